@@ -35,14 +35,14 @@ impl All {
                 }
             }
             ToolBlockEvent::Call(call) => self.pieces.push(Out::Call(call)),
-            ToolBlockEvent::Flaw(flaw) => self.pieces.push(Out::Flaw(flaw)),
+            ToolBlockEvent::Error(flaw) => self.pieces.push(Out::Flaw(flaw)),
         }
     }
 }
 
 /// Reads the text in chunks of so many characters, in turns.
 fn read(mut text: &str, sizes: &[usize]) -> All {
-    let (mut blocks, mut all) = (ToolBlockParser::bounded(BLOCK_BYTES_MAX), All::default());
+    let (mut blocks, mut all) = (ToolBlockParser::with_max_block_bytes(BLOCK_BYTES_MAX), All::default());
     let mut sizes = sizes.iter().cycle();
     while !text.is_empty() {
         let size = sizes.next().expect("some sizes");
@@ -72,7 +72,7 @@ fuzz_target!(|text: &str| {
             Out::Call(call) => assert!(!call.name.trim().is_empty()),
             Out::Flaw(flaw) => {
                 assert!(flaw.to_string().contains("expected"), "{flaw}");
-                if let ToolBlockErrorKind::Malformed(place) = &flaw.wrong {
+                if let ToolBlockErrorKind::Malformed(place) = &flaw.kind {
                     assert!(
                         place.line > 0 && place.line <= text.lines().count() + text.matches('\r').count()
                     );

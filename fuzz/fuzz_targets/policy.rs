@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use byleave_core::effect::Plan;
-use byleave_core::policy::{ExampleChecker, Layer, Policy, Rule, RuleFile, read};
+use byleave_core::policy::{ExampleChecker, Layer, Policy, Rule, RuleFile, load_rules};
 use byleave_core::decision::Verdict;
 use byleave_fuzz::{PLACES, judge, plan};
 use libfuzzer_sys::fuzz_target;
@@ -46,7 +46,7 @@ run = "git log"
 
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let file = RuleFile { name: "base.toml", layer: Layer::Organisation, text: BASE };
-    read(&file, &PLACES, &Commands).expect("the rules of the base").rules
+    load_rules(&file, &PLACES, &Commands).expect("the rules of the base").rules
 });
 
 /// Commands and what those rules say of them.
@@ -58,12 +58,12 @@ static JUDGED: LazyLock<Vec<(Plan, Verdict)>> = LazyLock::new(|| {
 
 fuzz_target!(|text: &str| {
     for layer in [Layer::User, Layer::Project] {
-        match read(&RuleFile { name: "p.toml", layer, text }, &PLACES, &Commands) {
+        match load_rules(&RuleFile { name: "p.toml", layer, text }, &PLACES, &Commands) {
             Err(fault) => {
-                assert!(!fault.flaws.is_empty(), "a file without a flaw is refused");
-                for flaw in &fault.flaws {
+                assert!(!fault.diagnostics.is_empty(), "a file without a flaw is refused");
+                for flaw in &fault.diagnostics {
                     assert!(text.get(flaw.span.clone()).is_some(), "{flaw:?} is no place in the text");
-                    assert!(flaw.line > 0 && flaw.column > 0 && !flaw.todo.is_empty(), "{flaw:?}");
+                    assert!(flaw.line > 0 && flaw.column > 0 && !flaw.help.is_empty(), "{flaw:?}");
                 }
             }
             Ok(found) if found.rules.is_empty() => {}

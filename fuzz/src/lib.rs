@@ -46,10 +46,10 @@ impl ShellEnv for World {
         }
     }
 
-    fn program(&self, name: &str) -> Option<String> {
+    fn find_program(&self, name: &str) -> Option<String> {
         if name.contains('/') {
             let path = self.resolve("/ws", name)?;
-            return self.text(&path).map(|_| path);
+            return self.read_script(&path).map(|_| path);
         }
         Some(format!("/usr/bin/{name}"))
     }
@@ -67,7 +67,7 @@ impl ShellEnv for World {
         Some(format!("/{}", steps.join("/")))
     }
 
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
         let prefix = if directory == "/" { "/".to_owned() } else { format!("{directory}/") };
         let first_step = |path: &str| path.strip_prefix(&prefix)?.split('/').next().map(str::to_owned);
         let mut names: Vec<String> = FILES.iter().filter_map(|(path, _)| first_step(path)).collect();
@@ -80,14 +80,14 @@ impl ShellEnv for World {
         path == "/" || FILES.iter().any(|(file, _)| file.starts_with(&format!("{path}/")))
     }
 
-    fn text(&self, path: &str) -> Option<String> {
+    fn read_script(&self, path: &str) -> Option<String> {
         FILES.iter().find(|(file, _)| *file == path).map(|(_, text)| (*text).to_owned())
     }
 }
 
 /// What a command would do in the small world.
 pub fn plan(command: &str) -> Plan {
-    let account = byleave_shell::tell(command, &World);
+    let account = byleave_shell::analyze(command, &World);
     let dangers = account.dangers.iter().map(|danger| Danger {
         id: danger.id.clone(),
         why: danger.why.clone(),
@@ -101,6 +101,6 @@ pub fn judge(policy: &Policy, plan: &Plan) -> Verdict {
     let mut manifest = Manifest::new("bash", "", serde_json::Value::Null);
     (manifest.permission_class, manifest.sensitive) = (PermissionClass::Bash, Some(false));
     let (session, agent) = (SessionId::new("s").expect("a session"), AgentId::new("a").expect("an agent"));
-    let request = PolicyRequest::plain(&manifest, plan, &session, &agent);
-    policy.rule(&request).verdict
+    let request = PolicyRequest::new(&manifest, plan, &session, &agent);
+    policy.evaluate(&request).verdict
 }

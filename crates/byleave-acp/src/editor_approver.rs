@@ -47,7 +47,7 @@ impl EditorApprover {
     }
 
     /// Stores the request that would be sent to the editor about a call.
-    pub(crate) fn about(&self, call: CallId, id: RequestId, mut params: Value) {
+    pub(crate) fn register_request(&self, call: CallId, id: RequestId, mut params: Value) {
         let lasts = |option: &Value| {
             option.get("kind").and_then(Value::as_str).is_none_or(|kind| kind.ends_with("_always"))
         };
@@ -58,7 +58,7 @@ impl EditorApprover {
     }
 
     /// Removes a call. A late answer is ignored.
-    pub(crate) fn over(&self, call: CallId) {
+    pub(crate) fn forget_request(&self, call: CallId) {
         let mut inner = self.inner();
         if let Some(request) = inner.requests.remove(&call) {
             inner.awaited.remove(&request.id);
@@ -66,7 +66,7 @@ impl EditorApprover {
     }
 
     /// Takes an answer of the editor that belongs to this approver. Returns `false` if it belongs to the agent.
-    pub(crate) fn answered(&self, id: &RequestId, result: Option<&str>) -> bool {
+    pub(crate) fn deliver_response(&self, id: &RequestId, result: Option<&str>) -> bool {
         let Some(waiting) = self.inner().awaited.remove(id) else { return false };
         let result = result.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
         // The waiting task may have given up.
@@ -83,7 +83,7 @@ impl EditorApprover {
         let request = inner.requests.get(&call)?;
         let (id, params) = (request.id.clone(), request.params.clone());
         let (answer, waiting) = oneshot::channel();
-        let asked = jsonrpc::request(&id, PermissionRequest::METHOD, &params);
+        let asked = jsonrpc::request_message(&id, PermissionRequest::METHOD, &params);
         inner.awaited.insert(id, answer);
         let to_client = inner.to_client.clone()?;
         Some((asked, to_client, waiting, params))
@@ -99,7 +99,7 @@ impl Approver for EditorApprover {
         "the editor"
     }
 
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::ClientAttested
     }
 

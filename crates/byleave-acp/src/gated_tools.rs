@@ -7,21 +7,21 @@ use byleave::core::effect::{Effect, Plan};
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::gate::Gate;
-use byleave::plan::by_class;
+use byleave::plan::plan_by_class;
 use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
 use serde_json::{Value, json};
 
-use crate::tool_call_effects::{ToolCallEffects, told};
+use crate::tool_call_effects::{ToolCallEffects, analyze_tool_call};
 
 /// The tool that represents a call of the agent itself.
-pub(crate) const CALL: &str = "acp_call";
+pub(crate) const CALL_TOOL: &str = "acp_call";
 /// The tool that represents a file write by the editor for the agent.
-pub(crate) const WRITE: &str = "acp_write";
+pub(crate) const WRITE_TOOL: &str = "acp_write";
 
 /// Registers both tools in a gate. A process that answers questions about them needs them too.
-pub fn equip(gate: &Gate) -> Result<(), RegisterError> {
+pub fn register_tools(gate: &Gate) -> Result<(), RegisterError> {
     for which in [AcpToolKind::Call, AcpToolKind::Write] {
-        if !gate.catalog().has(which.name()) {
+        if !gate.catalog().contains(which.name()) {
             gate.catalog().replace(AcpTool::new(which))?;
         }
     }
@@ -37,8 +37,8 @@ enum AcpToolKind {
 impl AcpToolKind {
     const fn name(self) -> &'static str {
         match self {
-            Self::Call => CALL,
-            Self::Write => WRITE,
+            Self::Call => CALL_TOOL,
+            Self::Write => WRITE_TOOL,
         }
     }
 }
@@ -106,9 +106,9 @@ impl Tool for AcpTool {
 }
 
 fn plan(arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
-    let ToolCallEffects { targets, unknown } = told(arguments);
+    let ToolCallEffects { targets, unknown } = analyze_tool_call(arguments);
     // It has the class of commands: its effects are those of its roles, and none is added for the call itself.
-    let mut manifest = Manifest::of_commands(CALL);
+    let mut manifest = Manifest::for_commands(CALL_TOOL);
     for (pointer, role) in [
         ("/commands", ArgumentRole::Command),
         ("/edits", ArgumentRole::EditPath),
@@ -118,7 +118,7 @@ fn plan(arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
     ] {
         manifest.roles.insert(pointer.to_owned(), role);
     }
-    let mut plan = by_class(&manifest, &targets, site)?;
+    let mut plan = plan_by_class(&manifest, &targets, site)?;
     plan.effects.extend(unknown.into_iter().map(|why| Effect::Unknown { why }));
     Ok(plan)
 }

@@ -31,7 +31,7 @@ pub(crate) struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     /// Parses a line. Returns `None` if it is not one message with exactly one reading.
-    pub(crate) fn read(line: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
         let envelope: Self = serde_json::from_slice(line).ok()?;
         let is_answer = envelope.result.is_some() || envelope.error.is_some();
         (envelope.method.is_some() != is_answer).then_some(envelope)
@@ -43,7 +43,7 @@ impl<'a> Envelope<'a> {
     }
 
     /// Checks whether the message is an answer.
-    pub(crate) const fn is_answer(&self) -> bool {
+    pub(crate) const fn is_response(&self) -> bool {
         self.method.is_none()
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn error(id: &RequestId, code: i32, message: &str) -> OutgoingMessage
 }
 
 /// Returns a request.
-pub(crate) fn request(id: &RequestId, method: &str, params: &Value) -> OutgoingMessage {
+pub(crate) fn request_message(id: &RequestId, method: &str, params: &Value) -> OutgoingMessage {
     line(&json!({ "jsonrpc": "2.0", "id": id.0, "method": method, "params": params }))
 }
 
@@ -81,7 +81,7 @@ fn line(value: &Value) -> OutgoingMessage {
 }
 
 /// Reads the next line with its line end. Returns `None` at the end of the stream, and an error if the line is too long.
-pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
+pub(crate) async fn read_line(from: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
     loop {
         let mut line = Vec::new();
         (&mut *from).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await?;
@@ -98,7 +98,7 @@ pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> std::io::Res
 }
 
 /// Writes messages until the end of the stream.
-pub(crate) async fn write(
+pub(crate) async fn write_messages(
     mut to: impl AsyncWrite + Unpin,
     mut from: mpsc::Receiver<OutgoingMessage>,
 ) -> std::io::Result<()> {
@@ -129,11 +129,11 @@ mod tests {
             "null",
             "{",
         ] {
-            assert!(Envelope::read(bad.as_bytes()).is_none(), "{bad}");
+            assert!(Envelope::parse(bad.as_bytes()).is_none(), "{bad}");
         }
         let escaped =
-            Envelope::read(br#"{"method":"fs\/write_text_\u0066ile","id":"x","params":{"a":1}}"#).unwrap();
+            Envelope::parse(br#"{"method":"fs\/write_text_\u0066ile","id":"x","params":{"a":1}}"#).unwrap();
         assert_eq!(escaped.method.as_deref(), Some("fs/write_text_file"));
-        assert!(Envelope::read(br#"{"id":1,"result":null}"#).is_none_or(|answer| answer.is_answer()));
+        assert!(Envelope::parse(br#"{"id":1,"result":null}"#).is_none_or(|answer| answer.is_response()));
     }
 }

@@ -24,5 +24,5 @@ mod proxy;
 mod tool_call_effects;
 
 pub use editor_approver::EditorApprover;
-pub use gated_tools::equip;
+pub use gated_tools::register_tools;
 pub use proxy::{CallerIdentity, GateProvider, Proxy, ProxyError};

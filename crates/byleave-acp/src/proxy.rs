@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::mpsc;
 
 use crate::editor_approver::EditorApprover;
-use crate::gated_tools::{self, CALL, WRITE};
+use crate::gated_tools::{self, CALL_TOOL, WRITE_TOOL};
 use crate::intercepted::{PermissionOptionKind, PermissionRequest, WriteFileRequest};
 use crate::jsonrpc::{self, Envelope, OutgoingMessage, RequestId};
 
@@ -60,10 +60,10 @@ pub struct Proxy {
 pub enum ProxyError {
     /// A stream broke.
     #[error("the connection broke: {0}")]
-    Broken(#[from] std::io::Error),
+    Io(#[from] std::io::Error),
     /// The agent sent a message that an editor might read differently.
     #[error("the agent sent a message that cannot be judged")]
-    Garbled,
+    InvalidMessage,
 }
 
 /// The state of the connection.
@@ -93,7 +93,7 @@ impl Proxy {
         let proxy = Arc::new(Self { who, gates, client, to_client, to_agent, known });
         let editor_writes = async {
             let mut lines = BufReader::new(editor.0);
-            while let Some(line) = jsonrpc::next(&mut lines).await? {
+            while let Some(line) = jsonrpc::read_line(&mut lines).await? {
                 proxy.editor_says(line).await;
             }
             proxy.pass(&proxy.to_agent, OutgoingMessage::End).await;
@@ -101,13 +101,13 @@ impl Proxy {
         };
         let agent_writes = async {
             let mut lines = BufReader::new(agent.0);
-            while let Some(line) = jsonrpc::next(&mut lines).await? {
+            while let Some(line) = jsonrpc::read_line(&mut lines).await? {
                 proxy.agent_says(line).await?;
             }
             Ok::<(), ProxyError>(())
         };
-        let editor_reads = jsonrpc::write(editor.1, for_client);
-        let agent_reads = jsonrpc::write(agent.1, for_agent);
+        let editor_reads = jsonrpc::write_messages(editor.1, for_client);
+        let agent_reads = jsonrpc::write_messages(agent.1, for_agent);
         let streams = async {
             let mut editor_reads = std::pin::pin!(editor_reads);
             let mut others = std::pin::pin!(async { tokio::join!(editor_writes, agent_reads) });
@@ -137,11 +137,11 @@ impl Proxy {
     }
 
     async fn editor_says(&self, line: Vec<u8>) {
-        if let Some(envelope) = Envelope::read(&line) {
+        if let Some(envelope) = Envelope::parse(&line) {
             let id = envelope.id();
-            if envelope.is_answer() {
+            if envelope.is_response() {
                 let result = envelope.result.map(serde_json::value::RawValue::get);
-                if id.is_some_and(|id| self.client.answered(&id, result)) {
+                if id.is_some_and(|id| self.client.deliver_response(&id, result)) {
                     return;
                 }
             } else {
@@ -157,7 +157,7 @@ impl Proxy {
     }
 
     async fn agent_says(self: &Arc<Self>, line: Vec<u8>) -> Result<(), ProxyError> {
-        let envelope = Envelope::read(&line).ok_or(ProxyError::Garbled)?;
+        let envelope = Envelope::parse(&line).ok_or(ProxyError::InvalidMessage)?;
         let id = envelope.id();
         match (envelope.method.as_deref(), id) {
             (Some(PermissionRequest::METHOD), Some(id)) => {
@@ -172,7 +172,7 @@ impl Proxy {
             }
             // Without an id nothing waits for the answer, but an editor might still carry out the request.
             (Some(PermissionRequest::METHOD | WriteFileRequest::METHOD), None) => {
-                return Err(ProxyError::Garbled);
+                return Err(ProxyError::InvalidMessage);
             }
             (None, Some(id)) => {
                 self.named(&id, &envelope);
@@ -197,16 +197,16 @@ impl Proxy {
             typed.options.iter().find(|option| option.kind == kind).map(|option| option.option_id.clone())
         };
         let call = CallId::new(fresh_id());
-        self.client.about(call, id.clone(), raw.clone());
+        self.client.register_request(call, id.clone(), raw.clone());
         let result =
-            self.settled(call, &session, CALL, raw.get("toolCall").cloned().unwrap_or_default()).await;
-        self.client.over(call);
+            self.settled(call, &session, CALL_TOOL, raw.get("toolCall").cloned().unwrap_or_default()).await;
+        self.client.forget_request(call);
         let allow = of(PermissionOptionKind::AllowOnce);
         let (chosen, why) = match (&result, allow) {
-            (Ok(result), Some(option)) if matches!(result.ending, CallOutcome::Completed(_)) => {
+            (Ok(result), Some(option)) if matches!(result.outcome, CallOutcome::Completed(_)) => {
                 (Some(option), None)
             }
-            (Ok(result), None) if matches!(result.ending, CallOutcome::Completed(_)) => (
+            (Ok(result), None) if matches!(result.outcome, CallOutcome::Completed(_)) => (
                 of(PermissionOptionKind::RejectOnce),
                 Some("the agent does not offer to do it just once".to_owned()),
             ),
@@ -231,8 +231,8 @@ impl Proxy {
         };
         let call = CallId::new(fresh_id());
         let arguments = json!({ "path": typed.path, "content": typed.content });
-        let why = match self.settled(call, &typed.session_id, WRITE, arguments).await {
-            Ok(result) if matches!(result.ending, CallOutcome::Completed(_)) => {
+        let why = match self.settled(call, &typed.session_id, WRITE_TOOL, arguments).await {
+            Ok(result) if matches!(result.outcome, CallOutcome::Completed(_)) => {
                 return self.pass(&self.to_client, OutgoingMessage::Line(line)).await;
             }
             Ok(result) => result.error().unwrap_or_else(|| "it was not permitted".to_owned()),
@@ -253,7 +253,7 @@ impl Proxy {
             return Err("too many calls wait already".to_owned());
         }
         let gate = self.gates.gate(&cwd)?;
-        gated_tools::equip(&gate).map_err(|fault| fault.to_string())?;
+        gated_tools::register_tools(&gate).map_err(|fault| fault.to_string())?;
         let call = Call {
             id,
             tenant: self.who.tenant.clone(),
@@ -318,7 +318,7 @@ impl Proxy {
 
 fn is_cancelled(result: &CallResult) -> bool {
     use byleave::core::refusal::Code;
-    result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Cancelled)
+    result.outcome.refusal().is_some_and(|refusal| refusal.code == Code::Cancelled)
 }
 
 fn field(envelope: &Envelope<'_>, name: &str) -> Option<String> {
@@ -329,6 +329,7 @@ fn field(envelope: &Envelope<'_>, name: &str) -> Option<String> {
 /// Returns Byleave's id of a session. If the name is not a valid id, its digest is used.
 fn session_id(session: &str) -> Result<SessionId, String> {
     let plain = SessionId::new(format!("acp-{session}"));
-    let named = plain.or_else(|_| SessionId::new(format!("acp-{}", Digest::of(session.as_bytes()).short())));
+    let named =
+        plain.or_else(|_| SessionId::new(format!("acp-{}", Digest::compute(session.as_bytes()).short_hex())));
     named.map_err(|error| error.to_string())
 }

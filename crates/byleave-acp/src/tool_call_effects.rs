@@ -74,7 +74,7 @@ pub(crate) struct ToolCallEffects {
 }
 
 /// Returns the effects of a call, from its `toolCall` as it was received.
-pub(crate) fn told(call: &Value) -> ToolCallEffects {
+pub(crate) fn analyze_tool_call(call: &Value) -> ToolCallEffects {
     let mut telling = EffectCollector::default();
     match call.get("rawInput") {
         Some(Value::Object(input)) if !input.is_empty() => telling.input(input),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_kind_is_never_believed_and_what_is_missing_is_unknown() {
         let of = |call: Value| {
-            let told = told(&call);
+            let told = analyze_tool_call(&call);
             (told.targets, told.unknown.len())
         };
         let (targets, unknown) =
@@ -243,7 +243,7 @@ mod tests {
             json!({ "rawInput": { "path": "/w/a" }, "locations": [{ "paht": "/w/b" }] }),
             json!({ "rawInput": { "path": "/w/a" }, "content": [{ "type": "diff" }] }),
         ] {
-            assert!(!told(&odd).unknown.is_empty(), "{odd}");
+            assert!(!analyze_tool_call(&odd).unknown.is_empty(), "{odd}");
         }
     }
 }

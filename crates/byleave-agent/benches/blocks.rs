@@ -152,7 +152,7 @@ fn read(chunks: &[&str]) -> (usize, usize) {
     let mut take = |piece: ToolBlockEvent<'_>| match piece {
         ToolBlockEvent::Text(text) => text_bytes += black_box(text).len(),
         ToolBlockEvent::Call(_) => calls += 1,
-        ToolBlockEvent::Flaw(_) => {}
+        ToolBlockEvent::Error(_) => {}
     };
     let mut blocks = ToolBlockParser::new();
     for chunk in chunks {

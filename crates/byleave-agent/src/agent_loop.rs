@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use byleave::catalog::RegisterError;
 use byleave::core::call::{Call as Made, Mode};
-use byleave::core::digest::{Digest, canonical};
+use byleave::core::digest::{Digest, canonical_json};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::question::Question;
 use byleave::core::refusal::Code;
@@ -63,15 +63,15 @@ pub struct ModelHandle {
 #[derive(Clone, Copy, Debug)]
 pub enum AgentEvent<'a> {
     /// A turn begins.
-    Turn(CallId),
+    TurnStarted(CallId),
     /// The model sends output.
-    Heard(StreamEvent<'a>),
+    Stream(StreamEvent<'a>),
     /// The model has finished its turn.
-    Said(&'a ModelResponse),
+    ModelResponded(&'a ModelResponse),
     /// A call of the model is about to be made.
-    Calling(CallId, &'a ToolCall),
+    CallStarted(CallId, &'a ToolCall),
     /// A call of the model has a result.
-    Called(CallId, &'a ToolCall, &'a CallResult),
+    CallFinished(CallId, &'a ToolCall, &'a CallResult),
 }
 
 /// A listener for the events of a conversation.
@@ -85,20 +85,20 @@ pub enum RunOutcome {
     /// Questions wait for a person. The loop can continue after they are answered.
     Waiting(Vec<Question>),
     /// A limit was reached.
-    Stopped(LimitReachedError),
+    LimitReached(LimitReachedError),
     /// The task failed, with the reason: a turn has no response, or the last response does not finish the task.
     Failed(String),
     /// The run was cancelled.
-    CalledOff,
+    Cancelled,
 }
 
 /// The behaviour of a loop while a question is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnQuestion {
     /// Waits for the answer, without a limit.
-    Stays,
+    Wait,
     /// Returns, to be resumed later.
-    Leaves,
+    Exit,
 }
 
 /// The reason why the loop could not continue at all.
@@ -106,16 +106,16 @@ pub enum OnQuestion {
 pub enum AgentError {
     /// The conversation cannot be read.
     #[error(transparent)]
-    Unread(#[from] ConversationError),
+    Conversation(#[from] ConversationError),
     /// The tool `model_turn` cannot be registered.
     #[error(transparent)]
     NotRegistered(#[from] RegisterError),
     /// A turn could not be recorded.
     #[error("the turn was not taken in: {0}")]
-    NotTaken(String),
+    NotRecorded(String),
     /// A turn waits for another program that works on the same conversation.
     #[error("another program works on this conversation")]
-    Elsewhere,
+    Busy,
 }
 
 /// A conversation with its model and gate.
@@ -157,8 +157,8 @@ impl Agent {
         let LoadedPersona { key, persona, .. } = found;
         let desk = TurnSlot::default();
         let hears = Arc::clone(&watcher);
-        let ear = Arc::new(move |heard: StreamEvent<'_>| hears(AgentEvent::Heard(heard)));
-        let beyond = gate.catalog().list().into_iter().filter(|entry| !persona.has(entry.name()));
+        let ear = Arc::new(move |heard: StreamEvent<'_>| hears(AgentEvent::Stream(heard)));
+        let beyond = gate.catalog().list().into_iter().filter(|entry| !persona.allows_tool(entry.name()));
         for entry in beyond.collect::<Vec<_>>() {
             // It is fine if the tool is already gone.
             drop(gate.catalog().unregister(entry.name()));
@@ -180,7 +180,7 @@ impl Agent {
     }
 
     /// Returns the names of persona and model.
-    pub fn names(&self) -> (&str, &str) {
+    pub fn persona_and_model(&self) -> (&str, &str) {
         (&self.key, &self.speaker)
     }
 
@@ -189,47 +189,51 @@ impl Agent {
         Conversation::read(&self.gate, &*self.ledger, &self.seat.tenant, &self.seat.session).await
     }
 
-    /// Records a person's message. It is durable when this returns; [`Agent::go`] gets the answer.
+    /// Records a person's message. It is durable when this returns; [`Agent::run`] gets the answer.
     ///
-    /// Open calls and turns of the conversation stay open. A caller that wants them ended calls [`Agent::go`] first.
-    pub async fn say(&self, text: &str) -> Result<(), AgentError> {
+    /// Open calls and turns of the conversation stay open. A caller that wants them ended calls [`Agent::run`] first.
+    pub async fn add_user_message(&self, text: &str) -> Result<(), AgentError> {
         let turns = self.conversation().await?.turns.len();
         self.take_in(turns, Some(text.to_owned())).await.map(drop)
     }
 
     /// Runs the loop until it ends or has to wait.
-    pub async fn go(&self, patience: OnQuestion, stop: &CancellationToken) -> Result<RunOutcome, AgentError> {
+    pub async fn run(
+        &self,
+        patience: OnQuestion,
+        stop: &CancellationToken,
+    ) -> Result<RunOutcome, AgentError> {
         let begun = Instant::now();
         let mut conversation = self.conversation().await?;
         // A turn without a result is retried once per run.
         let mut may_try_anew = true;
         loop {
             if stop.is_cancelled() {
-                return Ok(RunOutcome::CalledOff);
+                return Ok(RunOutcome::Cancelled);
             }
-            let over = self.limits.time.filter(|most| begun.elapsed() >= *most);
+            let over = self.limits.max_time.filter(|most| begun.elapsed() >= *most);
             if let Some(most) = over {
-                return Ok(RunOutcome::Stopped(LimitReachedError::Time(most.as_secs())));
+                return Ok(RunOutcome::LimitReached(LimitReachedError::Time(most.as_secs())));
             }
-            let next = match conversation.next() {
-                ConversationStep::Anew if may_try_anew => ConversationStep::Another,
+            let next = match conversation.next_step() {
+                ConversationStep::RetryTurn if may_try_anew => ConversationStep::NextTurn,
                 next => next,
             };
             may_try_anew = false;
             match next {
-                ConversationStep::Rest => {
-                    return Ok(conversation.unfinished().map_or(RunOutcome::Done, RunOutcome::Failed));
+                ConversationStep::WaitForUser => {
+                    return Ok(conversation.unfinished_reason().map_or(RunOutcome::Done, RunOutcome::Failed));
                 }
-                ConversationStep::Anew => {
-                    let why = match conversation.turns.last().and_then(|taken| taken.came.as_ref()) {
-                        Some(conversation::TurnResult::Nothing { why, .. }) => why.clone(),
+                ConversationStep::RetryTurn => {
+                    let why = match conversation.turns.last().and_then(|taken| taken.result.as_ref()) {
+                        Some(conversation::TurnResult::NoResponse { reason: why, .. }) => why.clone(),
                         _ => String::new(),
                     };
                     return Ok(RunOutcome::Failed(why));
                 }
-                ConversationStep::Another => {
-                    if let Some(reached) = self.limits.before_a_turn(conversation.task()) {
-                        return Ok(RunOutcome::Stopped(reached));
+                ConversationStep::NextTurn => {
+                    if let Some(reached) = self.limits.check_turn(conversation.current_task()) {
+                        return Ok(RunOutcome::LimitReached(reached));
                     }
                     let taken = self.take_in(conversation.turns.len(), None).await?;
                     conversation.turns.push(taken);
@@ -240,8 +244,8 @@ impl Agent {
                     TurnOutcome::Went(went) => return Ok(went),
                 },
                 ConversationStep::Calls => {
-                    if let Some(reached) = self.limits.before_the_calls(conversation.task()) {
-                        return Ok(RunOutcome::Stopped(reached));
+                    if let Some(reached) = self.limits.check_calls(conversation.current_task()) {
+                        return Ok(RunOutcome::LimitReached(reached));
                     }
                     if let Some(went) = self.calls(&mut conversation, patience, begun, stop).await? {
                         return Ok(went);
@@ -253,21 +257,21 @@ impl Agent {
 
     /// Records a turn before the model is asked.
     async fn take_in(&self, turn: usize, user: Option<String>) -> Result<RecordedTurn, AgentError> {
-        let turn = u32::try_from(turn).map_err(|_| AgentError::NotTaken("there are too many".into()))?;
+        let turn = u32::try_from(turn).map_err(|_| AgentError::NotRecorded("there are too many".into()))?;
         let (_, _, prompt) = self.brief();
         let (model, endpoint) = (self.speaker.clone(), self.endpoint.clone());
         let asked = TurnArguments { turn, user, model, endpoint, persona: self.key.clone(), prompt };
         let id = turn_id(&self.seat.tenant, &self.seat.session, turn);
         let arguments =
-            serde_json::to_value(&asked).map_err(|error| AgentError::NotTaken(error.to_string()))?;
+            serde_json::to_value(&asked).map_err(|error| AgentError::NotRecorded(error.to_string()))?;
         // The loop makes this call, not the model, and the person who started the loop wanted that. A deny still holds.
         let call = self.made(id, MODEL_TURN.into(), arguments, None, Mode::Yolo);
-        match self.gate.take_in(&call).await {
+        match self.gate.accept(&call).await {
             Ok(()) => {
                 let cwd = self.seat.cwd.clone();
-                Ok(RecordedTurn { call: id, at: 0, cwd, asked, came: None, made: Vec::new() })
+                Ok(RecordedTurn { call: id, at: 0, cwd, arguments: asked, result: None, calls: Vec::new() })
             }
-            Err(result) => Err(AgentError::NotTaken(result.error().unwrap_or_default())),
+            Err(result) => Err(AgentError::NotRecorded(result.error().unwrap_or_default())),
         }
     }
 
@@ -282,14 +286,14 @@ impl Agent {
         let site = ToolContext { tenant, session, agent, cwd: cwd.into() };
         let entries = self.gate.catalog().list().into_iter();
         let described: Vec<ToolDescription> = entries
-            .filter(|entry| entry.name() != MODEL_TURN && self.persona.has(entry.name()))
+            .filter(|entry| entry.name() != MODEL_TURN && self.persona.allows_tool(entry.name()))
             .map(|entry| {
                 let description = entry.describe(&site).into_owned();
                 ToolDescription { description, ..ToolDescription::from(entry.manifest()) }
             })
             .collect();
         // The model's provider, or an adapter for it, tells the model how to call tools.
-        let system = self.persona.prompt(&described, ToolCallFormat::Native);
+        let system = self.persona.system_prompt(&described, ToolCallFormat::Native);
         let tools = described.into_iter();
         let tools = tools.map(|ToolDescription { name, description, schema, .. }| ToolSpec {
             name,
@@ -297,7 +301,7 @@ impl Agent {
             schema,
         });
         let tools: Vec<ToolSpec> = tools.collect();
-        let digest = Digest::of(canonical(&json!([system, tools])).as_bytes());
+        let digest = Digest::compute(canonical_json(&json!([system, tools])).as_bytes());
         (system, tools, digest)
     }
 
@@ -311,16 +315,16 @@ impl Agent {
     ) -> Result<TurnOutcome, AgentError> {
         let messages = conversation.messages();
         let Some(taken) = conversation.turns.last_mut() else { return Ok(TurnOutcome::Taken) };
-        let (call, asked) = (taken.call, taken.asked.clone());
+        let (call, asked) = (taken.call, taken.arguments.clone());
         let (system, tools, prompt) = self.brief();
         // The prompt has changed, so the recorded digest would be wrong. Another turn replaces this one.
         let replaced = prompt != asked.prompt;
         if replaced {
             self.call_off([call]).await;
         }
-        (self.watcher)(AgentEvent::Turn(call));
+        (self.watcher)(AgentEvent::TurnStarted(call));
         let off = CancellationToken::new();
-        let given = TurnInput { call, asked, system, messages, tools };
+        let given = TurnInput { call, arguments: asked, system, messages, tools };
         let work = self.take(given, patience, &off);
         let (standing, over) = self.unless_called_off(vec![call], begun, stop, &off, work).await;
         let result = match standing {
@@ -329,19 +333,21 @@ impl Agent {
                 return Ok(TurnOutcome::Went(over.unwrap_or(RunOutcome::Waiting(vec![question]))));
             }
             CallStatus::RunningElsewhere { .. } => {
-                return over.map(TurnOutcome::Went).ok_or(AgentError::Elsewhere);
+                return over.map(TurnOutcome::Went).ok_or(AgentError::Busy);
             }
-            CallStatus::HeldUp { .. } | CallStatus::Ready { .. } => {
+            CallStatus::Blocked { .. } | CallStatus::Ready { .. } => {
                 return Ok(TurnOutcome::Went(over.unwrap_or(RunOutcome::Waiting(Vec::new()))));
             }
         };
         let came = conversation::TurnResult::read(&self.gate, &*self.ledger, call).await;
-        let came =
-            came.map_err(|why: ContentError| ConversationError::Content { turn: taken.asked.turn, why })?;
-        if let conversation::TurnResult::Said(said) = &came {
-            (self.watcher)(AgentEvent::Said(said));
+        let came = came.map_err(|why: ContentError| ConversationError::Content {
+            turn: taken.arguments.turn,
+            error: why,
+        })?;
+        if let conversation::TurnResult::Response(said) = &came {
+            (self.watcher)(AgentEvent::ModelResponded(said));
             let places = 0..said.calls.len();
-            taken.made = places
+            taken.calls = places
                 .map(|place| conversation::RecordedCall {
                     call: call_id(call, place),
                     at: None,
@@ -349,10 +355,10 @@ impl Agent {
                 })
                 .collect();
         }
-        taken.came = Some(came);
+        taken.result = Some(came);
         Ok(match over {
             Some(went) => TurnOutcome::Went(went),
-            None if is_aborted(&result) => TurnOutcome::Went(RunOutcome::CalledOff),
+            None if is_aborted(&result) => TurnOutcome::Went(RunOutcome::Cancelled),
             None if replaced => TurnOutcome::Replaced,
             None => TurnOutcome::Taken,
         })
@@ -362,16 +368,16 @@ impl Agent {
     async fn take(&self, given: TurnInput, patience: OnQuestion, off: &CancellationToken) -> CallStatus {
         let call = given.call;
         loop {
-            self.desk.lay(given.clone());
+            self.desk.put(given.clone());
             let standing = self.gate.resume(call).await;
             match &standing {
                 CallStatus::Settled(_) => return standing,
                 CallStatus::RunningElsewhere { .. } if off.is_cancelled() => return standing,
                 // This process must not drive the call now, so that the cancellation finds it as it is in the record.
                 _ if off.is_cancelled() => tokio::time::sleep(CALL_OFF_AGAIN.saturating_mul(3)).await,
-                _ if patience == OnQuestion::Leaves => return standing,
+                _ if patience == OnQuestion::Exit => return standing,
                 _ => tokio::select! {
-                    () = self.gate.until_it_moves(&standing) => {}
+                    () = self.gate.wait_for_progress(&standing) => {}
                     () = off.cancelled() => {}
                 },
             }
@@ -387,26 +393,27 @@ impl Agent {
         stop: &CancellationToken,
     ) -> Result<Option<RunOutcome>, AgentError> {
         let Some(taken) = conversation.turns.last_mut() else { return Ok(None) };
-        let (turn, number) = (taken.call, taken.asked.turn);
-        let open: Vec<(usize, ToolCall)> = taken.open().map(|(place, call)| (place, call.clone())).collect();
+        let (turn, number) = (taken.call, taken.arguments.turn);
+        let open: Vec<(usize, ToolCall)> =
+            taken.open_calls().map(|(place, call)| (place, call.clone())).collect();
         let mut made = Vec::new();
         for (place, call) in &open {
             let id = call_id(turn, *place);
-            let before = conversation::received(&*self.ledger, id).await;
-            let before = before.map_err(|why| ConversationError::Content { turn: number, why })?;
+            let before = conversation::load_received(&*self.ledger, id).await;
+            let before = before.map_err(|why| ConversationError::Content { turn: number, error: why })?;
             made.push(before.unwrap_or_else(|| {
                 let arguments = Value::Object(call.args.clone());
                 self.made(id, call.name.clone(), arguments, call.reason.clone(), self.seat.mode)
             }));
         }
         let ids: Vec<CallId> = made.iter().map(|call| call.id).collect();
-        ids.iter().zip(&open).for_each(|(id, (_, call))| (self.watcher)(AgentEvent::Calling(*id, call)));
+        ids.iter().zip(&open).for_each(|(id, (_, call))| (self.watcher)(AgentEvent::CallStarted(*id, call)));
         let work = async {
             match patience {
-                OnQuestion::Stays => {
+                OnQuestion::Wait => {
                     self.gate.settle_all(made).await.into_iter().map(CallStatus::Settled).collect()
                 }
-                OnQuestion::Leaves => join_all(made.into_iter().map(|call| self.gate.advance(call))).await,
+                OnQuestion::Exit => join_all(made.into_iter().map(|call| self.gate.advance(call))).await,
             }
         };
         let off = CancellationToken::new();
@@ -415,23 +422,23 @@ impl Agent {
         for ((place, call), standing) in open.iter().zip(standings) {
             match standing {
                 CallStatus::Settled(result) => {
-                    (self.watcher)(AgentEvent::Called(result.call, call, &result));
+                    (self.watcher)(AgentEvent::CallFinished(result.call, call, &result));
                     aborted |= is_aborted(&result);
-                    if let Some(made) = taken.made.get_mut(*place) {
+                    if let Some(made) = taken.calls.get_mut(*place) {
                         made.result = Some(result);
                     }
                 }
                 CallStatus::Waiting { question, .. } => waiting.push(question),
                 // Such a call waits behind another, or another program drives it.
-                CallStatus::HeldUp { .. }
+                CallStatus::Blocked { .. }
                 | CallStatus::RunningElsewhere { .. }
                 | CallStatus::Ready { .. } => {}
             }
         }
         if over.is_some() || aborted {
-            return Ok(over.or(Some(RunOutcome::CalledOff)));
+            return Ok(over.or(Some(RunOutcome::Cancelled)));
         }
-        let is_open = taken.made.iter().any(|made| made.result.is_none());
+        let is_open = taken.calls.iter().any(|made| made.result.is_none());
         Ok(is_open.then_some(RunOutcome::Waiting(waiting)))
     }
 
@@ -444,7 +451,7 @@ impl Agent {
         off: &CancellationToken,
         work: impl Future<Output = T>,
     ) -> (T, Option<RunOutcome>) {
-        let time = self.limits.time;
+        let time = self.limits.max_time;
         let late = async {
             match time {
                 Some(most) => tokio::time::sleep(most.saturating_sub(begun.elapsed())).await,
@@ -455,8 +462,8 @@ impl Agent {
         let went = tokio::select! {
             biased;
             done = &mut work => return (done, None),
-            () = stop.cancelled() => RunOutcome::CalledOff,
-            () = late => RunOutcome::Stopped(LimitReachedError::Time(time.map_or(0, |most| most.as_secs()))),
+            () = stop.cancelled() => RunOutcome::Cancelled,
+            () = late => RunOutcome::LimitReached(LimitReachedError::Time(time.map_or(0, |most| most.as_secs()))),
         };
         off.cancel();
         let calling_off = async {
@@ -483,5 +490,5 @@ impl Agent {
 
 /// Checks whether a person aborted everything.
 fn is_aborted(result: &CallResult) -> bool {
-    result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
+    result.outcome.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
 }

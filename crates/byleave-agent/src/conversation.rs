@@ -33,24 +33,24 @@ pub struct RecordedTurn {
     /// The working directory of the turn.
     pub cwd: String,
     /// The arguments of the turn.
-    pub asked: TurnArguments,
+    pub arguments: TurnArguments,
     /// The result; `None` while the turn is open.
-    pub came: Option<TurnResult>,
+    pub result: Option<TurnResult>,
     /// The calls of the turn with their results, in order.
-    pub made: Vec<RecordedCall>,
+    pub calls: Vec<RecordedCall>,
 }
 
 /// The result of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnResult {
     /// A response of the model.
-    Said(ModelResponse),
+    Response(ModelResponse),
     /// No response, or none that may be released.
-    Nothing {
+    NoResponse {
         /// Why.
-        why: String,
+        reason: String,
         /// The text that was received until then.
-        heard: String,
+        partial_text: String,
     },
 }
 
@@ -69,15 +69,15 @@ pub struct RecordedCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationStep {
     /// Wait for a person's message.
-    Rest,
+    WaitForUser,
     /// Take the open turn.
     Turn,
     /// Make the calls of the last turn.
     Calls,
     /// Take a turn with the results of the calls.
-    Another,
+    NextTurn,
     /// Retry: the last turn has no response.
-    Anew,
+    RetryTurn,
 }
 
 /// The reason why a conversation cannot be read.
@@ -87,16 +87,16 @@ pub enum ConversationError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// A stored content cannot be read.
-    #[error("turn {turn} of the conversation cannot be read: {why}")]
+    #[error("turn {turn} of the conversation cannot be read: {error}")]
     Content {
         /// The number of the turn.
         turn: u32,
         /// Why.
-        why: ContentError,
+        error: ContentError,
     },
     /// A call with the id of a turn is not a turn.
     #[error("call {call} is no turn of a conversation, though it stands where one should")]
-    NoTurn {
+    NotATurn {
         /// The id of the call.
         call: CallId,
     },
@@ -123,11 +123,11 @@ impl Conversation {
     pub(crate) fn messages(&self) -> Vec<ChatMessage> {
         let mut messages = Vec::new();
         for taken in &self.turns {
-            messages.extend(taken.asked.user.clone().map(ChatMessage::User));
-            let Some(TurnResult::Said(said)) = &taken.came else { continue };
+            messages.extend(taken.arguments.user.clone().map(ChatMessage::User));
+            let Some(TurnResult::Response(said)) = &taken.result else { continue };
             messages.push(ChatMessage::Said(said.clone()));
             if !said.calls.is_empty() {
-                let told = said.calls.iter().zip(&taken.made).map(|(call, made)| made.told(call));
+                let told = said.calls.iter().zip(&taken.calls).map(|(call, made)| made.to_tool_result(call));
                 messages.push(ChatMessage::Results(told.collect()));
             }
         }
@@ -135,14 +135,15 @@ impl Conversation {
     }
 
     /// Returns the turns since a person's last message, including the one with that message.
-    pub(crate) fn task(&self) -> &[RecordedTurn] {
-        let begun = self.turns.iter().rposition(|taken| taken.asked.user.is_some()).unwrap_or(0);
+    pub(crate) fn current_task(&self) -> &[RecordedTurn] {
+        let begun = self.turns.iter().rposition(|taken| taken.arguments.user.is_some()).unwrap_or(0);
         self.turns.get(begun..).unwrap_or_default()
     }
 
     /// Returns why the model's last response does not finish its task, although it makes no more calls.
-    pub(crate) fn unfinished(&self) -> Option<String> {
-        let Some(TurnResult::Said(said)) = self.turns.last().and_then(|taken| taken.came.as_ref()) else {
+    pub(crate) fn unfinished_reason(&self) -> Option<String> {
+        let Some(TurnResult::Response(said)) = self.turns.last().and_then(|taken| taken.result.as_ref())
+        else {
             return None;
         };
         match &said.stop {
@@ -157,22 +158,22 @@ impl Conversation {
     }
 
     /// Returns the last turn whose model is known.
-    pub fn last_asked(&self) -> Option<&RecordedTurn> {
-        self.turns.iter().rev().find(|taken| !taken.asked.model.is_empty())
+    pub fn last_known_turn(&self) -> Option<&RecordedTurn> {
+        self.turns.iter().rev().find(|taken| !taken.arguments.model.is_empty())
     }
 
-    pub(crate) fn next(&self) -> ConversationStep {
-        let Some(last) = self.turns.last() else { return ConversationStep::Rest };
-        match &last.came {
+    pub(crate) fn next_step(&self) -> ConversationStep {
+        let Some(last) = self.turns.last() else { return ConversationStep::WaitForUser };
+        match &last.result {
             None => ConversationStep::Turn,
-            Some(TurnResult::Nothing { .. }) => ConversationStep::Anew,
-            Some(TurnResult::Said(_)) if last.made.iter().any(|made| made.result.is_none()) => {
+            Some(TurnResult::NoResponse { .. }) => ConversationStep::RetryTurn,
+            Some(TurnResult::Response(_)) if last.calls.iter().any(|made| made.result.is_none()) => {
                 ConversationStep::Calls
             }
-            Some(TurnResult::Said(said)) if !said.calls.is_empty() || !said.flaws.is_empty() => {
-                ConversationStep::Another
+            Some(TurnResult::Response(said)) if !said.calls.is_empty() || !said.flaws.is_empty() => {
+                ConversationStep::NextTurn
             }
-            Some(TurnResult::Said(_)) => ConversationStep::Rest,
+            Some(TurnResult::Response(_)) => ConversationStep::WaitForUser,
         }
     }
 }
@@ -186,22 +187,23 @@ impl RecordedTurn {
         turn: u32,
     ) -> Result<Self, ConversationError> {
         let record = &loaded.record;
-        let heading = record.heading().filter(|heading| heading.tool == MODEL_TURN);
-        let heading = heading.ok_or(ConversationError::NoTurn { call })?;
-        let unread = |why| ConversationError::Content { turn, why };
+        let heading = record.header().filter(|heading| heading.tool == MODEL_TURN);
+        let heading = heading.ok_or(ConversationError::NotATurn { call })?;
+        let unread = |why| ConversationError::Content { turn, error: why };
         let asked = match content(ledger, call, loaded, heading.arguments).await {
             Err(ContentError::Forgotten) => return Ok(Self::forgotten(call, heading, begun(record), turn)),
             asked => asked.map_err(unread)?,
         };
-        let came = match record.settled() {
+        let came = match record.outcome() {
             Some(_) => Some(TurnResult::read(gate, ledger, call).await.map_err(unread)?),
             None => None,
         };
         let cwd = heading.cwd.clone();
-        let mut taken = Self { call, at: begun(record), cwd, asked, came, made: Vec::new() };
-        if let Some(TurnResult::Said(said)) = &taken.came {
+        let mut taken =
+            Self { call, at: begun(record), cwd, arguments: asked, result: came, calls: Vec::new() };
+        if let Some(TurnResult::Response(said)) = &taken.result {
             for place in 0..said.calls.len() {
-                taken.made.push(RecordedCall::read(gate, ledger, call_id(call, place)).await?);
+                taken.calls.push(RecordedCall::read(gate, ledger, call_id(call, place)).await?);
             }
         }
         Ok(taken)
@@ -209,23 +211,24 @@ impl RecordedTurn {
 
     /// Returns a turn whose contents were erased.
     fn forgotten(call: CallId, heading: &CallHeader, at: Millis, turn: u32) -> Self {
-        let prompt = Digest::of(&[]);
+        let prompt = Digest::compute(&[]);
         let [model, endpoint, persona] = [const { String::new() }; 3];
         let asked = TurnArguments { turn, user: None, model, endpoint, persona, prompt };
-        let came = Some(TurnResult::Nothing { why: "it was forgotten".into(), heard: String::new() });
-        Self { call, at, cwd: heading.cwd.clone(), asked, came, made: Vec::new() }
+        let came =
+            Some(TurnResult::NoResponse { reason: "it was forgotten".into(), partial_text: String::new() });
+        Self { call, at, cwd: heading.cwd.clone(), arguments: asked, result: came, calls: Vec::new() }
     }
 
     /// Returns the calls of the turn that have no result yet.
-    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
-        let calls = match &self.came {
-            Some(TurnResult::Said(said)) => said.calls.as_slice(),
+    pub(crate) fn open_calls(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
+        let calls = match &self.result {
+            Some(TurnResult::Response(said)) => said.calls.as_slice(),
             _ => &[],
         };
         calls
             .iter()
             .enumerate()
-            .filter(|(place, _)| self.made.get(*place).is_some_and(|made| made.result.is_none()))
+            .filter(|(place, _)| self.calls.get(*place).is_some_and(|made| made.result.is_none()))
     }
 }
 
@@ -233,13 +236,13 @@ impl TurnResult {
     /// Reads the result of a settled turn.
     pub(crate) async fn read(gate: &Gate, ledger: &dyn Ledger, call: CallId) -> Result<Self, ContentError> {
         let loaded = ledger.load(call).await?.ok_or(ContentError::Missing)?;
-        let nothing = |why: String| Self::Nothing { why, heard: String::new() };
-        let output = match loaded.record.settled() {
+        let nothing = |why: String| Self::NoResponse { reason: why, partial_text: String::new() };
+        let output = match loaded.record.outcome() {
             Some(Outcome::Completed { output }) => *output,
             Some(Outcome::Failed { output }) => {
                 let output: Output = content(ledger, call, &loaded, *output).await?;
                 let why = output.error.unwrap_or_else(|| "it failed".into());
-                return Ok(Self::Nothing { why, heard: output.text });
+                return Ok(Self::NoResponse { reason: why, partial_text: output.text });
             }
             Some(Outcome::Withheld(refusal) | Outcome::Refused(refusal) | Outcome::Unknown(refusal)) => {
                 return Ok(nothing(refusal.to_string()));
@@ -253,16 +256,17 @@ impl TurnResult {
         };
         // Calls in a modified output are no longer the calls of the model.
         if let CallStatus::Settled(result) = gate.resume(call).await
-            && let Some(change) = result.changes.iter().find(|change| change.what == ModifiedPart::Output)
+            && let Some(change) =
+                result.modifications.iter().find(|change| change.part == ModifiedPart::Output)
         {
-            let by = &change.by;
+            let by = &change.author;
             let calls = std::mem::take(&mut said.calls);
             said.flaws.extend(calls.into_iter().map(|call| InvalidToolCall {
                 what: format!("the call of `{}` was not run: {by} changed what was said", call.name),
             }));
             said.text = output.text;
         }
-        Ok(Self::Said(said))
+        Ok(Self::Response(said))
     }
 }
 
@@ -270,7 +274,7 @@ impl RecordedCall {
     async fn read(gate: &Gate, ledger: &dyn Ledger, call: CallId) -> Result<Self, LedgerError> {
         let Some(loaded) = ledger.load(call).await? else { return Ok(Self { call, at: None, result: None }) };
         let at = Some(begun(&loaded.record));
-        if loaded.record.settled().is_none() {
+        if loaded.record.outcome().is_none() {
             return Ok(Self { call, at, result: None });
         }
         let result = match gate.resume(call).await {
@@ -281,11 +285,11 @@ impl RecordedCall {
     }
 
     /// Returns the result that the model gets.
-    pub(crate) fn told(&self, asked: &ToolCall) -> model::ToolResult {
+    pub(crate) fn to_tool_result(&self, asked: &ToolCall) -> model::ToolResult {
         let (call, tool) = (asked.id.clone(), asked.name.clone());
         match &self.result {
             Some(result) => {
-                let report = result.report();
+                let report = result.to_report();
                 model::ToolResult {
                     call,
                     tool,
@@ -305,9 +309,12 @@ impl RecordedCall {
 }
 
 /// Returns a call exactly as it was received, if it was. A repeat of it is then the same call, even if the mode has changed.
-pub(crate) async fn received(ledger: &dyn Ledger, call: CallId) -> Result<Option<Received>, ContentError> {
+pub(crate) async fn load_received(
+    ledger: &dyn Ledger,
+    call: CallId,
+) -> Result<Option<Received>, ContentError> {
     let Some(loaded) = ledger.load(call).await? else { return Ok(None) };
-    let Some(heading) = loaded.record.heading().cloned() else { return Ok(None) };
+    let Some(heading) = loaded.record.header().cloned() else { return Ok(None) };
     let reason = match heading.reason {
         Some(held) => Some(content(ledger, call, &loaded, held).await?),
         None => None,
@@ -339,8 +346,8 @@ async fn content<T: serde::de::DeserializeOwned>(
 ) -> Result<T, ContentError> {
     let key = loaded.key.as_ref().ok_or(ContentError::Forgotten)?;
     let bytes = ledger.content(call, held).await?;
-    if key.hold(&bytes) != held {
-        return Err(ContentError::Changed);
+    if key.content_ref(&bytes) != held {
+        return Err(ContentError::Corrupted);
     }
-    serde_json::from_slice(&bytes).map_err(|_| ContentError::Changed)
+    serde_json::from_slice(&bytes).map_err(|_| ContentError::Corrupted)
 }

@@ -10,8 +10,8 @@ use byleave::core::id::CallId;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-pub use html::html;
-pub use markdown::markdown;
+pub use html::render_html;
+pub use markdown::render_markdown;
 
 use crate::conversation::{Conversation, RecordedCall, RecordedTurn, TurnResult};
 use crate::limits::TaskUsage;
@@ -91,32 +91,32 @@ pub struct HistoryResult {
     pub outcome: String,
     /// The result that the model got.
     #[serde(flatten)]
-    pub told: model::ToolResult,
+    pub tool_result: model::ToolResult,
 }
 
 impl History {
     /// Creates the history of a conversation.
-    pub fn of(session: &str, conversation: &Conversation) -> Self {
+    pub fn from_conversation(session: &str, conversation: &Conversation) -> Self {
         let turns = &conversation.turns;
-        let last = conversation.last_asked();
+        let last = conversation.last_known_turn();
         Self {
             session: session.to_owned(),
-            persona: last.map_or_else(String::new, |taken| taken.asked.persona.clone()),
-            model: last.map_or_else(String::new, |taken| taken.asked.model.clone()),
+            persona: last.map_or_else(String::new, |taken| taken.arguments.persona.clone()),
+            model: last.map_or_else(String::new, |taken| taken.arguments.model.clone()),
             begun: turns.first().map_or(0, |taken| taken.at),
-            used: TaskUsage::by(turns, None),
+            used: TaskUsage::from_turns(turns, None),
             messages: turns.iter().flat_map(messages).collect(),
         }
     }
 
     /// Returns the first line of the first message of a person.
-    pub fn first_words(&self) -> &str {
+    pub fn title(&self) -> &str {
         let first = self.messages.iter().find(|message| message.role == MessageRole::User);
         first.and_then(|message| message.content.lines().next()).unwrap_or_default()
     }
 
     /// Checks whether the history contains a text, ignoring case.
-    pub fn has(&self, text: &str) -> bool {
+    pub fn contains_text(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         let within = |place: &str| place.to_lowercase().contains(&text);
         self.messages.iter().any(|message| {
@@ -131,22 +131,22 @@ impl History {
 fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
     let id = |whose: &str| format!("{}-{whose}", taken.call);
     let mut messages = Vec::new();
-    if let Some(text) = &taken.asked.user {
+    if let Some(text) = &taken.arguments.user {
         messages.push(plain(id("user"), MessageRole::User, text.clone(), taken.at));
     }
-    match &taken.came {
+    match &taken.result {
         None => {}
-        Some(TurnResult::Nothing { why, heard }) => {
+        Some(TurnResult::NoResponse { reason: why, partial_text: heard }) => {
             let gap = if heard.is_empty() { "" } else { "\n\n" };
             let text = format!("{heard}{gap}[byleave] the model could not be heard: {why}");
             messages.push(plain(id("assistant"), MessageRole::Assistant, text, taken.at));
         }
-        Some(TurnResult::Said(said)) => {
+        Some(TurnResult::Response(said)) => {
             let mut content = said.text.clone();
             for flaw in &said.flaws {
                 content.push_str(&format!("\n\n[byleave] {}", flaw.what));
             }
-            let calls = said.calls.iter().zip(&taken.made).map(|(call, made)| HistoryCall {
+            let calls = said.calls.iter().zip(&taken.calls).map(|(call, made)| HistoryCall {
                 call: made.call,
                 tool: call.name.clone(),
                 arguments: call.args.clone(),
@@ -158,7 +158,7 @@ fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
                 ..plain(id("assistant"), MessageRole::Assistant, content, taken.at)
             });
             messages
-                .extend(said.calls.iter().zip(&taken.made).map(|(call, made)| result(call, made, taken.at)));
+                .extend(said.calls.iter().zip(&taken.calls).map(|(call, made)| result(call, made, taken.at)));
         }
     }
     messages
@@ -169,9 +169,9 @@ fn plain(id: String, role: MessageRole, content: String, timestamp: Millis) -> H
 }
 
 fn result(call: &model::ToolCall, made: &RecordedCall, at: Millis) -> HistoryMessage {
-    let told = made.told(call);
+    let told = made.to_tool_result(call);
     let outcome = match &made.result {
-        Some(result) => result.ending.word(),
+        Some(result) => result.outcome.as_str(),
         None if made.at.is_some() => "open",
         None => "not made",
     };
@@ -181,7 +181,7 @@ fn result(call: &model::ToolCall, made: &RecordedCall, at: Millis) -> HistoryMes
         (Some(error), false) => format!("{error}\n{}", told.output),
     };
     HistoryMessage {
-        result: Some(HistoryResult { call: made.call, outcome: outcome.to_owned(), told }),
+        result: Some(HistoryResult { call: made.call, outcome: outcome.to_owned(), tool_result: told }),
         ..plain(made.call.to_string(), MessageRole::Tool, content, made.at.unwrap_or(at))
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use byleave::core::digest::canonical;
+use byleave::core::digest::canonical_json;
 use byleave::core::refusal::Code;
 use byleave::result::CallOutcome;
 use serde::{Deserialize, Serialize};
@@ -19,15 +19,15 @@ pub struct TaskLimits {
     /// The number of turns.
     pub turns: u32,
     /// The number of tokens, read and written.
-    pub tokens: Option<u64>,
+    pub max_tokens: Option<u64>,
     /// The amount of money, in the unit of the prices.
     pub cost: Option<f64>,
     /// The time.
-    pub time: Option<Duration>,
+    pub max_time: Option<Duration>,
     /// The number of identical calls with identical results.
-    pub repeats: u32,
+    pub max_repeats: u32,
     /// The number of successive turns in which every call was refused.
-    pub refusals: u32,
+    pub max_refusals: u32,
     /// The prices of the model. Without them the cost is unknown.
     pub prices: Option<TokenPrices>,
 }
@@ -43,7 +43,15 @@ pub struct TokenPrices {
 
 impl Default for TaskLimits {
     fn default() -> Self {
-        Self { turns: 50, tokens: None, cost: None, time: None, repeats: 3, refusals: 5, prices: None }
+        Self {
+            turns: 50,
+            max_tokens: None,
+            cost: None,
+            max_time: None,
+            max_repeats: 3,
+            max_refusals: 5,
+            prices: None,
+        }
     }
 }
 
@@ -89,11 +97,11 @@ pub struct TaskUsage {
 
 impl TaskUsage {
     /// Returns the resources that these turns used.
-    pub fn by(turns: &[RecordedTurn], prices: Option<TokenPrices>) -> Self {
+    pub fn from_turns(turns: &[RecordedTurn], prices: Option<TokenPrices>) -> Self {
         let mut used = Self::default();
         for taken in turns {
             used.turns += 1;
-            if let Some(TurnResult::Said(said)) = &taken.came {
+            if let Some(TurnResult::Response(said)) = &taken.result {
                 used.input_tokens += said.usage.input_tokens.unwrap_or(0);
                 used.output_tokens += said.usage.output_tokens.unwrap_or(0);
             }
@@ -109,22 +117,22 @@ impl TaskUsage {
 
 impl TaskLimits {
     /// Checks whether another turn would exceed a limit.
-    pub(crate) fn before_a_turn(&self, task: &[RecordedTurn]) -> Option<LimitReachedError> {
-        let used = TaskUsage::by(task, self.prices);
+    pub(crate) fn check_turn(&self, task: &[RecordedTurn]) -> Option<LimitReachedError> {
+        let used = TaskUsage::from_turns(task, self.prices);
         let tokens = used.input_tokens + used.output_tokens;
-        let is_counted = |taken: &RecordedTurn| match &taken.came {
-            Some(TurnResult::Said(said)) => {
+        let is_counted = |taken: &RecordedTurn| match &taken.result {
+            Some(TurnResult::Response(said)) => {
                 said.usage.input_tokens.is_some() && said.usage.output_tokens.is_some()
             }
             _ => true,
         };
-        if (self.tokens.is_some() || self.cost.is_some()) && !task.iter().all(is_counted) {
+        if (self.max_tokens.is_some() || self.cost.is_some()) && !task.iter().all(is_counted) {
             return Some(LimitReachedError::Uncounted);
         }
         if used.turns >= self.turns {
             return Some(LimitReachedError::Turns(used.turns));
         }
-        if self.tokens.is_some_and(|most| tokens >= most) {
+        if self.max_tokens.is_some_and(|most| tokens >= most) {
             return Some(LimitReachedError::Tokens(tokens));
         }
         if let (Some(most), Some(cost)) = (self.cost, used.cost)
@@ -133,20 +141,20 @@ impl TaskLimits {
             return Some(LimitReachedError::Cost(cost));
         }
         let refused = refused_in_a_row(task);
-        (refused >= self.refusals).then_some(LimitReachedError::Refusals(refused))
+        (refused >= self.max_refusals).then_some(LimitReachedError::Refusals(refused))
     }
 
     /// Checks whether the calls of the last turn were made too often.
-    pub(crate) fn before_the_calls(&self, task: &[RecordedTurn]) -> Option<LimitReachedError> {
+    pub(crate) fn check_calls(&self, task: &[RecordedTurn]) -> Option<LimitReachedError> {
         let mut seen: HashMap<String, (String, u32)> = HashMap::new();
         for taken in task {
-            let Some(TurnResult::Said(said)) = &taken.came else { continue };
-            for (call, made) in said.calls.iter().zip(&taken.made) {
-                let what = canonical(&json!([call.name, Value::Object(call.args.clone())]));
+            let Some(TurnResult::Response(said)) = &taken.result else { continue };
+            for (call, made) in said.calls.iter().zip(&taken.calls) {
+                let what = canonical_json(&json!([call.name, Value::Object(call.args.clone())]));
                 let Some(result) = &made.result else {
                     // Equal calls of the same turn are assumed to have the same result.
                     let (_, times) = seen.entry(what).or_default();
-                    if *times >= self.repeats {
+                    if *times >= self.max_repeats {
                         return Some(LimitReachedError::Repeats(call.name.clone()));
                     }
                     *times += 1;
@@ -154,7 +162,7 @@ impl TaskLimits {
                 };
                 // A truncated output names the id of its call.
                 let told =
-                    format!("{}\n{:?}", result.text(), result.error()).replace(&made.call.to_string(), "");
+                    format!("{}\n{:?}", result.to_text(), result.error()).replace(&made.call.to_string(), "");
                 let entry = seen.entry(what).or_insert_with(|| (told.clone(), 0));
                 if entry.0 == told {
                     entry.1 += 1;
@@ -169,11 +177,11 @@ impl TaskLimits {
 
 /// Counts the last successive turns in which every call was refused. A cancelled call is not a refused one.
 fn refused_in_a_row(task: &[RecordedTurn]) -> u32 {
-    let is_refused = |made: &RecordedCall| match made.result.as_ref().map(|result| &result.ending) {
+    let is_refused = |made: &RecordedCall| match made.result.as_ref().map(|result| &result.outcome) {
         Some(CallOutcome::Refused(refusal)) => !matches!(refusal.code, Code::Cancelled | Code::Aborted),
         _ => false,
     };
-    let asking = task.iter().rev().filter(|taken| !taken.made.is_empty());
-    let refused = asking.take_while(|taken| taken.made.iter().all(is_refused)).count();
+    let asking = task.iter().rev().filter(|taken| !taken.calls.is_empty());
+    let refused = asking.take_while(|taken| taken.calls.iter().all(is_refused)).count();
     u32::try_from(refused).unwrap_or(u32::MAX)
 }

@@ -16,7 +16,7 @@ pub trait Model: Send + Sync {
     /// since the last [`StreamEvent::Anew`].
     ///
     /// Dropping the future ends the turn.
-    async fn turn(
+    async fn take_turn(
         &self,
         turn: TurnRequest<'_>,
         heard: StreamEventSink<'_>,
@@ -135,7 +135,7 @@ pub struct ToolResult {
 
 impl ToolResult {
     /// Returns the JSON that the model gets: all fields but the id.
-    pub fn told(&self) -> Value {
+    pub fn to_model_json(&self) -> Value {
         serde_json::json!({
             "tool": self.tool,
             "success": self.success,

@@ -58,7 +58,7 @@ pub fn call_id(turn: CallId, place: usize) -> CallId {
 }
 
 fn worked_out(domain: &str, parts: &[&[u8]]) -> CallId {
-    let digest = Digest::of_parts(domain, parts);
+    let digest = Digest::compute_parts(domain, parts);
     let mut bytes = [0; 16];
     bytes.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
     CallId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
@@ -71,7 +71,7 @@ pub type StreamListener = Arc<dyn Fn(StreamEvent<'_>) + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(crate) struct TurnInput {
     pub(crate) call: CallId,
-    pub(crate) asked: TurnArguments,
+    pub(crate) arguments: TurnArguments,
     pub(crate) system: String,
     pub(crate) messages: Vec<ChatMessage>,
     pub(crate) tools: Vec<Offered>,
@@ -82,7 +82,7 @@ pub(crate) struct TurnInput {
 pub(crate) struct TurnSlot(Arc<Mutex<Option<TurnInput>>>);
 
 impl TurnSlot {
-    pub(crate) fn lay(&self, given: TurnInput) {
+    pub(crate) fn put(&self, given: TurnInput) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
     }
 
@@ -162,7 +162,7 @@ impl Tool for ModelTurnTool {
             let Some(given) = self.desk.take(run.call) else {
                 return Output::failure("only the conversation that it belongs to takes this turn");
             };
-            if serde_json::from_value::<TurnArguments>(arguments).ok().as_ref() != Some(&given.asked) {
+            if serde_json::from_value::<TurnArguments>(arguments).ok().as_ref() != Some(&given.arguments) {
                 return Output::failure("somebody changed what is asked; it was not");
             }
             let mut so_far = String::new();
@@ -176,7 +176,7 @@ impl Tool for ModelTurnTool {
             };
             let turn = TurnRequest { system: &given.system, messages: &given.messages, tools: &given.tools };
             let said = tokio::select! {
-                said = self.model.turn(turn, &mut hear) => Some(said),
+                said = self.model.take_turn(turn, &mut hear) => Some(said),
                 () = run.cancel.cancelled() => None,
             };
             match said {
@@ -202,7 +202,7 @@ fn unsaid(so_far: String, why: &str, fault: Option<&ModelError>) -> Output {
 }
 
 /// Returns a new name for a session.
-pub fn fresh_session(kind: &str) -> Result<SessionId, byleave::core::id::InvalidNameError> {
+pub fn new_session_id(kind: &str) -> Result<SessionId, byleave::core::id::InvalidNameError> {
     // The end of the id is random: 48 bits are enough for one person's conversations.
     let id = byleave::clock::fresh_id().simple().to_string();
     let end = id.get(20..).unwrap_or(&id);

@@ -14,7 +14,7 @@ pub use loader::{FILE_BYTES_MAX, LoadedPersona, PersonaLoadError, PersonaSource}
 pub use model_name::ModelName;
 pub use parser::PersonaParseError;
 pub use prompt::ToolCallFormat;
-pub(crate) use prompt::{RESULTS, contained};
+pub(crate) use prompt::{RESULTS, indent_text};
 pub use tool_description::{ApprovalLikelihood, ToolDescription};
 
 /// A persona: who a model is to be.
@@ -38,7 +38,7 @@ impl Persona {
     /// Checks whether this persona has the tool.
     ///
     /// Code that offers tools to a model must check this too, because a model can call a tool that its prompt does not describe.
-    pub fn has(&self, tool: &str) -> bool {
+    pub fn allows_tool(&self, tool: &str) -> bool {
         let Some(tools) = &self.tools else { return true };
         tools.iter().any(|named| match named.strip_suffix('*') {
             Some(beginning) => tool.starts_with(beginning),

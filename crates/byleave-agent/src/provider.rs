@@ -26,7 +26,7 @@ use std::time::Duration;
 
 pub use api_key::ApiKey;
 use async_trait::async_trait;
-pub(crate) use messages::calls_so_far;
+pub(crate) use messages::count_calls;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Url};
 use serde_json::Value;
@@ -101,13 +101,15 @@ impl ProviderModel {
     ) -> Result<ModelResponse, AttemptFailure> {
         let by = format!("{}/{}", self.settings.kind.name(), self.settings.model);
         let key = self.key.as_ref().map_or("", ApiKey::expose);
-        let trouble = |broken| AttemptFailure::of(broken, key, !turn.tools.is_empty());
+        let trouble = |broken| AttemptFailure::from_transport(broken, key, !turn.tools.is_empty());
         let request = self.request(self.settings.body(&by, turn).to_string())?;
         let silence = Duration::from_millis(self.settings.patience.silence_ms_max);
         let (parted, mut reader) = self.settings.kind.reader();
         let mut speech = ResponseBuilder::new(heard);
-        transport::hear(request, silence, parted, &mut *reader, &mut speech).await.map_err(trouble)?;
-        Ok(speech.said(by, calls_so_far(turn.messages)))
+        transport::stream_response(request, silence, parted, &mut *reader, &mut speech)
+            .await
+            .map_err(trouble)?;
+        Ok(speech.finish(by, count_calls(turn.messages)))
     }
 
     fn request(&self, body: String) -> Result<RequestBuilder, AttemptFailure> {
@@ -125,7 +127,7 @@ impl ProviderModel {
         if let (Some(key), Some((name, before))) = (&self.key, kind.header()) {
             let unfit = || ModelError::Unfit { why: "the key cannot be sent".to_owned() };
             request =
-                request.header(name, key.header(before).ok_or_else(|| AttemptFailure::lasting(unfit()))?);
+                request.header(name, key.header(before).ok_or_else(|| AttemptFailure::permanent(unfit()))?);
         }
         Ok(request)
     }
@@ -133,7 +135,7 @@ impl ProviderModel {
 
 #[async_trait]
 impl Model for ProviderModel {
-    async fn turn(
+    async fn take_turn(
         &self,
         turn: TurnRequest<'_>,
         heard: StreamEventSink<'_>,
@@ -147,8 +149,8 @@ impl Model for ProviderModel {
                 Err(trouble) => trouble,
             };
             let asked_ms = trouble.wait_ms.unwrap_or(wait_ms);
-            if !trouble.may_pass || tries >= patience.tries_max || asked_ms > patience.wait_ms_max {
-                return Err(trouble.fault);
+            if !trouble.is_retryable || tries >= patience.tries_max || asked_ms > patience.wait_ms_max {
+                return Err(trouble.error);
             }
             tokio::time::sleep(Duration::from_millis(asked_ms)).await;
             heard(StreamEvent::Anew);
@@ -193,10 +195,10 @@ impl ProviderKind {
 impl ProviderSettings {
     fn body(&self, by: &str, turn: TurnRequest<'_>) -> Value {
         match self.kind {
-            ProviderKind::OpenAi => openai::body(self, by, turn),
-            ProviderKind::Anthropic => anthropic::body(self, by, turn),
-            ProviderKind::Gemini => gemini::body(self, by, turn),
-            ProviderKind::Ollama => ollama::body(self, turn),
+            ProviderKind::OpenAi => openai::build_body(self, by, turn),
+            ProviderKind::Anthropic => anthropic::build_body(self, by, turn),
+            ProviderKind::Gemini => gemini::build_body(self, by, turn),
+            ProviderKind::Ollama => ollama::build_body(self, turn),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::model::{
     InvalidToolCall, Model, ModelError, ModelResponse, StopReason, StreamEvent, StreamEventSink, ToolCall,
     TurnRequest,
 };
-use crate::provider::{ProviderKind, ProviderSettings, calls_so_far};
+use crate::provider::{ProviderKind, ProviderSettings, count_calls};
 use crate::tool_blocks::{ToolBlockEvent, ToolBlockParser};
 
 /// The way in which a model calls tools.
@@ -95,18 +95,18 @@ impl<M: Model> ToolBlockModel<M> {
         turn: TurnRequest<'_>,
         heard: StreamEventSink<'_>,
     ) -> Result<ModelResponse, ModelError> {
-        let system = prompt::system(turn.system, turn.tools);
-        let messages = prompt::messages(turn.messages);
+        let system = prompt::add_protocol(turn.system, turn.tools);
+        let messages = prompt::to_text_messages(turn.messages);
         let mut reading = ReplyParser::default();
         let inner = TurnRequest { system: &system, messages: &messages, tools: &[] };
-        let said = self.model.turn(inner, &mut |piece| reading.hear(piece, heard)).await?;
-        reading.finish(said, calls_so_far(turn.messages), heard)
+        let said = self.model.take_turn(inner, &mut |piece| reading.hear(piece, heard)).await?;
+        reading.finish(said, count_calls(turn.messages), heard)
     }
 }
 
 #[async_trait]
 impl<M: Model> Model for ToolBlockModel<M> {
-    async fn turn(
+    async fn take_turn(
         &self,
         turn: TurnRequest<'_>,
         heard: StreamEventSink<'_>,
@@ -114,7 +114,7 @@ impl<M: Model> Model for ToolBlockModel<M> {
         if self.is_on() {
             return self.by_blocks(turn, heard).await;
         }
-        match self.model.turn(turn, &mut *heard).await {
+        match self.model.take_turn(turn, &mut *heard).await {
             Err(ModelError::NoTools) if self.calling == ToolCallStyle::Auto => {
                 self.is_on.store(true, Ordering::Relaxed);
                 heard(StreamEvent::Anew);
@@ -164,7 +164,7 @@ impl ReplyParser {
                 heard(StreamEvent::Call(&call.name));
                 self.calls.push(call);
             }
-            ToolBlockEvent::Flaw(flaw) => self.flaws.push(InvalidToolCall { what: flaw.to_string() }),
+            ToolBlockEvent::Error(flaw) => self.flaws.push(InvalidToolCall { what: flaw.to_string() }),
         }
     }
 

@@ -19,7 +19,7 @@
 //! let mut take = |piece: ToolBlockEvent<'_>| match piece {
 //!     ToolBlockEvent::Text(part) => text.push_str(part),
 //!     ToolBlockEvent::Call(call) => calls.push(call),
-//!     ToolBlockEvent::Flaw(flaw) => panic!("{flaw}"),
+//!     ToolBlockEvent::Error(flaw) => panic!("{flaw}"),
 //! };
 //! let mut blocks = ToolBlockParser::new();
 //! for chunk in ["Let me look.\n``", "`tool\n{\"name\": \"ls\", ", "\"args\": {}}\n```\n"] {
@@ -36,7 +36,7 @@ mod fence;
 
 pub use call::BlockCall;
 #[cfg(feature = "agent")]
-pub(crate) use call::read_args;
+pub(crate) use call::parse_args;
 pub use error::{ErrorLocation, ToolBlockError, ToolBlockErrorKind};
 pub use fence::OPENING_BYTES_MAX;
 use fence::{Fence, FenceCandidate, LinePrefix};
@@ -57,7 +57,7 @@ pub enum ToolBlockEvent<'a> {
     /// A valid tool block.
     Call(BlockCall),
     /// An invalid tool block, to be reported to the model.
-    Flaw(ToolBlockError),
+    Error(ToolBlockError),
 }
 
 /// A parser for the tool blocks of one reply.
@@ -94,11 +94,11 @@ impl Default for ToolBlockParser {
 impl ToolBlockParser {
     /// Creates a parser for a reply.
     pub const fn new() -> Self {
-        Self::bounded(BLOCK_BYTES_MAX)
+        Self::with_max_block_bytes(BLOCK_BYTES_MAX)
     }
 
     /// Creates a parser with this maximum block size.
-    pub const fn bounded(block_bytes_max: usize) -> Self {
+    pub const fn with_max_block_bytes(block_bytes_max: usize) -> Self {
         Self {
             inside: BlockParserState::Nothing,
             line: LinePrefix::START,
@@ -148,7 +148,7 @@ impl ToolBlockParser {
     ) -> (&'a str, usize) {
         let (before, after) = rest.split_at(end);
         match self.inside {
-            BlockParserState::Nothing => match line.opens() {
+            BlockParserState::Nothing => match line.opening_fence() {
                 Some(fence) if line.opens_block() => {
                     match before.len().checked_sub(line.bytes()) {
                         Some(at) => self.hand_on(before.split_at(at).0, out),
@@ -160,21 +160,23 @@ impl ToolBlockParser {
                 }
                 opened => {
                     self.inside = opened.map_or(BlockParserState::Nothing, BlockParserState::Code);
-                    if !line.is_meant() {
+                    if !line.looks_like_tool_block() {
                         return (rest, end + 1);
                     }
                     self.hand_on(before, out);
                     self.count += 1;
-                    self.flaw(ToolBlockErrorKind::Opening, out);
+                    self.flaw(ToolBlockErrorKind::InvalidOpening, out);
                     return (after, 1);
                 }
             },
-            BlockParserState::Block(fence) if line.closes(fence) => {
+            BlockParserState::Block(fence) if line.closes_fence(fence) => {
                 self.inside = BlockParserState::Nothing;
                 self.end_block(before, line.bytes(), out);
             }
-            BlockParserState::Told(fence) if line.closes(fence) => self.inside = BlockParserState::Nothing,
-            BlockParserState::Code(fence) if line.closes(fence) => {
+            BlockParserState::Told(fence) if line.closes_fence(fence) => {
+                self.inside = BlockParserState::Nothing
+            }
+            BlockParserState::Code(fence) if line.closes_fence(fence) => {
                 self.inside = BlockParserState::Nothing;
                 return (rest, end + 1);
             }
@@ -202,7 +204,7 @@ impl ToolBlockParser {
                 &kept
             }
         };
-        match call::read(json) {
+        match call::parse(json) {
             Ok(call) => out(ToolBlockEvent::Call(call)),
             Err(place) => self.flaw(ToolBlockErrorKind::Malformed(place), out),
         }
@@ -211,7 +213,7 @@ impl ToolBlockParser {
     /// Stores the end of a chunk.
     fn keep(&mut self, rest: &str, out: &mut impl FnMut(ToolBlockEvent<'_>)) {
         match self.inside {
-            BlockParserState::Nothing => match rest.len().checked_sub(self.line.held()) {
+            BlockParserState::Nothing => match rest.len().checked_sub(self.line.pending_bytes()) {
                 Some(at) => {
                     let (text, held) = rest.split_at(at);
                     self.hand_on(text, out);
@@ -243,7 +245,7 @@ impl ToolBlockParser {
     }
 
     fn flaw(&self, wrong: ToolBlockErrorKind, out: &mut impl FnMut(ToolBlockEvent<'_>)) {
-        out(ToolBlockEvent::Flaw(ToolBlockError { block: self.count, wrong }));
+        out(ToolBlockEvent::Error(ToolBlockError { block: self.count, kind: wrong }));
     }
 }
 

@@ -31,25 +31,25 @@ impl<'a> ActivePolicy<'a> {
 
     /// Returns the rule files that may exist.
     pub(crate) fn files(&self) -> Vec<PolicyFile> {
-        policy_files::files(&self.places(), self.options.policy.as_deref())
+        policy_files::candidate_files(&self.places(), self.options.policy.as_deref())
     }
 
     /// Loads the policy of one file alone, without the built-in rules. For trials, never for a call.
-    pub(crate) fn only(&self, path: &Path) -> Result<Policy, PolicyLoadError> {
-        let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), named: true };
-        Ok(Policy::new(self.read(&file)?.rules)?.within(Some(self.workspace)))
+    pub(crate) fn load_only(&self, path: &Path) -> Result<Policy, PolicyLoadError> {
+        let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), required: true };
+        Ok(Policy::new(self.read(&file)?.rules)?.with_workspace(Some(self.workspace)))
     }
 
     /// Loads the rules of a file as if it were the person's own.
-    pub(crate) fn as_own(&self, path: &Path) -> Result<Vec<Rule>, PolicyLoadError> {
-        let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), named: true };
+    pub(crate) fn load_as_user(&self, path: &Path) -> Result<Vec<Rule>, PolicyLoadError> {
+        let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), required: true };
         Ok(self.read(&file)?.rules)
     }
 
     /// Reads one file and checks its examples.
     pub(crate) fn read(&self, file: &PolicyFile) -> Result<LoadedRules, PolicyLoadError> {
         let places = self.places();
-        Ok(policy_files::read_one(file, &places, &WorkspaceExampleChecker { places: &places })?
+        Ok(policy_files::load_file(file, &places, &WorkspaceExampleChecker { places: &places })?
             .unwrap_or_default())
     }
 

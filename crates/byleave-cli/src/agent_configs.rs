@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use crate::config_edit::{self, EditOp, FileFormat};
 
-pub(crate) use self::mcp_entries::{MovableServer, NotMovable, foreign};
-pub(crate) use self::our_entries::{ProgramPaths, gateway_of, hook_of};
-pub(crate) use self::paths::{SettingsDirs, local_servers, targets, traces};
+pub(crate) use self::mcp_entries::{MovableServer, NotMovable, parse_server};
+pub(crate) use self::our_entries::{ProgramPaths, gateway_program, hook_program};
+pub(crate) use self::paths::{SettingsDirs, local_servers, targets, usage_traces};
 
 /// An agent whose settings we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl KnownAgent {
     }
 
     /// Returns the steps that remain for the person.
-    pub(crate) const fn still_to_do(self) -> &'static [&'static str] {
+    pub(crate) const fn remaining_steps(self) -> &'static [&'static str] {
         match self {
             Self::ClaudeCode => {
                 &["end every Claude Code session and begin it again: settings are read at the start"]
@@ -71,7 +71,7 @@ impl KnownAgent {
     }
 
     /// Describes what is enforced for the agent once it is set up, and what is not.
-    pub(crate) const fn enforced(self) -> &'static str {
+    pub(crate) const fn enforcement_summary(self) -> &'static str {
         match self {
             Self::ClaudeCode | Self::Gemini | Self::Cursor => {
                 "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
@@ -101,18 +101,18 @@ pub(crate) struct AgentSettingsFile {
     /// The path of the MCP servers in the file.
     pub(crate) servers: Option<Vec<String>>,
     /// Values to set, whatever was there before.
-    pub(crate) sets: Vec<(Vec<String>, Value)>,
+    pub(crate) settings: Vec<(Vec<String>, Value)>,
     /// Items that must be in lists exactly once.
     pub(crate) items: Vec<(Vec<String>, Value)>,
     /// Values that would switch everything off again.
-    pub(crate) switches: Vec<(Vec<String>, Value)>,
+    pub(crate) disable_switches: Vec<(Vec<String>, Value)>,
 }
 
 impl AgentSettingsFile {
     /// Returns the edits that this content of the file needs.
     pub(crate) fn ops(&self, value: &Value) -> Vec<EditOp> {
         let mut ops = Vec::new();
-        for (at, wanted) in &self.sets {
+        for (at, wanted) in &self.settings {
             if config_edit::find(value, at) != Some(wanted) {
                 ops.push(EditOp::Set { at: at.clone(), value: wanted.clone() });
             }
@@ -139,9 +139,9 @@ impl AgentSettingsFile {
     }
 
     /// Returns what is switched off in this content of the file.
-    pub(crate) fn switched_off(&self, value: &Value) -> Vec<String> {
+    pub(crate) fn disabled_settings(&self, value: &Value) -> Vec<String> {
         let is_so = |(at, wrong): &&(Vec<String>, Value)| config_edit::find(value, at) == Some(wrong);
-        self.switches
+        self.disable_switches
             .iter()
             .filter(is_so)
             .map(|(at, wrong)| format!("`{}` is {wrong}", at.join(".")))

@@ -20,11 +20,11 @@ use byleave_agent::tool_block_adapter::{ToolBlockModel, ToolCallStyle};
 
 use crate::app_context::AppContext;
 use crate::args::{AskArg, ModelArgs};
-use crate::call_display::counted;
+use crate::call_display::format_count;
 use crate::error::CliError;
 use crate::resolved_options::{ResolvedOptions, variable};
 use crate::terminal_approver;
-use crate::time::{lasting, now, span};
+use crate::time::{format_duration, now, parse_duration};
 
 /// The maximum number of turns that are searched for sessions.
 const TURNS_MAX: usize = 100_000;
@@ -50,12 +50,12 @@ pub(crate) fn agent(
     before: &Conversation,
     watcher: EventListener,
 ) -> Result<Agent> {
-    let last = before.last_asked();
+    let last = before.last_known_turn();
     if let Some(last) = last.filter(|last| last.cwd != options.cwd) {
         let what = format!("this conversation works in `{}`", last.cwd);
         return Err(CliError::new(what).hint("go there to go on with it").into());
     }
-    let last = last.map(|taken| &taken.asked);
+    let last = last.map(|taken| &taken.arguments);
     let name = typed.persona.clone().or_else(|| last.map(|asked| asked.persona.clone()));
     let found = persona(name.as_deref().unwrap_or("coder"), options)?;
     let speaker = speaker(typed, last.map(|asked| asked.model.as_str()), &found.persona)?;
@@ -71,18 +71,18 @@ pub(crate) fn agent(
         session,
         agent: AgentId::new(found.key.clone())?,
         cwd: options.cwd.clone(),
-        mode: options.chosen.clone().in_mode(typed.mode).mode(),
+        mode: options.settings.clone().with_mode(typed.mode).mode(),
     };
-    let time = typed.time_max.as_deref().map(lasting).transpose()?.map(Duration::from_millis);
+    let time = typed.time_max.as_deref().map(parse_duration).transpose()?.map(Duration::from_millis);
     let limits = TaskLimits {
         turns: typed.turns_max,
-        tokens: typed.tokens_max,
+        max_tokens: typed.tokens_max,
         cost: typed.cost_max,
         prices: typed.prices,
-        time,
+        max_time: time,
         ..TaskLimits::default()
     };
-    let ledger = Arc::clone(&house.book) as Arc<_>;
+    let ledger = Arc::clone(&house.audit_log) as Arc<_>;
     Ok(Agent::new(gate.clone(), ledger, seat, found, speaker, limits, watcher)?)
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn gate(
     typed: &ModelArgs,
     ask: AskArg,
 ) -> Result<Gate> {
-    let chosen = options.chosen.clone().in_mode(typed.mode);
+    let chosen = options.settings.clone().with_mode(typed.mode);
     terminal_approver::gate(house, options, &options.cwd, ask, chosen.gate())
 }
 
@@ -130,16 +130,16 @@ fn unfit(fault: &ModelError) -> CliError {
 }
 
 /// Describes the usage of a conversation.
-pub(crate) fn used(used: TaskUsage) -> String {
+pub(crate) fn format_usage(used: TaskUsage) -> String {
     let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
     let tokens = used.input_tokens.saturating_add(used.output_tokens);
-    format!("{}, {tokens} tokens{cost}", counted(used.turns.into(), "turn"))
+    format!("{}, {tokens} tokens{cost}", format_count(used.turns.into(), "turn"))
 }
 
 /// Describes a conversation in one line.
-pub(crate) fn about(history: &History) -> String {
-    let ago = span(now().saturating_sub(history.begun));
-    let turns = counted(history.used.turns.into(), "turn");
+pub(crate) fn describe(history: &History) -> String {
+    let ago = format_duration(now().saturating_sub(history.begun));
+    let turns = format_count(history.used.turns.into(), "turn");
     format!("{}, {ago} ago, {} with {}, {turns}", history.session, history.persona, history.model)
 }
 
@@ -150,12 +150,12 @@ pub(crate) async fn sessions(house: &AppContext, options: &ResolvedOptions) -> R
         tool: Some(MODEL_TURN.to_owned()),
         ..CallFilter::default()
     };
-    let turns = house.book.calls(filter, PageRequest::first(TURNS_MAX)).await?;
+    let turns = house.audit_log.calls(filter, PageRequest::with_limit(TURNS_MAX)).await?;
     let mut sessions: Vec<SessionId> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for turn in turns {
-        if seen.insert(turn.listing.session.clone()) {
-            sessions.push(turn.listing.session);
+        if seen.insert(turn.call_summary.session.clone()) {
+            sessions.push(turn.call_summary.session);
         }
     }
     Ok(sessions)
@@ -188,5 +188,5 @@ pub(crate) async fn conversation(
     options: &ResolvedOptions,
     session: &SessionId,
 ) -> Result<Conversation> {
-    Ok(Conversation::read(gate, &*house.book, &options.tenant, session).await?)
+    Ok(Conversation::read(gate, &*house.audit_log, &options.tenant, session).await?)
 }

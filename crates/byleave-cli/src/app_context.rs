@@ -26,13 +26,13 @@ use crate::workers;
 /// The open audit log.
 #[derive(Clone)]
 pub(crate) struct AppContext {
-    pub(crate) book: Arc<SqliteLedger>,
+    pub(crate) audit_log: Arc<SqliteLedger>,
     state: String,
 }
 
 impl AppContext {
     /// Opens the audit log, and creates it if there is none.
-    pub(crate) fn open_or_make(options: &ResolvedOptions) -> Result<Self> {
+    pub(crate) fn open_or_create(options: &ResolvedOptions) -> Result<Self> {
         Self::open(options, &sqlite::SqliteOptions::default())
     }
 
@@ -53,7 +53,7 @@ impl AppContext {
 
     fn open(options: &ResolvedOptions, how: &sqlite::SqliteOptions) -> Result<Self> {
         let book = SqliteLedger::open(&options.state, how)?;
-        Ok(Self { book: Arc::new(book), state: state_of(options)? })
+        Ok(Self { audit_log: Arc::new(book), state: state_dir(options)? })
     }
 
     /// Builds the gate for calls in this directory. Questions stay open or are refused.
@@ -64,13 +64,13 @@ impl AppContext {
         ask: AskArg,
         settings: GateSettings,
     ) -> Result<Gate> {
-        Self::built(self.builder(options, workspace, ask, settings)?)
+        Self::build_gate(self.builder(options, workspace, ask, settings)?)
     }
 
     /// Builds a gate from a builder.
-    pub(crate) fn built(builder: GateBuilder) -> Result<Gate> {
+    pub(crate) fn build_gate(builder: GateBuilder) -> Result<Gate> {
         let gate = builder.build()?;
-        proxied::equip(&gate)?;
+        proxied::register_tools(&gate)?;
         Ok(gate)
     }
 
@@ -82,8 +82,8 @@ impl AppContext {
         ask: AskArg,
         settings: GateSettings,
     ) -> Result<GateBuilder> {
-        let builder = equipped(options, workspace, ask, settings, Arc::clone(&self.book) as Arc<_>)?;
-        workers::leaving(builder.policy(self.policy(options, workspace)?), options)
+        let builder = with_tools(options, workspace, ask, settings, Arc::clone(&self.audit_log) as Arc<_>)?;
+        workers::skip_worker_calls(builder.policy(self.policy(options, workspace)?), options)
     }
 
     /// Loads the policy for calls in this directory: the built-in rules and all existing files.
@@ -93,8 +93,8 @@ impl AppContext {
 
     /// Returns the working directory of a call. The policy for a call must not depend on where it is resumed.
     pub(crate) async fn workspace_of(&self, call: CallId) -> Result<String> {
-        let kept = self.book.record(call).await?;
-        let heading = kept.as_ref().and_then(|kept| kept.record.heading());
+        let kept = self.audit_log.record(call).await?;
+        let heading = kept.as_ref().and_then(|kept| kept.record.header());
         let unreadable = || {
             CliError::new(format!("the record of call {call} does not say where it works"))
                 .hint("`byleave book verify` says whether the book is as it was written")
@@ -104,37 +104,41 @@ impl AppContext {
 }
 
 /// Completes interrupted commits, frees space if too much is kept, and reports both.
-pub(crate) fn mend_copies(options: &ResolvedOptions, screen: &mut Console) -> Result<()> {
-    let store = workplace(options, &options.cwd).store()?;
+pub(crate) fn recover_and_gc_copies(options: &ResolvedOptions, screen: &mut Console) -> Result<()> {
+    let store = workplace(options, &options.cwd).open_store()?;
     for RecoveryReport { id, end } in store.recover()? {
         let what = match end {
             RecoveryOutcome::Finished => "was finished".to_owned(),
-            RecoveryOutcome::TakenBack => "was taken back: nothing of it remains".to_owned(),
-            RecoveryOutcome::Stuck(paths) => {
+            RecoveryOutcome::RolledBack => "was taken back: nothing of it remains".to_owned(),
+            RecoveryOutcome::Conflicted(paths) => {
                 format!("cannot be ended, because others changed {}", paths.join(", "))
             }
-            RecoveryOutcome::Lost(why) => format!("cannot be ended: {why}"),
+            RecoveryOutcome::Unreachable(why) => format!("cannot be ended: {why}"),
         };
-        screen.toned(
+        screen.message_with_tone(
             Tone::Careful,
             "note:",
             &prose(&format!("call {id}, interrupted while it was made final, {what}")),
         );
     }
-    for DroppedCopy { id, why, .. } in store.tidy(SystemTime::now())?.dropped {
-        screen.toned(Tone::Careful, "note:", &prose(&format!("call {id} can no longer be undone: {why}")));
+    for DroppedCopy { id, reason: why, .. } in store.collect_garbage(SystemTime::now())?.dropped {
+        screen.message_with_tone(
+            Tone::Careful,
+            "note:",
+            &prose(&format!("call {id} can no longer be undone: {why}")),
+        );
     }
     Ok(())
 }
 
 /// Returns the state directory with links resolved, because effects name its files in that way.
-pub(crate) fn state_of(options: &ResolvedOptions) -> Result<String> {
-    let state = options.ours().canonicalize();
-    text_of(&state.with_context(|| format!("cannot find `{}` again", options.ours().display()))?)
+pub(crate) fn state_dir(options: &ResolvedOptions) -> Result<String> {
+    let state = options.root_state_dir().canonicalize();
+    text_of(&state.with_context(|| format!("cannot find `{}` again", options.root_state_dir().display()))?)
 }
 
 /// Returns a gate builder on a ledger with the tools of the program. The caller must still set its policy.
-pub(crate) fn equipped(
+pub(crate) fn with_tools(
     options: &ResolvedOptions,
     workspace: &str,
     ask: AskArg,
@@ -142,7 +146,7 @@ pub(crate) fn equipped(
     ledger: Arc<dyn Ledger>,
 ) -> Result<GateBuilder> {
     settings.inbox = ask == AskArg::Inbox;
-    settings.rest = Some("read_output".into());
+    settings.read_more_tool = Some("read_output".into());
     let catalog = tool_catalog::catalog(options, workspace, Some(Arc::clone(&ledger)))?;
     Ok(Gate::builder().ledger(ledger).catalog(catalog).settings(settings))
 }

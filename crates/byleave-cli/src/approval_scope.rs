@@ -1,13 +1,13 @@
 //! Scopes of standing approvals as people write them: a kind of effect, a colon and a pattern.
 
 use byleave::core::pattern::{Pattern, PatternMatcher};
-use byleave::core::policy::judged_by_effects;
+use byleave::core::policy::class_judged_by_effects;
 use serde_json::json;
 
 use crate::error::CliError;
 
 /// Parses a scope, and checks that it can match something.
-pub(crate) fn read(typed: &str) -> Result<Pattern, CliError> {
+pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
     let wrong = |why: &str| CliError::new(format!("cannot use scope `{typed}`: {why}"));
     let shape = "write run, exactly, read, write, delete, reach, invoke or plan, a colon, and a pattern";
     let (kind, rest) = typed.split_once(':').ok_or_else(|| {
@@ -38,7 +38,7 @@ pub(crate) fn read(typed: &str) -> Result<Pattern, CliError> {
         return Err(wrong("effects have absolute paths, so it would fit nothing").hint(hint));
     }
     if let Pattern::Invoke(tool) = &pattern
-        && judged_by_effects(tool).is_some()
+        && class_judged_by_effects(tool).is_some()
     {
         let hint = "say what is done, with run, read, write, delete or reach";
         return Err(
@@ -50,7 +50,7 @@ pub(crate) fn read(typed: &str) -> Result<Pattern, CliError> {
 }
 
 /// Formats a scope as it is written.
-pub(crate) fn written(pattern: &Pattern) -> String {
+pub(crate) fn format(pattern: &Pattern) -> String {
     match pattern {
         Pattern::Run(words) => format!("run:{}", words.join(" ")),
         Pattern::Exactly(words) => format!("exactly:{}", json!(words)),
@@ -80,7 +80,7 @@ mod tests {
             r#"plan:[{"do":"delete","path":"/w"}]"#,
         ];
         for scope in scopes {
-            assert_eq!(written(&read(scope).unwrap()), scope);
+            assert_eq!(format(&parse(scope).unwrap()), scope);
         }
         for wrong in [
             "",
@@ -97,7 +97,7 @@ mod tests {
             "plan:[]",
             "plan:/w",
         ] {
-            assert!(read(wrong).is_err(), "{wrong}");
+            assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -113,7 +113,7 @@ pub(crate) enum ColorArg {
 
 impl ColorArg {
     /// As a setting has it.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Always => "always",
@@ -384,7 +384,7 @@ pub(crate) enum ModeArg {
 
 impl AskArg {
     /// As a setting has it.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Terminal => "terminal",
             Self::Inbox => "inbox",

@@ -11,15 +11,15 @@ use crate::config::Config;
 use crate::console::{Console, Tone, one_line, prose};
 use crate::json_output;
 use crate::short_ids::short;
-use crate::time::{now, span};
+use crate::time::{format_duration, now};
 
 /// The number of past calls that are listed beside a standing approval under consideration.
 const PAST_MAX: usize = 3;
 
 /// Shows the status of a call.
-pub(crate) fn standing(screen: &mut Console, standing: &CallStatus) {
+pub(crate) fn print_status(screen: &mut Console, standing: &CallStatus) {
     if screen.json() {
-        screen.value(&json_output::standing(standing));
+        screen.value(&json_output::status(standing));
         return;
     }
     match standing {
@@ -27,43 +27,57 @@ pub(crate) fn standing(screen: &mut Console, standing: &CallStatus) {
         CallStatus::Waiting { question, .. } => {
             screen.line(&question.id.to_string());
             let id = short(&question.id);
-            screen.toned(Tone::Careful, "waiting:", &format!("a person must answer question {id} first"));
+            screen.message_with_tone(
+                Tone::Careful,
+                "waiting:",
+                &format!("a person must answer question {id} first"),
+            );
             screen.hint(&format!(
                 "see it with `byleave inbox show {id}`, answer with `byleave inbox answer {id} yes`"
             ));
         }
-        CallStatus::HeldUp { call, by } => {
+        CallStatus::Blocked { call, blocked_by: by } => {
             screen.line(&call.to_string());
             let by = short(by);
-            screen.toned(Tone::Careful, "waiting:", &format!("call {by} of the same session comes first"));
+            screen.message_with_tone(
+                Tone::Careful,
+                "waiting:",
+                &format!("call {by} of the same session comes first"),
+            );
             screen.hint("answer its question with `byleave inbox`, then go on with `byleave resume`");
         }
         CallStatus::RunningElsewhere { call } => {
             screen.line(&call.to_string());
-            screen.toned(Tone::Careful, "waiting:", "another process is running it");
+            screen.message_with_tone(Tone::Careful, "waiting:", "another process is running it");
             screen.hint("`byleave resume` finds out what became of it");
         }
         CallStatus::Ready { call } => {
             screen.line(&call.to_string());
-            screen.toned(Tone::Careful, "ready:", "it is for the agent that made the call to go on with it");
+            screen.message_with_tone(
+                Tone::Careful,
+                "ready:",
+                "it is for the agent that made the call to go on with it",
+            );
             screen.hint("an agent that was told to wait makes the same call again, and finds the answer");
         }
     }
 }
 
 /// Describes the status of a call in a few words.
-pub(crate) fn in_short(standing: &CallStatus) -> String {
+pub(crate) fn format_status(standing: &CallStatus) -> String {
     match standing {
-        CallStatus::Settled(result) => match (&result.ending, result.error()) {
+        CallStatus::Settled(result) => match (&result.outcome, result.error()) {
             (CallOutcome::Completed(output), _) => {
                 let first = output.text.lines().next().unwrap_or_default();
                 if first.is_empty() { "completed".to_owned() } else { format!("completed: {first}") }
             }
-            (ending, Some(error)) => format!("{}: {error}", ending.word()),
-            (ending, None) => ending.word().to_owned(),
+            (ending, Some(error)) => format!("{}: {error}", ending.as_str()),
+            (ending, None) => ending.as_str().to_owned(),
         },
         CallStatus::Waiting { .. } => "waits for another answer".to_owned(),
-        CallStatus::HeldUp { by, .. } => format!("waits for call {} of the same session", short(by)),
+        CallStatus::Blocked { blocked_by: by, .. } => {
+            format!("waits for call {} of the same session", short(by))
+        }
         CallStatus::RunningElsewhere { .. } => "is run by another process".to_owned(),
         CallStatus::Ready { .. } => "its agent goes on with it".to_owned(),
     }
@@ -71,7 +85,7 @@ pub(crate) fn in_short(standing: &CallStatus) -> String {
 
 /// Lists the past calls that a standing approval would have covered. Those answered with no come first.
 pub(crate) fn past_words(past: &Coverage, leave: &StandingApproval) -> Vec<String> {
-    let looked = counted(past.looked as u64, "past call");
+    let looked = format_count(past.looked as u64, "past call");
     let newest = if past.more { "the newest " } else { "" };
     let many = past.covered.len();
     let mut words = vec![format!("of {newest}{looked} of `{}` it would have covered {many}", leave.tool)];
@@ -79,8 +93,8 @@ pub(crate) fn past_words(past: &Coverage, leave: &StandingApproval) -> Vec<Strin
     covered.sort_by_key(|one| one.said != Some(PastAnswer::No));
     for one in covered.iter().take(PAST_MAX) {
         let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
-        let said = one.said.map_or(unasked, PastAnswer::words);
-        let ago = span(now().saturating_sub(one.at));
+        let said = one.said.map_or(unasked, PastAnswer::description);
+        let ago = format_duration(now().saturating_sub(one.at));
         words.push(format!("{ago} ago, answered {said}: {}", one.summary));
     }
     if many > PAST_MAX {
@@ -90,17 +104,17 @@ pub(crate) fn past_words(past: &Coverage, leave: &StandingApproval) -> Vec<Strin
 }
 
 fn settled(screen: &mut Console, result: &CallResult) {
-    for change in &result.changes {
+    for change in &result.modifications {
         changed(screen, change);
     }
-    match &result.ending {
+    match &result.outcome {
         CallOutcome::Completed(output) => screen.text(&output.text),
         CallOutcome::Failed(output) => {
             screen.text(&output.text);
             let why = output.error.as_deref().unwrap_or("the tool does not say why");
-            screen.toned(Tone::Bad, "failed:", &prose(why));
+            screen.message_with_tone(Tone::Bad, "failed:", &prose(why));
         }
-        CallOutcome::Rehearsed(plan) => {
+        CallOutcome::DryRun(plan) => {
             screen.line(&one_line(&format!("[DRY-RUN] {} {}", result.tool, result.arguments)));
             for effect in &plan.effects {
                 screen.line(&one_line(&format!("[DRY-RUN] would {effect}")));
@@ -113,18 +127,18 @@ fn settled(screen: &mut Console, result: &CallResult) {
 }
 
 fn changed(screen: &mut Console, change: &Modification) {
-    let what = match change.what {
+    let what = match change.part {
         ModifiedPart::Arguments => "changed the arguments",
         ModifiedPart::Output => "changed the result",
-        ModifiedPart::Nothing => "says",
+        ModifiedPart::NoteOnly => "says",
     };
-    let why = change.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    screen.toned(Tone::Careful, "note:", &prose(&format!("{} {what}{why}", change.by)));
+    let why = change.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    screen.message_with_tone(Tone::Careful, "note:", &prose(&format!("{} {what}{why}", change.author)));
 }
 
 fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallResult) {
-    screen.toned(Tone::Bad, word, &prose(&refusal.to_string()));
-    let hint = match (&result.ending, refusal.code) {
+    screen.message_with_tone(Tone::Bad, word, &prose(&refusal.to_string()));
+    let hint = match (&result.outcome, refusal.code) {
         (CallOutcome::Unknown(_), _) => format!(
             "it may or may not have taken effect: look before you repeat it; `byleave book show {}` says how far it came",
             short(&result.call)
@@ -142,19 +156,19 @@ fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallRes
 }
 
 /// Reports settings that a project made stricter.
-pub(crate) fn tightened(screen: &mut Console, chosen: &Config) {
-    for (said, holds) in chosen.tightened() {
+pub(crate) fn print_tightened(screen: &mut Console, chosen: &Config) {
+    for (said, holds) in chosen.tightened_by_project() {
         let (name, value) = (said.key.name, &holds.value);
         let line = format!(
             "`{name}` is {value}, not {} as {} says: {} tightens it",
             said.value, said.origin, holds.origin
         );
-        screen.toned(Tone::Careful, "note:", &prose(&line));
+        screen.message_with_tone(Tone::Careful, "note:", &prose(&line));
     }
 }
 
 /// Formats a number with its noun.
-pub(crate) fn counted(number: u64, word: &str) -> String {
+pub(crate) fn format_count(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 

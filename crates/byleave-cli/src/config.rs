@@ -40,7 +40,7 @@ pub(crate) enum SettingSource {
     /// The default.
     Default,
     /// The person's own file, and the line.
-    Own(PathBuf, usize),
+    User(PathBuf, usize),
     /// The file of a project, and the line.
     Project(PathBuf, usize),
     /// An environment variable.
@@ -85,7 +85,7 @@ impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::Own(path, line) | Self::Project(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::User(path, line) | Self::Project(path, line) => write!(f, "{}:{line}", path.display()),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Flag(name) => write!(f, "{name}"),
         }
@@ -94,10 +94,10 @@ impl fmt::Display for SettingSource {
 
 impl SettingSource {
     /// Returns the kind of the origin as a word.
-    pub(crate) const fn word(&self) -> &'static str {
+    pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Default => "default",
-            Self::Own(..) => "user",
+            Self::User(..) => "user",
             Self::Project(..) => "project",
             Self::Variable(_) => "variable",
             Self::Flag(_) => "flag",
@@ -109,7 +109,7 @@ impl SettingSource {
 pub(crate) fn files(places: &PathVariables<'_>) -> Vec<ConfigFile> {
     use byleave::core::policy::Layer;
     // Beside the policy files, so that both are easy to find.
-    let beside = policy_files::files(places, None).into_iter().filter_map(|file| {
+    let beside = policy_files::candidate_files(places, None).into_iter().filter_map(|file| {
         let is_project = match file.layer {
             Layer::User => false,
             Layer::Project => true,
@@ -163,7 +163,7 @@ impl Config {
                         origin: SettingSource::Project(file.path.clone(), line),
                     });
                 } else {
-                    config.set(key, value, SettingSource::Own(file.path.clone(), line));
+                    config.set(key, value, SettingSource::User(file.path.clone(), line));
                 }
             }
             config.files.push((file, is_there));
@@ -171,7 +171,7 @@ impl Config {
         for key in KEYS {
             let name = key.variable();
             let Some(text) = variable(&name) else { continue };
-            let value = SettingValue::of_text(key.kind, &text).map_err(|(what, todo)| {
+            let value = SettingValue::from_text(key.kind, &text).map_err(|(what, todo)| {
                 CliError::new(format!("cannot use the variable {name}: {what}")).hint(todo)
             })?;
             config.set(key, value, SettingSource::Variable(name));
@@ -180,7 +180,7 @@ impl Config {
     }
 
     /// Applies a value from the command line.
-    pub(crate) fn typed(mut self, name: &str, flag: &'static str, value: Option<SettingValue>) -> Self {
+    pub(crate) fn with_flag(mut self, name: &str, flag: &'static str, value: Option<SettingValue>) -> Self {
         if let (Some(value), Some(key)) = (value, KEYS.iter().find(|key| key.name == name)) {
             self.set(key, value, SettingSource::Flag(flag));
         }
@@ -188,14 +188,14 @@ impl Config {
     }
 
     /// Applies the mode from the command line.
-    pub(crate) fn in_mode(self, typed: Option<ModeArg>) -> Self {
-        let word = |mode| SettingValue::Text(Mode::from(mode).word().to_owned());
-        self.typed("mode", "--mode", typed.map(word))
+    pub(crate) fn with_mode(self, typed: Option<ModeArg>) -> Self {
+        let word = |mode| SettingValue::Text(Mode::from(mode).as_str().to_owned());
+        self.with_flag("mode", "--mode", typed.map(word))
     }
 
     /// Applies the time limit from the command line.
-    pub(crate) fn within(self, timeout_ms: Option<u64>) -> Self {
-        self.typed("call_timeout", "--timeout-ms", timeout_ms.map(SettingValue::Span))
+    pub(crate) fn with_timeout(self, timeout_ms: Option<u64>) -> Self {
+        self.with_flag("call_timeout", "--timeout-ms", timeout_ms.map(SettingValue::Span))
     }
 
     /// Returns the settings in force, after bounds.
@@ -204,12 +204,12 @@ impl Config {
     }
 
     /// Returns the setting in force with this name.
-    pub(crate) fn held(&self, name: &str) -> Option<&ConfigValue> {
+    pub(crate) fn get(&self, name: &str) -> Option<&ConfigValue> {
         self.held.iter().find(|held| held.key.name == name).map(|held| self.bounded(held))
     }
 
     /// Returns the settings that a project tightened, with their bounds.
-    pub(crate) fn tightened(&self) -> impl Iterator<Item = (&ConfigValue, &ConfigValue)> {
+    pub(crate) fn tightened_by_project(&self) -> impl Iterator<Item = (&ConfigValue, &ConfigValue)> {
         let said =
             |held: &&ConfigValue| matches!(held.origin, SettingSource::Flag(_) | SettingSource::Variable(_));
         self.held.iter().filter(said).filter_map(|held| {
@@ -229,7 +229,7 @@ impl Config {
             None => self.bounds.push(bound),
             // Of two nested projects the stricter one wins. For settings without strictness the inner one wins.
             Some(there) if bound.key.project == key::ProjectOverride::Free => *there = bound,
-            Some(there) if bound.key.is_tighter(&bound.value, &there.value) => *there = bound,
+            Some(there) if bound.key.is_stricter(&bound.value, &there.value) => *there = bound,
             Some(_) => {}
         }
     }
@@ -239,27 +239,27 @@ impl Config {
         let counts = |bound: &&ConfigValue| match held.key.project {
             // A project sets a display option only if nobody else did.
             key::ProjectOverride::Free => held.origin == SettingSource::Default,
-            _ => held.key.is_tighter(&bound.value, &held.value),
+            _ => held.key.is_stricter(&bound.value, &held.value),
         };
         bound.filter(counts).unwrap_or(held)
     }
 
     fn text(&self, name: &str) -> &str {
-        match self.held(name).map(|held| &held.value) {
+        match self.get(name).map(|held| &held.value) {
             Some(SettingValue::Text(text)) => text,
             _ => "",
         }
     }
 
     fn number(&self, name: &str) -> u64 {
-        match self.held(name).map(|held| &held.value) {
+        match self.get(name).map(|held| &held.value) {
             Some(SettingValue::Number(number) | SettingValue::Span(number)) => *number,
             _ => 0,
         }
     }
 
     fn words(&self, name: &str) -> &[String] {
-        match self.held(name).map(|held| &held.value) {
+        match self.get(name).map(|held| &held.value) {
             Some(SettingValue::Words(words)) => words,
             _ => &[],
         }
@@ -270,7 +270,7 @@ impl Config {
         let all = Mode::ALL.into_iter().chain([Mode::ReadOnly]);
         let word = self.text("mode");
         // An unknown word cannot have been loaded.
-        all.into_iter().find(|mode| mode.word() == word).unwrap_or(Mode::ConfirmAll)
+        all.into_iter().find(|mode| mode.as_str() == word).unwrap_or(Mode::ConfirmAll)
     }
 
     /// Returns where questions go, if it is set.
@@ -298,7 +298,7 @@ impl Config {
     }
 
     /// Returns how long a question must be looked at, in percent of the usual time.
-    pub(crate) fn dwell_percent(&self) -> u32 {
+    pub(crate) fn min_read_time_percent(&self) -> u32 {
         u32::try_from(self.number("dwell_percent")).unwrap_or(u32::MAX)
     }
 
@@ -318,17 +318,17 @@ impl Config {
 
     /// Returns the guarantees that commands run without.
     pub(crate) fn waived(&self) -> BTreeSet<Guarantee> {
-        self.words("waive").iter().filter_map(|name| Guarantee::named(name)).collect()
+        self.words("waive").iter().filter_map(|name| Guarantee::from_name(name)).collect()
     }
 
     /// Checks whether `delete_file` is among the tools.
     pub(crate) fn allow_delete(&self) -> bool {
-        self.held("allow_delete").is_some_and(|held| held.value == SettingValue::Flag(true))
+        self.get("allow_delete").is_some_and(|held| held.value == SettingValue::Flag(true))
     }
 
     /// Checks whether MCP clients that can show a form are asked to.
     pub(crate) fn mcp_elicitation(&self) -> bool {
-        self.held("mcp_elicitation").is_some_and(|held| held.value == SettingValue::Flag(true))
+        self.get("mcp_elicitation").is_some_and(|held| held.value == SettingValue::Flag(true))
     }
 
     /// Returns the settings of a gate.

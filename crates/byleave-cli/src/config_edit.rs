@@ -12,7 +12,7 @@ mod yaml;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use self::mask::masked;
+pub(crate) use self::mask::mask_secrets;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,10 +45,10 @@ pub(crate) enum EditError {
     Unreadable(String),
     /// A value of another type is where the change would go.
     #[error("`{0}` is not what it usually is")]
-    Odd(String),
+    UnexpectedStructure(String),
     /// It is written in a way that cannot be changed without touching the rest.
     #[error("it is written in a way that cannot be changed here without touching the rest")]
-    InDoubt,
+    UnsupportedSyntax,
 }
 
 /// Parses a text. An empty text is an empty table.
@@ -66,7 +66,7 @@ pub(crate) fn read(format: FileFormat, text: &str) -> Result<Value, EditError> {
 
 /// Returns the text after these operations, with everything else unchanged.
 pub(crate) fn apply(format: FileFormat, text: &str, ops: &[EditOp]) -> Result<String, EditError> {
-    let wanted = model(&read(format, text)?, ops)?;
+    let wanted = apply_to_value(&read(format, text)?, ops)?;
     let (mark, body) = text.strip_prefix('\u{feff}').map_or(("", text), |body| ("\u{feff}", body));
     let mut edited = body.to_owned();
     for op in ops {
@@ -77,13 +77,13 @@ pub(crate) fn apply(format: FileFormat, text: &str, ops: &[EditOp]) -> Result<St
         };
     }
     if read(format, &edited)? != wanted {
-        return Err(EditError::InDoubt);
+        return Err(EditError::UnsupportedSyntax);
     }
     Ok(format!("{mark}{edited}"))
 }
 
 /// Returns the value after these operations.
-pub(crate) fn model(value: &Value, ops: &[EditOp]) -> Result<Value, EditError> {
+pub(crate) fn apply_to_value(value: &Value, ops: &[EditOp]) -> Result<Value, EditError> {
     let mut value = value.clone();
     for op in ops {
         match op {
@@ -94,7 +94,9 @@ pub(crate) fn model(value: &Value, ops: &[EditOp]) -> Result<Value, EditError> {
                 if list.is_null() {
                     *list = Value::Array(Vec::new());
                 }
-                list.as_array_mut().ok_or_else(|| EditError::Odd(at.join(".")))?.push(new.clone());
+                list.as_array_mut()
+                    .ok_or_else(|| EditError::UnexpectedStructure(at.join(".")))?
+                    .push(new.clone());
             }
             EditOp::Drop { at, value: old } => {
                 if let Some(list) = find_mut(&mut value, at).and_then(Value::as_array_mut) {
@@ -110,7 +112,7 @@ pub(crate) fn model(value: &Value, ops: &[EditOp]) -> Result<Value, EditError> {
 pub(crate) fn inverse(ops: &[EditOp], before: &Value, current: &Value) -> Vec<EditOp> {
     let mut back: Vec<EditOp> = ops.iter().rev().filter_map(|op| inverse_of(op, before, current)).collect();
     // Tables and lists that were created for us and are empty now are removed too, innermost first.
-    let Ok(mut rest) = model(current, &back) else { return back };
+    let Ok(mut rest) = apply_to_value(current, &back) else { return back };
     for op in ops {
         let (EditOp::Set { at, .. } | EditOp::Append { at, .. }) = op else { continue };
         for length in (1..=at.len()).rev() {
@@ -164,7 +166,7 @@ fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
 fn two(at: &[String]) -> Result<(&str, &str), EditError> {
     match at {
         [outer, inner] => Ok((outer, inner)),
-        _ => Err(EditError::InDoubt),
+        _ => Err(EditError::UnsupportedSyntax),
     }
 }
 
@@ -191,7 +193,7 @@ fn make<'a>(value: &'a mut Value, at: &[String]) -> Result<&'a mut Value, EditEr
         if value.is_null() {
             *value = Value::Object(Map::new());
         }
-        let fields = value.as_object_mut().ok_or_else(|| EditError::Odd(at.join(".")))?;
+        let fields = value.as_object_mut().ok_or_else(|| EditError::UnexpectedStructure(at.join(".")))?;
         Ok(fields.entry(key.clone()).or_insert(Value::Null))
     })
 }

@@ -7,7 +7,7 @@
 use std::env;
 use std::io::{self, IsTerminal as _, Write};
 
-pub(crate) use byleave::core::escape::spelled;
+pub(crate) use byleave::core::escape::escape_json;
 use byleave::core::escape::{EscapeLevel, Escaper};
 use byleave_sandbox::closed_stdio::output_was_closed;
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Console {
 
     /// Creates a console that keeps its output, to be shown on another screen.
     #[cfg(feature = "agent")]
-    pub(crate) fn kept() -> Self {
+    pub(crate) fn buffered() -> Self {
         Self {
             out_styled: false,
             err_styled: false,
@@ -79,7 +79,7 @@ impl Console {
 
     /// Returns the kept output.
     #[cfg(feature = "agent")]
-    pub(crate) fn taken(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         self.kept.unwrap_or_default()
     }
 
@@ -110,7 +110,7 @@ impl Console {
     }
 
     /// Checks whether results could not be written.
-    pub(crate) const fn has_lost(&self) -> bool {
+    pub(crate) const fn has_write_error(&self) -> bool {
         self.lost
     }
 
@@ -121,7 +121,7 @@ impl Console {
 
     /// Prints a line of the results. Outside text in it must already be escaped.
     pub(crate) fn line(&mut self, line: &str) {
-        self.trusted(&format!("{line}\n"));
+        self.raw_text(&format!("{line}\n"));
     }
 
     /// Prints a highlighted line of the results.
@@ -175,11 +175,11 @@ impl Console {
 
     /// Prints a result as JSON.
     pub(crate) fn value(&mut self, value: &Value) {
-        self.line(&spelled(&format!("{value:#}")));
+        self.line(&escape_json(&format!("{value:#}")));
     }
 
     /// Prints a text of the program as a result, unescaped.
-    pub(crate) fn trusted(&mut self, text: &str) {
+    pub(crate) fn raw_text(&mut self, text: &str) {
         self.printed = true;
         if let Some(kept) = &mut self.kept {
             return kept.push_str(text);
@@ -194,12 +194,12 @@ impl Console {
         // A reader that is gone misses nothing. Any other failure is reported, once.
         if error.kind() != io::ErrorKind::BrokenPipe && !self.lost {
             self.lost = true;
-            self.say(&format!("error: cannot write the results: {error}"));
+            self.message(&format!("error: cannot write the results: {error}"));
         }
     }
 
     /// Prints a message. Outside text in it must already be escaped.
-    pub(crate) fn say(&mut self, line: &str) {
+    pub(crate) fn message(&mut self, line: &str) {
         if let Some(kept) = &mut self.kept {
             return kept.push_str(&format!("{line}\n"));
         }
@@ -208,21 +208,21 @@ impl Console {
     }
 
     /// Prints an outside text of several lines as a message.
-    pub(crate) fn say_lines(&mut self, text: &str) {
+    pub(crate) fn message_lines(&mut self, text: &str) {
         for line in many_lines(text) {
-            self.say(&line);
+            self.message(&line);
         }
     }
 
     /// Prints a message after a styled word.
-    pub(crate) fn toned(&mut self, tone: Tone, word: &str, line: &str) {
+    pub(crate) fn message_with_tone(&mut self, tone: Tone, word: &str, line: &str) {
         let word = styled(tone, word, self.err_styled);
-        self.say(&format!("{word} {line}"));
+        self.message(&format!("{word} {line}"));
     }
 
     /// Prints what to do next.
     pub(crate) fn hint(&mut self, line: &str) {
-        self.toned(Tone::Strong, "hint:", &prose(line));
+        self.message_with_tone(Tone::Strong, "hint:", &prose(line));
     }
 }
 
@@ -251,12 +251,12 @@ fn styled(tone: Tone, word: &str, styled: bool) -> String {
 
 /// Escapes a sentence that contains outside words, on one line.
 pub(crate) fn prose(text: &str) -> String {
-    byleave::core::escape::visible(text, EscapeLevel::Text)
+    byleave::core::escape::make_visible(text, EscapeLevel::Text)
 }
 
 /// Escapes an outside text on one line and marks look-alike characters: a name, a path, a word.
 pub(crate) fn one_line(text: &str) -> String {
-    byleave::core::escape::visible(text, EscapeLevel::Name)
+    byleave::core::escape::make_visible(text, EscapeLevel::Name)
 }
 
 /// Escapes an outside text, line by line.

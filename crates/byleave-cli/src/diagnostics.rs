@@ -9,19 +9,19 @@ use crate::config::ConfigError;
 use crate::console::{Console, Tone, one_line, prose};
 
 /// Shows every error of a policy file at its place.
-pub(crate) fn tell(screen: &mut Console, fault: &PolicyFileError) {
-    shown(screen, "policy", &fault.file, &fault.text, &fault.flaws);
+pub(crate) fn print_policy_errors(screen: &mut Console, fault: &PolicyFileError) {
+    shown(screen, "policy", &fault.file, &fault.text, &fault.diagnostics);
     screen.hint("nothing runs until it is right: rules that cannot be read are not left out");
 }
 
 /// Shows every error of a settings file at its place.
-pub(crate) fn tell_config(screen: &mut Console, fault: &ConfigError) {
-    shown(screen, "settings", &fault.file, &fault.text, &fault.flaws);
+pub(crate) fn print_config_errors(screen: &mut Console, fault: &ConfigError) {
+    shown(screen, "settings", &fault.file, &fault.text, &fault.diagnostics);
 }
 
 fn shown(screen: &mut Console, kind: &str, file: &str, text: &str, flaws: &[Diagnostic]) {
     let file = one_line(file);
-    screen.toned(Tone::Bad, "error:", &format!("cannot use {kind} file `{file}`"));
+    screen.message_with_tone(Tone::Bad, "error:", &format!("cannot use {kind} file `{file}`"));
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::none()).with_width(110);
     for flaw in flaws {
         let source = NamedSource::new(&file, text.to_owned());
@@ -30,11 +30,11 @@ fn shown(screen: &mut Console, kind: &str, file: &str, text: &str, flaws: &[Diag
             // The quoted lines are outside text and may contain anything.
             Ok(()) => {
                 let lines: Vec<&str> = shown.trim_matches('\n').lines().map(str::trim_end).collect();
-                screen.say_lines(&lines.join("\n"));
+                screen.message_lines(&lines.join("\n"));
             }
             Err(fmt::Error) => {
-                let Diagnostic { line, column, what, todo, .. } = flaw;
-                screen.say(&prose(&format!("{file}:{line}:{column}: {what}; {todo}")));
+                let Diagnostic { line, column, message: what, help: todo, .. } = flaw;
+                screen.message(&prose(&format!("{file}:{line}:{column}: {what}; {todo}")));
             }
         }
     }
@@ -49,7 +49,7 @@ struct DiagnosticDisplay<'a> {
 
 impl fmt::Display for DiagnosticDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.flaw.what)
+        f.write_str(&self.flaw.message)
     }
 }
 
@@ -57,7 +57,7 @@ impl std::error::Error for DiagnosticDisplay<'_> {}
 
 impl miette::Diagnostic for DiagnosticDisplay<'_> {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.flaw.todo))
+        Some(Box::new(&self.flaw.help))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {

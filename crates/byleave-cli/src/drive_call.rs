@@ -20,19 +20,19 @@ use crate::resolved_options::ResolvedOptions;
 
 /// The status of a call, and whether Ctrl-C was pressed meanwhile.
 pub(crate) struct DriveResult {
-    pub(crate) standing: CallStatus,
+    pub(crate) call_status: CallStatus,
     pub(crate) interrupted: bool,
 }
 
 impl DriveResult {
     pub(crate) fn status(&self) -> ExitStatus {
-        let status = ExitStatus::of(&self.standing);
+        let status = ExitStatus::from_call_status(&self.call_status);
         if self.interrupted { status.interrupted() } else { status }
     }
 }
 
 /// Records the waived guarantees in the audit log before anything runs, whatever their origin.
-pub(crate) async fn waive(gate: &Gate, options: &ResolvedOptions) -> Result<()> {
+pub(crate) async fn record_waivers(gate: &Gate, options: &ResolvedOptions) -> Result<()> {
     if options.waived.is_empty() {
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub(crate) async fn waive(gate: &Gate, options: &ResolvedOptions) -> Result<()> 
 }
 
 /// Answers a question in the person's name and continues its call.
-pub(crate) async fn answered(
+pub(crate) async fn answer_and_drive(
     gate: &Gate,
     question: &Question,
     reply: Reply,
@@ -51,7 +51,7 @@ pub(crate) async fn answered(
     screen: &mut Console,
 ) -> Result<DriveResult> {
     let by = options.person.clone();
-    let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, by };
+    let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
     let call = gate.answer(given).await.map_err(CliError::from)?;
     Ok(drive(gate, call, hook::resume(gate, call, options), options, screen).await)
 }
@@ -67,7 +67,7 @@ pub(crate) async fn drive(
     // Ctrl-C is handled before the first step, because that step may show the question. Otherwise Ctrl-C at the question would
     // kill the program and leave the call open on its record.
     let Ok(mut keys) = signal(SignalKind::interrupt()) else {
-        return DriveResult { standing: work.await, interrupted: false };
+        return DriveResult { call_status: work.await, interrupted: false };
     };
     let _live = LiveReporter::begin(gate, call, &options.state);
     let mut work = pin!(work);
@@ -76,7 +76,7 @@ pub(crate) async fn drive(
         // The work comes first, because a call that nobody has taken up yet cannot be cancelled.
         tokio::select! {
             biased;
-            standing = &mut work => return DriveResult { standing, interrupted },
+            standing = &mut work => return DriveResult { call_status: standing, interrupted },
             _ = keys.recv() => {},
         }
         if interrupted {
@@ -84,9 +84,9 @@ pub(crate) async fn drive(
             std::process::exit(ExitStatus::Aborted.code().into());
         }
         interrupted = true;
-        screen.say("calling it off; Ctrl-C again leaves at once");
+        screen.message("calling it off; Ctrl-C again leaves at once");
         if let Err(fault) = gate.cancel(call, &options.person.name).await {
-            screen.say(&prose(&format!("it could not be called off: {fault}")));
+            screen.message(&prose(&format!("it could not be called off: {fault}")));
         }
     }
 }

@@ -31,7 +31,7 @@ impl CliError {
     }
 
     /// Creates the error that the state directory is unknown.
-    pub(crate) fn homeless() -> Self {
+    pub(crate) fn no_state_dir() -> Self {
         Self::new("nobody says where the book is kept").hint("name a directory with `--state`")
     }
 
@@ -57,15 +57,17 @@ impl From<AnswerError> for CliError {
     fn from(fault: AnswerError) -> Self {
         let what = fault.to_string();
         match fault {
-            AnswerError::NoSuchQuestion(_) => {
+            AnswerError::UnknownQuestion(_) => {
                 Self::new(what).hint("`byleave inbox` lists the open questions")
             }
-            AnswerError::Late => Self::new(what).hint("`byleave book log` shows what became of its call"),
+            AnswerError::QuestionClosed => {
+                Self::new(what).hint("`byleave book log` shows what became of its call")
+            }
             AnswerError::Mismatch => Self::refused(what).hint("`byleave inbox show` shows what it asks now"),
-            AnswerError::OwnQuestion => {
+            AnswerError::SelfAnswer => {
                 Self::refused(what).hint("answer under a name that is not the agent's")
             }
-            AnswerError::Unusable(_) => {
+            AnswerError::InvalidAnswer(_) => {
                 Self::new(what).hint("`byleave inbox show` shows what it asks; yes, no and abort always do")
             }
             AnswerError::NotRecorded(_) => Self::new(what).hint("nothing was changed; try again"),

@@ -11,7 +11,7 @@ use crate::exit_status::ExitStatus;
 use crate::json_output;
 
 /// Reports an error, with `--json` also as JSON, and returns the exit status.
-pub(crate) fn tell(screen: &mut Console, error: &Error) -> ExitStatus {
+pub(crate) fn report_error(screen: &mut Console, error: &Error) -> ExitStatus {
     let complaint = error.chain().find_map(|cause| cause.downcast_ref::<CliError>());
     let status = complaint.map_or(ExitStatus::Unusable, |complaint| complaint.status);
     let hint = complaint.map_or_else(|| advice(error), |complaint| complaint.hint.as_deref());
@@ -22,15 +22,15 @@ pub(crate) fn tell(screen: &mut Console, error: &Error) -> ExitStatus {
     if let Some(PolicyLoadError::File(fault)) =
         error.chain().find_map(|cause| cause.downcast_ref::<PolicyLoadError>())
     {
-        diagnostics::tell(screen, fault);
+        diagnostics::print_policy_errors(screen, fault);
         return status;
     }
     if let Some(fault) = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()) {
-        diagnostics::tell_config(screen, fault);
+        diagnostics::print_config_errors(screen, fault);
         screen.hint("nothing runs until it is right; `byleave config edit` opens your own file");
         return status;
     }
-    screen.toned(Tone::Bad, "error:", &prose(&format!("{error:#}")));
+    screen.message_with_tone(Tone::Bad, "error:", &prose(&format!("{error:#}")));
     if let Some(hint) = hint {
         screen.hint(hint);
     }

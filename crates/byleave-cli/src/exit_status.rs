@@ -47,7 +47,7 @@ impl ExitStatus {
     pub(crate) const NOT_RUN: Self = Self::Command(125);
 
     /// Returns the status as a shell reports it.
-    pub(crate) fn of_command(status: launch::CommandStatus) -> Self {
+    pub(crate) fn from_command(status: launch::CommandStatus) -> Self {
         match status {
             launch::CommandStatus::Exited(code) => Self::Command(u8::try_from(code).unwrap_or(1)),
             launch::CommandStatus::Signalled(signal) => {
@@ -60,10 +60,10 @@ impl ExitStatus {
     }
 
     /// Returns the exit status for the status of a call.
-    pub(crate) fn of(standing: &CallStatus) -> Self {
+    pub(crate) fn from_call_status(standing: &CallStatus) -> Self {
         match standing {
             CallStatus::Settled(result) => Self::of_result(result),
-            CallStatus::Waiting { .. } | CallStatus::HeldUp { .. } | CallStatus::RunningElsewhere { .. } => {
+            CallStatus::Waiting { .. } | CallStatus::Blocked { .. } | CallStatus::RunningElsewhere { .. } => {
                 Self::Waiting
             }
             // A ready call has nothing left to do here.
@@ -72,8 +72,8 @@ impl ExitStatus {
     }
 
     fn of_result(result: &CallResult) -> Self {
-        match &result.ending {
-            CallOutcome::Completed(_) | CallOutcome::Rehearsed(_) => Self::Completed,
+        match &result.outcome {
+            CallOutcome::Completed(_) | CallOutcome::DryRun(_) => Self::Completed,
             CallOutcome::Failed(_) => Self::Failed,
             CallOutcome::Refused(refusal) if refusal.code == Code::Aborted => Self::Aborted,
             CallOutcome::Withheld(_) | CallOutcome::Refused(_) => Self::Refused,

@@ -22,16 +22,16 @@ use crate::resolved_options::ResolvedOptions;
 
 /// Continues a call, but never begins one that an agent must begin.
 pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions) -> CallStatus {
-    match TicketStore::of(options).find(call) {
+    match TicketStore::new(options).find(call) {
         Ok(None) => gate.resume(call).await,
         Ok(Some(ticket)) => {
             let dialect = ticket.dialect();
-            if dialect.and_then(|dialect| agent_tool::equip(gate, dialect, &ticket.tool)).is_err() {
+            if dialect.and_then(|dialect| agent_tool::register_tools(gate, dialect, &ticket.tool)).is_err() {
                 tracing::warn!(%call, "the tool of an agent is not known any more");
             }
-            gate.prepare_again(call).await
+            gate.prepare_existing(call).await
         }
         // It may be an agent's call.
-        Err(_) => gate.prepare_again(call).await,
+        Err(_) => gate.prepare_existing(call).await,
     }
 }

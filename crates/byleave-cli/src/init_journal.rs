@@ -92,7 +92,7 @@ impl InitJournal {
         let key = self
             .project
             .as_ref()
-            .map(|project| Digest::of(project.as_os_str().as_encoded_bytes()).to_string());
+            .map(|project| Digest::compute(project.as_os_str().as_encoded_bytes()).to_string());
         let name = key.map_or_else(
             || name.to_owned(),
             |key| format!("{name}-{}", key.chars().take(16).collect::<String>()),
@@ -105,7 +105,7 @@ impl InitJournal {
     }
 
     /// Keeps the texts of a file that the next step will change.
-    pub(crate) fn keep(
+    pub(crate) fn store_texts(
         &self,
         options: &ResolvedOptions,
         file: usize,
@@ -118,8 +118,8 @@ impl InitJournal {
             private(&directory.join(format!("{name}.before")), before)?;
         }
         private(&directory.join(format!("{name}.after")), texts.after)?;
-        let before = texts.before.map(|text| Digest::of(text.as_bytes()).to_string());
-        Ok(FileTexts { before, after: Digest::of(texts.after.as_bytes()).to_string(), file: name })
+        let before = texts.before.map(|text| Digest::compute(text.as_bytes()).to_string());
+        Ok(FileTexts { before, after: Digest::compute(texts.after.as_bytes()).to_string(), file: name })
     }
 
     /// Writes the journal.
@@ -147,7 +147,7 @@ impl InitJournal {
     fn kept(&self, options: &ResolvedOptions, name: &str, digest: &str) -> Result<String> {
         let path = self.directory(options).join(name);
         let text = own::read_text(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
-        if Digest::of(text.as_bytes()).to_string() != digest {
+        if Digest::compute(text.as_bytes()).to_string() != digest {
             let other = CliError::refused(format!("`{}` is not what was kept", path.display()));
             return Err(other.hint("nothing was changed; restore the agent's settings by hand").into());
         }

@@ -19,39 +19,41 @@ pub(crate) fn error(what: &str, hint: Option<&str>, status: ExitStatus) -> Value
 }
 
 /// Returns the status of a call. A settled call has at least the fields that models are sent (L2).
-pub(crate) fn standing(standing: &CallStatus) -> Value {
+pub(crate) fn status(standing: &CallStatus) -> Value {
     match standing {
         CallStatus::Settled(result) => settled(result),
         CallStatus::Waiting { call, question } => {
             json!({ "call": call, "outcome": "waiting", "question": self::question(question) })
         }
-        CallStatus::HeldUp { call, by } => json!({ "call": call, "outcome": "held-up", "by": by }),
+        CallStatus::Blocked { call, blocked_by: by } => {
+            json!({ "call": call, "outcome": "held-up", "by": by })
+        }
         CallStatus::RunningElsewhere { call } => json!({ "call": call, "outcome": "running" }),
         CallStatus::Ready { call } => json!({ "call": call, "outcome": "ready" }),
     }
 }
 
 fn settled(result: &CallResult) -> Value {
-    let report = result.report();
+    let report = result.to_report();
     let mut fields = Map::new();
     fields.insert("call".into(), json!(result.call));
-    fields.insert("outcome".into(), json!(result.ending.word()));
+    fields.insert("outcome".into(), json!(result.outcome.as_str()));
     if let Value::Object(plain) = result_json(&report) {
         fields.extend(plain);
     }
-    fields.insert("code".into(), json!(result.ending.refusal().map(|refusal| refusal.code)));
+    fields.insert("code".into(), json!(result.outcome.refusal().map(|refusal| refusal.code)));
     fields.insert("arguments".into(), result.arguments.clone());
     fields.insert("data".into(), json!(report.data));
-    if let CallOutcome::Rehearsed(plan) = &result.ending {
+    if let CallOutcome::DryRun(plan) = &result.outcome {
         fields.insert("effects".into(), json!(plan.effects));
     }
-    let changes = result.changes.iter().map(|change| {
-        let what = match change.what {
+    let changes = result.modifications.iter().map(|change| {
+        let what = match change.part {
             ModifiedPart::Arguments => "arguments",
             ModifiedPart::Output => "output",
-            ModifiedPart::Nothing => "nothing",
+            ModifiedPart::NoteOnly => "nothing",
         };
-        json!({ "what": what, "by": change.by, "why": change.why })
+        json!({ "what": what, "by": change.author, "why": change.reason })
     });
     fields.insert("changes".into(), changes.collect());
     let receipt = result.receipt.map(|receipt| json!({ "entries": receipt.entries, "head": receipt.head }));
@@ -75,11 +77,11 @@ pub(crate) fn question_item(item: &QuestionItem) -> Value {
         "question": item.question,
         "kind": item.kind,
         "call": item.call,
-        "session": item.listing.session,
-        "agent": item.listing.agent,
-        "tool": item.listing.tool,
-        "operation": item.listing.operation,
-        "summary": item.listing.summary,
+        "session": item.call_summary.session,
+        "agent": item.call_summary.agent,
+        "tool": item.call_summary.tool,
+        "operation": item.call_summary.operation,
+        "summary": item.call_summary.summary,
         "asked_at": item.asked_at,
         "expires_at": item.expires_at,
     })
@@ -89,11 +91,11 @@ pub(crate) fn question_item(item: &QuestionItem) -> Value {
 pub(crate) fn call_item(item: &CallItem) -> Value {
     json!({
         "call": item.call,
-        "session": item.listing.session,
-        "agent": item.listing.agent,
-        "tool": item.listing.tool,
-        "operation": item.listing.operation,
-        "summary": item.listing.summary,
+        "session": item.call_summary.session,
+        "agent": item.call_summary.agent,
+        "tool": item.call_summary.tool,
+        "operation": item.call_summary.operation,
+        "summary": item.call_summary.summary,
         "state": item.state,
         "outcome": item.outcome,
         "code": item.code,
@@ -103,47 +105,47 @@ pub(crate) fn call_item(item: &CallItem) -> Value {
 }
 
 /// Returns a standing approval, with its equivalent rule.
-pub(crate) fn leave(leave: &StandingApproval, now: Millis) -> Value {
+pub(crate) fn standing_approval(leave: &StandingApproval, now: Millis) -> Value {
     json!({
         "id": leave.id,
         "tool": leave.tool,
-        "scope": leave.scope.iter().map(crate::approval_scope::written).collect::<Vec<_>>(),
+        "scope": leave.scope.iter().map(crate::approval_scope::format).collect::<Vec<_>>(),
         "session": leave.session,
         "until": leave.until,
         "uses_max": leave.uses_max,
-        "rule": leave.rule(now),
+        "rule": leave.to_rule_toml(now),
     })
 }
 
 /// Returns a standing approval for a list.
-pub(crate) fn leave_item(item: &StandingApprovalItem, now: Millis) -> Value {
+pub(crate) fn standing_approval_item(item: &StandingApprovalItem, now: Millis) -> Value {
     json!({
-        "leave": item.leave.id,
+        "leave": item.standing_approval.id,
         "state": item.state,
-        "tool": item.leave.tool,
-        "scope": item.leave.scope.iter().map(crate::approval_scope::written).collect::<Vec<_>>(),
-        "session": item.leave.session,
-        "until": item.leave.until,
+        "tool": item.standing_approval.tool,
+        "scope": item.standing_approval.scope.iter().map(crate::approval_scope::format).collect::<Vec<_>>(),
+        "session": item.standing_approval.session,
+        "until": item.standing_approval.until,
         "uses": item.uses,
-        "uses_max": item.leave.uses_max,
-        "by": item.by.name,
-        "given_at": item.given_at,
+        "uses_max": item.standing_approval.uses_max,
+        "by": item.approver.name,
+        "given_at": item.granted_at,
         "call": item.call,
-        "rule": item.leave.rule(now),
+        "rule": item.standing_approval.to_rule_toml(now),
     })
 }
 
 /// Returns the result of verifying the audit log.
 pub(crate) fn verification(found: &Verification) -> Value {
-    let flaw = found.flaw.as_ref();
+    let flaw = found.integrity_error.as_ref();
     json!({
-        "sound": found.is_sound(),
+        "sound": found.is_intact(),
         "records": found.records,
-        "lines": found.lines,
-        "acts": found.acts,
+        "lines": found.entries,
+        "acts": found.admin_actions,
         "segments": found.segments,
         "unsealed": found.unsealed,
         "anchor": found.anchor,
-        "flaw": flaw.map(|flaw| json!({ "place": flaw.place.to_string(), "why": flaw.why })),
+        "flaw": flaw.map(|flaw| json!({ "place": flaw.position.to_string(), "why": flaw.reason })),
     })
 }

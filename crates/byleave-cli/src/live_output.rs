@@ -111,11 +111,11 @@ impl LiveStatus {
                 self.detail = progress.detail.chars().take(DETAIL_CHARS_MAX).collect();
                 true
             }
-            GateEvent::Printed { call: of, printed } if *of == call => {
+            GateEvent::Output { call: of, chunk: printed } if *of == call => {
                 let text: &str = &printed.text;
                 let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-                self.printed = self.printed.saturating_add(printed.left_out).saturating_add(bytes);
-                if printed.left_out > 0 {
+                self.printed = self.printed.saturating_add(printed.skipped_bytes).saturating_add(bytes);
+                if printed.skipped_bytes > 0 {
                     // Output before the gap does not belong to the end.
                     self.tail.clear();
                 }
@@ -165,7 +165,7 @@ impl LiveFile {
 /// Creates and locks the file of a call, and removes files of dead processes.
 fn make(dir: &Path, path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    tidy(dir);
+    remove_stale(dir);
     let file = open().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     // Held until the process ends. A free lock shows that nobody writes here any more.
     file.try_lock().map_err(io::Error::other)?;
@@ -173,7 +173,7 @@ fn make(dir: &Path, path: &Path) -> io::Result<File> {
 }
 
 /// Removes the files of dead processes.
-pub(crate) fn tidy(dir: &Path) {
+pub(crate) fn remove_stale(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let named = entry.file_name().to_str().is_some_and(|name| name.parse::<CallId>().is_ok());
@@ -190,7 +190,7 @@ pub(crate) fn visible(state: &Path) -> HashSet<CallId> {
 }
 
 /// Reads the live status of a call, if its process writes one.
-pub(crate) fn glimpse(state: &Path, call: CallId) -> Option<LiveStatus> {
+pub(crate) fn read_status(state: &Path, call: CallId) -> Option<LiveStatus> {
     let file = open().open(state.join("live").join(call.to_string())).ok()?;
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     fn printed(text: &str, left_out: u64) -> GateEvent {
-        GateEvent::Printed { call: id(1), printed: OutputChunk { text: text.into(), left_out } }
+        GateEvent::Output { call: id(1), chunk: OutputChunk { text: text.into(), skipped_bytes: left_out } }
     }
 
     #[test]
@@ -261,22 +261,22 @@ mod tests {
         assert!(kept.len() < FILE_BYTES_MAX, "{}", kept.len());
         assert_eq!(kept.permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
-        assert_eq!(super::glimpse(state.path(), id(1)), Some(glimpse.clone()));
+        assert_eq!(read_status(state.path(), id(1)), Some(glimpse.clone()));
 
         // A locked file stays, an unlocked one goes. Files of others stay.
         fs::write(dir.join("notes"), "not a call").unwrap();
-        tidy(&dir);
+        remove_stale(&dir);
         assert!(desk.path().exists());
         desk.file = None;
-        tidy(&dir);
+        remove_stale(&dir);
         assert!(!desk.path().exists() && dir.join("notes").exists());
 
         // An incomplete write is not shown, and a link is not followed.
         let torn = LiveStatus { first: 2, last: 1, ..glimpse };
         fs::write(desk.path(), serde_json::to_vec(&torn).unwrap()).unwrap();
-        assert_eq!(super::glimpse(state.path(), id(1)), None);
+        assert_eq!(read_status(state.path(), id(1)), None);
         std::os::unix::fs::symlink(desk.path(), dir.join(id(2).to_string())).unwrap();
-        assert_eq!(super::glimpse(state.path(), id(2)), None);
+        assert_eq!(read_status(state.path(), id(2)), None);
     }
 
     #[test]

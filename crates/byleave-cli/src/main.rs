@@ -63,18 +63,19 @@ fn main() -> ExitCode {
         Err(said) => return misspelt(&said).into(),
     };
     let mut screen = Console::new(args.global.color.unwrap_or(args::ColorArg::Auto), args.global.json);
-    let status = run(args, &mut screen).unwrap_or_else(|error| error_report::tell(&mut screen, &error));
-    if screen.has_lost() { ExitStatus::Unusable.into() } else { status.into() }
+    let status =
+        run(args, &mut screen).unwrap_or_else(|error| error_report::report_error(&mut screen, &error));
+    if screen.has_write_error() { ExitStatus::Unusable.into() } else { status.into() }
 }
 
 fn run(args: Args, screen: &mut Console) -> Result<ExitStatus> {
     listen(args.global.verbose);
     let options = if command::works_without_settings(&args.command) {
-        ResolvedOptions::despite(&args.global)?
+        ResolvedOptions::ignoring_broken_config(&args.global)?
     } else {
         ResolvedOptions::new(&args.global)?
     };
-    screen.color(options.chosen.color());
+    screen.color(options.settings.color());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start")?;
     runtime.block_on(command::run(args.command, &options, screen))
@@ -93,15 +94,15 @@ fn misspelt(said: &clap::Error) -> ExitStatus {
             Ok(_) => console::many_lines(&said.render().to_string()).join("\n"),
         };
         let text = text.trim_end();
-        screen.say(text);
+        screen.message(text);
         if json {
             let what = text.strip_prefix("error: ").unwrap_or(text);
             screen.value(&json_output::error(what, None, ExitStatus::Unusable));
         }
         return ExitStatus::Unusable;
     }
-    screen.trusted(&said.render().to_string());
-    if screen.has_lost() { ExitStatus::Unusable } else { ExitStatus::Completed }
+    screen.raw_text(&said.render().to_string());
+    if screen.has_write_error() { ExitStatus::Unusable } else { ExitStatus::Completed }
 }
 
 fn listen(verbose: u8) {

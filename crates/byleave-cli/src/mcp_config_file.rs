@@ -45,7 +45,7 @@ pub(crate) enum ServersEditError {
 
 /// Returns the text with a server added, or unchanged if the same one already has this name.
 pub(crate) fn add(text: &str, name: &str, entry: &ServerEntry) -> Result<String, ServersEditError> {
-    if named(name).as_deref() != Some(name) {
+    if to_server_name(name).as_deref() != Some(name) {
         return Err(ServersEditError::Name(name.to_owned()));
     }
     match all(text)?.get(name) {
@@ -55,7 +55,7 @@ pub(crate) fn add(text: &str, name: &str, entry: &ServerEntry) -> Result<String,
     }
     let edited = config_edit::toml::add(text, TABLE, name, table(&entry.launch, entry.from.as_deref()))?;
     if all(&edited)?.get(name) != Some(entry) {
-        return Err(EditError::InDoubt.into());
+        return Err(EditError::UnsupportedSyntax.into());
     }
     Ok(edited)
 }
@@ -109,7 +109,7 @@ pub(crate) fn all(text: &str) -> Result<BTreeMap<String, ServerEntry>, ServersEd
 }
 
 /// Converts another program's name for a server to a valid one, or `None` if it has no letter or digit.
-pub(crate) fn named(theirs: &str) -> Option<String> {
+pub(crate) fn to_server_name(theirs: &str) -> Option<String> {
     let mut name = String::new();
     for letter in theirs.chars().map(|letter| letter.to_ascii_lowercase()) {
         match letter {
@@ -228,9 +228,9 @@ mod tests {
             ("a--b-", Some("a--b-")),
         ];
         for (theirs, ours) in cases {
-            assert_eq!(named(theirs).as_deref(), ours, "{theirs}");
+            assert_eq!(to_server_name(theirs).as_deref(), ours, "{theirs}");
         }
-        assert!(named(&"x".repeat(100)).is_some_and(|name| name.len() == 32));
+        assert!(to_server_name(&"x".repeat(100)).is_some_and(|name| name.len() == 32));
         for bad in ["", "A", "-a", "a b", "a.b", "é"] {
             assert!(matches!(add("", bad, &server("x")), Err(ServersEditError::Name(_))), "{bad}");
         }

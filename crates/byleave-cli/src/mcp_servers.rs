@@ -28,7 +28,7 @@ pub(crate) fn path(options: &ResolvedOptions) -> Result<PathBuf> {
 pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<ServerDefinition>> {
     let path = path(options)?;
     let text = atomic_replace::text(&path)?.unwrap_or_default();
-    let read = config_file::read(&text);
+    let read = config_file::parse_servers(&text);
     Ok(read.map_err(|bad| {
         CliError::new(format!("cannot use `{}`: {bad}", path.display()))
             .hint("mend the line, or take the server out")
@@ -36,7 +36,7 @@ pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<ServerDefinition>> {
 }
 
 /// Returns one server.
-pub(crate) fn named(options: &ResolvedOptions, name: &str) -> Result<ServerDefinition> {
+pub(crate) fn find(options: &ResolvedOptions, name: &str) -> Result<ServerDefinition> {
     let found = all(options)?.into_iter().find(|server| server.name.as_str() == name);
     let missing = || {
         CliError::new(format!("there is no server `{}`", name.escape_debug()))
@@ -47,16 +47,16 @@ pub(crate) fn named(options: &ResolvedOptions, name: &str) -> Result<ServerDefin
 
 /// Returns the pins of accepted servers.
 pub(crate) fn pins(options: &ResolvedOptions) -> PinFile {
-    PinFile::beside(&options.state)
+    PinFile::in_state_dir(&options.state)
 }
 
 /// Returns the person's logins at servers.
 pub(crate) fn logins(options: &ResolvedOptions) -> LoginStore {
-    LoginStore::beside(&options.state)
+    LoginStore::in_state_dir(&options.state)
 }
 
 /// Puts these servers behind a gate, none of them started.
-pub(crate) fn behind(
+pub(crate) fn connect(
     gate: &Gate,
     house: &AppContext,
     exchange: &ActiveCallers,
@@ -75,7 +75,7 @@ pub(crate) fn asking(options: &ResolvedOptions) -> AcceptanceContext {
 /// Derives a name for a server without one.
 pub(crate) fn name_of(command: &str) -> Result<ServerName> {
     let program = command.rsplit('/').next().unwrap_or(command);
-    let name = crate::mcp_config_file::named(program).unwrap_or_else(|| "server".into());
+    let name = crate::mcp_config_file::to_server_name(program).unwrap_or_else(|| "server".into());
     Ok(ServerName::new(name)?)
 }
 
@@ -85,11 +85,11 @@ fn ground(house: &AppContext, options: &ResolvedOptions) -> Result<ServerEnviron
     Ok(ServerEnvironment {
         workspace: PathBuf::from(&options.cwd),
         home: options.home.as_ref().map(PathBuf::from),
-        unfinished: Some(tool_catalog::unfinished(&state)),
-        ours: std::iter::once(state).chain(config).collect(),
+        unfinished_runs: Some(tool_catalog::unfinished(&state)),
+        hidden_paths: std::iter::once(state).chain(config).collect(),
         homes: options.cache().join("byleave").join("mcp"),
         environment: std::env::vars().collect(),
-        rules: Arc::new(house.policy(options, &options.cwd)?),
+        policy: Arc::new(house.policy(options, &options.cwd)?),
         logins: logins(options),
         waived: options.waived.clone(),
         bare: false,

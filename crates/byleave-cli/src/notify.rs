@@ -11,9 +11,9 @@ use crate::console::{Console, Tone, one_line, prose};
 use crate::short_ids::short;
 
 /// Notifies of a question, and reports a failure.
-pub(crate) fn waits(chosen: &Config, question: &Question, tool: &str, screen: &mut Console) {
-    if let Err(error) = told(chosen, question, tool) {
-        screen.toned(
+pub(crate) fn notify_waiting(chosen: &Config, question: &Question, tool: &str, screen: &mut Console) {
+    if let Err(error) = try_notify(chosen, question, tool) {
+        screen.message_with_tone(
             Tone::Careful,
             "note:",
             &prose(&format!("nobody could be told of the question: {error}")),
@@ -22,7 +22,7 @@ pub(crate) fn waits(chosen: &Config, question: &Question, tool: &str, screen: &m
 }
 
 /// Notifies of a question, and returns the error.
-pub(crate) fn told(chosen: &Config, question: &Question, tool: &str) -> io::Result<()> {
+pub(crate) fn try_notify(chosen: &Config, question: &Question, tool: &str) -> io::Result<()> {
     let text = one_line(&format!("byleave: question {} about {tool} waits for you", short(&question.id)));
     let nothing = || Err(io::Error::other("`notify_command` is empty; `byleave config edit` sets it"));
     match chosen.notify() {

@@ -26,7 +26,7 @@ pub(crate) struct ResolvedOptions {
     /// The state directory, with the audit log.
     pub(crate) state: PathBuf,
     /// The parent state directory, if this one is a tenant's. No call may read that either.
-    pub(crate) above: Option<PathBuf>,
+    pub(crate) parent_state: Option<PathBuf>,
     /// The current directory, absolute and resolved.
     pub(crate) cwd: String,
     /// The rule file of this session, if one was named.
@@ -40,13 +40,13 @@ pub(crate) struct ResolvedOptions {
     /// The person.
     pub(crate) person: ApproverIdentity,
     /// The settings, each with its origin.
-    pub(crate) chosen: Config,
+    pub(crate) settings: Config,
     /// The editor and its arguments.
     pub(crate) editor: Vec<String>,
     /// `delete_file` is among the tools.
     pub(crate) allow_delete: bool,
     /// Colours are used on the person's screen.
-    pub(crate) is_colourful: bool,
+    pub(crate) use_color: bool,
     /// Guarantees that commands run without, as the operator set.
     pub(crate) waived: BTreeSet<Guarantee>,
     /// Guarantees that must be fully enforced, although commands usually run without them.
@@ -60,7 +60,7 @@ impl ResolvedOptions {
     }
 
     /// Resolves the options for diagnosis. Settings that do not load are left out.
-    pub(crate) fn despite(global: &GlobalArgs) -> Result<Self> {
+    pub(crate) fn ignoring_broken_config(global: &GlobalArgs) -> Result<Self> {
         Self::with(global, OptionSources::here()?, |found| {
             let without_files = |_| Config::load(Vec::new(), variable);
             Config::load(found.config_files(), variable)
@@ -74,9 +74,9 @@ impl ResolvedOptions {
         found: OptionSources,
         load: impl Fn(&OptionSources) -> Result<Config>,
     ) -> Result<Self> {
-        let word = |color: ColorArg| SettingValue::Text(color.word().to_owned());
+        let word = |color: ColorArg| SettingValue::Text(color.as_str().to_owned());
         let dir = |dir: &PathBuf| SettingValue::Text(dir.to_string_lossy().into_owned());
-        let chosen = load(&found)?.typed("color", "--color", global.color.map(word)).typed(
+        let chosen = load(&found)?.with_flag("color", "--color", global.color.map(word)).with_flag(
             "state",
             "--state",
             global.state.as_ref().map(dir),
@@ -88,7 +88,7 @@ impl ResolvedOptions {
                 Some(dir) => dir.clone(),
                 None => state(&chosen)?,
             }),
-            above: None,
+            parent_state: None,
             policy: global.policy.as_deref().map(|file| cwd.join(file)),
             tenant: TenantId::new("local")?,
             person: person(),
@@ -96,8 +96,8 @@ impl ResolvedOptions {
             waived: chosen.waived(),
             required: BTreeSet::new(),
             editor: editor(&chosen),
-            is_colourful: is_styled(chosen.color(), io::stderr().is_terminal()),
-            chosen,
+            use_color: is_styled(chosen.color(), io::stderr().is_terminal()),
+            settings: chosen,
             home: found.home,
             config: found.config,
             cwd: found.cwd,
@@ -105,10 +105,10 @@ impl ResolvedOptions {
     }
 
     /// Returns the options for calls in another directory, with the settings of that directory.
-    pub(crate) fn at(&self, cwd: String) -> Result<Self> {
+    pub(crate) fn in_directory(&self, cwd: String) -> Result<Self> {
         let moved = Self { cwd, ..self.clone() };
         let chosen = moved.reload()?;
-        Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), chosen, ..moved })
+        Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), settings: chosen, ..moved })
     }
 
     /// Returns the options for commands of many people on one machine. All processes of a command must be limited together,
@@ -122,14 +122,14 @@ impl ResolvedOptions {
 
     /// Returns the options for another tenant, whose audit log has its own directory. Its name must be valid for one.
     #[cfg(feature = "serve")]
-    pub(crate) fn of_tenant(&self, tenant: TenantId) -> Self {
+    pub(crate) fn for_tenant(&self, tenant: TenantId) -> Self {
         let state = self.state.join("tenants").join(tenant.as_str());
-        Self { state, above: Some(self.state.clone()), tenant, ..self.clone() }
+        Self { state, parent_state: Some(self.state.clone()), tenant, ..self.clone() }
     }
 
     /// Returns the directory that contains all data of Byleave.
-    pub(crate) fn ours(&self) -> &Path {
-        self.above.as_deref().unwrap_or(&self.state)
+    pub(crate) fn root_state_dir(&self) -> &Path {
+        self.parent_state.as_deref().unwrap_or(&self.state)
     }
 
     /// Returns the directory for data that can be fetched again.
@@ -164,9 +164,9 @@ impl ResolvedOptions {
     }
 
     /// Returns where questions go: as typed or set, else to the terminal if there is one, else to the given default.
-    pub(crate) fn asking(&self, typed: Option<AskArg>, nobody_here: AskArg) -> AskArg {
-        let word = |ask: AskArg| SettingValue::Text(ask.word().to_owned());
-        let chosen = self.chosen.clone().typed("ask", "--ask", typed.map(word));
+    pub(crate) fn resolve_ask(&self, typed: Option<AskArg>, nobody_here: AskArg) -> AskArg {
+        let word = |ask: AskArg| SettingValue::Text(ask.as_str().to_owned());
+        let chosen = self.settings.clone().with_flag("ask", "--ask", typed.map(word));
         chosen.ask().unwrap_or_else(|| if at_terminal() { AskArg::Terminal } else { nobody_here })
     }
 }
@@ -211,8 +211,8 @@ fn state(chosen: &Config) -> Result<PathBuf> {
         Ok(rest) => set("HOME").map_or_else(|| dir.clone(), |home| home.join(rest)),
         Err(_) => dir,
     });
-    if let (Some(dir), Some(SettingSource::Own(path, line))) =
-        (&said, chosen.held("state").map(|held| &held.origin))
+    if let (Some(dir), Some(SettingSource::User(path, line))) =
+        (&said, chosen.get("state").map(|held| &held.origin))
         && !dir.is_absolute()
     {
         let what = format!("{}:{line}: `state` must not depend on where you are", path.display());
@@ -221,7 +221,7 @@ fn state(chosen: &Config) -> Result<PathBuf> {
     let found = said
         .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
         .or_else(|| set("HOME").map(|home| home.join(".local/state/byleave")));
-    Ok(found.ok_or_else(CliError::homeless)?)
+    Ok(found.ok_or_else(CliError::no_state_dir)?)
 }
 
 /// Returns the editor from the settings, else from the environment.

@@ -33,8 +33,8 @@ pub(crate) async fn question(house: &AppContext, typed: &str) -> Result<Question
     if let Some(id) = whole(typed) {
         return Ok(id);
     }
-    let page = PageRequest::first(LOOKED_THROUGH_MAX);
-    let open = house.book.questions(QuestionFilter::default(), page).await?;
+    let page = PageRequest::with_limit(LOOKED_THROUGH_MAX);
+    let open = house.audit_log.questions(QuestionFilter::default(), page).await?;
     let found = pick("open question", typed, open.iter().map(|item| item.question));
     Ok(found.map_err(|complaint| complaint.hint("`byleave inbox` lists the open questions"))?)
 }
@@ -44,20 +44,20 @@ pub(crate) async fn call(house: &AppContext, typed: &str) -> Result<CallId> {
     if let Some(id) = whole(typed) {
         return Ok(id);
     }
-    let page = PageRequest::first(LOOKED_THROUGH_MAX);
-    let calls = house.book.calls(CallFilter::default(), page).await?;
+    let page = PageRequest::with_limit(LOOKED_THROUGH_MAX);
+    let calls = house.audit_log.calls(CallFilter::default(), page).await?;
     let found = pick("call", typed, calls.iter().map(|item| item.call));
     Ok(found.map_err(|complaint| complaint.hint("`byleave book log` lists the calls"))?)
 }
 
 /// Finds the standing approval of a typed id. It must exist.
-pub(crate) async fn leave(
+pub(crate) async fn standing_approval(
     house: &AppContext,
     options: &ResolvedOptions,
     typed: &str,
 ) -> Result<StandingApprovalId> {
-    let given = house.book.leaves_given(&options.tenant, now()).await?;
-    let found = pick("leave", typed, given.iter().map(|item| item.leave.id));
+    let given = house.audit_log.list_standing_approvals(&options.tenant, now()).await?;
+    let found = pick("leave", typed, given.iter().map(|item| item.standing_approval.id));
     Ok(found.map_err(|complaint| complaint.hint("`byleave leaves` lists them"))?)
 }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Returns a channel with the number of each signal that asks the program to end. A signal that was ignored at the start, as by
 /// `nohup`, stays ignored.
-pub(crate) fn ending() -> Result<mpsc::UnboundedReceiver<i32>> {
+pub(crate) fn termination_signals() -> Result<mpsc::UnboundedReceiver<i32>> {
     let (told, heard) = mpsc::unbounded_channel();
     let ignored = ignored();
     // Ctrl-C, `kill`, a closed terminal, Ctrl-\.
@@ -32,7 +32,7 @@ fn ignored() -> u64 {
 }
 
 /// Returns tokens that are cancelled at the first and at the second signal.
-pub(crate) fn ended_then_at_once() -> Result<(CancellationToken, CancellationToken)> {
+pub(crate) fn two_stage_shutdown() -> Result<(CancellationToken, CancellationToken)> {
     let (end, at_once) = (CancellationToken::new(), CancellationToken::new());
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
         let mut heard = signal(kind).context("cannot listen to signals")?;
@@ -50,6 +50,6 @@ pub(crate) fn ended_then_at_once() -> Result<(CancellationToken, CancellationTok
 }
 
 /// Returns a token that is cancelled at the first signal. The listening tasks end with the runtime.
-pub(crate) fn ended() -> Result<CancellationToken> {
-    Ok(ended_then_at_once()?.0)
+pub(crate) fn shutdown_token() -> Result<CancellationToken> {
+    Ok(two_stage_shutdown()?.0)
 }

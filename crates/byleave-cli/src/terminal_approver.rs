@@ -11,7 +11,7 @@ use byleave::core::id::QuestionId;
 use byleave::core::question_view::QuestionView;
 use byleave::core::standing_approval::StandingApproval;
 use byleave::gate::{Gate, SubmittedAnswer};
-use byleave::recorded_calls::covered;
+use byleave::recorded_calls::find_covered;
 use byleave::settings::GateSettings;
 use byleave_terminal::inbox::{InboxBackend, InboxItem};
 use byleave_terminal::palette::Palette;
@@ -20,8 +20,8 @@ use tokio::runtime::Handle;
 
 use crate::app_context::AppContext;
 use crate::args::AskArg;
-use crate::call_display::{in_short, past_words};
-use crate::drive_call::waive;
+use crate::call_display::{format_status, past_words};
+use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::hook;
 use crate::notify;
@@ -70,25 +70,25 @@ fn at_terminal(options: &ResolvedOptions, house: &AppContext) -> Result<Arc<dyn 
             .hint("leave the question open with `--ask inbox` and answer it with `byleave inbox`")
     };
     let name = &options.person.name;
-    if is_dumb() {
+    if is_dumb_terminal() {
         return Ok(Arc::new(TerminalApprover::open(name).map_err(wrong)?));
     }
     let behind = Arc::new(LocalBackend::new(options, house));
-    let prompt = Prompt::open(name, "/dev/tty", manner(options), behind);
+    let prompt = Prompt::open(name, "/dev/tty", prompt_settings(options), behind);
     Ok(Arc::new(prompt.map_err(wrong)?))
 }
 
 /// Returns the prompt settings of this person.
-pub(crate) fn manner(options: &ResolvedOptions) -> PromptSettings {
+pub(crate) fn prompt_settings(options: &ResolvedOptions) -> PromptSettings {
     PromptSettings {
-        palette: if options.is_colourful { Palette::Colours } else { Palette::Plain },
-        dwell_percent: options.chosen.dwell_percent(),
+        palette: if options.use_color { Palette::Colours } else { Palette::Plain },
+        min_read_time_percent: options.settings.min_read_time_percent(),
         editor: options.editor.clone(),
     }
 }
 
 /// Checks whether the terminal can only print lines, or the person wants that.
-pub(crate) fn is_dumb() -> bool {
+pub(crate) fn is_dumb_terminal() -> bool {
     env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
 }
 
@@ -108,24 +108,24 @@ impl LocalBackend {
     async fn answered(&self, sheet: &QuestionView, reply: Reply) -> Result<String> {
         let workspace = self.house.workspace_of(sheet.call).await?;
         // Further questions, for example after an edit, go to the inbox as well.
-        let gate = self.house.gate(&self.options, &workspace, AskArg::Inbox, self.options.chosen.gate())?;
-        waive(&gate, &self.options).await?;
+        let gate = self.house.gate(&self.options, &workspace, AskArg::Inbox, self.options.settings.gate())?;
+        record_waivers(&gate, &self.options).await?;
         let (question, digest) = (sheet.question.id, sheet.question.digest());
-        let given = SubmittedAnswer { question, digest, reply, by: self.options.person.clone() };
+        let given = SubmittedAnswer { question, digest, reply, approver: self.options.person.clone() };
         let call = gate.answer(given).await.map_err(CliError::from)?;
         let came = hook::resume(&gate, call, &self.options).await;
-        Ok(format!("{} {}: {}", sheet.terms.tool, short(&call), in_short(&came)))
+        Ok(format!("{} {}: {}", sheet.terms.tool, short(&call), format_status(&came)))
     }
 }
 
 impl QuestionBackend for LocalBackend {
-    fn waits(&self, sheet: &QuestionView) {
+    fn notify_waiting(&self, sheet: &QuestionView) {
         // The question is on the screen, so a failed notification is ignored.
-        notify::told(&self.options.chosen, &sheet.question, &sheet.terms.tool).unwrap_or_default();
+        notify::try_notify(&self.options.settings, &sheet.question, &sheet.terms.tool).unwrap_or_default();
     }
 
-    fn past(&self, leave: &StandingApproval) -> Vec<String> {
-        let found = covered(&*self.house.book, &self.options.tenant, leave, now());
+    fn covered_calls(&self, leave: &StandingApproval) -> Vec<String> {
+        let found = find_covered(&*self.house.audit_log, &self.options.tenant, leave, now());
         match self.handle.block_on(found) {
             Ok(past) => past_words(&past, leave),
             Err(fault) => vec![format!("past calls cannot be read: {fault}")],
@@ -137,13 +137,13 @@ impl QuestionBackend for LocalBackend {
     }
 
     fn undo(&self) -> String {
-        let undone = self.handle.block_on(undo_target::newest(&self.house, &self.options));
+        let undone = self.handle.block_on(undo_target::undo_newest(&self.house, &self.options));
         undone.unwrap_or_else(|error| error.to_string())
     }
 }
 
 impl InboxBackend for LocalBackend {
-    fn stamp(&self) -> u64 {
+    fn version(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for name in ["book.sqlite", "book.sqlite-wal"] {
             let found = std::fs::metadata(self.options.state.join(name)).ok();
@@ -155,17 +155,18 @@ impl InboxBackend for LocalBackend {
     }
 
     fn open(&self) -> Result<Vec<InboxItem>, String> {
-        let listed = self.house.book.questions(QuestionFilter::default(), PageRequest::first(QUESTIONS_MAX));
+        let listed =
+            self.house.audit_log.questions(QuestionFilter::default(), PageRequest::with_limit(QUESTIONS_MAX));
         let listed = self.handle.block_on(listed).map_err(|fault| fault.to_string())?;
         let now = now();
         Ok(listed.iter().filter(|item| item.expires_at > now).map(InboxItem::from).collect())
     }
 
-    fn sheet(&self, question: QuestionId) -> Result<QuestionView, String> {
+    fn question_view(&self, question: QuestionId) -> Result<QuestionView, String> {
         let gate =
-            self.house.gate(&self.options, &self.options.cwd, AskArg::Inbox, self.options.chosen.gate());
+            self.house.gate(&self.options, &self.options.cwd, AskArg::Inbox, self.options.settings.gate());
         let gate = gate.map_err(|error| error.to_string())?;
-        self.handle.block_on(gate.sheet(question)).map_err(|fault| fault.to_string())
+        self.handle.block_on(gate.question_view(question)).map_err(|fault| fault.to_string())
     }
 
     fn answer(&self, sheet: &QuestionView, reply: Reply) -> Result<String, String> {

@@ -3,8 +3,8 @@
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Millis;
 
-use byleave::core::time_format::civil;
-pub(crate) use byleave::core::time_format::{span, utc};
+use byleave::core::time_format::civil_date;
+pub(crate) use byleave::core::time_format::{format_duration, format_utc};
 
 use crate::error::CliError;
 
@@ -20,7 +20,7 @@ pub(crate) fn now() -> Millis {
 
 /// Formats a day since 1970-01-01 as its date.
 pub(crate) fn date(day: u64) -> String {
-    let (year, month, day) = civil(day);
+    let (year, month, day) = civil_date(day);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
@@ -30,16 +30,16 @@ fn day_of(year: u64, month: u64, day: u64) -> Option<u64> {
     let least =
         year.checked_sub(1970)?.checked_mul(365)?.checked_add(month.checked_sub(1)?.checked_mul(28)?)?;
     let most = least.checked_add(year / 4)?.checked_add(64)?;
-    (year < 10_000).then(|| (least..most).find(|days| civil(*days) == (year, month, day)))?
+    (year < 10_000).then(|| (least..most).find(|days| civil_date(*days) == (year, month, day)))?
 }
 
 /// Formats a short duration, to the tenth of a second.
 pub(crate) fn precise(ms: Millis) -> String {
-    if ms < MINUTE { format!("{}.{} s", ms / SECOND, ms % SECOND / 100) } else { span(ms) }
+    if ms < MINUTE { format!("{}.{} s", ms / SECOND, ms % SECOND / 100) } else { format_duration(ms) }
 }
 
 /// Parses a duration: a number and a unit.
-pub(crate) fn lasting(typed: &str) -> Result<Millis, CliError> {
+pub(crate) fn parse_duration(typed: &str) -> Result<Millis, CliError> {
     let wrong = || {
         CliError::new(format!("`{typed}` is not a time"))
             .hint("write a number and s, m, h, d or w, as in `--for 2h`")
@@ -58,13 +58,13 @@ pub(crate) fn lasting(typed: &str) -> Result<Millis, CliError> {
 }
 
 /// Parses a time: a duration ago, or a date with or without a time of day, in UTC.
-pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, CliError> {
+pub(crate) fn parse_time(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
         CliError::new(format!("`{typed}` is not a moment")).hint(
             "write how long ago (a number and s, m, h, d or w, as in `2h`) or a date in UTC, as in `2026-03-01` or `2026-03-01T14:30`",
         )
     };
-    match lasting(typed) {
+    match parse_duration(typed) {
         Ok(span) => Ok(now.saturating_sub(span)),
         Err(_) => dated(typed).ok_or_else(wrong),
     }
@@ -72,7 +72,7 @@ pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, CliError> {
 
 /// Parses a start time: the next time of day, or a date, in UTC.
 #[cfg(feature = "agent")]
-pub(crate) fn beginning(typed: &str, now: Millis) -> Result<Millis, CliError> {
+pub(crate) fn parse_start_time(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
         CliError::new(format!("`{typed}` is not a moment to come"))
             .hint("write a time of the day in UTC, as in `07:30`, or a date, as in `2026-03-01T14:30`")
@@ -111,8 +111,9 @@ mod tests {
     #[test]
     fn moments_are_read() {
         let now = 1_709_251_200_000;
-        let check =
-            |typed: &str, wanted: &str| assert_eq!(utc(moment(typed, now).unwrap()), wanted, "{typed}");
+        let check = |typed: &str, wanted: &str| {
+            assert_eq!(format_utc(parse_time(typed, now).unwrap()), wanted, "{typed}")
+        };
         check("2h", "2024-02-29 22:00:00Z");
         check("2024-02-29", "2024-02-29 00:00:00Z");
         check("2000-02-29T12:34:56", "2000-02-29 12:34:56Z");
@@ -120,7 +121,7 @@ mod tests {
         check("1970-01-01", "1970-01-01 00:00:00Z");
         check("9999-12-31", "9999-12-31 00:00:00Z");
         for days in (0..200_000).step_by(11) {
-            assert_eq!(moment(&date(days), now).unwrap(), days * DAY);
+            assert_eq!(parse_time(&date(days), now).unwrap(), days * DAY);
         }
         for wrong in [
             "",
@@ -139,16 +140,16 @@ mod tests {
             "2024-01-01T",
             "18446744073709551615-01-01",
         ] {
-            assert!(moment(wrong, now).is_err(), "{wrong}");
+            assert!(parse_time(wrong, now).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn spans_are_read_and_written() {
-        assert_eq!(lasting("2h").unwrap(), 2 * HOUR);
-        assert_eq!(lasting("1w").unwrap(), 7 * DAY);
+        assert_eq!(parse_duration("2h").unwrap(), 2 * HOUR);
+        assert_eq!(parse_duration("1w").unwrap(), 7 * DAY);
         for wrong in ["", "h", "2", "0h", "-1h", "2 h", "2y", "99999999999999999999d", "2é"] {
-            assert!(lasting(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

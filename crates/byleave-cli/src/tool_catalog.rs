@@ -34,7 +34,7 @@ pub(crate) fn catalog(
         ledger: Some(ledger),
         ..BuiltinToolOptions::default()
     };
-    let catalog = byleave_tools::catalog(&workplace(options, workspace), &offer)?;
+    let catalog = byleave_tools::builtin_catalog(&workplace(options, workspace), &offer)?;
     catalog.register(echo())?;
     catalog.register(append_line())?;
     Ok(catalog)
@@ -45,8 +45,8 @@ pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> Execution
     let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
     let mut workplace = ExecutionEnv::new(state.join("copies"), PathBuf::from(workspace));
     workplace.home = options.home.as_ref().map(PathBuf::from);
-    workplace.unfinished = Some(unfinished(&state));
-    workplace.ours = vec![options.ours().canonicalize().unwrap_or(state)];
+    workplace.run_markers_dir = Some(unfinished(&state));
+    workplace.private_paths = vec![options.root_state_dir().canonicalize().unwrap_or(state)];
     workplace.environment = std::env::vars().collect();
     workplace.waived.clone_from(&options.waived);
     workplace.required.clone_from(&options.required);
@@ -67,11 +67,11 @@ struct Echo {
 
 fn echo() -> impl Tool {
     TypedTool::new("echo", "Says a text back.", |args: Echo, _run: RunContext| async move { args.text })
-        .class(PermissionClass::Readonly)
-        .hint("say a text back unchanged")
+        .permission_class(PermissionClass::Readonly)
+        .search_hint("say a text back unchanged")
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -92,9 +92,9 @@ fn append_line() -> impl Tool {
         "Appends one line to a file.",
         |args: AppendLineArguments, run: RunContext| async move { append(&args.line, &run.plan) },
     )
-    .class(PermissionClass::File)
+    .permission_class(PermissionClass::File)
     .role("/path", ArgumentRole::WritePath)
-    .hint("append one line to a file")
+    .search_hint("append one line to a file")
     .audit_operation("write")
 }
 

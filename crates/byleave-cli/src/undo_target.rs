@@ -9,7 +9,7 @@ use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::file_change::FileChanges;
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::render::summary;
+use byleave::core::render::summarize_changes;
 use byleave::gate::{Gate, SubmittedAnswer};
 use byleave::result::CallStatus;
 use byleave_copy::{CopyState, CopyStore};
@@ -21,7 +21,7 @@ use crate::call_display::{self, relative};
 use crate::console::one_line;
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
-use crate::time::{now, span};
+use crate::time::{format_duration, now};
 use crate::tool_catalog::workplace;
 
 /// The maximum number of calls of a session that are searched.
@@ -43,18 +43,18 @@ pub(crate) enum UndoScope {
 
 /// Describes the change that an undo without arguments would revert.
 pub(crate) async fn last_change(house: &AppContext, options: &ResolvedOptions) -> Result<Option<String>> {
-    let Some(item) = newest_standing(CallFilter::default(), UndoScope::Here, house, options).await? else {
+    let Some(item) = newest_undoable(CallFilter::default(), UndoScope::Here, house, options).await? else {
         return Ok(None);
     };
-    let changes = workplace(options, &options.cwd).store()?.changes(item.call.uuid())?;
-    let ago = span(now().saturating_sub(item.changed_at));
+    let changes = workplace(options, &options.cwd).open_store()?.changes(item.call.uuid())?;
+    let ago = format_duration(now().saturating_sub(item.changed_at));
     let files = named(&changes, Path::new(&options.cwd));
-    Ok(Some(format!("{} of {ago} ago ({}: {files})", item.listing.tool, summary(&changes))))
+    Ok(Some(format!("{} of {ago} ago ({}: {files})", item.call_summary.tool, summarize_changes(&changes))))
 }
 
 /// Describes the files that a call changed, and its directory if that is not the current one.
 pub(crate) async fn files_of(call: CallId, house: &AppContext, options: &ResolvedOptions) -> Option<String> {
-    let changes = workplace(options, &options.cwd).store().ok()?.changes(call.uuid()).ok()?;
+    let changes = workplace(options, &options.cwd).open_store().ok()?.changes(call.uuid()).ok()?;
     let workspace = house.workspace_of(call).await.ok()?;
     let files = named(&changes, Path::new(&workspace));
     if workspace == options.cwd {
@@ -74,20 +74,20 @@ fn named(changes: &FileChanges, base: &Path) -> String {
 }
 
 /// Undoes the newest change and describes the result.
-pub(crate) async fn newest(house: &AppContext, options: &ResolvedOptions) -> Result<String> {
-    let found = newest_standing(CallFilter::default(), UndoScope::Here, house, options).await?;
+pub(crate) async fn undo_newest(house: &AppContext, options: &ResolvedOptions) -> Result<String> {
+    let found = newest_undoable(CallFilter::default(), UndoScope::Here, house, options).await?;
     taken_back(found, house, options).await
 }
 
 /// Undoes the newest change of a session and describes the result.
 #[cfg(feature = "agent")]
-pub(crate) async fn newest_of(
+pub(crate) async fn undo_newest_in_session(
     session: &SessionId,
     house: &AppContext,
     options: &ResolvedOptions,
 ) -> Result<String> {
     let filter = CallFilter { session: Some(session.clone()), ..CallFilter::default() };
-    let found = newest_standing(filter, UndoScope::Anywhere, house, options).await?;
+    let found = newest_undoable(filter, UndoScope::Anywhere, house, options).await?;
     taken_back(found, house, options).await
 }
 
@@ -100,28 +100,28 @@ async fn taken_back(
         return Ok("there is nothing to take back here".to_owned());
     };
     let what = files_of(item.call, house, options).await.unwrap_or_default();
-    let (gate, undo) = prepared(item.call, false, house, options).await?;
+    let (gate, undo) = prepare_undo(item.call, false, house, options).await?;
     let mut came = gate.advance(undo).await;
     if let CallStatus::Waiting { question, .. } = &came {
         let (id, digest, by) = (question.id, question.digest(), options.person.clone());
-        let given = SubmittedAnswer { question: id, digest, reply: Reply::Yes { note: None }, by };
+        let given = SubmittedAnswer { question: id, digest, reply: Reply::Yes { note: None }, approver: by };
         let call = gate.answer(given).await.map_err(CliError::from)?;
         came = gate.resume(call).await;
     }
-    Ok(format!("undo of {} ({what}): {}", item.listing.tool, call_display::in_short(&came)))
+    Ok(format!("undo of {} ({what}): {}", item.call_summary.tool, call_display::format_status(&came)))
 }
 
 /// Finds the newest call whose changes can be undone. It reads no more than necessary, because a question waits for it.
-pub(crate) async fn newest_standing(
+pub(crate) async fn newest_undoable(
     filter: CallFilter,
     reach: UndoScope,
     house: &AppContext,
     options: &ResolvedOptions,
 ) -> Result<Option<CallItem>> {
-    let store = workplace(options, &options.cwd).store()?;
-    let (mut page, mut looked) = (PageRequest::first(AT_ONCE), 0);
+    let store = workplace(options, &options.cwd).open_store()?;
+    let (mut page, mut looked) = (PageRequest::with_limit(AT_ONCE), 0);
     while looked < CALLS_MAX {
-        let calls = house.book.calls(filter.clone(), page).await?;
+        let calls = house.audit_log.calls(filter.clone(), page).await?;
         page.after = calls.last().map(|item| item.cursor);
         looked += calls.len();
         let is_last = calls.len() < AT_ONCE;
@@ -140,31 +140,31 @@ pub(crate) async fn newest_standing(
 }
 
 /// Returns the calls whose changes can be undone, newest first.
-pub(crate) async fn standing(
+pub(crate) async fn undoable_calls(
     filter: CallFilter,
     house: &AppContext,
     options: &ResolvedOptions,
 ) -> Result<Vec<CallItem>> {
-    let store = workplace(options, &options.cwd).store()?;
-    let mut all = house.book.calls(filter, PageRequest::first(CALLS_MAX)).await?;
+    let store = workplace(options, &options.cwd).open_store()?;
+    let mut all = house.audit_log.calls(filter, PageRequest::with_limit(CALLS_MAX)).await?;
     all.retain(|item| stands(&store, item));
     Ok(all)
 }
 
 fn stands(store: &CopyStore, item: &CallItem) -> bool {
-    item.listing.operation != "undo"
+    item.call_summary.operation != "undo"
         && store.state(item.call.uuid()).is_ok_and(|state| state == CopyState::Committed)
 }
 
 /// Returns the call that undoes another, and the gate for it.
-pub(crate) async fn prepared(
+pub(crate) async fn prepare_undo(
     call: CallId,
     force: bool,
     house: &AppContext,
     options: &ResolvedOptions,
 ) -> Result<(Gate, Call)> {
     let workspace = house.workspace_of(call).await?;
-    let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
+    let gate = house.gate(options, &workspace, AskArg::Inbox, options.settings.gate())?;
     let arguments = if force { json!({ "call": call, "force": true }) } else { json!({ "call": call }) };
     let undo = Call {
         id: CallId::new(fresh_id()),

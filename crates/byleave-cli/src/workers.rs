@@ -11,14 +11,14 @@ use crate::resolved_options::ResolvedOptions;
 
 /// Makes a gate leave workers' calls to the workers.
 #[cfg(feature = "serve")]
-pub(crate) fn leaving(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
+pub(crate) fn skip_worker_calls(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
     let left = workers_file(options).exists();
-    Ok(if left { builder.leaving(std::sync::Arc::new(byleave_server::is_for_workers)) } else { builder })
+    Ok(if left { builder.skip_calls(std::sync::Arc::new(byleave_server::is_for_workers)) } else { builder })
 }
 
 /// Fails if there are calls for workers, because without the feature `serve` this program cannot recognize them.
 #[cfg(not(feature = "serve"))]
-pub(crate) fn leaving(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
+pub(crate) fn skip_worker_calls(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
     if !workers_file(options).exists() {
         return Ok(builder);
     }

@@ -47,7 +47,7 @@ fn main() {
     let start = best((0..40).map(|_| {
         let id = Uuid::new_v4();
         let started = Instant::now();
-        let copy = store.copy(id, std::slice::from_ref(&root), CopyMethod::Overlay).unwrap();
+        let copy = store.create_copy(id, std::slice::from_ref(&root), CopyMethod::Overlay).unwrap();
         let took = started.elapsed();
         copy.discard().unwrap();
         took
@@ -83,7 +83,7 @@ fn measure(store: &CopyStore, root: &Path, what: &str, script: &str) -> TimingRo
     let mut took: [Vec<Duration>; 4] = Default::default();
     let mut count = 0;
     for _ in 0..ROUNDS {
-        let copy = store.copy(Uuid::new_v4(), &[root.to_owned()], CopyMethod::Overlay).unwrap();
+        let copy = store.create_copy(Uuid::new_v4(), &[root.to_owned()], CopyMethod::Overlay).unwrap();
         mounted(&copy, root, script);
         // What the command itself wrote is not what is measured.
         sh(root, "sync -f .");
@@ -91,7 +91,7 @@ fn measure(store: &CopyStore, root: &Path, what: &str, script: &str) -> TimingRo
         let mut changes = copy.changes().unwrap();
         took[0].push(started.elapsed());
         count = changes.list.len();
-        took[1].push(once(|| copy.show(&mut changes).unwrap()));
+        took[1].push(once(|| copy.fill_diffs(&mut changes).unwrap()));
         took[2].push(once(|| drop(copy.commit(&changes).unwrap())));
         let id = copy.id();
         drop(copy);
@@ -125,7 +125,7 @@ fn sh(at: &Path, script: &str) {
 }
 
 fn mounted(copy: &WorkspaceCopy, root: &Path, script: &str) {
-    let copied = copy.copied();
+    let copied = copy.mounts();
     let Some(MountSource::Overlay { upper, work, .. }) = copied.first().map(|one| &one.source) else {
         return;
     };

@@ -29,14 +29,14 @@ impl CompletedCommit {
         let mut images = HashMap::new();
         for step in &self.journal.steps {
             let (StepAction::Take { keep, .. } | StepAction::Swap { keep, .. }) = &step.act else { continue };
-            images.insert(self.journal.path(step), keep.settled(self.journal.id).path);
+            images.insert(self.journal.path(step), keep.final_slot(self.journal.id).path);
         }
         images
     }
 }
 
 /// Returns the before-image of a path: its own, or its place inside the image of a directory above it.
-pub(crate) fn image(images: &HashMap<String, String>, path: &str) -> Option<String> {
+pub(crate) fn image_path(images: &HashMap<String, String>, path: &str) -> Option<String> {
     if let Some(own) = images.get(path) {
         return Some(own.clone());
     }
@@ -50,38 +50,38 @@ impl CopyStore {
     pub fn changes(&self, id: Uuid) -> Result<FileChanges, Error> {
         if self.state(id)? == CopyState::Open {
             let listing: Option<change_list::ChangeList> =
-                read_json(&self.directory(id).join("listing.json"))?;
+                read_json(&self.entry_path(id).join("listing.json"))?;
             return Ok(listing.ok_or(Error::Missing(id))?.changes());
         }
-        let mut ended = self.ended(id)?;
+        let mut ended = self.ended_commit(id)?;
         let images = ended.images();
-        let copies = self.at.join("copies");
+        let copies = self.path.join("copies");
         let root = PathBuf::from("/");
-        let disk = DirHandle::open(&root).at("open", &root)?;
+        let disk = DirHandle::open(&root).context("open", &root)?;
         let mut reader = FileReader::new();
         for change in ended.changes.list.iter_mut().filter(|change| change.diff.is_none()) {
-            let at = image(&images, &change.path).unwrap_or_default();
+            let at = image_path(&images, &change.path).unwrap_or_default();
             if at.is_empty() && change.before.is_some() {
                 continue;
             }
             // A path can be compared only if it is still as the commit left it.
             let path = change.path.trim_start_matches('/');
             if change.after.is_some()
-                && !preconditions::is_as_left(&disk, change, ended.done.at, &mut reader)?
+                && !preconditions::is_unchanged_since(&disk, change, ended.done.at, &mut reader)?
             {
                 continue;
             }
-            change.diff = change_list::shown(change, (&copies, &at), (&root, path))?;
+            change.diff = change_list::diff_change(change, (&copies, &at), (&root, path))?;
         }
         Ok(ended.changes)
     }
 
     /// Reads a completed commit.
-    pub(crate) fn ended(&self, id: Uuid) -> Result<CompletedCommit, Error> {
-        let at = self.directory(id);
+    pub(crate) fn ended_commit(&self, id: Uuid) -> Result<CompletedCommit, Error> {
+        let at = self.entry_path(id);
         match self.state(id)? {
-            CopyState::Missing | CopyState::Dropped { .. } => return Err(self.missing(id)),
-            CopyState::Open => return Err(Error::Uncommitted(id)),
+            CopyState::Missing | CopyState::Dropped { .. } => return Err(self.missing_error(id)),
+            CopyState::Open => return Err(Error::NotCommitted(id)),
             CopyState::Interrupted => return Err(Error::Interrupted(id)),
             CopyState::Committed | CopyState::Undone { .. } => {}
         }

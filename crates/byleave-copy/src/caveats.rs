@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Caveat {
     /// The file had several hard links, and only this one has the new content.
-    Unlinked,
+    HardLinkBroken,
     /// These files are identical and a directory was moved, which an overlay does by copying. They may have been one file.
-    Apart,
+    HardLinkUnclear,
     /// Somebody else changed the file below since the copy was made.
-    Underneath,
+    LowerChanged,
     /// The extended attributes differ. They are kept, but not shown.
-    Attributes,
+    AttributesChanged,
     /// The owner differs.
-    Owner,
+    OwnerChanged,
 }
 
 /// The limitations that a scan encountered, with their paths.
@@ -24,35 +24,38 @@ pub(crate) struct Caveats(BTreeMap<Caveat, Vec<String>>);
 const NAMED_MAX: usize = 5;
 
 impl Caveats {
-    pub(crate) fn met(&mut self, limit: Caveat, path: &str) {
+    pub(crate) fn add(&mut self, limit: Caveat, path: &str) {
         self.0.entry(limit).or_default().push(path.into());
     }
 
-    pub(crate) fn told(&self) -> Vec<String> {
-        self.0.iter().map(|(limit, paths)| format!("{}: {}", limit.words(), named(paths))).collect()
+    pub(crate) fn to_messages(&self) -> Vec<String> {
+        self.0
+            .iter()
+            .map(|(limit, paths)| format!("{}: {}", limit.description(), join_paths(paths)))
+            .collect()
     }
 }
 
 impl Caveat {
-    const fn words(self) -> &'static str {
+    const fn description(self) -> &'static str {
         match self {
-            Self::Unlinked => {
+            Self::HardLinkBroken => {
                 "hard links: other names of these files are not changed with them, because a copy changes one name only"
             }
-            Self::Apart => {
+            Self::HardLinkUnclear => {
                 "hard links: these are alike in content, mode and time; if they were one file, moving a directory took them apart, \
                  because a copy moves by copying"
             }
-            Self::Underneath => "changed by somebody else since the copy was made, a commit is refused",
-            Self::Attributes => {
+            Self::LowerChanged => "changed by somebody else since the copy was made, a commit is refused",
+            Self::AttributesChanged => {
                 "extended attributes or access lists differ: they are committed, and not shown here"
             }
-            Self::Owner => "the owner or group differs: it is committed, and not shown here",
+            Self::OwnerChanged => "the owner or group differs: it is committed, and not shown here",
         }
     }
 }
 
-fn named(paths: &[String]) -> String {
+fn join_paths(paths: &[String]) -> String {
     let mut text =
         paths.iter().take(NAMED_MAX).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
     if let Some(more) = paths.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {

@@ -47,34 +47,35 @@ impl ChangeList {
 
 impl WorkspaceCopy {
     /// Lists the differences from the original. The command and everything that it started must have ended. Diffs are not included:
-    /// see [`WorkspaceCopy::show`].
+    /// see [`WorkspaceCopy::fill_diffs`].
     pub fn changes(&self) -> Result<FileChanges, Error> {
-        let mut listing = self.list()?;
-        listing.harvested = self.all_harvested()?;
-        write_json(&self.at.join("listing.json"), &listing)?;
+        let mut listing = self.list_changes()?;
+        listing.harvested = self.all_scratch_dirs()?;
+        write_json(&self.path.join("listing.json"), &listing)?;
         Ok(listing.changes())
     }
 
     /// Returns the text diff of one change, or `None` without text to compare.
-    pub fn difference(&self, change: &FileChange) -> Result<Option<String>, Error> {
-        let listing = self.listed()?;
+    pub fn diff(&self, change: &FileChange) -> Result<Option<String>, Error> {
+        let listing = self.recorded_list()?;
         let at = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
         let item = at.ok().and_then(|at| listing.items.get(at));
         let root = item.and_then(|item| Some((item.root, self.meta.roots.get(item.root)?)));
         let Some((number, root)) = root else { return Ok(None) };
-        let changed = self.at.join(layers::changed(root.method, number));
+        let changed = self.path.join(layers::changes_path(root.method, number));
         let inside = paths::inside(&root.path, &change.path);
-        shown(change, (Path::new(&root.path), inside), (&changed, inside))
+        diff_change(change, (Path::new(&root.path), inside), (&changed, inside))
     }
 
     /// Fills in the text diffs and stores them with the copy.
-    pub fn show(&self, changes: &mut FileChanges) -> Result<(), Error> {
-        let mut listing = self.listed()?;
+    pub fn fill_diffs(&self, changes: &mut FileChanges) -> Result<(), Error> {
+        let mut listing = self.recorded_list()?;
         for item in &mut listing.items {
             let Some(root) = self.meta.roots.get(item.root) else { continue };
-            let changed = self.at.join(layers::changed(root.method, item.root));
+            let changed = self.path.join(layers::changes_path(root.method, item.root));
             let inside = paths::inside(&root.path, &item.change.path);
-            item.change.diff = shown(&item.change, (Path::new(&root.path), inside), (&changed, inside))?;
+            item.change.diff =
+                diff_change(&item.change, (Path::new(&root.path), inside), (&changed, inside))?;
         }
         for change in &mut changes.list {
             let same = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
@@ -82,31 +83,31 @@ impl WorkspaceCopy {
                 change.diff.clone_from(&item.change.diff);
             }
         }
-        write_json(&self.at.join("listing.json"), &listing)
+        write_json(&self.path.join("listing.json"), &listing)
     }
 
     /// Returns the scratch directories that the command created. They are not among the changes.
-    pub fn harvested(&self) -> Result<Vec<NewScratchDir>, Error> {
-        Ok(self.listed()?.harvested)
+    pub fn new_scratch_dirs(&self) -> Result<Vec<NewScratchDir>, Error> {
+        Ok(self.recorded_list()?.harvested)
     }
 
     /// Returns the number of files that the command changed in scratch.
     pub fn scratch_files(&self) -> Result<u64, Error> {
         let mut counted = NewScratchDir { path: String::new(), files: 0, bytes: 0 };
         for number in 0..self.meta.scratch.len() {
-            let mounted = self.at.join(format!("s{number}"));
-            let above = dir_handle::open_directory(rustix::fs::CWD, &mounted).at("open", &mounted)?;
-            count(&above, c"upper", dir_handle::DEPTH_MAX, &mut counted).at("count", &mounted)?;
+            let mounted = self.path.join(format!("s{number}"));
+            let above = dir_handle::open_directory(rustix::fs::CWD, &mounted).context("open", &mounted)?;
+            count_files(&above, c"upper", dir_handle::DEPTH_MAX, &mut counted).context("count", &mounted)?;
         }
-        Ok(counted.files + self.harvested()?.iter().map(|one| one.files).sum::<u64>())
+        Ok(counted.files + self.new_scratch_dirs()?.iter().map(|one| one.files).sum::<u64>())
     }
 
     /// Returns the change list as it was shown, or an empty one if none was stored.
-    pub(crate) fn listed(&self) -> Result<ChangeList, Error> {
-        Ok(read_json(&self.at.join("listing.json"))?.unwrap_or_default())
+    pub(crate) fn recorded_list(&self) -> Result<ChangeList, Error> {
+        Ok(read_json(&self.path.join("listing.json"))?.unwrap_or_default())
     }
 
-    fn list(&self) -> Result<ChangeList, Error> {
+    fn list_changes(&self) -> Result<ChangeList, Error> {
         let mut reader = FileReader::new();
         let mut found = ScanResult::default();
         for (number, root) in self.meta.roots.iter().enumerate() {
@@ -120,62 +121,67 @@ impl WorkspaceCopy {
             let look = ScanOptions {
                 root: number,
                 path: &root.path,
-                changed: &self.at.join(layers::changed(root.method, number)),
-                is_whole: root.method == CopyMethod::Tree,
-                started: self.meta.started,
+                changed: &self.path.join(layers::changes_path(root.method, number)),
+                is_full_tree: root.method == CopyMethod::Tree,
+                started_ns: self.meta.started,
                 mounted: &mounted,
-                is_scratch: &|inside| self.store.settings.scratch.iter().any(|name| name.is(path, inside)),
+                is_scratch: &|inside| {
+                    self.store.settings.scratch.iter().any(|name| name.matches(path, inside))
+                },
             };
             diff_scan::list(&look, &mut reader, &mut found)?;
         }
-        let ScanResult { mut items, mut limits, linked, names, scratch } = found;
+        let ScanResult { mut items, caveats: mut limits, unlinked: linked, link_names: names, scratch } =
+            found;
         // A removed file may exist now under a new name, where it is not linked to its other names any more.
         if items.iter().any(|item| item.is.is_some()) {
-            linked.iter().for_each(|path| limits.met(Caveat::Unlinked, path));
+            linked.iter().for_each(|path| limits.add(Caveat::HardLinkBroken, path));
         }
         // Only listed paths are committed: a name that is not listed keeps the old content.
         for (_, path, _) in names.values().filter(|(all, _, listed)| listed < all) {
-            limits.met(Caveat::Unlinked, path);
+            limits.add(Caveat::HardLinkBroken, path);
         }
         items.sort_unstable_by(|one, other| one.change.path.cmp(&other.change.path));
-        let renames = rename_detection::fold(&mut items, &mut reader)?;
-        rename_detection::twins(&items, &renames).iter().for_each(|path| limits.met(Caveat::Apart, path));
-        git_status::tell(&mut items);
+        let renames = rename_detection::find_renames(&mut items, &mut reader)?;
+        rename_detection::possible_links(&items, &renames)
+            .iter()
+            .for_each(|path| limits.add(Caveat::HardLinkUnclear, path));
+        git_status::fill_git_status(&mut items);
         for (root, inside) in scratch {
-            self.harvest(root, &inside)?;
+            self.move_scratch_out(root, &inside)?;
         }
-        Ok(ChangeList { items, renames, limits: limits.told(), harvested: Vec::new() })
+        Ok(ChangeList { items, renames, limits: limits.to_messages(), harvested: Vec::new() })
     }
 
     /// Moves a scratch directory out of the changes.
-    fn harvest(&self, root: usize, inside: &str) -> Result<(), Error> {
+    fn move_scratch_out(&self, root: usize, inside: &str) -> Result<(), Error> {
         let Some(whose) = self.meta.roots.get(root) else { return Ok(()) };
-        let harvest = self.at.join("harvest");
+        let harvest = self.path.join("harvest");
         match DirBuilder::new().mode(0o711).create(&harvest) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => other.at("make", &harvest)?,
+            other => other.context("make", &harvest)?,
         }
         let number =
-            crate::json_files::names(&harvest)?.iter().filter(|name| !name.ends_with(".json")).count();
-        let from = DirHandle::open(&self.at).at("open", &self.at)?;
-        let changed = format!("{}/{inside}", layers::changed(whose.method, root));
+            crate::json_files::list_names(&harvest)?.iter().filter(|name| !name.ends_with(".json")).count();
+        let from = DirHandle::open(&self.path).context("open", &self.path)?;
+        let changed = format!("{}/{inside}", layers::changes_path(whose.method, root));
         let to = format!("harvest/{number}");
-        dir_handle::move_to((&from, &changed), (&from, &to))
-            .at("move to scratch", paths::absolute(&whose.path, inside))?;
+        dir_handle::rename_to_empty((&from, &changed), (&from, &to))
+            .context("move to scratch", paths::absolute(&whose.path, inside))?;
         let mut counted = NewScratchDir { path: paths::absolute(&whose.path, inside), files: 0, bytes: 0 };
-        let above = dir_handle::open_directory(rustix::fs::CWD, &harvest).at("open", &harvest)?;
+        let above = dir_handle::open_directory(rustix::fs::CWD, &harvest).context("open", &harvest)?;
         let name =
-            std::ffi::CString::new(number.to_string()).map_err(io::Error::from).at("open", &harvest)?;
-        match count(&above, &name, dir_handle::DEPTH_MAX, &mut counted) {
+            std::ffi::CString::new(number.to_string()).map_err(io::Error::from).context("open", &harvest)?;
+        match count_files(&above, &name, dir_handle::DEPTH_MAX, &mut counted) {
             Err(Errno::NAMETOOLONG) => return Err(Error::TooDeep { path: counted.path.into() }),
-            other => other.at("count", &harvest)?,
+            other => other.context("count", &harvest)?,
         }
         write_json(&harvest.join(format!("{number}.json")), &counted)
     }
 
     /// Returns the scratch directories that this listing and earlier ones moved out.
-    pub(crate) fn all_harvested(&self) -> Result<Vec<NewScratchDir>, Error> {
-        let harvest = self.at.join("harvest");
+    pub(crate) fn all_scratch_dirs(&self) -> Result<Vec<NewScratchDir>, Error> {
+        let harvest = self.path.join("harvest");
         let mut all = Vec::new();
         while let Some(one) = read_json(&harvest.join(format!("{}.json", all.len())))? {
             all.push(one);
@@ -184,7 +190,7 @@ impl WorkspaceCopy {
     }
 }
 
-fn count(
+fn count_files(
     above: &std::os::fd::OwnedFd,
     name: &std::ffi::CStr,
     steps_down: usize,
@@ -193,9 +199,9 @@ fn count(
     let Some(stat) = stat_at(above, name)? else { return Ok(()) };
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let steps_down = steps_down.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
-        let inner = dir_handle::open_ours(above.as_fd(), name, &stat)?;
-        for name in dir_handle::names(&inner)? {
-            count(&inner, &name, steps_down, counted)?;
+        let inner = dir_handle::open_owned(above.as_fd(), name, &stat)?;
+        for name in dir_handle::list_names(&inner)? {
+            count_files(&inner, &name, steps_down, counted)?;
         }
     } else {
         counted.files += 1;
@@ -205,7 +211,7 @@ fn count(
 }
 
 /// Computes the text diff of a change from the places of both sides.
-pub(crate) fn shown(
+pub(crate) fn diff_change(
     change: &FileChange,
     before: (&Path, &str),
     after: (&Path, &str),
@@ -217,30 +223,31 @@ pub(crate) fn shown(
     if !is_other {
         return Ok(None);
     }
-    let (Some(old), Some(new)) = (text(change.before.as_ref(), before)?, text(change.after.as_ref(), after)?)
+    let (Some(old), Some(new)) =
+        (read_side(change.before.as_ref(), before)?, read_side(change.after.as_ref(), after)?)
     else {
         return Ok(None);
     };
-    Ok(diff::unified(&old, &new).filter(|diff| !diff.is_empty()))
+    Ok(diff::unified_diff(&old, &new).filter(|diff| !diff.is_empty()))
 }
 
 /// Returns the content of one side, empty if nothing is there, or `None` if it is not comparable text.
-fn text(node: Option<&FileNode>, at: (&Path, &str)) -> Result<Option<Vec<u8>>, Error> {
+fn read_side(node: Option<&FileNode>, at: (&Path, &str)) -> Result<Option<Vec<u8>>, Error> {
     match node.map(|node| &node.kind) {
         None => Ok(Some(Vec::new())),
-        Some(FileNodeKind::File { size, .. }) if *size <= diff::BYTES_MAX => content(at.0, at.1),
+        Some(FileNodeKind::File { size, .. }) if *size <= diff::BYTES_MAX => read_content(at.0, at.1),
         Some(_) => Ok(None),
     }
 }
 
 /// Returns the content of a file below a directory, or `None` if it is unreadable or gone.
-pub(crate) fn content(root: &Path, inside: &str) -> Result<Option<Vec<u8>>, Error> {
+pub(crate) fn read_content(root: &Path, inside: &str) -> Result<Option<Vec<u8>>, Error> {
     let path = || -> PathBuf { root.join(inside) };
-    let root = DirHandle::open(root).at("open", root)?;
+    let root = DirHandle::open(root).context("open", root)?;
     let Ok(file) = root.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(None) };
-    match OpenedFile::regular(file).and_then(|file| file.read(diff::BYTES_MAX)) {
+    match OpenedFile::from_handle(file).and_then(|file| file.read(diff::BYTES_MAX)) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(ReadError::Io(error)) => Err(error).at("read", path()),
+        Err(ReadError::Io(error)) => Err(error).context("read", path()),
         Err(_) => Ok(None),
     }
 }

@@ -17,7 +17,7 @@ use crate::error::{Conflict, Error, IoContext as _};
 use crate::fsync;
 use crate::journal::{CommitCompletion, Journal, StepContext};
 use crate::journal_steps::{self, StepError};
-use crate::json_files::{names, write_json_durably};
+use crate::json_files::{list_names, write_json_durably};
 use crate::paths;
 use crate::preconditions;
 use crate::staging::{self, CommitStaging};
@@ -31,52 +31,52 @@ pub struct CommitReport {
     /// The committed changes, with the directories that a partial choice needed.
     pub changes: FileChanges,
     /// The error of the cleanup, if it failed. The changes are committed all the same, and recovery retries the cleanup.
-    pub untidy: Option<String>,
+    pub cleanup_error: Option<String>,
 }
 
 impl WorkspaceCopy {
     /// Commits all listed changes, or a part of them. The previous files are kept in the store. If any path is not as it was when
     /// the copy was made, nothing is done and the result is [`Error::Conflicts`]. The caller can then try another part. After
-    /// [`Error::TakenBack`] the files were moved away and back. That is a conflict for this copy, so the caller must make another.
+    /// [`Error::RolledBack`] the files were moved away and back. That is a conflict for this copy, so the caller must make another.
     pub fn commit(&self, chosen: &FileChanges) -> Result<CommitReport, Error> {
         let id = self.meta.id;
-        if self.at.join("done.json").exists() {
+        if self.path.join("done.json").exists() {
             return Err(Error::Exists(id));
         }
-        if self.at.join("journal.json").exists() {
+        if self.path.join("journal.json").exists() {
             return Err(Error::Interrupted(id));
         }
-        let listing = self.listed()?;
-        let items = commit_plan::choose(&listing.items, chosen)?;
+        let listing = self.recorded_list()?;
+        let items = commit_plan::choose_items(&listing.items, chosen)?;
         let roots = &self.meta.roots;
         let ground = StepContext::open(&self.store, roots)?;
-        let conflicts = self.conflicts(&items, &ground)?;
+        let conflicts = self.find_conflicts(&items, &ground)?;
         if !conflicts.is_empty() {
             return Err(Error::Conflicts(conflicts));
         }
         let mut staging = CommitStaging::new(&self.store, id, &ground, roots)?;
-        let planned = commit_plan::steps(&items, roots, &mut staging);
+        let planned = commit_plan::plan_steps(&items, roots, &mut staging);
         let result = planned.and_then(|steps| {
             let journal = Journal { id, undoes: None, roots: roots.clone(), steps };
-            let changes = committed(&listing, &items);
-            carry_out(&self.store, &journal, &ground, &changes)?;
+            let changes = committed_changes(&listing, &items);
+            execute(&self.store, &journal, &ground, &changes)?;
             // From here on the changes are committed, even if a later step fails.
-            let tidied = self.keep_scratch().and_then(|()| clear(&self.store, &journal, &ground));
-            Ok(CommitReport { id, changes, untidy: tidied.err().map(|fault| fault.to_string()) })
+            let tidied = self.keep_scratch().and_then(|()| remove_leftovers(&self.store, &journal, &ground));
+            Ok(CommitReport { id, changes, cleanup_error: tidied.err().map(|fault| fault.to_string()) })
         });
-        if result.is_err() && !self.at.join("journal.json").exists() {
+        if result.is_err() && !self.path.join("journal.json").exists() {
             staging.restore(&self.store)?;
         }
         result
     }
 
     /// Ends a copy without changes. Its scratch stays with the session. Nothing else is kept, because there is nothing to undo.
-    pub fn release(&self) -> Result<(), Error> {
+    pub fn end_unchanged(&self) -> Result<(), Error> {
         self.keep_scratch()?;
-        dir_handle::remove_path(&self.at).at("remove", &self.at)
+        dir_handle::remove_path(&self.path).context("remove", &self.path)
     }
 
-    fn conflicts(&self, items: &[&ChangedPath], ground: &StepContext) -> Result<Vec<Conflict>, Error> {
+    fn find_conflicts(&self, items: &[&ChangedPath], ground: &StepContext) -> Result<Vec<Conflict>, Error> {
         let mut conflicts = Vec::new();
         let inside = |item: &ChangedPath| {
             let root = self.meta.roots.get(item.root).map_or("", |root| root.path.as_str());
@@ -87,27 +87,28 @@ impl WorkspaceCopy {
             let of_root = || items.iter().zip(&paths).filter(|(item, _)| item.root == number);
             let gone = of_root().filter(|(item, _)| item.was.is_some()).map(|(_, path)| path.as_str());
             let gone: HashSet<&str> = gone.collect();
-            let made = of_root().filter(|(item, _)| item.is_coming());
+            let made = of_root().filter(|(item, _)| item.adds_directory());
             let made: HashSet<&str> = made.map(|(_, path)| path.as_str()).collect();
             for (item, path) in of_root() {
                 // A path in a directory that does not exist yet cannot conflict.
                 if item.was.is_none() && paths::ancestors(path).any(|above| made.contains(above)) {
                     continue;
                 }
-                let mut conflict = preconditions::conflict(item, (root, path), self.meta.started)?;
+                let mut conflict = preconditions::find_conflict(item, (root, path), self.meta.started)?;
                 let change = &item.change;
-                if conflict.is_none() && item.is_going() {
-                    let more = preconditions::holds_more(root, path, &gone).at("list", &change.path)?;
+                if conflict.is_none() && item.removes_directory() {
+                    let more =
+                        preconditions::has_unlisted(root, path, &gone).context("list", &change.path)?;
                     let why = "something was put into it meanwhile";
                     conflict = more.then(|| {
-                        preconditions::met(change.before.clone(), change, change.before.clone(), why)
+                        preconditions::new_conflict(change.before.clone(), change, change.before.clone(), why)
                     });
                 }
-                let above = paths::above(path);
+                let above = paths::parent(path);
                 if conflict.is_none() && item.was.is_none() {
                     let there = root.open_at(above, OFlags::PATH | OFlags::DIRECTORY).is_ok();
                     let why = "the directory that it lies in is gone";
-                    conflict = (!there).then(|| preconditions::met(None, change, None, why));
+                    conflict = (!there).then(|| preconditions::new_conflict(None, change, None, why));
                 }
                 conflicts.extend(conflict);
             }
@@ -121,20 +122,20 @@ impl WorkspaceCopy {
         let Some(session) = &self.meta.session else { return Ok(()) };
         let scratch = self.store.scratch(session);
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
-            let stack = scratch.stack_for(&mounted.path, self.meta.kept)?;
-            stack.push(&self.at.join(format!("s{number}/upper")), &mounted.lowers)?;
+            let stack = scratch.open_stack_for(&mounted.path, self.meta.kept)?;
+            stack.push(&self.path.join(format!("s{number}/upper")), &mounted.lowers)?;
         }
-        for (number, harvested) in self.all_harvested()?.iter().enumerate() {
+        for (number, harvested) in self.all_scratch_dirs()?.iter().enumerate() {
             scratch
-                .stack_for(Path::new(&harvested.path), self.meta.kept)?
-                .push(&self.at.join(format!("harvest/{number}")), &[])?;
+                .open_stack_for(Path::new(&harvested.path), self.meta.kept)?
+                .push(&self.path.join(format!("harvest/{number}")), &[])?;
         }
         Ok(())
     }
 }
 
 /// Returns the part of the list that was committed.
-fn committed(listing: &ChangeList, items: &[&ChangedPath]) -> FileChanges {
+fn committed_changes(listing: &ChangeList, items: &[&ChangedPath]) -> FileChanges {
     let list: Vec<_> = items.iter().map(|item| item.change.clone()).collect();
     let paths: HashSet<&str> = list.iter().map(|change| change.path.as_str()).collect();
     let both = |one: &&FileRename| paths.contains(one.from.as_str()) && paths.contains(one.to.as_str());
@@ -143,34 +144,34 @@ fn committed(listing: &ChangeList, items: &[&ChangedPath]) -> FileChanges {
 }
 
 /// Writes the journal, executes its steps and marks it as done. If a step fails, all steps are reverted.
-pub(crate) fn carry_out(
+pub(crate) fn execute(
     store: &CopyStore,
     journal: &Journal,
     ground: &StepContext,
     changes: &FileChanges,
 ) -> Result<(), Error> {
-    let at = store.directory(journal.id);
+    let at = store.entry_path(journal.id);
     write_json_durably(&at.join("changes.json"), changes)?;
-    fsync::contents(store, journal, ground)?;
+    fsync::sync_contents(store, journal, ground)?;
     write_json_durably(&at.join("journal.json"), journal)?;
     for (number, step) in journal.steps.iter().enumerate() {
-        if let Err(stopped) = journal_steps::forward(step, ground) {
-            let left = take_back(journal, number + 1, ground);
-            return Err(end(store, journal, ground, (journal.path(step), stopped), left)?);
+        if let Err(stopped) = journal_steps::apply(step, ground) {
+            let left = roll_back(journal, number + 1, ground);
+            return Err(failure_error(store, journal, ground, (journal.path(step), stopped), left)?);
         }
     }
-    finish(store, journal, ground)
+    mark_done(store, journal, ground)
 }
 
 /// Reverts the first `count` steps in reverse order. Returns the paths where that failed.
-pub(crate) fn take_back(journal: &Journal, count: usize, ground: &StepContext) -> Vec<String> {
+pub(crate) fn roll_back(journal: &Journal, count: usize, ground: &StepContext) -> Vec<String> {
     let done = journal.steps.get(..count).unwrap_or_default();
-    let stuck = done.iter().rev().filter(|step| journal_steps::back(step, ground).is_err());
+    let stuck = done.iter().rev().filter(|step| journal_steps::revert(step, ground).is_err());
     stuck.map(|step| journal.path(step)).collect()
 }
 
 /// Builds the error for a commit that was reverted, fully or in part.
-fn end(
+fn failure_error(
     store: &CopyStore,
     journal: &Journal,
     ground: &StepContext,
@@ -178,49 +179,57 @@ fn end(
     left: Vec<String>,
 ) -> Result<Error, Error> {
     let source = || match stopped {
-        StepError::Foreign => std::io::Error::other("something else is there now"),
-        StepError::Disk(errno) => errno.into(),
+        StepError::Conflict => std::io::Error::other("something else is there now"),
+        StepError::Io(errno) => errno.into(),
     };
     if !left.is_empty() {
-        return Ok(Error::Stuck { path, source: source(), paths: left });
+        return Ok(Error::RollbackFailed { path, source: source(), paths: left });
     }
-    abandon(store, journal, ground)?;
-    Ok(Error::TakenBack { path, source: source() })
+    abandon_journal(store, journal, ground)?;
+    Ok(Error::RolledBack { path, source: source() })
 }
 
 /// Removes a journal whose steps were all reverted. A mark tells recovery that nothing is left to do if this is interrupted.
-pub(crate) fn abandon(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
-    let at = store.directory(journal.id);
-    fsync::names(store, journal, ground)?;
+pub(crate) fn abandon_journal(
+    store: &CopyStore,
+    journal: &Journal,
+    ground: &StepContext,
+) -> Result<(), Error> {
+    let at = store.entry_path(journal.id);
+    fsync::sync_names(store, journal, ground)?;
     write_json_durably(&at.join("abandoned.json"), &journal.id)?;
-    staging::leave(store, journal.id, ground, &journal.roots)?;
+    staging::remove_temp_dirs(store, journal.id, ground, &journal.roots)?;
     if let Some(undone) = journal.undoes {
-        remove_file(&store.directory(undone).join("undone.json"))?;
+        remove_file(&store.entry_path(undone).join("undone.json"))?;
     }
     remove_file(&at.join("journal.json"))?;
     remove_file(&at.join("abandoned.json"))
 }
 
 /// Marks a commit as done, after all of it is on disk.
-pub(crate) fn finish(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
-    staging::settle(journal, ground)?;
-    fsync::names(store, journal, ground)?;
-    let at = store.directory(journal.id);
+pub(crate) fn mark_done(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
+    staging::move_to_store(journal, ground)?;
+    fsync::sync_names(store, journal, ground)?;
+    let at = store.entry_path(journal.id);
     if let Some(undone) = journal.undoes {
-        write_json_durably(&store.directory(undone).join("undone.json"), &journal.id)?;
+        write_json_durably(&store.entry_path(undone).join("undone.json"), &journal.id)?;
     }
-    let done = CommitCompletion { at: store.now(&at)?, on: SystemTime::now() };
+    let done = CommitCompletion { at: store.filesystem_now(&at)?, on: SystemTime::now() };
     write_json_durably(&at.join("done.json"), &done)
 }
 
 /// Removes everything that a completed commit no longer needs, in the roots and in the store.
-pub(crate) fn clear(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
-    staging::leave(store, journal.id, ground, &journal.roots)?;
-    tidy_up(store, journal.id)
+pub(crate) fn remove_leftovers(
+    store: &CopyStore,
+    journal: &Journal,
+    ground: &StepContext,
+) -> Result<(), Error> {
+    staging::remove_temp_dirs(store, journal.id, ground, &journal.roots)?;
+    remove_store_leftovers(store, journal.id)
 }
 
 /// Removes everything that a completed commit no longer needs in the store.
-pub(crate) fn tidy_up(store: &CopyStore, id: Uuid) -> Result<(), Error> {
+pub(crate) fn remove_store_leftovers(store: &CopyStore, id: Uuid) -> Result<(), Error> {
     const STAYS: [&str; 8] = [
         "lock",
         "copy.json",
@@ -229,12 +238,12 @@ pub(crate) fn tidy_up(store: &CopyStore, id: Uuid) -> Result<(), Error> {
         "done.json",
         "before",
         "undone.json",
-        staging::OUTPOSTS,
+        staging::TEMP_DIRS_FILE,
     ];
-    let at = store.directory(id);
-    for name in names(&at)? {
+    let at = store.entry_path(id);
+    for name in list_names(&at)? {
         if !STAYS.contains(&name.as_str()) {
-            dir_handle::remove_path(&at.join(&name)).at("remove", at.join(&name))?;
+            dir_handle::remove_path(&at.join(&name)).context("remove", at.join(&name))?;
         }
     }
     Ok(())
@@ -243,6 +252,6 @@ pub(crate) fn tidy_up(store: &CopyStore, id: Uuid) -> Result<(), Error> {
 fn remove_file(path: &Path) -> Result<(), Error> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.at("remove", path),
+        other => other.context("remove", path),
     }
 }

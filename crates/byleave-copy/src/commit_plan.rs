@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use byleave_core::file_change::{FileChanges, FileNodeKind};
 
 use crate::diff_scan::{ChangedPath, is_directory};
-use crate::dir_handle::{FileIdentity, bits};
+use crate::dir_handle::{FileIdentity, permission_bits};
 use crate::error::Error;
 use crate::journal::{JournalStep, StepAction, StorageSlot};
 use crate::layers::CopyRoot;
 use crate::paths::{self, ancestors};
 
 /// Returns the chosen items with the directories that they need. Fails if the choice cannot be committed alone.
-pub(crate) fn choose<'a>(
+pub(crate) fn choose_items<'a>(
     items: &'a [ChangedPath],
     chosen: &FileChanges,
 ) -> Result<Vec<&'a ChangedPath>, Error> {
@@ -50,7 +50,7 @@ pub(crate) fn choose<'a>(
         for path in ancestors(&item.change.path) {
             let above =
                 by_path.get(path).filter(|above| all.contains(above)).and_then(|above| items.get(*above));
-            if above.is_some_and(ChangedPath::is_going) {
+            if above.is_some_and(ChangedPath::removes_directory) {
                 return Err(Error::Incomplete { path: path.into(), needs: item.change.path.clone() });
             }
         }
@@ -61,21 +61,25 @@ pub(crate) fn choose<'a>(
 /// Allocates the places where new files come from and old files are kept.
 pub(crate) trait SlotAllocator {
     /// Prepares the new file of an item for the move and returns its place.
-    fn incoming(&mut self, item: &ChangedPath, inside: &str) -> Result<(StorageSlot, FileIdentity), Error>;
+    fn prepare_incoming(
+        &mut self,
+        item: &ChangedPath,
+        inside: &str,
+    ) -> Result<(StorageSlot, FileIdentity), Error>;
     /// Returns a free place for the old file.
-    fn keep(&mut self, root: usize) -> StorageSlot;
+    fn new_slot(&mut self, root: usize) -> StorageSlot;
     /// Returns the current identity of a directory if its mode forbids its owner to move entries into or out of it.
-    fn closed(&mut self, root: usize, inside: &str) -> Result<Option<FileIdentity>, Error>;
+    fn closed_directory(&mut self, root: usize, inside: &str) -> Result<Option<FileIdentity>, Error>;
 }
 
 /// Returns the steps that commit the items.
-pub(crate) fn steps(
+pub(crate) fn plan_steps(
     items: &[&ChangedPath],
     roots: &[CopyRoot],
     slots: &mut impl SlotAllocator,
 ) -> Result<Vec<JournalStep>, Error> {
     let going: HashSet<&str> =
-        items.iter().filter(|item| item.is_going()).map(|item| item.change.path.as_str()).collect();
+        items.iter().filter(|item| item.removes_directory()).map(|item| item.change.path.as_str()).collect();
     let (mut open, mut middle, mut close) = (Vec::new(), Vec::new(), Vec::new());
     let mut opened = HashSet::new();
     for item in items {
@@ -90,7 +94,7 @@ pub(crate) fn steps(
         match (&item.was, &item.is) {
             (None, None) => continue,
             (Some(was), Some(is)) if was.is_directory() && is.is_directory() => {
-                let (from, to) = (bits(was.mode), bits(is.mode));
+                let (from, to) = (permission_bits(was.mode), permission_bits(is.mode));
                 if from & 0o700 != 0o700 && opened.insert((root, inside.to_owned())) {
                     open.push(step(StepAction::Mode { of: *was, was: from, is: from | 0o700 }));
                     close.push(step(StepAction::Mode { of: *was, was: from | 0o700, is: to }));
@@ -101,26 +105,28 @@ pub(crate) fn steps(
                 continue;
             }
             (None, Some(is)) => {
-                let (from, new) = slots.incoming(item, inside)?;
+                let (from, new) = slots.prepare_incoming(item, inside)?;
                 middle.push(step(StepAction::Put { new, from }));
-                closing(is, &new, &step, &mut close);
+                add_closing_mode(is, &new, &step, &mut close);
             }
-            (Some(old), None) => middle.push(step(StepAction::Take { old: *old, keep: slots.keep(root) })),
+            (Some(old), None) => {
+                middle.push(step(StepAction::Take { old: *old, keep: slots.new_slot(root) }))
+            }
             (Some(old), Some(is)) => {
-                let (from, new) = slots.incoming(item, inside)?;
-                middle.push(step(StepAction::Swap { old: *old, new, from, keep: slots.keep(root) }));
-                closing(is, &new, &step, &mut close);
+                let (from, new) = slots.prepare_incoming(item, inside)?;
+                middle.push(step(StepAction::Swap { old: *old, new, from, keep: slots.new_slot(root) }));
+                add_closing_mode(is, &new, &step, &mut close);
             }
         }
         // A directory that its owner may not write to is opened for the commit. The command had to open it too, in order to change
         // something in it. A directory that is removed is also opened, because moving a directory writes to it.
-        let parent = paths::above(inside);
-        for directory in [Some(parent), item.is_going().then_some(inside)].into_iter().flatten() {
+        let parent = paths::parent(inside);
+        for directory in [Some(parent), item.removes_directory().then_some(inside)].into_iter().flatten() {
             if !opened.insert((root, directory.to_owned())) {
                 continue;
             }
-            let Some(of) = slots.closed(root, directory)? else { continue };
-            let mode = bits(of.mode);
+            let Some(of) = slots.closed_directory(root, directory)? else { continue };
+            let mode = permission_bits(of.mode);
             let at = |was, is| JournalStep {
                 root,
                 inside: directory.to_owned(),
@@ -139,13 +145,17 @@ pub(crate) fn steps(
 }
 
 /// Adds the step that sets the final mode of a new directory. It comes last, because filling the directory needs more permissions.
-fn closing(
+fn add_closing_mode(
     is: &FileIdentity,
     new: &FileIdentity,
     step: &impl Fn(StepAction) -> JournalStep,
     close: &mut Vec<JournalStep>,
 ) {
-    if is.is_directory() && bits(is.mode) != bits(new.mode) {
-        close.push(step(StepAction::Mode { of: *new, was: bits(new.mode), is: bits(is.mode) }));
+    if is.is_directory() && permission_bits(is.mode) != permission_bits(new.mode) {
+        close.push(step(StepAction::Mode {
+            of: *new,
+            was: permission_bits(new.mode),
+            is: permission_bits(is.mode),
+        }));
     }
 }

@@ -18,7 +18,7 @@ use crate::store::{CopyLock, CopyStore};
 #[derive(Debug)]
 pub struct WorkspaceCopy {
     pub(crate) store: CopyStore,
-    pub(crate) at: PathBuf,
+    pub(crate) path: PathBuf,
     pub(crate) meta: CopyMetadata,
     /// Held until the copy is dropped.
     pub(crate) _lock: CopyLock,
@@ -58,31 +58,37 @@ pub struct NewScratchDir {
 
 impl CopyStore {
     /// Creates a copy of these directories. The remains of an ended process under this id are removed first.
-    pub fn copy(&self, id: Uuid, roots: &[PathBuf], method: CopyMethod) -> Result<WorkspaceCopy, Error> {
-        let (at, lock) = self.begin(id)?;
-        let roots = roots.iter().map(|path| self.root(path, method)).collect::<Result<Vec<_>, _>>()?;
+    pub fn create_copy(
+        &self,
+        id: Uuid,
+        roots: &[PathBuf],
+        method: CopyMethod,
+    ) -> Result<WorkspaceCopy, Error> {
+        let (at, lock) = self.create_entry(id)?;
+        let roots =
+            roots.iter().map(|path| self.prepare_root(path, method)).collect::<Result<Vec<_>, _>>()?;
         for (number, root) in roots.iter().enumerate() {
             let above = |other: &CopyRoot| Path::new(&root.path).starts_with(&other.path);
             if roots.iter().enumerate().any(|(other, one)| other != number && above(one)) {
                 return Err(Error::Root {
                     path: (&root.path).into(),
-                    why: "it lies in another that is copied",
+                    reason: "it lies in another that is copied",
                 });
             }
         }
         let mut another = false;
         for root in &roots {
-            another |= DirOwner::of(Path::new(&root.path))?.is_another();
+            another |= DirOwner::from_path(Path::new(&root.path))?.is_other_user();
         }
         if another {
-            for directory in [&self.at, &self.at.join("copies"), &self.at.join("scratch"), &at] {
+            for directory in [&self.path, &self.path.join("copies"), &self.path.join("scratch"), &at] {
                 fs::set_permissions(directory, Permissions::from_mode(0o711))
-                    .at("set the mode of", directory)?;
+                    .context("set the mode of", directory)?;
             }
         }
-        let started = self.now(&at)?;
+        let started = self.filesystem_now(&at)?;
         for (number, root) in roots.iter().enumerate() {
-            layers::make(&at, number, root, self.settings.tree_bytes_max)?;
+            layers::create_layers(&at, number, root, self.settings.max_tree_bytes)?;
         }
         let meta = CopyMetadata {
             id,
@@ -93,33 +99,33 @@ impl CopyStore {
             kept: ScratchScope::default(),
         };
         write_json(&at.join("copy.json"), &meta)?;
-        Ok(WorkspaceCopy { store: self.clone(), at, meta, _lock: lock })
+        Ok(WorkspaceCopy { store: self.clone(), path: at, meta, _lock: lock })
     }
 
     /// Opens an existing copy in order to inspect, commit or discard it.
     pub fn reopen(&self, id: Uuid) -> Result<WorkspaceCopy, Error> {
-        let at = self.directory(id);
+        let at = self.entry_path(id);
         if !at.exists() {
-            return Err(self.missing(id));
+            return Err(self.missing_error(id));
         }
         let lock = self.lock(id)?;
         if at.join("done.json").exists() {
             return Err(Error::Exists(id));
         }
         let meta = read_json(&at.join("copy.json"))?.ok_or(Error::Missing(id))?;
-        Ok(WorkspaceCopy { store: self.clone(), at, meta, _lock: lock })
+        Ok(WorkspaceCopy { store: self.clone(), path: at, meta, _lock: lock })
     }
 
-    fn root(&self, path: &Path, method: CopyMethod) -> Result<CopyRoot, Error> {
-        let wrong = |why| Error::Root { path: path.to_owned(), why };
-        let resolved = path.canonicalize().at("find", path)?;
+    fn prepare_root(&self, path: &Path, method: CopyMethod) -> Result<CopyRoot, Error> {
+        let wrong = |why| Error::Root { path: path.to_owned(), reason: why };
+        let resolved = path.canonicalize().context("find", path)?;
         if resolved != path {
             return Err(wrong("it is not the resolved path"));
         }
-        if self.at.starts_with(path) {
+        if self.path.starts_with(path) {
             return Err(wrong("the store lies in it"));
         }
-        let metadata = fs::metadata(path).at("look at", path)?;
+        let metadata = fs::metadata(path).context("look at", path)?;
         if !metadata.is_dir() {
             return Err(wrong("it is not a directory"));
         }
@@ -137,19 +143,19 @@ impl WorkspaceCopy {
     /// Gives these scratch directories layers of their own, over the layers that the session left. The returned stacks hold the layers:
     /// keep them until the command has ended. Paths outside the copied directories, or without a parent directory, are skipped.
     pub fn with_scratch(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<LayerStack>, Error> {
-        self.scratch_for(session, paths, ScratchScope::ForAll)
+        self.add_scratch(session, paths, ScratchScope::ForAll)
     }
 
     /// Does the same for a rehearsal: it also finds the scratch of rehearsals, and only rehearsals find its own.
-    pub fn with_rehearsed_scratch(
+    pub fn with_rehearsal_scratch(
         &mut self,
         session: &str,
         paths: &[PathBuf],
     ) -> Result<Vec<LayerStack>, Error> {
-        self.scratch_for(session, paths, ScratchScope::ForRehearsals)
+        self.add_scratch(session, paths, ScratchScope::ForRehearsals)
     }
 
-    fn scratch_for(
+    fn add_scratch(
         &mut self,
         session: &str,
         paths: &[PathBuf],
@@ -158,37 +164,38 @@ impl WorkspaceCopy {
         let scratch = self.store.scratch(session);
         let mut stacks = Vec::new();
         for path in paths {
-            let Some((number, root)) = self.root_of(path) else { continue };
+            let Some((number, root)) = self.root_for(path) else { continue };
             let Some(above) = path.parent().filter(|above| above.is_dir()) else { continue };
-            let owner = DirOwner::of(above)?;
-            let stack = scratch.stack_for(path, kept)?;
+            let owner = DirOwner::from_path(above)?;
+            let stack = scratch.open_stack_for(path, kept)?;
             if !path.exists() {
                 // A missing directory cannot be overlaid. If the command creates it, it is found after the command has ended.
-                if root.method != CopyMethod::Overlay || stack.lowers().is_empty() {
+                if root.method != CopyMethod::Overlay || stack.lower_layers().is_empty() {
                     continue;
                 }
                 // The mount needs a mount point. The listing knows that it is not a change.
-                self.mount_point(number, path, owner)?;
+                self.create_mount_point(number, path, owner)?;
             }
-            let inside = self.at.join(format!("s{}", self.meta.scratch.len()));
-            owner.make(&inside, 0o700)?;
-            owner.make(&inside.join("upper"), 0o755)?;
-            owner.make(&inside.join("work"), 0o700)?;
-            self.meta.scratch.push(MountedScratch { path: path.clone(), lowers: stack.lowers() });
+            let inside = self.path.join(format!("s{}", self.meta.scratch.len()));
+            owner.create_dir(&inside, 0o700)?;
+            owner.create_dir(&inside.join("upper"), 0o755)?;
+            owner.create_dir(&inside.join("work"), 0o700)?;
+            self.meta.scratch.push(MountedScratch { path: path.clone(), lowers: stack.lower_layers() });
             stacks.push(stack);
         }
         self.meta.session = Some(session.into());
         self.meta.kept = kept;
-        write_json(&self.at.join("copy.json"), &self.meta)?;
+        write_json(&self.path.join("copy.json"), &self.meta)?;
         Ok(stacks)
     }
 
     /// Returns the mounts: the directories first, then the scratch in them.
-    pub fn copied(&self) -> Vec<CopiedDir> {
+    pub fn mounts(&self) -> Vec<CopiedDir> {
         let roots = self.meta.roots.iter().enumerate();
-        let mut all: Vec<_> = roots.map(|(number, root)| layers::copied(&self.at, number, root)).collect();
+        let mut all: Vec<_> =
+            roots.map(|(number, root)| layers::mount_for(&self.path, number, root)).collect();
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
-            let inside = self.at.join(format!("s{number}"));
+            let inside = self.path.join(format!("s{number}"));
             let source = MountSource::Overlay {
                 lowers: mounted.lowers.clone(),
                 upper: inside.join("upper"),
@@ -201,22 +208,22 @@ impl WorkspaceCopy {
 
     /// Removes the copy with everything that the command did, including its scratch.
     pub fn discard(self) -> Result<(), Error> {
-        if self.at.join("journal.json").exists() {
+        if self.path.join("journal.json").exists() {
             return Err(Error::Interrupted(self.meta.id));
         }
-        dir_handle::remove_path(&self.at).at("remove", &self.at)
+        dir_handle::remove_path(&self.path).context("remove", &self.path)
     }
 
     /// Returns the root that contains a path, and its number.
-    pub(crate) fn root_of(&self, path: &Path) -> Option<(usize, &CopyRoot)> {
+    pub(crate) fn root_for(&self, path: &Path) -> Option<(usize, &CopyRoot)> {
         let holds = |root: &CopyRoot| path != Path::new(&root.path) && path.starts_with(&root.path);
         self.meta.roots.iter().enumerate().find(|(_, root)| holds(root))
     }
 
     /// Creates a directory in the upper layer, with the directories above it as they are below.
-    fn mount_point(&self, number: usize, path: &Path, owner: DirOwner) -> Result<(), Error> {
+    fn create_mount_point(&self, number: usize, path: &Path, owner: DirOwner) -> Result<(), Error> {
         let Some(root) = self.meta.roots.get(number) else { return Ok(()) };
-        let upper = self.at.join(layers::changed(root.method, number));
+        let upper = self.path.join(layers::changes_path(root.method, number));
         let Ok(inside) = path.strip_prefix(&root.path) else { return Ok(()) };
         let mut below = PathBuf::from(&root.path);
         let mut at = upper;
@@ -224,9 +231,9 @@ impl WorkspaceCopy {
             below.push(name);
             at.push(name);
             if !at.exists() {
-                match DirOwner::of(&below) {
-                    Ok(like) => like.make(&at, like.mode())?,
-                    Err(_) => owner.make(&at, 0o755)?,
+                match DirOwner::from_path(&below) {
+                    Ok(like) => like.create_dir(&at, like.mode())?,
+                    Err(_) => owner.create_dir(&at, 0o755)?,
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 /// Formats the day of a time as `YYYY-MM-DD`.
-pub(crate) fn day(at: SystemTime) -> String {
+pub(crate) fn format_day(at: SystemTime) -> String {
     let days = at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     // Converts days since the epoch to a Gregorian date, by eras of 400 years.
     let shifted = i64::try_from(days).unwrap_or_default() + 719_468;

@@ -14,7 +14,7 @@ use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
 use crate::caveats::{Caveat, Caveats};
-use crate::dir_handle::{self, FileIdentity, bits, stat_at};
+use crate::dir_handle::{self, FileIdentity, permission_bits, stat_at};
 use crate::error::{Error, IoContext as _};
 use crate::file_digest::FileReader;
 use crate::paths;
@@ -32,12 +32,12 @@ pub(crate) struct ChangedPath {
 
 impl ChangedPath {
     /// Checks whether a directory was there and is not there any more.
-    pub(crate) fn is_going(&self) -> bool {
+    pub(crate) fn removes_directory(&self) -> bool {
         is_directory(self.change.before.as_ref()) && !is_directory(self.change.after.as_ref())
     }
 
     /// Checks whether a directory is there now that was not there before.
-    pub(crate) fn is_coming(&self) -> bool {
+    pub(crate) fn adds_directory(&self) -> bool {
         is_directory(self.change.after.as_ref()) && !is_directory(self.change.before.as_ref())
     }
 }
@@ -49,8 +49,8 @@ pub(crate) struct ScanOptions<'a> {
     /// The tree or layer that the command left.
     pub changed: &'a Path,
     /// Whether `changed` is the whole tree, and not only the differences.
-    pub is_whole: bool,
-    pub started: i64,
+    pub is_full_tree: bool,
+    pub started_ns: i64,
     /// Directories that are mounted over. They are not scanned.
     pub mounted: &'a HashSet<String>,
     /// Tells whether a directory that the command created is scratch.
@@ -61,11 +61,11 @@ pub(crate) struct ScanOptions<'a> {
 #[derive(Default)]
 pub(crate) struct ScanResult {
     pub items: Vec<ChangedPath>,
-    pub limits: Caveats,
+    pub caveats: Caveats,
     /// Removed files that had other names. Removal and rename cannot be distinguished for them.
-    pub linked: Vec<String>,
+    pub unlinked: Vec<String>,
     /// By inode of the copy: the number of names of a file, the first name, and how many names are listed.
-    pub names: HashMap<u64, (u64, String, u64)>,
+    pub link_names: HashMap<u64, (u64, String, u64)>,
     /// Scratch directories that the command created, by root and path in the root.
     pub scratch: Vec<(usize, String)>,
 }
@@ -76,21 +76,21 @@ pub(crate) fn list(
     reader: &mut FileReader,
     found: &mut ScanResult,
 ) -> Result<(), Error> {
-    let upper = dir_handle::open_resolved(look.changed).at("open", look.changed)?;
-    let lower = dir_handle::open_resolved(Path::new(look.path)).at("open", look.path)?;
-    let mut walk = LayerScanner { look, reader, found, has_attributes: false };
+    let upper = dir_handle::open_resolved(look.changed).context("open", look.changed)?;
+    let lower = dir_handle::open_resolved(Path::new(look.path)).context("open", look.path)?;
+    let mut walk = LayerScanner { options: look, reader, result: found, has_attributes: false };
     let (is, was) = (
-        rustix::fs::fstat(&upper).at("look at", look.changed)?,
-        rustix::fs::fstat(&lower).at("look at", look.path)?,
+        rustix::fs::fstat(&upper).context("look at", look.changed)?,
+        rustix::fs::fstat(&lower).context("look at", look.path)?,
     );
-    walk.directories("", &was, &is);
-    walk.directory(&upper, Some(&lower), "", look.is_whole)
+    walk.visit_same_directory("", &was, &is);
+    walk.visit_directory(&upper, Some(&lower), "", look.is_full_tree)
 }
 
 struct LayerScanner<'a, 'b> {
-    look: &'a ScanOptions<'b>,
+    options: &'a ScanOptions<'b>,
     reader: &'a mut FileReader,
-    found: &'a mut ScanResult,
+    result: &'a mut ScanResult,
     /// Whether the last file read from the copy has extended attributes of its own.
     has_attributes: bool,
 }
@@ -105,97 +105,97 @@ struct EntryPair<'a> {
 }
 
 impl LayerScanner<'_, '_> {
-    fn directory(
+    fn visit_directory(
         &mut self,
         upper: &OwnedFd,
         lower: Option<&OwnedFd>,
         inside: &str,
         whole: bool,
     ) -> Result<(), Error> {
-        let marks = match whiteout::marks(upper).at("read the attributes of", self.path(inside))? {
+        let marks = match whiteout::read_marks(upper).context("read the attributes of", self.path(inside))? {
             Ok(marks) => marks,
-            Err(what) => return Err(Error::Layer { path: self.path(inside), what }),
+            Err(what) => return Err(Error::UnsupportedLayer { path: self.path(inside), attribute: what }),
         };
         let whole = whole || marks.is_opaque;
-        let names = dir_handle::names(upper).at("list", self.path(inside))?;
+        let names = dir_handle::list_names(upper).context("list", self.path(inside))?;
         for name in &names {
             let path = self.join(inside, name)?;
-            self.name(EntryPair { upper, lower, name, inside: &path }, whole, marks)?;
+            self.visit_name(EntryPair { upper, lower, name, inside: &path }, whole, marks)?;
         }
         let Some(lower) = lower.filter(|_| whole) else { return Ok(()) };
         let there: HashSet<&CStr> = names.iter().map(|name| &**name).collect();
-        for name in dir_handle::names(lower).at("list", self.path(inside))? {
+        for name in dir_handle::list_names(lower).context("list", self.path(inside))? {
             if !there.contains(&*name) {
                 let path = self.join(inside, &name)?;
-                self.removed(lower, &name, &path)?;
+                self.visit_removed(lower, &name, &path)?;
             }
         }
         Ok(())
     }
 
-    fn name(&mut self, pair: EntryPair<'_>, whole: bool, marks: WhiteoutMarks) -> Result<(), Error> {
+    fn visit_name(&mut self, pair: EntryPair<'_>, whole: bool, marks: WhiteoutMarks) -> Result<(), Error> {
         let at = || self.path(pair.inside);
-        let Some(is) = stat_at(pair.upper, pair.name).at("look at", at())? else { return Ok(()) };
+        let Some(is) = stat_at(pair.upper, pair.name).context("look at", at())? else { return Ok(()) };
         if self.is_whiteout(pair, &is, marks)? {
-            return pair.lower.map_or(Ok(()), |lower| self.removed(lower, pair.name, pair.inside));
+            return pair.lower.map_or(Ok(()), |lower| self.visit_removed(lower, pair.name, pair.inside));
         }
         let was =
-            pair.lower.map(|lower| stat_at(lower, pair.name)).transpose().at("look at", at())?.flatten();
+            pair.lower.map(|lower| stat_at(lower, pair.name)).transpose().context("look at", at())?.flatten();
         if FileType::from_raw_mode(is.st_mode) == FileType::Directory {
-            self.is_directory(pair, was.as_ref(), &is, whole)
+            self.visit_new_directory(pair, was.as_ref(), &is, whole)
         } else {
-            self.is_leaf(pair, was.as_ref(), &is)
+            self.visit_leaf(pair, was.as_ref(), &is)
         }
     }
 
-    fn is_directory(
+    fn visit_new_directory(
         &mut self,
         pair: EntryPair<'_>,
         was: Option<&Stat>,
         is: &Stat,
         whole: bool,
     ) -> Result<(), Error> {
-        if self.look.mounted.contains(pair.inside) {
+        if self.options.mounted.contains(pair.inside) {
             return Ok(());
         }
-        if was.is_none() && (self.look.is_scratch)(pair.inside) {
-            self.found.scratch.push((self.look.root, pair.inside.into()));
+        if was.is_none() && (self.options.is_scratch)(pair.inside) {
+            self.result.scratch.push((self.options.root, pair.inside.into()));
             return Ok(());
         }
-        let upper =
-            dir_handle::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
+        let upper = dir_handle::open_owned(pair.upper.as_fd(), pair.name, is)
+            .context("open", self.path(pair.inside))?;
         let was_directory = was.filter(|was| FileType::from_raw_mode(was.st_mode) == FileType::Directory);
         let lower = match (was_directory, pair.lower) {
             (Some(was), Some(lower)) => {
-                self.directories(pair.inside, was, is);
-                Some(dir_handle::open_directory(lower, pair.name).at("open", self.path(pair.inside))?)
+                self.visit_same_directory(pair.inside, was, is);
+                Some(dir_handle::open_directory(lower, pair.name).context("open", self.path(pair.inside))?)
             }
             _ => {
                 let before =
                     was.map(|was| self.node(pair.lower.map(|lower| lower.as_fd()), pair, was)).transpose()?;
                 if was.is_some_and(|was| was.st_nlink > 1) {
                     let path = self.text(pair.inside);
-                    self.found.linked.push(path);
+                    self.result.unlinked.push(path);
                 }
                 self.add(pair.inside, before.zip(was), Some((directory(is), is)));
                 None
             }
         };
-        self.directory(&upper, lower.as_ref(), pair.inside, whole)
+        self.visit_directory(&upper, lower.as_ref(), pair.inside, whole)
     }
 
     /// Compares a directory that exists on both sides: only its mode and owner can differ.
-    fn directories(&mut self, inside: &str, was: &Stat, is: &Stat) {
-        if bits(was.st_mode) != bits(is.st_mode) {
+    fn visit_same_directory(&mut self, inside: &str, was: &Stat, is: &Stat) {
+        if permission_bits(was.st_mode) != permission_bits(is.st_mode) {
             self.add(inside, Some((directory(was), was)), Some((directory(is), is)));
         }
         if (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid) {
             let path = self.text(inside);
-            self.found.limits.met(Caveat::Owner, &path);
+            self.result.caveats.add(Caveat::OwnerChanged, &path);
         }
     }
 
-    fn is_leaf(&mut self, pair: EntryPair<'_>, was: Option<&Stat>, is: &Stat) -> Result<(), Error> {
+    fn visit_leaf(&mut self, pair: EntryPair<'_>, was: Option<&Stat>, is: &Stat) -> Result<(), Error> {
         let mut after = self.node(None, pair, is)?;
         let Some((was, lower)) = was.zip(pair.lower) else {
             self.add(pair.inside, None, Some((after, is)));
@@ -203,8 +203,9 @@ impl LayerScanner<'_, '_> {
         };
         if FileType::from_raw_mode(was.st_mode) == FileType::Directory {
             self.add(pair.inside, Some((directory(was), was)), Some((after, is)));
-            let inner = dir_handle::open_directory(lower, pair.name).at("open", self.path(pair.inside))?;
-            return self.all_removed(&inner, pair.inside);
+            let inner =
+                dir_handle::open_directory(lower, pair.name).context("open", self.path(pair.inside))?;
+            return self.visit_all_removed(&inner, pair.inside);
         }
         let mut before = self.node(Some(lower.as_fd()), pair, was)?;
         let mut other_attributes = false;
@@ -216,67 +217,68 @@ impl LayerScanner<'_, '_> {
             let mut attributes = self.has_attributes;
             if old == new {
                 let read = self.reader.digest_if_readable(lower, pair.name);
-                let read = read.at("read", self.path(pair.inside))?;
+                let read = read.context("read", self.path(pair.inside))?;
                 *before = read.map(|(digest, _)| digest);
                 attributes |= read.is_some_and(|(_, attributes)| attributes);
             }
             other_attributes =
-                attributes && old == new && before == after && self.other_attributes(pair, is)?;
+                attributes && old == new && before == after && self.attributes_differ(pair, is)?;
         }
         let other_owner = (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid);
         // It is linked to a file that the command created. The link is lost unless both are committed.
         let is_linked = is.st_nlink > 1 && is.st_nlink != was.st_nlink;
         // A whole tree has all names of a file. A layer has only the touched ones.
-        let loses_names = if self.look.is_whole { was.st_nlink > is.st_nlink } else { was.st_nlink > 1 };
+        let loses_names =
+            if self.options.is_full_tree { was.st_nlink > is.st_nlink } else { was.st_nlink > 1 };
         if before == after && !other_attributes && !other_owner && !is_linked {
-            if loses_names && !self.look.is_whole {
+            if loses_names && !self.options.is_full_tree {
                 let path = self.text(pair.inside);
-                self.found.limits.met(Caveat::Unlinked, &path);
+                self.result.caveats.add(Caveat::HardLinkBroken, &path);
             }
             return Ok(());
         }
         let path = self.text(pair.inside);
         for (limit, met) in [
-            (Caveat::Attributes, other_attributes),
-            (Caveat::Owner, other_owner),
-            (Caveat::Unlinked, loses_names),
-            (Caveat::Underneath, FileIdentity::of(was).touched > self.look.started),
+            (Caveat::AttributesChanged, other_attributes),
+            (Caveat::OwnerChanged, other_owner),
+            (Caveat::HardLinkBroken, loses_names),
+            (Caveat::LowerChanged, FileIdentity::from_stat(was).changed > self.options.started_ns),
         ] {
             if met {
-                self.found.limits.met(limit, &path);
+                self.result.caveats.add(limit, &path);
             }
         }
         self.add(pair.inside, Some((before, was)), Some((after, is)));
         Ok(())
     }
 
-    fn removed(&mut self, lower: &OwnedFd, name: &CStr, inside: &str) -> Result<(), Error> {
-        let Some(was) = stat_at(lower, name).at("look at", self.path(inside))? else { return Ok(()) };
-        if self.look.mounted.contains(inside) {
+    fn visit_removed(&mut self, lower: &OwnedFd, name: &CStr, inside: &str) -> Result<(), Error> {
+        let Some(was) = stat_at(lower, name).context("look at", self.path(inside))? else { return Ok(()) };
+        if self.options.mounted.contains(inside) {
             return Ok(());
         }
         if FileType::from_raw_mode(was.st_mode) == FileType::Directory {
             self.add(inside, Some((directory(&was), &was)), None);
-            let inner = dir_handle::open_directory(lower, name).at("open", self.path(inside))?;
-            return self.all_removed(&inner, inside);
+            let inner = dir_handle::open_directory(lower, name).context("open", self.path(inside))?;
+            return self.visit_all_removed(&inner, inside);
         }
         let pair = EntryPair { upper: lower, lower: Some(lower), name, inside };
         let before = self.node(Some(lower.as_fd()), pair, &was)?;
         let path = self.text(inside);
-        if FileIdentity::of(&was).touched > self.look.started {
-            self.found.limits.met(Caveat::Underneath, &path);
+        if FileIdentity::from_stat(&was).changed > self.options.started_ns {
+            self.result.caveats.add(Caveat::LowerChanged, &path);
         }
         if was.st_nlink > 1 {
-            self.found.linked.push(path);
+            self.result.unlinked.push(path);
         }
         self.add(inside, Some((before, &was)), None);
         Ok(())
     }
 
-    fn all_removed(&mut self, directory: &OwnedFd, inside: &str) -> Result<(), Error> {
-        for name in dir_handle::names(directory).at("list", self.path(inside))? {
+    fn visit_all_removed(&mut self, directory: &OwnedFd, inside: &str) -> Result<(), Error> {
+        for name in dir_handle::list_names(directory).context("list", self.path(inside))? {
             let path = self.join(inside, &name)?;
-            self.removed(directory, &name, &path)?;
+            self.visit_removed(directory, &name, &path)?;
         }
         Ok(())
     }
@@ -291,18 +293,18 @@ impl LayerScanner<'_, '_> {
         if !may_be {
             return Ok(false);
         }
-        let file =
-            dir_handle::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
-        whiteout::is_whiteout_file(&file).at("read the attributes of", self.path(pair.inside))
+        let file = dir_handle::open_owned(pair.upper.as_fd(), pair.name, is)
+            .context("open", self.path(pair.inside))?;
+        whiteout::is_whiteout_file(&file).context("read the attributes of", self.path(pair.inside))
     }
 
-    fn other_attributes(&self, pair: EntryPair<'_>, is: &Stat) -> Result<bool, Error> {
+    fn attributes_differ(&self, pair: EntryPair<'_>, is: &Stat) -> Result<bool, Error> {
         let Some(lower) = pair.lower else { return Ok(false) };
         let Ok(lower) = dir_handle::open_file(lower, pair.name) else { return Ok(true) };
-        let below = xattrs::list(&lower).at("read the attributes of", self.path(pair.inside))?;
-        let above =
-            dir_handle::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
-        let above = whiteout::attributes(&above).at("read the attributes of", self.path(pair.inside))?;
+        let below = xattrs::read_all(&lower).context("read the attributes of", self.path(pair.inside))?;
+        let above = dir_handle::open_owned(pair.upper.as_fd(), pair.name, is)
+            .context("open", self.path(pair.inside))?;
+        let above = whiteout::attributes(&above).context("read the attributes of", self.path(pair.inside))?;
         Ok(below != above)
     }
 
@@ -313,47 +315,48 @@ impl LayerScanner<'_, '_> {
         pair: EntryPair<'_>,
         stat: &Stat,
     ) -> Result<FileNode, Error> {
-        let ident = FileIdentity::of(stat);
+        let ident = FileIdentity::from_stat(stat);
         let kind = match ident.kind() {
             FileType::Directory => FileNodeKind::Directory,
             FileType::RegularFile if lower.is_some() => FileNodeKind::File { size: ident.size, digest: None },
             FileType::RegularFile => {
-                FileNodeKind::File { size: ident.size, digest: Some(self.changed(pair, stat)?) }
+                FileNodeKind::File { size: ident.size, digest: Some(self.digest_changed(pair, stat)?) }
             }
             FileType::Symlink => {
                 let above = lower.unwrap_or_else(|| pair.upper.as_fd());
                 let to = rustix::fs::readlinkat(above, pair.name, Vec::with_capacity(256));
-                let to = to.at("read", self.path(pair.inside))?.into_string();
+                let to = to.context("read", self.path(pair.inside))?.into_string();
                 FileNodeKind::Link { to: to.map_err(|_| Error::NotText { path: self.path(pair.inside) })? }
             }
-            kind => FileNodeKind::Special { what: special(kind).into() },
+            kind => FileNodeKind::Special { what: special_kind_name(kind).into() },
         };
-        Ok(of_kind(kind, &ident))
+        Ok(node_of_kind(kind, &ident))
     }
 
     /// Returns the digest of a file of the copy, after removing the marks of the layer.
-    fn changed(&mut self, pair: EntryPair<'_>, stat: &Stat) -> Result<Digest, Error> {
+    fn digest_changed(&mut self, pair: EntryPair<'_>, stat: &Stat) -> Result<Digest, Error> {
         let at = || self.path(pair.inside);
-        let file = dir_handle::open_ours(pair.upper.as_fd(), pair.name, stat).at("open", at())?;
-        if let Some(what) = whiteout::take_marks_off(&file).at("read the attributes of", at())? {
-            return Err(Error::Layer { path: at(), what });
+        let file = dir_handle::open_owned(pair.upper.as_fd(), pair.name, stat).context("open", at())?;
+        if let Some(what) = whiteout::remove_marks(&file).context("read the attributes of", at())? {
+            return Err(Error::UnsupportedLayer { path: at(), attribute: what });
         }
-        self.has_attributes = xattrs::has_any(&file).at("read the attributes of", at())?;
-        self.reader.digest(&file).at("read", self.path(pair.inside))
+        self.has_attributes = xattrs::has_any(&file).context("read the attributes of", at())?;
+        self.reader.digest(&file).context("read", self.path(pair.inside))
     }
 
     fn add(&mut self, inside: &str, was: Option<(FileNode, &Stat)>, is: Option<(FileNode, &Stat)>) {
-        let ident = |side: &Option<(FileNode, &Stat)>| side.as_ref().map(|(_, stat)| FileIdentity::of(stat));
+        let ident =
+            |side: &Option<(FileNode, &Stat)>| side.as_ref().map(|(_, stat)| FileIdentity::from_stat(stat));
         let (old, new) = (ident(&was), ident(&is));
         if let Some((_, is)) =
             is.as_ref().filter(|(node, is)| is.st_nlink > 1 && node.kind != FileNodeKind::Directory)
         {
             let path = self.text(inside);
             let names = self
-                .found
-                .names
-                .entry(FileIdentity::of(is).ino)
-                .or_insert_with(|| (FileIdentity::names(is), path, 0));
+                .result
+                .link_names
+                .entry(FileIdentity::from_stat(is).ino)
+                .or_insert_with(|| (FileIdentity::link_count(is), path, 0));
             names.2 += 1;
         }
         let change = FileChange {
@@ -363,7 +366,7 @@ impl LayerScanner<'_, '_> {
             standing: GitStatus::default(),
             diff: None,
         };
-        self.found.items.push(ChangedPath { root: self.look.root, change, was: old, is: new });
+        self.result.items.push(ChangedPath { root: self.options.root, change, was: old, is: new });
     }
 
     fn join(&self, inside: &str, name: &CStr) -> Result<String, Error> {
@@ -374,13 +377,13 @@ impl LayerScanner<'_, '_> {
         };
         // Such a depth is an attempt to exhaust handles or the stack.
         if inside.bytes().filter(|byte| *byte == b'/').count() >= dir_handle::DEPTH_MAX {
-            return Err(Error::TooDeep { path: self.look.path.into() });
+            return Err(Error::TooDeep { path: self.options.path.into() });
         }
         Ok(if inside.is_empty() { name.to_owned() } else { format!("{inside}/{name}") })
     }
 
     fn text(&self, inside: &str) -> String {
-        paths::absolute(self.look.path, inside)
+        paths::absolute(self.options.path, inside)
     }
 
     fn path(&self, inside: &str) -> PathBuf {
@@ -394,18 +397,18 @@ pub(crate) fn is_directory(node: Option<&FileNode>) -> bool {
 }
 
 fn directory(stat: &Stat) -> FileNode {
-    of_kind(FileNodeKind::Directory, &FileIdentity::of(stat))
+    node_of_kind(FileNodeKind::Directory, &FileIdentity::from_stat(stat))
 }
 
 /// Returns a node of this kind with its mode and time.
-pub(crate) fn of_kind(kind: FileNodeKind, ident: &FileIdentity) -> FileNode {
-    let mode = if matches!(kind, FileNodeKind::Link { .. }) { 0 } else { bits(ident.mode) };
+pub(crate) fn node_of_kind(kind: FileNodeKind, ident: &FileIdentity) -> FileNode {
+    let mode = if matches!(kind, FileNodeKind::Link { .. }) { 0 } else { permission_bits(ident.mode) };
     let modified = if matches!(kind, FileNodeKind::File { .. }) { ident.modified } else { 0 };
     FileNode { kind, mode, modified }
 }
 
 /// Names a file type that is neither file, directory nor link.
-pub(crate) const fn special(kind: FileType) -> &'static str {
+pub(crate) const fn special_kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "pipe",
         FileType::Socket => "socket",

@@ -35,13 +35,13 @@ pub(crate) struct FileIdentity {
     pub modified: i64,
     /// The time of the last change of any kind, including a rename, in nanoseconds.
     #[serde(rename = "c")]
-    pub touched: i64,
+    pub changed: i64,
 }
 
 impl FileIdentity {
     /// Builds an identity from the result of `stat`.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
-    pub(crate) fn of(stat: &Stat) -> Self {
+    pub(crate) fn from_stat(stat: &Stat) -> Self {
         let nanoseconds =
             |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
         Self {
@@ -53,13 +53,13 @@ impl FileIdentity {
                 stat.st_mtime.into(),
                 i64::try_from(stat.st_mtime_nsec).unwrap_or_default(),
             ),
-            touched: nanoseconds(stat.st_ctime.into(), i64::try_from(stat.st_ctime_nsec).unwrap_or_default()),
+            changed: nanoseconds(stat.st_ctime.into(), i64::try_from(stat.st_ctime_nsec).unwrap_or_default()),
         }
     }
 
     /// Returns the number of hard links.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
-    pub(crate) fn names(stat: &Stat) -> u64 {
+    pub(crate) fn link_count(stat: &Stat) -> u64 {
         stat.st_nlink.into()
     }
 
@@ -81,12 +81,12 @@ impl FileIdentity {
 
     /// Checks whether it is the same file and was not touched at all, not even by a rename.
     pub(crate) fn is_untouched(&self, other: &Self) -> bool {
-        self.is_same(other) && (self.is_directory() || self.touched == other.touched)
+        self.is_same(other) && (self.is_directory() || self.changed == other.changed)
     }
 }
 
 /// Returns the twelve permission bits of a mode.
-pub(crate) const fn bits(mode: u32) -> u32 {
+pub(crate) const fn permission_bits(mode: u32) -> u32 {
     mode & 0o7777
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct DirHandle {
 }
 
 const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
-const NEAR: ResolveFlags = ResolveFlags::BENEATH.union(NO_LINKS);
+const BENEATH_NO_LINKS: ResolveFlags = ResolveFlags::BENEATH.union(NO_LINKS);
 const HANDLES_MAX: usize = 128;
 
 impl DirHandle {
@@ -115,7 +115,8 @@ impl DirHandle {
             return Ok((Rc::clone(known), name));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = Rc::new(rustix::fs::openat2(&*self.root, above, flags, Mode::empty(), NEAR)?);
+        let opened =
+            Rc::new(rustix::fs::openat2(&*self.root, above, flags, Mode::empty(), BENEATH_NO_LINKS)?);
         let mut parents = self.parents.borrow_mut();
         if parents.len() >= HANDLES_MAX {
             parents.clear();
@@ -125,13 +126,13 @@ impl DirHandle {
     }
 
     /// Drops the cached handles, because a directory has moved.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear_handles(&self) {
         self.parents.borrow_mut().clear();
     }
 
     /// Returns the identity of the file at `path`, if there is one. The empty path is the directory itself.
-    pub(crate) fn ident(&self, path: &str) -> Result<Option<FileIdentity>> {
-        Ok(self.stat(path)?.map(|stat| FileIdentity::of(&stat)))
+    pub(crate) fn identity(&self, path: &str) -> Result<Option<FileIdentity>> {
+        Ok(self.stat(path)?.map(|stat| FileIdentity::from_stat(&stat)))
     }
 
     pub(crate) fn stat(&self, path: &str) -> Result<Option<Stat>> {
@@ -153,14 +154,14 @@ impl DirHandle {
             path,
             flags | OFlags::CLOEXEC | OFlags::NOFOLLOW,
             Mode::empty(),
-            NEAR,
+            BENEATH_NO_LINKS,
         )
     }
 
     /// Sets the mode of a directory, if it is still the expected one.
     pub(crate) fn set_mode(&self, path: &str, of: &FileIdentity, mode: u32) -> Result<()> {
         let opened = self.open_at(path, OFlags::PATH | OFlags::DIRECTORY)?;
-        if !FileIdentity::of(&rustix::fs::fstat(&opened)?).is_same(of) {
+        if !FileIdentity::from_stat(&rustix::fs::fstat(&opened)?).is_same(of) {
             return Err(Errno::STALE);
         }
         // Uses the handle and not the name. The directory may be unreadable, and a name can be replaced by a link meanwhile.
@@ -179,7 +180,7 @@ pub(crate) fn stat_at<N: rustix::path::Arg>(directory: impl AsFd, name: N) -> Re
 }
 
 /// Moves a file to a path where nothing exists.
-pub(crate) fn move_to(from: (&DirHandle, &str), to: (&DirHandle, &str)) -> Result<()> {
+pub(crate) fn rename_to_empty(from: (&DirHandle, &str), to: (&DirHandle, &str)) -> Result<()> {
     rename(from, to, RenameFlags::NOREPLACE)
 }
 
@@ -215,12 +216,12 @@ pub(crate) fn open_file<N: rustix::path::Arg>(above: impl AsFd, name: N) -> Resu
 }
 
 /// Opens a file or directory of ours for reading. Its mode is relaxed for that moment if needed. Never use it for files of the user.
-pub(crate) fn open_ours(above: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<OwnedFd> {
+pub(crate) fn open_owned(above: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<OwnedFd> {
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let flags = if directory { READ_DIRECTORY } else { READ_FILE };
     match rustix::fs::openat(above, name, flags, Mode::empty()) {
         Err(Errno::ACCESS) => {
-            let mode = bits(stat.st_mode);
+            let mode = permission_bits(stat.st_mode);
             rustix::fs::chmodat(above, name, Mode::from_raw_mode(mode | 0o700), AtFlags::empty())?;
             let opened = rustix::fs::openat(above, name, flags, Mode::empty());
             rustix::fs::chmodat(above, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
@@ -231,7 +232,7 @@ pub(crate) fn open_ours(above: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Resu
 }
 
 /// Returns all names in a directory. They are read before the caller changes anything.
-pub(crate) fn names(directory: impl AsFd) -> Result<Vec<Box<CStr>>> {
+pub(crate) fn list_names(directory: impl AsFd) -> Result<Vec<Box<CStr>>> {
     let mut space = [MaybeUninit::uninit(); 16 * 1024];
     let mut listing = RawDir::new(directory, &mut space);
     let mut all = Vec::new();
@@ -248,16 +249,16 @@ pub(crate) fn names(directory: impl AsFd) -> Result<Vec<Box<CStr>>> {
 /// The greatest depth of a tree walk. It is far more than real trees need, and far less than handles and stack allow.
 pub(crate) const DEPTH_MAX: usize = 256;
 /// The depth of one descent when a tree is removed. A command may have made the tree arbitrarily deep.
-const STEPS_DOWN: usize = 64;
+const REMOVE_DEPTH: usize = 64;
 
 /// Removes the file at `name` with everything below it, at any depth. Directories without access are made accessible first.
 pub(crate) fn remove(above: BorrowedFd<'_>, name: &CStr) -> Result<()> {
-    let Some(top) = removed_or_opened(above, name)? else { return Ok(()) };
+    let Some(top) = remove_or_open(above, name)? else { return Ok(()) };
     let mut moved = 0;
     // Directories that were too deep are moved up to `top` and removed in the next round.
     loop {
         rustix::fs::seek(&top, rustix::fs::SeekFrom::Start(0))?;
-        let inside = names(&top)?;
+        let inside = list_names(&top)?;
         if inside.is_empty() {
             return rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
         }
@@ -274,11 +275,11 @@ fn remove_within(
     depth: usize,
     moved: &mut u64,
 ) -> Result<()> {
-    let Some(opened) = removed_or_opened(above, name)? else { return Ok(()) };
-    let inside = names(&opened)?;
+    let Some(opened) = remove_or_open(above, name)? else { return Ok(()) };
+    let inside = list_names(&opened)?;
     if !inside.is_empty() {
         rustix::fs::fchmod(&opened, Mode::RWXU)?;
-        if depth >= STEPS_DOWN {
+        if depth >= REMOVE_DEPTH {
             return move_up((above, name), top, moved);
         }
     }
@@ -300,7 +301,7 @@ fn move_up(from: (BorrowedFd<'_>, &CStr), top: BorrowedFd<'_>, moved: &mut u64) 
 }
 
 /// Removes a file that is not a directory, or opens a directory so that it can be emptied.
-fn removed_or_opened(above: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>> {
+fn remove_or_open(above: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>> {
     match rustix::fs::unlinkat(above, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(None),
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -328,7 +329,7 @@ pub(crate) fn remove_path(path: &Path) -> std::io::Result<()> {
 }
 
 /// Writes a file atomically and durably, also across a power cut.
-pub(crate) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = File::create(&draft)?;
     file.write_all(content)?;

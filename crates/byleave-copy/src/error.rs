@@ -11,10 +11,10 @@ use uuid::Uuid;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file operation failed.
-    #[error("cannot {what} `{}`: {source}", path.display())]
-    Disk {
+    #[error("cannot {operation} `{}`: {source}", path.display())]
+    Io {
         /// The operation.
-        what: &'static str,
+        operation: &'static str,
         /// The path.
         path: PathBuf,
         /// The error of the operating system.
@@ -30,25 +30,25 @@ pub enum Error {
     #[error("there is no copy {0} in the store")]
     Missing(Uuid),
     /// The copy was dropped because it was old or the store was full.
-    #[error("the before-images of {id} were dropped on {} because {why}", crate::date::day(*at))]
+    #[error("the before-images of {id} were dropped on {} because {reason}", crate::date::format_day(*at))]
     Dropped {
         /// The copy.
         id: Uuid,
         /// The time.
         at: SystemTime,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The copy is not committed, so there is nothing to undo.
     #[error("{0} was never committed: there is nothing to undo")]
-    Uncommitted(Uuid),
+    NotCommitted(Uuid),
     /// The commit was undone already.
-    #[error("{id} was undone already, by {by}: undo that one to bring the changes back")]
-    Undone {
+    #[error("{id} was undone already, by {undo_id}: undo that one to bring the changes back")]
+    AlreadyUndone {
         /// The commit.
         id: Uuid,
         /// The commit that undid it.
-        by: Uuid,
+        undo_id: Uuid,
     },
     /// A commit was interrupted and is not recovered yet.
     #[error("the commit of {0} was interrupted: recover the store first")]
@@ -62,20 +62,20 @@ pub enum Error {
         limit_bytes: u64,
     },
     /// A directory that cannot be copied: it is a link, contains the store, or lies inside another copied directory.
-    #[error("cannot copy `{}`: {why}", path.display())]
+    #[error("cannot copy `{}`: {reason}", path.display())]
     Root {
         /// The directory.
         path: PathBuf,
         /// The reason.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A file that cannot be written or removed on the copy.
-    #[error("cannot change `{}`: {why}", path.display())]
-    Put {
+    #[error("cannot change `{}`: {reason}", path.display())]
+    CannotWrite {
         /// The path.
         path: PathBuf,
         /// The reason.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A name or link target that is not UTF-8.
     #[error("`{}` is not UTF-8: nothing of this copy can be committed", path.display())]
@@ -90,16 +90,16 @@ pub enum Error {
         path: PathBuf,
     },
     /// The layer contains a mark that only another kind of mount creates.
-    #[error("the layer at `{}` has `{what}`, which no copy of ours has", path.display())]
-    Layer {
+    #[error("the layer at `{}` has `{attribute}`, which no copy of ours has", path.display())]
+    UnsupportedLayer {
         /// The path.
         path: PathBuf,
         /// The mark.
-        what: String,
+        attribute: String,
     },
     /// A file of the store that cannot be parsed.
     #[error("cannot understand `{}` in the store: {source}", path.display())]
-    Garbled {
+    InvalidFile {
         /// The file.
         path: PathBuf,
         /// The error of the parser.
@@ -117,11 +117,11 @@ pub enum Error {
         needs: String,
     },
     /// Files are not as expected, and nothing was done.
-    #[error("{} changed meanwhile, the first is `{}`: nothing was done", count(.0.len()), .0.first().map_or("", |one| &one.path))]
+    #[error("{} changed meanwhile, the first is `{}`: nothing was done", format_count(.0.len()), .0.first().map_or("", |one| &one.path))]
     Conflicts(Vec<Conflict>),
     /// A step failed, and all steps before it were reverted.
     #[error("cannot commit `{path}`, everything was taken back: {source}")]
-    TakenBack {
+    RolledBack {
         /// The path of the failed step.
         path: String,
         /// The error of the operating system.
@@ -129,7 +129,7 @@ pub enum Error {
     },
     /// A step failed, and not all steps before it could be reverted.
     #[error("cannot commit `{path}` ({source}), and could not take back {}: see the store, and recover it", paths.join(", "))]
-    Stuck {
+    RollbackFailed {
         /// The path of the failed step.
         path: String,
         /// The error of the operating system.
@@ -139,7 +139,7 @@ pub enum Error {
     },
 }
 
-fn count(conflicts: usize) -> String {
+fn format_count(conflicts: usize) -> String {
     if conflicts == 1 { "1 path".into() } else { format!("{conflicts} paths") }
 }
 
@@ -149,11 +149,11 @@ pub struct Conflict {
     /// The path.
     pub path: String,
     /// The expected file.
-    pub was: Option<FileNode>,
+    pub expected: Option<FileNode>,
     /// The file that is there now.
-    pub is: Option<FileNode>,
+    pub actual: Option<FileNode>,
     /// The reason as text.
-    pub why: &'static str,
+    pub reason: &'static str,
     /// The texts, if there are any.
     pub texts: Option<ConflictTexts>,
 }
@@ -171,7 +171,7 @@ pub struct ConflictTexts {
 
 impl Conflict {
     /// Returns a merge of both versions with conflict markers, or the diff between them if the base is not known.
-    pub fn three_way(&self) -> Option<String> {
+    pub fn merge_text(&self) -> Option<String> {
         let texts = self.texts.as_ref()?;
         Some(match &texts.base {
             Some(base) => diffy::merge(base, &texts.ours, &texts.theirs).unwrap_or_else(|marked| marked),
@@ -182,11 +182,15 @@ impl Conflict {
 
 /// Adds the operation and the path to an I/O error.
 pub(crate) trait IoContext<T> {
-    fn at(self, what: &'static str, path: impl AsRef<Path>) -> Result<T, Error>;
+    fn context(self, what: &'static str, path: impl AsRef<Path>) -> Result<T, Error>;
 }
 
 impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
-    fn at(self, what: &'static str, path: impl AsRef<Path>) -> Result<T, Error> {
-        self.map_err(|source| Error::Disk { what, path: path.as_ref().to_owned(), source: source.into() })
+    fn context(self, what: &'static str, path: impl AsRef<Path>) -> Result<T, Error> {
+        self.map_err(|source| Error::Io {
+            operation: what,
+            path: path.as_ref().to_owned(),
+            source: source.into(),
+        })
     }
 }

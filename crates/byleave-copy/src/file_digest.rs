@@ -11,29 +11,29 @@ use crate::xattrs;
 
 /// A reader of files with a reused buffer.
 pub(crate) struct FileReader {
-    space: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl FileReader {
     pub(crate) fn new() -> Self {
-        Self { space: vec![0; 128 * 1024] }
+        Self { buffer: vec![0; 128 * 1024] }
     }
 
     /// Computes the digest of an open file.
     pub(crate) fn digest(&mut self, file: impl AsFd) -> Result<Digest> {
         let file = file.as_fd();
-        let length = rustix::io::read(file, &mut *self.space)?;
-        let first = self.space.get(..length).unwrap_or_default();
-        if length < self.space.len() {
+        let length = rustix::io::read(file, &mut *self.buffer)?;
+        let first = self.buffer.get(..length).unwrap_or_default();
+        if length < self.buffer.len() {
             // Most files fit into one read.
-            return Ok(Digest::of(first));
+            return Ok(Digest::compute(first));
         }
         let mut hasher = blake3::Hasher::new();
         hasher.update(first);
         loop {
-            match rustix::io::read(file, &mut *self.space) {
+            match rustix::io::read(file, &mut *self.buffer) {
                 Ok(0) => return Ok(Digest::from_bytes(hasher.finalize().into())),
-                Ok(length) => _ = hasher.update(self.space.get(..length).unwrap_or_default()),
+                Ok(length) => _ = hasher.update(self.buffer.get(..length).unwrap_or_default()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }

@@ -13,36 +13,36 @@ use crate::journal::{Journal, JournalStep, StepAction, StepContext, StorageSlot}
 use crate::paths;
 use crate::store::CopyStore;
 
-const ONE_BY_ONE_MAX: usize = 64;
+const MAX_SINGLE_SYNCS: usize = 64;
 
 /// Syncs the contents that the commit will move into place. The layer itself was never synced.
-pub(crate) fn contents(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
-    let all = || journal.steps.iter().filter_map(|step| incoming(&step.act));
+pub(crate) fn sync_contents(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
+    let all = || journal.steps.iter().filter_map(|step| incoming_slot(&step.act));
     let one = |slot: &StorageSlot| -> Result<(), Errno> {
-        let (within, path) = ground.slot(slot)?;
-        let is_file = within.ident(path)?.is_some_and(|ident| ident.kind() == FileType::RegularFile);
+        let (within, path) = ground.resolve_slot(slot)?;
+        let is_file = within.identity(path)?.is_some_and(|ident| ident.kind() == FileType::RegularFile);
         if is_file { rustix::fs::fsync(within.open_at(path, OFlags::RDONLY)?) } else { Ok(()) }
     };
-    if journal.steps.len() <= ONE_BY_ONE_MAX && all().all(|slot| one(slot).is_ok()) {
+    if journal.steps.len() <= MAX_SINGLE_SYNCS && all().all(|slot| one(slot).is_ok()) {
         return Ok(());
     }
-    filesystems(store, journal)
+    sync_filesystems(store, journal)
 }
 
 /// Syncs the directory entries that the steps added and removed.
-pub(crate) fn names(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
+pub(crate) fn sync_names(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     // Files copied from another filesystem also have contents to sync.
-    let is_near = journal.steps.iter().flat_map(slots).all(|slot| slot.root.is_none());
-    if is_near && journal.steps.len() <= ONE_BY_ONE_MAX && parents(journal, ground).is_ok() {
+    let is_near = journal.steps.iter().flat_map(step_slots).all(|slot| slot.root.is_none());
+    if is_near && journal.steps.len() <= MAX_SINGLE_SYNCS && sync_parents(journal, ground).is_ok() {
         return Ok(());
     }
-    filesystems(store, journal)
+    sync_filesystems(store, journal)
 }
 
-fn parents(journal: &Journal, ground: &StepContext) -> Result<(), Errno> {
+fn sync_parents(journal: &Journal, ground: &StepContext) -> Result<(), Errno> {
     let mut seen: HashSet<(Option<usize>, String)> = HashSet::new();
     let mut one = |root: Option<usize>, within: &DirHandle, path: &str| -> Result<(), Errno> {
-        let above = paths::above(path);
+        let above = paths::parent(path);
         if !seen.insert((root, above.to_owned())) {
             return Ok(());
         }
@@ -53,27 +53,27 @@ fn parents(journal: &Journal, ground: &StepContext) -> Result<(), Errno> {
         }
     };
     for step in &journal.steps {
-        let (within, path) = ground.place(step)?;
+        let (within, path) = ground.resolve_step(step)?;
         one(Some(step.root), within, path)?;
         if let StepAction::Mode { .. } = step.act {
             rustix::fs::fsync(within.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
         }
-        for slot in slots(step) {
-            let (within, path) = ground.slot(slot)?;
+        for slot in step_slots(step) {
+            let (within, path) = ground.resolve_slot(slot)?;
             one(slot.root, within, path)?;
         }
     }
     Ok(())
 }
 
-const fn incoming(act: &StepAction) -> Option<&StorageSlot> {
+const fn incoming_slot(act: &StepAction) -> Option<&StorageSlot> {
     match act {
         StepAction::Put { from, .. } | StepAction::Swap { from, .. } => Some(from),
         StepAction::Take { .. } | StepAction::Mode { .. } => None,
     }
 }
 
-fn slots(step: &JournalStep) -> Vec<&StorageSlot> {
+fn step_slots(step: &JournalStep) -> Vec<&StorageSlot> {
     match &step.act {
         StepAction::Put { from, .. } => vec![from],
         StepAction::Take { keep, .. } => vec![keep],
@@ -82,13 +82,13 @@ fn slots(step: &JournalStep) -> Vec<&StorageSlot> {
     }
 }
 
-fn filesystems(store: &CopyStore, journal: &Journal) -> Result<(), Error> {
+fn sync_filesystems(store: &CopyStore, journal: &Journal) -> Result<(), Error> {
     let mut seen = HashSet::new();
     let roots = journal.roots.iter().map(|root| Path::new(&root.path));
-    for path in std::iter::once(store.at.as_path()).chain(roots) {
-        let handle = dir_handle::open_directory(rustix::fs::CWD, path).at("open", path)?;
-        if seen.insert(rustix::fs::fstat(&handle).at("look at", path)?.st_dev) {
-            rustix::fs::syncfs(&handle).at("write to the disk", path)?;
+    for path in std::iter::once(store.path.as_path()).chain(roots) {
+        let handle = dir_handle::open_directory(rustix::fs::CWD, path).context("open", path)?;
+        if seen.insert(rustix::fs::fstat(&handle).context("look at", path)?.st_dev) {
+            rustix::fs::syncfs(&handle).context("write to the disk", path)?;
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
 use crate::journal::CommitCompletion;
-use crate::json_files::{names, read_json, write_json_durably};
+use crate::json_files::{list_names, read_json, write_json_durably};
 use crate::store::{CopyState, CopyStore, Tombstone};
 
 /// The dropped copies and the remaining size.
@@ -21,7 +21,7 @@ pub struct GcReport {
     /// The dropped copies, oldest first.
     pub dropped: Vec<DroppedCopy>,
     /// The bytes that the store still holds, scratch included.
-    pub kept_bytes: u64,
+    pub stored_bytes: u64,
 }
 
 /// One dropped copy.
@@ -32,7 +32,7 @@ pub struct DroppedCopy {
     /// The bytes that it held.
     pub bytes: u64,
     /// The reason as text.
-    pub why: String,
+    pub reason: String,
 }
 
 struct RetainedCopy {
@@ -45,42 +45,42 @@ struct RetainedCopy {
 impl CopyStore {
     /// Drops copies older than the settings allow, and the oldest beyond the quota. It never drops a copy in use or an interrupted
     /// commit.
-    pub fn tidy(&self, now: SystemTime) -> Result<GcReport, Error> {
+    pub fn collect_garbage(&self, now: SystemTime) -> Result<GcReport, Error> {
         let mut all = Vec::new();
         for id in self.ids()? {
-            all.extend(self.held(id)?);
+            all.extend(self.load_entry(id)?);
         }
         all.sort_by_key(|held| held.since);
         let mut dropped = Vec::new();
         let held_bytes = all.iter().map(|held| held.bytes).sum::<u64>();
         // Drops scratch first, because it can be rebuilt. Otherwise a full scratch could displace before-images.
         let scratch_max = self.settings.quota_bytes.saturating_sub(held_bytes);
-        let mut total = self.tidy_scratch(now, scratch_max)? + held_bytes;
+        let mut total = self.collect_scratch(now, scratch_max)? + held_bytes;
         for held in all {
             let age = now.duration_since(held.since).unwrap_or_default();
-            let Some(why) = self.why(&held, age, total) else { continue };
-            if self.forget(&held, now, &why)? {
+            let Some(why) = self.drop_reason(&held, age, total) else { continue };
+            if self.drop_entry(&held, now, &why)? {
                 total = total.saturating_sub(held.bytes);
-                dropped.push(DroppedCopy { id: held.id, bytes: held.bytes, why });
+                dropped.push(DroppedCopy { id: held.id, bytes: held.bytes, reason: why });
             }
         }
-        Ok(GcReport { dropped, kept_bytes: total })
+        Ok(GcReport { dropped, stored_bytes: total })
     }
 
     /// Drops one copy regardless of the settings. Its before-images are lost for good. Returns whether the copy existed.
-    pub fn forget_one(&self, id: Uuid, now: SystemTime, why: &str) -> Result<bool, Error> {
+    pub fn forget_copy(&self, id: Uuid, now: SystemTime, why: &str) -> Result<bool, Error> {
         match self.state(id)? {
             CopyState::Interrupted => return Err(Error::Interrupted(id)),
             CopyState::Missing | CopyState::Dropped { .. } => return Ok(false),
             CopyState::Open | CopyState::Committed | CopyState::Undone { .. } => {}
         }
-        let Some(held) = self.held(id)? else { return Ok(false) };
-        if self.forget(&held, now, why)? { Ok(true) } else { Err(Error::Busy(id)) }
+        let Some(held) = self.load_entry(id)? else { return Ok(false) };
+        if self.drop_entry(&held, now, why)? { Ok(true) } else { Err(Error::Busy(id)) }
     }
 
-    fn why(&self, held: &RetainedCopy, age: Duration, total: u64) -> Option<String> {
+    fn drop_reason(&self, held: &RetainedCopy, age: Duration, total: u64) -> Option<String> {
         let settings = &self.settings;
-        let limit = if held.is_committed { settings.keep_for } else { settings.wait_for };
+        let limit = if held.is_committed { settings.retention } else { settings.open_copy_retention };
         if age > limit {
             let hours = limit.as_secs() / 3600;
             let what = if held.is_committed { "committed" } else { "made and never committed" };
@@ -90,8 +90,8 @@ impl CopyStore {
         (total > quota).then(|| format!("the store held more than {quota} bytes, and this was the oldest"))
     }
 
-    fn held(&self, id: Uuid) -> Result<Option<RetainedCopy>, Error> {
-        let at = self.directory(id);
+    fn load_entry(&self, id: Uuid) -> Result<Option<RetainedCopy>, Error> {
+        let at = self.entry_path(id);
         let is_committed = match self.state(id)? {
             CopyState::Interrupted => return Ok(None),
             CopyState::Committed | CopyState::Undone { .. } => true,
@@ -99,45 +99,46 @@ impl CopyStore {
         };
         let since = match read_json::<CommitCompletion>(&at.join("done.json"))? {
             Some(done) => done.on,
-            None => {
-                std::fs::symlink_metadata(&at).and_then(|metadata| metadata.modified()).at("look at", &at)?
-            }
+            None => std::fs::symlink_metadata(&at)
+                .and_then(|metadata| metadata.modified())
+                .context("look at", &at)?,
         };
-        Ok(Some(RetainedCopy { id, since, bytes: bytes(&at)?, is_committed }))
+        Ok(Some(RetainedCopy { id, since, bytes: disk_usage(&at)?, is_committed }))
     }
 
-    fn forget(&self, held: &RetainedCopy, now: SystemTime, why: &str) -> Result<bool, Error> {
+    fn drop_entry(&self, held: &RetainedCopy, now: SystemTime, why: &str) -> Result<bool, Error> {
         let _lock = match self.lock(held.id) {
             Err(Error::Busy(_)) => return Ok(false),
             other => other?,
         };
         if held.is_committed {
-            write_json_durably(&self.tombstone(held.id), &Tombstone { at: now, why: why.into() })?;
+            write_json_durably(&self.tombstone_path(held.id), &Tombstone { at: now, why: why.into() })?;
         }
-        let at = self.directory(held.id);
-        dir_handle::remove_path(&at).at("remove", &at)?;
+        let at = self.entry_path(held.id);
+        dir_handle::remove_path(&at).context("remove", &at)?;
         Ok(true)
     }
 
     /// Drops scratch that was not extended for long, and the oldest beyond the limit. It leaves no report, because scratch can be rebuilt.
-    fn tidy_scratch(&self, now: SystemTime, max_bytes: u64) -> Result<u64, Error> {
-        let scratch = self.at.join("scratch");
+    fn collect_scratch(&self, now: SystemTime, max_bytes: u64) -> Result<u64, Error> {
+        let scratch = self.path.join("scratch");
         let mut all = Vec::new();
-        for session in names(&scratch)? {
+        for session in list_names(&scratch)? {
             let at = scratch.join(session);
-            let used =
-                std::fs::symlink_metadata(&at).and_then(|metadata| metadata.modified()).at("look at", &at)?;
-            all.push((used, bytes(&at)?, at));
+            let used = std::fs::symlink_metadata(&at)
+                .and_then(|metadata| metadata.modified())
+                .context("look at", &at)?;
+            all.push((used, disk_usage(&at)?, at));
         }
         all.sort();
         let mut total = all.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
         for (used, bytes, at) in all {
-            let is_old = now.duration_since(used).unwrap_or_default() > self.settings.keep_for;
+            let is_old = now.duration_since(used).unwrap_or_default() > self.settings.retention;
             if !is_old && total <= max_bytes {
                 continue;
             }
-            if let Some(_held) = unused(&at)? {
-                dir_handle::remove_path(&at).at("remove", &at)?;
+            if let Some(_held) = unused_scratch_locks(&at)? {
+                dir_handle::remove_path(&at).context("remove", &at)?;
                 total = total.saturating_sub(bytes);
             }
         }
@@ -146,14 +147,14 @@ impl CopyStore {
 }
 
 /// Takes the locks of a session's scratch, if none of it is mounted.
-fn unused(session: &Path) -> Result<Option<Vec<File>>, Error> {
+fn unused_scratch_locks(session: &Path) -> Result<Option<Vec<File>>, Error> {
     let mut locks = Vec::new();
-    for name in names(session)? {
+    for name in list_names(session)? {
         let at = session.join(name).join("lock");
-        let lock = File::create(&at).at("open", &at)?;
+        let lock = File::create(&at).context("open", &at)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Ok(None),
-            other => other.at("lock", &at)?,
+            other => other.context("lock", &at)?,
         }
         locks.push(lock);
     }
@@ -161,14 +162,14 @@ fn unused(session: &Path) -> Result<Option<Vec<File>>, Error> {
 }
 
 /// Returns the disk usage of a directory.
-fn bytes(at: &Path) -> Result<u64, Error> {
+fn disk_usage(at: &Path) -> Result<u64, Error> {
     let mut total = 0_u64;
     let mut ahead = vec![at.to_owned()];
     while let Some(path) = ahead.pop() {
         let looked = match std::fs::symlink_metadata(&path) {
             // The path is longer than the kernel accepts. A command made it so, and it must not prevent the rest from being added up.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => continue,
-            other => other.at("look at", &path)?,
+            other => other.context("look at", &path)?,
         };
         total = total.saturating_add(looked.blocks().saturating_mul(512));
         if looked.is_dir() {
@@ -176,10 +177,10 @@ fn bytes(at: &Path) -> Result<u64, Error> {
                 // The kernel's own work directory, or a directory that a command closed. It is small, or included when it is removed.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => continue,
-                other => other.at("list", &path)?,
+                other => other.context("list", &path)?,
             };
             for entry in listing {
-                ahead.push(entry.at("list", &path)?.path());
+                ahead.push(entry.context("list", &path)?.path());
             }
         }
     }

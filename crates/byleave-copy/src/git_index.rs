@@ -7,7 +7,7 @@
 use std::io::{BufRead, Read};
 
 /// The length of an entry before its name, with hashes of 20 bytes. Its last two bytes are flags.
-const FIXED: usize = 62;
+const FIXED_ENTRY_LEN: usize = 62;
 /// The longest path that Linux opens.
 const NAME_BYTES_MAX: u64 = 4_096;
 
@@ -23,7 +23,7 @@ pub(crate) struct GitIndexNames {
 impl GitIndexNames {
     /// Reads an index of version 2, 3 or 4 with hashes of 20 bytes. Returns `None` for any other or damaged index, or if the names
     /// exceed `bytes_max`.
-    pub(crate) fn read(mut index: impl BufRead, bytes_max: usize) -> Option<Self> {
+    pub(crate) fn parse(mut index: impl BufRead, bytes_max: usize) -> Option<Self> {
         let mut header = [0; 12];
         index.read_exact(&mut header).ok()?;
         let [b'D', b'I', b'R', b'C', 0, 0, 0, version @ 2..=4, count @ ..] = header else { return None };
@@ -51,7 +51,7 @@ impl GitIndexNames {
     }
 
     /// Returns the total length of the names.
-    pub(crate) const fn bytes(&self) -> usize {
+    pub(crate) const fn byte_len(&self) -> usize {
         self.text.len()
     }
 
@@ -78,10 +78,10 @@ impl GitIndexNames {
 
 /// Reads one entry and sets `name` to its name. In version 4 the name shares a prefix with the previous one.
 fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Option<()> {
-    let mut fixed = [0; FIXED];
+    let mut fixed = [0; FIXED_ENTRY_LEN];
     index.read_exact(&mut fixed).ok()?;
     let [.., flags, _] = fixed;
-    let mut length = FIXED;
+    let mut length = FIXED_ENTRY_LEN;
     if version >= 3 && flags & 0x40 != 0 {
         index.read_exact(&mut [0; 2]).ok()?;
         length += 2;
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn read(index: &[u8]) -> Option<GitIndexNames> {
-        GitIndexNames::read(index, 1 << 20)
+        GitIndexNames::parse(index, 1 << 20)
     }
 
     fn header(version: u8, count: u32) -> Vec<u8> {
@@ -132,7 +132,7 @@ mod tests {
         let mut bytes = header(2, u32::try_from(names.len()).unwrap());
         for name in names {
             let start = bytes.len();
-            bytes.extend([0; FIXED]);
+            bytes.extend([0; FIXED_ENTRY_LEN]);
             bytes.extend(name.as_bytes());
             bytes.push(0);
             bytes.resize(start + (bytes.len() - start).next_multiple_of(8), 0);
@@ -161,30 +161,33 @@ mod tests {
         // Every name is as long as the first, but almost none of it is in the file.
         let mut repeating = header(4, 10_000);
         for number in 0..10_000 {
-            repeating.extend([0; FIXED]);
+            repeating.extend([0; FIXED_ENTRY_LEN]);
             match number {
                 0 => repeating.extend([vec![0], vec![b'a'; 4_000], vec![0]].concat()),
                 _ => repeating.extend([1, b'b', 0]),
             }
         }
         assert!(repeating.len() < 1 << 20);
-        assert!(GitIndexNames::read(repeating.as_slice(), 32 << 20).is_none());
-        assert!(GitIndexNames::read(repeating.as_slice(), 40 << 20).is_some());
+        assert!(GitIndexNames::parse(repeating.as_slice(), 32 << 20).is_none());
+        assert!(GitIndexNames::parse(repeating.as_slice(), 40 << 20).is_some());
         // Every name has many directories above it.
         let deep = "a/".repeat(2_000);
         let names: Vec<String> = (0..1_000).map(|number| format!("{number:04}/{deep}x")).collect();
         let read = read(&index(&names)[..]);
         assert!(read.is_none(), "4 MB of names in 1 MiB");
-        let read = GitIndexNames::read(index(&names).as_slice(), 5 << 20).unwrap();
+        let read = GitIndexNames::parse(index(&names).as_slice(), 5 << 20).unwrap();
         assert!(
             read.contains(&names[999]) && read.contains("0500/a/a/a") && read.text.capacity() <= 10 << 20
         );
         // A name that no file can have.
-        assert!(GitIndexNames::read(index(&["a".repeat(5_000)]).as_slice(), 1 << 20).is_none());
+        assert!(GitIndexNames::parse(index(&["a".repeat(5_000)]).as_slice(), 1 << 20).is_none());
         // A number that overflows.
         assert!(
-            GitIndexNames::read([header(4, 1), vec![0; FIXED], vec![0xff; 99]].concat().as_slice(), 9)
-                .is_none()
+            GitIndexNames::parse(
+                [header(4, 1), vec![0; FIXED_ENTRY_LEN], vec![0xff; 99]].concat().as_slice(),
+                9
+            )
+            .is_none()
         );
     }
 }

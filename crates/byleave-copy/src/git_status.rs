@@ -28,12 +28,12 @@ const INDEX_BYTES_MAX: u64 = 64 << 20;
 const NAME_BYTES_MAX: usize = 32 << 20;
 
 /// Fills in the Git status of every item.
-pub(crate) fn tell(items: &mut [ChangedPath]) {
+pub(crate) fn fill_git_status(items: &mut [ChangedPath]) {
     let mut known = GitStatusCache::default();
     for item in items {
         let node = item.change.before.as_ref().or(item.change.after.as_ref());
         let is_directory = diff_scan::is_directory(node);
-        item.change.standing = known.standing(&item.change.path, is_directory);
+        item.change.standing = known.git_status(&item.change.path, is_directory);
     }
 }
 
@@ -82,7 +82,7 @@ enum IgnorePatterns {
 }
 
 impl GitStatusCache {
-    fn standing(&mut self, path: &str, is_directory: bool) -> GitStatus {
+    fn git_status(&mut self, path: &str, is_directory: bool) -> GitStatus {
         if path.split('/').any(|name| name == ".git") {
             return GitStatus::Repository;
         }
@@ -104,7 +104,7 @@ impl GitStatusCache {
         if let Some(known) = self.repositories.get(directory) {
             return known.clone();
         }
-        let found = GitRepository::at(directory, &mut self.limits)
+        let found = GitRepository::open(directory, &mut self.limits)
             .map(Rc::new)
             .or_else(|| directory.parent().and_then(|above| self.repository(above)));
         self.repositories.insert(directory.to_owned(), found.clone());
@@ -133,18 +133,18 @@ impl GitStatusCache {
                 .patterns
                 .entry(above.to_owned())
                 .or_insert_with(|| IgnorePatterns::read(above, &above.join(".gitignore"), &mut self.limits));
-            match patterns.of(path, is_directory) {
+            match patterns.match_path(path, is_directory) {
                 Match::Ignore(()) => return true,
                 Match::Whitelist(()) => return false,
                 Match::None => {}
             }
         }
-        repository.excluded.of(path, is_directory).is_ignore()
+        repository.excluded.match_path(path, is_directory).is_ignore()
     }
 }
 
 impl GitRepository {
-    fn at(top: &Path, limits: &mut GitReadLimits) -> Option<Self> {
+    fn open(top: &Path, limits: &mut GitReadLimits) -> Option<Self> {
         let entry = top.join(".git");
         let metadata = fs::symlink_metadata(&entry).ok()?;
         let directory = if metadata.is_dir() {
@@ -157,20 +157,20 @@ impl GitRepository {
         let common = read_text(&directory.join("commondir"), LinkPolicy::Never, patterns::FILE_BYTES_MAX)
             .map_or_else(|_| directory.clone(), |text| directory.join(text.trim()));
         let common = common.canonicalize().unwrap_or(common);
-        let tracked = tracked(&directory.join("index"), limits).unwrap_or_default();
+        let tracked = read_index(&directory.join("index"), limits).unwrap_or_default();
         let excluded = IgnorePatterns::read(top, &common.join("info/exclude"), limits);
         Some(Self { top: top.to_owned(), tracked, excluded })
     }
 }
 
 /// Returns the names in an index, or `None` if they cannot be determined.
-fn tracked(index: &Path, limits: &mut GitReadLimits) -> Option<GitIndexNames> {
+fn read_index(index: &Path, limits: &mut GitReadLimits) -> Option<GitIndexNames> {
     let index = open(index, LinkPolicy::Never).ok()?;
     limits.index_bytes = limits.index_bytes.checked_sub(index.metadata.len())?;
     // The limit holds even if the file grows.
     let index = BufReader::new(index.file.take(index.metadata.len()));
-    let names = GitIndexNames::read(index, limits.name_bytes)?;
-    limits.name_bytes = limits.name_bytes.saturating_sub(names.bytes());
+    let names = GitIndexNames::parse(index, limits.name_bytes)?;
+    limits.name_bytes = limits.name_bytes.saturating_sub(names.byte_len());
     Some(names)
 }
 
@@ -189,7 +189,7 @@ impl IgnorePatterns {
     }
 
     /// Matches a path. Unknown patterns mean "not ignored", and override the patterns further up.
-    fn of(&self, path: &Path, is_directory: bool) -> Match<()> {
+    fn match_path(&self, path: &Path, is_directory: bool) -> Match<()> {
         match self {
             Self::None => Match::None,
             Self::Known(patterns) => patterns.matched(path, is_directory).map(|_| ()),

@@ -73,7 +73,7 @@ pub(crate) struct StorageSlot {
 
 impl StorageSlot {
     /// Returns the place where a file is kept once the commit has ended.
-    pub(crate) fn settled(&self, id: Uuid) -> Self {
+    pub(crate) fn final_slot(&self, id: Uuid) -> Self {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         Self { root: None, path: format!("{id}/before/{name}") }
     }
@@ -87,16 +87,16 @@ pub(crate) struct StepContext {
 
 impl StepContext {
     pub(crate) fn open(store: &CopyStore, roots: &[CopyRoot]) -> Result<Self, Error> {
-        let copies = store.at.join("copies");
-        let copies = DirHandle::open(&copies).at("open", &copies)?;
+        let copies = store.path.join("copies");
+        let copies = DirHandle::open(&copies).context("open", &copies)?;
         let open = |root: &CopyRoot| {
             let path = Path::new(&root.path);
-            let opened = DirHandle::open(path).at("open", path)?;
-            let is = opened.ident("").at("look at", path)?;
+            let opened = DirHandle::open(path).context("open", path)?;
+            let is = opened.identity("").context("look at", path)?;
             if is.is_none_or(|is| (is.dev, is.ino) != (root.dev, root.ino)) {
                 return Err(Error::Root {
                     path: path.to_owned(),
-                    why: "it is another directory than it was",
+                    reason: "it is another directory than it was",
                 });
             }
             Ok(opened)
@@ -104,7 +104,10 @@ impl StepContext {
         Ok(Self { copies, roots: roots.iter().map(open).collect::<Result<_, _>>()? })
     }
 
-    pub(crate) fn slot<'a>(&'a self, slot: &'a StorageSlot) -> rustix::io::Result<(&'a DirHandle, &'a str)> {
+    pub(crate) fn resolve_slot<'a>(
+        &'a self,
+        slot: &'a StorageSlot,
+    ) -> rustix::io::Result<(&'a DirHandle, &'a str)> {
         let within = match slot.root {
             None => &self.copies,
             Some(root) => self.roots.get(root).ok_or(rustix::io::Errno::INVAL)?,
@@ -112,7 +115,10 @@ impl StepContext {
         Ok((within, &slot.path))
     }
 
-    pub(crate) fn place<'a>(&'a self, step: &'a JournalStep) -> rustix::io::Result<(&'a DirHandle, &'a str)> {
+    pub(crate) fn resolve_step<'a>(
+        &'a self,
+        step: &'a JournalStep,
+    ) -> rustix::io::Result<(&'a DirHandle, &'a str)> {
         Ok((self.roots.get(step.root).ok_or(rustix::io::Errno::INVAL)?, &step.inside))
     }
 }

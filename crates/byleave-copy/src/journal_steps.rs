@@ -13,9 +13,9 @@ use crate::journal::{JournalStep, StepAction, StepContext, StorageSlot};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StepError {
     /// Another file is there.
-    Foreign,
+    Conflict,
     /// A file operation failed.
-    Disk(Errno),
+    Io(Errno),
 }
 
 impl From<Errno> for StepError {
@@ -23,9 +23,9 @@ impl From<Errno> for StepError {
         match errno {
             // Something got in the way after the check.
             Errno::EXIST | Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE | Errno::NOTEMPTY => {
-                Self::Foreign
+                Self::Conflict
             }
-            other => Self::Disk(other),
+            other => Self::Io(other),
         }
     }
 }
@@ -33,89 +33,89 @@ impl From<Errno> for StepError {
 type DirEntryRef<'a> = (&'a DirHandle, &'a str);
 
 /// Executes a step, or the rest of it.
-pub(crate) fn forward(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
-    let place = ground.place(step)?;
+pub(crate) fn apply(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
+    let place = ground.resolve_step(step)?;
     match &step.act {
-        StepAction::Take { old, keep } => take(place, old, ground.slot(keep)?),
-        StepAction::Put { new, from } => put(place, new, ground.slot(from)?),
+        StepAction::Take { old, keep } => remove(place, old, ground.resolve_slot(keep)?),
+        StepAction::Put { new, from } => insert(place, new, ground.resolve_slot(from)?),
         StepAction::Swap { old, new, from, keep } => {
-            let (from, keep) = (ground.slot(from)?, ground.slot(keep)?);
+            let (from, keep) = (ground.resolve_slot(from)?, ground.resolve_slot(keep)?);
             if is_inode(keep, old)? {
                 return Ok(());
             }
             if !is_inode(from, old)? {
                 swap(place, old, from, new)?;
             }
-            Ok(dir_handle::move_to(from, keep)?)
+            Ok(dir_handle::rename_to_empty(from, keep)?)
         }
         StepAction::Mode { of, is, .. } => Ok(place.0.set_mode(place.1, of, *is)?),
     }
 }
 
 /// Reverts a step, or the part of it that was done.
-pub(crate) fn back(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
-    let place = ground.place(step)?;
+pub(crate) fn revert(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
+    let place = ground.resolve_step(step)?;
     match &step.act {
         StepAction::Take { old, keep } => {
-            let keep = ground.slot(keep)?;
-            if is_inode(keep, old)? { moved(keep, place, old) } else { Ok(()) }
+            let keep = ground.resolve_slot(keep)?;
+            if is_inode(keep, old)? { move_checked(keep, place, old) } else { Ok(()) }
         }
         StepAction::Put { new, from } => {
-            let from = ground.slot(from)?;
+            let from = ground.resolve_slot(from)?;
             if is_inode(from, new)? {
                 return Ok(());
             }
-            if !is(place, new)? || (is_staged(&step.act) && !is_empty(place)?) {
-                return Err(StepError::Foreign);
+            if !is_identity(place, new)? || (is_staged(&step.act) && !is_empty(place)?) {
+                return Err(StepError::Conflict);
             }
-            moved(place, from, new)
+            move_checked(place, from, new)
         }
         StepAction::Swap { old, new, from, keep } => {
-            let (from, keep) = (ground.slot(from)?, ground.slot(keep)?);
+            let (from, keep) = (ground.resolve_slot(from)?, ground.resolve_slot(keep)?);
             if is_inode(keep, old)? {
-                dir_handle::move_to(keep, from)?;
+                dir_handle::rename_to_empty(keep, from)?;
             }
             if is_inode(from, new)? { Ok(()) } else { swap(place, new, from, old) }
         }
         StepAction::Mode { of, was, .. } => {
             match place.0.set_mode(place.1, of, *was).map_err(StepError::from) {
                 // Another directory is there, and its mode must not be changed.
-                Err(StepError::Foreign) => Ok(()),
+                Err(StepError::Conflict) => Ok(()),
                 other => other,
             }
         }
     }
 }
 
-fn take(place: DirEntryRef<'_>, old: &FileIdentity, keep: DirEntryRef<'_>) -> Result<(), StepError> {
+fn remove(place: DirEntryRef<'_>, old: &FileIdentity, keep: DirEntryRef<'_>) -> Result<(), StepError> {
     if is_inode(keep, old)? {
         return Ok(());
     }
-    if !is(place, old)? {
-        return Err(StepError::Foreign);
+    if !is_identity(place, old)? {
+        return Err(StepError::Conflict);
     }
-    moved(place, keep, old)
+    move_checked(place, keep, old)
 }
 
-fn put(place: DirEntryRef<'_>, new: &FileIdentity, from: DirEntryRef<'_>) -> Result<(), StepError> {
+fn insert(place: DirEntryRef<'_>, new: &FileIdentity, from: DirEntryRef<'_>) -> Result<(), StepError> {
     if is_inode(from, new)? {
-        return moved(from, place, new);
+        return move_checked(from, place, new);
     }
-    if is_inode(place, new)? { Ok(()) } else { Err(StepError::Foreign) }
+    if is_inode(place, new)? { Ok(()) } else { Err(StepError::Conflict) }
 }
 
 /// Moves a file. If another process was faster and it is a different file, moves it back.
-fn moved(from: DirEntryRef<'_>, to: DirEntryRef<'_>, what: &FileIdentity) -> Result<(), StepError> {
-    dir_handle::move_to(from, to)?;
+fn move_checked(from: DirEntryRef<'_>, to: DirEntryRef<'_>, what: &FileIdentity) -> Result<(), StepError> {
+    dir_handle::rename_to_empty(from, to)?;
     if what.is_directory() {
-        from.0.forget();
-        to.0.forget();
+        from.0.clear_handles();
+        to.0.clear_handles();
     }
-    if is(to, what)? {
+    if is_identity(to, what)? {
         return Ok(());
     }
-    dir_handle::move_to(to, from)?;
-    Err(StepError::Foreign)
+    dir_handle::rename_to_empty(to, from)?;
+    Err(StepError::Conflict)
 }
 
 /// Exchanges the files at `place` and `slot`, if both are the expected ones.
@@ -125,31 +125,31 @@ fn swap(
     slot: DirEntryRef<'_>,
     here: &FileIdentity,
 ) -> Result<(), StepError> {
-    if !is_inode(slot, here)? || !is(place, there)? {
-        return Err(StepError::Foreign);
+    if !is_inode(slot, here)? || !is_identity(place, there)? {
+        return Err(StepError::Conflict);
     }
     dir_handle::exchange(place, slot)?;
     if there.is_directory() || here.is_directory() {
-        place.0.forget();
-        slot.0.forget();
+        place.0.clear_handles();
+        slot.0.clear_handles();
     }
-    if is(slot, there)? {
+    if is_identity(slot, there)? {
         return Ok(());
     }
     // The file was replaced between the check and the exchange, so the replacement goes back to its path.
     dir_handle::exchange(place, slot)?;
-    Err(StepError::Foreign)
+    Err(StepError::Conflict)
 }
 
-fn is(place: DirEntryRef<'_>, what: &FileIdentity) -> Result<bool, Errno> {
-    Ok(place.0.ident(place.1)?.is_some_and(|is| is.is_same(what)))
+fn is_identity(place: DirEntryRef<'_>, what: &FileIdentity) -> Result<bool, Errno> {
+    Ok(place.0.identity(place.1)?.is_some_and(|is| is.is_same(what)))
 }
 
 /// Checks whether it is this file, even if a process that had it open wrote to it meanwhile.
 fn is_inode(place: DirEntryRef<'_>, what: &FileIdentity) -> Result<bool, Errno> {
     Ok(place
         .0
-        .ident(place.1)?
+        .identity(place.1)?
         .is_some_and(|is| (is.dev, is.ino, is.kind()) == (what.dev, what.ino, what.kind())))
 }
 
@@ -160,5 +160,5 @@ fn is_staged(act: &StepAction) -> bool {
 
 fn is_empty(place: DirEntryRef<'_>) -> Result<bool, Errno> {
     let opened: OwnedFd = place.0.open_at(place.1, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    Ok(dir_handle::names(&opened)?.is_empty())
+    Ok(dir_handle::list_names(&opened)?.is_empty())
 }

@@ -33,7 +33,7 @@ pub enum MountSource {
     /// A copy of the whole tree.
     Tree {
         /// The path of the copy.
-        at: PathBuf,
+        path: PathBuf,
     },
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct DirOwner {
 }
 
 impl DirOwner {
-    pub(crate) fn of(path: &Path) -> Result<Self, Error> {
-        let metadata = fs::symlink_metadata(path).at("look at", path)?;
+    pub(crate) fn from_path(path: &Path) -> Result<Self, Error> {
+        let metadata = fs::symlink_metadata(path).context("look at", path)?;
         Ok(Self { uid: metadata.uid(), gid: metadata.gid(), mode: metadata.mode() & 0o7777 })
     }
 
@@ -75,22 +75,22 @@ impl DirOwner {
     }
 
     /// Checks whether it is another user, and this process may give files to them.
-    pub(crate) fn is_another(self) -> bool {
+    pub(crate) fn is_other_user(self) -> bool {
         rustix::process::geteuid().is_root() && self.uid != 0
     }
 
     /// Creates a directory that belongs to this owner.
-    pub(crate) fn make(self, path: &Path, mode: u32) -> Result<(), Error> {
-        DirBuilder::new().mode(0o700).create(path).at("make", path)?;
-        if self.is_another() {
-            chown(path, Some(self.uid), Some(self.gid)).at("give away", path)?;
+    pub(crate) fn create_dir(self, path: &Path, mode: u32) -> Result<(), Error> {
+        DirBuilder::new().mode(0o700).create(path).context("make", path)?;
+        if self.is_other_user() {
+            chown(path, Some(self.uid), Some(self.gid)).context("give away", path)?;
         }
-        fs::set_permissions(path, Permissions::from_mode(mode)).at("set the mode of", path)
+        fs::set_permissions(path, Permissions::from_mode(mode)).context("set the mode of", path)
     }
 }
 
 /// Returns the path of the changed files of a root, relative to the directory of its copy.
-pub(crate) fn changed(method: CopyMethod, number: usize) -> String {
+pub(crate) fn changes_path(method: CopyMethod, number: usize) -> String {
     match method {
         CopyMethod::Overlay => format!("{number}/upper"),
         CopyMethod::Tree => format!("{number}/tree"),
@@ -98,34 +98,39 @@ pub(crate) fn changed(method: CopyMethod, number: usize) -> String {
 }
 
 /// Creates the directories of one root.
-pub(crate) fn make(inside: &Path, number: usize, root: &CopyRoot, limit_bytes: u64) -> Result<(), Error> {
+pub(crate) fn create_layers(
+    inside: &Path,
+    number: usize,
+    root: &CopyRoot,
+    limit_bytes: u64,
+) -> Result<(), Error> {
     let path = Path::new(&root.path);
-    let owner = DirOwner::of(path)?;
-    owner.make(&inside.join(number.to_string()), 0o700)?;
-    let at = inside.join(changed(root.method, number));
+    let owner = DirOwner::from_path(path)?;
+    owner.create_dir(&inside.join(number.to_string()), 0o700)?;
+    let at = inside.join(changes_path(root.method, number));
     match root.method {
         // The command sees the mode of the upper directory as the mode of the root.
         CopyMethod::Overlay => {
-            owner.make(&at, owner.mode)?;
-            owner.make(&inside.join(format!("{number}/work")), 0o700)
+            owner.create_dir(&at, owner.mode)?;
+            owner.create_dir(&inside.join(format!("{number}/work")), 0o700)
         }
         CopyMethod::Tree => {
-            owner.make(&at, owner.mode)?;
-            tree_copy::copy(path, &at, limit_bytes)
+            owner.create_dir(&at, owner.mode)?;
+            tree_copy::copy_tree(path, &at, limit_bytes)
         }
     }
 }
 
 /// Returns the mount of one root.
-pub(crate) fn copied(inside: &Path, number: usize, root: &CopyRoot) -> CopiedDir {
-    let at = inside.join(changed(root.method, number));
+pub(crate) fn mount_for(inside: &Path, number: usize, root: &CopyRoot) -> CopiedDir {
+    let at = inside.join(changes_path(root.method, number));
     let source = match root.method {
         CopyMethod::Overlay => MountSource::Overlay {
             lowers: Vec::new(),
             upper: at,
             work: inside.join(format!("{number}/work")),
         },
-        CopyMethod::Tree => MountSource::Tree { at },
+        CopyMethod::Tree => MountSource::Tree { path: at },
     };
     CopiedDir { root: PathBuf::from(&root.path), source }
 }

@@ -19,6 +19,6 @@ pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the parent directory of a path in a root, empty if that is the root itself.
-pub(crate) fn above(inside: &str) -> &str {
+pub(crate) fn parent(inside: &str) -> &str {
     inside.rsplit_once('/').map_or("", |(above, _)| above)
 }

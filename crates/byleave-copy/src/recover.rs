@@ -2,13 +2,13 @@
 
 use uuid::Uuid;
 
-use crate::commit::{abandon, clear, finish, take_back, tidy_up};
+use crate::commit::{abandon_journal, mark_done, remove_leftovers, remove_store_leftovers, roll_back};
 use crate::error::Error;
 use crate::journal::{Journal, StepContext};
 use crate::journal_steps;
 use crate::json_files::read_json;
 use crate::layers::CopyRoot;
-use crate::staging::{OUTPOSTS, leave};
+use crate::staging::{TEMP_DIRS_FILE, remove_temp_dirs};
 use crate::store::CopyStore;
 
 /// The outcome of the recovery of one commit.
@@ -26,11 +26,11 @@ pub enum RecoveryOutcome {
     /// The commit is complete.
     Finished,
     /// The commit was reverted completely. A copy is open again.
-    TakenBack,
+    RolledBack,
     /// Others changed these paths meanwhile, so that neither was possible. None of their changes was overwritten.
-    Stuck(Vec<String>),
+    Conflicted(Vec<String>),
     /// Its directories cannot be opened any more.
-    Lost(String),
+    Unreachable(String),
 }
 
 impl CopyStore {
@@ -38,8 +38,8 @@ impl CopyStore {
     pub fn recover(&self) -> Result<Vec<RecoveryReport>, Error> {
         let mut all = Vec::new();
         for id in self.ids()? {
-            let at = self.directory(id);
-            if !at.join("journal.json").exists() && !at.join(OUTPOSTS).exists() {
+            let at = self.entry_path(id);
+            if !at.join("journal.json").exists() && !at.join(TEMP_DIRS_FILE).exists() {
                 continue;
             }
             let _lock = match self.lock(id) {
@@ -49,45 +49,45 @@ impl CopyStore {
             // Checks again, because the previous holder of the lock may have finished.
             let journal = read_json::<Journal>(&at.join("journal.json"))?;
             let Some(journal) = journal.filter(|_| !at.join("done.json").exists()) else {
-                self.clear(id)?;
+                self.remove_leftovers(id)?;
                 continue;
             };
-            all.push(RecoveryReport { id, end: self.end(&journal)? });
+            all.push(RecoveryReport { id, end: self.recover_one(&journal)? });
         }
         Ok(all)
     }
 
     /// Removes the remains of a commit that has ended or never began.
-    fn clear(&self, id: Uuid) -> Result<(), Error> {
-        let at = self.directory(id);
-        if let Some(roots) = read_json::<Vec<CopyRoot>>(&at.join(OUTPOSTS))?
+    fn remove_leftovers(&self, id: Uuid) -> Result<(), Error> {
+        let at = self.entry_path(id);
+        if let Some(roots) = read_json::<Vec<CopyRoot>>(&at.join(TEMP_DIRS_FILE))?
             && let Ok(ground) = StepContext::open(self, &roots)
         {
-            leave(self, id, &ground, &roots)?;
+            remove_temp_dirs(self, id, &ground, &roots)?;
         }
-        if at.join("done.json").exists() { tidy_up(self, id) } else { Ok(()) }
+        if at.join("done.json").exists() { remove_store_leftovers(self, id) } else { Ok(()) }
     }
 
-    fn end(&self, journal: &Journal) -> Result<RecoveryOutcome, Error> {
+    fn recover_one(&self, journal: &Journal) -> Result<RecoveryOutcome, Error> {
         let ground = match StepContext::open(self, &journal.roots) {
             Ok(ground) => ground,
-            Err(fault) => return Ok(RecoveryOutcome::Lost(fault.to_string())),
+            Err(fault) => return Ok(RecoveryOutcome::Unreachable(fault.to_string())),
         };
-        if self.directory(journal.id).join("abandoned.json").exists() {
-            abandon(self, journal, &ground)?;
-            return Ok(RecoveryOutcome::TakenBack);
+        if self.entry_path(journal.id).join("abandoned.json").exists() {
+            abandon_journal(self, journal, &ground)?;
+            return Ok(RecoveryOutcome::RolledBack);
         }
-        if journal.steps.iter().all(|step| journal_steps::forward(step, &ground).is_ok()) {
-            finish(self, journal, &ground)?;
-            clear(self, journal, &ground)?;
+        if journal.steps.iter().all(|step| journal_steps::apply(step, &ground).is_ok()) {
+            mark_done(self, journal, &ground)?;
+            remove_leftovers(self, journal, &ground)?;
             return Ok(RecoveryOutcome::Finished);
         }
-        ground.copies.forget();
-        let left = take_back(journal, journal.steps.len(), &ground);
+        ground.copies.clear_handles();
+        let left = roll_back(journal, journal.steps.len(), &ground);
         if !left.is_empty() {
-            return Ok(RecoveryOutcome::Stuck(left));
+            return Ok(RecoveryOutcome::Conflicted(left));
         }
-        abandon(self, journal, &ground)?;
-        Ok(RecoveryOutcome::TakenBack)
+        abandon_journal(self, journal, &ground)?;
+        Ok(RecoveryOutcome::RolledBack)
     }
 }

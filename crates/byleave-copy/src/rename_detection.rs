@@ -12,7 +12,10 @@ use crate::error::{Error, IoContext as _};
 use crate::file_digest::FileReader;
 
 /// Finds the renames among the items, and fills in the digests that it needed.
-pub(crate) fn fold(items: &mut [ChangedPath], reader: &mut FileReader) -> Result<Vec<FileRename>, Error> {
+pub(crate) fn find_renames(
+    items: &mut [ChangedPath],
+    reader: &mut FileReader,
+) -> Result<Vec<FileRename>, Error> {
     let made: HashSet<u64> = items
         .iter()
         .filter(|item| item.change.before.is_none())
@@ -21,7 +24,7 @@ pub(crate) fn fold(items: &mut [ChangedPath], reader: &mut FileReader) -> Result
     if made.is_empty() {
         return Ok(Vec::new());
     }
-    let disk = DirHandle::open(Path::new("/")).at("open", "/")?;
+    let disk = DirHandle::open(Path::new("/")).context("open", "/")?;
     let mut gone: HashMap<Digest, Vec<String>> = HashMap::new();
     for item in items.iter_mut().filter(|item| item.change.after.is_none()) {
         if !size(item.change.before.as_ref()).is_some_and(|size| made.contains(&size)) {
@@ -32,7 +35,7 @@ pub(crate) fn fold(items: &mut [ChangedPath], reader: &mut FileReader) -> Result
             .parent(path.trim_start_matches('/'))
             .and_then(|(above, name)| dir_handle::open_file(&*above, name));
         let Ok(file) = opened else { continue };
-        let digest = reader.digest(&file).at("read", &path)?;
+        let digest = reader.digest(&file).context("read", &path)?;
         if let Some(FileNode { kind: FileNodeKind::File { digest: known, .. }, .. }) = &mut item.change.before
         {
             *known = Some(digest);
@@ -56,8 +59,8 @@ pub(crate) fn fold(items: &mut [ChangedPath], reader: &mut FileReader) -> Result
 
 /// Returns files that may have been one. An overlay copies the contents of a moved directory. Then two names of one file become two
 /// files that are identical to the nanosecond, and nothing else shows it.
-pub(crate) fn twins<'a>(items: &'a [ChangedPath], renames: &[FileRename]) -> Vec<&'a str> {
-    if !items.iter().any(ChangedPath::is_going) {
+pub(crate) fn possible_links<'a>(items: &'a [ChangedPath], renames: &[FileRename]) -> Vec<&'a str> {
+    if !items.iter().any(ChangedPath::removes_directory) {
         return Vec::new();
     }
     // A file that existed under another name was a single file, or is reported as linked.

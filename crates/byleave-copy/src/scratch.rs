@@ -18,34 +18,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
-use crate::json_files::names;
+use crate::json_files::list_names;
 
 /// The maximum number of layers of a stack. Then the stack starts over, and the next build builds everything.
 pub const DEPTH_MAX: usize = 48;
 /// The prefix of the directory beside the layers with the layers of rehearsals. The number of the granted layer follows.
-const ON: &str = "on-";
-const FOUND_MAX: usize = 24;
-const LOOKED_AT_MAX: usize = 50_000;
-const STEPS_DOWN_MAX: usize = 8;
+const REHEARSAL_PREFIX: &str = "on-";
+const MAX_FOUND: usize = 24;
+const MAX_VISITED: usize = 50_000;
+const MAX_SEARCH_DEPTH: usize = 8;
 
 /// The name of a scratch directory, and the files beside it that identify it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScratchName {
     /// One name, or several separated by slashes: the end of a path.
-    pub ends: String,
+    pub suffix: String,
     /// The name applies only beside one of these files. If there are none, it applies everywhere.
-    pub beside: Vec<String>,
+    pub siblings: Vec<String>,
 }
 
 impl ScratchName {
     /// Creates a name that applies beside one of these files.
     pub fn new(ends: &str, beside: &[&str]) -> Self {
-        Self { ends: ends.into(), beside: beside.iter().map(|&name| name.into()).collect() }
+        Self { suffix: ends.into(), siblings: beside.iter().map(|&name| name.into()).collect() }
     }
 
     /// Returns the default names: directories that a tool creates in a place of its own, and creates again if they are missing. A name
     /// that people also use for their own files (`target`, `.cache`) applies only beside the file of the tool that creates it.
-    pub fn usual() -> Vec<Self> {
+    pub fn defaults() -> Vec<Self> {
         const GRADLE: [&str; 4] =
             ["build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"];
         [
@@ -67,29 +67,29 @@ impl ScratchName {
     }
 
     /// Checks whether the directory at `path` in `root` has this name.
-    pub(crate) fn is(&self, root: &Path, path: &str) -> bool {
-        let Some(above) = path.strip_suffix(self.ends.as_str()) else { return false };
+    pub(crate) fn matches(&self, root: &Path, path: &str) -> bool {
+        let Some(above) = path.strip_suffix(self.suffix.as_str()) else { return false };
         let Some(above) = (if above.is_empty() { Some("") } else { above.strip_suffix('/') }) else {
             return false;
         };
-        self.beside.is_empty() || self.beside.iter().any(|name| root.join(above).join(name).is_file())
+        self.siblings.is_empty() || self.siblings.iter().any(|name| root.join(above).join(name).is_file())
     }
 }
 
 /// The scratch layers of one session.
 #[derive(Debug)]
 pub struct ScratchLayers {
-    at: PathBuf,
+    path: PathBuf,
 }
 
 /// The current layers of one directory. They are not removed as long as this value is held.
 #[derive(Debug)]
 pub struct LayerStack {
-    at: PathBuf,
+    path: PathBuf,
     layers: Vec<u32>,
     lock: File,
     /// The granted layers below the rehearsed ones.
-    beneath: Option<Box<LayerStack>>,
+    lower_stack: Option<Box<LayerStack>>,
 }
 
 /// The runs that find the scratch of a run again.
@@ -106,44 +106,44 @@ pub(crate) enum ScratchScope {
 impl ScratchLayers {
     pub(crate) fn new(above: &Path, session: &str) -> Self {
         // The session name comes from others, so it must not be used as a path.
-        Self { at: above.join(Digest::of(session.as_bytes()).short()) }
+        Self { path: above.join(Digest::compute(session.as_bytes()).short_hex()) }
     }
 
     /// Opens and holds the layers of a directory that every run of the session finds.
-    pub fn stack(&self, path: &Path) -> Result<LayerStack, Error> {
+    pub fn open_stack(&self, path: &Path) -> Result<LayerStack, Error> {
         use std::os::unix::ffi::OsStrExt as _;
-        let at = self.at.join(Digest::of(path.as_os_str().as_bytes()).short());
+        let at = self.path.join(Digest::compute(path.as_os_str().as_bytes()).short_hex());
         let stack = LayerStack::open(at)?;
-        fs::write(stack.at.join("path"), path.as_os_str().as_bytes()).at("write", &stack.at)?;
+        fs::write(stack.path.join("path"), path.as_os_str().as_bytes()).context("write", &stack.path)?;
         Ok(stack)
     }
 
     /// Opens and holds the layers of a directory that a run with this scope finds.
-    pub(crate) fn stack_for(&self, path: &Path, kept: ScratchScope) -> Result<LayerStack, Error> {
-        let granted = self.stack(path)?;
+    pub(crate) fn open_stack_for(&self, path: &Path, kept: ScratchScope) -> Result<LayerStack, Error> {
+        let granted = self.open_stack(path)?;
         match kept {
             ScratchScope::ForAll => Ok(granted),
             ScratchScope::ForRehearsals => {
                 let top = granted.layers.first().copied().unwrap_or_default();
-                let rehearsed = LayerStack::open(granted.at.join(format!("{ON}{top}")))?;
-                Ok(LayerStack { beneath: Some(Box::new(granted)), ..rehearsed })
+                let rehearsed = LayerStack::open(granted.path.join(format!("{REHEARSAL_PREFIX}{top}")))?;
+                Ok(LayerStack { lower_stack: Some(Box::new(granted)), ..rehearsed })
             }
         }
     }
 
     /// Returns the layers of a directory, topmost first.
-    pub fn lowers(&self, path: &Path) -> Result<Vec<PathBuf>, Error> {
-        Ok(self.stack(path)?.lowers())
+    pub fn lower_layers(&self, path: &Path) -> Result<Vec<PathBuf>, Error> {
+        Ok(self.open_stack(path)?.lower_layers())
     }
 
     /// Returns the directories that have layers.
     pub fn paths(&self) -> Result<Vec<PathBuf>, Error> {
         let mut all = Vec::new();
-        for name in names(&self.at)? {
-            let path = self.at.join(name).join("path");
+        for name in list_names(&self.path)? {
+            let path = self.path.join(name).join("path");
             match own::read_text(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                text => all.push(PathBuf::from(text.at("read", &path)?)),
+                text => all.push(PathBuf::from(text.context("read", &path)?)),
             }
         }
         all.sort();
@@ -151,68 +151,68 @@ impl ScratchLayers {
     }
 
     /// Removes all layers of the session.
-    pub fn drop(self) -> Result<(), Error> {
-        dir_handle::remove_path(&self.at).at("remove", &self.at)
+    pub fn remove_all(self) -> Result<(), Error> {
+        dir_handle::remove_path(&self.path).context("remove", &self.path)
     }
 }
 
 impl LayerStack {
     fn open(at: PathBuf) -> Result<Self, Error> {
-        DirBuilder::new().recursive(true).mode(0o711).create(&at).at("make", &at)?;
-        let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
-        rustix::fs::flock(&lock, FlockOperation::LockShared).at("lock", &at)?;
-        let mut layers: Vec<u32> = names(&at)?.iter().filter_map(|name| name.parse().ok()).collect();
+        DirBuilder::new().recursive(true).mode(0o711).create(&at).context("make", &at)?;
+        let lock = File::create(at.join("lock")).context("open", at.join("lock"))?;
+        rustix::fs::flock(&lock, FlockOperation::LockShared).context("lock", &at)?;
+        let mut layers: Vec<u32> = list_names(&at)?.iter().filter_map(|name| name.parse().ok()).collect();
         layers.sort_unstable_by(|one, other| other.cmp(one));
-        Ok(Self { at, layers, lock, beneath: None })
+        Ok(Self { path: at, layers, lock, lower_stack: None })
     }
 
     /// Returns the layers, topmost first.
-    pub fn lowers(&self) -> Vec<PathBuf> {
-        let mut all = self.own();
-        all.extend(self.beneath.iter().flat_map(|beneath| beneath.own()));
+    pub fn lower_layers(&self) -> Vec<PathBuf> {
+        let mut all = self.own_layers();
+        all.extend(self.lower_stack.iter().flat_map(|beneath| beneath.own_layers()));
         all
     }
 
-    fn own(&self) -> Vec<PathBuf> {
-        self.layers.iter().map(|layer| self.at.join(layer.to_string())).collect()
+    fn own_layers(&self) -> Vec<PathBuf> {
+        self.layers.iter().map(|layer| self.path.join(layer.to_string())).collect()
     }
 
     /// Adds a layer on top, if it is not empty and the layers below are still those that it was made on. Returns whether it did. At the
     /// depth limit, the stack starts over.
     pub(crate) fn push(self, layer: &Path, made_on: &[PathBuf]) -> Result<bool, Error> {
         // A run that left nothing changes nothing for others. Most granted runs are like that.
-        if self.lowers() != made_on || names(layer)?.is_empty() {
+        if self.lower_layers() != made_on || list_names(layer)?.is_empty() {
             return Ok(false);
         }
         if made_on.len() >= DEPTH_MAX {
             // Mounted layers stay: a deeper stack is slower, but not wrong.
             if rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                for layer in self.own() {
-                    dir_handle::remove_path(&layer).at("remove", &layer)?;
+                for layer in self.own_layers() {
+                    dir_handle::remove_path(&layer).context("remove", &layer)?;
                 }
                 return Ok(false);
             }
         }
         let next = self.layers.first().map_or(1, |top| top.saturating_add(1));
-        let to = self.at.join(next.to_string());
+        let to = self.path.join(next.to_string());
         match rustix::fs::renameat_with(CWD, layer, CWD, &to, RenameFlags::NOREPLACE) {
             // Another run of the session was faster.
             Err(Errno::EXIST) => return Ok(false),
-            other => other.at("move to scratch", &to)?,
+            other => other.context("move to scratch", &to)?,
         }
-        if self.beneath.is_none() {
-            self.void_rehearsed()?;
+        if self.lower_stack.is_none() {
+            self.remove_rehearsal_layers()?;
         }
         Ok(true)
     }
 
     /// Removes the rehearsal layers on layers that are not topmost any more. Mounted ones are removed the next time.
-    fn void_rehearsed(&self) -> Result<(), Error> {
-        for name in names(&self.at)?.iter().filter(|name| name.starts_with(ON)) {
-            let at = self.at.join(name);
-            let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
+    fn remove_rehearsal_layers(&self) -> Result<(), Error> {
+        for name in list_names(&self.path)?.iter().filter(|name| name.starts_with(REHEARSAL_PREFIX)) {
+            let at = self.path.join(name);
+            let lock = File::create(at.join("lock")).context("open", at.join("lock"))?;
             if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                dir_handle::remove_path(&at).at("remove", &at)?;
+                dir_handle::remove_path(&at).context("remove", &at)?;
             }
         }
         Ok(())
@@ -220,7 +220,7 @@ impl LayerStack {
 }
 
 /// Finds the scratch directories that exist in a directory. The search is bounded: missed ones are shown as changes.
-pub fn find(root: &Path, scratch: &[ScratchName]) -> Result<Vec<PathBuf>, Error> {
+pub fn find_scratch_dirs(root: &Path, scratch: &[ScratchName]) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let mut looked_at = 0;
     let mut ahead = vec![(String::new(), 0)];
@@ -233,28 +233,28 @@ pub fn find(root: &Path, scratch: &[ScratchName]) -> Result<Vec<PathBuf>, Error>
             {
                 continue;
             }
-            other => other.at("list", &directory)?,
+            other => other.context("list", &directory)?,
         };
         for entry in listing {
-            let entry = entry.at("list", &directory)?;
+            let entry = entry.context("list", &directory)?;
             looked_at += 1;
-            if looked_at > LOOKED_AT_MAX || found.len() >= FOUND_MAX {
+            if looked_at > MAX_VISITED || found.len() >= MAX_FOUND {
                 return Ok(found);
             }
-            if !entry.file_type().at("look at", entry.path())?.is_dir() {
+            if !entry.file_type().context("look at", entry.path())?.is_dir() {
                 continue;
             }
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let path = if inside.is_empty() { name.to_owned() } else { format!("{inside}/{name}") };
-            if scratch.iter().any(|one| one.is(root, &path)) {
+            if scratch.iter().any(|one| one.matches(root, &path)) {
                 found.push(root.join(path));
             } else if name == "node_modules" {
                 let cache = format!("{path}/.cache");
-                if scratch.iter().any(|one| one.is(root, &cache)) && root.join(&cache).is_dir() {
+                if scratch.iter().any(|one| one.matches(root, &cache)) && root.join(&cache).is_dir() {
                     found.push(root.join(cache));
                 }
-            } else if name != ".git" && depth < STEPS_DOWN_MAX {
+            } else if name != ".git" && depth < MAX_SEARCH_DEPTH {
                 ahead.push((path, depth + 1));
             }
         }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::commit_plan::SlotAllocator;
 use crate::diff_scan::ChangedPath;
-use crate::dir_handle::{self, DirHandle, FileIdentity, bits};
+use crate::dir_handle::{self, DirHandle, FileIdentity, permission_bits};
 use crate::error::{Error, IoContext as _};
 use crate::journal::{Journal, StepAction, StepContext, StorageSlot};
 use crate::json_files::write_json_durably;
@@ -22,12 +22,12 @@ use crate::xattrs;
 /// The prepared files of one commit.
 pub(crate) struct CommitStaging<'a> {
     pub id: Uuid,
-    pub ground: &'a StepContext,
+    pub context: &'a StepContext,
     pub roots: &'a [CopyRoot],
-    is_far: Vec<bool>,
+    is_other_filesystem: Vec<bool>,
     count: usize,
     /// The directories of the layer whose mode was relaxed, with their previous modes.
-    opened: Vec<(String, u32)>,
+    opened_directories: Vec<(String, u32)>,
 }
 
 impl<'a> CommitStaging<'a> {
@@ -38,71 +38,84 @@ impl<'a> CommitStaging<'a> {
         ground: &'a StepContext,
         roots: &'a [CopyRoot],
     ) -> Result<Self, Error> {
-        let home = mount(&ground.copies).at("look at", "the store")?;
+        let home = mount_id(&ground.copies).context("look at", "the store")?;
         let mut is_far = Vec::new();
         for (within, root) in ground.roots.iter().zip(roots) {
-            is_far.push(mount(within).at("look at", &root.path)? != home);
+            is_far.push(mount_id(within).context("look at", &root.path)? != home);
         }
-        let staging = Self { id, ground, roots, is_far, count: 0, opened: Vec::new() };
+        let staging = Self {
+            id,
+            context: ground,
+            roots,
+            is_other_filesystem: is_far,
+            count: 0,
+            opened_directories: Vec::new(),
+        };
         for name in ["in", "before"] {
-            afresh(&ground.copies, &id.to_string(), name).at("make", name)?;
+            recreate_dir(&ground.copies, &id.to_string(), name).context("make", name)?;
         }
-        if staging.is_far.contains(&true) {
+        if staging.is_other_filesystem.contains(&true) {
             // Written first: if the process is killed from here on, a directory remains in a root, and recovery knows where.
-            write_json_durably(&store.directory(id).join(OUTPOSTS), &roots)?;
+            write_json_durably(&store.entry_path(id).join(TEMP_DIRS_FILE), &roots)?;
         }
         for ((within, root), _) in
-            ground.roots.iter().zip(roots).zip(&staging.is_far).filter(|(_, far)| **far)
+            ground.roots.iter().zip(roots).zip(&staging.is_other_filesystem).filter(|(_, far)| **far)
         {
-            match make(within, &outpost(id)) {
+            match create_dir(within, &temp_dir_name(id)) {
                 Err(Errno::EXIST) => {}
-                other => other.at("make a directory in", &root.path)?,
+                other => other.context("make a directory in", &root.path)?,
             }
             for name in ["in", "brought", "before"] {
-                afresh(within, &outpost(id), name).at("make a directory in", &root.path)?;
+                recreate_dir(within, &temp_dir_name(id), name).context("make a directory in", &root.path)?;
             }
         }
         Ok(staging)
     }
 
-    pub(crate) fn is_far(&self, root: usize) -> bool {
-        self.is_far.get(root).copied().unwrap_or_default()
+    pub(crate) fn is_other_filesystem(&self, root: usize) -> bool {
+        self.is_other_filesystem.get(root).copied().unwrap_or_default()
     }
 
-    fn slot(&mut self, root: usize, what: &str) -> StorageSlot {
+    fn new_slot(&mut self, root: usize, what: &str) -> StorageSlot {
         self.count += 1;
         let number = self.count;
-        if self.is_far(root) {
-            return StorageSlot { root: Some(root), path: format!("{}/{what}/{number}", outpost(self.id)) };
+        if self.is_other_filesystem(root) {
+            return StorageSlot {
+                root: Some(root),
+                path: format!("{}/{what}/{number}", temp_dir_name(self.id)),
+            };
         }
         StorageSlot { root: None, path: format!("{}/{what}/{number}", self.id) }
     }
 
     /// Makes a file of the store available on the filesystem of a root. If that is another filesystem, the file is copied.
-    pub(crate) fn bring(
+    pub(crate) fn prepare(
         &mut self,
         root: usize,
         from: StorageSlot,
     ) -> Result<(StorageSlot, FileIdentity), Error> {
         let at = from.path.clone();
-        let from = if self.is_far(root) {
-            let to = self.slot(root, "brought");
-            copy(self.ground, &from, &to).at("copy", &at)?;
+        let from = if self.is_other_filesystem(root) {
+            let to = self.new_slot(root, "brought");
+            copy_slot(self.context, &from, &to).context("copy", &at)?;
             to
         } else {
             from
         };
-        let found =
-            self.ground.slot(&from).and_then(|(within, path)| within.ident(path)).at("look at", &at)?;
-        Ok((from, found.ok_or(Errno::NOENT).at("find in the store", at)?))
+        let found = self
+            .context
+            .resolve_slot(&from)
+            .and_then(|(within, path)| within.identity(path))
+            .context("look at", &at)?;
+        Ok((from, found.ok_or(Errno::NOENT).context("find in the store", at)?))
     }
 
     /// Restores everything as it was, because the commit was not made.
     pub(crate) fn restore(&self, store: &CopyStore) -> Result<(), Error> {
-        leave(store, self.id, self.ground, self.roots)?;
-        for (path, mode) in self.opened.iter().rev() {
-            if let Some(of) = self.ground.copies.ident(path).at("look at", path)? {
-                self.ground.copies.set_mode(path, &of, *mode).at("set the mode of", path)?;
+        remove_temp_dirs(store, self.id, self.context, self.roots)?;
+        for (path, mode) in self.opened_directories.iter().rev() {
+            if let Some(of) = self.context.copies.identity(path).context("look at", path)? {
+                self.context.copies.set_mode(path, &of, *mode).context("set the mode of", path)?;
             }
         }
         Ok(())
@@ -113,24 +126,24 @@ impl<'a> CommitStaging<'a> {
         if rustix::process::geteuid().is_root() {
             return Ok(());
         }
-        let above = paths::above(path);
-        let Some(of) = self.ground.copies.ident(above).at("look at", above)? else { return Ok(()) };
-        let mode = bits(of.mode);
+        let above = paths::parent(path);
+        let Some(of) = self.context.copies.identity(above).context("look at", above)? else { return Ok(()) };
+        let mode = permission_bits(of.mode);
         if mode & 0o300 != 0o300 {
-            self.opened.push((above.into(), mode));
-            self.ground.copies.set_mode(above, &of, mode | 0o700).at("set the mode of", above)?;
+            self.opened_directories.push((above.into(), mode));
+            self.context.copies.set_mode(above, &of, mode | 0o700).context("set the mode of", above)?;
         }
         Ok(())
     }
 
     /// Creates a directory like one of the layer, open for its owner until it is filled.
     fn directory(&mut self, root: usize, like: &str) -> Result<(StorageSlot, FileIdentity), Error> {
-        let slot = self.slot(root, "in");
-        let (within, path) = self.ground.slot(&slot).at("make", like)?;
+        let slot = self.new_slot(root, "in");
+        let (within, path) = self.context.resolve_slot(&slot).context("make", like)?;
         let made = || -> Result<FileIdentity, Errno> {
-            make(within, path)?;
+            create_dir(within, path)?;
             let (source, target) = (
-                self.ground.copies.open_at(like, OFlags::RDONLY | OFlags::DIRECTORY)?,
+                self.context.copies.open_at(like, OFlags::RDONLY | OFlags::DIRECTORY)?,
                 within.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?,
             );
             let stat = rustix::fs::fstat(&source)?;
@@ -138,112 +151,118 @@ impl<'a> CommitStaging<'a> {
                 let owner = rustix::fs::Uid::from_raw(stat.st_uid);
                 rustix::fs::fchown(&target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
             }
-            xattrs::copy(&source, &target)?;
-            rustix::fs::fchmod(&target, Mode::from_raw_mode(bits(stat.st_mode) | 0o700))?;
-            Ok(FileIdentity::of(&rustix::fs::fstat(&target)?))
+            xattrs::copy_all(&source, &target)?;
+            rustix::fs::fchmod(&target, Mode::from_raw_mode(permission_bits(stat.st_mode) | 0o700))?;
+            Ok(FileIdentity::from_stat(&rustix::fs::fstat(&target)?))
         };
-        let ident = made().at("make a directory like", like)?;
+        let ident = made().context("make a directory like", like)?;
         Ok((slot, ident))
     }
 }
 
 impl SlotAllocator for CommitStaging<'_> {
-    fn incoming(&mut self, item: &ChangedPath, inside: &str) -> Result<(StorageSlot, FileIdentity), Error> {
+    fn prepare_incoming(
+        &mut self,
+        item: &ChangedPath,
+        inside: &str,
+    ) -> Result<(StorageSlot, FileIdentity), Error> {
         let method = self.roots.get(item.root).map_or(layers::CopyMethod::Overlay, |root| root.method);
-        let path = format!("{}/{}/{inside}", self.id, layers::changed(method, item.root));
+        let path = format!("{}/{}/{inside}", self.id, layers::changes_path(method, item.root));
         self.open_layer(&path)?;
         if item.is.is_some_and(|is| is.is_directory()) {
             return self.directory(item.root, &path);
         }
-        let now = self.ground.copies.ident(&path).at("look at", &path)?;
+        let now = self.context.copies.identity(&path).context("look at", &path)?;
         // Only the file that was shown may be committed.
-        let same =
-            |now: &FileIdentity| item.is.is_some_and(|is| is.is_same(now) && bits(is.mode) == bits(now.mode));
+        let same = |now: &FileIdentity| {
+            item.is.is_some_and(|is| is.is_same(now) && permission_bits(is.mode) == permission_bits(now.mode))
+        };
         if !now.as_ref().is_some_and(same) {
             return Err(Error::NotListed(item.change.path.clone()));
         }
-        self.bring(item.root, StorageSlot { root: None, path })
+        self.prepare(item.root, StorageSlot { root: None, path })
     }
 
-    fn keep(&mut self, root: usize) -> StorageSlot {
-        self.slot(root, "before")
+    fn new_slot(&mut self, root: usize) -> StorageSlot {
+        self.new_slot(root, "before")
     }
 
-    fn closed(&mut self, root: usize, inside: &str) -> Result<Option<FileIdentity>, Error> {
+    fn closed_directory(&mut self, root: usize, inside: &str) -> Result<Option<FileIdentity>, Error> {
         if rustix::process::geteuid().is_root() {
             return Ok(None);
         }
-        let Some(within) = self.ground.roots.get(root) else { return Ok(None) };
-        let ident = within.ident(inside).at("look at", inside)?;
-        Ok(ident.filter(|ident| ident.is_directory() && bits(ident.mode) & 0o300 != 0o300))
+        let Some(within) = self.context.roots.get(root) else { return Ok(None) };
+        let ident = within.identity(inside).context("look at", inside)?;
+        Ok(ident.filter(|ident| ident.is_directory() && permission_bits(ident.mode) & 0o300 != 0o300))
     }
 }
 
 /// Copies the before-images on the filesystem of a root to the store. It can be repeated.
-pub(crate) fn settle(journal: &Journal, ground: &StepContext) -> Result<(), Error> {
+pub(crate) fn move_to_store(journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     for step in &journal.steps {
         let (StepAction::Take { keep, .. } | StepAction::Swap { keep, .. }) = &step.act else { continue };
         if keep.root.is_some() {
-            let to = keep.settled(journal.id);
-            let (within, path) = ground.slot(&to).at("find", &to.path)?;
-            let (above, name) = within.parent(path).at("find", path)?;
-            let name = CString::new(name).map_err(std::io::Error::from).at("find", path)?;
-            dir_handle::remove(above.as_fd(), &name).at("remove", path)?;
-            copy(ground, keep, &to).at("copy to the store", paths::absolute(".", &step.inside))?;
+            let to = keep.final_slot(journal.id);
+            let (within, path) = ground.resolve_slot(&to).context("find", &to.path)?;
+            let (above, name) = within.parent(path).context("find", path)?;
+            let name = CString::new(name).map_err(std::io::Error::from).context("find", path)?;
+            dir_handle::remove(above.as_fd(), &name).context("remove", path)?;
+            copy_slot(ground, keep, &to).context("copy to the store", paths::absolute(".", &step.inside))?;
         }
     }
     Ok(())
 }
 
 /// The file that lists the roots in which we have a directory.
-pub(crate) const OUTPOSTS: &str = "outposts.json";
+pub(crate) const TEMP_DIRS_FILE: &str = "outposts.json";
 
 /// Removes the directories that were created in roots, and then the file that lists them.
-pub(crate) fn leave(
+pub(crate) fn remove_temp_dirs(
     store: &CopyStore,
     id: Uuid,
     ground: &StepContext,
     roots: &[CopyRoot],
 ) -> Result<(), Error> {
-    let mark = store.directory(id).join(OUTPOSTS);
+    let mark = store.entry_path(id).join(TEMP_DIRS_FILE);
     if !mark.exists() {
         return Ok(());
     }
-    let name = CString::new(outpost(id)).map_err(std::io::Error::from).at("remove from", "a root")?;
+    let name =
+        CString::new(temp_dir_name(id)).map_err(std::io::Error::from).context("remove from", "a root")?;
     for (within, root) in ground.roots.iter().zip(roots) {
-        let (above, _) = within.parent("").at("open", &root.path)?;
-        dir_handle::remove(above.as_fd(), &name).at("remove our directory from", &root.path)?;
+        let (above, _) = within.parent("").context("open", &root.path)?;
+        dir_handle::remove(above.as_fd(), &name).context("remove our directory from", &root.path)?;
     }
-    std::fs::remove_file(&mark).at("remove", &mark)
+    std::fs::remove_file(&mark).context("remove", &mark)
 }
 
 /// Returns the name of our directory in a root on another filesystem, for the duration of the commit.
-fn outpost(id: Uuid) -> String {
+fn temp_dir_name(id: Uuid) -> String {
     format!(".byleave-{id}")
 }
 
-fn copy(ground: &StepContext, from: &StorageSlot, to: &StorageSlot) -> Result<(), Errno> {
-    let ((source, from), (target, to)) = (ground.slot(from)?, ground.slot(to)?);
+fn copy_slot(ground: &StepContext, from: &StorageSlot, to: &StorageSlot) -> Result<(), Errno> {
+    let ((source, from), (target, to)) = (ground.resolve_slot(from)?, ground.resolve_slot(to)?);
     let ((source, from), (target, to)) = (source.parent(from)?, target.parent(to)?);
     let named = |name: &str| CString::new(name).map_err(|_| Errno::INVAL);
-    tree_copy::one((source.as_fd(), &named(from)?), (target.as_fd(), &named(to)?))
+    tree_copy::copy_entry((source.as_fd(), &named(from)?), (target.as_fd(), &named(to)?))
 }
 
-fn make(within: &DirHandle, path: &str) -> Result<(), Errno> {
+fn create_dir(within: &DirHandle, path: &str) -> Result<(), Errno> {
     let (above, name) = within.parent(path)?;
     rustix::fs::mkdirat(&*above, name, Mode::RWXU)
 }
 
 /// Creates an empty directory and removes any remains at its path.
-fn afresh(within: &DirHandle, above: &str, name: &str) -> Result<(), Errno> {
+fn recreate_dir(within: &DirHandle, above: &str, name: &str) -> Result<(), Errno> {
     let path = format!("{above}/{name}");
     let (handle, _) = within.parent(&path)?;
     dir_handle::remove(handle.as_fd(), &CString::new(name).map_err(|_| Errno::INVAL)?)?;
-    make(within, &path)
+    create_dir(within, &path)
 }
 
 /// Returns the mount of a directory. A rename cannot cross mounts, even within one filesystem.
-fn mount(within: &DirHandle) -> Result<(u64, u32, u32), Errno> {
+fn mount_id(within: &DirHandle) -> Result<(u64, u32, u32), Errno> {
     let (handle, _) = within.parent("")?;
     let found =
         rustix::fs::statx(&*handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID | StatxFlags::BASIC_STATS)?;

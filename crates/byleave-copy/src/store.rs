@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
-use crate::json_files::{names, read_json};
+use crate::json_files::{list_names, read_json};
 use crate::scratch::{ScratchLayers, ScratchName};
 
 /// The limits of the store, and the names of scratch directories.
@@ -33,11 +33,11 @@ pub struct CopySettings {
     /// The maximum size of the store. Beyond it, the oldest copies are dropped first.
     pub quota_bytes: u64,
     /// The time for which before-images are kept.
-    pub keep_for: Duration,
+    pub retention: Duration,
     /// The time for which a copy is kept that was neither committed nor discarded.
-    pub wait_for: Duration,
+    pub open_copy_retention: Duration,
     /// The maximum size of a tree that is copied as a whole.
-    pub tree_bytes_max: u64,
+    pub max_tree_bytes: u64,
     /// The directories that builds create again.
     pub scratch: Vec<ScratchName>,
 }
@@ -47,10 +47,10 @@ impl Default for CopySettings {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
             quota_bytes: 10 << 30,
-            keep_for: 30 * DAY,
-            wait_for: DAY,
-            tree_bytes_max: 512 << 20,
-            scratch: ScratchName::usual(),
+            retention: 30 * DAY,
+            open_copy_retention: DAY,
+            max_tree_bytes: 512 << 20,
+            scratch: ScratchName::defaults(),
         }
     }
 }
@@ -58,7 +58,7 @@ impl Default for CopySettings {
 /// The directory that holds copies and before-images.
 #[derive(Clone, Debug)]
 pub struct CopyStore {
-    pub(crate) at: PathBuf,
+    pub(crate) path: PathBuf,
     pub(crate) settings: CopySettings,
 }
 
@@ -74,12 +74,12 @@ pub enum CopyState {
     /// The copy was committed, and undone by another commit.
     Undone {
         /// The commit that undid it.
-        by: Uuid,
+        undo_id: Uuid,
     },
     /// Its before-images were dropped.
     Dropped {
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// No such copy exists.
     Missing,
@@ -107,21 +107,21 @@ impl Drop for CopyLock {
 impl CopyStore {
     /// Opens the store in a directory, and creates the directory if needed. Only its owner can read it.
     pub fn open(directory: &Path, settings: CopySettings) -> Result<Self, Error> {
-        fs::create_dir_all(directory).at("make", directory)?;
-        let at = directory.canonicalize().at("find", directory)?;
-        let metadata = fs::metadata(&at).at("look at", &at)?;
+        fs::create_dir_all(directory).context("make", directory)?;
+        let at = directory.canonicalize().context("find", directory)?;
+        let metadata = fs::metadata(&at).context("look at", &at)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(Error::Root { path: at, why: "the store belongs to somebody else" });
+            return Err(Error::Root { path: at, reason: "the store belongs to somebody else" });
         }
         // Other owners of roots may enter the directory without reading it: see `copy`.
         if metadata.mode() & 0o077 & !0o011 != 0 {
-            fs::set_permissions(&at, Permissions::from_mode(0o700)).at("set the mode of", &at)?;
+            fs::set_permissions(&at, Permissions::from_mode(0o700)).context("set the mode of", &at)?;
         }
-        let store = Self { at, settings };
+        let store = Self { path: at, settings };
         for name in ["copies", "scratch", "dropped"] {
-            match DirBuilder::new().mode(0o700).create(store.at.join(name)) {
+            match DirBuilder::new().mode(0o700).create(store.path.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                other => other.at("make", store.at.join(name))?,
+                other => other.context("make", store.path.join(name))?,
             }
         }
         Ok(store)
@@ -129,39 +129,42 @@ impl CopyStore {
 
     /// Returns the directory of the store.
     pub fn path(&self) -> &Path {
-        &self.at
+        &self.path
     }
 
     /// Creates an empty directory for this id, and locks it.
-    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, CopyLock), Error> {
-        let at = self.directory(id);
+    pub(crate) fn create_entry(&self, id: Uuid) -> Result<(PathBuf, CopyLock), Error> {
+        let at = self.entry_path(id);
         match DirBuilder::new().mode(0o700).create(&at) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => other.at("make", &at)?,
+            other => other.context("make", &at)?,
         }
         let lock = self.lock(id)?;
-        if at.join("journal.json").exists() || at.join("done.json").exists() || self.tombstone(id).exists() {
+        if at.join("journal.json").exists()
+            || at.join("done.json").exists()
+            || self.tombstone_path(id).exists()
+        {
             return Err(Error::Exists(id));
         }
-        for name in names(&at)?.iter().filter(|name| *name != "lock") {
-            dir_handle::remove_path(&at.join(name)).at("remove", at.join(name))?;
+        for name in list_names(&at)?.iter().filter(|name| *name != "lock") {
+            dir_handle::remove_path(&at.join(name)).context("remove", at.join(name))?;
         }
         Ok((at, lock))
     }
 
     /// Returns the scratch layers of a session.
     pub fn scratch(&self, session: &str) -> ScratchLayers {
-        ScratchLayers::new(&self.at.join("scratch"), session)
+        ScratchLayers::new(&self.path.join("scratch"), session)
     }
 
     /// Returns the state of a copy.
     pub fn state(&self, id: Uuid) -> Result<CopyState, Error> {
-        let at = self.directory(id);
-        if let Some(dropped) = read_json::<Tombstone>(&self.tombstone(id))? {
-            return Ok(CopyState::Dropped { why: dropped.why });
+        let at = self.entry_path(id);
+        if let Some(dropped) = read_json::<Tombstone>(&self.tombstone_path(id))? {
+            return Ok(CopyState::Dropped { reason: dropped.why });
         }
         if let Some(by) = read_json(&at.join("undone.json"))? {
-            return Ok(CopyState::Undone { by });
+            return Ok(CopyState::Undone { undo_id: by });
         }
         Ok(if at.join("done.json").exists() {
             CopyState::Committed
@@ -174,45 +177,48 @@ impl CopyStore {
         })
     }
 
-    pub(crate) fn tombstone(&self, id: Uuid) -> PathBuf {
-        self.at.join("dropped").join(format!("{id}.json"))
+    pub(crate) fn tombstone_path(&self, id: Uuid) -> PathBuf {
+        self.path.join("dropped").join(format!("{id}.json"))
     }
 
     /// Returns the error for a copy that does not exist.
-    pub(crate) fn missing(&self, id: Uuid) -> Error {
-        match read_json::<Tombstone>(&self.tombstone(id)) {
-            Ok(Some(stone)) => Error::Dropped { id, at: stone.at, why: stone.why },
+    pub(crate) fn missing_error(&self, id: Uuid) -> Error {
+        match read_json::<Tombstone>(&self.tombstone_path(id)) {
+            Ok(Some(stone)) => Error::Dropped { id, at: stone.at, reason: stone.why },
             Ok(None) => Error::Missing(id),
             Err(fault) => fault,
         }
     }
 
-    pub(crate) fn directory(&self, id: Uuid) -> PathBuf {
-        self.at.join("copies").join(id.to_string())
+    pub(crate) fn entry_path(&self, id: Uuid) -> PathBuf {
+        self.path.join("copies").join(id.to_string())
     }
 
     /// Takes the lock of a copy. It is released when the file is closed, also by a crash.
     pub(crate) fn lock(&self, id: Uuid) -> Result<CopyLock, Error> {
-        let path = self.directory(id).join("lock");
+        let path = self.entry_path(id).join("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = file.at("open", &path)?;
+        let file = file.context("open", &path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Err(Error::Busy(id)),
-            other => other.at("lock", &path).map(|()| CopyLock(file)),
+            other => other.context("lock", &path).map(|()| CopyLock(file)),
         }
     }
 
     /// Returns the ids of all copies in the store.
     pub(crate) fn ids(&self) -> Result<Vec<Uuid>, Error> {
-        Ok(names(&self.at.join("copies"))?.iter().filter_map(|name| Uuid::parse_str(name).ok()).collect())
+        Ok(list_names(&self.path.join("copies"))?
+            .iter()
+            .filter_map(|name| Uuid::parse_str(name).ok())
+            .collect())
     }
 
     /// Returns the time of the filesystem, which is coarser than the system clock. It is compared with the times of files.
-    pub(crate) fn now(&self, at: &Path) -> Result<i64, Error> {
+    pub(crate) fn filesystem_now(&self, at: &Path) -> Result<i64, Error> {
         let path = at.join("now");
-        File::create(&path).at("make", &path)?;
-        let metadata = fs::metadata(&path).at("look at", &path)?;
-        fs::remove_file(&path).at("remove", &path)?;
+        File::create(&path).context("make", &path)?;
+        let metadata = fs::metadata(&path).context("look at", &path)?;
+        fs::remove_file(&path).context("remove", &path)?;
         Ok(metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec()))
     }
 }

@@ -9,30 +9,35 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use crate::dir_handle::{self, bits};
+use crate::dir_handle::{self, permission_bits};
 use crate::error::{Error, IoContext as _};
 use crate::xattrs;
 
 /// Copies the contents of a directory into an empty one, up to the limit.
-pub(crate) fn copy(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Error> {
-    let source = dir_handle::open_resolved(from).at("open", from)?;
-    let target = dir_handle::open_directory(rustix::fs::CWD, to).at("open", to)?;
-    let mut copying =
-        TreeCopier { left: limit_bytes, top: Some(&target), path: Vec::new(), links: HashMap::new() };
-    match copying.inside(&source, &target) {
+pub(crate) fn copy_tree(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Error> {
+    let source = dir_handle::open_resolved(from).context("open", from)?;
+    let target = dir_handle::open_directory(rustix::fs::CWD, to).context("open", to)?;
+    let mut copying = TreeCopier {
+        remaining_bytes: limit_bytes,
+        top: Some(&target),
+        path: Vec::new(),
+        links: HashMap::new(),
+    };
+    match copying.copy_contents(&source, &target) {
         Err(Errno::FBIG) => Err(Error::TooLarge { path: from.to_owned(), limit_bytes }),
-        other => other.at("copy", from),
+        other => other.context("copy", from),
     }
 }
 
 /// Copies one file or directory, with everything below it, to a path where nothing exists.
-pub(crate) fn one(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
-    TreeCopier { left: u64::MAX, top: None, path: Vec::new(), links: HashMap::new() }.one(from, to)
+pub(crate) fn copy_entry(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+    TreeCopier { remaining_bytes: u64::MAX, top: None, path: Vec::new(), links: HashMap::new() }
+        .copy_one(from, to)
 }
 
 struct TreeCopier<'a> {
     /// The number of bytes that may still be copied.
-    left: u64,
+    remaining_bytes: u64,
     /// The target directory, if hard links are to be kept.
     top: Option<&'a OwnedFd>,
     /// The current path in `top`.
@@ -42,49 +47,49 @@ struct TreeCopier<'a> {
 }
 
 impl TreeCopier<'_> {
-    fn inside(&mut self, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+    fn copy_contents(&mut self, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
         if self.path.iter().filter(|byte| **byte == b'/').count() >= dir_handle::DEPTH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        for name in dir_handle::names(source)? {
+        for name in dir_handle::list_names(source)? {
             let length = self.path.len();
             if length > 0 {
                 self.path.push(b'/');
             }
             self.path.extend_from_slice(name.to_bytes());
-            self.one((source.as_fd(), &name), (target.as_fd(), &name))?;
+            self.copy_one((source.as_fd(), &name), (target.as_fd(), &name))?;
             self.path.truncate(length);
         }
         Ok(())
     }
 
-    fn one(&mut self, from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+    fn copy_one(&mut self, from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
         let stat = rustix::fs::statat(from.0, from.1, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let source = dir_handle::open_ours(from.0, from.1, &stat)?;
+                let source = dir_handle::open_owned(from.0, from.1, &stat)?;
                 rustix::fs::mkdirat(to.0, to.1, Mode::RWXU)?;
                 let target = dir_handle::open_directory(to.0, to.1)?;
-                self.inside(&source, &target)?;
-                like(&stat, &source, &target)?;
+                self.copy_contents(&source, &target)?;
+                copy_metadata(&stat, &source, &target)?;
             }
             FileType::RegularFile => {
-                if self.is_linked(&stat, to)? {
+                if self.link_if_copied(&stat, to)? {
                     return Ok(());
                 }
                 let size = u64::try_from(stat.st_size).unwrap_or_default();
-                self.left = self.left.checked_sub(size).ok_or(Errno::FBIG)?;
+                self.remaining_bytes = self.remaining_bytes.checked_sub(size).ok_or(Errno::FBIG)?;
                 file(from, to, &stat)?;
             }
             FileType::Symlink => {
                 let to_where = rustix::fs::readlinkat(from.0, from.1, Vec::new())?;
                 rustix::fs::symlinkat(&*to_where, to.0, to.1)?;
-                own(&stat, to)?;
+                copy_owner(&stat, to)?;
             }
             kind => {
-                let mode = Mode::from_raw_mode(bits(stat.st_mode));
+                let mode = Mode::from_raw_mode(permission_bits(stat.st_mode));
                 rustix::fs::mknodat(to.0, to.1, kind, mode, stat.st_rdev)?;
-                own(&stat, to)?;
+                copy_owner(&stat, to)?;
                 rustix::fs::chmodat(to.0, to.1, mode, AtFlags::empty())?;
             }
         }
@@ -92,9 +97,9 @@ impl TreeCopier<'_> {
     }
 
     /// Checks whether the file was already copied under another name, and links it if so.
-    fn is_linked(&mut self, stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<bool, Errno> {
+    fn link_if_copied(&mut self, stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<bool, Errno> {
         let Some(top) = self.top.filter(|_| stat.st_nlink > 1) else { return Ok(false) };
-        let ident = dir_handle::FileIdentity::of(stat);
+        let ident = dir_handle::FileIdentity::from_stat(stat);
         match self.links.get(&(ident.dev, ident.ino)) {
             Some(first) => rustix::fs::linkat(top, &**first, to.0, to.1, AtFlags::empty()).map(|()| true),
             None => {
@@ -117,7 +122,7 @@ fn file(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr), stat: &Stat)
         );
         std::io::copy(&mut source, &mut target).map_err(|error| errno(&error))?;
     }
-    like(stat, &source, &target)
+    copy_metadata(stat, &source, &target)
 }
 
 fn errno(error: &std::io::Error) -> Errno {
@@ -125,16 +130,16 @@ fn errno(error: &std::io::Error) -> Errno {
 }
 
 /// Copies owner, attributes and mode of the original. The owner comes first, because setting it clears bits of the mode.
-fn like(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+fn copy_metadata(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
     if rustix::process::geteuid().is_root() {
         let owner = rustix::fs::Uid::from_raw(stat.st_uid);
         rustix::fs::fchown(target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
     }
-    xattrs::copy(source, target)?;
-    rustix::fs::fchmod(target, Mode::from_raw_mode(bits(stat.st_mode)))
+    xattrs::copy_all(source, target)?;
+    rustix::fs::fchmod(target, Mode::from_raw_mode(permission_bits(stat.st_mode)))
 }
 
-fn own(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+fn copy_owner(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }

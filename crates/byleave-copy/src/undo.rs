@@ -10,9 +10,9 @@ use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind}
 use rustix::fs::OFlags;
 use uuid::Uuid;
 
-use crate::before_images::{CompletedCommit, image};
-use crate::change_list::content;
-use crate::commit::{CommitReport, carry_out, clear};
+use crate::before_images::{CompletedCommit, image_path};
+use crate::change_list::read_content;
+use crate::commit::{CommitReport, execute, remove_leftovers};
 use crate::commit_plan::SlotAllocator as _;
 use crate::diff;
 use crate::diff_scan::is_directory;
@@ -37,27 +37,27 @@ pub enum OnConflict {
 impl CopyStore {
     /// Reverts a commit, as a commit with the id `by`. If anything was changed since, nothing is done unless `since` allows it.
     pub fn undo(&self, id: Uuid, by: Uuid, since: OnConflict) -> Result<CommitReport, Error> {
-        let id = self.in_effect(id)?;
-        let ended = self.ended(id)?;
+        let id = self.effective_commit(id)?;
+        let ended = self.ended_commit(id)?;
         let _of = self.lock(id)?;
         // Checks again, because the previous holder of the lock may have undone the commit.
-        if let CopyState::Undone { by } = self.state(id)? {
-            return Err(Error::Undone { id, by });
+        if let CopyState::Undone { undo_id: by } = self.state(id)? {
+            return Err(Error::AlreadyUndone { id, undo_id: by });
         }
-        let (at, _lock) = self.begin(by)?;
+        let (at, _lock) = self.create_entry(by)?;
         let result = self.try_undo(ended, by, since);
         if result.is_err() && !at.join("journal.json").exists() {
-            dir_handle::remove_path(&at).at("remove", &at)?;
+            dir_handle::remove_path(&at).context("remove", &at)?;
         }
         result
     }
 
     /// Returns the commit that makes these changes effective: this one, or the undo of its undo.
-    fn in_effect(&self, mut id: Uuid) -> Result<Uuid, Error> {
-        while let CopyState::Undone { by } = self.state(id)? {
+    fn effective_commit(&self, mut id: Uuid) -> Result<Uuid, Error> {
+        while let CopyState::Undone { undo_id: by } = self.state(id)? {
             match self.state(by)? {
-                CopyState::Undone { by: again } => id = again,
-                _ => return Err(Error::Undone { id, by }),
+                CopyState::Undone { undo_id: again } => id = again,
+                _ => return Err(Error::AlreadyUndone { id, undo_id: by }),
             }
         }
         Ok(id)
@@ -72,26 +72,26 @@ impl CopyStore {
         let id = ended.journal.id;
         let ground = StepContext::open(self, &ended.journal.roots)?;
         self.fill_digests(&mut ended, &ground)?;
-        let conflicts = self.changed_since(&ended)?;
+        let conflicts = self.find_conflicts(&ended)?;
         // The parent directory must exist, even if conflicts may be overwritten.
-        let hopeless = conflicts.iter().any(|conflict| conflict.why == NOWHERE);
+        let hopeless = conflicts.iter().any(|conflict| conflict.reason == PARENT_GONE);
         if hopeless || (since == OnConflict::Refuse && !conflicts.is_empty()) {
             return Err(Error::Conflicts(conflicts));
         }
-        let changes = inverse(&ended.changes, conflicts);
+        let changes = invert_changes(&ended.changes, conflicts);
         let roots = ended.journal.roots.clone();
         let mut staging = CommitStaging::new(self, by, &ground, &roots)?;
-        let inverse = |step| inverted(step, id, &mut staging).transpose();
+        let inverse = |step| invert_step(step, id, &mut staging).transpose();
         let steps: Result<Vec<_>, _> = ended.journal.steps.iter().rev().filter_map(inverse).collect();
         let result = steps.and_then(|steps| {
             let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
-            carry_out(self, &journal, &ground, &changes)?;
-            Ok(clear(self, &journal, &ground).err().map(|fault| fault.to_string()))
+            execute(self, &journal, &ground, &changes)?;
+            Ok(remove_leftovers(self, &journal, &ground).err().map(|fault| fault.to_string()))
         });
-        if result.is_err() && !self.directory(by).join("journal.json").exists() {
+        if result.is_err() && !self.entry_path(by).join("journal.json").exists() {
             staging.restore(self)?;
         }
-        Ok(CommitReport { id: by, changes, untidy: result? })
+        Ok(CommitReport { id: by, changes, cleanup_error: result? })
     }
 
     /// Fills in the digests of the files that come back, because later undos compare them.
@@ -104,16 +104,16 @@ impl CopyStore {
             else {
                 continue;
             };
-            let Some(at) = image(&images, &change.path) else { continue };
+            let Some(at) = image_path(&images, &change.path) else { continue };
             if let Ok(file) = ground.copies.open_at(&at, OFlags::RDONLY | OFlags::NONBLOCK) {
-                *digest = Some(reader.digest(&file).at("read", &change.path)?);
+                *digest = Some(reader.digest(&file).context("read", &change.path)?);
             }
         }
         Ok(())
     }
 
-    fn changed_since(&self, ended: &CompletedCommit) -> Result<Vec<Conflict>, Error> {
-        let disk = DirHandle::open(Path::new("/")).at("open", "/")?;
+    fn find_conflicts(&self, ended: &CompletedCommit) -> Result<Vec<Conflict>, Error> {
+        let disk = DirHandle::open(Path::new("/")).context("open", "/")?;
         let mut reader = FileReader::new();
         let images = ended.images();
         let changes = &ended.changes.list;
@@ -131,9 +131,11 @@ impl CopyStore {
         for change in changes {
             let inside = change.path.trim_start_matches('/');
             let made = change.before.is_none() && is_directory(change.after.as_ref());
-            let why = if !preconditions::is_as_left(&disk, change, ended.done.at, &mut reader)? {
+            let why = if !preconditions::is_unchanged_since(&disk, change, ended.done.at, &mut reader)? {
                 "it was changed since"
-            } else if made && preconditions::holds_more(&disk, inside, &left).at("list", &change.path)? {
+            } else if made
+                && preconditions::has_unlisted(&disk, inside, &left).context("list", &change.path)?
+            {
                 "something was put into it since"
             } else {
                 let above = ancestors(&change.path).next().unwrap_or_default();
@@ -144,44 +146,44 @@ impl CopyStore {
                 if there {
                     continue;
                 }
-                NOWHERE
+                PARENT_GONE
             };
-            let is = preconditions::look(&disk, inside)?;
-            let mut conflict = preconditions::met(change.after.clone(), change, is, why);
-            conflict.texts = self.texts(change, &images)?;
+            let is = preconditions::read_node(&disk, inside)?;
+            let mut conflict = preconditions::new_conflict(change.after.clone(), change, is, why);
+            conflict.texts = self.conflict_texts(change, &images)?;
             conflicts.push(conflict);
         }
         Ok(conflicts)
     }
 
-    fn texts(
+    fn conflict_texts(
         &self,
         change: &FileChange,
         images: &HashMap<String, String>,
     ) -> Result<Option<ConflictTexts>, Error> {
-        let text = |bytes: Option<Vec<u8>>| bytes.as_deref().and_then(diff::text).map(str::to_owned);
-        let theirs = match image(images, &change.path) {
-            Some(at) => text(content(&self.at.join("copies"), &at)?),
+        let text = |bytes: Option<Vec<u8>>| bytes.as_deref().and_then(diff::as_text).map(str::to_owned);
+        let theirs = match image_path(images, &change.path) {
+            Some(at) => text(read_content(&self.path.join("copies"), &at)?),
             None => Some(String::new()),
         };
-        let ours = text(content(Path::new("/"), change.path.trim_start_matches('/'))?);
+        let ours = text(read_content(Path::new("/"), change.path.trim_start_matches('/'))?);
         let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
         // The file as the commit left it is not kept. It is rebuilt from the before-image and the diff.
         let base = change.diff.as_ref().and_then(|diff| diff::apply(&theirs, diff));
         let base = base.filter(|base| match change.after.as_ref().map(|node| &node.kind) {
-            Some(FileNodeKind::File { digest, .. }) => *digest == Some(Digest::of(base.as_bytes())),
+            Some(FileNodeKind::File { digest, .. }) => *digest == Some(Digest::compute(base.as_bytes())),
             _ => false,
         });
         Ok(Some(ConflictTexts { base, ours, theirs }))
     }
 }
 
-const NOWHERE: &str = "the directory that it was in is gone";
+const PARENT_GONE: &str = "the directory that it was in is gone";
 
 /// Inverts committed changes: swaps before and after. For a conflicting path, the file that is there now becomes the "before".
-fn inverse(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChanges {
+fn invert_changes(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChanges {
     let mut now: HashMap<String, Option<FileNode>> =
-        conflicts.into_iter().map(|conflict| (conflict.path, conflict.is)).collect();
+        conflicts.into_iter().map(|conflict| (conflict.path, conflict.actual)).collect();
     let mut inverse = FileChanges { limits: Vec::new(), ..changes.clone() };
     for change in &mut inverse.list {
         std::mem::swap(&mut change.before, &mut change.after);
@@ -197,29 +199,31 @@ fn inverse(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChanges {
 }
 
 /// Returns the inverse of a step for the file that is there now, or `None` if there is nothing to do.
-fn inverted(
+fn invert_step(
     step: &JournalStep,
     id: Uuid,
     staging: &mut CommitStaging<'_>,
 ) -> Result<Option<JournalStep>, Error> {
     let (root, inside) = (step.root, &step.inside);
     let now = |staging: &CommitStaging<'_>| -> Result<Option<FileIdentity>, Error> {
-        let found = staging.ground.place(step).and_then(|(within, path)| within.ident(path));
+        let found = staging.context.resolve_step(step).and_then(|(within, path)| within.identity(path));
         // A link is there where a directory will be by then, so nothing is in that directory yet.
         if matches!(found, Err(rustix::io::Errno::LOOP)) {
             return Ok(None);
         }
-        found.at("look at", paths::absolute(".", inside))
+        found.context("look at", paths::absolute(".", inside))
     };
     let act = match &step.act {
         StepAction::Mode { of, was, is } => Some(StepAction::Mode { of: *of, was: *is, is: *was }),
-        StepAction::Put { .. } => now(staging)?.map(|old| StepAction::Take { old, keep: staging.keep(root) }),
+        StepAction::Put { .. } => {
+            now(staging)?.map(|old| StepAction::Take { old, keep: staging.new_slot(root) })
+        }
         StepAction::Take { keep, .. } | StepAction::Swap { keep, .. } => {
-            let settled: StorageSlot = keep.settled(id);
-            let (from, new) = staging.bring(root, settled)?;
+            let settled: StorageSlot = keep.final_slot(id);
+            let (from, new) = staging.prepare(root, settled)?;
             Some(match now(staging)? {
                 None => StepAction::Put { new, from },
-                Some(old) => StepAction::Swap { old, new, from, keep: staging.keep(root) },
+                Some(old) => StepAction::Swap { old, new, from, keep: staging.new_slot(root) },
             })
         }
     };

@@ -27,9 +27,9 @@ pub(crate) fn is_whiteout_file(file: &OwnedFd) -> Result<bool> {
 }
 
 /// Returns the marks of a directory, or the name of a mark that our layers never have.
-pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<WhiteoutMarks, String>> {
+pub(crate) fn read_marks(directory: &OwnedFd) -> Result<std::result::Result<WhiteoutMarks, String>> {
     let mut marks = WhiteoutMarks::default();
-    for (name, value) in allowed(directory, || xattrs::list(directory))? {
+    for (name, value) in with_permission(directory, || xattrs::read_all(directory))? {
         match name.as_str() {
             "user.overlay.opaque" => {
                 marks.is_opaque |= value == b"y";
@@ -44,14 +44,14 @@ pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<WhiteoutM
 }
 
 /// Removes the marks of the layer from a file, or returns the name of a mark that our layers never have.
-pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
+pub(crate) fn remove_marks(file: &OwnedFd) -> Result<Option<String>> {
     for name in xattrs::names(file)? {
         if matches!(name.as_str(), "user.overlay.redirect" | "user.overlay.metacopy") {
             return Ok(Some(name));
         }
         // The origin of the file is useless once it is committed, and would confuse a later overlay.
         if name.starts_with("user.overlay.") {
-            allowed(file, || rustix::fs::fremovexattr(file, &*name))?;
+            with_permission(file, || rustix::fs::fremovexattr(file, &*name))?;
         }
     }
     Ok(None)
@@ -59,11 +59,11 @@ pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
 
 /// Returns the extended attributes of a file of the layer.
 pub(crate) fn attributes(file: &OwnedFd) -> Result<xattrs::ExtendedAttributes> {
-    allowed(file, || xattrs::list(file))
+    with_permission(file, || xattrs::read_all(file))
 }
 
 /// Accesses the attributes of a file of ours. The mode applies even to an open file, so it is relaxed for that moment.
-fn allowed<T>(file: &OwnedFd, act: impl Fn() -> Result<T>) -> Result<T> {
+fn with_permission<T>(file: &OwnedFd, act: impl Fn() -> Result<T>) -> Result<T> {
     match act() {
         Err(Errno::ACCESS | Errno::PERM) => {
             let mode = rustix::fs::Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode & 0o7777);

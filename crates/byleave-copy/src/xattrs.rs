@@ -9,7 +9,7 @@ use rustix::io::{Errno, Result};
 pub(crate) type ExtendedAttributes = Vec<(String, Vec<u8>)>;
 
 /// Returns the extended attributes of an open file, sorted by name.
-pub(crate) fn list(file: &OwnedFd) -> Result<ExtendedAttributes> {
+pub(crate) fn read_all(file: &OwnedFd) -> Result<ExtendedAttributes> {
     let mut all = Vec::new();
     for name in names(file)? {
         let mut value = vec![0_u8; 65_536];
@@ -43,8 +43,8 @@ pub(crate) fn has_any(file: &OwnedFd) -> Result<bool> {
 }
 
 /// Copies the extended attributes. Those of overlays are skipped, because they belong to the layer and not to the file.
-pub(crate) fn copy(source: &OwnedFd, target: &OwnedFd) -> Result<()> {
-    for (name, value) in list(source)? {
+pub(crate) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<()> {
+    for (name, value) in read_all(source)? {
         if !name.starts_with("user.overlay.") {
             rustix::fs::fsetxattr(target, &*name, &value, XattrFlags::empty())?;
         }

@@ -38,7 +38,7 @@ pub enum AdminActionKind {
         /// The standing approval.
         leave: StandingApprovalId,
     },
-    /// Gives a session its place in the tree. [`crate::session::act_of`] is the id of this action.
+    /// Gives a session its place in the tree. [`crate::session::opening_action_id`] is the id of this action.
     Open(SessionNode),
     /// Deletes the contents of a call permanently. Its record stays.
     Forget {
@@ -56,7 +56,7 @@ pub enum AdminActionKind {
 
 impl AdminActionKind {
     /// Returns the action in a word.
-    pub const fn word(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Halt { .. } => "halt",
             Self::Lift => "lift",

@@ -1,7 +1,7 @@
 //! The scopes of standing approvals that a person can choose from, narrowest first, each in plain words.
 //!
 //! The choice is computed from the question view alone. A scope is offered only if the standing approval would spare the same question next
-//! time. The test is the one that the policy uses ([`crate::standing_approval::asked`]). No scope is wider than its words. A program is
+//! time. The test is the one that the policy uses ([`crate::standing_approval::effects_to_cover`]). No scope is wider than its words. A program is
 //! offered with other arguments only if these could not do more harm. A call that changes *something beneath* a directory is offered only
 //! as exactly the same call.
 
@@ -11,13 +11,15 @@ mod same;
 use serde::Serialize;
 
 use crate::effect::{Effect, Plan};
-use crate::escape::{EscapeLevel, visible};
+use crate::escape::{EscapeLevel, make_visible};
 use crate::id::StandingApprovalId;
-use crate::pattern::{Pattern, literal};
+use crate::pattern::{Pattern, escape_glob};
 use crate::question::QuestionKind;
 use crate::question_view::QuestionView;
 use crate::review::ReviewOutcome;
-use crate::standing_approval::{NotCoverableError, StandingApproval, StandingApprovalMatcher, asked};
+use crate::standing_approval::{
+    NotCoverableError, StandingApproval, StandingApprovalMatcher, effects_to_cover,
+};
 
 /// The width of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -49,51 +51,53 @@ pub struct ApprovalScope {
 }
 
 /// Returns the scopes that a person can choose from, narrowest first and never empty, or why no standing approval would help.
-pub fn offers(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCoverableError> {
-    let asked = asked_on(sheet)?;
-    if let Some(why) = asked.iter().find_map(|effect| not_sayable(effect)) {
-        return Err(NotCoverableError::NotSayable(why));
+pub fn approval_scopes(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCoverableError> {
+    let asked = question_effects(sheet)?;
+    if let Some(why) = asked.iter().find_map(|effect| not_expressible(effect)) {
+        return Err(NotCoverableError::NotExpressible(why));
     }
-    if asked.iter().any(|effect| sheet.plan.is_beneath(effect)) {
-        return same::offer(&sheet.plan, &asked).map(|offer| vec![offer]);
+    if asked.iter().any(|effect| sheet.plan.is_partial(effect)) {
+        return same::same_plan_scope(&sheet.plan, &asked).map(|offer| vec![offer]);
     }
     let all = ScopeSubject { effects: &asked, workspace: &sheet.cwd };
     let mut offers: Vec<ApprovalScope> = Vec::new();
-    for breadth in LADDER {
-        let Some(offer) = all.offer(breadth) else { continue };
+    for breadth in WIDTHS {
+        let Some(offer) = all.scope_with_width(breadth) else { continue };
         let known = offers.iter().any(|known| known.scope == offer.scope);
-        if !known && uncovered(&offer.scope, &asked, &sheet.plan).is_none() {
+        if !known && first_uncovered(&offer.scope, &asked, &sheet.plan).is_none() {
             offers.push(offer);
         }
     }
     match offers.first() {
         // If there is no exact scope, no wider one is offered.
-        Some(offer) if offer.breadth == ScopeWidth::Exact || all.is_use_of_tools() => Ok(offers),
-        _ => Err(NotCoverableError::NotSayable("no pattern fits all of its effects".to_owned())),
+        Some(offer) if offer.breadth == ScopeWidth::Exact || all.is_tool_use() => Ok(offers),
+        _ => Err(NotCoverableError::NotExpressible("no pattern fits all of its effects".to_owned())),
     }
 }
 
 /// Checks whether a standing approval with this scope would spare the same question next time.
-pub fn spares(sheet: &QuestionView, scope: &[Pattern]) -> Result<(), NotCoverableError> {
-    let asked = asked_on(sheet)?;
-    match uncovered(scope, &asked, &sheet.plan) {
+pub fn covers_question(sheet: &QuestionView, scope: &[Pattern]) -> Result<(), NotCoverableError> {
+    let asked = question_effects(sheet)?;
+    match first_uncovered(scope, &asked, &sheet.plan) {
         None => Ok(()),
-        Some(effect) => Err(NotCoverableError::Uncovered(visible(&effect.to_string(), EscapeLevel::Name))),
+        Some(effect) => {
+            Err(NotCoverableError::NotCovered(make_visible(&effect.to_string(), EscapeLevel::Name)))
+        }
     }
 }
 
 /// Returns the pattern of exactly this run. `None` if an argument is known only when it runs.
-pub fn exact_run(program: &str, argv: &[String]) -> Option<Pattern> {
-    let is_known = argv.iter().all(|word| !word.contains(NOT_KNOWN));
-    is_known.then(|| command::exactly(program, argv).0)
+pub fn exact_run_pattern(program: &str, argv: &[String]) -> Option<Pattern> {
+    let is_known = argv.iter().all(|word| !word.contains(UNKNOWN_MARK));
+    is_known.then(|| command::exact_pattern(program, argv).0)
 }
 
 /// Returns the pattern of this run with any arguments after the first ones, if these cannot do more harm.
-pub fn wide_run(program: &str, argv: &[String]) -> Option<Pattern> {
-    command::widened(program, argv).map(|(pattern, _)| pattern)
+pub fn prefix_run_pattern(program: &str, argv: &[String]) -> Option<Pattern> {
+    command::prefix_pattern(program, argv).map(|(pattern, _)| pattern)
 }
 
-const LADDER: [ScopeWidth; 6] = [
+const WIDTHS: [ScopeWidth; 6] = [
     ScopeWidth::Exact,
     ScopeWidth::Program,
     ScopeWidth::Directory,
@@ -103,24 +107,24 @@ const LADDER: [ScopeWidth; 6] = [
 ];
 
 /// The character that replaces a text that is known only when the call runs.
-const NOT_KNOWN: char = '…';
+const UNKNOWN_MARK: char = '…';
 
 /// Returns the effects that a standing approval must cover to spare the question of this view, or why none could.
-fn asked_on(sheet: &QuestionView) -> Result<Vec<&Effect>, NotCoverableError> {
+fn question_effects(sheet: &QuestionView) -> Result<Vec<&Effect>, NotCoverableError> {
     match sheet.question.kind {
         QuestionKind::Approval => {}
         QuestionKind::Checkpoint => return Err(NotCoverableError::Checkpoint),
-        QuestionKind::Release => return Err(NotCoverableError::Result),
+        QuestionKind::Release => return Err(NotCoverableError::OutputRelease),
     }
     if let Some(held) = sheet.notes.iter().find(|note| note.said == ReviewOutcome::Held) {
-        return Err(NotCoverableError::Held(visible(&held.reviewer, EscapeLevel::Name)));
+        return Err(NotCoverableError::HeldByReviewer(make_visible(&held.reviewer, EscapeLevel::Name)));
     }
-    asked(&sheet.plan.effects, &sheet.ruling.reasons)
+    effects_to_cover(&sheet.plan.effects, &sheet.ruling.reasons)
 }
 
 /// Returns the reason why no pattern can match exactly this effect, if there is one.
-fn not_sayable(effect: &Effect) -> Option<String> {
-    let uncertain = |text: &str| text.contains(NOT_KNOWN);
+fn not_expressible(effect: &Effect) -> Option<String> {
+    let uncertain = |text: &str| text.contains(UNKNOWN_MARK);
     let (what, is_uncertain) = match effect {
         Effect::Run { argv, .. } => ("a word of its command", argv.iter().any(|word| uncertain(word))),
         Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => {
@@ -135,7 +139,7 @@ fn not_sayable(effect: &Effect) -> Option<String> {
 }
 
 /// Returns the first effect that a standing approval with this scope does not cover.
-fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> Option<&'a Effect> {
+fn first_uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> Option<&'a Effect> {
     let leave = StandingApproval {
         id: StandingApprovalId::new(uuid::Uuid::nil()),
         tool: String::new(),
@@ -146,7 +150,7 @@ fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> Option
     };
     // An invalid scope covers nothing.
     let Ok(leave) = StandingApprovalMatcher::new(leave) else { return asked.first().copied() };
-    leave.uncovered(asked, plan)
+    leave.first_uncovered(asked, plan)
 }
 
 /// The effects that are asked about, and the workspace.
@@ -157,7 +161,7 @@ struct ScopeSubject<'a> {
 
 impl ScopeSubject<'_> {
     /// Returns the scope of this width, if there is one.
-    fn offer(&self, breadth: ScopeWidth) -> Option<ApprovalScope> {
+    fn scope_with_width(&self, breadth: ScopeWidth) -> Option<ApprovalScope> {
         let uses_tool = self.effects.iter().any(|effect| matches!(effect, Effect::Invoke { .. }));
         if breadth == ScopeWidth::Tool && !uses_tool {
             return None;
@@ -165,49 +169,58 @@ impl ScopeSubject<'_> {
         let mut scope: Vec<Pattern> = Vec::new();
         let mut said: Vec<(&str, Vec<String>)> = Vec::new();
         for effect in self.effects {
-            let (pattern, words) = self.part(effect, breadth);
+            let (pattern, words) = self.pattern_for_effect(effect, breadth);
             if scope.contains(&pattern) {
                 continue;
             }
-            match said.iter_mut().find(|(verb, _)| *verb == verb_of(&pattern)) {
+            match said.iter_mut().find(|(verb, _)| *verb == verb_for(&pattern)) {
                 Some((_, targets)) => targets.push(words),
-                None => said.push((verb_of(&pattern), vec![words])),
+                None => said.push((verb_for(&pattern), vec![words])),
             }
             scope.push(pattern);
         }
         let said: Vec<String> =
             said.into_iter().map(|(verb, targets)| format!("{verb} {}", targets.join(", "))).collect();
         // The use of a tool carries no arguments, so no scope of it is exact.
-        let breadth = if self.is_use_of_tools() { ScopeWidth::Tool } else { breadth };
+        let breadth = if self.is_tool_use() { ScopeWidth::Tool } else { breadth };
         Some(ApprovalScope { breadth, words: said.join("; "), scope })
     }
 
-    fn is_use_of_tools(&self) -> bool {
+    fn is_tool_use(&self) -> bool {
         self.effects.iter().all(|effect| matches!(effect, Effect::Invoke { .. }))
     }
 
     /// Returns the pattern for one effect, and its target in words.
-    fn part(&self, effect: &Effect, breadth: ScopeWidth) -> (Pattern, String) {
+    fn pattern_for_effect(&self, effect: &Effect, breadth: ScopeWidth) -> (Pattern, String) {
         match effect {
             Effect::Run { program, argv } => {
-                let wide = if breadth == ScopeWidth::Exact { None } else { command::widened(program, argv) };
-                wide.unwrap_or_else(|| command::exactly(program, argv))
+                let wide =
+                    if breadth == ScopeWidth::Exact { None } else { command::prefix_pattern(program, argv) };
+                wide.unwrap_or_else(|| command::exact_pattern(program, argv))
             }
-            Effect::Read { path } => self.path(path, breadth, Pattern::Read),
-            Effect::Write { path } => self.path(path, breadth, Pattern::Write),
-            Effect::Delete { path } => self.path(path, breadth, Pattern::Delete),
-            Effect::Reach { host, port } => reach(host, *port, breadth),
-            Effect::Invoke { tool } => {
-                (Pattern::Invoke(literal(tool)), format!("{}, with whatever arguments", shown(tool)))
-            }
+            Effect::Read { path } => self.pattern_for_path(path, breadth, Pattern::Read),
+            Effect::Write { path } => self.pattern_for_path(path, breadth, Pattern::Write),
+            Effect::Delete { path } => self.pattern_for_path(path, breadth, Pattern::Delete),
+            Effect::Reach { host, port } => pattern_for_host(host, *port, breadth),
+            Effect::Invoke { tool } => (
+                Pattern::Invoke(escape_glob(tool)),
+                format!("{}, with whatever arguments", escape_name(tool)),
+            ),
             // Neither fits a pattern, and neither reaches this point.
             Effect::Unconfined { .. } | Effect::Unknown { .. } => (Pattern::Run(Vec::new()), String::new()),
         }
     }
 
-    fn path(&self, path: &str, breadth: ScopeWidth, kind: fn(String) -> Pattern) -> (Pattern, String) {
+    fn pattern_for_path(
+        &self,
+        path: &str,
+        breadth: ScopeWidth,
+        kind: fn(String) -> Pattern,
+    ) -> (Pattern, String) {
         let place = match breadth {
-            ScopeWidth::Directory => self.directory(path).map(|dir| (dir, "/*", "anything directly in")),
+            ScopeWidth::Directory => {
+                self.parent_directory(path).map(|dir| (dir, "/*", "anything directly in"))
+            }
             ScopeWidth::Workspace | ScopeWidth::Tool => {
                 self.is_within(path).then_some((self.workspace, "/**", "anything beneath"))
             }
@@ -215,15 +228,15 @@ impl ScopeSubject<'_> {
         };
         match place {
             Some((dir, glob, words)) => {
-                (kind(format!("{}{glob}", literal(dir))), format!("{words} {}", shown(dir)))
+                (kind(format!("{}{glob}", escape_glob(dir))), format!("{words} {}", escape_name(dir)))
             }
-            None => (kind(literal(path)), shown(path)),
+            None => (kind(escape_glob(path)), escape_name(path)),
         }
     }
 
     /// Returns the directory of a path, if it may replace the path. It is never the root, a child of the root, or a directory that contains
     /// the workspace.
-    fn directory<'p>(&self, path: &'p str) -> Option<&'p str> {
+    fn parent_directory<'p>(&self, path: &'p str) -> Option<&'p str> {
         let (dir, _) = path.rsplit_once('/')?;
         let holds = |dir: &str| self.workspace == dir || self.workspace.starts_with(&format!("{dir}/"));
         let is_deep = dir.matches('/').count() > 1;
@@ -239,16 +252,16 @@ impl ScopeSubject<'_> {
     }
 }
 
-const fn verb_of(pattern: &Pattern) -> &'static str {
+const fn verb_for(pattern: &Pattern) -> &'static str {
     match pattern {
         Pattern::Invoke(_) => "use the tool",
         pattern => pattern.kind(),
     }
 }
 
-fn reach(host: &str, port: u16, breadth: ScopeWidth) -> (Pattern, String) {
+fn pattern_for_host(host: &str, port: u16, breadth: ScopeWidth) -> (Pattern, String) {
     let name = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let shown = shown(host);
+    let shown = escape_name(host);
     match (breadth, port) {
         (ScopeWidth::Host | ScopeWidth::Tool, 80 | 443) => {
             // A bare address with colons needs no brackets.
@@ -261,6 +274,6 @@ fn reach(host: &str, port: u16, breadth: ScopeWidth) -> (Pattern, String) {
     }
 }
 
-fn shown(text: &str) -> String {
-    format!("`{}`", visible(text, EscapeLevel::Name))
+fn escape_name(text: &str) -> String {
+    format!("`{}`", make_visible(text, EscapeLevel::Name))
 }

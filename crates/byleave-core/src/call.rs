@@ -30,7 +30,7 @@ impl Mode {
     pub const ALL: [Self; 4] = [Self::ConfirmAll, Self::ConfirmSensitive, Self::ConfirmDangerous, Self::Yolo];
 
     /// Returns the mode in a word.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::ConfirmAll => "confirm-all",
             Self::ConfirmSensitive => "confirm-sensitive",
@@ -41,7 +41,7 @@ impl Mode {
     }
 
     /// Returns whether this mode lets at least as much pass without a question as the other.
-    pub fn is_as_loose_as(self, other: Self) -> bool {
+    pub fn is_at_least_as_permissive(self, other: Self) -> bool {
         let looseness = |mode: Self| match mode {
             Self::ReadOnly => 0_u8,
             Self::ConfirmAll => 1,
@@ -53,7 +53,7 @@ impl Mode {
     }
 
     /// Returns the mode that says how much is asked, apart from what is denied.
-    pub const fn asking(self) -> Self {
+    pub const fn question_mode(self) -> Self {
         match self {
             Self::ReadOnly => Self::ConfirmSensitive,
             asking => asking,

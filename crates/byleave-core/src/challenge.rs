@@ -30,7 +30,7 @@ pub struct Challenge {
 
 impl Challenge {
     /// Returns whether the challenge is complete: it needs an assumption, a failure scenario and a reason.
-    pub fn makes_sense(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         let said = |texts: &[String]| texts.iter().any(|text| !text.trim().is_empty());
         said(&self.assumptions) && said(&self.failure_scenarios) && !self.why.trim().is_empty()
     }

@@ -20,7 +20,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Returns the verdict in a word.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
@@ -59,7 +59,7 @@ pub enum AskCause {
 
 impl AskCause {
     /// Returns the cause in words, for a list of causes.
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Rule | Self::FirmRule => "a rule without a name",
             Self::Default => "no rule covers it",
@@ -93,7 +93,7 @@ impl AskCause {
     ///
     /// Only asks are looked up here, never a deny or a checkpoint. The workspace boundary is not a preference: a mode that would not ask a
     /// person about it denies (P4).
-    pub const fn under(self, mode: Mode) -> Verdict {
+    pub const fn verdict_in_mode(self, mode: Mode) -> Verdict {
         use AskCause::{
             Dangerous, Default, FirmRule, Irreversible, NotUnderstood, Outside, Reviewer, Rule, Sensitive,
             ToolAsks,
@@ -121,12 +121,12 @@ impl AskCause {
     }
 
     /// Returns whether it asks because no rule covers the effect, so that an allow rule answers it.
-    pub const fn is_uncovered(self) -> bool {
+    pub const fn is_no_rule(self) -> bool {
         matches!(self, Self::Default | Self::Outside)
     }
 
     /// Returns whether a standing approval may answer an ask with this cause.
-    pub const fn leave_may_answer(self) -> bool {
+    pub const fn allows_standing_approval(self) -> bool {
         match self {
             Self::Rule | Self::Default | Self::Outside => true,
             Self::Sensitive | Self::ToolAsks | Self::Mode => true,
@@ -191,7 +191,7 @@ impl PolicyDecision {
     }
 
     /// Returns the reason that decided: the first of the strictest.
-    pub fn decisive(&self) -> Option<&DecisionReason> {
+    pub fn decisive_reason(&self) -> Option<&DecisionReason> {
         self.reasons.iter().find(|reason| reason.verdict == self.verdict).or_else(|| self.reasons.first())
     }
 }
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn modes_only_ever_ask_less_from_left_to_right() {
         for cause in AskCause::ALL.into_iter().filter(|cause| *cause != AskCause::Outside) {
-            let row: Vec<Verdict> = Mode::ALL.iter().map(|mode| cause.under(*mode)).collect();
+            let row: Vec<Verdict> = Mode::ALL.iter().map(|mode| cause.verdict_in_mode(*mode)).collect();
             assert!(row.is_sorted_by(|a, b| a >= b), "{cause:?}: {row:?}");
             assert!(row.iter().all(|verdict| *verdict != Verdict::Deny));
         }
@@ -213,8 +213,8 @@ mod tests {
     // req: P2, P4
     #[test]
     fn no_mode_lets_the_workspace_boundary_pass() {
-        let row = Mode::ALL.map(|mode| AskCause::Outside.under(mode));
+        let row = Mode::ALL.map(|mode| AskCause::Outside.verdict_in_mode(mode));
         assert_eq!(row, [Verdict::Ask, Verdict::Ask, Verdict::Deny, Verdict::Deny]);
-        assert_eq!(AskCause::Outside.under(Mode::ReadOnly), Verdict::Ask);
+        assert_eq!(AskCause::Outside.verdict_in_mode(Mode::ReadOnly), Verdict::Ask);
     }
 }

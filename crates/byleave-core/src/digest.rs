@@ -27,12 +27,12 @@ impl Digest {
     }
 
     /// Returns the digest of plain bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes).into())
     }
 
     /// Returns the digest of several parts. No two different lists of parts give the same input.
-    pub fn of_parts(domain: &str, parts: &[&[u8]]) -> Self {
+    pub fn compute_parts(domain: &str, parts: &[&[u8]]) -> Self {
         let all = || std::iter::once(domain.as_bytes()).chain(parts.iter().copied());
         // Hashed in one call: many small updates cost more than the copy.
         let mut framed = Vec::with_capacity(all().map(|part| part.len() + 8).sum());
@@ -40,11 +40,11 @@ impl Digest {
             framed.extend_from_slice(&(part.len() as u64).to_le_bytes());
             framed.extend_from_slice(part);
         }
-        Self::of(&framed)
+        Self::compute(&framed)
     }
 
     /// Returns the first twelve characters, enough for a person to distinguish two digests.
-    pub fn short(&self) -> String {
+    pub fn short_hex(&self) -> String {
         self.to_string().chars().take(12).collect()
     }
 }
@@ -69,7 +69,7 @@ fn hex(bytes: &[u8; 32]) -> [u8; 64] {
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Digest({})", self.short())
+        write!(f, "Digest({})", self.short_hex())
     }
 }
 
@@ -112,7 +112,7 @@ impl RecordKey {
     }
 
     /// Returns the recorded form of a content: its digest and its size.
-    pub fn hold(&self, content: &[u8]) -> ContentRef {
+    pub fn content_ref(&self, content: &[u8]) -> ContentRef {
         ContentRef { digest: self.digest(content), bytes: content.len() as u64 }
     }
 }
@@ -142,7 +142,7 @@ pub struct ContentRef {
 /// Returns the canonical form of a JSON value: sorted keys and no white space.
 ///
 /// It does not rely on the map type of `serde_json`, because features of another crate could change that type.
-pub fn canonical(value: &Value) -> String {
+pub fn canonical_json(value: &Value) -> String {
     let mut out = String::new();
     write_canonical(value, &mut out);
     out
@@ -186,20 +186,20 @@ mod tests {
     fn canonical_json_has_one_spelling() {
         let a: Value = serde_json::from_str(r#"{"b":[1,{"y":null,"x":"é\n"}],"a":1.5}"#).unwrap();
         let b: Value = serde_json::from_str(r#"{ "a":1.5, "b":[1,{"x":"é\n","y":null}] }"#).unwrap();
-        assert_eq!(canonical(&a), canonical(&b));
-        assert_eq!(canonical(&a), r#"{"a":1.5,"b":[1,{"x":"é\n","y":null}]}"#);
+        assert_eq!(canonical_json(&a), canonical_json(&b));
+        assert_eq!(canonical_json(&a), r#"{"a":1.5,"b":[1,{"x":"é\n","y":null}]}"#);
     }
 
     #[test]
     fn parts_cannot_be_shifted() {
-        assert_ne!(Digest::of_parts("d", &[b"ab", b"c"]), Digest::of_parts("d", &[b"a", b"bc"]));
-        assert_ne!(Digest::of_parts("d", &[b"ab"]), Digest::of_parts("da", &[b"b"]));
+        assert_ne!(Digest::compute_parts("d", &[b"ab", b"c"]), Digest::compute_parts("d", &[b"a", b"bc"]));
+        assert_ne!(Digest::compute_parts("d", &[b"ab"]), Digest::compute_parts("da", &[b"b"]));
     }
 
     #[test]
     fn digests_have_one_spelling() {
-        let text = serde_json::to_string(&Digest::of(b"x")).unwrap();
-        assert_eq!(text, format!("\"{}\"", Digest::of(b"x")));
+        let text = serde_json::to_string(&Digest::compute(b"x")).unwrap();
+        assert_eq!(text, format!("\"{}\"", Digest::compute(b"x")));
         assert!(serde_json::from_str::<Digest>(&text).is_ok());
         assert!(serde_json::from_str::<Digest>(&text.to_uppercase()).is_err());
     }

@@ -58,12 +58,12 @@ pub enum Effect {
 
 impl Effect {
     /// Returns the effect of using a tool of an MCP server.
-    pub fn at_server(server: &str, tool: &str) -> Self {
-        Self::Invoke { tool: Self::name_at_server(server, tool) }
+    pub fn mcp_invoke(server: &str, tool: &str) -> Self {
+        Self::Invoke { tool: Self::mcp_tool_name(server, tool) }
     }
 
     /// Returns the name of a tool of an MCP server in effects. No server has a `/` in its name, and none of our tools has a `:`.
-    pub(crate) fn name_at_server(server: &str, tool: &str) -> String {
+    pub(crate) fn mcp_tool_name(server: &str, tool: &str) -> String {
         format!("mcp:{server}/{tool}")
     }
 
@@ -207,17 +207,17 @@ pub struct Danger {
 
 impl Plan {
     /// Returns the recorded form of a plan whose content is stored.
-    pub fn head(&self, key: &RecordKey, held: ContentRef) -> PlanSummary {
+    pub fn summarize(&self, key: &RecordKey, held: ContentRef) -> PlanSummary {
         PlanSummary {
             plan: held,
-            effects: self.effects.iter().map(|effect| EffectDigest::of(effect, key)).collect(),
+            effects: self.effects.iter().map(|effect| EffectDigest::new(effect, key)).collect(),
             reads_only: self.reads_only,
             irreversible: self.irreversible,
         }
     }
 
     /// Checks whether this effect of the plan means something beneath its path, and not all of it.
-    pub fn is_beneath(&self, effect: &Effect) -> bool {
+    pub fn is_partial(&self, effect: &Effect) -> bool {
         self.beneath.contains(effect)
     }
 
@@ -234,7 +234,7 @@ pub struct EffectDigest(uuid::Uuid);
 
 impl EffectDigest {
     /// Returns the digest of an effect under the record's key: 128 bits of a keyed digest.
-    pub fn of(effect: &Effect, key: &RecordKey) -> Self {
+    pub fn new(effect: &Effect, key: &RecordKey) -> Self {
         let text = serde_json::to_vec(effect).unwrap_or_default();
         let digest = key.digest(&text);
         let (head, _) = digest.as_bytes().split_at(16);
@@ -242,7 +242,7 @@ impl EffectDigest {
     }
 
     /// Returns a digest with a given number, for tests that write records by hand.
-    pub const fn numbered(number: u128) -> Self {
+    pub const fn from_number(number: u128) -> Self {
         Self(uuid::Uuid::from_u128(number))
     }
 }
@@ -265,7 +265,7 @@ pub struct PlanSummary {
 
 impl PlanSummary {
     /// Checks whether every effect of this plan was among those of the other, and whether it is irreversible only if the other is.
-    pub fn within(&self, seen: &Self) -> bool {
+    pub fn is_subset_of(&self, seen: &Self) -> bool {
         self.effects.iter().all(|mark| seen.effects.contains(mark)) && self.irreversible <= seen.irreversible
     }
 }
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Plan>(&old).unwrap(), plan);
         plan.beneath = vec![delete.clone()];
         let kept: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
-        assert!(kept == plan && kept.is_beneath(&delete));
+        assert!(kept == plan && kept.is_partial(&delete));
     }
 
     #[test]

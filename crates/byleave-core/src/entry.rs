@@ -14,7 +14,7 @@ use crate::question::{Question, RecordedAnswer};
 use crate::refusal::{Refusal, StageResult};
 use crate::rehearsal::{RehearsalOutcome, RehearsalSettings};
 use crate::review::Review;
-use crate::session::{SessionNode, caller};
+use crate::session::{SessionNode, describe_caller};
 
 /// One entry: an event and the time at which it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,7 +175,7 @@ pub struct CallHeader {
 impl CallHeader {
     /// Returns the caller in words: an agent, or a sub-agent with its parent.
     pub fn caller(&self) -> String {
-        caller(&self.agent, &self.lineage)
+        describe_caller(&self.agent, &self.lineage)
     }
 }
 

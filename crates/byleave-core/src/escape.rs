@@ -25,7 +25,7 @@ use unicode_properties::UnicodeEmoji as _;
 pub use classify::EscapeLevel;
 use classify::{CharTreatment, ClassifiedChar};
 use unicode::CharPropertyCache;
-pub use unicode::{CLOSE, OPEN, TAB, is_mark, is_printable};
+pub use unicode::{MARK_CLOSE, MARK_OPEN, TAB_MARK, is_mark, is_printable};
 
 /// The maximum number of consecutive spaces at the start of a line. More are counted instead of shown.
 const INDENT_MAX: usize = 64;
@@ -40,26 +40,26 @@ const RTL_RUN: usize = 200;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EscapeCounts {
     /// Characters that are invisible or that move others. Tabs, ends of lines and emoji are not counted.
-    pub hidden: usize,
+    pub hidden_chars: usize,
     /// The first of them.
     pub first_hidden: Option<char>,
     /// Characters that look like others.
-    pub alike: usize,
+    pub lookalikes: usize,
     /// The first of them.
-    pub first_alike: Option<char>,
+    pub first_lookalike: Option<char>,
     /// Runs of right-to-left text.
-    pub rtl: usize,
+    pub rtl_runs: usize,
 }
 
 /// Returns the text with everything in it visible, on one line.
-pub fn visible(text: &str, care: EscapeLevel) -> String {
+pub fn make_visible(text: &str, care: EscapeLevel) -> String {
     let mut out = String::with_capacity(text.len());
     Escaper::default().write(text, care, &mut out);
     out
 }
 
 /// Returns JSON in which nothing can act on a terminal. The value is the same: invisible characters are written as code points.
-pub fn spelled(json: &str) -> String {
+pub fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         // White space between values is ours. Control characters inside texts are already escaped.
@@ -78,14 +78,14 @@ pub fn spelled(json: &str) -> String {
 /// Makes many texts visible, and counts the suspicious characters in all of them.
 #[derive(Default)]
 pub struct Escaper {
-    tally: EscapeCounts,
+    counts: EscapeCounts,
     lookup: CharPropertyCache,
 }
 
 impl Escaper {
     /// Returns the counts so far.
-    pub const fn tally(&self) -> &EscapeCounts {
-        &self.tally
+    pub const fn counts(&self) -> &EscapeCounts {
+        &self.counts
     }
 
     /// Writes the text with everything in it visible, on one line.
@@ -95,13 +95,13 @@ impl Escaper {
             return;
         }
         let mut units: Vec<ClassifiedChar> =
-            text.chars().map(|c| ClassifiedChar::new(c, self.lookup.of(c))).collect();
+            text.chars().map(|c| ClassifiedChar::new(c, self.lookup.get(c))).collect();
         if !text.is_ascii() {
-            classify::settle_clusters(&mut units);
-            homoglyphs::mark(&mut units, care);
+            classify::classify_clusters(&mut units);
+            homoglyphs::mark_lookalikes(&mut units, care);
             classify::fence_rtl(&mut units, care);
         }
-        count(&units, &mut self.tally);
+        count(&units, &mut self.counts);
         write_units(&units, out);
     }
 }
@@ -124,17 +124,17 @@ fn is_plain_ascii(text: &str) -> bool {
 
 fn count(units: &[ClassifiedChar], tally: &mut EscapeCounts) {
     let mut before: Option<char> = None;
-    tally.rtl += units.chunk_by(|a, b| a.fate == b.fate).filter(|run| is_fenced(run)).count();
+    tally.rtl_runs += units.chunk_by(|a, b| a.treatment == b.treatment).filter(|run| is_fenced(run)).count();
     for (place, unit) in units.iter().enumerate() {
-        match unit.fate {
+        match unit.treatment {
             CharTreatment::Hidden if is_expected(before, unit.c, place + 1 == units.len()) => {}
             CharTreatment::Hidden => {
-                tally.hidden += 1;
+                tally.hidden_chars += 1;
                 tally.first_hidden.get_or_insert(unit.c);
             }
-            CharTreatment::Alike => {
-                tally.alike += 1;
-                tally.first_alike.get_or_insert(unit.c);
+            CharTreatment::Lookalike => {
+                tally.lookalikes += 1;
+                tally.first_lookalike.get_or_insert(unit.c);
             }
             CharTreatment::Plain | CharTreatment::Rtl => {}
         }
@@ -143,13 +143,13 @@ fn count(units: &[ClassifiedChar], tally: &mut EscapeCounts) {
 }
 
 fn is_fenced(run: &[ClassifiedChar]) -> bool {
-    run.first().is_some_and(|unit| unit.fate == CharTreatment::Rtl)
+    run.first().is_some_and(|unit| unit.treatment == CharTreatment::Rtl)
 }
 
 /// Checks whether an escaped character is in a normal place. It is shown all the same, but without a warning.
 fn is_expected(before: Option<char>, c: char, is_last: bool) -> bool {
     match c {
-        '\t' | '\n' | TAB => true,
+        '\t' | '\n' | TAB_MARK => true,
         '\r' => is_last,
         '\u{200d}' | '\u{fe0f}' | '\u{20e3}' => before.is_some_and(|b| b.is_emoji_char() || b == '\u{fe0f}'),
         other => unicode::is_bracket(other),
@@ -158,11 +158,11 @@ fn is_expected(before: Option<char>, c: char, is_last: bool) -> bool {
 
 fn write_units(units: &[ClassifiedChar], out: &mut String) {
     let alike = |a: &ClassifiedChar, b: &ClassifiedChar| {
-        a.fate == b.fate
-            && match a.fate {
+        a.treatment == b.treatment
+            && match a.treatment {
                 CharTreatment::Plain => (a.c == ' ') == (b.c == ' '),
                 CharTreatment::Hidden => a.c == b.c,
-                CharTreatment::Alike | CharTreatment::Rtl => true,
+                CharTreatment::Lookalike | CharTreatment::Rtl => true,
             }
     };
     let mut done = 0;
@@ -171,7 +171,7 @@ fn write_units(units: &[ClassifiedChar], out: &mut String) {
         done += group.len();
         let is_last = done == units.len();
         let Some(first) = group.first() else { continue };
-        match first.fate {
+        match first.treatment {
             CharTreatment::Plain if first.c == ' ' => {
                 let most = if is_first { INDENT_MAX } else { BLANKS_MAX };
                 if is_last || group.len() > most {
@@ -182,10 +182,10 @@ fn write_units(units: &[ClassifiedChar], out: &mut String) {
             }
             CharTreatment::Plain => out.extend(group.iter().map(|unit| unit.c)),
             CharTreatment::Hidden if first.c == '\t' && group.len() <= BLANKS_MAX => {
-                out.extend(group.iter().map(|_| TAB));
+                out.extend(group.iter().map(|_| TAB_MARK));
             }
             CharTreatment::Hidden => write_counted(&name(first.c), group.len(), out),
-            CharTreatment::Alike => {
+            CharTreatment::Lookalike => {
                 for run in runs(group, ALIKE_RUN) {
                     write_alike(run, out);
                 }
@@ -217,21 +217,21 @@ fn name(c: char) -> String {
 }
 
 fn write_counted(name: &str, times: usize, out: &mut String) {
-    out.push(OPEN);
+    out.push(MARK_OPEN);
     out.push_str(name);
     if times > 1 {
         push_fmt(out, format_args!(" ×{times}"));
     }
-    out.push(CLOSE);
+    out.push(MARK_CLOSE);
 }
 
 fn write_alike(run: &[ClassifiedChar], out: &mut String) {
-    out.push(OPEN);
+    out.push(MARK_OPEN);
     out.extend(run.iter().map(|unit| unit.c));
     for unit in run {
         push_fmt(out, format_args!(" U+{:04X}", u32::from(unit.c)));
     }
-    out.push(CLOSE);
+    out.push(MARK_CLOSE);
 }
 
 /// Returns pieces of about `most` characters. No piece begins with a mark that belongs to the piece before.
@@ -268,12 +268,12 @@ mod tests {
         let mut chars = shown.chars();
         while let Some(c) = chars.next() {
             match c {
-                TAB => text.push('\t'),
-                OPEN => {
-                    let inside: String = chars.by_ref().take_while(|c| *c != CLOSE).collect();
+                TAB_MARK => text.push('\t'),
+                MARK_OPEN => {
+                    let inside: String = chars.by_ref().take_while(|c| *c != MARK_CLOSE).collect();
                     text.push_str(&read_mark(&inside));
                 }
-                CLOSE => panic!("a bracket that nobody opened in {shown}"),
+                MARK_CLOSE => panic!("a bracket that nobody opened in {shown}"),
                 other => text.push(other),
             }
         }
@@ -320,7 +320,7 @@ mod tests {
     fn json_keeps_its_value_and_shows_everything() {
         let value =
             serde_json::json!({"a": "x\u{9b}31m\u{202e}é\n\t\u{e0041}\u{1b}", "b\u{200b}": [1, null]});
-        let text = spelled(&format!("{value:#}"));
+        let text = escape_json(&format!("{value:#}"));
         assert!(text.chars().all(|c| c == '\n' || is_printable(c)), "{text:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
@@ -328,8 +328,8 @@ mod tests {
     #[test]
     fn what_is_shown_for_what() {
         let check = |text: &str, name: &str, prose: &str| {
-            assert_eq!(visible(text, EscapeLevel::Name), name, "{text:?} as a name");
-            assert_eq!(visible(text, EscapeLevel::Text), prose, "{text:?} as text");
+            assert_eq!(make_visible(text, EscapeLevel::Name), name, "{text:?} as a name");
+            assert_eq!(make_visible(text, EscapeLevel::Text), prose, "{text:?} as text");
             assert_eq!(read_back(name), text);
             assert_eq!(read_back(prose), text);
         };
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn stacked_marks_are_bounded_and_named() {
         let text = format!("a{}", "\u{300}".repeat(40));
-        let shown = visible(&text, EscapeLevel::Text);
+        let shown = make_visible(&text, EscapeLevel::Text);
         assert!(shown.ends_with("⟨U+0300 ×36⟩"), "{shown}");
         assert_eq!(read_back(&shown), text);
     }
@@ -433,7 +433,7 @@ mod tests {
         fn what_is_shown_can_be_read_back(chars in prop::collection::vec(telling(), 0..40)) {
             let text: String = chars.into_iter().collect();
             for care in [EscapeLevel::Name, EscapeLevel::Text] {
-                let shown = visible(&text, care);
+                let shown = make_visible(&text, care);
                 prop_assert_eq!(&read_back(&shown), &text, "{}", shown);
                 prop_assert!(shown.chars().all(is_printable), "{:?}", shown);
             }
@@ -442,8 +442,8 @@ mod tests {
         #[test]
         fn a_quote_of_ours_never_occurs_in_a_name(chars in prop::collection::vec(telling(), 0..40)) {
             let text: String = chars.into_iter().chain("“”".chars()).collect();
-            let shown = visible(&text, EscapeLevel::Name);
-            let outside: String = shown.split(OPEN).map(|part| part.rsplit(CLOSE).next().unwrap()).collect();
+            let shown = make_visible(&text, EscapeLevel::Name);
+            let outside: String = shown.split(MARK_OPEN).map(|part| part.rsplit(MARK_CLOSE).next().unwrap()).collect();
             prop_assert!(!outside.contains(['“', '”']), "{}", shown);
         }
 
@@ -451,9 +451,9 @@ mod tests {
         #[test]
         fn what_is_plain_is_normal(chars in prop::collection::vec(telling(), 0..40)) {
             let text: String = chars.into_iter().collect();
-            let shown = visible(&text, EscapeLevel::Text);
-            for part in shown.split(OPEN) {
-                let plain = part.split_once(CLOSE).map_or(part, |(_, plain)| plain);
+            let shown = make_visible(&text, EscapeLevel::Text);
+            for part in shown.split(MARK_OPEN) {
+                let plain = part.split_once(MARK_CLOSE).map_or(part, |(_, plain)| plain);
                 prop_assert!(unicode_normalization::is_nfc(plain), "{:?} in {:?}", plain, shown);
                 prop_assert!(!plain.starts_with(is_mark), "{:?}", shown);
                 let inside = part.strip_prefix("rtl ").unwrap_or(part);

@@ -113,20 +113,20 @@ pub enum FileChangeKind {
     /// The path is new.
     Created,
     /// The content, or the kind of the node, is different.
-    Changed,
+    Modified,
     /// Only the mode or the time is different.
-    Marked,
+    MetadataChanged,
     /// The path no longer exists.
     Deleted,
 }
 
 impl FileChangeKind {
     /// Returns the kind in a word.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
-            Self::Changed => "changed",
-            Self::Marked => "mode or time",
+            Self::Modified => "changed",
+            Self::MetadataChanged => "mode or time",
             Self::Deleted => "deleted",
         }
     }
@@ -135,8 +135,8 @@ impl FileChangeKind {
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Created => "create",
-            Self::Changed => "change",
-            Self::Marked => "set mode or time of",
+            Self::Modified => "change",
+            Self::MetadataChanged => "set mode or time of",
             Self::Deleted => "delete",
         }
     }
@@ -144,24 +144,24 @@ impl FileChangeKind {
 
 impl fmt::Display for FileChangeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 impl FileChange {
     /// Returns the kind of the change.
-    pub fn what(&self) -> FileChangeKind {
+    pub fn kind(&self) -> FileChangeKind {
         match (&self.before, &self.after) {
             (None, _) => FileChangeKind::Created,
             (Some(_), None) => FileChangeKind::Deleted,
-            (Some(before), Some(after)) if before.kind == after.kind => FileChangeKind::Marked,
-            (Some(_), Some(_)) => FileChangeKind::Changed,
+            (Some(before), Some(after)) if before.kind == after.kind => FileChangeKind::MetadataChanged,
+            (Some(_), Some(_)) => FileChangeKind::Modified,
         }
     }
 
     /// Returns the kind of a node that git never creates in a repository's own directory: a link or a special file, in words. Such a node
     /// would lead git and every other reader of the repository to another file, or block them forever.
-    pub fn foreign_to_git(&self) -> Option<&str> {
+    pub fn unexpected_in_git_dir(&self) -> Option<&str> {
         match &self.after.as_ref()?.kind {
             _ if self.standing != GitStatus::Repository => None,
             FileNodeKind::Link { .. } => Some("link"),
@@ -171,11 +171,11 @@ impl FileChange {
     }
 
     /// Returns the change as an effect.
-    pub fn effect(&self) -> Effect {
+    pub fn to_effect(&self) -> Effect {
         let path = self.path.clone();
-        match self.what() {
+        match self.kind() {
             FileChangeKind::Deleted => Effect::Delete { path },
-            FileChangeKind::Created | FileChangeKind::Changed | FileChangeKind::Marked => {
+            FileChangeKind::Created | FileChangeKind::Modified | FileChangeKind::MetadataChanged => {
                 Effect::Write { path }
             }
         }
@@ -192,27 +192,27 @@ impl FileChanges {
     pub fn digest(&self) -> Digest {
         let plain: Vec<_> =
             self.list.iter().map(|change| (&change.path, &change.before, &change.after)).collect();
-        Digest::of_parts("byleave.changes", &[&serde_json::to_vec(&plain).unwrap_or_default()])
+        Digest::compute_parts("byleave.changes", &[&serde_json::to_vec(&plain).unwrap_or_default()])
     }
 
     /// Returns the changes as effects, in their order.
-    pub fn effects(&self) -> Vec<Effect> {
-        self.list.iter().map(FileChange::effect).collect()
+    pub fn to_effects(&self) -> Vec<Effect> {
+        self.list.iter().map(FileChange::to_effect).collect()
     }
 
     /// Returns only the changes at these paths and beneath them.
     #[must_use]
-    pub fn only(&self, paths: &[String]) -> Self {
-        self.where_in(paths, true)
+    pub fn only_paths(&self, paths: &[String]) -> Self {
+        self.filter_paths(paths, true)
     }
 
     /// Returns all changes except those at these paths and beneath them.
     #[must_use]
-    pub fn except(&self, paths: &[String]) -> Self {
-        self.where_in(paths, false)
+    pub fn without_paths(&self, paths: &[String]) -> Self {
+        self.filter_paths(paths, false)
     }
 
-    fn where_in(&self, paths: &[String], wanted: bool) -> Self {
+    fn filter_paths(&self, paths: &[String], wanted: bool) -> Self {
         let chosen = |path: &str| paths.iter().any(|outer| is_at_or_beneath(path, outer)) == wanted;
         Self {
             list: self.list.iter().filter(|change| chosen(&change.path)).cloned().collect(),
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     fn file(size: u64) -> Option<FileNode> {
-        let kind = FileNodeKind::File { size, digest: Some(Digest::of(&size.to_le_bytes())) };
+        let kind = FileNodeKind::File { size, digest: Some(Digest::compute(&size.to_le_bytes())) };
         Some(FileNode { kind, mode: 0o644, modified: 1 })
     }
 
@@ -244,18 +244,18 @@ mod tests {
     fn what_was_done_is_told_by_before_and_after() {
         let cases = [
             (None, file(1), FileChangeKind::Created, "write /w/a"),
-            (file(1), file(2), FileChangeKind::Changed, "write /w/a"),
+            (file(1), file(2), FileChangeKind::Modified, "write /w/a"),
             (
                 file(1),
                 file(1).map(|node| FileNode { mode: 0o755, ..node }),
-                FileChangeKind::Marked,
+                FileChangeKind::MetadataChanged,
                 "write /w/a",
             ),
             (file(1), None, FileChangeKind::Deleted, "delete /w/a"),
         ];
         for (before, after, what, effect) in cases {
             let change = change("/w/a", before, after);
-            assert_eq!((change.what(), change.effect().to_string()), (what, effect.to_owned()));
+            assert_eq!((change.kind(), change.to_effect().to_string()), (what, effect.to_owned()));
         }
     }
 
@@ -273,9 +273,12 @@ mod tests {
             assert_ne!(one.digest(), of(vec![other]).digest());
         }
         let both = of(vec![change("/w/a", None, file(1)), change("/w/ab", None, file(1))]);
-        assert_eq!(both.only(&["/w/a".into()]), one);
-        assert_eq!(both.only(&["/w/".into()]), both);
-        assert_eq!(both.except(&["/w/ab".into()]), one);
-        assert_eq!((both.except(&[]), both.except(&["/w".into()]).is_empty()), (both.clone(), true));
+        assert_eq!(both.only_paths(&["/w/a".into()]), one);
+        assert_eq!(both.only_paths(&["/w/".into()]), both);
+        assert_eq!(both.without_paths(&["/w/ab".into()]), one);
+        assert_eq!(
+            (both.without_paths(&[]), both.without_paths(&["/w".into()]).is_empty()),
+            (both.clone(), true)
+        );
     }
 }

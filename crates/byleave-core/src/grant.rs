@@ -24,13 +24,13 @@ pub enum GrantedBy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     binding: Digest,
-    by: GrantedBy,
+    granted_by: GrantedBy,
     expires_at: Option<Millis>,
 }
 
 impl Grant {
     pub(crate) const fn new(binding: Digest, by: GrantedBy, expires_at: Option<Millis>) -> Self {
-        Self { binding, by, expires_at }
+        Self { binding, granted_by: by, expires_at }
     }
 
     /// Returns the digest of everything that must be unchanged when the plan runs.
@@ -39,8 +39,8 @@ impl Grant {
     }
 
     /// Returns the basis of the grant.
-    pub const fn by(&self) -> GrantedBy {
-        self.by
+    pub const fn granted_by(&self) -> GrantedBy {
+        self.granted_by
     }
 
     /// Returns the time after which the grant is expired.
@@ -55,12 +55,12 @@ impl Grant {
 
     /// Returns the claim on this grant by one attempt of one owner.
     pub const fn claim(&self, attempt: AttemptId, owner: OwnerId) -> Claim {
-        Claim { attempt, owner, binding: self.binding, by: self.by }
+        Claim { attempt, owner, binding: self.binding, by: self.granted_by }
     }
 
     /// Returns whether the claim is on this grant.
     pub fn covers(&self, claim: &Claim) -> bool {
-        claim.binding == self.binding && claim.by == self.by
+        claim.binding == self.binding && claim.by == self.granted_by
     }
 }
 

@@ -15,19 +15,19 @@ pub struct ChainedEntry {
     link: Digest,
     /// The input of its link, if the link was made in this process.
     #[serde(skip)]
-    linked: Option<(CallId, Digest)>,
+    link_input: Option<(CallId, Digest)>,
 }
 
 impl ChainedEntry {
     /// Wraps a line that was read from a store. Nothing about it is trusted.
-    pub const fn found(seq: u32, body: String, link: Digest) -> Self {
-        Self { seq, body, link, linked: None }
+    pub const fn from_stored(seq: u32, body: String, link: Digest) -> Self {
+        Self { seq, body, link, link_input: None }
     }
 
     /// Creates a new line that follows the given link.
-    pub fn linked(call: CallId, before: Digest, seq: u32, body: String) -> Self {
-        let link = link(call, &before, seq, &body);
-        Self { seq, body, link, linked: Some((call, before)) }
+    pub fn new(call: CallId, before: Digest, seq: u32, body: String) -> Self {
+        let link = compute_link(call, &before, seq, &body);
+        Self { seq, body, link, link_input: Some((call, before)) }
     }
 
     /// Returns the position in the record, from 0.
@@ -51,8 +51,9 @@ impl ChainedEntry {
     }
 
     /// Checks whether the link is the digest of exactly these bytes after the link before it, in this record.
-    pub fn follows(&self, call: CallId, before: &Digest) -> bool {
-        self.linked == Some((call, *before)) || link(call, before, self.seq, &self.body) == self.link
+    pub fn has_valid_link(&self, call: CallId, before: &Digest) -> bool {
+        self.link_input == Some((call, *before))
+            || compute_link(call, before, self.seq, &self.body) == self.link
     }
 }
 
@@ -65,9 +66,9 @@ impl PartialEq for ChainedEntry {
 impl Eq for ChainedEntry {}
 
 /// Returns the link of a line, given the link before it.
-pub fn link(call: CallId, before: &Digest, seq: u32, body: &str) -> Digest {
+pub fn compute_link(call: CallId, before: &Digest, seq: u32, body: &str) -> Digest {
     let parts: [&[u8]; 4] = [call.as_bytes(), before.as_bytes(), &seq.to_le_bytes(), body.as_bytes()];
-    Digest::of_parts("byleave.line", &parts)
+    Digest::compute_parts("byleave.line", &parts)
 }
 
 /// The link before the first line.
@@ -77,12 +78,12 @@ pub const GENESIS: Digest = Digest::from_bytes([0; 32]);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainDamageError {
     /// A line is missing, duplicated or out of place.
-    #[error("line {seq} is not where it belongs (found {found})")]
+    #[error("line {seq} is not where it belongs (found {actual_seq})")]
     Order {
         /// The expected position.
         seq: u32,
         /// The position that was found.
-        found: u32,
+        actual_seq: u32,
     },
     /// The bytes or the link of a line were changed.
     #[error("line {seq} does not fit its link")]
@@ -100,7 +101,7 @@ pub enum ChainDamageError {
     },
     /// A line that could not have been written at this position.
     #[error("line {seq} could not have been written there: {why}")]
-    Misplaced {
+    InvalidTransition {
         /// The position.
         seq: u32,
         /// The reason.
@@ -113,7 +114,7 @@ impl ChainDamageError {
     pub const fn seq(&self) -> u32 {
         match self {
             Self::Order { seq, .. } | Self::Link { seq } => *seq,
-            Self::Unreadable { seq, .. } | Self::Misplaced { seq, .. } => *seq,
+            Self::Unreadable { seq, .. } | Self::InvalidTransition { seq, .. } => *seq,
         }
     }
 }

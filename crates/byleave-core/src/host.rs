@@ -16,9 +16,9 @@ pub(crate) struct ParsedHost {
     /// The name: lower case, in punycode, without a dot at the end. An address has its usual spelling.
     pub(crate) name: String,
     /// The address, if its spelling is unambiguous.
-    pub(crate) surely: Option<AddressNumber>,
+    pub(crate) address: Option<AddressNumber>,
     /// Every address that the host could be, or that is embedded in it.
-    pub(crate) possibly: Vec<AddressNumber>,
+    pub(crate) possible_addresses: Vec<AddressNumber>,
 }
 
 /// A pattern over hosts.
@@ -29,13 +29,13 @@ pub(crate) enum HostPattern {
     /// Exactly this name.
     Name(String),
     /// Everything beneath this domain, without the domain itself.
-    Beneath(String),
+    Subdomains(String),
     /// The addresses that begin with these bits.
     Net {
         /// The first address.
         base: AddressNumber,
         /// The length of the prefix in bits.
-        bits: u32,
+        prefix_len: u32,
     },
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum HostPattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PortPattern {
     /// No port was given. An allow is for the web ports, and a deny for all ports.
-    Unsaid,
+    Unspecified,
     /// All ports, given explicitly.
     All,
     /// Exactly this port.
@@ -52,18 +52,18 @@ pub(crate) enum PortPattern {
 
 impl PortPattern {
     /// Checks whether the port is surely among them. Port 0 means that the port is not known.
-    pub(crate) const fn fit(self, port: u16) -> bool {
+    pub(crate) const fn matches(self, port: u16) -> bool {
         match self {
-            Self::Unsaid => matches!(port, 80 | 443),
+            Self::Unspecified => matches!(port, 80 | 443),
             Self::All => true,
             Self::One(own) => own == port,
         }
     }
 
     /// Checks whether the port could be among them.
-    pub(crate) const fn could_fit(self, port: u16) -> bool {
+    pub(crate) const fn could_match(self, port: u16) -> bool {
         match self {
-            Self::Unsaid | Self::All => true,
+            Self::Unspecified | Self::All => true,
             Self::One(own) => own == port || port == 0,
         }
     }
@@ -71,13 +71,13 @@ impl PortPattern {
 
 /// Returns a host as effects name it: lower case, in punycode, without brackets, zone, or a dot at the end. An address has its usual
 /// spelling. `None` for a text that cannot be a host.
-pub fn normal(host: &str) -> Option<String> {
-    ParsedHost::read(host).map(|host| host.name)
+pub fn normalize(host: &str) -> Option<String> {
+    ParsedHost::parse(host).map(|host| host.name)
 }
 
 impl ParsedHost {
     /// Parses a host. `None` for a text that cannot be a host.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         // A zone names the interface, not the destination.
         let unzoned = bare.split('%').next().unwrap_or(bare);
@@ -94,28 +94,28 @@ impl ParsedHost {
         if name.split('.').any(str::is_empty) {
             return None;
         }
-        let possibly: Vec<AddressNumber> = every_v4(&name).into_iter().map(mapped).collect();
-        let surely = Ipv4Addr::from_str(&name).ok().map(mapped);
+        let possibly: Vec<AddressNumber> = possible_v4(&name).into_iter().map(to_mapped_v6).collect();
+        let surely = Ipv4Addr::from_str(&name).ok().map(to_mapped_v6);
         // If all parsers agree, the usual spelling replaces the odd one.
         let name = match possibly.as_slice() {
-            [only] => spelled(*only),
+            [only] => format_address(*only),
             _ => name,
         };
         let surely = surely.or(if possibly.len() == 1 { possibly.first().copied() } else { None });
-        Some(Self { name, surely, possibly })
+        Some(Self { name, address: surely, possible_addresses: possibly })
     }
 
     fn v6(address: Ipv6Addr) -> Self {
         let number = address.to_bits();
         let mut possibly = vec![number];
-        possibly.extend(carried(address).into_iter().map(mapped));
-        Self { name: spelled(number), surely: Some(number), possibly }
+        possibly.extend(embedded_v4(address).into_iter().map(to_mapped_v6));
+        Self { name: format_address(number), address: Some(number), possible_addresses: possibly }
     }
 }
 
 impl HostPattern {
     /// Parses a pattern and its ports: `host`, `host:443`, `host:*`. An IPv6 address with a port is in brackets.
-    pub(crate) fn with_ports(text: &str) -> Option<(Self, PortPattern)> {
+    pub(crate) fn parse_with_ports(text: &str) -> Option<(Self, PortPattern)> {
         let split = match text.rfind(']') {
             Some(end) => {
                 text.get(end.saturating_add(1)..)?.strip_prefix(':').map(|port| (text.get(..=end), port))
@@ -125,74 +125,74 @@ impl HostPattern {
                 .filter(|(_, port)| !port.contains(':'))
                 .map(|(host, port)| (Some(host), port)),
         };
-        let Some((host, port)) = split else { return Some((Self::read(text)?, PortPattern::Unsaid)) };
+        let Some((host, port)) = split else { return Some((Self::parse(text)?, PortPattern::Unspecified)) };
         let ports = match port {
             "*" => PortPattern::All,
             port if port.bytes().all(|byte| byte.is_ascii_digit()) => PortPattern::One(port.parse().ok()?),
             _ => return None,
         };
-        Some((Self::read(host?)?, ports))
+        Some((Self::parse(host?)?, ports))
     }
 
     /// Parses a pattern: `*`, a name, `*.` and a domain, an address, or an address, `/` and a number of bits.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::Any);
         }
         if let Some((base, bits)) = text.split_once('/') {
-            return Self::net(base, bits);
+            return Self::parse_net(base, bits);
         }
         if let Some(domain) = text.strip_prefix("*.") {
-            let host =
-                ParsedHost::read(domain).filter(|host| host.possibly.is_empty() && !domain.ends_with('.'))?;
-            return Some(Self::Beneath(host.name));
+            let host = ParsedHost::parse(domain)
+                .filter(|host| host.possible_addresses.is_empty() && !domain.ends_with('.'))?;
+            return Some(Self::Subdomains(host.name));
         }
         // `evil.example.` and `evil.example` are one host, but an author who writes the dot may think otherwise.
-        let host = ParsedHost::read(text).filter(|_| !text.ends_with('.'))?;
-        match host.surely {
-            Some(base) => Some(Self::Net { base, bits: 128 }),
-            None if host.possibly.is_empty() => Some(Self::Name(host.name)),
+        let host = ParsedHost::parse(text).filter(|_| !text.ends_with('.'))?;
+        match host.address {
+            Some(base) => Some(Self::Net { base, prefix_len: 128 }),
+            None if host.possible_addresses.is_empty() => Some(Self::Name(host.name)),
             None => None,
         }
     }
 
-    fn net(base: &str, bits: &str) -> Option<Self> {
+    fn parse_net(base: &str, bits: &str) -> Option<Self> {
         let bits: u32 = bits.parse().ok()?;
         let (base, bits) = match Ipv4Addr::from_str(base) {
-            Ok(address) if bits <= 32 => (mapped(address), bits.saturating_add(96)),
+            Ok(address) if bits <= 32 => (to_mapped_v6(address), bits.saturating_add(96)),
             Ok(_) => return None,
             Err(_) => (Ipv6Addr::from_str(base).ok().filter(|_| bits <= 128)?.to_bits(), bits),
         };
-        (base == first_bits(base, bits)).then_some(Self::Net { base, bits })
+        (base == mask_prefix(base, bits)).then_some(Self::Net { base, prefix_len: bits })
     }
 
     /// Checks whether the host surely fits.
-    pub(crate) fn fits(&self, host: &ParsedHost) -> bool {
+    pub(crate) fn matches(&self, host: &ParsedHost) -> bool {
         match self {
-            Self::Net { base, bits } => {
-                host.surely.is_some_and(|address| first_bits(address, *bits) == *base)
+            Self::Net { base, prefix_len: bits } => {
+                host.address.is_some_and(|address| mask_prefix(address, *bits) == *base)
             }
-            named => named.fits_name(host),
+            named => named.matches_name(host),
         }
     }
 
     /// Checks whether the host could fit.
-    pub(crate) fn could_fit(&self, host: &ParsedHost) -> bool {
+    pub(crate) fn could_match(&self, host: &ParsedHost) -> bool {
         match self {
-            Self::Net { base, bits } => {
-                host.possibly.iter().any(|address| first_bits(*address, *bits) == *base)
+            Self::Net { base, prefix_len: bits } => {
+                host.possible_addresses.iter().any(|address| mask_prefix(*address, *bits) == *base)
             }
-            named => named.fits_name(host),
+            named => named.matches_name(host),
         }
     }
 
-    fn fits_name(&self, host: &ParsedHost) -> bool {
+    fn matches_name(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Any => true,
             Self::Name(name) => host.name == *name,
-            Self::Beneath(domain) => {
+            Self::Subdomains(domain) => {
                 let above = host.name.strip_suffix(domain.as_str()).and_then(|rest| rest.strip_suffix('.'));
-                above.is_some_and(|above| !above.is_empty()) && host.possibly.is_empty()
+                above.is_some_and(|above| !above.is_empty()) && host.possible_addresses.is_empty()
             }
             Self::Net { .. } => false,
         }
@@ -200,22 +200,22 @@ impl HostPattern {
 }
 
 /// Returns the address with all bits after the prefix cleared.
-pub(crate) fn first_bits(address: AddressNumber, bits: u32) -> AddressNumber {
+pub(crate) fn mask_prefix(address: AddressNumber, bits: u32) -> AddressNumber {
     let mask = AddressNumber::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
     address & mask
 }
 
-fn mapped(address: Ipv4Addr) -> AddressNumber {
+fn to_mapped_v6(address: Ipv4Addr) -> AddressNumber {
     address.to_ipv6_mapped().to_bits()
 }
 
-fn spelled(number: AddressNumber) -> String {
+fn format_address(number: AddressNumber) -> String {
     let address = Ipv6Addr::from_bits(number);
     address.to_ipv4_mapped().map_or_else(|| address.to_string(), |address| address.to_string())
 }
 
 /// Returns the IPv4 addresses that are embedded in an IPv6 address: compatible, NAT64, 6to4, Teredo, ISATAP.
-fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let last = |bits: u128| Ipv4Addr::from_bits(u32::try_from(bits & 0xffff_ffff).unwrap_or_default());
     let number = address.to_bits();
     let [a, b, ..] = address.segments();
@@ -239,15 +239,16 @@ fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
 
 /// Returns every IPv4 address that some parser would read from this text: `127.1`, `2130706433`, `0x7f.1`. For `010.0.0.1` it returns two,
 /// because some parsers read `010` as eight and some as ten.
-fn every_v4(text: &str) -> Vec<Ipv4Addr> {
+fn possible_v4(text: &str) -> Vec<Ipv4Addr> {
     let parts: Vec<&str> = text.split('.').collect();
-    let mut found: Vec<Ipv4Addr> = [true, false].into_iter().filter_map(|octal| v4(&parts, octal)).collect();
+    let mut found: Vec<Ipv4Addr> =
+        [true, false].into_iter().filter_map(|octal| parse_v4(&parts, octal)).collect();
     found.dedup();
     found
 }
 
-fn v4(parts: &[&str], octal: bool) -> Option<Ipv4Addr> {
-    let numbers: Vec<u64> = parts.iter().map(|part| number(part, octal)).collect::<Option<_>>()?;
+fn parse_v4(parts: &[&str], octal: bool) -> Option<Ipv4Addr> {
+    let numbers: Vec<u64> = parts.iter().map(|part| parse_number(part, octal)).collect::<Option<_>>()?;
     let (last, above) = numbers.split_last()?;
     if above.len() > 3 || above.iter().any(|number| *number > 255) {
         return None;
@@ -263,19 +264,19 @@ fn v4(parts: &[&str], octal: bool) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from_bits(u32::try_from(address).ok()?))
 }
 
-fn number(part: &str, octal: bool) -> Option<u64> {
+fn parse_number(part: &str, octal: bool) -> Option<u64> {
     let lower = part.to_ascii_lowercase();
     if let Some(hex) = lower.strip_prefix("0x") {
-        return if hex.is_empty() { Some(0) } else { plain(hex, 16) };
+        return if hex.is_empty() { Some(0) } else { parse_digits(hex, 16) };
     }
     match lower.strip_prefix('0') {
-        Some(rest) if octal && !rest.is_empty() => plain(rest, 8),
-        _ => plain(&lower, 10),
+        Some(rest) if octal && !rest.is_empty() => parse_digits(rest, 8),
+        _ => parse_digits(&lower, 10),
     }
 }
 
 /// Parses digits only. `from_str_radix` accepts a sign, which no address has.
-fn plain(digits: &str, radix: u32) -> Option<u64> {
+fn parse_digits(digits: &str, radix: u32) -> Option<u64> {
     digits.chars().all(|c| c.is_digit(radix)).then(|| u64::from_str_radix(digits, radix).ok())?
 }
 
@@ -304,18 +305,22 @@ mod tests {
             ("10.0.0.1.example", "10.0.0.1.example"),
             ("a_b.example", "a_b.example"),
         ] {
-            assert_eq!(normal(text).as_deref(), Some(name), "{text}");
+            assert_eq!(normalize(text).as_deref(), Some(name), "{text}");
         }
         for text in ["", ".", "a..b", "a b", "a/b", "a@b", "[::1", "::g", "é\u{0}"] {
-            assert_eq!(normal(text), None, "{text}");
+            assert_eq!(normalize(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_net_sees_every_address_that_a_host_could_be_and_allows_only_what_it_is() {
         let check = |pattern: &str, host: &str, surely: bool, possibly: bool| {
-            let (net, host) = (HostPattern::read(pattern).unwrap(), ParsedHost::read(host).unwrap());
-            assert_eq!((net.fits(&host), net.could_fit(&host)), (surely, possibly), "{pattern} {host:?}");
+            let (net, host) = (HostPattern::parse(pattern).unwrap(), ParsedHost::parse(host).unwrap());
+            assert_eq!(
+                (net.matches(&host), net.could_match(&host)),
+                (surely, possibly),
+                "{pattern} {host:?}"
+            );
         };
         check("127.0.0.0/8", "127.9.9.9", true, true);
         check("127.0.0.0/8", "128.0.0.1", false, false);
@@ -348,13 +353,13 @@ mod tests {
             ("[::1]:8080", 8080, true, true),
             ("::1", 8080, false, true),
         ] {
-            let (_, ports) = HostPattern::with_ports(text).unwrap();
-            assert_eq!((ports.fit(port), ports.could_fit(port)), (fits, could), "{text} {port}");
+            let (_, ports) = HostPattern::parse_with_ports(text).unwrap();
+            assert_eq!((ports.matches(port), ports.could_match(port)), (fits, could), "{text} {port}");
         }
         for text in
             ["a.example:", "a.example:x", "a.example:70000", "[::1]8080", "[::1]:", ":443", "http://x"]
         {
-            assert_eq!(HostPattern::with_ports(text), None, "{text}");
+            assert_eq!(HostPattern::parse_with_ports(text), None, "{text}");
         }
     }
 
@@ -374,7 +379,7 @@ mod tests {
             "*.10.1",
             "*.0.0.1",
         ] {
-            assert_eq!(HostPattern::read(text), None, "{text}");
+            assert_eq!(HostPattern::parse(text), None, "{text}");
         }
     }
 }

@@ -65,14 +65,14 @@ uuid_id! {
 
 /// The error for a name that was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {what} has 1 to 128 visible characters, got {got}")]
+#[error("a {kind} has 1 to 128 visible characters, got {value}")]
 pub struct InvalidNameError {
-    what: &'static str,
-    got: String,
+    kind: &'static str,
+    value: String,
 }
 
 macro_rules! text_id {
-    ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $kind:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -84,7 +84,7 @@ macro_rules! text_id {
                 let text = text.into();
                 let visible = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
                 if text.is_empty() || text.chars().count() > 128 || !visible {
-                    return Err(InvalidNameError { what: $what, got: text.escape_debug().to_string() });
+                    return Err(InvalidNameError { kind: $kind, value: text.escape_debug().to_string() });
                 }
                 Ok(Self(text))
             }

@@ -1,7 +1,7 @@
 //! Pure decision core of Byleave: records, policy evaluation and the call state machine.
 //!
 //! This crate performs no I/O. It uses no file, socket, clock, random number or thread. All input arrives as entries on a
-//! [`record::Record`]. All output leaves [`pipeline::next`] as data.
+//! [`record::Record`]. All output leaves [`pipeline::next_step`] as data.
 //!
 //! Everything here can therefore be tested with plain values. A policy is a function from the effects of a call to a decision:
 //!
@@ -13,11 +13,11 @@
 //! use byleave_core::decision::Verdict;
 //!
 //! let policy = Policy::builtin(&PathVariables { workspace: Some("/work"), ..PathVariables::default() })?;
-//! let manifest = Manifest::of_commands("bash");
+//! let manifest = Manifest::for_commands("bash");
 //! let (session, agent) = (SessionId::new("s")?, AgentId::new("a")?);
 //! let verdict = |effect| {
 //!     let plan = Plan { effects: vec![effect], ..Plan::default() };
-//!     policy.rule(&PolicyRequest::plain(&manifest, &plan, &session, &agent)).verdict
+//!     policy.rule(&PolicyRequest::new(&manifest, &plan, &session, &agent)).verdict
 //! };
 //! assert_eq!(verdict(Effect::Read { path: "/work/src/main.rs".into() }), Verdict::Allow);
 //! assert_eq!(verdict(Effect::Read { path: "/work/.env".into() }), Verdict::Deny);

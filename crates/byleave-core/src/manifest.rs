@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::digest::{Digest, canonical};
+use crate::digest::{Digest, canonical_json};
 
 /// The permission class, which selects the checks of a tool's arguments (T6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ pub struct Manifest {
 impl Manifest {
     /// Creates the manifest of a tool that runs shell commands. It declares that it is not sensitive, because its calls are evaluated by
     /// their effects.
-    pub fn of_commands(name: impl Into<String>) -> Self {
+    pub fn for_commands(name: impl Into<String>) -> Self {
         let schema = serde_json::json!({ "type": "object" });
         let manifest = Self::new(name, "Runs a shell command.", schema);
         Self { permission_class: PermissionClass::Bash, sensitive: Some(false), ..manifest }
@@ -157,9 +157,11 @@ impl Manifest {
     /// Returns the digest that an approval binds.
     pub fn digest(&self) -> Digest {
         match serde_json::to_value(self) {
-            Ok(value) => Digest::of_parts("byleave.manifest", &[canonical(&value).as_bytes()]),
+            Ok(value) => Digest::compute_parts("byleave.manifest", &[canonical_json(&value).as_bytes()]),
             // A manifest consists of strings, flags and JSON, so it always serializes. If it ever did not, no two digests would agree.
-            Err(error) => Digest::of_parts("byleave.manifest.unwritable", &[error.to_string().as_bytes()]),
+            Err(error) => {
+                Digest::compute_parts("byleave.manifest.unwritable", &[error.to_string().as_bytes()])
+            }
         }
     }
 

@@ -30,7 +30,7 @@ pub struct Output {
     /// The end of the run was not reported, so its effects are not known. A tool sets this for its gate. It is stored as
     /// [`ExecutionStatus::Lost`].
     #[serde(skip)]
-    pub lost: bool,
+    pub outcome_unknown: bool,
 }
 
 impl Output {
@@ -45,8 +45,8 @@ impl Output {
     }
 
     /// Returns the output of a run whose end was not reported.
-    pub fn lost(why: impl Into<String>) -> Self {
-        Self { lost: true, ..Self::failure(why) }
+    pub fn unknown_outcome(why: impl Into<String>) -> Self {
+        Self { outcome_unknown: true, ..Self::failure(why) }
     }
 
     /// Adds structured data.
@@ -122,7 +122,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Returns the outcome in a word.
-    pub const fn word(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "completed",
             Self::Failed { .. } => "failed",

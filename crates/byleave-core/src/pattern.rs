@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::effect::Effect;
 use crate::host::{HostPattern, ParsedHost, PortPattern};
 
-pub use path::literal;
-pub(crate) use path::{FoldedGlob, folded, glob_of, holders, place_of};
-pub(crate) use program::last_step;
-pub use program::stands_in;
+pub use path::escape_glob;
+pub(crate) use path::{FoldedGlob, base_path, fold, parent_dirs, parse_glob};
+pub(crate) use program::file_name;
+pub use program::is_link_name;
 
 /// A pattern over single effects. `Unknown` and `Unconfined` effects match none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,12 +45,12 @@ pub enum Pattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The glob does not parse.
-    #[error("cannot use glob `{glob}`: {why}")]
+    #[error("cannot use glob `{glob}`: {reason}")]
     Glob {
         /// The glob as it was written.
         glob: String,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The host pattern is not a host.
     #[error(
@@ -72,18 +72,18 @@ pub enum PatternError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchCertainty {
     /// The effect fits under every interpretation. An allow, a standing approval and an exception from a deny need this.
-    Surely,
+    Certain,
     /// The effect could fit. A deny, an ask and an exception from an allow use this.
-    Possibly,
+    Possible,
 }
 
 impl Pattern {
     /// Returns the pattern that matches only this effect on a path. `None` for an effect without a path.
-    pub fn of_path(effect: &Effect) -> Option<Self> {
+    pub fn for_path(effect: &Effect) -> Option<Self> {
         match effect {
-            Effect::Read { path } => Some(Self::Read(literal(path))),
-            Effect::Write { path } => Some(Self::Write(literal(path))),
-            Effect::Delete { path } => Some(Self::Delete(literal(path))),
+            Effect::Read { path } => Some(Self::Read(escape_glob(path))),
+            Effect::Write { path } => Some(Self::Write(escape_glob(path))),
+            Effect::Delete { path } => Some(Self::Delete(escape_glob(path))),
             _ => None,
         }
     }
@@ -92,14 +92,14 @@ impl Pattern {
     pub fn check(&self) -> Result<(), PatternError> {
         match self {
             Self::Read(glob) | Self::Write(glob) | Self::Delete(glob) | Self::Invoke(glob) => {
-                glob_of(glob).map(|_| ())
+                parse_glob(glob).map(|_| ())
             }
             Self::Run(words) | Self::Exactly(words) if words.first().is_none_or(String::is_empty) => {
                 Err(PatternError::EmptyRun)
             }
             Self::Plan(effects) if effects.is_empty() => Err(PatternError::EmptyPlan),
             Self::Run(_) | Self::Exactly(_) | Self::Plan(_) => Ok(()),
-            Self::Reach(host) => host_pattern(host).map(|_| ()),
+            Self::Reach(host) => parse_host_pattern(host).map(|_| ()),
         }
     }
 
@@ -121,45 +121,45 @@ impl Pattern {
 #[derive(Clone, Debug)]
 pub struct PatternMatcher {
     pattern: Pattern,
-    sense: MatchCertainty,
+    certainty: MatchCertainty,
     exact: Vec<GlobMatcher>,
     folded: Vec<GlobMatcher>,
-    holders: Vec<String>,
+    parent_dirs: Vec<String>,
     host: Option<(HostPattern, PortPattern)>,
 }
 
 impl PatternMatcher {
     /// Compiles a pattern that effects must surely fit, or returns its error.
     pub fn new(pattern: Pattern) -> Result<Self, PatternError> {
-        Self::in_sense(pattern, MatchCertainty::Surely)
+        Self::with_certainty(pattern, MatchCertainty::Certain)
     }
 
     /// Compiles a pattern for this certainty, or returns its error.
-    pub fn in_sense(pattern: Pattern, sense: MatchCertainty) -> Result<Self, PatternError> {
+    pub fn with_certainty(pattern: Pattern, sense: MatchCertainty) -> Result<Self, PatternError> {
         pattern.check()?;
         let (mut exact, mut folded, mut above, mut host) = (Vec::new(), Vec::new(), Vec::new(), None);
         match (&pattern, sense) {
             (
                 Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob),
-                MatchCertainty::Possibly,
+                MatchCertainty::Possible,
             ) => {
                 let wide = FoldedGlob::new(glob)?;
                 exact = wide.exact.iter().map(globset::Glob::compile_matcher).collect();
                 folded = wide.folded.iter().map(globset::Glob::compile_matcher).collect();
-                above = holders(glob);
+                above = parent_dirs(glob);
             }
-            (Pattern::Invoke(glob), MatchCertainty::Possibly) => {
-                folded.push(glob_of(&path::folded(glob))?.compile_matcher());
-                exact.push(glob_of(glob)?.compile_matcher());
+            (Pattern::Invoke(glob), MatchCertainty::Possible) => {
+                folded.push(parse_glob(&fold(glob))?.compile_matcher());
+                exact.push(parse_glob(glob)?.compile_matcher());
             }
             (
                 Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) | Pattern::Invoke(glob),
-                MatchCertainty::Surely,
-            ) => exact.push(glob_of(glob)?.compile_matcher()),
-            (Pattern::Reach(text), _) => host = Some(host_pattern(text)?),
+                MatchCertainty::Certain,
+            ) => exact.push(parse_glob(glob)?.compile_matcher()),
+            (Pattern::Reach(text), _) => host = Some(parse_host_pattern(text)?),
             (Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Plan(_), _) => {}
         }
-        Ok(Self { pattern, sense, exact, folded, holders: above, host })
+        Ok(Self { pattern, certainty: sense, exact, folded, parent_dirs: above, host })
     }
 
     /// Returns the pattern as it was written.
@@ -168,72 +168,79 @@ impl PatternMatcher {
     }
 
     /// Checks whether the effect fits, with the certainty of this matcher.
-    pub fn fits(&self, effect: &Effect) -> bool {
+    pub fn matches(&self, effect: &Effect) -> bool {
         match (&self.pattern, effect) {
             (Pattern::Read(_), Effect::Read { path })
             | (Pattern::Write(_), Effect::Write { path })
-            | (Pattern::Delete(_), Effect::Delete { path }) => self.globs(path) || self.held(effect),
-            (Pattern::Read(_) | Pattern::Write(_), Effect::Delete { .. }) => self.held(effect),
-            (Pattern::Invoke(_), Effect::Invoke { tool }) => self.globs(tool),
-            (Pattern::Reach(_), Effect::Reach { host, port }) => self.hosts(host, *port),
+            | (Pattern::Delete(_), Effect::Delete { path }) => {
+                self.matches_glob(path) || self.deletes_parent_dir(effect)
+            }
+            (Pattern::Read(_) | Pattern::Write(_), Effect::Delete { .. }) => self.deletes_parent_dir(effect),
+            (Pattern::Invoke(_), Effect::Invoke { tool }) => self.matches_glob(tool),
+            (Pattern::Reach(_), Effect::Reach { host, port }) => self.matches_host(host, *port),
             (Pattern::Run(words), Effect::Run { program, argv }) => {
-                run_fits(self.sense, words, program, argv)
+                run_matches(self.certainty, words, program, argv)
             }
             (Pattern::Exactly(words), Effect::Run { program, argv }) => {
-                exactly_fits(self.sense, words, program, argv)
+                exact_run_matches(self.certainty, words, program, argv)
             }
             _ => false,
         }
     }
 
-    fn globs(&self, text: &str) -> bool {
+    fn matches_glob(&self, text: &str) -> bool {
         self.exact.iter().any(|glob| glob.is_match(text))
             || !self.folded.is_empty() && {
-                let small = folded(text);
+                let small = fold(text);
                 self.folded.iter().any(|glob| glob.is_match(small.as_ref()))
             }
     }
 
     /// Checks whether the effect deletes a directory that contains something that the pattern matches.
-    fn held(&self, effect: &Effect) -> bool {
+    fn deletes_parent_dir(&self, effect: &Effect) -> bool {
         let Effect::Delete { path } = effect else { return false };
-        !self.holders.is_empty() && {
-            let small = folded(path);
-            self.holders.iter().any(|holder| *holder == small)
+        !self.parent_dirs.is_empty() && {
+            let small = fold(path);
+            self.parent_dirs.iter().any(|holder| *holder == small)
         }
     }
 
-    fn hosts(&self, host: &str, port: u16) -> bool {
+    fn matches_host(&self, host: &str, port: u16) -> bool {
         let Some((pattern, ports)) = &self.host else { return false };
-        match (ParsedHost::read(host), self.sense) {
-            (Some(host), MatchCertainty::Surely) => pattern.fits(&host) && ports.fit(port),
-            (Some(host), MatchCertainty::Possibly) => pattern.could_fit(&host) && ports.could_fit(port),
+        match (ParsedHost::parse(host), self.certainty) {
+            (Some(host), MatchCertainty::Certain) => pattern.matches(&host) && ports.matches(port),
+            (Some(host), MatchCertainty::Possible) => pattern.could_match(&host) && ports.could_match(port),
             // A text that cannot be a host is denied with every host.
-            (None, MatchCertainty::Possibly) => *pattern == HostPattern::Any && ports.could_fit(port),
-            (None, MatchCertainty::Surely) => false,
+            (None, MatchCertainty::Possible) => *pattern == HostPattern::Any && ports.could_match(port),
+            (None, MatchCertainty::Certain) => false,
         }
     }
 }
 
 /// Checks whether a run fits program and words, with this certainty.
-pub(crate) fn run_fits(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
+pub(crate) fn run_matches(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
     match sense {
-        MatchCertainty::Surely => program::fits(words, program, argv),
-        MatchCertainty::Possibly => program::could_fit(words, program, argv),
+        MatchCertainty::Certain => program::matches(words, program, argv),
+        MatchCertainty::Possible => program::could_match(words, program, argv),
     }
 }
 
 /// Checks whether a run is exactly this program with these words. It could be, if it begins like this.
-pub(crate) fn exactly_fits(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
+pub(crate) fn exact_run_matches(
+    sense: MatchCertainty,
+    words: &[String],
+    program: &str,
+    argv: &[String],
+) -> bool {
     match sense {
-        MatchCertainty::Surely => program::is_exactly(words, program, argv),
-        MatchCertainty::Possibly => program::could_fit(words, program, argv),
+        MatchCertainty::Certain => program::matches_exactly(words, program, argv),
+        MatchCertainty::Possible => program::could_match(words, program, argv),
     }
 }
 
 /// Parses a pattern over hosts and their ports.
-pub(crate) fn host_pattern(text: &str) -> Result<(HostPattern, PortPattern), PatternError> {
-    HostPattern::with_ports(text).ok_or_else(|| PatternError::Host(text.to_owned()))
+pub(crate) fn parse_host_pattern(text: &str) -> Result<(HostPattern, PortPattern), PatternError> {
+    HostPattern::parse_with_ports(text).ok_or_else(|| PatternError::Host(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -244,7 +251,7 @@ mod tests {
     fn effects_fit_by_kind_and_target() {
         let check = |pattern: Pattern, effect: &Effect, fits: bool| {
             let matcher = PatternMatcher::new(pattern.clone()).unwrap();
-            assert_eq!(matcher.fits(effect), fits, "{pattern:?} / {effect}");
+            assert_eq!(matcher.matches(effect), fits, "{pattern:?} / {effect}");
         };
         let read = |path: &str| Effect::Read { path: path.into() };
         check(Pattern::Read("/w/**".into()), &read("/w/a/b"), true);

@@ -24,13 +24,13 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
-pub use builtin::{BUILTIN, builtin};
+pub use builtin::{BUILTIN_TOML, builtin_rules};
 pub use compile::Policy;
 pub use condition::RuleCondition;
 pub use evaluate::{MatchedRule, is_stricter};
 pub use example::{ExampleChecker, SkipExamples, UncheckedExample};
-pub use load::{LoadedRules, read};
-pub use parser::{Diagnostic, PolicyFileError, RuleFile, judged_by_effects};
+pub use load::{LoadedRules, load_rules};
+pub use parser::{Diagnostic, PolicyFileError, RuleFile, class_judged_by_effects};
 pub use path_variables::PathVariables;
 pub use request::PolicyRequest;
 pub use rule::{Example, Layer, PolicyError, Rule, RuleError};

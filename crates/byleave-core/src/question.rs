@@ -39,7 +39,7 @@ impl Question {
         let kind = [self.kind as u8];
         let parts: [&[u8]; 4] =
             [self.id.as_bytes(), &kind, self.binding.as_bytes(), &self.expires_at.to_le_bytes()];
-        Digest::of_parts("byleave.question", &parts)
+        Digest::compute_parts("byleave.question", &parts)
     }
 }
 

@@ -84,9 +84,9 @@ pub struct QuestionView {
 impl QuestionView {
     /// Returns a path in the form in which a part of the rehearsal names it, resolved against the working directory of the call. Returns
     /// `None` if nothing was changed there.
-    pub fn part(&self, path: &str) -> Option<String> {
+    pub fn rehearsed_path(&self, path: &str) -> Option<String> {
         let Some(RehearsalView::Ran { rehearsal, .. }) = &self.seen else { return None };
         let path = Path::new(&self.cwd).join(path).to_str()?.to_owned();
-        (!rehearsal.changes.only(std::slice::from_ref(&path)).is_empty()).then_some(path)
+        (!rehearsal.changes.only_paths(std::slice::from_ref(&path)).is_empty()).then_some(path)
     }
 }

@@ -32,7 +32,7 @@ impl Record {
         Self { call, entries: Vec::new(), head: GENESIS, damage: None }
     }
 
-    pub(crate) fn put(&mut self, entry: Entry, link: Digest) {
+    pub(crate) fn append_entry(&mut self, entry: Entry, link: Digest) {
         if self.entries.capacity() == 0 {
             // The number of entries of a call that asks nobody.
             self.entries.reserve(12);
@@ -41,7 +41,7 @@ impl Record {
         self.head = link;
     }
 
-    pub(crate) fn break_at(&mut self, damage: ChainDamageError) {
+    pub(crate) fn mark_damaged(&mut self, damage: ChainDamageError) {
         self.damage = Some(damage);
     }
 
@@ -76,7 +76,7 @@ impl Record {
     }
 
     /// Returns the call as it was received.
-    pub fn heading(&self) -> Option<&CallHeader> {
+    pub fn header(&self) -> Option<&CallHeader> {
         match self.entries.first().map(|entry| &entry.fact) {
             Some(RecordEvent::Received(heading)) => Some(heading),
             _ => None,
@@ -84,8 +84,8 @@ impl Record {
     }
 
     /// Returns the tool and its terms.
-    pub fn resolved(&self) -> Option<&StageResult<ResolvedTool>> {
-        find(&self.entries, |fact| match fact {
+    pub fn resolved_tool(&self) -> Option<&StageResult<ResolvedTool>> {
+        find_event(&self.entries, |fact| match fact {
             RecordEvent::Resolved(step) => Some(step),
             _ => None,
         })
@@ -107,7 +107,7 @@ impl Record {
                     question,
                     answer: Answer::Edit { content, .. },
                     ..
-                }) if !self.is_release(*question) => {
+                }) if !self.is_release_question(*question) => {
                     Some((*content, DraftAuthor::Person { question: *question, at: entry.at }))
                 }
                 // The same arguments again. Everything decided about them is void, even a person's own edit. They are treated as the
@@ -118,7 +118,7 @@ impl Record {
             if let Some((content, by)) = begun_here {
                 number += 1;
                 latest = Some(content);
-                draft = Some(Draft { number, content, by, since: after });
+                draft = Some(Draft { number, content, author: by, entries: after });
             }
             rest = after;
         }
@@ -127,14 +127,14 @@ impl Record {
 
     /// Returns a question by its id.
     pub fn question(&self, id: QuestionId) -> Option<&Question> {
-        find(&self.entries, |fact| match fact {
+        find_event(&self.entries, |fact| match fact {
             RecordEvent::Asked(Ok(question)) if question.id == id => Some(question),
             _ => None,
         })
     }
 
     /// Returns the plan and the decision that were current when a question was asked.
-    pub fn shown(&self, id: QuestionId) -> Option<(&PlanSummary, &PolicyDecision)> {
+    pub fn question_context(&self, id: QuestionId) -> Option<(&PlanSummary, &PolicyDecision)> {
         let (mut plan, mut ruling) = (None, None);
         for entry in &self.entries {
             match &entry.fact {
@@ -148,14 +148,14 @@ impl Record {
     }
 
     /// Returns how a question was closed.
-    pub fn closing(&self, id: QuestionId) -> Option<QuestionClosure<'_>> {
+    pub fn question_closure(&self, id: QuestionId) -> Option<QuestionClosure<'_>> {
         self.entries.iter().find_map(|entry| match &entry.fact {
             RecordEvent::Answered(answered) if answered.question == id => {
-                Some(QuestionClosure::Answered { answered, at: entry.at })
+                Some(QuestionClosure::Answered { answer: answered, at: entry.at })
             }
             RecordEvent::Expired { question } if *question == id => Some(QuestionClosure::Expired),
             RecordEvent::Unasked { question, refusal } if *question == id => {
-                Some(QuestionClosure::Unasked(refusal))
+                Some(QuestionClosure::ApproverFailed(refusal))
             }
             _ => None,
         })
@@ -188,48 +188,48 @@ impl Record {
     }
 
     /// Returns the refusal to begin, if there is one.
-    pub fn begin_refused(&self) -> Option<&Refusal> {
-        find(&self.entries, |fact| match fact {
+    pub fn start_refusal(&self) -> Option<&Refusal> {
+        find_event(&self.entries, |fact| match fact {
             RecordEvent::Begun(Err(refusal)) => Some(refusal),
             _ => None,
         })
     }
 
     /// Returns the person or program that cancelled the call.
-    pub fn cancelled(&self) -> Option<&str> {
-        find(&self.entries, |fact| match fact {
+    pub fn cancelled_by(&self) -> Option<&str> {
+        find_event(&self.entries, |fact| match fact {
             RecordEvent::Cancelled { by } => Some(by.as_str()),
             _ => None,
         })
     }
 
     /// Returns the review of the result.
-    pub fn output_reviewed(&self) -> Option<&StageResult<Review>> {
-        find(&self.entries, |fact| match fact {
+    pub fn output_review(&self) -> Option<&StageResult<Review>> {
+        find_event(&self.entries, |fact| match fact {
             RecordEvent::OutputReviewed(step) => Some(step),
             _ => None,
         })
     }
 
     /// Returns the question whether a held result may be released.
-    pub fn release_asked(&self) -> Option<&StageResult<Question>> {
+    pub fn release_question(&self) -> Option<&StageResult<Question>> {
         let place =
             self.entries.iter().position(|entry| matches!(entry.fact, RecordEvent::OutputReviewed(_)))?;
-        find(self.entries.get(place..)?, |fact| match fact {
+        find_event(self.entries.get(place..)?, |fact| match fact {
             RecordEvent::Asked(step) => Some(step),
             _ => None,
         })
     }
 
     /// Returns the outcome, if the call has one.
-    pub fn settled(&self) -> Option<&Outcome> {
+    pub fn outcome(&self) -> Option<&Outcome> {
         match self.entries.last().map(|entry| &entry.fact) {
             Some(RecordEvent::Settled(outcome)) => Some(outcome),
             _ => None,
         }
     }
 
-    fn is_release(&self, id: QuestionId) -> bool {
+    fn is_release_question(&self, id: QuestionId) -> bool {
         self.question(id).is_some_and(|question| question.kind == QuestionKind::Release)
     }
 }
@@ -242,8 +242,8 @@ pub struct Draft<'a> {
     /// The arguments.
     pub content: ContentRef,
     /// The author.
-    pub by: DraftAuthor,
-    since: &'a [Entry],
+    pub author: DraftAuthor,
+    entries: &'a [Entry],
 }
 
 /// The author of a draft.
@@ -266,7 +266,7 @@ macro_rules! stages {
     ($($(#[$doc:meta])* $name:ident, $variant:ident, $value:ty;)*) => {$(
         $(#[$doc])*
         pub fn $name(&self) -> Option<&'a StageResult<$value>> {
-            find(self.since, |fact| match fact {
+            find_event(self.entries, |fact| match fact {
                 RecordEvent::$variant(step) => Some(step),
                 _ => None,
             })
@@ -277,38 +277,38 @@ macro_rules! stages {
 impl<'a> Draft<'a> {
     stages! {
         /// Returns whether the draft fits the schema.
-        validated, Validated, ValidDraft;
+        validation, Validated, ValidDraft;
         /// Returns the predicted effects.
-        planned, Planned, PlanSummary;
+        plan, Planned, PlanSummary;
         /// Returns the decision of the policy.
-        permitted, Permitted, PolicyDecision;
+        decision, Permitted, PolicyDecision;
         /// Returns the review.
-        reviewed, Reviewed, Review;
+        review, Reviewed, Review;
         /// Returns the challenge.
-        challenged, Challenged, ChallengeSummary;
+        challenge, Challenged, ChallengeSummary;
         /// Returns the question about the draft.
-        asked, Asked, Question;
+        question, Asked, Question;
     }
 
     /// Returns the binding under which the draft runs on a copy.
-    pub fn rehearsing(&self) -> Option<Digest> {
-        self.since.iter().find_map(|entry| match &entry.fact {
+    pub fn rehearsal_binding(&self) -> Option<Digest> {
+        self.entries.iter().find_map(|entry| match &entry.fact {
             RecordEvent::Rehearsing { binding } => Some(*binding),
             _ => None,
         })
     }
 
     /// Returns the outcome of the rehearsal.
-    pub fn rehearsed(&self) -> Option<&'a RehearsalOutcome> {
-        find(self.since, |fact| match fact {
+    pub fn rehearsal_outcome(&self) -> Option<&'a RehearsalOutcome> {
+        find_event(self.entries, |fact| match fact {
             RecordEvent::Rehearsed(rehearsed) => Some(rehearsed),
             _ => None,
         })
     }
 
     /// Returns the rehearsal, if the draft ran on a copy.
-    pub fn rehearsal(&self) -> Option<&'a RehearsalSummary> {
-        match self.rehearsed()? {
+    pub fn rehearsal_summary(&self) -> Option<&'a RehearsalSummary> {
+        match self.rehearsal_outcome()? {
             RehearsalOutcome::Ran(head) => Some(head),
             RehearsalOutcome::Not { .. } => None,
         }
@@ -321,14 +321,14 @@ pub enum QuestionClosure<'a> {
     /// An answer closed it.
     Answered {
         /// The answer.
-        answered: &'a RecordedAnswer,
+        answer: &'a RecordedAnswer,
         /// The time of the answer.
         at: Millis,
     },
     /// The question expired.
     Expired,
     /// The approver failed.
-    Unasked(&'a Refusal),
+    ApproverFailed(&'a Refusal),
 }
 
 /// The progress of an attempt to execute.
@@ -342,7 +342,7 @@ pub enum Attempt<'a> {
     Ended(&'a ExecutionEnd),
 }
 
-fn find<'a, T: ?Sized>(
+fn find_event<'a, T: ?Sized>(
     entries: &'a [Entry],
     pick: impl Fn(&'a RecordEvent) -> Option<&'a T>,
 ) -> Option<&'a T> {

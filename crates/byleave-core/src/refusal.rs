@@ -136,7 +136,7 @@ codes! {
     /// The approval was used already.
     GrantUsed = "grant-used",
     /// The standing leave has no use left, or was revoked.
-    LeaveSpent = "leave-spent",
+    ApprovalUsedUp = "leave-spent",
     /// The answer belongs to another question.
     AnswerMismatch = "answer-mismatch",
     /// Everything is halted.
@@ -162,7 +162,7 @@ codes! {
     /// The record is damaged.
     RecordBroken = "record-broken",
     /// The record was opened by a walk that this program does not know.
-    WalkUnknown = "walk-unknown",
+    RecordVersionUnknown = "walk-unknown",
     /// The content of the call was forgotten.
     Forgotten = "forgotten",
     /// The call was interrupted in the middle and may or may not have taken effect.
@@ -217,14 +217,14 @@ pub struct Refusal {
 
 impl Refusal {
     /// The maximum length of an explanation on a record, in characters.
-    pub const WHY_CHARS_MAX: usize = 2_000;
+    pub const MAX_MESSAGE_CHARS: usize = 2_000;
 
     /// Creates a refusal. The explanation is cut to the maximum length.
     pub fn new(code: Code, why: impl Into<String>) -> Self {
         let why: String = why.into();
-        let why = match why.char_indices().nth(Self::WHY_CHARS_MAX) {
+        let why = match why.char_indices().nth(Self::MAX_MESSAGE_CHARS) {
             None => why,
-            Some(_) => why.chars().take(Self::WHY_CHARS_MAX).chain("…".chars()).collect(),
+            Some(_) => why.chars().take(Self::MAX_MESSAGE_CHARS).chain("…".chars()).collect(),
         };
         Self { code, why }
     }

@@ -95,7 +95,7 @@ pub struct RehearsalSummary {
 
 impl Rehearsal {
     /// Checks whether it did nothing outside the scratch directory, and its confinement allowed nothing else.
-    pub fn is_quiet(&self) -> bool {
+    pub fn has_no_effects(&self) -> bool {
         self.changes.is_empty()
             && self.changes.limits.is_empty()
             && self.wanted.is_empty()
@@ -105,33 +105,35 @@ impl Rehearsal {
     }
 
     /// Returns whether a yes commits exactly this run.
-    pub fn stands(&self) -> bool {
+    pub fn is_committable(&self) -> bool {
         self.wanted.is_empty()
     }
 
     /// Returns its real effects as a plan that can be evaluated: the changes, and the hosts that it would have reached.
-    pub fn observed(&self) -> Plan {
-        let mut effects = self.changes.effects();
+    pub fn observed_plan(&self) -> Plan {
+        let mut effects = self.changes.to_effects();
         // No rule can match the new kind of a path, so no rule allows this.
         effects.extend(self.changes.list.iter().filter_map(|change| {
             let why = format!(
                 "`{}` becomes a {}, which git never makes",
                 change.path.escape_debug(),
-                change.foreign_to_git()?
+                change.unexpected_in_git_dir()?
             );
             Some(Effect::Unknown { why })
         }));
-        effects.extend(self.wants().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }));
+        effects.extend(
+            self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
+        );
         Plan { effects, ..Plan::default() }
     }
 
     /// Returns the hosts that it wanted by a known name or address.
-    pub fn wants(&self) -> impl Iterator<Item = (&str, u16)> {
+    pub fn known_blocked_hosts(&self) -> impl Iterator<Item = (&str, u16)> {
         self.wanted.iter().filter_map(|want| Some((want.host.as_deref()?, want.port)))
     }
 
     /// Returns the recorded form.
-    pub fn head(
+    pub fn summarize(
         &self,
         held: ContentRef,
         plan: &Plan,
@@ -140,12 +142,12 @@ impl Rehearsal {
     ) -> RehearsalSummary {
         RehearsalSummary {
             rehearsal: held,
-            stands: self.stands(),
-            quiet: self.is_quiet(),
-            unclear: is_merely_unclear(plan, asked),
-            vain: self.is_quiet()
+            stands: self.is_committable(),
+            quiet: self.has_no_effects(),
+            unclear: asks_only_if_unclear(plan, asked),
+            vain: self.has_no_effects()
                 && self.status == ExecutionStatus::Failed
-                && asks_only_of_changes(plan, asked),
+                && asks_only_about_changes(plan, asked),
             ruling: observed,
         }
     }
@@ -155,7 +157,7 @@ impl Rehearsal {
 ///
 /// Known effects are not unclear. If the text of the command says that it writes, removes or reaches something, that is asked about,
 /// whatever the copy shows. The same applies to effects that leave the sandbox, and to effects that only a tool knows.
-pub fn is_merely_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
+pub fn asks_only_if_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
     let riddle = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
     let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
     let asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
@@ -177,7 +179,7 @@ pub fn is_merely_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
 /// Checks whether a plan only reads and changes files, and a decision asks only about the changes.
 ///
 /// If such a call fails, a person would have nothing to decide: it may read what it read, and it changes nothing.
-pub fn asks_only_of_changes(plan: &Plan, ruling: &PolicyDecision) -> bool {
+pub fn asks_only_about_changes(plan: &Plan, ruling: &PolicyDecision) -> bool {
     let changes = |effect: &Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. });
     let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
     let mut asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask).peekable();
@@ -191,7 +193,12 @@ pub fn asks_only_of_changes(plan: &Plan, ruling: &PolicyDecision) -> bool {
 
 impl RehearsalSummary {
     /// Checks whether it makes the question unnecessary. All conditions are here, except those about the confinement itself.
-    pub fn spares(&self, terms: RehearsalSettings, mode: Mode, asked: &PolicyDecision) -> bool {
+    pub fn makes_question_unnecessary(
+        &self,
+        terms: RehearsalSettings,
+        mode: Mode,
+        asked: &PolicyDecision,
+    ) -> bool {
         let causes = asked.causes();
         let merely = |cause: &AskCause| matches!(cause, AskCause::Default | AskCause::NotUnderstood);
         terms.spares
@@ -239,7 +246,7 @@ mod tests {
             why: "why".into(),
         };
         let reasons = reasons.iter().map(reason).collect();
-        let policy = Digest::of(b"");
+        let policy = Digest::compute(b"");
         PolicyDecision {
             verdict: Verdict::Ask,
             reasons,
@@ -267,8 +274,8 @@ mod tests {
         mode: Mode,
         terms: RehearsalSettings,
     ) -> bool {
-        let held = ContentRef { digest: Digest::of(b"r"), bytes: 1 };
-        rehearsal.head(held, plan, asked, None).spares(terms, mode, asked)
+        let held = ContentRef { digest: Digest::compute(b"r"), bytes: 1 };
+        rehearsal.summarize(held, plan, asked, None).makes_question_unnecessary(terms, mode, asked)
     }
 
     const ON: RehearsalSettings = RehearsalSettings { spares: true };
@@ -351,9 +358,9 @@ mod tests {
         ] {
             assert!(!spared(&quiet(), &plan, &asked, mode, ON), "{what}");
         }
-        let held = ContentRef { digest: Digest::of(b"r"), bytes: 1 };
-        let stricter = quiet().head(held, &plan(), &asked, Some(asks(riddles)));
-        assert!(!stricter.spares(ON, mode, &asked), "what it did is asked about");
+        let held = ContentRef { digest: Digest::compute(b"r"), bytes: 1 };
+        let stricter = quiet().summarize(held, &plan(), &asked, Some(asks(riddles)));
+        assert!(!stricter.makes_question_unnecessary(ON, mode, &asked), "what it did is asked about");
     }
 
     #[test]
@@ -361,8 +368,9 @@ mod tests {
         let mut rehearsal = quiet();
         rehearsal.wanted =
             vec![BlockedHost { host: Some("h".into()), port: 443 }, BlockedHost { host: None, port: 0 }];
-        assert!(!rehearsal.stands());
-        let effects: Vec<String> = rehearsal.observed().effects.iter().map(ToString::to_string).collect();
+        assert!(!rehearsal.is_committable());
+        let effects: Vec<String> =
+            rehearsal.observed_plan().effects.iter().map(ToString::to_string).collect();
         assert_eq!(effects, ["reach h:443"]);
     }
 }

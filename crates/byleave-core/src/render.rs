@@ -6,7 +6,7 @@
 //! another. Every text from outside passes through [`crate::escape`], is in quotes or behind a gutter, and cannot begin a line.
 //!
 //! A screen must show the lines in order, left to right, in one size, and must not interpret markup in them. It wraps them with
-//! [`Rendering::wrapped`], or with an equivalent that repeats the gutter: a wrapped line must not look like one of our lines.
+//! [`Rendering::wrap`], or with an equivalent that repeats the gutter: a wrapped line must not look like one of our lines.
 
 mod change;
 mod effect;
@@ -17,8 +17,8 @@ mod value;
 mod writer;
 
 pub use line::{LineRole, RenderLine, Rendering};
-pub use rehearsal::summary;
-pub use sections::is_cut;
+pub use rehearsal::summarize_changes;
+pub use sections::is_truncated;
 
 use crate::question::QuestionKind;
 use crate::question_view::QuestionView;
@@ -27,20 +27,20 @@ use writer::RenderingBuilder;
 /// Renders a question as lines.
 pub fn render(sheet: &QuestionView) -> Rendering {
     let mut page = RenderingBuilder::default();
-    sections::title(&mut page, sheet);
-    page.leave_room_for_warnings();
-    rehearsal::write(&mut page, sheet);
-    sections::effects(&mut page, sheet);
-    sections::reasons(&mut page, sheet);
-    sections::arguments(&mut page, sheet);
-    sections::changes(&mut page, sheet);
-    sections::challenge(&mut page, sheet);
-    sections::notes(&mut page, sheet);
+    sections::write_title(&mut page, sheet);
+    page.set_warnings_position();
+    rehearsal::write_rehearsal(&mut page, sheet);
+    sections::write_effects(&mut page, sheet);
+    sections::write_reasons(&mut page, sheet);
+    sections::write_arguments(&mut page, sheet);
+    sections::write_changes(&mut page, sheet);
+    sections::write_challenge(&mut page, sheet);
+    sections::write_review_notes(&mut page, sheet);
     if sheet.question.kind == QuestionKind::Release || sheet.output.is_some() {
-        sections::output(&mut page, sheet);
+        sections::write_output(&mut page, sheet);
     }
-    sections::model(&mut page, sheet);
+    sections::write_model_reason(&mut page, sheet);
     page.open_reserve();
-    sections::details(&mut page, sheet);
+    sections::write_details(&mut page, sheet);
     page.finish()
 }

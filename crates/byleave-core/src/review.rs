@@ -46,7 +46,7 @@ pub struct Review {
 
 impl Review {
     /// Returns whether a reviewer wants a person to look.
-    pub fn holds(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.notes.iter().any(|note| note.said == ReviewOutcome::Held)
     }
 }

@@ -44,7 +44,7 @@ pub struct Ceiling {
 
 impl Ceiling {
     /// Returns a ceiling that consists of a mode only.
-    pub const fn of(mode: Mode) -> Self {
+    pub const fn from_mode(mode: Mode) -> Self {
         Self { mode, deny: Vec::new(), ask: Vec::new() }
     }
 
@@ -58,7 +58,7 @@ impl Ceiling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveMode {
     /// The mode that says how much is asked.
-    pub asking: Mode,
+    pub mode: Mode,
     /// No call may change anything.
     pub read_only: bool,
 }
@@ -67,34 +67,34 @@ impl EffectiveMode {
     /// Combines the mode of a call with those of the sessions above it.
     pub fn new(mode: Mode, lineage: &[SessionNode]) -> Self {
         let modes = || lineage.iter().map(|opening| opening.ceiling.mode).chain([mode]);
-        let asks_most = |asking: &Mode| modes().any(|mode| mode.asking() == *asking);
+        let asks_most = |asking: &Mode| modes().any(|mode| mode.question_mode() == *asking);
         Self {
-            asking: Mode::ALL.into_iter().find(asks_most).unwrap_or(Mode::ConfirmAll),
+            mode: Mode::ALL.into_iter().find(asks_most).unwrap_or(Mode::ConfirmAll),
             read_only: modes().any(|mode| mode == Mode::ReadOnly),
         }
     }
 
     /// Returns the mode in words.
-    pub fn words(self) -> String {
-        match (self.read_only, self.asking) {
-            (false, asking) => asking.word().to_owned(),
-            (true, asking) if asking == Mode::ReadOnly.asking() => Mode::ReadOnly.word().to_owned(),
-            (true, asking) => format!("{}, {}", Mode::ReadOnly.word(), asking.word()),
+    pub fn description(self) -> String {
+        match (self.read_only, self.mode) {
+            (false, asking) => asking.as_str().to_owned(),
+            (true, asking) if asking == Mode::ReadOnly.question_mode() => Mode::ReadOnly.as_str().to_owned(),
+            (true, asking) => format!("{}, {}", Mode::ReadOnly.as_str(), asking.as_str()),
         }
     }
 }
 
 /// Returns the id of the admin action that opens a session. There is one id for each session, so that it can be opened only once.
-pub fn act_of(tenant: &TenantId, session: &SessionId) -> AdminActionId {
+pub fn opening_action_id(tenant: &TenantId, session: &SessionId) -> AdminActionId {
     let parts = [tenant.as_str().as_bytes(), session.as_str().as_bytes()];
-    let digest = Digest::of_parts("byleave.session", &parts);
+    let digest = Digest::compute_parts("byleave.session", &parts);
     let mut id = [0; 16];
     id.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
     AdminActionId::new(uuid::Builder::from_custom_bytes(id).into_uuid())
 }
 
 /// Returns the caller in words: an agent, or a sub-agent with its parent. The lineage begins with the session itself.
-pub fn caller(agent: &AgentId, lineage: &[SessionNode]) -> String {
+pub fn describe_caller(agent: &AgentId, lineage: &[SessionNode]) -> String {
     let (Some(own), Some(parent)) = (lineage.first(), lineage.get(1)) else { return agent.to_string() };
     // Names of agents say more than sessions, except if both are the same.
     if own.agent == parent.agent {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn an_opening_has_one_act_for_its_tenant_and_session() {
         let act = |tenant: &str, session: &str| {
-            act_of(&TenantId::new(tenant).unwrap(), &SessionId::new(session).unwrap())
+            opening_action_id(&TenantId::new(tenant).unwrap(), &SessionId::new(session).unwrap())
         };
         assert_eq!(act("local", "s"), act("local", "s"));
         assert_ne!(act("local", "s"), act("local", "t"));

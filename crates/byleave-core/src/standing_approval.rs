@@ -13,7 +13,7 @@ use crate::effect::{Effect, Plan};
 use crate::id::{SessionId, StandingApprovalId};
 use crate::pattern::{Pattern, PatternError, PatternMatcher};
 
-pub use rule_text::keys;
+pub use rule_text::patterns_to_toml;
 
 /// A standing approval, as recorded with the answer that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,30 +44,30 @@ pub enum NotCoverableError {
     Checkpoint,
     /// The question is about a result, not about the effects of a call.
     #[error("it is about a result, and a leave is about what calls do")]
-    Result,
+    OutputRelease,
     /// A reviewer wants a person to look.
     #[error("the reviewer `{0}` wants a person to look, and will again")]
-    Held(String),
+    HeldByReviewer(String),
     /// It asks for a cause that no standing approval may answer.
-    #[error("{}: {why}", cause_words(*.cause))]
+    #[error("{}: {reason}", describe_cause(*.cause))]
     Cause {
         /// The cause.
         cause: AskCause,
         /// The reason for which it asks, in the words of the decision.
-        why: String,
+        reason: String,
     },
     /// Nothing is known about its effects.
     #[error("nothing is known of what it would do, so there is nothing that a leave could cover")]
-    NothingKnown,
+    UnknownEffects,
     /// The scope does not include something that asks.
     #[error("it does not cover everything that asks: {0}")]
-    Uncovered(String),
+    NotCovered(String),
     /// A part of it is known only when it runs, or cannot be written as a pattern.
     #[error("a leave cannot say what this is: {0}")]
-    NotSayable(String),
+    NotExpressible(String),
 }
 
-const fn cause_words(cause: AskCause) -> &'static str {
+const fn describe_cause(cause: AskCause) -> &'static str {
     match cause {
         AskCause::Dangerous => "what could do great harm is asked about every time",
         AskCause::Irreversible => "what cannot be taken back is asked about every time",
@@ -82,7 +82,7 @@ const fn cause_words(cause: AskCause) -> &'static str {
 /// Returns the effects that a standing approval must cover so that none of these reasons asks any more, or why none could.
 ///
 /// If a reason asks about the whole call, these are all effects.
-pub fn asked<'a>(
+pub fn effects_to_cover<'a>(
     effects: &'a [Effect],
     reasons: &[DecisionReason],
 ) -> Result<Vec<&'a Effect>, NotCoverableError> {
@@ -90,8 +90,8 @@ pub fn asked<'a>(
     for ask in asks() {
         // An ask without a cause is an unexpected one.
         let cause = ask.cause.unwrap_or(AskCause::NotUnderstood);
-        if !cause.leave_may_answer() {
-            return Err(NotCoverableError::Cause { cause, why: ask.why.clone() });
+        if !cause.allows_standing_approval() {
+            return Err(NotCoverableError::Cause { cause, reason: ask.why.clone() });
         }
     }
     let whole = asks().any(|ask| ask.effects.is_empty());
@@ -103,67 +103,71 @@ pub fn asked<'a>(
     }
     let asked: Vec<&Effect> =
         effects.iter().zip(marked).filter_map(|(one, mark)| mark.then_some(one)).collect();
-    if asked.is_empty() { Err(NotCoverableError::NothingKnown) } else { Ok(asked) }
+    if asked.is_empty() { Err(NotCoverableError::UnknownEffects) } else { Ok(asked) }
 }
 
 /// A standing approval, compiled for matching.
 #[derive(Clone, Debug)]
 pub struct StandingApprovalMatcher {
-    leave: StandingApproval,
+    standing_approval: StandingApproval,
     scope: Vec<PatternMatcher>,
     /// For each pattern that ends in `/**`: the pattern itself, and the directory above everything that it matches.
-    trees: Vec<PatternMatcher>,
+    subtrees: Vec<PatternMatcher>,
 }
 
 impl StandingApprovalMatcher {
     /// Compiles a standing approval, or returns the error of the invalid pattern.
     pub fn new(leave: StandingApproval) -> Result<Self, PatternError> {
         let scope = leave.scope.iter().cloned().map(PatternMatcher::new).collect::<Result<_, _>>()?;
-        let trees =
-            leave.scope.iter().flat_map(trees).filter_map(|tree| PatternMatcher::new(tree).ok()).collect();
-        Ok(Self { leave, scope, trees })
+        let trees = leave
+            .scope
+            .iter()
+            .flat_map(subtree_patterns)
+            .filter_map(|tree| PatternMatcher::new(tree).ok())
+            .collect();
+        Ok(Self { standing_approval: leave, scope, subtrees: trees })
     }
 
     /// Returns the standing approval.
-    pub fn leave(&self) -> &StandingApproval {
-        &self.leave
+    pub fn standing_approval(&self) -> &StandingApproval {
+        &self.standing_approval
     }
 
     /// Checks whether it is for this tool and session, and has not expired.
-    pub fn applies(&self, tool: &str, session: &SessionId, now: Millis) -> bool {
-        self.leave.tool == tool
-            && self.leave.session.as_ref().is_none_or(|only| only == session)
-            && self.leave.until.is_none_or(|until| now < until)
+    pub fn applies_to(&self, tool: &str, session: &SessionId, now: Millis) -> bool {
+        self.standing_approval.tool == tool
+            && self.standing_approval.session.as_ref().is_none_or(|only| only == session)
+            && self.standing_approval.until.is_none_or(|until| now < until)
     }
 
-    /// Checks whether it covers each of the effects of this plan that were [`asked`] about.
-    pub fn answers(&self, asked: &[&Effect], plan: &Plan) -> bool {
-        self.uncovered(asked, plan).is_none()
+    /// Checks whether it covers each of the effects of this plan that were [`effects_to_cover`] about.
+    pub fn covers_all(&self, asked: &[&Effect], plan: &Plan) -> bool {
+        self.first_uncovered(asked, plan).is_none()
     }
 
-    /// Returns the first effect that was [`asked`] about and that it does not cover.
-    pub fn uncovered<'e>(&self, asked: &[&'e Effect], plan: &Plan) -> Option<&'e Effect> {
+    /// Returns the first effect that was [`effects_to_cover`] about and that it does not cover.
+    pub fn first_uncovered<'e>(&self, asked: &[&'e Effect], plan: &Plan) -> Option<&'e Effect> {
         let is_plan =
             |pattern: &Pattern| matches!(pattern, Pattern::Plan(effects) if *effects == plan.effects);
-        if self.leave.scope.iter().any(is_plan) {
+        if self.standing_approval.scope.iter().any(is_plan) {
             return None;
         }
         // A path alone does not cover anything beneath it.
         let covers = |effect: &Effect| {
             self.covers(effect)
-                && (!plan.is_beneath(effect) || self.trees.iter().any(|tree| tree.fits(effect)))
+                && (!plan.is_partial(effect) || self.subtrees.iter().any(|tree| tree.matches(effect)))
         };
         asked.iter().copied().find(|effect| !covers(effect))
     }
 
     /// Checks whether it covers the effect, which must mean its path itself and not something beneath it.
     pub fn covers(&self, effect: &Effect) -> bool {
-        self.scope.iter().any(|matcher| matcher.fits(effect))
+        self.scope.iter().any(|matcher| matcher.matches(effect))
     }
 }
 
 /// Returns the patterns that match the paths beneath which the pattern covers everything.
-fn trees(pattern: &Pattern) -> Vec<Pattern> {
+fn subtree_patterns(pattern: &Pattern) -> Vec<Pattern> {
     let (kind, glob): (fn(String) -> Pattern, &String) = match pattern {
         Pattern::Read(glob) => (Pattern::Read, glob),
         Pattern::Write(glob) => (Pattern::Write, glob),

@@ -8,15 +8,15 @@ const HOUR: Millis = 60 * MINUTE;
 const DAY: Millis = 24 * HOUR;
 
 /// Formats a time in UTC, to the second.
-pub fn utc(at: Millis) -> String {
+pub fn format_utc(at: Millis) -> String {
     let (days, seconds) = (at / DAY, at % DAY / SECOND);
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_date(days);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Returns the date of a day since 1970-01-01. It uses eras of 400 years, and years that begin in March so that leap days come last.
-pub const fn civil(days: u64) -> (u64, u64, u64) {
+pub const fn civil_date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -29,7 +29,7 @@ pub const fn civil(days: u64) -> (u64, u64, u64) {
 }
 
 /// Formats a duration in one unit, rounded down.
-pub fn span(ms: Millis) -> String {
+pub fn format_duration(ms: Millis) -> String {
     match ms {
         0..MINUTE => format!("{} s", ms / SECOND),
         MINUTE..HOUR => format!("{} min", ms / MINUTE),
@@ -44,17 +44,17 @@ mod tests {
 
     #[test]
     fn moments_are_in_utc() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00Z");
-        assert_eq!(utc(951_827_696_789), "2000-02-29 12:34:56Z");
-        assert_eq!(utc(1_709_251_199_000), "2024-02-29 23:59:59Z");
-        assert_eq!(utc(1_709_251_200_000), "2024-03-01 00:00:00Z");
-        assert_eq!(utc(4_107_542_399_000), "2100-02-28 23:59:59Z");
-        assert_eq!(utc(4_107_542_400_000), "2100-03-01 00:00:00Z");
+        assert_eq!(format_utc(0), "1970-01-01 00:00:00Z");
+        assert_eq!(format_utc(951_827_696_789), "2000-02-29 12:34:56Z");
+        assert_eq!(format_utc(1_709_251_199_000), "2024-02-29 23:59:59Z");
+        assert_eq!(format_utc(1_709_251_200_000), "2024-03-01 00:00:00Z");
+        assert_eq!(format_utc(4_107_542_399_000), "2100-02-28 23:59:59Z");
+        assert_eq!(format_utc(4_107_542_400_000), "2100-03-01 00:00:00Z");
     }
 
     #[test]
     fn spans_have_one_unit() {
-        assert_eq!(span(59_999), "59 s");
-        assert_eq!(span(90 * MINUTE), "1 h");
+        assert_eq!(format_duration(59_999), "59 s");
+        assert_eq!(format_duration(90 * MINUTE), "1 h");
     }
 }

@@ -1,6 +1,6 @@
 //! Transitions: the check of every entry that is written on a record.
 //!
-//! A record accepts an entry only if [`next`] asks for it, and only for exactly what was asked. Every existing record is therefore valid.
+//! A record accepts an entry only if [`next_step`] asks for it, and only for exactly what was asked. Every existing record is therefore valid.
 //! Entries that are read back from a store are checked in the same way. If one is not valid, the record is damaged at that entry, and the
 //! pipeline settles it safely.
 
@@ -8,51 +8,51 @@ use crate::call::Millis;
 use crate::entry::{Entry, RecordEvent};
 use crate::hash_chain::{ChainDamageError, ChainedEntry};
 use crate::id::CallId;
-use crate::pipeline::{NextStep, Task, next};
+use crate::pipeline::{NextStep, Task, next_step};
 use crate::question::{Answer, Question, QuestionKind, RecordedAnswer};
 use crate::record::Record;
 use crate::refusal::Code;
 
 impl Record {
     /// Reads a record back. It never fails: an entry that is not valid makes a damaged record, which the pipeline settles safely.
-    pub fn read(call: CallId, lines: &[ChainedEntry]) -> Self {
+    pub fn from_stored_entries(call: CallId, lines: &[ChainedEntry]) -> Self {
         let mut record = Self::new(call);
         for (seq, line) in (0_u32..).zip(lines) {
-            if let Err(damage) = record.take(seq, line) {
-                record.break_at(damage);
+            if let Err(damage) = record.append_stored(seq, line) {
+                record.mark_damaged(damage);
                 break;
             }
         }
         record
     }
 
-    fn take(&mut self, seq: u32, line: &ChainedEntry) -> Result<(), ChainDamageError> {
+    fn append_stored(&mut self, seq: u32, line: &ChainedEntry) -> Result<(), ChainDamageError> {
         if line.seq() != seq {
-            return Err(ChainDamageError::Order { seq, found: line.seq() });
+            return Err(ChainDamageError::Order { seq, actual_seq: line.seq() });
         }
-        if !line.follows(self.call(), &self.head()) {
+        if !line.has_valid_link(self.call(), &self.head()) {
             return Err(ChainDamageError::Link { seq });
         }
         let entry: Entry = serde_json::from_str(line.body())
             .map_err(|error| ChainDamageError::Unreadable { seq, why: error.to_string() })?;
-        admit(self, &entry)
-            .map_err(|misplaced| ChainDamageError::Misplaced { seq, why: misplaced.to_string() })?;
-        self.put(entry, line.link());
+        check_transition(self, &entry)
+            .map_err(|misplaced| ChainDamageError::InvalidTransition { seq, why: misplaced.to_string() })?;
+        self.append_entry(entry, line.link());
         Ok(())
     }
 
     /// Checks whether an entry may be appended to this record.
-    pub fn admits(&self, entry: &Entry) -> Result<(), TransitionError> {
-        admit(self, entry)
+    pub fn check_append(&self, entry: &Entry) -> Result<(), TransitionError> {
+        check_transition(self, entry)
     }
 
     /// Appends an entry if it is valid here, and returns it in the form in which it is stored.
     pub fn push(&mut self, entry: Entry) -> Result<ChainedEntry, TransitionError> {
-        admit(self, &entry)?;
+        check_transition(self, &entry)?;
         let seq = self.len();
-        let body = entry.to_json().ok_or(TransitionError::Unwritable)?;
-        let line = ChainedEntry::linked(self.call(), self.head(), seq, body);
-        self.put(entry, line.link());
+        let body = entry.to_json().ok_or(TransitionError::NotSerializable)?;
+        let line = ChainedEntry::new(self.call(), self.head(), seq, body);
+        self.append_entry(entry, line.link());
         Ok(line)
     }
 }
@@ -65,7 +65,7 @@ pub enum TransitionError {
     Damaged,
     /// The entry is not what the pipeline asked for.
     #[error("`{entry}` does not belong here: {expected}")]
-    OutOfTurn {
+    UnexpectedEntry {
         /// The kind of entry.
         entry: &'static str,
         /// The entry that was expected.
@@ -73,16 +73,16 @@ pub enum TransitionError {
     },
     /// The answer is for another question, or for a question about something else.
     #[error("the answer belongs to another question")]
-    OtherQuestion,
+    WrongQuestion,
     /// The question was already closed, or is expired.
     #[error("the question can no longer be answered")]
-    Late,
+    QuestionClosed,
     /// This kind of answer is not valid for this question.
     #[error("this question cannot be answered so")]
-    WrongAnswer,
+    InvalidAnswerKind,
     /// The claim is not based on the grant.
     #[error("the claim does not rest on the grant")]
-    OtherGrant,
+    WrongGrant,
     /// The grant was already used.
     #[error("the grant was used already")]
     GrantUsed,
@@ -91,43 +91,43 @@ pub enum TransitionError {
     GrantExpired,
     /// The entry cannot be written as JSON.
     #[error("the entry cannot be written")]
-    Unwritable,
+    NotSerializable,
 }
 
 impl TransitionError {
     /// Returns the corresponding refusal code.
     pub const fn code(&self) -> Code {
         match self {
-            Self::Damaged | Self::OutOfTurn { .. } | Self::Unwritable => Code::RecordBroken,
-            Self::OtherQuestion | Self::WrongAnswer => Code::AnswerMismatch,
-            Self::Late => Code::Unanswered,
-            Self::OtherGrant | Self::GrantUsed => Code::GrantUsed,
+            Self::Damaged | Self::UnexpectedEntry { .. } | Self::NotSerializable => Code::RecordBroken,
+            Self::WrongQuestion | Self::InvalidAnswerKind => Code::AnswerMismatch,
+            Self::QuestionClosed => Code::Unanswered,
+            Self::WrongGrant | Self::GrantUsed => Code::GrantUsed,
             Self::GrantExpired => Code::GrantExpired,
         }
     }
 }
 
 /// Checks whether an entry may be appended to a record. It must be what [`next`] asks for, for exactly the thing asked.
-fn admit(record: &Record, entry: &Entry) -> Result<(), TransitionError> {
+fn check_transition(record: &Record, entry: &Entry) -> Result<(), TransitionError> {
     if record.damage().is_some() {
         return Err(TransitionError::Damaged);
     }
     if record.is_empty() {
         return match &entry.fact {
             RecordEvent::Received(_) => Ok(()),
-            other => Err(out_of_turn(other, "a record begins with `received`")),
+            other => Err(unexpected_entry(other, "a record begins with `received`")),
         };
     }
-    let next = next(record);
+    let next = next_step(record);
     let fact = &entry.fact;
     match (&next, fact) {
-        (NextStep::Do(task), _) if answers(record, task, entry)? => Ok(()),
+        (NextStep::Do(task), _) if is_result_of(record, task, entry)? => Ok(()),
         (NextStep::Wait(question), RecordEvent::Answered(answered)) => {
-            admit_answer(record, question, answered, entry.at)
+            check_answer(record, question, answered, entry.at)
         }
         (NextStep::Wait(question), RecordEvent::Expired { question: id }) => {
             if *id != question.id || entry.at < question.expires_at {
-                Err(TransitionError::OtherQuestion)
+                Err(TransitionError::WrongQuestion)
             } else {
                 Ok(())
             }
@@ -136,61 +136,61 @@ fn admit(record: &Record, entry: &Entry) -> Result<(), TransitionError> {
             if *id == question.id {
                 Ok(())
             } else {
-                Err(TransitionError::OtherQuestion)
+                Err(TransitionError::WrongQuestion)
             }
         }
         (NextStep::Do(_) | NextStep::Wait(_), RecordEvent::Cancelled { .. })
-            if record.cancelled().is_none() =>
+            if record.cancelled_by().is_none() =>
         {
             Ok(())
         }
         (NextStep::Settle(outcome), RecordEvent::Settled(written))
-            if outcome == written && record.settled().is_none() =>
+            if outcome == written && record.outcome().is_none() =>
         {
             Ok(())
         }
         (_, RecordEvent::Answered(_) | RecordEvent::Expired { .. } | RecordEvent::Unasked { .. }) => {
-            Err(TransitionError::Late)
+            Err(TransitionError::QuestionClosed)
         }
         (_, RecordEvent::Begun(_)) if record.attempts() > 0 => Err(TransitionError::GrantUsed),
-        (NextStep::Do(task), _) => Err(out_of_turn(fact, task.name())),
-        (NextStep::Wait(_), _) => Err(out_of_turn(fact, "a question is open")),
-        (NextStep::Settle(outcome), _) => Err(out_of_turn(fact, outcome.word())),
+        (NextStep::Do(task), _) => Err(unexpected_entry(fact, task.name())),
+        (NextStep::Wait(_), _) => Err(unexpected_entry(fact, "a question is open")),
+        (NextStep::Settle(outcome), _) => Err(unexpected_entry(fact, outcome.as_str())),
     }
 }
 
-fn out_of_turn(fact: &RecordEvent, expected: &str) -> TransitionError {
-    TransitionError::OutOfTurn { entry: fact.kind(), expected: expected.into() }
+fn unexpected_entry(fact: &RecordEvent, expected: &str) -> TransitionError {
+    TransitionError::UnexpectedEntry { entry: fact.kind(), expected: expected.into() }
 }
 
 /// Checks whether the entry is the result of the task.
-fn answers(record: &Record, task: &Task, entry: &Entry) -> Result<bool, TransitionError> {
+fn is_result_of(record: &Record, task: &Task, entry: &Entry) -> Result<bool, TransitionError> {
     Ok(match (task, &entry.fact) {
         (Task::Resolve, RecordEvent::Resolved(_))
         | (Task::Validate, RecordEvent::Validated(_))
         | (Task::Plan, RecordEvent::Planned(_))
-        | (Task::Permit, RecordEvent::Permitted(_))
+        | (Task::EvaluatePolicy, RecordEvent::Permitted(_))
         | (Task::ReviewInput, RecordEvent::Reviewed(_))
         | (Task::Challenge, RecordEvent::Challenged(_))
         | (Task::ReviewOutput, RecordEvent::OutputReviewed(_))
         | (Task::Rehearse, RecordEvent::Rehearsed(_))
         | (Task::Ask(_), RecordEvent::Asked(Err(_)))
-        | (Task::Begin(_), RecordEvent::Begun(Err(_))) => true,
-        (Task::OpenRehearsal(binding), RecordEvent::Rehearsing { binding: written }) => binding == written,
+        | (Task::Start(_), RecordEvent::Begun(Err(_))) => true,
+        (Task::StartRehearsal(binding), RecordEvent::Rehearsing { binding: written }) => binding == written,
         // Only before the commit began. From then on the journal is responsible for the copy.
-        (Task::Begin(_), RecordEvent::RehearsalLost { rehearsal }) => {
-            let lost = record.draft().and_then(|draft| draft.rehearsal());
+        (Task::Start(_), RecordEvent::RehearsalLost { rehearsal }) => {
+            let lost = record.draft().and_then(|draft| draft.rehearsal_summary());
             record.attempts() == 0 && lost.is_some_and(|head| head.digest() == *rehearsal)
         }
         (Task::Ask(asking), RecordEvent::Asked(Ok(question))) => {
             if question.kind != asking.kind || question.binding != asking.binding {
-                return Err(TransitionError::OtherQuestion);
+                return Err(TransitionError::WrongQuestion);
             }
             record.question(question.id).is_none()
         }
-        (Task::Begin(grant), RecordEvent::Begun(Ok(claim))) => {
+        (Task::Start(grant), RecordEvent::Begun(Ok(claim))) => {
             if !grant.covers(claim) {
-                return Err(TransitionError::OtherGrant);
+                return Err(TransitionError::WrongGrant);
             }
             if record.has_attempt(claim.attempt) {
                 return Err(TransitionError::GrantUsed);
@@ -206,26 +206,26 @@ fn answers(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Transiti
     })
 }
 
-fn admit_answer(
+fn check_answer(
     record: &Record,
     question: &Question,
     answered: &RecordedAnswer,
     at: Millis,
 ) -> Result<(), TransitionError> {
     if answered.question != question.id || answered.digest != question.digest() {
-        return Err(TransitionError::OtherQuestion);
+        return Err(TransitionError::WrongQuestion);
     }
     if at > question.expires_at {
-        return Err(TransitionError::Late);
+        return Err(TransitionError::QuestionClosed);
     }
     let fits = match (&answered.answer, question.kind) {
         (Answer::Yes { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort, _) => true,
         (Answer::Leave(_), kind) => kind == QuestionKind::Approval,
         // A part can be chosen only from a rehearsal.
         (Answer::Part { .. }, kind) => {
-            let rehearsal = record.draft().and_then(|draft| draft.rehearsal());
+            let rehearsal = record.draft().and_then(|draft| draft.rehearsal_summary());
             kind == QuestionKind::Approval && rehearsal.is_some_and(|head| head.stands)
         }
     };
-    if fits { Ok(()) } else { Err(TransitionError::WrongAnswer) }
+    if fits { Ok(()) } else { Err(TransitionError::InvalidAnswerKind) }
 }

@@ -30,7 +30,7 @@ pub enum LinkPolicy {
     /// No links at any step. For a path that is already resolved: a link that is there now was created since.
     Never,
     /// Links among the parent directories only. The file itself must not be a link.
-    Above,
+    FollowParents,
     /// All links. For a path that a person chose, where a link is normal. The target must still be a regular file within the limit.
     Follow,
 }
@@ -103,20 +103,21 @@ pub fn open_at(directory: impl AsFd, path: &Path, links: LinkPolicy) -> Result<O
     let handle = match links {
         LinkPolicy::Never => {
             let no_links = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
-            match openat2(directory, path, READ | OFlags::NOFOLLOW, Mode::empty(), no_links) {
+            match openat2(directory, path, READ_FLAGS | OFlags::NOFOLLOW, Mode::empty(), no_links) {
                 // This system call does not exist inside a sandbox.
                 Err(Errno::NOSYS) => open_step_by_step(directory, path),
                 other => other,
             }
         }
-        LinkPolicy::Above => openat(directory, path, READ | OFlags::NOFOLLOW, Mode::empty()),
-        LinkPolicy::Follow => openat(directory, path, READ, Mode::empty()),
+        LinkPolicy::FollowParents => openat(directory, path, READ_FLAGS | OFlags::NOFOLLOW, Mode::empty()),
+        LinkPolicy::Follow => openat(directory, path, READ_FLAGS, Mode::empty()),
     }?;
-    OpenedFile::regular(handle)
+    OpenedFile::from_handle(handle)
 }
 
 /// The flags for opening a file. Without `NONBLOCK`, opening blocks on a pipe without a writer and on a file with a lease.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const READ_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Opens each directory on the path by its handle and follows no link.
 fn open_step_by_step(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
@@ -131,12 +132,12 @@ fn open_step_by_step(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, 
             Component::Normal(name) => openat(above, name, step, Mode::empty())?,
         };
     }
-    openat(above, name, READ | OFlags::NOFOLLOW, Mode::empty())
+    openat(above, name, READ_FLAGS | OFlags::NOFOLLOW, Mode::empty())
 }
 
 impl OpenedFile {
     /// Wraps a handle that was opened elsewhere, if it refers to a regular file.
-    pub fn regular(handle: OwnedFd) -> Result<Self, ReadError> {
+    pub fn from_handle(handle: OwnedFd) -> Result<Self, ReadError> {
         let file = File::from(handle);
         let metadata = file.metadata()?;
         match metadata.is_file() {

@@ -29,7 +29,7 @@ fn only_a_regular_file_is_read_and_nobody_is_waited_for() {
     let _listener = UnixListener::bind(at("socket")).unwrap();
     symlink("/dev/zero", at("zero")).unwrap();
     symlink("pipe", at("to-pipe")).unwrap();
-    for links in [LinkPolicy::Never, LinkPolicy::Above, LinkPolicy::Follow] {
+    for links in [LinkPolicy::Never, LinkPolicy::FollowParents, LinkPolicy::Follow] {
         assert_eq!(read(&at("file"), links, MAX).unwrap(), b"text");
         for name in ["directory", "pipe", "socket"] {
             assert_eq!(why(&at(name), links), "it is not a file", "{name}");
@@ -38,7 +38,7 @@ fn only_a_regular_file_is_read_and_nobody_is_waited_for() {
     }
     for name in ["zero", "to-pipe"] {
         assert_eq!(why(&at(name), LinkPolicy::Follow), "it is not a file", "{name}");
-        for links in [LinkPolicy::Never, LinkPolicy::Above] {
+        for links in [LinkPolicy::Never, LinkPolicy::FollowParents] {
             assert_eq!(why(&at(name), links), "it is a link", "{name}");
         }
     }
@@ -75,7 +75,7 @@ fn links_above_are_followed_only_where_that_was_said() {
     symlink("real/file", at("to-file")).unwrap();
     let read = |name: &str, links: LinkPolicy| read(&at(name), links, MAX).is_ok();
     assert!(!read("linked/file", LinkPolicy::Never) && !read("to-file", LinkPolicy::Never));
-    assert!(read("linked/file", LinkPolicy::Above) && !read("to-file", LinkPolicy::Above));
+    assert!(read("linked/file", LinkPolicy::FollowParents) && !read("to-file", LinkPolicy::FollowParents));
     assert!(read("linked/file", LinkPolicy::Follow) && read("to-file", LinkPolicy::Follow));
     // Where the kernel's call for it is not to be had, it is the same.
     let steps = |path: &Path| open_step_by_step(CWD, path).is_ok();

@@ -98,7 +98,7 @@ impl Looks {
             wanted.tools.insert(tool.to_owned());
             look.clone()
         };
-        look.await.map_err(|fault| LedgerError::new(fault.what.clone(), &fault.why))
+        look.await.map_err(|fault| LedgerError::new(fault.operation.clone(), &fault.reason))
     }
 
     /// Waits for the look before it, and then looks for all who have come meanwhile.

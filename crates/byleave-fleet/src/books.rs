@@ -47,7 +47,7 @@ impl Books {
 
     /// The schema that the book of a ledger lies in. Its name need not be one that Postgres takes.
     pub fn schema_of(ledger: &str) -> String {
-        let digest = Digest::of_parts("byleave.ledger", &[ledger.as_bytes()]).to_string();
+        let digest = Digest::compute_parts("byleave.ledger", &[ledger.as_bytes()]).to_string();
         format!("ledger_{}", digest.chars().take(32).collect::<String>())
     }
 

@@ -44,7 +44,7 @@ impl Health {
     /// Whether everything is there, and nothing is refused or lies in the way.
     pub fn is_well(&self) -> bool {
         let books_are = self.books.iter().all(|(_, book)| {
-            book.as_ref().is_ok_and(|book| book.lag.refused.is_empty() && book.backlog.early == 0)
+            book.as_ref().is_ok_and(|book| book.lag.refused.is_empty() && book.backlog.out_of_order == 0)
         });
         let nodes_are = self.nodes.iter().all(|(_, node)| node.is_ok());
         nodes_are && self.service.is_ok() && self.gateway.is_ok() && books_are

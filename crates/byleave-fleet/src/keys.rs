@@ -60,7 +60,7 @@ pub(crate) fn session(ledger: &str, tenant: &TenantId, session: &SessionId) -> S
 
 /// The part of a tenant's sessions that one belongs to, as far as those are concerned who hold others up.
 pub(crate) fn holds(ledger: &str, tenant: &TenantId, session: &SessionId) -> String {
-    let [first, ..] = *Digest::of(session.as_str().as_bytes()).as_bytes();
+    let [first, ..] = *Digest::compute(session.as_str().as_bytes()).as_bytes();
     join(&[ledger, tenant.as_str(), &(first % SHARDS).to_string()])
 }
 

@@ -112,7 +112,7 @@ impl RestateLedger {
         let cannot = |error| LedgerError::new(format!("cannot use `{}`", workers.display()), error);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&workers).map_err(cannot)?;
         let owner = OwnerId::new(Uuid::now_v7());
-        let lock = owner_locks::take(&workers, owner)
+        let lock = owner_locks::acquire(&workers, owner)
             .map_err(cannot)?
             .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
         let starts = StartMarkers::open(&workers, owner).map_err(cannot)?;
@@ -163,20 +163,21 @@ impl RestateLedger {
         let (record, key) = match found {
             Found::Nowhere => return Ok(None),
             Found::Here(wire::Kept { key, bodies, head }) => {
-                (Record::read(call, &lines(call, &bodies, head)), key)
+                (Record::from_stored_entries(call, &lines(call, &bodies, head)), key)
             }
             Found::InBook => {
-                let SealedRecord { lines, key, .. } = self.read_back(call, Wanted::Lines).await?;
-                (cleared(Record::read(call, &lines))?, key.map(Blob))
+                let SealedRecord { chained_entries: lines, wrapped_key: key, .. } =
+                    self.read_back(call, Wanted::Lines).await?;
+                (cleared(Record::from_stored_entries(call, &lines))?, key.map(Blob))
             }
         };
         let key = key.and_then(|wrapped| self.shared.vault.unwrap(call, &wrapped.0));
-        self.remember_key(call, key.as_ref(), record.settled().is_some());
+        self.remember_key(call, key.as_ref(), record.outcome().is_some());
         Ok(Some(LoadedRecord { record, key }))
     }
 
     async fn append_batch(&self, batch: Batch) -> Result<(), AppendError> {
-        let asks = invariants::moves(&batch, self.owner)?.asks;
+        let asks = invariants::check_batch(&batch, self.owner)?.questions;
         let append = self.prepare(&batch).await?;
         let key = keys::call(&self.shared.name, batch.call);
         let appended: Appended = self.shared.engine.ask("Call", &key, "append", &append).await?;
@@ -184,14 +185,14 @@ impl RestateLedger {
             Appended::Taken => {
                 asks.into_iter().for_each(|question| self.remember_question(question, batch.call));
                 let known = batch.key.as_ref();
-                if known.is_some() || batch.settles {
-                    self.remember_key(batch.call, known, batch.settles);
+                if known.is_some() || batch.is_final {
+                    self.remember_key(batch.call, known, batch.is_final);
                 }
                 Ok(())
             }
             Appended::Stale => Err(AppendError::Stale),
             Appended::Halted { why } => Err(StartBlockedError::Halted { why }.into()),
-            Appended::LeaveSpent => Err(StartBlockedError::LeaveSpent.into()),
+            Appended::LeaveSpent => Err(StartBlockedError::ApprovalUsedUp.into()),
             Appended::SessionBusy { call, attempt } => {
                 Err(StartBlockedError::SessionBusy { call, attempt }.into())
             }
@@ -201,8 +202,9 @@ impl RestateLedger {
 
     /// Turns a batch into what is sent: without contents in the clear, and without what can be worked out there.
     async fn prepare(&self, batch: &Batch) -> Result<Append, AppendError> {
-        let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| refused("it has no lines"))?;
-        let opens = batch.at_len == 0;
+        let head =
+            batch.chained_entries.last().map(|line| line.link()).ok_or_else(|| refused("it has no lines"))?;
+        let opens = batch.expected_len == 0;
         let wrapped = match &batch.key {
             Some(key) => Some(Blob(self.shared.vault.wrap(batch.call, key).map_err(refused)?)),
             None if opens && !batch.contents.is_empty() => {
@@ -214,8 +216,8 @@ impl RestateLedger {
         let key = if opens { batch.key.clone() } else { self.key_of(batch).await? };
         if let Some(key) = key {
             invariants::check_contents(&batch.contents, &key)?;
-            let note = ListNote::text(&batch.listing);
-            let sealed = sealing::pack(&key, batch.call, batch.at_len, &note, &batch.contents);
+            let note = ListNote::to_text(&batch.call_summary);
+            let sealed = sealing::pack(&key, batch.call, batch.expected_len, &note, &batch.contents);
             contents.0 = sealed.map_err(refused)?;
         }
         Ok(Append {
@@ -223,22 +225,22 @@ impl RestateLedger {
             call: batch.call,
             token: Uuid::now_v7(),
             owner: self.owner,
-            at_len: batch.at_len,
-            before: batch.before,
+            at_len: batch.expected_len,
+            before: batch.prev_link,
             head,
-            bodies: batch.lines.iter().map(|line| line.body().to_owned()).collect(),
-            tenant: batch.listing.tenant.clone(),
-            session: batch.listing.session.clone(),
+            bodies: batch.chained_entries.iter().map(|line| line.body().to_owned()).collect(),
+            tenant: batch.call_summary.tenant.clone(),
+            session: batch.call_summary.session.clone(),
             key: wrapped,
             contents,
-            waits: batch.waits.as_ref().map(|waits| waits.effects.clone()),
-            begins: batch.begins.map(Into::into),
-            settles: batch.settles,
+            waits: batch.pending_question.as_ref().map(|waits| waits.effects.clone()),
+            begins: batch.attempt_start.map(Into::into),
+            settles: batch.is_final,
             noted: self.shared.books.as_ref().map(|_| Noted {
-                agent: Some(batch.listing.agent.clone()),
-                tool: batch.listing.tool.clone(),
-                operation: batch.listing.operation.clone(),
-                summary: batch.listing.summary.clone(),
+                agent: Some(batch.call_summary.agent.clone()),
+                tool: batch.call_summary.tool.clone(),
+                operation: batch.call_summary.operation.clone(),
+                summary: batch.call_summary.summary.clone(),
             }),
         })
     }
@@ -257,8 +259,8 @@ impl RestateLedger {
             let read = async {
                 let book = self.book().await?;
                 match wanted {
-                    Wanted::Lines => book.record(call).await,
-                    Wanted::Contents => book.record_with_contents(call).await,
+                    Wanted::Lines => book.load_record(call).await,
+                    Wanted::Contents => book.load_record_with_contents(call).await,
                 }
             };
             match read.await {
@@ -308,15 +310,15 @@ impl RestateLedger {
             Found::Here(contents) => contents,
             Found::InBook => {
                 let record = self.read_back(call, Wanted::Contents).await?;
-                let sealed = record.contents.into_iter().map(|(seq, sealed)| (seq, Blob(sealed)));
-                Contents { key: record.key.map(Blob), sealed: sealed.collect() }
+                let sealed = record.sealed_contents.into_iter().map(|(seq, sealed)| (seq, Blob(sealed)));
+                Contents { key: record.wrapped_key.map(Blob), sealed: sealed.collect() }
             }
         };
         let key = key.ok_or(ContentError::Forgotten)?;
-        let key = self.shared.vault.unwrap(call, &key.0).ok_or(ContentError::Changed)?;
+        let key = self.shared.vault.unwrap(call, &key.0).ok_or(ContentError::Corrupted)?;
         for (seq, sealed) in sealed {
             let unpacked = sealing::unpack(&key, call, seq, &sealed.0)?;
-            if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
+            if let Some(content) = unpacked.contents.into_iter().find(|content| content.content_ref == held) {
                 return Ok(content.bytes);
             }
         }
@@ -341,7 +343,7 @@ impl RestateLedger {
             if self.shared.others.get().is_some_and(|is_alive| is_alive(owner)) {
                 return Ok(Interruption::OwnerAlive);
             }
-            let lock = owner_locks::bury(&self.shared.workers, owner)
+            let lock = owner_locks::remove_dead_owner(&self.shared.workers, owner)
                 .map_err(|error| LedgerError::new("cannot look at the lock of an owner", error))?;
             match lock {
                 Some(lock) => Some(lock),
@@ -351,14 +353,14 @@ impl RestateLedger {
         let interrupt = Interrupt { ledger: self.shared.name.clone(), call, attempt, at };
         let key = keys::call(&self.shared.name, call);
         let written: bool = self.shared.engine.ask("Call", &key, "interrupt", &interrupt).await?;
-        Ok(if written { Interruption::Written } else { Interruption::NotOpen })
+        Ok(if written { Interruption::Recorded } else { Interruption::NotOpen })
     }
 }
 
 impl Drop for RestateLedger {
     fn drop(&mut self) {
         if let Some(here) = &self.here {
-            here.starts.tidy();
+            here.starts.remove_if_empty();
         }
     }
 }
@@ -372,7 +374,10 @@ impl Ledger for RestateLedger {
         Box::pin(self.load_call(call))
     }
 
-    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
+    fn lookup_incoming<'a>(
+        &'a self,
+        comer: IncomingCall<'a>,
+    ) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
         Box::pin(async move {
             let IncomingCall { call, tenant, session, tool, now } = comer;
             let Shared { looks, engine, name, .. } = &*self.shared;
@@ -380,10 +385,18 @@ impl Ledger for RestateLedger {
             let look = looks.look(engine, name, (tenant, session, tool));
             let (loaded, seen) = tokio::try_join!(self.load_call(call), look)?;
             let (lineage, is_crowded) = seen.of_session(session)?;
-            let leaves =
-                seen.leaves(tool)?.iter().filter(|leave| invariants::in_time(leave, now)).cloned().collect();
-            let around = SessionContext { leaves, halt: seen.halt.clone(), is_crowded };
-            Ok(IncomingState { loaded, lineage, around: Some(around) })
+            let leaves = seen
+                .leaves(tool)?
+                .iter()
+                .filter(|leave| invariants::is_in_time(leave, now))
+                .cloned()
+                .collect();
+            let around = SessionContext {
+                standing_approvals: leaves,
+                halt: seen.halt.clone(),
+                has_pending_calls: is_crowded,
+            };
+            Ok(IncomingState { record: loaded, lineage, session_context: Some(around) })
         })
     }
 
@@ -404,16 +417,16 @@ impl Ledger for RestateLedger {
         Box::pin(self.interrupt_call(call, attempt, at))
     }
 
-    fn starting(&self, _call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn mark_started(&self, _call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
         let starts = self.here.as_ref().map(|here| here.starts.clone());
         Box::pin(async move {
             let elsewhere =
                 || LedgerError::new("cannot mark that an attempt starts", "its owner is elsewhere");
-            starts.ok_or_else(elsewhere)?.mark_aside(attempt).await
+            starts.ok_or_else(elsewhere)?.mark_async(attempt).await
         })
     }
 
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             let key = keys::tenant(&self.shared.name, &act.tenant);
             let (ledger, book) = (self.shared.name.clone(), self.shared.books.is_some());
@@ -424,18 +437,16 @@ impl Ledger for RestateLedger {
             }
             // The book will be told anyway, but not before this returns; and what it has may be all that there is of the call.
             if book && matches!(act.deed, AdminActionKind::Forget { .. }) {
-                self.book().await?.take_act(act).await.map_err(|fault| match fault {
-                    IngestError::Fault(fault) => fault,
-                    fault @ IngestError::Contradicts { .. } => {
-                        LedgerError::new("cannot forget a call", fault)
-                    }
+                self.book().await?.ingest_action(act).await.map_err(|fault| match fault {
+                    IngestError::Ledger(fault) => fault,
+                    fault @ IngestError::Conflict { .. } => LedgerError::new("cannot forget a call", fault),
                 })?;
             }
             Ok(())
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         let key = keys::tenant(&self.shared.name, tenant);
         Box::pin(async move { self.shared.engine.ask("Tenant", &key, "halted", &()).await })
     }
@@ -450,7 +461,7 @@ impl Ledger for RestateLedger {
         Box::pin(async move { self.shared.engine.ask("Tenant", &key, "lineage", &of).await })
     }
 
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
@@ -459,11 +470,11 @@ impl Ledger for RestateLedger {
         let key = keys::leaves(&self.shared.name, tenant, tool);
         Box::pin(async move {
             let leaves: Vec<StandingApproval> = self.shared.engine.ask("Leaves", &key, "list", &()).await?;
-            Ok(leaves.into_iter().filter(|leave| invariants::in_time(leave, now)).map(Arc::new).collect())
+            Ok(leaves.into_iter().filter(|leave| invariants::is_in_time(leave, now)).map(Arc::new).collect())
         })
     }
 
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         Box::pin(async move {
             let known =
                 self.shared.questions.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
@@ -477,7 +488,7 @@ impl Ledger for RestateLedger {
         })
     }
 
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
@@ -494,7 +505,7 @@ impl Ledger for RestateLedger {
         })
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move {
             let due = Due { now, limit };
             let shards = (0..keys::SHARDS).map(|shard| keys::shard(&self.shared.name, shard));
@@ -514,25 +525,25 @@ struct RestateDeputy {
 }
 
 impl OwnerBackend for RestateDeputy {
-    fn watch(&self, is_alive: OwnerLiveness) {
+    fn set_liveness_check(&self, is_alive: OwnerLiveness) {
         // One roster answers for all who are elsewhere: a second would not know the owners of the first.
         if self.shared.others.set(is_alive).is_err() {
             tracing::error!("two rosters on one ledger; the first counts");
         }
     }
 
-    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
+    fn ledger_for_owner(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
         Ok(Arc::new(RestateLedger { shared: Arc::clone(&self.shared), owner, here: None }))
     }
 
-    fn is_sure(&self) -> bool {
+    fn is_sole_registry(&self) -> bool {
         (self.is_sure)()
     }
 }
 
 /// A record that the engine has given up is settled; what is not was cut off in the book, and must not be driven on.
 fn cleared(record: Record) -> Result<Record, LedgerError> {
-    if record.settled().is_some() || record.damage().is_some() { Ok(record) } else { Err(lost()) }
+    if record.outcome().is_some() || record.damage().is_some() { Ok(record) } else { Err(lost()) }
 }
 
 fn lost() -> LedgerError {

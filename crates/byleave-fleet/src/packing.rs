@@ -201,7 +201,7 @@ pub(crate) fn lines(call: CallId, bodies: &[String], head: Digest) -> Vec<Chaine
     if let Some(last) = lines.last_mut()
         && last.link() != head
     {
-        *last = ChainedEntry::found(last.seq(), last.body().to_owned(), head);
+        *last = ChainedEntry::from_stored(last.seq(), last.body().to_owned(), head);
     }
     lines
 }
@@ -215,7 +215,7 @@ pub(crate) fn continue_lines(
 ) -> Vec<ChainedEntry> {
     let mut before = before;
     let line = |(seq, body): (u32, &String)| {
-        let line = ChainedEntry::linked(call, before, seq, body.clone());
+        let line = ChainedEntry::new(call, before, seq, body.clone());
         before = line.link();
         line
     };
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_was_folded_is_unfolded() {
-        let digest = Digest::of(b"x").to_string();
+        let digest = Digest::compute(b"x").to_string();
         let id = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef).to_string();
         let texts = [
             String::new(),
@@ -407,8 +407,8 @@ mod tests {
             }
         }
         assert_eq!(kept.lines(call).last().unwrap().link(), head);
-        let other = Kept { head: Digest::of(b"x"), ..kept.clone() };
-        let record = byleave_core::record::Record::read(call, &other.lines(call));
+        let other = Kept { head: Digest::compute(b"x"), ..kept.clone() };
+        let record = byleave_core::record::Record::from_stored_entries(call, &other.lines(call));
         assert!(record.damage().is_some());
         let forgotten = Kept { key: None, ..kept };
         assert_eq!(Kept::unpack(&forgotten.pack().unwrap()).unwrap(), forgotten);

@@ -65,17 +65,17 @@ pub(crate) async fn bring(books: Option<&Books>, ledger: &str, parcels: Vec<Parc
 
 async fn take(book: &SealedAuditLog, parcel: Parcel) -> Came {
     let taken = match parcel {
-        Parcel::Act(act) => book.take_act(act).await,
+        Parcel::Act(act) => book.ingest_action(act).await,
         Parcel::Lines(call, owed) => {
             // All at once: they are written in one transaction, in this order.
-            let takings = takings(call, owed).into_iter().map(|taking| book.take(taking));
+            let takings = takings(call, owed).into_iter().map(|taking| book.ingest(taking));
             join_all(takings).await.into_iter().collect()
         }
     };
     match taken {
         Ok(()) => Came::Taken,
-        Err(IngestError::Fault(fault)) => Came::Away(fault.to_string()),
-        Err(IngestError::Contradicts { call, seq, why }) => {
+        Err(IngestError::Ledger(fault)) => Came::Away(fault.to_string()),
+        Err(IngestError::Conflict { call, seq, reason: why }) => {
             Came::Refused(format!("record {call}, line {seq}: {why}"))
         }
     }
@@ -106,12 +106,12 @@ async fn check_whole(book: &SealedAuditLog, wholes: &[Option<Whole>], came: &mut
     let (wanted, mut came): (Vec<&Whole>, Vec<&mut Came>) =
         taken.filter_map(|(whole, came)| Some((whole.as_ref()?, came))).unzip();
     let records: Vec<_> = wanted.iter().map(|whole| (whole.call, whole.length, whole.head)).collect();
-    let held: Result<Vec<RecordCompleteness>, LedgerError> = book.holds(&records).await;
+    let held: Result<Vec<RecordCompleteness>, LedgerError> = book.check_completeness(&records).await;
     for (place, (whole, came)) in wanted.iter().zip(&mut came).enumerate() {
         **came = match &held {
             Ok(held) => match held.get(place) {
-                Some(RecordCompleteness::Whole) => Came::Taken,
-                Some(RecordCompleteness::Otherwise(length)) if *length < whole.from => Came::Gap,
+                Some(RecordCompleteness::Complete) => Came::Taken,
+                Some(RecordCompleteness::Mismatch(length)) if *length < whole.from => Came::Gap,
                 _ => Came::Refused(format!(
                     "record {}: the book does not give back what it has taken",
                     whole.call
@@ -137,10 +137,16 @@ fn takings(call: CallId, owed: Owed) -> Vec<Ingest> {
     let mut key = key.map(|key| key.0);
     let taking = |(bodies, contents): (Vec<String>, crate::wire::Blob)| {
         let lines = continue_lines(call, seq, before, &bodies);
-        let taking =
-            Ingest { call, before, key: key.take(), contents: contents.0, listing: listing.clone(), lines };
-        seq = seq.saturating_add(u32::try_from(taking.lines.len()).unwrap_or(u32::MAX));
-        before = taking.lines.last().map_or(before, |line| line.link());
+        let taking = Ingest {
+            call,
+            prev_link: before,
+            key: key.take(),
+            contents: contents.0,
+            call_summary: listing.clone(),
+            chained_entries: lines,
+        };
+        seq = seq.saturating_add(u32::try_from(taking.chained_entries.len()).unwrap_or(u32::MAX));
+        before = taking.chained_entries.last().map_or(before, |line| line.link());
         taking
     };
     appends.into_iter().map(taking).collect()

@@ -24,9 +24,9 @@ impl FleetUnsealer {
 }
 
 impl Unsealer for FleetUnsealer {
-    fn mark(&self) -> [u8; 32] {
+    fn fingerprint(&self) -> [u8; 32] {
         // Another than the vault's own: what lies under the seal is laid out otherwise.
-        *Digest::of_parts("byleave.fleet.book", &[&self.0.mark()]).as_bytes()
+        *Digest::compute_parts("byleave.fleet.book", &[&self.0.fingerprint()]).as_bytes()
     }
 
     fn key(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {
@@ -69,7 +69,7 @@ pub(crate) fn pack(
         plain.extend_from_slice(&length.to_le_bytes());
         plain.extend_from_slice(bytes);
     }
-    Ok(encryption::seal_plain(key, call, seq, squeeze(&plain)?)?)
+    Ok(encryption::encrypt_batch(key, call, seq, squeeze(&plain)?)?)
 }
 
 /// Opens what was packed for this place. What a content is called follows from what it is.
@@ -79,23 +79,23 @@ pub(crate) fn unpack(
     seq: u32,
     sealed: &[u8],
 ) -> Result<UnpackedContents, ContentError> {
-    let plain = encryption::open_plain(key, call, seq, sealed)?;
-    let plain = unsqueeze(&plain).map_err(|_| ContentError::Changed)?;
+    let plain = encryption::decrypt_batch(key, call, seq, sealed)?;
+    let plain = unsqueeze(&plain).map_err(|_| ContentError::Corrupted)?;
     let mut rest = plain.as_slice();
     let note = take(&mut rest)?.to_vec();
-    let note = String::from_utf8(note).map_err(|_| ContentError::Changed)?;
+    let note = String::from_utf8(note).map_err(|_| ContentError::Corrupted)?;
     let mut contents = Vec::new();
     while !rest.is_empty() {
         let bytes = take(&mut rest)?;
-        contents.push(RecordContent { held: key.hold(bytes), bytes: bytes.to_vec() });
+        contents.push(RecordContent { content_ref: key.content_ref(bytes), bytes: bytes.to_vec() });
     }
     Ok(UnpackedContents { note, contents })
 }
 
 fn take<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ContentError> {
-    let (length, after) = rest.split_first_chunk::<4>().ok_or(ContentError::Changed)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| ContentError::Changed)?;
-    let (bytes, after) = after.split_at_checked(length).ok_or(ContentError::Changed)?;
+    let (length, after) = rest.split_first_chunk::<4>().ok_or(ContentError::Corrupted)?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| ContentError::Corrupted)?;
+    let (bytes, after) = after.split_at_checked(length).ok_or(ContentError::Corrupted)?;
     *rest = after;
     Ok(bytes)
 }
@@ -112,7 +112,7 @@ mod tests {
     fn contents_come_back_and_show_every_flipped_byte() {
         let key = RecordKey::from_bytes([7; 32]);
         let contents: Vec<RecordContent> = [b"one".as_slice(), b"", b"three"]
-            .map(|bytes| RecordContent { held: key.hold(bytes), bytes: bytes.to_vec() })
+            .map(|bytes| RecordContent { content_ref: key.content_ref(bytes), bytes: bytes.to_vec() })
             .to_vec();
         let sealed = pack(&key, call(1), 4, "does a thing", &contents).unwrap();
         assert!(!sealed.windows(5).any(|window| window == b"three"));

@@ -126,16 +126,16 @@ impl Fleet {
     ) -> Result<PgAuditLog, LedgerError> {
         let name = self.ledger_of(tenant);
         // Known only to who has the master key, and no way back to it.
-        let sign = Digest::of_parts("byleave.fleet.sign", &[&*self.master, name.as_bytes()]);
+        let sign = Digest::compute_parts("byleave.fleet.sign", &[&*self.master, name.as_bytes()]);
         PgAuditLog::open(byleave_postgres::PgAuditLogOptions {
             connect: self.books.connect_to(&name),
             unsealer: Arc::new(FleetUnsealer::new(self.master.clone())),
-            sign: Zeroizing::new(*sign.as_bytes()),
-            anchors: Arc::new(AnchorFile::at(dir.join("anchor.json"))),
+            signing_key: Zeroizing::new(*sign.as_bytes()),
+            anchor_store: Arc::new(AnchorFile::new(dir.join("anchor.json"))),
             ledger: Some(ledger),
-            seal_every: Some(SEAL_EVERY),
+            seal_interval: Some(SEAL_EVERY),
             lease: SEAL_LEASE,
-            readers_max: READERS_MAX,
+            max_readers: READERS_MAX,
         })
         .await
     }

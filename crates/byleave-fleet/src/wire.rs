@@ -83,7 +83,7 @@ pub(crate) struct Begins {
 
 impl From<byleave::ledger::AttemptStart> for Begins {
     fn from(
-        byleave::ledger::AttemptStart { attempt, exclusive, leave }: byleave::ledger::AttemptStart,
+        byleave::ledger::AttemptStart { attempt, exclusive, standing_approval: leave }: byleave::ledger::AttemptStart,
     ) -> Self {
         Self { attempt, exclusive, leave }
     }
@@ -91,7 +91,7 @@ impl From<byleave::ledger::AttemptStart> for Begins {
 
 impl From<Begins> for byleave::ledger::AttemptStart {
     fn from(Begins { attempt, exclusive, leave }: Begins) -> Self {
-        Self { attempt, exclusive, leave }
+        Self { attempt, exclusive, standing_approval: leave }
     }
 }
 

@@ -13,13 +13,13 @@ pub enum ToolKind {
     /// Runs shell commands.
     Shell,
     /// Reads, and changes nothing.
-    Reads,
+    ReadsFiles,
     /// Changes files.
-    Changes,
+    ChangesFiles,
     /// Fetches from the web.
-    Fetches,
+    FetchesUrl,
     /// Stays within the agent: lists, plans, and sub-agents whose calls go through the hook themselves.
-    Own,
+    AgentInternal,
     /// Has effects that only the tool knows.
     Other,
     /// Not known to this crate.
@@ -55,7 +55,7 @@ pub struct ToolEffects {
     /// The operation name in the audit log.
     pub operation: &'static str,
     /// The effects.
-    pub claims: Vec<ToolEffect>,
+    pub effects: Vec<ToolEffect>,
 }
 
 /// The action on the target.
@@ -158,7 +158,7 @@ const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
 /// Only two facts are used. One is the agent's own prefix of server names, if it is distinct from the tool name. The other is the server
 /// that the agent names separately. The server chooses the rest of the name. Cursor and VS Code provide neither, so no tool of theirs is
 /// recognized.
-pub fn is_ours(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
+pub fn is_gateway_tool(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
     match dialect {
         Dialect::ClaudeCode | Dialect::Codex => tool.starts_with("mcp__byleave__"),
         // Its tool names are `mcp_SERVER_TOOL`. In earlier versions they were the tool name alone.
@@ -170,7 +170,7 @@ pub fn is_ours(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
 }
 
 /// Returns the effects of a tool with this input.
-pub fn claims(tool: &str, input: &Value) -> ToolEffects {
+pub fn tool_effects(tool: &str, input: &Value) -> ToolEffects {
     if tool == "developer__text_editor" || tool == "text_editor" || tool == "str_replace_editor" {
         return editor(input);
     }
@@ -178,17 +178,17 @@ pub fn claims(tool: &str, input: &Value) -> ToolEffects {
         return row.claims(tool, input);
     }
     let kind = if OWN.contains(&tool) {
-        ToolKind::Own
+        ToolKind::AgentInternal
     } else if OTHER.contains(&tool) || tool.starts_with("mcp__") || tool.starts_with("MCP:") {
         ToolKind::Other
     } else {
         ToolKind::Unknown
     };
-    ToolEffects { kind, operation: "invoke", claims: Vec::new() }
+    ToolEffects { kind, operation: "invoke", effects: Vec::new() }
 }
 
 /// Returns the command, if the tool is a shell that runs one.
-pub fn shell_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
+pub fn shell_command<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
     let row = row_of(tool)?;
     matches!(row.does, ToolAction::Run).then(|| input.get("command")?.as_str()).flatten()
 }
@@ -197,8 +197,8 @@ pub fn shell_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
 const DIRECTORIES: [&str; 4] = ["working_directory", "directory", "dir_path", "workdir"];
 
 /// Returns the working directory that the input sets. For a tool that reads, these arguments name what it reads, so the result is `None`.
-pub fn directory_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
-    if claims(tool, input).kind == ToolKind::Reads {
+pub fn working_directory<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
+    if tool_effects(tool, input).kind == ToolKind::ReadsFiles {
         return None;
     }
     let named = DIRECTORIES.iter().find_map(|key| input.get(*key)).and_then(Value::as_str);
@@ -227,7 +227,7 @@ impl KnownTool {
     fn claims(&self, tool: &str, input: &Value) -> ToolEffects {
         let mut claims = Vec::new();
         let Value::Object(fields) = input else {
-            return ToolEffects { kind: ToolKind::Unknown, operation: "invoke", claims };
+            return ToolEffects { kind: ToolKind::Unknown, operation: "invoke", effects: claims };
         };
         for target in self.targets {
             match fields.get(*target) {
@@ -268,7 +268,7 @@ impl KnownTool {
             let why = format!("nobody knows what the argument `{}` of `{tool}` means", name.escape_debug());
             claims.push(ToolEffect::Unknown(why));
         }
-        ToolEffects { kind: self.does.kind(), operation: self.does.operation(), claims }
+        ToolEffects { kind: self.does.kind(), operation: self.does.operation(), effects: claims }
     }
 }
 
@@ -296,8 +296,8 @@ fn editor(input: &Value) -> ToolEffects {
         (Some("str_replace" | "insert" | "undo_edit"), Some(path)) => ("edit", ToolEffect::Edit(path)),
         _ => ("edit", unknown()),
     };
-    let kind = if operation == "read" { ToolKind::Reads } else { ToolKind::Changes };
-    ToolEffects { kind, operation, claims: vec![claim] }
+    let kind = if operation == "read" { ToolKind::ReadsFiles } else { ToolKind::ChangesFiles };
+    ToolEffects { kind, operation, effects: vec![claim] }
 }
 
 impl ToolAction {
@@ -316,9 +316,9 @@ impl ToolAction {
 
     const fn kind(self) -> ToolKind {
         match self {
-            Self::Read => ToolKind::Reads,
-            Self::Write | Self::Edit | Self::Delete | Self::Patch => ToolKind::Changes,
-            Self::Fetch => ToolKind::Fetches,
+            Self::Read => ToolKind::ReadsFiles,
+            Self::Write | Self::Edit | Self::Delete | Self::Patch => ToolKind::ChangesFiles,
+            Self::Fetch => ToolKind::FetchesUrl,
             Self::Run => ToolKind::Shell,
         }
     }
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_said() {
-        let of = |tool: &str, input: Value| claims(tool, &input).claims;
+        let of = |tool: &str, input: Value| tool_effects(tool, &input).effects;
         assert_eq!(of("Write", json!({"file_path": "/a", "content": "x"})), [ToolEffect::Write("/a".into())]);
         assert_eq!(of("write", json!({"path": "a", "content": "x"})), [ToolEffect::Write("a".into())]);
         let edit = json!({"path": "a", "before": "x", "after": "y"});
@@ -381,16 +381,16 @@ mod tests {
             of("text_editor", json!({"command": "burn", "path": "/a"}))[..],
             [ToolEffect::Unknown(_)]
         ));
-        assert_eq!(claims("Frobnicate", &json!({})).kind, ToolKind::Unknown);
-        assert_eq!(claims("mcp__github__push", &json!({})).kind, ToolKind::Other);
+        assert_eq!(tool_effects("Frobnicate", &json!({})).kind, ToolKind::Unknown);
+        assert_eq!(tool_effects("mcp__github__push", &json!({})).kind, ToolKind::Other);
     }
 
     #[test]
     fn only_the_agent_says_that_a_tool_is_ours() {
-        let named = |dialect, tool| is_ours(dialect, tool, None);
+        let named = |dialect, tool| is_gateway_tool(dialect, tool, None);
         assert!(named(Dialect::ClaudeCode, "mcp__byleave__bash") && named(Dialect::Goose, "byleave__bash"));
-        assert!(is_ours(Dialect::Gemini, "mcp_byleave_bash", Some("byleave")));
-        assert!(!is_ours(Dialect::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
+        assert!(is_gateway_tool(Dialect::Gemini, "mcp_byleave_bash", Some("byleave")));
+        assert!(!is_gateway_tool(Dialect::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
         // Names that other servers may give their tools.
         for dialect in Dialect::ALL {
             for tool in [

@@ -35,14 +35,14 @@ impl Dialect {
     }
 
     /// Returns the dialect with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dialect| dialect.name() == name)
     }
 
     /// Returns the agent's default hook timeout in milliseconds. After that time the agent runs the tool anyway.
     ///
     /// The unit of Cursor's timeout is not documented; this assumes the shorter one.
-    pub const fn patience_ms(self) -> u64 {
+    pub const fn default_timeout_ms(self) -> u64 {
         match self {
             Self::ClaudeCode | Self::Codex => 600_000,
             Self::Gemini => 60_000,
@@ -57,7 +57,7 @@ impl Dialect {
     }
 
     /// Checks whether a hook can change a tool's input.
-    pub const fn rewrites(self) -> bool {
+    pub const fn can_rewrite_input(self) -> bool {
         !matches!(self, Self::Goose)
     }
 }

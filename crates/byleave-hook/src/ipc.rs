@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::response::HookDecision;
 
 /// The protocol version. It increases if the meaning of either line changes.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 2;
 /// The gate's socket in the state directory.
-pub const SOCKET: &str = "hook.sock";
+pub const SOCKET_NAME: &str = "hook.sock";
 /// The maximum size of the agent's input, and of the gate's reply.
-pub const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+pub const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A request from a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateRequest {
-    /// [`PROTOCOL`].
+    /// [`PROTOCOL_VERSION`].
     pub protocol: u32,
     /// The version of the requesting program.
     pub program: String,
@@ -37,7 +37,7 @@ pub struct GateRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateReply {
-    /// [`PROTOCOL`].
+    /// [`PROTOCOL_VERSION`].
     pub protocol: u32,
     /// The version of the replying program.
     pub program: String,
@@ -51,7 +51,7 @@ pub struct GateReply {
 
 impl GateRequest {
     /// Checks whether a variable affects rules and settings.
-    pub fn counts(name: &str) -> bool {
+    pub fn is_relevant_variable(name: &str) -> bool {
         name.starts_with("BYLEAVE_") && name != "BYLEAVE_STATE"
             || matches!(name, "HOME" | "PATH" | "XDG_CONFIG_HOME" | "USER" | "LOGNAME")
     }

@@ -24,10 +24,11 @@ mod request;
 mod response;
 
 pub use agent_tools::{
-    ToolEffect, ToolEffects, ToolKind, claims, directory_of, is_ours, shell_of, with_command,
+    ToolEffect, ToolEffects, ToolKind, is_gateway_tool, shell_command, tool_effects, with_command,
+    working_directory,
 };
 pub use dialect::Dialect;
-pub use exec_command::{exec_line, ticket_of};
-pub use ipc::{GateReply, GateRequest, INPUT_BYTES_MAX, PROTOCOL, SOCKET};
+pub use exec_command::{exec_command_line, parse_exec_call};
+pub use ipc::{GateReply, GateRequest, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME};
 pub use request::{HookEvent, HookParseError, HookRequest, parse_request};
 pub use response::{HookDecision, HookOutput, format_response};

@@ -4,25 +4,25 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::agent_tools::shell_of;
+use crate::agent_tools::shell_command;
 use crate::dialect::Dialect;
 
 /// The time at which an agent starts its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEvent {
     /// Before a tool is used. The agent waits for an answer.
-    Before,
+    PreToolUse,
     /// After a tool was used.
-    After,
+    PostToolUse,
     /// When the agent would ask its user. The hook does not answer this event.
-    Asking,
+    PermissionPrompt,
 }
 
 /// A parsed request from an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookRequest {
     /// When the hook was started.
-    pub moment: HookEvent,
+    pub kind: HookEvent,
     /// The agent's own name for the event.
     pub event: String,
     /// The conversation id.
@@ -42,7 +42,7 @@ pub struct HookRequest {
     /// The output of the tool, for an event after its use.
     pub response: Option<Value>,
     /// Whether the answer may change the input at this event.
-    pub rewrites: bool,
+    pub can_rewrite_input: bool,
     /// Whether the request comes from VS Code, which reads other keys than Copilot CLI.
     pub is_editor: bool,
 }
@@ -55,7 +55,7 @@ pub enum HookParseError {
     /// A key is missing or has the wrong type.
     Missing(&'static str),
     /// An unknown event.
-    Event(String),
+    UnknownEvent(String),
 }
 
 impl fmt::Display for HookParseError {
@@ -63,7 +63,7 @@ impl fmt::Display for HookParseError {
         match self {
             Self::NotJson(why) => write!(f, "what the agent said is not a JSON object: {why}"),
             Self::Missing(key) => write!(f, "the agent did not say `{key}`"),
-            Self::Event(event) => write!(f, "the event `{}` is not known here", event.escape_debug()),
+            Self::UnknownEvent(event) => write!(f, "the event `{}` is not known here", event.escape_debug()),
         }
     }
 }
@@ -79,9 +79,8 @@ pub fn parse_request(dialect: Dialect, said: &[u8]) -> Result<HookRequest, HookP
     };
     match dialect {
         Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => usual(&said, "hook_event_name", "cwd"),
-        Dialect::Goose => {
-            usual(&said, "event", "working_dir").map(|heard| HookRequest { rewrites: false, ..heard })
-        }
+        Dialect::Goose => usual(&said, "event", "working_dir")
+            .map(|heard| HookRequest { can_rewrite_input: false, ..heard }),
         Dialect::Cursor => cursor(&said),
         Dialect::Copilot if said.contains_key("toolName") => copilot(&said),
         Dialect::Copilot => {
@@ -97,14 +96,14 @@ type JsonObject = Map<String, Value>;
 fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookRequest, HookParseError> {
     let event = text(said, event).ok_or(HookParseError::Missing(event))?;
     let moment = match event.as_str() {
-        "PreToolUse" | "BeforeTool" => HookEvent::Before,
-        "PostToolUse" | "PostToolUseFailure" | "AfterTool" => HookEvent::After,
-        "PermissionRequest" => HookEvent::Asking,
-        _ => return Err(HookParseError::Event(event)),
+        "PreToolUse" | "BeforeTool" => HookEvent::PreToolUse,
+        "PostToolUse" | "PostToolUseFailure" | "AfterTool" => HookEvent::PostToolUse,
+        "PermissionRequest" => HookEvent::PermissionPrompt,
+        _ => return Err(HookParseError::UnknownEvent(event)),
     };
     let response = ["tool_response", "tool_result", "tool_output"].iter().find_map(|key| said.get(*key));
     Ok(HookRequest {
-        moment,
+        kind: moment,
         event,
         session: text(said, "session_id").unwrap_or_default(),
         cwd: text(said, cwd),
@@ -114,17 +113,17 @@ fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookReques
         input: input(said, "tool_input")?,
         use_id: text(said, "tool_use_id"),
         response: response.cloned(),
-        rewrites: true,
+        can_rewrite_input: true,
         is_editor: false,
     })
 }
 
 fn copilot(said: &JsonObject) -> Result<HookRequest, HookParseError> {
     let response = said.get("toolResult").cloned();
-    let moment = if response.is_some() { HookEvent::After } else { HookEvent::Before };
+    let moment = if response.is_some() { HookEvent::PostToolUse } else { HookEvent::PreToolUse };
     Ok(HookRequest {
-        moment,
-        event: if moment == HookEvent::After { "postToolUse" } else { "preToolUse" }.into(),
+        kind: moment,
+        event: if moment == HookEvent::PostToolUse { "postToolUse" } else { "preToolUse" }.into(),
         session: text(said, "sessionId").unwrap_or_default(),
         cwd: text(said, "cwd"),
         root: None,
@@ -133,7 +132,7 @@ fn copilot(said: &JsonObject) -> Result<HookRequest, HookParseError> {
         input: input(said, "toolArgs")?,
         use_id: text(said, "toolCallId"),
         response,
-        rewrites: true,
+        can_rewrite_input: true,
         is_editor: false,
     })
 }
@@ -144,24 +143,25 @@ fn cursor(said: &JsonObject) -> Result<HookRequest, HookParseError> {
     let of = |keys: &[&str]| Value::Object(keys.iter().filter_map(|key| one(key)).collect());
     let (moment, tool, input) = match event.as_str() {
         "preToolUse" | "postToolUse" | "postToolUseFailure" => {
-            let moment = if event == "preToolUse" { HookEvent::Before } else { HookEvent::After };
+            let moment = if event == "preToolUse" { HookEvent::PreToolUse } else { HookEvent::PostToolUse };
             (moment, text(said, "tool_name"), input(said, "tool_input")?)
         }
         "beforeMCPExecution" | "afterMCPExecution" => {
-            let moment = if event.starts_with("before") { HookEvent::Before } else { HookEvent::After };
+            let moment =
+                if event.starts_with("before") { HookEvent::PreToolUse } else { HookEvent::PostToolUse };
             // Cursor identifies the server by its connection, not by a name.
             (moment, text(said, "tool_name").map(|tool| format!("MCP:{tool}")), input(said, "tool_input")?)
         }
-        "beforeShellExecution" => (HookEvent::Before, Some("Shell".into()), of(&["command"])),
-        "afterShellExecution" => (HookEvent::After, Some("Shell".into()), of(&["command"])),
-        "beforeReadFile" => (HookEvent::Before, Some("Read".into()), of(&["file_path"])),
-        "afterFileEdit" => (HookEvent::After, Some("Write".into()), of(&["file_path"])),
-        _ => return Err(HookParseError::Event(event)),
+        "beforeShellExecution" => (HookEvent::PreToolUse, Some("Shell".into()), of(&["command"])),
+        "afterShellExecution" => (HookEvent::PostToolUse, Some("Shell".into()), of(&["command"])),
+        "beforeReadFile" => (HookEvent::PreToolUse, Some("Read".into()), of(&["file_path"])),
+        "afterFileEdit" => (HookEvent::PostToolUse, Some("Write".into()), of(&["file_path"])),
+        _ => return Err(HookParseError::UnknownEvent(event)),
     };
     let root = said.get("workspace_roots").and_then(|roots| roots.get(0)).and_then(Value::as_str);
     let response = ["tool_output", "result_json", "output", "tool_response", "edits"];
     Ok(HookRequest {
-        moment,
+        kind: moment,
         session: text(said, "conversation_id").unwrap_or_default(),
         cwd: text(said, "cwd"),
         root: root.map(str::to_owned),
@@ -170,7 +170,7 @@ fn cursor(said: &JsonObject) -> Result<HookRequest, HookParseError> {
         input,
         use_id: text(said, "tool_use_id"),
         response: response.iter().find_map(|key| said.get(*key)).cloned(),
-        rewrites: event == "preToolUse",
+        can_rewrite_input: event == "preToolUse",
         event,
         is_editor: false,
     })
@@ -204,6 +204,6 @@ impl HookRequest {
 
     /// Returns the command, if the tool is a shell that runs one.
     pub fn command(&self) -> Option<&str> {
-        shell_of(&self.tool, &self.input)
+        shell_command(&self.tool, &self.input)
     }
 }

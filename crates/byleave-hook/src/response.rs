@@ -40,12 +40,12 @@ pub struct HookOutput {
     /// Standard error.
     pub stderr: String,
     /// The exit code: 0, or 2 for a deny.
-    pub exit: u8,
+    pub exit_code: u8,
 }
 
 impl HookOutput {
     const fn nothing() -> Self {
-        Self { stdout: String::new(), stderr: String::new(), exit: 0 }
+        Self { stdout: String::new(), stderr: String::new(), exit_code: 0 }
     }
 
     fn json(value: &Value) -> Self {
@@ -58,12 +58,12 @@ pub fn format_response(dialect: Dialect, heard: Option<&HookRequest>, answer: &H
     match (answer, heard) {
         (HookDecision::Deny { why }, heard) => deny(dialect, heard, why),
         (_, None) => deny(dialect, None, "there is nothing to let pass"),
-        (HookDecision::Pass { .. }, Some(heard)) if heard.moment != HookEvent::Before => {
+        (HookDecision::Pass { .. }, Some(heard)) if heard.kind != HookEvent::PreToolUse => {
             HookOutput::nothing()
         }
         (HookDecision::Pass { note }, Some(heard)) => pass(dialect, heard, None, note.as_deref()),
         (HookDecision::Rewrite { input, note }, Some(heard))
-            if heard.rewrites && heard.moment == HookEvent::Before =>
+            if heard.can_rewrite_input && heard.kind == HookEvent::PreToolUse =>
         {
             pass(dialect, heard, Some(input), note.as_deref())
         }
@@ -111,17 +111,17 @@ fn deny(dialect: Dialect, heard: Option<&HookRequest>, why: &str) -> HookOutput 
     let why = if why.trim().is_empty() { "denied" } else { why };
     let stderr = format!("byleave: {why}\n");
     // A tool that has already run cannot be denied; the agent only gets the message.
-    let is_before = heard.is_none_or(|heard| heard.moment == HookEvent::Before);
+    let is_before = heard.is_none_or(|heard| heard.kind == HookEvent::PreToolUse);
     match dialect {
         Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => {
-            HookOutput { stderr, exit: 2, ..HookOutput::nothing() }
+            HookOutput { stderr, exit_code: 2, ..HookOutput::nothing() }
         }
         Dialect::Goose => {
             let said = object([("decision", Some("block")), ("reason", Some(why))]);
-            HookOutput { stderr, exit: 2, ..HookOutput::json(&said.into()) }
+            HookOutput { stderr, exit_code: 2, ..HookOutput::json(&said.into()) }
         }
         Dialect::Cursor | Dialect::Copilot if !is_before => {
-            HookOutput { stderr, exit: 2, ..HookOutput::nothing() }
+            HookOutput { stderr, exit_code: 2, ..HookOutput::nothing() }
         }
         Dialect::Cursor => {
             let said = [("permission", "deny"), ("user_message", why), ("agent_message", why)];

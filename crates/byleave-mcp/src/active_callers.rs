@@ -16,7 +16,7 @@ pub struct Caller {
     /// The connection to the client.
     pub peer: Peer<RoleServer>,
     /// The token under which the client wants progress reports.
-    pub progress: Option<ProgressToken>,
+    pub progress_token: Option<ProgressToken>,
     /// Metadata of the request, to be passed on.
     pub meta: RequestMetaObject,
     /// The protocol version of the client.
@@ -45,7 +45,7 @@ pub struct ActiveCallerGuard {
 impl ActiveCallers {
     /// Registers the client of a call until the returned guard is dropped.
     #[must_use]
-    pub fn enter(&self, call: CallId, caller: Caller) -> ActiveCallerGuard {
+    pub fn register(&self, call: CallId, caller: Caller) -> ActiveCallerGuard {
         self.held().insert(call, Arc::new(caller));
         ActiveCallerGuard { exchange: self.clone(), call }
     }

@@ -68,15 +68,15 @@ pub struct GatewaySettings {
     /// Looks up the pages of questions, if there are any.
     pub pages: Option<QuestionPageLookup>,
     /// How long a client waits for a call. By default the known value of the client.
-    pub deadline: Option<Duration>,
+    pub call_timeout: Option<Duration>,
     /// How often a client that wants progress is notified that a call still waits.
-    pub tick: Duration,
+    pub progress_interval: Duration,
     /// The names of tools, prompts and resources.
-    pub names: NamingScheme,
+    pub naming: NamingScheme,
     /// A directory of the gateway in the state directory, which stores the calls that wait.
-    pub pending: PathBuf,
+    pub pending_dir: PathBuf,
     /// Notified of each waiting question.
-    pub told: Option<QuestionNotifier>,
+    pub notifier: Option<QuestionNotifier>,
 }
 
 /// The names of tools, prompts and resources.
@@ -84,9 +84,9 @@ pub struct GatewaySettings {
 pub enum NamingScheme {
     /// Names as in the catalog. Prompts of several servers have the server's name as a prefix.
     #[default]
-    Ours,
+    Catalog,
     /// Names as the only server gave them, and only its own items.
-    Theirs,
+    Upstream,
 }
 
 /// The transport of a connection.
@@ -155,7 +155,7 @@ impl Servers for NoServers {
         Vec::new()
     }
 
-    fn news(&self) -> broadcast::Receiver<(String, ServerChange)> {
+    fn subscribe(&self) -> broadcast::Receiver<(String, ServerChange)> {
         self.0.subscribe()
     }
 }
@@ -171,7 +171,7 @@ impl Gateway {
         let mut key = [0_u8; 32];
         getrandom::fill(&mut key).map_err(|error| GatewayError(error.to_string()))?;
         let codec = RequestStateCodec::try_new(key).map_err(|error| GatewayError(error.to_string()))?;
-        let slips = PendingCalls::new(setup.pending.clone());
+        let slips = PendingCalls::new(setup.pending_dir.clone());
         let session = fresh_session()?;
         let (shelf, watched) = (ResourceDirectory::default(), WatchedResources::default());
         let followed = watch::Sender::new(0);
@@ -181,7 +181,7 @@ impl Gateway {
     }
 
     /// Waits until no call is followed, at most for this time. Use it before exit, when the clients are gone.
-    pub async fn until_idle(&self, limit: Duration) {
+    pub async fn wait_until_idle(&self, limit: Duration) {
         let mut followed = self.inner.followed.subscribe();
         let idle = async { followed.wait_for(|calls| *calls == 0).await.is_ok() };
         if tokio::time::timeout(limit, idle).await.is_err() {
@@ -190,7 +190,7 @@ impl Gateway {
     }
 
     /// Creates the handler of one client, with a session of its own.
-    pub fn connection(&self, wire: TransportKind) -> Result<ClientConnection, GatewayError> {
+    pub fn new_connection(&self, wire: TransportKind) -> Result<ClientConnection, GatewayError> {
         Ok(ClientConnection::new(Arc::clone(&self.inner), fresh_session()?, wire))
     }
 }
@@ -203,8 +203,19 @@ impl fmt::Debug for Gateway {
 
 impl fmt::Debug for GatewaySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tenant, cwd, mode, agent, elicitation, pages: _, deadline, tick, names, pending, told: _ } =
-            self;
+        let Self {
+            tenant,
+            cwd,
+            mode,
+            agent,
+            elicitation,
+            pages: _,
+            call_timeout: deadline,
+            progress_interval: tick,
+            naming: names,
+            pending_dir: pending,
+            notifier: _,
+        } = self;
         f.debug_struct("Setup")
             .field("tenant", tenant)
             .field("cwd", cwd)

@@ -15,16 +15,16 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 /// The key of an MCP server's result in the data of an output.
-pub const RESULT: &str = "mcp";
+pub const RESULT_KEY: &str = "mcp";
 
 /// The key of an MCP server's error in the data of an output.
 const ERROR: &str = "mcp_error";
 
 /// The metadata key of a refusal's code in a result for an agent.
-pub const CODE: &str = "byleave/code";
+pub const CODE_KEY: &str = "byleave/code";
 
 /// Converts the response of a server to an output for the gate.
-pub fn taken_in(response: &CallToolResponse) -> Result<Output, serde_json::Error> {
+pub fn output_from_response(response: &CallToolResponse) -> Result<Output, serde_json::Error> {
     let (result, is_error) = match response {
         CallToolResponse::Complete(result) => (serde_json::to_value(result)?, result.is_error == Some(true)),
         CallToolResponse::InputRequired(result) => (serde_json::to_value(result)?, false),
@@ -32,37 +32,37 @@ pub fn taken_in(response: &CallToolResponse) -> Result<Output, serde_json::Error
         // A kind of response that this version does not know. It can be neither checked nor passed on.
         _ => return Ok(Output::failure("the server gave a kind of answer that is not known here")),
     };
-    let text = text_of(&result);
+    let text = result_text(&result);
     let error = is_error
         .then(|| if text.is_empty() { "the server says that it failed".into() } else { text.clone() });
-    Ok(Output { text, is_error, error, data: Some(json!({ RESULT: result })), ..Output::default() })
+    Ok(Output { text, is_error, error, data: Some(json!({ RESULT_KEY: result })), ..Output::default() })
 }
 
 /// Converts the protocol error of a server to an output for the gate.
-pub fn refused_by_server(said: &ErrorData) -> Output {
+pub fn output_from_error(said: &ErrorData) -> Output {
     let failed = Output::failure(format!("the server refused it: {}", said.message));
     failed.with_data(json!({ ERROR: said }))
 }
 
 /// Returns the protocol error of a server, if it was not changed on the way.
-pub fn refusal_of_server(result: &CallResult) -> Option<ErrorData> {
-    let CallOutcome::Failed(output) = &result.ending else { return None };
+pub fn error_from_result(result: &CallResult) -> Option<ErrorData> {
+    let CallOutcome::Failed(output) = &result.outcome else { return None };
     let said = ErrorData::deserialize(output.data.as_ref()?.get(ERROR)?).ok()?;
-    (refused_by_server(&said).error == output.error).then_some(said)
+    (output_from_error(&said).error == output.error).then_some(said)
 }
 
 /// Converts the result of a call for an agent. A refusal is an error that the model can read, not a protocol error.
-pub fn given_out(result: &CallResult) -> CallToolResponse {
-    match &result.ending {
+pub fn response_from_result(result: &CallResult) -> CallToolResponse {
+    match &result.outcome {
         CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
-            let passed_on = output.data.as_ref().and_then(|data| data.get(RESULT));
+            let passed_on = output.data.as_ref().and_then(|data| data.get(RESULT_KEY));
             let unchanged =
-                passed_on.filter(|passed_on| text_of(passed_on) == output.text && !output.truncated);
+                passed_on.filter(|passed_on| result_text(passed_on) == output.text && !output.truncated);
             unchanged
                 .and_then(response)
                 .map_or_else(|| said(result, Some(output)).into(), |response| with_changes(response, result))
         }
-        CallOutcome::Rehearsed(_) => said(result, None).into(),
+        CallOutcome::DryRun(_) => said(result, None).into(),
         CallOutcome::Withheld(refusal) | CallOutcome::Refused(refusal) | CallOutcome::Unknown(refusal) => {
             refused(said(result, None), refusal).into()
         }
@@ -85,8 +85,8 @@ fn response(result: &Value) -> Option<CallToolResponse> {
 /// Adds the list of changes to the front of a response.
 fn with_changes(response: CallToolResponse, result: &CallResult) -> CallToolResponse {
     match response {
-        CallToolResponse::Complete(mut complete) if !result.changes.is_empty() => {
-            complete.content.insert(0, ContentBlock::text(result.changes_text().trim_end()));
+        CallToolResponse::Complete(mut complete) if !result.modifications.is_empty() => {
+            complete.content.insert(0, ContentBlock::text(result.modifications_text().trim_end()));
             CallToolResponse::Complete(complete)
         }
         other => other,
@@ -97,10 +97,10 @@ fn with_changes(response: CallToolResponse, result: &CallResult) -> CallToolResp
 fn said(result: &CallResult, output: Option<&Output>) -> CallToolResult {
     let cut = output.filter(|output| output.truncated).map(|_| "[the output was cut]".to_owned());
     let error = result.error().filter(|error| output.is_none_or(|output| output.text != *error));
-    let parts = [Some(result.text()), cut, error];
+    let parts = [Some(result.to_text()), cut, error];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     let content = vec![ContentBlock::text(parts.join("\n"))];
-    if result.success() { CallToolResult::success(content) } else { CallToolResult::error(content) }
+    if result.is_success() { CallToolResult::success(content) } else { CallToolResult::error(content) }
 }
 
 /// Adds the code of the refusal, for programs, and the address of its page, for the model.
@@ -109,13 +109,13 @@ fn refused(mut said: CallToolResult, refusal: &Refusal) -> CallToolResult {
     let hint = format!("[byleave] {}: {}", code, code.meaning());
     said.content.push(ContentBlock::text(hint));
     let mut meta = MetaObject::new();
-    meta.insert(CODE.into(), code.as_str().into());
+    meta.insert(CODE_KEY.into(), code.as_str().into());
     said.meta = Some(meta);
     said
 }
 
 /// Returns the texts of a result for the model, and a note for each other part.
-pub fn text_of(result: &Value) -> String {
+pub fn result_text(result: &Value) -> String {
     let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut lines: Vec<String> = blocks.iter().map(block).collect();
     if lines.is_empty()

@@ -33,14 +33,14 @@ pub use connection::ServerUnavailableError;
 pub use server_process::{ServerEnvironment, ServerStartError};
 pub use server_tool::ServerTool;
 pub use servers::{ServerStatus, Upstream};
-pub use trust_server::{ACCEPT, AcceptanceContext};
+pub use trust_server::{ACCEPT_TOOL, AcceptanceContext};
 
 /// A server as the gateway sees it.
 pub trait Server: Send + Sync {
     /// Returns its configured name.
     fn name(&self) -> &str;
     /// Returns its description from initialization; `None` while it is down or suspended.
-    fn says(&self) -> Option<Arc<ServerPeerInfo>>;
+    fn peer_info(&self) -> Option<Arc<ServerPeerInfo>>;
     /// Returns the connection for requests that bypass the gate (prompts, completion); `None` while it is down or suspended.
     fn peer(&self) -> Option<Peer<RoleClient>>;
     /// Returns its definition of a tool, by the tool's catalog name; `None` if the definition is not passed on unchanged.
@@ -70,5 +70,5 @@ pub trait Servers: Send + Sync {
     /// Returns the servers, by name.
     fn list(&self) -> Vec<Arc<dyn Server>>;
     /// Subscribes to changes from now on, each with the server's name.
-    fn news(&self) -> broadcast::Receiver<(String, ServerChange)>;
+    fn subscribe(&self) -> broadcast::Receiver<(String, ServerChange)>;
 }

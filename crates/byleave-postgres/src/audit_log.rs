@@ -23,22 +23,22 @@ pub struct PgAuditLogOptions {
     /// Decrypts keys and contents. They are never sent to Postgres in the clear.
     pub unsealer: Arc<dyn Unsealer>,
     /// The key that signs segments. It is the same for every process that seals this audit log.
-    pub sign: Zeroizing<[u8; 32]>,
+    pub signing_key: Zeroizing<[u8; 32]>,
     /// Where the anchor is stored. Use a place that writers of the audit log cannot write to.
-    pub anchors: Arc<dyn AnchorStore>,
+    pub anchor_store: Arc<dyn AnchorStore>,
     /// The ledger, which erases contents before the audit log does. Without one, contents are erased here only.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// How often new rows are sealed. With `None`, only [`byleave::audit_log::AuditLog::seal`] seals them.
-    pub seal_every: Option<Duration>,
+    pub seal_interval: Option<Duration>,
     /// How long a sealer may take before another one takes over.
     pub lease: Duration,
     /// The maximum number of connections for reading.
-    pub readers_max: u32,
+    pub max_readers: u32,
 }
 
 /// An audit log in Postgres. Several processes may open the same one.
 pub struct PgAuditLog {
-    pub(crate) sealed: SealedAuditLog,
+    pub(crate) sealed_log: SealedAuditLog,
     pub(crate) unsealer: Arc<dyn Unsealer>,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) ledger: Option<Arc<dyn Ledger>>,
@@ -50,44 +50,59 @@ pub struct PgAuditLog {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// The number of operations in this process that wait to be written. None of them is acknowledged.
-    pub queued: u64,
+    pub queued_writes: u64,
     /// The number of appends that are stored but whose predecessors have not arrived. Lists do not show them.
-    pub early: u64,
+    pub out_of_order: u64,
     /// The age of the oldest of them.
-    pub early_ms: u64,
+    pub oldest_out_of_order_ms: u64,
     /// The number of rows that are not sealed.
-    pub unsealed: u64,
+    pub unsealed_rows: u64,
 }
 
 impl PgAuditLog {
     /// Opens the audit log and creates missing tables.
     pub async fn open(options: PgAuditLogOptions) -> Result<Self, LedgerError> {
-        let PgAuditLogOptions { connect, unsealer, sign, anchors, ledger, seal_every, lease, readers_max } =
-            options;
+        let PgAuditLogOptions {
+            connect,
+            unsealer,
+            signing_key: sign,
+            anchor_store: anchors,
+            ledger,
+            seal_interval: seal_every,
+            lease,
+            max_readers: readers_max,
+        } = options;
         let sealed = SealedAuditLog::open(connect, readers_max).await?;
         let sign = SigningKey::from_bytes(&sign);
-        schema::belongs(&sealed.readers, "key", &unsealer.mark()).await?;
-        schema::belongs(&sealed.readers, "sign", sign.verifying_key().as_bytes()).await?;
-        let sealer = Arc::new(Sealer::new(sealed.readers.clone(), sign, anchors, lease));
-        let keeper = seal_every.map(|every| tokio::spawn(seal::keep(Arc::downgrade(&sealer), every)));
-        Ok(Self { sealed, unsealer, sealer, ledger, keeper })
+        schema::check_key_fingerprint(&sealed.reader_pool, "key", &unsealer.fingerprint()).await?;
+        schema::check_key_fingerprint(&sealed.reader_pool, "sign", sign.verifying_key().as_bytes()).await?;
+        let sealer = Arc::new(Sealer::new(sealed.reader_pool.clone(), sign, anchors, lease));
+        let keeper =
+            seal_every.map(|every| tokio::spawn(seal::run_seal_loop(Arc::downgrade(&sealer), every)));
+        Ok(Self { sealed_log: sealed, unsealer, sealer, ledger, keeper })
     }
 
-    /// Accepts one append, like [`SealedAuditLog::take`].
-    pub async fn take(&self, taking: Ingest) -> Result<(), IngestError> {
-        self.sealed.take(taking).await
+    /// Accepts one append, like [`SealedAuditLog::ingest`].
+    pub async fn ingest(&self, taking: Ingest) -> Result<(), IngestError> {
+        self.sealed_log.ingest(taking).await
     }
 
     /// Accepts an admin action. The same action may arrive more than once.
-    pub async fn take_act(&self, act: AdminAction) -> Result<(), IngestError> {
-        self.sealed.take_act(act).await
+    pub async fn ingest_action(&self, act: AdminAction) -> Result<(), IngestError> {
+        self.sealed_log.ingest_action(act).await
     }
 
     /// Returns how far the audit log lags behind.
     pub async fn lag(&self) -> Result<Lag, LedgerError> {
-        let Backlog { queued, early, early_ms } = self.sealed.backlog().await?;
-        let unsealed = seal::unsealed(&mut *self.sealed.reader().await?).await?;
-        Ok(Lag { queued, early, early_ms, unsealed })
+        let Backlog { queued_writes: queued, out_of_order: early, oldest_out_of_order_ms: early_ms } =
+            self.sealed_log.backlog().await?;
+        let unsealed = seal::count_unsealed(&mut *self.sealed_log.acquire_reader().await?).await?;
+        Ok(Lag {
+            queued_writes: queued,
+            out_of_order: early,
+            oldest_out_of_order_ms: early_ms,
+            unsealed_rows: unsealed,
+        })
     }
 
     /// Seals new rows unless another process is sealing. Returns the number of new segments.

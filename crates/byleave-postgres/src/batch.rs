@@ -20,48 +20,48 @@ use sqlx_postgres::PgConnection;
 
 use crate::call_projection::{AppendStep, ApprovalChanges, CallRow, RecordLocation};
 use crate::ingest::{AdminActionRow, IngestError, ValidatedIngest};
-use crate::schema::{ACT, RECORD, prepare_months, shard_of};
+use crate::schema::{KIND_ADMIN_ACTION, KIND_RECORD, create_month_partitions, shard_for_tenant};
 
 /// One operation to write.
 pub(crate) enum WriteOp {
     /// An append.
-    Take(Box<ValidatedIngest>),
+    Ingest(Box<ValidatedIngest>),
     /// An admin action.
-    Act(Box<AdminActionRow>),
+    AdminAction(Box<AdminActionRow>),
 }
 
 /// The outcome of one operation, provided that the transaction commits.
 pub(crate) type WriteOutcome = Result<(), IngestError>;
 
 impl WriteOp {
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         match self {
-            Self::Take(taking) => taking.bytes(),
-            Self::Act(act) => act.body.len(),
+            Self::Ingest(taking) => taking.byte_len(),
+            Self::AdminAction(act) => act.body.len(),
         }
     }
 
     fn place(&self) -> CallId {
         match self {
-            Self::Take(taking) => taking.call,
-            Self::Act(act) => act.place,
+            Self::Ingest(taking) => taking.call,
+            Self::AdminAction(act) => act.record_id,
         }
     }
 
     /// Returns the call whose contents this operation erases.
     fn forgets(&self) -> Option<CallId> {
         match self {
-            Self::Act(act) => match act.act.deed {
+            Self::AdminAction(act) => match act.action.deed {
                 AdminActionKind::Forget { call } => Some(call),
                 _ => None,
             },
-            Self::Take(_) => None,
+            Self::Ingest(_) => None,
         }
     }
 }
 
 /// Writes all operations in one transaction. An error rolls the whole transaction back.
-pub(crate) async fn perform(
+pub(crate) async fn execute_all(
     connection: &mut PgConnection,
     works: &[WriteOp],
     prepared: &mut i32,
@@ -70,7 +70,7 @@ pub(crate) async fn perform(
     let end = LogEnd::lock(&mut transaction).await?;
     let month = end.month;
     if month > *prepared {
-        prepare_months(&mut transaction, month).await?;
+        create_month_partitions(&mut transaction, month).await?;
     }
     let mut batch = WriteBatch::load(&mut transaction, works, end).await?;
     let done = works.iter().map(|work| batch.consider(work)).collect();
@@ -171,8 +171,8 @@ impl WriteBatch {
     /// Decides whether an operation is accepted, and notes the rows to write for it.
     fn consider(&mut self, work: &WriteOp) -> WriteOutcome {
         match work {
-            WriteOp::Take(taking) => self.consider_taking(taking),
-            WriteOp::Act(act) => self.consider_act(act),
+            WriteOp::Ingest(taking) => self.consider_taking(taking),
+            WriteOp::AdminAction(act) => self.consider_act(act),
         }
     }
 
@@ -180,18 +180,18 @@ impl WriteBatch {
         let standing = self.standings.entry(taking.call).or_default();
         let length = standing.length();
         if standing.listed.is_none() && self.placed.contains(&taking.call) {
-            return Err(taking.contradicts("its place is taken by what is not listed as a call"));
+            return Err(taking.conflict_error("its place is taken by what is not listed as a call"));
         }
-        if taking.end <= length {
+        if taking.end_seq <= length {
             // Each entry is chained to the one before it. If the last digest is the same, all entries are the same.
-            let last = taking.end.saturating_sub(1);
+            let last = taking.end_seq.saturating_sub(1);
             return match self.link_at(taking.call, last) {
                 Some(link) if link == taking.head => Ok(()),
-                _ => Err(taking.contradicts("another line stands in its place")),
+                _ => Err(taking.conflict_error("another line stands in its place")),
             };
         }
         if taking.seq < length {
-            return Err(taking.contradicts("it overlaps with what is there, and was cut otherwise"));
+            return Err(taking.conflict_error("it overlaps with what is there, and was cut otherwise"));
         }
         if taking.seq > length {
             return keep_early(standing, taking);
@@ -219,24 +219,24 @@ impl WriteBatch {
 
     /// Appends entries behind the existing ones.
     fn open_or_go_on(&mut self, taking: &ValidatedIngest) {
-        let shard = shard_of(&taking.listing.tenant);
+        let shard = shard_for_tenant(&taking.call_summary.tenant);
         let (pos, place) = self.end.next(shard);
         let standing = self.standings.entry(taking.call).or_default();
         let step = AppendStep {
             pos,
-            length: taking.end,
+            length: taking.end_seq,
             head: taking.head,
             entries: &taking.entries,
-            listing: taking.listing.clone(),
+            call_summary: taking.call_summary.clone(),
         };
         let (at, forgotten, moved) = match &mut standing.listed {
             Some(listed) => {
-                let moved = listed.goes_on(step);
-                (listed.at, listed.forgotten, moved)
+                let moved = listed.apply_append(step);
+                (listed.location, listed.forgotten, moved)
             }
             none => {
-                let at = RecordLocation { shard, month: self.end.month, first: pos };
-                let forgotten = self.forgotten.contains(&(taking.call, taking.listing.tenant.clone()));
+                let at = RecordLocation { shard, month: self.end.month, first_pos: pos };
+                let forgotten = self.forgotten.contains(&(taking.call, taking.call_summary.tenant.clone()));
                 let (listed, moved) = CallRow::opened(taking.call, at, forgotten, step);
                 *none = Some(listed);
                 standing.key.clone_from(&taking.key);
@@ -245,13 +245,13 @@ impl WriteBatch {
         };
         standing.moved.push(moved);
         standing.is_changed = true;
-        self.links.extend(taking.lines.iter().map(|line| ((taking.call, line.seq()), line.link())));
+        self.links.extend(taking.chained_entries.iter().map(|line| ((taking.call, line.seq()), line.link())));
         self.rows.push(NewEntryRow {
             at,
             call: taking.call,
             seq: taking.seq,
-            count: taking.end - taking.seq,
-            kind: RECORD,
+            count: taking.end_seq - taking.seq,
+            kind: KIND_RECORD,
             pos,
             place,
             head: taking.head,
@@ -262,38 +262,38 @@ impl WriteBatch {
     }
 
     fn consider_act(&mut self, act: &AdminActionRow) -> WriteOutcome {
-        let taken = self.placed.contains(&act.place)
-            || self.standings.get(&act.place).is_some_and(|standing| standing.listed.is_some());
+        let taken = self.placed.contains(&act.record_id)
+            || self.standings.get(&act.record_id).is_some_and(|standing| standing.listed.is_some());
         if taken {
-            return match self.link_at(act.place, 0) {
+            return match self.link_at(act.record_id, 0) {
                 Some(link) if link == act.head => Ok(()),
-                _ => Err(IngestError::Contradicts {
-                    call: act.place,
+                _ => Err(IngestError::Conflict {
+                    call: act.record_id,
                     seq: 0,
-                    why: "the id of an act is taken".into(),
+                    reason: "the id of an act is taken".into(),
                 }),
             };
         }
-        let tenant = &act.act.tenant;
-        let shard = shard_of(tenant);
+        let tenant = &act.action.tenant;
+        let shard = shard_for_tenant(tenant);
         let (pos, place) = self.end.next(shard);
-        let at = RecordLocation { shard, month: self.end.month, first: pos };
-        self.placed.insert(act.place);
-        self.links.insert((act.place, 0), act.head);
-        self.opened_acts.push((act.place, at));
+        let at = RecordLocation { shard, month: self.end.month, first_pos: pos };
+        self.placed.insert(act.record_id);
+        self.links.insert((act.record_id, 0), act.head);
+        self.opened_acts.push((act.record_id, at));
         self.rows.push(NewEntryRow {
             at,
-            call: act.place,
+            call: act.record_id,
             seq: 0,
             count: 1,
-            kind: ACT,
+            kind: KIND_ADMIN_ACTION,
             pos,
             place,
             head: act.head,
             body: act.body.clone(),
             contents: Vec::new(),
         });
-        if let AdminActionKind::Forget { call } = &act.act.deed {
+        if let AdminActionKind::Forget { call } = &act.action.deed {
             self.forget(*call, tenant);
         }
         Ok(())
@@ -304,8 +304,9 @@ impl WriteBatch {
         self.forgets.push((call, tenant.clone()));
         self.forgotten.insert((call, tenant.clone()));
         let Some(standing) = self.standings.get_mut(&call) else { return };
-        if let Some(listed) = standing.listed.as_mut().filter(|listed| listed.listing.tenant == *tenant) {
-            listed.forget();
+        if let Some(listed) = standing.listed.as_mut().filter(|listed| listed.call_summary.tenant == *tenant)
+        {
+            listed.clear_forgotten();
             standing.is_forgotten_now = true;
         }
     }
@@ -314,16 +315,16 @@ impl WriteBatch {
 /// Stores entries whose predecessors are missing, unless they contradict other stored entries.
 fn keep_early(standing: &mut CallLookup, taking: &ValidatedIngest) -> WriteOutcome {
     if let Some(kept) = standing.early.get(&taking.seq) {
-        return if (kept.taking.end, kept.taking.head) == (taking.end, taking.head) {
+        return if (kept.taking.end_seq, kept.taking.head) == (taking.end_seq, taking.head) {
             Ok(())
         } else {
-            Err(taking.contradicts("another line waits for its place"))
+            Err(taking.conflict_error("another line waits for its place"))
         };
     }
     let before = standing.early.range(..taking.seq).next_back().map(|(_, early)| &early.taking);
     let after = standing.early.range(taking.seq..).next().map(|(_, early)| &early.taking);
     if before.is_some_and(|before| !fits(before, taking)) || after.is_some_and(|after| !fits(taking, after)) {
-        return Err(taking.contradicts("it does not fit another that waits for its place"));
+        return Err(taking.conflict_error("it does not fit another that waits for its place"));
     }
     standing.early.insert(taking.seq, OutOfOrder { taking: taking.clone(), is_kept: false });
     Ok(())
@@ -331,27 +332,30 @@ fn keep_early(standing: &mut CallLookup, taking: &ValidatedIngest) -> WriteOutco
 
 /// Checks whether an append that comes later in a record can follow another one.
 fn fits(one: &ValidatedIngest, later: &ValidatedIngest) -> bool {
-    one.end < later.seq || (one.end == later.seq && one.head == later.before)
+    one.end_seq < later.seq || (one.end_seq == later.seq && one.head == later.prev_link)
 }
 
 /// Checks that entries continue the record, and that the early appends behind them continue it too. Returns the positions of
 /// those early appends.
 fn line_up(standing: &CallLookup, taking: &ValidatedIngest) -> Result<Vec<u32>, IngestError> {
-    if taking.before != standing.head() {
-        return Err(taking.contradicts("it does not continue the chain"));
+    if taking.prev_link != standing.head() {
+        return Err(taking.conflict_error("it does not continue the chain"));
     }
     let of = |listing: &CallSummary| (listing.tenant.clone(), listing.session.clone());
-    let whose = standing.listed.as_ref().map_or_else(|| of(&taking.listing), |listed| of(&listed.listing));
-    if of(&taking.listing) != whose {
-        return Err(taking.contradicts("the call is of another session"));
+    let whose =
+        standing.listed.as_ref().map_or_else(|| of(&taking.call_summary), |listed| of(&listed.call_summary));
+    if of(&taking.call_summary) != whose {
+        return Err(taking.conflict_error("the call is of another session"));
     }
     let (mut ready, mut last) = (Vec::new(), taking);
     for (seq, early) in &standing.early {
-        if *seq > last.end {
+        if *seq > last.end_seq {
             break;
         }
-        if !fits(last, &early.taking) || of(&early.taking.listing) != whose {
-            return Err(taking.contradicts(format!("line {seq}, which came before it, does not continue it")));
+        if !fits(last, &early.taking) || of(&early.taking.call_summary) != whose {
+            return Err(
+                taking.conflict_error(format!("line {seq}, which came before it, does not continue it"))
+            );
         }
         ready.push(*seq);
         last = &early.taking;

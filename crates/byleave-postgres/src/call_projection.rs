@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use byleave::audit_log::CallState;
-use byleave::audit_log::index_fields::{IndexFields, kind_number, state_number};
+use byleave::audit_log::index_fields::{IndexFields, kind_to_number, state_to_number};
 use byleave::ledger::CallSummary;
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
@@ -15,7 +15,7 @@ use sqlx_core::query::query;
 use sqlx_postgres::PgConnection;
 use uuid::Uuid;
 
-use crate::line_rows::{signed, signed_long};
+use crate::line_rows::{to_i32, to_i64};
 
 /// The location of a record.
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +23,11 @@ pub(crate) struct RecordLocation {
     pub(crate) shard: i16,
     pub(crate) month: i32,
     /// The position of its first row.
-    pub(crate) first: i64,
+    pub(crate) first_pos: i64,
 }
 
 impl RecordLocation {
-    pub(crate) const fn leaf(self) -> PartitionKey {
+    pub(crate) const fn partition(self) -> PartitionKey {
         PartitionKey { shard: self.shard, month: self.month }
     }
 }
@@ -41,7 +41,7 @@ pub(crate) struct PartitionKey {
 
 impl PartitionKey {
     /// Returns the name of a table's partition.
-    pub(crate) fn table(self, of: &str) -> String {
+    pub(crate) fn partition_name(self, of: &str) -> String {
         format!("{of}_{}_{}", self.shard, self.month)
     }
 }
@@ -50,14 +50,14 @@ impl PartitionKey {
 #[derive(Clone, Debug)]
 pub(crate) struct CallRow {
     pub(crate) call: CallId,
-    pub(crate) at: RecordLocation,
-    pub(crate) listing: CallSummary,
+    pub(crate) location: RecordLocation,
+    pub(crate) call_summary: CallSummary,
     pub(crate) opened_at: Millis,
     pub(crate) changed_at: Millis,
     pub(crate) state: CallState,
     pub(crate) outcome: Option<String>,
     pub(crate) code: Option<String>,
-    pub(crate) asked: bool,
+    pub(crate) was_asked: bool,
     pub(crate) length: u32,
     pub(crate) head: Digest,
     pub(crate) question: Option<OpenQuestionRow>,
@@ -79,7 +79,7 @@ pub(crate) struct AppendStep<'a> {
     pub(crate) length: u32,
     pub(crate) head: Digest,
     pub(crate) entries: &'a [Entry],
-    pub(crate) listing: CallSummary,
+    pub(crate) call_summary: CallSummary,
 }
 
 impl CallRow {
@@ -92,31 +92,32 @@ impl CallRow {
     ) -> (Self, ApprovalChanges) {
         let mut listed = Self {
             call,
-            at,
-            listing: step.listing.clone(),
+            location: at,
+            call_summary: step.call_summary.clone(),
             opened_at: step.entries.first().map_or(0, |entry| entry.at),
             changed_at: 0,
             state: CallState::Open,
             outcome: None,
             code: None,
-            asked: false,
+            was_asked: false,
             length: 0,
             head: step.head,
             question: None,
             forgotten,
         };
-        let moved = listed.goes_on(step);
+        let moved = listed.apply_append(step);
         (listed, moved)
     }
 
     /// Applies one append to the row.
-    pub(crate) fn goes_on(&mut self, step: AppendStep<'_>) -> ApprovalChanges {
-        let marks = IndexFields::of(step.entries);
-        let CallSummary { tool, operation, summary, .. } = step.listing;
-        (self.listing.tool, self.listing.operation, self.listing.summary) = (tool, operation, summary);
+    pub(crate) fn apply_append(&mut self, step: AppendStep<'_>) -> ApprovalChanges {
+        let marks = IndexFields::from_entries(step.entries);
+        let CallSummary { tool, operation, summary, .. } = step.call_summary;
+        (self.call_summary.tool, self.call_summary.operation, self.call_summary.summary) =
+            (tool, operation, summary);
         if self.forgotten {
             // A process that continues the call may still know the summary. The lists must not receive it again.
-            self.listing.summary.clear();
+            self.call_summary.summary.clear();
         }
         if let Some(last) = step.entries.last() {
             self.changed_at = last.at;
@@ -125,7 +126,7 @@ impl CallRow {
             self.outcome = Some(word.to_owned());
             self.code = code.map(str::to_owned);
         }
-        self.asked |= step.entries.iter().any(|entry| matches!(entry.fact, RecordEvent::Asked(Ok(_))));
+        self.was_asked |= step.entries.iter().any(|entry| matches!(entry.fact, RecordEvent::Asked(Ok(_))));
         self.question = match step.entries.last().map(|entry| &entry.fact) {
             Some(RecordEvent::Asked(Ok(question))) => {
                 Some(OpenQuestionRow { pos: step.pos, question: question.clone(), asked_at: marks.asked_at })
@@ -138,13 +139,13 @@ impl CallRow {
             (None, None) => CallState::Open,
         };
         (self.length, self.head) = (step.length, step.head);
-        ApprovalChanges { given: marks.leaves_given, used: marks.leaves_used }
+        ApprovalChanges { given: marks.approvals_granted, used: marks.approvals_used }
     }
 
     /// Removes the list data of an erased call, beyond what its entries contain.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear_forgotten(&mut self) {
         self.forgotten = true;
-        self.listing.summary.clear();
+        self.call_summary.summary.clear();
     }
 
     const fn is_unsettled(&self) -> bool {
@@ -176,12 +177,12 @@ impl<'a> ProjectionChanges<'a> {
     pub(crate) fn call(&mut self, listed: &'a CallRow, was: Option<CallState>) {
         match was {
             None => self.opened.push(listed),
-            Some(_) => self.changed.entry(listed.at.leaf()).or_default().push(listed),
+            Some(_) => self.changed.entry(listed.location.partition()).or_default().push(listed),
         }
         let was_unsettled = matches!(was, Some(CallState::Open | CallState::Waiting));
         if !listed.is_unsettled() {
             if was_unsettled {
-                self.settled.entry(listed.at.shard).or_default().push(listed.at.first);
+                self.settled.entry(listed.location.shard).or_default().push(listed.location.first_pos);
             }
         } else if listed.state == CallState::Waiting || was != Some(CallState::Open) {
             self.unsettled.push(listed);
@@ -189,8 +190,8 @@ impl<'a> ProjectionChanges<'a> {
     }
 
     /// Adds the standing approvals that a call gave or used.
-    pub(crate) fn leaves(&mut self, listed: &'a CallRow, moved: &'a ApprovalChanges) {
-        let tenant = listed.listing.tenant.as_str();
+    pub(crate) fn add_approvals(&mut self, listed: &'a CallRow, moved: &'a ApprovalChanges) {
+        let tenant = listed.call_summary.tenant.as_str();
         self.given.extend(moved.given.iter().map(|(id, tool)| (tenant, tool.as_str(), *id, listed.call)));
         self.used.extend(moved.used.iter().map(|(leave, attempt)| (tenant, *leave, listed.call, *attempt)));
     }
@@ -226,24 +227,24 @@ impl<'a> ProjectionChanges<'a> {
                 $7::text[], $8::text[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::smallint[],
                 $14::text[], $15::text[], $16::boolean[], $17::integer[], $18::bytea[])";
         query(sql)
-            .bind(all(calls, |call| call.at.shard))
-            .bind(all(calls, |call| call.at.month))
-            .bind(all(calls, |call| call.at.first))
-            .bind(all(calls, |call| call.call.uuid()))
-            .bind(all(calls, |call| call.listing.tenant.as_str()))
-            .bind(all(calls, |call| call.listing.session.as_str()))
-            .bind(all(calls, |call| call.listing.agent.as_str()))
-            .bind(all(calls, |call| call.listing.tool.as_str()))
-            .bind(all(calls, |call| call.listing.operation.as_str()))
-            .bind(all(calls, |call| call.listing.summary.as_str()))
-            .bind(all(calls, |call| signed_long(call.opened_at)))
-            .bind(all(calls, |call| signed_long(call.changed_at)))
-            .bind(all(calls, |call| state_of(call.state)))
-            .bind(all(calls, |call| call.outcome.as_deref()))
-            .bind(all(calls, |call| call.code.as_deref()))
-            .bind(all(calls, |call| call.asked))
-            .bind(all(calls, |call| signed(call.length)))
-            .bind(all(calls, |call| call.head.as_bytes().as_slice()))
+            .bind(collect_column(calls, |call| call.location.shard))
+            .bind(collect_column(calls, |call| call.location.month))
+            .bind(collect_column(calls, |call| call.location.first_pos))
+            .bind(collect_column(calls, |call| call.call.uuid()))
+            .bind(collect_column(calls, |call| call.call_summary.tenant.as_str()))
+            .bind(collect_column(calls, |call| call.call_summary.session.as_str()))
+            .bind(collect_column(calls, |call| call.call_summary.agent.as_str()))
+            .bind(collect_column(calls, |call| call.call_summary.tool.as_str()))
+            .bind(collect_column(calls, |call| call.call_summary.operation.as_str()))
+            .bind(collect_column(calls, |call| call.call_summary.summary.as_str()))
+            .bind(collect_column(calls, |call| to_i64(call.opened_at)))
+            .bind(collect_column(calls, |call| to_i64(call.changed_at)))
+            .bind(collect_column(calls, |call| state_to_i16(call.state)))
+            .bind(collect_column(calls, |call| call.outcome.as_deref()))
+            .bind(collect_column(calls, |call| call.code.as_deref()))
+            .bind(collect_column(calls, |call| call.was_asked))
+            .bind(collect_column(calls, |call| to_i32(call.length)))
+            .bind(collect_column(calls, |call| call.head.as_bytes().as_slice()))
             .execute(connection)
             .await?;
         Ok(())
@@ -259,17 +260,19 @@ impl<'a> ProjectionChanges<'a> {
                 kind = excluded.kind, asked_at = excluded.asked_at, expires_at = excluded.expires_at";
         let asked = |call: &CallRow| call.question.clone();
         query(sql)
-            .bind(all(calls, |call| call.at.shard))
-            .bind(all(calls, |call| call.at.month))
-            .bind(all(calls, |call| call.at.first))
-            .bind(all(calls, |call| call.call.uuid()))
-            .bind(all(calls, |call| call.listing.tenant.as_str()))
-            .bind(all(calls, |call| call.listing.session.as_str()))
-            .bind(all(calls, |call| asked(call).map(|asked| asked.pos)))
-            .bind(all(calls, |call| asked(call).map(|asked| asked.question.id.uuid())))
-            .bind(all(calls, |call| asked(call).map(|asked| short(kind_number(asked.question.kind)))))
-            .bind(all(calls, |call| asked(call).map(|asked| signed_long(asked.asked_at))))
-            .bind(all(calls, |call| asked(call).map(|asked| signed_long(asked.question.expires_at))))
+            .bind(collect_column(calls, |call| call.location.shard))
+            .bind(collect_column(calls, |call| call.location.month))
+            .bind(collect_column(calls, |call| call.location.first_pos))
+            .bind(collect_column(calls, |call| call.call.uuid()))
+            .bind(collect_column(calls, |call| call.call_summary.tenant.as_str()))
+            .bind(collect_column(calls, |call| call.call_summary.session.as_str()))
+            .bind(collect_column(calls, |call| asked(call).map(|asked| asked.pos)))
+            .bind(collect_column(calls, |call| asked(call).map(|asked| asked.question.id.uuid())))
+            .bind(collect_column(calls, |call| {
+                asked(call).map(|asked| to_i16(kind_to_number(asked.question.kind)))
+            }))
+            .bind(collect_column(calls, |call| asked(call).map(|asked| to_i64(asked.asked_at))))
+            .bind(collect_column(calls, |call| asked(call).map(|asked| to_i64(asked.question.expires_at))))
             .execute(connection)
             .await?;
         Ok(())
@@ -279,10 +282,10 @@ impl<'a> ProjectionChanges<'a> {
         let sql = "INSERT INTO leave(tenant, tool, id, call)
             SELECT * FROM unnest($1::text[], $2::text[], $3::uuid[], $4::uuid[]) ON CONFLICT DO NOTHING";
         query(sql)
-            .bind(all(&self.given, |(tenant, ..)| *tenant))
-            .bind(all(&self.given, |(_, tool, ..)| *tool))
-            .bind(all(&self.given, |(_, _, id, _)| id.uuid()))
-            .bind(all(&self.given, |(.., call)| call.uuid()))
+            .bind(collect_column(&self.given, |(tenant, ..)| *tenant))
+            .bind(collect_column(&self.given, |(_, tool, ..)| *tool))
+            .bind(collect_column(&self.given, |(_, _, id, _)| id.uuid()))
+            .bind(collect_column(&self.given, |(.., call)| call.uuid()))
             .execute(connection)
             .await?;
         Ok(())
@@ -292,10 +295,10 @@ impl<'a> ProjectionChanges<'a> {
         let sql = "INSERT INTO leave_use(tenant, leave, call, attempt)
             SELECT * FROM unnest($1::text[], $2::uuid[], $3::uuid[], $4::uuid[]) ON CONFLICT DO NOTHING";
         query(sql)
-            .bind(all(&self.used, |(tenant, ..)| *tenant))
-            .bind(all(&self.used, |(_, leave, ..)| leave.uuid()))
-            .bind(all(&self.used, |(_, _, call, _)| call.uuid()))
-            .bind(all(&self.used, |(.., attempt)| Uuid::from_bytes(*attempt.as_bytes())))
+            .bind(collect_column(&self.used, |(tenant, ..)| *tenant))
+            .bind(collect_column(&self.used, |(_, leave, ..)| leave.uuid()))
+            .bind(collect_column(&self.used, |(_, _, call, _)| call.uuid()))
+            .bind(collect_column(&self.used, |(.., attempt)| Uuid::from_bytes(*attempt.as_bytes())))
             .execute(connection)
             .await?;
         Ok(())
@@ -316,36 +319,36 @@ async fn change_calls(
             $6::smallint[], $7::text[], $8::text[], $9::boolean[], $10::integer[], $11::bytea[])
             AS new(pos, tool, operation, summary, changed_at, state, outcome, code, asked, length, head)
         WHERE call.pos = new.pos",
-        leaf.table("call")
+        leaf.partition_name("call")
     );
     query(&sql)
-        .bind(all(calls, |call| call.at.first))
-        .bind(all(calls, |call| call.listing.tool.as_str()))
-        .bind(all(calls, |call| call.listing.operation.as_str()))
-        .bind(all(calls, |call| call.listing.summary.as_str()))
-        .bind(all(calls, |call| signed_long(call.changed_at)))
-        .bind(all(calls, |call| state_of(call.state)))
-        .bind(all(calls, |call| call.outcome.as_deref()))
-        .bind(all(calls, |call| call.code.as_deref()))
-        .bind(all(calls, |call| call.asked))
-        .bind(all(calls, |call| signed(call.length)))
-        .bind(all(calls, |call| call.head.as_bytes().as_slice()))
+        .bind(collect_column(calls, |call| call.location.first_pos))
+        .bind(collect_column(calls, |call| call.call_summary.tool.as_str()))
+        .bind(collect_column(calls, |call| call.call_summary.operation.as_str()))
+        .bind(collect_column(calls, |call| call.call_summary.summary.as_str()))
+        .bind(collect_column(calls, |call| to_i64(call.changed_at)))
+        .bind(collect_column(calls, |call| state_to_i16(call.state)))
+        .bind(collect_column(calls, |call| call.outcome.as_deref()))
+        .bind(collect_column(calls, |call| call.code.as_deref()))
+        .bind(collect_column(calls, |call| call.was_asked))
+        .bind(collect_column(calls, |call| to_i32(call.length)))
+        .bind(collect_column(calls, |call| call.head.as_bytes().as_slice()))
         .execute(connection)
         .await?;
     Ok(())
 }
 
 /// Returns one column of many rows.
-pub(crate) fn all<'a, T, C>(rows: &'a [T], column: impl Fn(&'a T) -> C) -> Vec<C> {
+pub(crate) fn collect_column<'a, T, C>(rows: &'a [T], column: impl Fn(&'a T) -> C) -> Vec<C> {
     rows.iter().map(column).collect()
 }
 
 /// Returns the stored number of a state.
-pub(crate) fn state_of(state: CallState) -> i16 {
-    short(state_number(state))
+pub(crate) fn state_to_i16(state: CallState) -> i16 {
+    to_i16(state_to_number(state))
 }
 
 /// Converts a small number to the integer type of Postgres.
-pub(crate) fn short(number: i64) -> i16 {
+pub(crate) fn to_i16(number: i64) -> i16 {
     i16::try_from(number).unwrap_or(i16::MAX)
 }

@@ -1,7 +1,7 @@
 //! One incoming append, and the checks that need no lookup.
 
 use byleave::audit_log::admin_records;
-use byleave::audit_log::batch_encoding::frame;
+use byleave::audit_log::batch_encoding::encode;
 use byleave::audit_log::encryption::{self, KeyVault};
 use byleave::audit_log::index_fields::ListNote;
 use byleave::ledger::{Batch, CallSummary, LedgerError};
@@ -20,50 +20,51 @@ pub struct Ingest {
     /// The call that the record belongs to.
     pub call: CallId,
     /// The chain digest of the entry before the first one.
-    pub before: Digest,
+    pub prev_link: Digest,
     /// The entries, each with its position.
-    pub lines: Vec<ChainedEntry>,
+    pub chained_entries: Vec<ChainedEntry>,
     /// The wrapped key, present with the first entries of a record.
     pub key: Option<Vec<u8>>,
     /// The sealed contents of these entries; empty if there are none.
     pub contents: Vec<u8>,
     /// The list data of the call.
-    pub listing: CallSummary,
+    pub call_summary: CallSummary,
 }
 
 /// The reason why an append was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// The append contradicts the stored entries or does not continue them. A retry does not help; a person must investigate.
-    #[error("record {call}, line {seq}: {why}")]
-    Contradicts {
+    #[error("record {call}, line {seq}: {reason}")]
+    Conflict {
         /// The call that the record belongs to.
         call: CallId,
         /// The position of the first entry.
         seq: u32,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The audit log failed. The append may have been accepted, so try again.
     #[error(transparent)]
-    Fault(#[from] LedgerError),
+    Ledger(#[from] LedgerError),
 }
 
 impl Ingest {
     /// Seals a batch under the key of its record. Without a key, its contents are dropped.
-    pub fn seal(batch: &Batch, vault: &KeyVault, key: Option<&RecordKey>) -> Result<Self, LedgerError> {
+    pub fn seal_batch(batch: &Batch, vault: &KeyVault, key: Option<&RecordKey>) -> Result<Self, LedgerError> {
         let cannot =
             |fault: encryption::VaultError| LedgerError::new("cannot seal a batch for the book", fault);
-        let note = ListNote::text(&batch.listing);
-        let packed = key.map(|key| encryption::pack(key, batch.call, batch.at_len, &note, &batch.contents));
-        let wrapped = key.filter(|_| batch.at_len == 0).map(|key| vault.wrap(batch.call, key));
+        let note = ListNote::to_text(&batch.call_summary);
+        let packed =
+            key.map(|key| encryption::pack(key, batch.call, batch.expected_len, &note, &batch.contents));
+        let wrapped = key.filter(|_| batch.expected_len == 0).map(|key| vault.wrap(batch.call, key));
         Ok(Self {
             call: batch.call,
-            before: batch.before,
-            lines: batch.lines.clone(),
+            prev_link: batch.prev_link,
+            chained_entries: batch.chained_entries.clone(),
             key: wrapped.transpose().map_err(cannot)?,
             contents: packed.transpose().map_err(cannot)?.unwrap_or_default(),
-            listing: batch.listing.clone(),
+            call_summary: batch.call_summary.clone(),
         })
     }
 }
@@ -74,28 +75,29 @@ pub(crate) struct ValidatedIngest {
     pub(crate) call: CallId,
     pub(crate) seq: u32,
     /// The position after the last entry.
-    pub(crate) end: u32,
-    pub(crate) before: Digest,
+    pub(crate) end_seq: u32,
+    pub(crate) prev_link: Digest,
     pub(crate) head: Digest,
-    pub(crate) lines: Vec<ChainedEntry>,
+    pub(crate) chained_entries: Vec<ChainedEntry>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) body: Vec<u8>,
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) contents: Vec<u8>,
-    pub(crate) listing: CallSummary,
+    pub(crate) call_summary: CallSummary,
 }
 
 impl ValidatedIngest {
     pub(crate) fn new(taking: Ingest) -> Result<Self, IngestError> {
-        let Ingest { call, before, lines, key, contents, listing } = taking;
+        let Ingest { call, prev_link: before, chained_entries: lines, key, contents, call_summary: listing } =
+            taking;
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
-            return Err(IngestError::Contradicts { call, seq: 0, why: "there are no lines".into() });
+            return Err(IngestError::Conflict { call, seq: 0, reason: "there are no lines".into() });
         };
         let (seq, head) = (first.seq(), last.link());
-        let wrong = |why: &str| IngestError::Contradicts { call, seq, why: why.into() };
+        let wrong = |why: &str| IngestError::Conflict { call, seq, reason: why.into() };
         let mut link = before;
         for (place, line) in (u64::from(seq)..).zip(&lines) {
-            if u64::from(line.seq()) != place || !line.follows(call, &link) {
+            if u64::from(line.seq()) != place || !line.has_valid_link(call, &link) {
                 return Err(wrong("its lines do not follow from each other"));
             }
             link = line.link();
@@ -109,20 +111,32 @@ impl ValidatedIngest {
         if seq > 0 && key.is_some() {
             return Err(wrong("a key comes with the first lines"));
         }
-        let body = frame(&lines).ok_or_else(|| wrong("a line is too long"))?;
+        let body = encode(&lines).ok_or_else(|| wrong("a line is too long"))?;
         if body.len().saturating_add(contents.len()) > BYTES_MAX {
             return Err(wrong("it is too large"));
         }
-        let listing = storable_listing(listing);
-        Ok(Self { call, seq, end, before, head, lines, entries, body, key, contents, listing })
+        let listing = replace_nul_in_summary(listing);
+        Ok(Self {
+            call,
+            seq,
+            end_seq: end,
+            prev_link: before,
+            head,
+            chained_entries: lines,
+            entries,
+            body,
+            key,
+            contents,
+            call_summary: listing,
+        })
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.body.len().saturating_add(self.contents.len())
     }
 
-    pub(crate) fn contradicts(&self, why: impl Into<String>) -> IngestError {
-        IngestError::Contradicts { call: self.call, seq: self.seq, why: why.into() }
+    pub(crate) fn conflict_error(&self, why: impl Into<String>) -> IngestError {
+        IngestError::Conflict { call: self.call, seq: self.seq, reason: why.into() }
     }
 }
 
@@ -153,17 +167,17 @@ fn check_opening(
 }
 
 /// Replaces NUL characters, which Postgres text cannot contain, by the visible symbol.
-pub(crate) fn storable(text: String) -> String {
+pub(crate) fn replace_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{2400}") } else { text }
 }
 
-/// Applies [`storable`] to all list data of a call.
-pub(crate) fn storable_listing(listing: CallSummary) -> CallSummary {
+/// Applies [`replace_nul`] to all list data of a call.
+pub(crate) fn replace_nul_in_summary(listing: CallSummary) -> CallSummary {
     CallSummary {
-        agent: storable(listing.agent),
-        tool: storable(listing.tool),
-        operation: storable(listing.operation),
-        summary: storable(listing.summary),
+        agent: replace_nul(listing.agent),
+        tool: replace_nul(listing.tool),
+        operation: replace_nul(listing.operation),
+        summary: replace_nul(listing.summary),
         ..listing
     }
 }
@@ -171,17 +185,17 @@ pub(crate) fn storable_listing(listing: CallSummary) -> CallSummary {
 /// An admin action, ready to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminActionRow {
-    pub(crate) act: AdminAction,
-    pub(crate) place: CallId,
+    pub(crate) action: AdminAction,
+    pub(crate) record_id: CallId,
     pub(crate) head: Digest,
     pub(crate) body: Vec<u8>,
 }
 
 impl AdminActionRow {
     pub(crate) fn new(act: AdminAction) -> Result<Self, IngestError> {
-        let line = admin_records::line_of(&act)?;
-        let body = frame(std::slice::from_ref(&line))
+        let line = admin_records::to_chained_entry(&act)?;
+        let body = encode(std::slice::from_ref(&line))
             .ok_or_else(|| LedgerError::new("cannot write an act", "it is too long"))?;
-        Ok(Self { place: admin_records::place_of(act.id), head: line.link(), body, act })
+        Ok(Self { record_id: admin_records::record_id(act.id), head: line.link(), body, action: act })
     }
 }

@@ -1,6 +1,6 @@
 //! The audit log in Postgres, for a fleet whose ledger engine keeps records only for a limited time.
 //!
-//! It is written by projection. The holder of the records passes every append to [`PgAuditLog::take`], in any order and as
+//! It is written by projection. The holder of the records passes every append to [`PgAuditLog::ingest`], in any order and as
 //! often as needed. It may clear every append that was acknowledged.
 //!
 //! The audit log must never acknowledge an append that is not committed, or accept an entry that does not continue its
@@ -37,7 +37,7 @@ pub use sqlx_postgres::PgConnectOptions;
 
 pub use self::audit_log::{Lag, PgAuditLog, PgAuditLogOptions};
 pub use self::ingest::{Ingest, IngestError};
-pub use self::schema::{SHARDS, shard_of};
+pub use self::schema::{SHARDS, shard_for_tenant};
 pub use self::seal::AnchorStore;
 pub use self::sealed_log::{Backlog, RecordCompleteness, SealedAuditLog, SealedRecord};
 pub use self::unsealer::Unsealer;

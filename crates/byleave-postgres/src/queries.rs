@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::audit_log::index_fields::{kind_from, kind_number, state_from};
+use byleave::audit_log::index_fields::{kind_from_number, kind_to_number, state_from_number};
 use byleave::audit_log::{
     CallFilter, CallItem, CallState, Cursor, NewRecords, PageRequest, QuestionFilter, QuestionItem,
 };
@@ -15,15 +15,15 @@ use sqlx_core::query_scalar::query_scalar;
 use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgPool, PgRow, Postgres};
 
-use crate::call_projection::{PartitionKey, RecordLocation, state_of};
-use crate::ingest::storable;
-use crate::line_rows::{session, signed_long, tenant, unsigned_long};
-use crate::schema::{RECORD, shard_of};
+use crate::call_projection::{PartitionKey, RecordLocation, state_to_i16};
+use crate::ingest::replace_nul;
+use crate::line_rows::{session_from_row, tenant_from_row, to_i64, to_u64};
+use crate::schema::{KIND_RECORD, shard_for_tenant};
 
 const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
 
 /// Lists calls, newest first. Goes month by month, because later calls are in later months.
-pub(crate) async fn calls(
+pub(crate) async fn list_calls(
     pool: &PgPool,
     filter: CallFilter,
     page: PageRequest,
@@ -64,41 +64,41 @@ async fn calls_of(
         ("call", "call.pos")
     };
     if let Some(tenant) = &filter.tenant {
-        sql.push(format!(" AND {table}.shard = ")).push_bind(shard_of(tenant));
+        sql.push(format!(" AND {table}.shard = ")).push_bind(shard_for_tenant(tenant));
         sql.push(format!(" AND {table}.tenant = ")).push_bind(tenant.as_str().to_owned());
     }
     if let Some(session) = &filter.session {
         sql.push(format!(" AND {table}.session = ")).push_bind(session.as_str().to_owned());
     }
     if let Some(tool) = filter.tool.clone() {
-        sql.push(" AND call.tool = ").push_bind(storable(tool));
+        sql.push(" AND call.tool = ").push_bind(replace_nul(tool));
     }
-    if let Some(agent) = filter.agent.clone().map(storable) {
+    if let Some(agent) = filter.agent.clone().map(replace_nul) {
         sql.push(" AND (call.agent = ").push_bind(agent.clone());
         sql.push(" OR starts_with(call.agent, ").push_bind(format!("sub-agent `{agent}` of ")).push("))");
     }
     if let Some(state) = filter.state {
-        sql.push(" AND call.state = ").push_bind(state_of(state));
+        sql.push(" AND call.state = ").push_bind(state_to_i16(state));
     }
     if let Some(outcome) = filter.outcome.clone() {
-        sql.push(" AND call.outcome = ").push_bind(storable(outcome));
+        sql.push(" AND call.outcome = ").push_bind(replace_nul(outcome));
     }
     if let Some(code) = filter.code.clone() {
-        sql.push(" AND call.code = ").push_bind(storable(code));
+        sql.push(" AND call.code = ").push_bind(replace_nul(code));
     }
     if let Some(text) = filter.text.clone() {
         // In this collation `lower` affects only ASCII.
-        sql.push(" AND position(").push_bind(storable(text).to_ascii_lowercase());
+        sql.push(" AND position(").push_bind(replace_nul(text).to_ascii_lowercase());
         sql.push(" IN lower(call.summary COLLATE \"C\")) > 0");
     }
-    if filter.asked {
+    if filter.asked_only {
         sql.push(" AND call.asked");
     }
     if let Some(since) = filter.since {
-        sql.push(" AND call.opened_at >= ").push_bind(signed_long(since));
+        sql.push(" AND call.opened_at >= ").push_bind(to_i64(since));
     }
     if let Some(until) = filter.until {
-        sql.push(" AND call.opened_at < ").push_bind(signed_long(until));
+        sql.push(" AND call.opened_at < ").push_bind(to_i64(until));
     }
     if let Some(after) = page.after {
         sql.push(format!(" AND {place} < ")).push_bind(after.0);
@@ -110,19 +110,19 @@ async fn calls_of(
             Ok(CallItem {
                 call: CallId::new(row.try_get(6)?),
                 cursor: Cursor(row.try_get(7)?),
-                listing: listing_at(row)?,
-                state: state_from(row.try_get::<i16, _>(8)?.into()),
+                call_summary: listing_at(row)?,
+                state: state_from_number(row.try_get::<i16, _>(8)?.into()),
                 outcome: row.try_get(9)?,
                 code: row.try_get(10)?,
-                opened_at: unsigned_long(row.try_get(11)?),
-                changed_at: unsigned_long(row.try_get(12)?),
+                opened_at: to_u64(row.try_get(11)?),
+                changed_at: to_u64(row.try_get(12)?),
             })
         })
         .collect()
 }
 
 /// Lists open questions, newest first. Reads one page of questions, then their calls, each from its partition.
-pub(crate) async fn questions(
+pub(crate) async fn list_questions(
     pool: &PgPool,
     filter: QuestionFilter,
     page: PageRequest,
@@ -132,7 +132,7 @@ pub(crate) async fn questions(
          FROM unsettled WHERE asked IS NOT NULL",
     );
     if let Some(tenant) = filter.tenant {
-        open.push(" AND shard = ").push_bind(shard_of(&tenant));
+        open.push(" AND shard = ").push_bind(shard_for_tenant(&tenant));
         open.push(" AND tenant = ").push_bind(String::from(tenant));
     }
     if let Some(session) = filter.session {
@@ -140,7 +140,7 @@ pub(crate) async fn questions(
     }
     if let Some(kind) = filter.kind {
         // Written out, because only then does the planner know that the index covers it.
-        open.push(format!(" AND kind = {}", kind_number(kind)));
+        open.push(format!(" AND kind = {}", kind_to_number(kind)));
     }
     if let Some(after) = page.after {
         open.push(" AND asked < ").push_bind(after.0);
@@ -150,14 +150,15 @@ pub(crate) async fn questions(
     let rows = open.build().fetch_all(&mut *connection).await?;
     let mut firsts: HashMap<PartitionKey, Vec<i64>> = HashMap::new();
     for row in &rows {
-        let at = RecordLocation { shard: row.try_get(0)?, month: row.try_get(1)?, first: row.try_get(2)? };
-        firsts.entry(at.leaf()).or_default().push(at.first);
+        let at =
+            RecordLocation { shard: row.try_get(0)?, month: row.try_get(1)?, first_pos: row.try_get(2)? };
+        firsts.entry(at.partition()).or_default().push(at.first_pos);
     }
     let mut listings: HashMap<i64, CallSummary> = HashMap::new();
     for (leaf, firsts) in firsts {
         let sql = format!(
             "SELECT {LISTING}, call.pos FROM {} AS call WHERE call.pos = ANY($1)",
-            leaf.table("call")
+            leaf.partition_name("call")
         );
         for row in query(&sql).bind(firsts).fetch_all(&mut *connection).await? {
             listings.insert(row.try_get(6)?, listing_at(&row)?);
@@ -170,24 +171,28 @@ pub(crate) async fn questions(
         items.push(QuestionItem {
             question: QuestionId::new(row.try_get(4)?),
             cursor: Cursor(row.try_get(3)?),
-            kind: kind_from(row.try_get::<i16, _>(5)?.into()),
+            kind: kind_from_number(row.try_get::<i16, _>(5)?.into()),
             call: CallId::new(row.try_get(8)?),
-            listing,
-            asked_at: unsigned_long(row.try_get(6)?),
-            expires_at: unsigned_long(row.try_get(7)?),
+            call_summary: listing,
+            asked_at: to_u64(row.try_get(6)?),
+            expires_at: to_u64(row.try_get(7)?),
         });
     }
     Ok(items)
 }
 
-/// Returns the calls that were appended to after a position; see [`byleave::audit_log::AuditLog::written`].
+/// Returns the calls that were appended to after a position; see [`byleave::audit_log::AuditLog::records_since`].
 ///
 /// Positions are assigned under a lock that is held until the commit. A reader that has seen one position has seen all before
 /// it.
-pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) -> Result<NewRecords, Error> {
+pub(crate) async fn records_since(
+    pool: &PgPool,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<NewRecords, Error> {
     let Some(after) = after else {
         let upto = query_scalar::<_, i64>("SELECT pos FROM book_end").fetch_one(pool).await?;
-        return Ok(NewRecords { upto: Cursor(upto), calls: Vec::new() });
+        return Ok(NewRecords { cursor: Cursor(upto), calls: Vec::new() });
     };
     let sql = "SELECT pos, kind, call FROM line WHERE pos > $1 ORDER BY pos LIMIT $2";
     let rows = query(sql).bind(after.0).bind(limit_of(limit)).fetch_all(pool).await?;
@@ -195,15 +200,15 @@ pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) 
     for row in rows {
         upto = Cursor(row.try_get(0)?);
         let call = CallId::new(row.try_get(2)?);
-        if row.try_get::<i16, _>(1)? == RECORD && seen.insert(call) {
+        if row.try_get::<i16, _>(1)? == KIND_RECORD && seen.insert(call) {
             calls.push(call);
         }
     }
-    Ok(NewRecords { upto, calls })
+    Ok(NewRecords { cursor: upto, calls })
 }
 
 /// Returns the list data of one call.
-pub(crate) async fn listing(
+pub(crate) async fn call_summary(
     connection: &mut PgConnection,
     call: CallId,
 ) -> Result<Option<CallSummary>, Error> {
@@ -217,8 +222,8 @@ pub(crate) async fn listing(
 
 fn listing_at(row: &PgRow) -> Result<CallSummary, Error> {
     Ok(CallSummary {
-        tenant: tenant(row, 0)?,
-        session: session(row, 1)?,
+        tenant: tenant_from_row(row, 0)?,
+        session: session_from_row(row, 1)?,
         agent: row.try_get(2)?,
         tool: row.try_get(3)?,
         operation: row.try_get(4)?,

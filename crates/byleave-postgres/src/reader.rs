@@ -1,6 +1,6 @@
 //! The interface of the audit log for readers: lists, records, erasure.
 
-use byleave::audit_log::index_fields::listing_of;
+use byleave::audit_log::index_fields::call_summary;
 use byleave::audit_log::{
     Anchor, AuditLog, CallFilter, CallItem, Cursor, EraseReport, NewRecords, PageRequest, QuestionFilter,
     QuestionItem, StandingApprovalItem, StoredCall, Verification,
@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use crate::audit_log::PgAuditLog;
 use crate::ingest::IngestError;
-use crate::line_rows::{LINE_COLUMNS, LINES_ALONE, lines_of};
-use crate::sealed_log::{key_of, record_rows};
+use crate::line_rows::{LINE_COLUMNS, LINE_COLUMNS_WITHOUT_CONTENTS, decode_entries};
+use crate::sealed_log::{load_record_rows, load_wrapped_key};
 use crate::{queries, rebuild, standing_approvals, verify};
 
 impl AuditLog for PgAuditLog {
@@ -28,14 +28,18 @@ impl AuditLog for PgAuditLog {
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Vec<CallItem>, LedgerError>> {
         Box::pin(async move {
-            let listed = queries::calls(&self.sealed.readers, filter, page).await;
+            let listed = queries::list_calls(&self.sealed_log.reader_pool, filter, page).await;
             listed.map_err(|error| LedgerError::new("cannot list the calls", error))
         })
     }
 
-    fn written(&self, after: Option<Cursor>, limit: usize) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
+    fn records_since(
+        &self,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
         Box::pin(async move {
-            let written = queries::written(&self.sealed.readers, after, limit).await;
+            let written = queries::records_since(&self.sealed_log.reader_pool, after, limit).await;
             written.map_err(|error| LedgerError::new("cannot see what is new", error))
         })
     }
@@ -46,7 +50,7 @@ impl AuditLog for PgAuditLog {
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Vec<QuestionItem>, LedgerError>> {
         Box::pin(async move {
-            let listed = queries::questions(&self.sealed.readers, filter, page).await;
+            let listed = queries::list_questions(&self.sealed_log.reader_pool, filter, page).await;
             listed.map_err(|error| LedgerError::new("cannot list the questions", error))
         })
     }
@@ -59,27 +63,34 @@ impl AuditLog for PgAuditLog {
         Box::pin(self.contents_of(call))
     }
 
-    fn leaves_given(
+    fn list_standing_approvals(
         &self,
         tenant: &TenantId,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<StandingApprovalItem>, LedgerError>> {
         let tenant = tenant.clone();
-        Box::pin(
-            async move { standing_approvals::all(&mut *self.sealed.reader().await?, &tenant, now).await },
-        )
+        Box::pin(async move {
+            standing_approvals::list_standing_approvals(
+                &mut *self.sealed_log.acquire_reader().await?,
+                &tenant,
+                now,
+            )
+            .await
+        })
     }
 
-    fn acts(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>> {
-        Box::pin(async move { standing_approvals::acts(&mut *self.sealed.reader().await?, None).await })
+    fn admin_actions(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>> {
+        Box::pin(async move {
+            standing_approvals::load_admin_actions(&mut *self.sealed_log.acquire_reader().await?, None).await
+        })
     }
 
     fn verify(&self) -> BoxFuture<'_, Result<Verification, LedgerError>> {
         Box::pin(async move {
             // The anchor is read before the audit log. Otherwise rows that are sealed meanwhile would look like an anchor
             // that is ahead.
-            let anchor = self.sealer.anchor().await?;
-            let mut reader = self.sealed.reader().await?;
+            let anchor = self.sealer.read_anchor().await?;
+            let mut reader = self.sealed_log.acquire_reader().await?;
             let (unsealer, key) = (&*self.unsealer, self.sealer.public_key());
             let verified = verify::verify(&mut reader, unsealer, &key, anchor).await;
             verified.map_err(|error| LedgerError::new("cannot verify the book", error))
@@ -97,7 +108,8 @@ impl AuditLog for PgAuditLog {
 
     fn rebuild(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            let rebuilt = rebuild::rebuild(&mut *self.sealed.reader().await?, &*self.unsealer).await;
+            let rebuilt =
+                rebuild::rebuild(&mut *self.sealed_log.acquire_reader().await?, &*self.unsealer).await;
             rebuilt.map_err(|error| LedgerError::new("cannot rebuild the projections", error))
         })
     }
@@ -107,41 +119,45 @@ impl AuditLog for PgAuditLog {
     }
 
     fn anchor(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>> {
-        Box::pin(self.sealer.anchor())
+        Box::pin(self.sealer.read_anchor())
     }
 }
 
 impl PgAuditLog {
     async fn kept(&self, call: CallId) -> Result<Option<StoredCall>, LedgerError> {
-        let mut reader = self.sealed.reader().await?;
+        let mut reader = self.sealed_log.acquire_reader().await?;
         let read = async |connection: &mut PgConnection| -> Result<_, Error> {
-            let rows = record_rows(connection, call, LINES_ALONE).await?;
-            Ok((rows, key_of(connection, call).await?, queries::listing(connection, call).await?))
+            let rows = load_record_rows(connection, call, LINE_COLUMNS_WITHOUT_CONTENTS).await?;
+            Ok((
+                rows,
+                load_wrapped_key(connection, call).await?,
+                queries::call_summary(connection, call).await?,
+            ))
         };
         let (rows, key, listed) =
             read(&mut reader).await.map_err(|error| LedgerError::new("cannot read a record", error))?;
         if rows.is_empty() {
             return Ok(None);
         }
-        let lines = lines_of(&rows);
-        let record = Record::read(call, &lines);
-        let listing = listed.or_else(|| listing_of(&record, None));
+        let lines = decode_entries(&rows);
+        let record = Record::from_stored_entries(call, &lines);
+        let listing = listed.or_else(|| call_summary(&record, None));
         Ok(Some(StoredCall {
             record,
-            lines,
-            listing,
+            chained_entries: lines,
+            call_summary: listing,
             forgotten: key.is_some_and(|(_, forgotten)| forgotten),
         }))
     }
 
     async fn contents_of(&self, call: CallId) -> Result<Vec<RecordContent>, LedgerError> {
-        let mut reader = self.sealed.reader().await?;
+        let mut reader = self.sealed_log.acquire_reader().await?;
         let cannot = |error: Error| LedgerError::new("cannot read contents", error);
-        let wrapped = key_of(&mut reader, call).await.map_err(cannot)?.and_then(|(key, _)| key);
+        let wrapped = load_wrapped_key(&mut reader, call).await.map_err(cannot)?.and_then(|(key, _)| key);
         let Some(key) = wrapped.and_then(|wrapped| self.unsealer.key(call, &wrapped)) else {
             return Ok(Vec::new());
         };
-        let rows = record_rows(&mut reader, call, LINE_COLUMNS).await.map_err(cannot)?;
+        let rows = load_record_rows(&mut reader, call, LINE_COLUMNS).await.map_err(cannot)?;
         let mut contents = Vec::new();
         for row in rows.iter().filter(|row| !row.contents.is_empty()) {
             let unpacked = self
@@ -160,7 +176,7 @@ impl PgAuditLog {
         at: Millis,
     ) -> Result<Option<EraseReport>, LedgerError> {
         let Some(kept) = self.kept(call).await? else { return Ok(None) };
-        let tenant = match (kept.record.heading(), kept.listing) {
+        let tenant = match (kept.record.header(), kept.call_summary) {
             (Some(heading), _) => heading.tenant.clone(),
             (None, Some(listing)) => listing.tenant,
             (None, None) => {
@@ -176,15 +192,15 @@ impl PgAuditLog {
         };
         // The ledger erases first, because it could send contents again that the audit log has erased.
         if let Some(ledger) = &self.ledger {
-            ledger.act(act.clone()).await?;
+            ledger.record_admin_action(act.clone()).await?;
         }
-        match self.sealed.take_act(act.clone()).await {
+        match self.sealed_log.ingest_action(act.clone()).await {
             Ok(()) => {}
-            Err(IngestError::Fault(fault)) => return Err(fault),
+            Err(IngestError::Ledger(fault)) => return Err(fault),
             Err(other) => return Err(LedgerError::new("cannot forget a call", other)),
         }
         // Old row versions stay in the files until they are vacuumed, and longer in the WAL and in backups. The wrapped key
         // is useless without the master key, but it would be wrong to report that it is gone.
-        Ok(Some(EraseReport { act, scrubbed: false }))
+        Ok(Some(EraseReport { action: act, key_wiped: false }))
     }
 }

@@ -1,6 +1,6 @@
 //! Deletes all projections and rebuilds them from the entries, while no process writes.
 
-use byleave::audit_log::index_fields::{ListNote, listing_of};
+use byleave::audit_log::index_fields::{ListNote, call_summary};
 use byleave::audit_log::{CallState, admin_records};
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::id::CallId;
@@ -12,9 +12,11 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::PgConnection;
 
 use crate::call_projection::{AppendStep, ApprovalChanges, CallRow, ProjectionChanges, RecordLocation};
-use crate::ingest::storable_listing;
-use crate::line_rows::{AT_ONCE, EntryRow, LINE_COLUMNS, LINES_ALONE, lines_of};
-use crate::schema::{ACT, RECORD, over_everything};
+use crate::ingest::replace_nul_in_summary;
+use crate::line_rows::{
+    EntryRow, LINE_COLUMNS, LINE_COLUMNS_WITHOUT_CONTENTS, ROWS_PER_READ, decode_entries,
+};
+use crate::schema::{KIND_ADMIN_ACTION, KIND_RECORD, allow_full_scans};
 use crate::unsealer::Unsealer;
 
 /// The number of calls that are written at once.
@@ -30,7 +32,7 @@ struct StoredRecordRows {
 
 pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unsealer) -> Result<(), Error> {
     let mut transaction = connection.begin().await?;
-    over_everything(&mut transaction).await?;
+    allow_full_scans(&mut transaction).await?;
     query("SELECT pos FROM book_end FOR UPDATE").execute(&mut *transaction).await?;
     // Locations of records are repaired first, because their keys are found by them.
     let sql = "INSERT INTO record(call, shard, month, first, key, forgotten)
@@ -51,18 +53,18 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
         "DECLARE rebuilt NO SCROLL CURSOR FOR
          SELECT {LINE_COLUMNS}, line.shard, line.month, record.first, record.key, record.forgotten
          FROM line JOIN record ON record.call = line.call AND record.shard = line.shard AND record.month = line.month
-         WHERE line.kind = {RECORD} ORDER BY line.shard, line.month, line.call, line.seq"
+         WHERE line.kind = {KIND_RECORD} ORDER BY line.shard, line.month, line.call, line.seq"
     );
     query(&sql).execute(&mut *transaction).await?;
     let (mut old, mut listed): (Option<StoredRecordRows>, Vec<(CallRow, Vec<ApprovalChanges>)>) =
         (None, Vec::new());
     loop {
-        let rows = query(&format!("FETCH {AT_ONCE} FROM rebuilt")).fetch_all(&mut *transaction).await?;
+        let rows = query(&format!("FETCH {ROWS_PER_READ} FROM rebuilt")).fetch_all(&mut *transaction).await?;
         if rows.is_empty() {
             break;
         }
         for row in &rows {
-            let line = EntryRow::read(row)?;
+            let line = EntryRow::from_row(row)?;
             match &mut old {
                 Some(old) if old.rows.first().is_some_and(|first| first.call == line.call) => {
                     old.rows.push(line);
@@ -71,7 +73,7 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
                     let at = RecordLocation {
                         shard: row.try_get(8)?,
                         month: row.try_get(9)?,
-                        first: row.try_get(10)?,
+                        first_pos: row.try_get(10)?,
                     };
                     let (key, forgotten) = (row.try_get(11)?, row.try_get(12)?);
                     let before = old.replace(StoredRecordRows { rows: vec![line], at, key, forgotten });
@@ -91,11 +93,13 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
 
 /// Marks erased calls again, according to the admin actions.
 async fn forgotten(connection: &mut PgConnection) -> Result<(), Error> {
-    let sql = format!("SELECT {LINES_ALONE} FROM line WHERE line.kind = {ACT} ORDER BY line.pos");
+    let sql = format!(
+        "SELECT {LINE_COLUMNS_WITHOUT_CONTENTS} FROM line WHERE line.kind = {KIND_ADMIN_ACTION} ORDER BY line.pos"
+    );
     for row in query(&sql).fetch_all(&mut *connection).await? {
-        let row = EntryRow::read(&row)?;
+        let row = EntryRow::from_row(&row)?;
         // `verify` reports damaged actions.
-        let Ok(act) = admin_records::read(row.call, row.framed()) else { continue };
+        let Ok(act) = admin_records::read_action(row.call, row.encoded_entries()) else { continue };
         if let AdminActionKind::Forget { call } = act.deed {
             query("INSERT INTO forgotten(call, tenant) VALUES ($1, $2) ON CONFLICT DO NOTHING")
                 .bind(call.uuid())
@@ -115,7 +119,7 @@ async fn write(
     for (listed, moved) in listed {
         changes.call(listed, None);
         for moved in moved {
-            changes.leaves(listed, moved);
+            changes.add_approvals(listed, moved);
         }
     }
     changes.write(connection).await
@@ -125,26 +129,26 @@ async fn write(
 fn list(old: &StoredRecordRows, unsealer: &dyn Unsealer) -> Option<(CallRow, Vec<ApprovalChanges>)> {
     let call: CallId = old.rows.first()?.call;
     let key = old.key.as_deref().and_then(|wrapped| unsealer.key(call, wrapped));
-    let lines = lines_of(&old.rows);
-    let record = Record::read(call, &lines);
+    let lines = decode_entries(&old.rows);
+    let record = Record::from_stored_entries(call, &lines);
     let (mut written, mut noted): (usize, Option<ListNote>) = (0, None);
     let (mut listed, mut moved): (Option<CallRow>, Vec<ApprovalChanges>) = (None, Vec::new());
     for row in &old.rows {
         let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
         let note = key.as_ref().and_then(|key| unsealer.contents(key, call, row.seq, &row.contents).ok());
-        noted = note.and_then(|unpacked| ListNote::read(&unpacked.note)).or(noted);
-        let so_far = Record::read(call, lines.get(..upto).unwrap_or(&lines));
-        let listing = storable_listing(listing_of(&so_far, noted.as_ref())?);
+        noted = note.and_then(|unpacked| ListNote::parse(&unpacked.note)).or(noted);
+        let so_far = Record::from_stored_entries(call, lines.get(..upto).unwrap_or(&lines));
+        let listing = replace_nul_in_summary(call_summary(&so_far, noted.as_ref())?);
         let entries = record.entries();
         let step = AppendStep {
             pos: row.pos,
             length: row.seq.saturating_add(row.count),
             head: row.head,
             entries: entries.get(written..upto.min(entries.len())).unwrap_or_default(),
-            listing,
+            call_summary: listing,
         };
         match &mut listed {
-            Some(listed) => moved.push(listed.goes_on(step)),
+            Some(listed) => moved.push(listed.apply_append(step)),
             none => {
                 let (opened, first) = CallRow::opened(call, old.at, old.forgotten, step);
                 *none = Some(opened);

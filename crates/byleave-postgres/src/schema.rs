@@ -15,20 +15,20 @@ use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool};
 pub const SHARDS: i16 = 8;
 
 /// The kind of a row of `line` that belongs to a record.
-pub(crate) const RECORD: i16 = 0;
+pub(crate) const KIND_RECORD: i16 = 0;
 /// The kind of a row of `line` that is an admin action.
-pub(crate) const ACT: i16 = 1;
+pub(crate) const KIND_ADMIN_ACTION: i16 = 1;
 
 /// Returns the shard of a tenant.
-pub fn shard_of(tenant: &TenantId) -> i16 {
-    let digest = Digest::of_parts("byleave.shard", &[tenant.as_str().as_bytes()]);
+pub fn shard_for_tenant(tenant: &TenantId) -> i16 {
+    let digest = Digest::compute_parts("byleave.shard", &[tenant.as_str().as_bytes()]);
     let [first, ..] = digest.as_bytes();
     i16::from(*first) % SHARDS
 }
 
 /// Configures a connection so that a commit is on disk, whatever the server or the role is set to. A client whose host or
 /// network fails within a transaction does not lock the end of the audit log for hours.
-pub(crate) fn durable(connect: PgConnectOptions) -> PgConnectOptions {
+pub(crate) fn with_durable_commits(connect: PgConnectOptions) -> PgConnectOptions {
     let silence = "idle_in_transaction_session_timeout";
     connect.options([("synchronous_commit", "on"), ("jit", "off"), (silence, "60s")])
 }
@@ -39,7 +39,7 @@ const BY_KEY: [&str; 5] =
 
 /// Configures a connection that looks up by key and along the index of the list that it pages through. Without statistics,
 /// the planner's estimates are not worth a full table scan.
-pub(crate) fn by_key(connect: PgConnectOptions) -> PgConnectOptions {
+pub(crate) fn with_index_scans(connect: PgConnectOptions) -> PgConnectOptions {
     // Planning for hundreds of partitions takes longer than searching all of them, so it is done once. Some statements name
     // partitions, so there are many statements.
     let once = [("plan_cache_mode", "force_generic_plan")];
@@ -47,7 +47,7 @@ pub(crate) fn by_key(connect: PgConnectOptions) -> PgConnectOptions {
 }
 
 /// Lets a transaction use any plan, for full scans.
-pub(crate) async fn over_everything(transaction: &mut PgConnection) -> Result<(), sqlx_core::Error> {
+pub(crate) async fn allow_full_scans(transaction: &mut PgConnection) -> Result<(), sqlx_core::Error> {
     for way in BY_KEY {
         query(&format!("SET LOCAL {way} = on")).execute(&mut *transaction).await?;
     }
@@ -63,7 +63,7 @@ const MAKE_SCHEMA: &str = "DO $$ BEGIN
 END $$";
 
 /// Creates or migrates the tables, and creates the partitions of this month and the next.
-pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerError> {
+pub(crate) async fn create_tables(pool: &PgPool) -> Result<(), LedgerError> {
     query(MAKE_SCHEMA)
         .execute(pool)
         .await
@@ -83,13 +83,13 @@ pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerError> {
     let months = async {
         let mut connection = pool.acquire().await?;
         let month = query_scalar::<_, i32>("SELECT this_month()").fetch_one(&mut *connection).await?;
-        prepare_months(&mut connection, month).await
+        create_month_partitions(&mut connection, month).await
     };
     months.await.map_err(|error| LedgerError::new("cannot prepare the tables of this month", error))
 }
 
 /// Creates the missing partitions of a month and of the next one.
-pub(crate) async fn prepare_months(
+pub(crate) async fn create_month_partitions(
     connection: &mut PgConnection,
     month: i32,
 ) -> Result<(), sqlx_core::Error> {
@@ -98,7 +98,11 @@ pub(crate) async fn prepare_months(
 }
 
 /// Checks that a key is the one that this audit log was created with.
-pub(crate) async fn belongs(pool: &PgPool, name: &str, mark: &[u8; 32]) -> Result<(), LedgerError> {
+pub(crate) async fn check_key_fingerprint(
+    pool: &PgPool,
+    name: &str,
+    mark: &[u8; 32],
+) -> Result<(), LedgerError> {
     let find = async {
         query("INSERT INTO meta(name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING")
             .bind(name)

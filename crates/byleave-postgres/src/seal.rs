@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use byleave::audit_log::Anchor;
 use byleave::audit_log::anchor_file::AnchorFile;
-use byleave::audit_log::segment::{OLDER, ROWS_MAX, SealedRow, SegmentBody, digest_of, hex};
+use byleave::audit_log::segment::{MAX_ROWS, OLDER_THAN_ANCHOR, SealedRow, SegmentBody, hex, segment_digest};
 use byleave::boxed::BoxFuture;
 use byleave::ledger::LedgerError;
 use byleave_core::digest::Digest;
@@ -27,7 +27,7 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgPool, PgRow};
 use uuid::Uuid;
 
-use crate::line_rows::{digest, signed_long, unsigned, unsigned_long};
+use crate::line_rows::{digest_from_bytes, to_i64, to_u32, to_u64};
 use crate::schema::SHARDS;
 
 /// How often a process that waits for the lease checks again.
@@ -63,13 +63,13 @@ pub(crate) struct SignedSegment {
     pub(crate) signature: Vec<u8>,
 }
 
-/// The columns that [`SignedSegment::read`] reads, in order.
+/// The columns that [`SignedSegment::from_row`] reads, in order.
 pub(crate) const SEGMENT_COLUMNS: &str = "number, shard, upto, body, signature";
 
 impl SignedSegment {
-    pub(crate) fn read(row: &PgRow) -> Result<Self, Error> {
+    pub(crate) fn from_row(row: &PgRow) -> Result<Self, Error> {
         Ok(Self {
-            number: unsigned_long(row.try_get(0)?),
+            number: to_u64(row.try_get(0)?),
             shard: row.try_get(1)?,
             upto: row.try_get(2)?,
             body: row.try_get(3)?,
@@ -101,7 +101,7 @@ impl Sealer {
     }
 
     /// Returns the anchor that was written last.
-    pub(crate) async fn anchor(&self) -> Result<Option<Anchor>, LedgerError> {
+    pub(crate) async fn read_anchor(&self) -> Result<Option<Anchor>, LedgerError> {
         self.anchors.read().await
     }
 
@@ -155,7 +155,7 @@ impl Sealer {
         self.check_anchor(&mut connection).await?;
         let newest = newest(&mut connection).await.map_err(cannot)?;
         let (mut number, mut before) = newest.map_or((1, Digest::from_bytes([0; 32])), |segment| {
-            (segment.number.saturating_add(1), digest_of(&segment.body))
+            (segment.number.saturating_add(1), segment_digest(&segment.body))
         });
         let mut sealed = 0;
         for shard in 0..SHARDS {
@@ -165,15 +165,15 @@ impl Sealer {
                 if rows.is_empty() {
                     break;
                 }
-                let full = rows.len() >= usize::try_from(ROWS_MAX).unwrap_or(usize::MAX);
-                let seal = SegmentBody { number, before, first, rows };
-                let body = seal.bytes();
-                let digest = digest_of(&body);
+                let full = rows.len() >= usize::try_from(MAX_ROWS).unwrap_or(usize::MAX);
+                let seal = SegmentBody { number, prev_digest: before, first_pos: first, rows };
+                let body = seal.to_bytes();
+                let digest = segment_digest(&body);
                 let signature = self.key.sign(digest.as_bytes()).to_bytes().to_vec();
                 let segment = SignedSegment { number, shard, upto: last, body, signature };
                 self.write(&mut connection, lease, &segment).await?;
                 self.write_anchor(number, digest).await?;
-                (number, before, first, upto) = (number.saturating_add(1), digest, seal.end(), last);
+                (number, before, first, upto) = (number.saturating_add(1), digest, seal.end_pos(), last);
                 sealed += 1;
                 if !full {
                     break;
@@ -200,7 +200,7 @@ impl Sealer {
             return Err(LedgerError::new("cannot seal the book", "it took too long, and another took over"));
         }
         query("INSERT INTO segment(number, shard, upto, body, signature) VALUES ($1, $2, $3, $4, $5)")
-            .bind(signed_long(segment.number))
+            .bind(to_i64(segment.number))
             .bind(segment.shard)
             .bind(segment.upto)
             .bind(&segment.body)
@@ -213,10 +213,10 @@ impl Sealer {
 
     /// Fails if the audit log is not the one that was anchored.
     async fn check_anchor(&self, connection: &mut PgConnection) -> Result<(), LedgerError> {
-        let Some(anchor) = self.anchor().await? else { return Ok(()) };
-        match segment_at(connection, anchor.number).await.map_err(cannot)? {
-            None => Err(LedgerError::new("cannot seal the book", OLDER)),
-            Some(segment) if digest_of(&segment.body) != anchor.digest => {
+        let Some(anchor) = self.read_anchor().await? else { return Ok(()) };
+        match load_segment(connection, anchor.number).await.map_err(cannot)? {
+            None => Err(LedgerError::new("cannot seal the book", OLDER_THAN_ANCHOR)),
+            Some(segment) if segment_digest(&segment.body) != anchor.digest => {
                 Err(LedgerError::new("cannot seal the book", "the anchored segment was changed"))
             }
             Some(_) => Ok(()),
@@ -225,7 +225,7 @@ impl Sealer {
 
     async fn write_anchor(&self, number: u64, digest: Digest) -> Result<(), LedgerError> {
         // A process that slept between the commit and this line must not move the anchor back.
-        if self.anchor().await?.is_some_and(|anchor| anchor.number > number) {
+        if self.read_anchor().await?.is_some_and(|anchor| anchor.number > number) {
             return Ok(());
         }
         let key = hex(self.public_key().as_bytes());
@@ -234,7 +234,7 @@ impl Sealer {
 }
 
 /// Seals new rows for as long as the audit log is open.
-pub(crate) async fn keep(sealer: Weak<Sealer>, every: Duration) {
+pub(crate) async fn run_seal_loop(sealer: Weak<Sealer>, every: Duration) {
     let mut last_fault = String::new();
     loop {
         tokio::time::sleep(every).await;
@@ -253,12 +253,12 @@ pub(crate) async fn keep(sealer: Weak<Sealer>, every: Duration) {
 }
 
 /// Returns the number of rows that are not sealed.
-pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, LedgerError> {
+pub(crate) async fn count_unsealed(connection: &mut PgConnection) -> Result<u64, LedgerError> {
     let places = query_scalar::<_, Vec<i64>>("SELECT places FROM book_end").fetch_one(&mut *connection).await;
     let mut unsealed = 0;
     for (shard, place) in (0..SHARDS).zip(places.map_err(cannot)?) {
         let (_, next) = end_of(connection, shard).await?;
-        unsealed += unsigned_long(place.saturating_add(1).saturating_sub(next));
+        unsealed += to_u64(place.saturating_add(1).saturating_sub(next));
     }
     Ok(unsealed)
 }
@@ -267,28 +267,28 @@ pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, Ledge
 async fn end_of(connection: &mut PgConnection, shard: i16) -> Result<(i64, i64), LedgerError> {
     let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment WHERE shard = $1 ORDER BY number DESC LIMIT 1");
     let row = query(&sql).bind(shard).fetch_optional(connection).await.map_err(cannot)?;
-    let Some(segment) = row.as_ref().map(SignedSegment::read).transpose().map_err(cannot)? else {
+    let Some(segment) = row.as_ref().map(SignedSegment::from_row).transpose().map_err(cannot)? else {
         return Ok((0, 1));
     };
     let seal = SegmentBody::parse(&segment.body).ok_or_else(|| {
         LedgerError::new("cannot seal the book", format!("segment {} is damaged", segment.number))
     })?;
-    Ok((segment.upto, seal.end()))
+    Ok((segment.upto, seal.end_pos()))
 }
 
 async fn newest(connection: &mut PgConnection) -> Result<Option<SignedSegment>, Error> {
     let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment ORDER BY number DESC LIMIT 1");
-    query(&sql).fetch_optional(connection).await?.as_ref().map(SignedSegment::read).transpose()
+    query(&sql).fetch_optional(connection).await?.as_ref().map(SignedSegment::from_row).transpose()
 }
 
 /// Returns the segment with a number.
-pub(crate) async fn segment_at(
+pub(crate) async fn load_segment(
     connection: &mut PgConnection,
     number: u64,
 ) -> Result<Option<SignedSegment>, Error> {
     let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment WHERE number = $1");
-    let row = query(&sql).bind(signed_long(number)).fetch_optional(connection).await?;
-    row.as_ref().map(SignedSegment::read).transpose()
+    let row = query(&sql).bind(to_i64(number)).fetch_optional(connection).await?;
+    row.as_ref().map(SignedSegment::from_row).transpose()
 }
 
 /// Returns the next rows of a shard, and the position in the audit log of the last of them.
@@ -299,7 +299,7 @@ async fn rows_from(
     first: i64,
 ) -> Result<(Vec<SealedRow>, i64), Error> {
     let sql = "SELECT call, seq, count, head, place, pos FROM line WHERE shard = $1 AND pos > $2 ORDER BY pos LIMIT $3";
-    let rows = query(sql).bind(shard).bind(after).bind(ROWS_MAX).fetch_all(connection).await?;
+    let rows = query(sql).bind(shard).bind(after).bind(MAX_ROWS).fetch_all(connection).await?;
     let (mut sealed, mut expected, mut last) = (Vec::new(), first, after);
     for row in &rows {
         // Nothing is sealed across a gap, so that `verify` still finds it.
@@ -308,18 +308,18 @@ async fn rows_from(
         }
         expected = expected.saturating_add(1);
         last = row.try_get(5)?;
-        sealed.push(sealed_row(row)?);
+        sealed.push(sealed_row_from(row)?);
     }
     Ok((sealed, last))
 }
 
 /// Reads a row as it would be sealed, from `call, seq, count, head`.
-pub(crate) fn sealed_row(row: &PgRow) -> Result<SealedRow, Error> {
+pub(crate) fn sealed_row_from(row: &PgRow) -> Result<SealedRow, Error> {
     Ok(SealedRow {
         call: CallId::new(row.try_get(0)?),
-        seq: unsigned(row.try_get(1)?),
-        count: unsigned(row.try_get(2)?),
-        head: digest(row.try_get(3)?),
+        seq: to_u32(row.try_get(1)?),
+        count: to_u32(row.try_get(2)?),
+        head: digest_from_bytes(row.try_get(3)?),
     })
 }
 

@@ -17,13 +17,15 @@ use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postg
 
 use crate::batch::WriteOp;
 use crate::ingest::{AdminActionRow, Ingest, IngestError, ValidatedIngest};
-use crate::line_rows::{EntryRow, LINE_COLUMNS, LINES_ALONE, by_call, lines_of, rows_of, unsigned_long};
-use crate::schema::{self, RECORD};
+use crate::line_rows::{
+    EntryRow, LINE_COLUMNS, LINE_COLUMNS_WITHOUT_CONTENTS, decode_entries, group_by_call, load_rows, to_u64,
+};
+use crate::schema::{self, KIND_RECORD};
 use crate::writer::PgWriter;
 
 /// An audit log in Postgres, for processes that have no key to it.
 pub struct SealedAuditLog {
-    pub(crate) readers: PgPool,
+    pub(crate) reader_pool: PgPool,
     writer: PgWriter,
 }
 
@@ -31,101 +33,102 @@ pub struct SealedAuditLog {
 #[derive(Clone, Debug)]
 pub struct SealedRecord {
     /// Its entries.
-    pub lines: Vec<ChainedEntry>,
+    pub chained_entries: Vec<ChainedEntry>,
     /// Its wrapped key; `None` if the contents were erased.
-    pub key: Option<Vec<u8>>,
+    pub wrapped_key: Option<Vec<u8>>,
     /// The sealed contents, each with the position of the entries that it came with.
-    pub contents: Vec<(u32, Vec<u8>)>,
+    pub sealed_contents: Vec<(u32, Vec<u8>)>,
 }
 
 /// How much of a record the audit log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordCompleteness {
     /// The whole record, valid, and with the expected last chain digest.
-    Whole,
+    Complete,
     /// A record with this many entries, which are not the expected ones.
-    Otherwise(u32),
+    Mismatch(u32),
 }
 
 /// Appends that are not yet part of the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// The number of operations in this process that wait to be written. None of them is acknowledged.
-    pub queued: u64,
+    pub queued_writes: u64,
     /// The number of appends that are stored but whose predecessors have not arrived. Lists do not show them.
-    pub early: u64,
+    pub out_of_order: u64,
     /// The age of the oldest of them.
-    pub early_ms: u64,
+    pub oldest_out_of_order_ms: u64,
 }
 
 impl SealedAuditLog {
     /// Opens the audit log and creates its schema and tables if they are missing.
     pub async fn open(connect: PgConnectOptions, readers_max: u32) -> Result<Self, LedgerError> {
-        let connect = schema::by_key(schema::durable(connect));
+        let connect = schema::with_index_scans(schema::with_durable_commits(connect));
         let readers = PgPoolOptions::new()
             .min_connections(0)
             .max_connections(readers_max.max(1))
             .connect_with(connect.clone())
             .await
             .map_err(|error| LedgerError::new("cannot reach the book", error))?;
-        schema::prepare(&readers).await?;
-        Ok(Self { readers, writer: PgWriter::start(connect) })
+        schema::create_tables(&readers).await?;
+        Ok(Self { reader_pool: readers, writer: PgWriter::start(connect) })
     }
 
     /// Accepts one append. It is committed when this returns.
     ///
     /// The same append may arrive more than once, and an early one waits for its predecessors. An append that contradicts the
     /// stored entries is rejected permanently. Its sender must not clear it, and a person must investigate.
-    pub async fn take(&self, taking: Ingest) -> Result<(), IngestError> {
+    pub async fn ingest(&self, taking: Ingest) -> Result<(), IngestError> {
         let checked = ValidatedIngest::new(taking)?;
-        self.writer.submit(WriteOp::Take(Box::new(checked))).await
+        self.writer.submit(WriteOp::Ingest(Box::new(checked))).await
     }
 
     /// Accepts an admin action. The same action may arrive more than once.
-    pub async fn take_act(&self, act: AdminAction) -> Result<(), IngestError> {
-        self.writer.submit(WriteOp::Act(Box::new(AdminActionRow::new(act)?))).await
+    pub async fn ingest_action(&self, act: AdminAction) -> Result<(), IngestError> {
+        self.writer.submit(WriteOp::AdminAction(Box::new(AdminActionRow::new(act)?))).await
     }
 
     /// Returns how much of these records is stored, given the expected length and last chain digest of each. Appends that
     /// arrived early are not included.
-    pub async fn holds(
+    pub async fn check_completeness(
         &self,
         wanted: &[(CallId, u32, Digest)],
     ) -> Result<Vec<RecordCompleteness>, LedgerError> {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let mut reader = self.reader().await?;
+        let mut reader = self.acquire_reader().await?;
         let calls: Vec<CallId> = wanted.iter().map(|(call, ..)| *call).collect();
-        let rows = rows_of(&mut reader, &calls, LINES_ALONE)
+        let rows = load_rows(&mut reader, &calls, LINE_COLUMNS_WITHOUT_CONTENTS)
             .await
             .map_err(|error| LedgerError::new("cannot read records back", error))?;
         let holding = |(call, length, head): &(CallId, u32, Digest)| {
-            let rows = by_call(&rows)
-                .find(|rows| rows.first().is_some_and(|first| first.call == *call && first.kind == RECORD));
-            let lines = rows.map(lines_of).unwrap_or_default();
-            let record = Record::read(*call, &lines);
+            let rows = group_by_call(&rows).find(|rows| {
+                rows.first().is_some_and(|first| first.call == *call && first.kind == KIND_RECORD)
+            });
+            let lines = rows.map(decode_entries).unwrap_or_default();
+            let record = Record::from_stored_entries(*call, &lines);
             if record.damage().is_none() && (record.len(), record.head()) == (*length, *head) {
-                return RecordCompleteness::Whole;
+                return RecordCompleteness::Complete;
             }
-            RecordCompleteness::Otherwise(u32::try_from(lines.len()).unwrap_or(u32::MAX))
+            RecordCompleteness::Mismatch(u32::try_from(lines.len()).unwrap_or(u32::MAX))
         };
         Ok(wanted.iter().map(holding).collect())
     }
 
     /// Returns a record without its contents; `None` if there is no such record.
-    pub async fn record(&self, call: CallId) -> Result<Option<SealedRecord>, LedgerError> {
-        self.read(call, LINES_ALONE).await
+    pub async fn load_record(&self, call: CallId) -> Result<Option<SealedRecord>, LedgerError> {
+        self.read(call, LINE_COLUMNS_WITHOUT_CONTENTS).await
     }
 
     /// Returns a record with its contents; `None` if there is no such record.
-    pub async fn record_with_contents(&self, call: CallId) -> Result<Option<SealedRecord>, LedgerError> {
+    pub async fn load_record_with_contents(&self, call: CallId) -> Result<Option<SealedRecord>, LedgerError> {
         self.read(call, LINE_COLUMNS).await
     }
 
     /// Returns the appends that are not yet part of the audit log.
     pub async fn backlog(&self) -> Result<Backlog, LedgerError> {
-        let mut reader = self.reader().await?;
+        let mut reader = self.acquire_reader().await?;
         let sql = "SELECT count(*),
                 coalesce((extract(epoch FROM clock_timestamp() - min(taken_at)) * 1000)::bigint, 0) FROM early";
         let read = async |connection: &mut PgConnection| -> Result<(i64, i64), Error> {
@@ -136,47 +139,51 @@ impl SealedAuditLog {
             .await
             .map_err(|error| LedgerError::new("cannot tell how far the book is behind", error))?;
         Ok(Backlog {
-            queued: self.writer.queued(),
-            early: unsigned_long(early),
-            early_ms: unsigned_long(early_ms),
+            queued_writes: self.writer.queued(),
+            out_of_order: to_u64(early),
+            oldest_out_of_order_ms: to_u64(early_ms),
         })
     }
 
-    pub(crate) async fn reader(&self) -> Result<PoolConnection<Postgres>, LedgerError> {
-        self.readers.acquire().await.map_err(|error| LedgerError::new("cannot reach the book", error))
+    pub(crate) async fn acquire_reader(&self) -> Result<PoolConnection<Postgres>, LedgerError> {
+        self.reader_pool.acquire().await.map_err(|error| LedgerError::new("cannot reach the book", error))
     }
 
     async fn read(&self, call: CallId, columns: &str) -> Result<Option<SealedRecord>, LedgerError> {
-        let mut reader = self.reader().await?;
+        let mut reader = self.acquire_reader().await?;
         let read = async |connection: &mut PgConnection| -> Result<_, Error> {
-            let rows = record_rows(connection, call, columns).await?;
-            Ok((rows, key_of(connection, call).await?))
+            let rows = load_record_rows(connection, call, columns).await?;
+            Ok((rows, load_wrapped_key(connection, call).await?))
         };
         let (rows, key) =
             read(&mut reader).await.map_err(|error| LedgerError::new("cannot read a record", error))?;
         if rows.is_empty() {
             return Ok(None);
         }
-        let lines = lines_of(&rows);
+        let lines = decode_entries(&rows);
         let key = key.and_then(|(key, _)| key);
         let contents = rows.into_iter().filter(|row| !row.contents.is_empty());
-        Ok(Some(SealedRecord { lines, key, contents: contents.map(|row| (row.seq, row.contents)).collect() }))
+        Ok(Some(SealedRecord {
+            chained_entries: lines,
+            wrapped_key: key,
+            sealed_contents: contents.map(|row| (row.seq, row.contents)).collect(),
+        }))
     }
 }
 
 /// Returns the rows of a record, in order.
-pub(crate) async fn record_rows(
+pub(crate) async fn load_record_rows(
     connection: &mut PgConnection,
     call: CallId,
     columns: &str,
 ) -> Result<Vec<EntryRow>, Error> {
-    let mut rows = rows_of(connection, &[call], columns).await?;
-    rows.retain(|row| row.kind == RECORD);
+    let mut rows = load_rows(connection, &[call], columns).await?;
+    rows.retain(|row| row.kind == KIND_RECORD);
     Ok(rows)
 }
 
 /// Returns the wrapped key of a record, and whether it was erased; `None` if there is no such record.
-pub(crate) async fn key_of(
+pub(crate) async fn load_wrapped_key(
     connection: &mut PgConnection,
     call: CallId,
 ) -> Result<Option<(Option<Vec<u8>>, bool)>, Error> {

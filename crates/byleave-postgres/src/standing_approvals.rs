@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use byleave::audit_log::admin_records;
-use byleave::audit_log::approval_usage::{self, ApprovalOrigin, gift};
+use byleave::audit_log::approval_usage::{self, ApprovalOrigin, find_origin};
 use byleave::audit_log::{StandingApprovalItem, StandingApprovalState};
 use byleave::ledger::{LedgerError, invariants};
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
@@ -16,8 +16,10 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::PgConnection;
 use uuid::Uuid;
 
-use crate::line_rows::{EntryRow, LINES_ALONE, by_call, lines_of, place_of, rows_of};
-use crate::schema::{ACT, shard_of};
+use crate::line_rows::{
+    EntryRow, LINE_COLUMNS_WITHOUT_CONTENTS, decode_entries, group_by_call, load_rows, log_position,
+};
+use crate::schema::{KIND_ADMIN_ACTION, shard_for_tenant};
 
 /// A record and the rows that contain its entries.
 struct RecordWithRows {
@@ -26,13 +28,13 @@ struct RecordWithRows {
 }
 
 /// Returns every standing approval of a tenant, newest first, with its status.
-pub(crate) async fn all(
+pub(crate) async fn list_standing_approvals(
     connection: &mut PgConnection,
     tenant: &TenantId,
     now: Millis,
 ) -> Result<Vec<StandingApprovalItem>, LedgerError> {
     let cannot = |error: Error| LedgerError::new("cannot list the leaves", error);
-    let acts = acts(connection, Some(shard_of(tenant))).await?;
+    let acts = load_admin_actions(connection, Some(shard_for_tenant(tenant))).await?;
     let revoked: HashSet<StandingApprovalId> = acts
         .into_iter()
         .filter(|act| act.tenant == *tenant)
@@ -48,15 +50,18 @@ pub(crate) async fn all(
         .iter()
         .filter_map(|(id, call)| {
             let RecordWithRows { record, rows } = records.get(call)?;
-            let gift = gift(record, tenant, *id)?;
-            Some((place_of(rows, gift.seq), *call, gift))
+            let gift = find_origin(record, tenant, *id)?;
+            Some((log_position(rows, gift.seq), *call, gift))
         })
         .collect();
     // If one id was given twice for one tool, the first one is valid.
     gifts.sort_by_key(|(pos, ..)| *pos);
     let mut items: Vec<StandingApprovalItem> = Vec::new();
-    for (_, call, ApprovalOrigin { at, answered, leave, .. }) in gifts {
-        if items.iter().any(|item| item.leave.id == leave.id && item.leave.tool == leave.tool) {
+    for (_, call, ApprovalOrigin { at, answer: answered, standing_approval: leave, .. }) in gifts {
+        if items
+            .iter()
+            .any(|item| item.standing_approval.id == leave.id && item.standing_approval.tool == leave.tool)
+        {
             continue;
         }
         let uses = used
@@ -71,18 +76,18 @@ pub(crate) async fn all(
         let uses = u32::try_from(uses).unwrap_or(u32::MAX);
         let state = if revoked.contains(&leave.id) {
             StandingApprovalState::Revoked
-        } else if !invariants::in_time(leave, now) {
+        } else if !invariants::is_in_time(leave, now) {
             StandingApprovalState::Expired
-        } else if !invariants::leave_left(leave, uses, 1, None) {
+        } else if !invariants::has_uses_left(leave, uses, 1, None) {
             StandingApprovalState::Spent
         } else {
             StandingApprovalState::Standing
         };
         items.push(StandingApprovalItem {
-            leave: leave.clone(),
+            standing_approval: leave.clone(),
             call,
-            by: answered.by.clone(),
-            given_at: at,
+            approver: answered.by.clone(),
+            granted_at: at,
             // Not counted beyond the maximum.
             uses: leave.uses_max.map_or(uses, |max| uses.min(max)),
             state,
@@ -93,18 +98,21 @@ pub(crate) async fn all(
 }
 
 /// Returns all admin actions, or those of one shard, oldest first. A damaged one is an error and is not skipped.
-pub(crate) async fn acts(
+pub(crate) async fn load_admin_actions(
     connection: &mut PgConnection,
     shard: Option<i16>,
 ) -> Result<Vec<AdminAction>, LedgerError> {
     let of_shard = if shard.is_some() { "AND line.shard = $1" } else { "AND $1::smallint IS NULL" };
-    let sql = format!("SELECT {LINES_ALONE} FROM line WHERE line.kind = {ACT} {of_shard} ORDER BY line.pos");
+    let sql = format!(
+        "SELECT {LINE_COLUMNS_WITHOUT_CONTENTS} FROM line WHERE line.kind = {KIND_ADMIN_ACTION} {of_shard} ORDER BY line.pos"
+    );
     let rows = query(&sql).bind(shard).fetch_all(connection).await;
     let rows = rows.map_err(|error| LedgerError::new("cannot read the acts of the book", error))?;
     rows.iter()
         .map(|row| {
-            let row = EntryRow::read(row).map_err(|error| error.to_string())?;
-            admin_records::read(row.call, row.framed()).map_err(|why| format!("act {}: {why}", row.call))
+            let row = EntryRow::from_row(row).map_err(|error| error.to_string())?;
+            admin_records::read_action(row.call, row.encoded_entries())
+                .map_err(|why| format!("act {}: {why}", row.call))
         })
         .map(|act| act.map_err(|why| LedgerError::new("an act is damaged", why)))
         .collect()
@@ -143,10 +151,10 @@ async fn records(
     connection: &mut PgConnection,
     calls: &[CallId],
 ) -> Result<HashMap<CallId, RecordWithRows>, Error> {
-    let rows = rows_of(connection, calls, LINES_ALONE).await?;
-    let read = by_call(&rows).filter_map(|rows| {
+    let rows = load_rows(connection, calls, LINE_COLUMNS_WITHOUT_CONTENTS).await?;
+    let read = group_by_call(&rows).filter_map(|rows| {
         let call = rows.first()?.call;
-        let record = Record::read(call, &lines_of(rows));
+        let record = Record::from_stored_entries(call, &decode_entries(rows));
         Some((call, RecordWithRows { record, rows: rows.to_vec() }))
     });
     Ok(read.collect())

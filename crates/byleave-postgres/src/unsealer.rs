@@ -8,7 +8,7 @@ use byleave_core::id::CallId;
 /// Decrypts keys and contents that other processes have sealed. It never gives away its master key.
 pub trait Unsealer: Send + Sync + 'static {
     /// Returns a value that shows only whether an audit log belongs to this master key.
-    fn mark(&self) -> [u8; 32];
+    fn fingerprint(&self) -> [u8; 32];
 
     /// Returns the key of a record, if these bytes were wrapped for it.
     fn key(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey>;
@@ -24,8 +24,8 @@ pub trait Unsealer: Send + Sync + 'static {
 }
 
 impl Unsealer for KeyVault {
-    fn mark(&self) -> [u8; 32] {
-        self.mark()
+    fn fingerprint(&self) -> [u8; 32] {
+        self.fingerprint()
     }
 
     fn key(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {

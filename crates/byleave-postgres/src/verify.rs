@@ -5,7 +5,9 @@
 use std::collections::{HashMap, HashSet};
 
 use byleave::audit_log::approval_usage::{self, ApprovalEvent, ApprovalUsage};
-use byleave::audit_log::segment::{OLDER, SealedRow, SegmentBody, digest_of, hex, is_signed};
+use byleave::audit_log::segment::{
+    OLDER_THAN_ANCHOR, SealedRow, SegmentBody, has_valid_signature, hex, segment_digest,
+};
 use byleave::audit_log::{Anchor, IntegrityError, LogPosition, Verification, admin_records};
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::digest::{Digest, RecordKey};
@@ -21,9 +23,12 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
-use crate::line_rows::{AT_ONCE, EntryRow, LINE_COLUMNS, LINES_ALONE, lines_of, place_of, unsigned_long};
-use crate::schema::{ACT, RECORD, SHARDS, over_everything, shard_of};
-use crate::seal::{SEGMENT_COLUMNS, SignedSegment, sealed_row, segment_at};
+use crate::line_rows::{
+    EntryRow, LINE_COLUMNS, LINE_COLUMNS_WITHOUT_CONTENTS, ROWS_PER_READ, decode_entries, log_position,
+    to_u64,
+};
+use crate::schema::{KIND_ADMIN_ACTION, KIND_RECORD, SHARDS, allow_full_scans, shard_for_tenant};
+use crate::seal::{SEGMENT_COLUMNS, SignedSegment, load_segment, sealed_row_from};
 use crate::unsealer::Unsealer;
 
 /// Verifies the whole audit log as it is at one moment.
@@ -35,7 +40,7 @@ pub(crate) async fn verify(
 ) -> Result<Verification, Error> {
     let mut moment = connection.begin().await?;
     query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *moment).await?;
-    over_everything(&mut moment).await?;
+    allow_full_scans(&mut moment).await?;
     let mut check = LogVerifier {
         connection: &mut moment,
         unsealer,
@@ -49,7 +54,7 @@ pub(crate) async fn verify(
     let LogVerifier { mut found, first, .. } = check;
     moment.commit().await?;
     found.anchor = anchor;
-    found.flaw = first.map(|(_, flaw)| flaw);
+    found.integrity_error = first.map(|(_, flaw)| flaw);
     Ok(found)
 }
 
@@ -89,7 +94,7 @@ impl LogVerifier<'_> {
     async fn everything(&mut self, anchor: Option<&Anchor>) -> Result<(), Error> {
         let forgotten = self.acts().await?;
         self.records(&forgotten).await?;
-        if let Some((place, why)) = self.tally.overdrawn() {
+        if let Some((place, why)) = self.tally.find_overused() {
             self.flaw(LAST, place, why);
         }
         self.moves().await?;
@@ -108,24 +113,25 @@ impl LogVerifier<'_> {
 
     fn flaw(&mut self, pos: i64, place: LogPosition, why: impl Into<String>) {
         if self.first.as_ref().is_none_or(|(first, _)| pos < *first) {
-            self.first = Some((pos, IntegrityError { place, why: why.into() }));
+            self.first = Some((pos, IntegrityError { position: place, reason: why.into() }));
         }
     }
 
     /// Verifies the admin actions. Returns the erased calls, each with the tenant that erased it.
     async fn acts(&mut self) -> Result<HashSet<(CallId, TenantId)>, Error> {
-        let sql =
-            format!("SELECT {LINES_ALONE}, line.shard FROM line WHERE line.kind = {ACT} ORDER BY line.pos");
+        let sql = format!(
+            "SELECT {LINE_COLUMNS_WITHOUT_CONTENTS}, line.shard FROM line WHERE line.kind = {KIND_ADMIN_ACTION} ORDER BY line.pos"
+        );
         let rows = query(&sql).fetch_all(&mut *self.connection).await?;
         let mut forgotten = HashSet::new();
         for found in &rows {
-            let row = EntryRow::read(found)?;
+            let row = EntryRow::from_row(found)?;
             let shard: i16 = found.try_get(8)?;
-            self.found.acts += 1;
-            let place = LogPosition::Act { act: AdminActionId::new(row.call.uuid()) };
-            match admin_records::read(row.call, row.framed()) {
+            self.found.admin_actions += 1;
+            let place = LogPosition::AdminAction { action: AdminActionId::new(row.call.uuid()) };
+            match admin_records::read_action(row.call, row.encoded_entries()) {
                 Ok(act) => {
-                    if shard_of(&act.tenant) != shard {
+                    if shard_for_tenant(&act.tenant) != shard {
                         self.flaw(row.pos, place, "it lies where another tenant's acts lie");
                     }
                     if let AdminActionKind::Forget { call } = act.deed {
@@ -146,18 +152,18 @@ impl LogVerifier<'_> {
                 coalesce(record.forgotten, false)
              FROM line LEFT JOIN record
              ON record.call = line.call AND record.shard = line.shard AND record.month = line.month
-             WHERE line.kind <> {ACT} ORDER BY line.shard, line.month, line.call, line.seq"
+             WHERE line.kind <> {KIND_ADMIN_ACTION} ORDER BY line.shard, line.month, line.call, line.seq"
         );
         query(&sql).execute(&mut *self.connection).await?;
         let mut current: Option<(RecordFirstRow, i32, Vec<EntryRow>)> = None;
         loop {
-            let sql = format!("FETCH {AT_ONCE} FROM verified");
+            let sql = format!("FETCH {ROWS_PER_READ} FROM verified");
             let rows = query(&sql).fetch_all(&mut *self.connection).await?;
             if rows.is_empty() {
                 break;
             }
             for row in &rows {
-                let line = EntryRow::read(row)?;
+                let line = EntryRow::from_row(row)?;
                 let (shard, month) = (row.try_get::<i16, _>(8)?, row.try_get::<i32, _>(9)?);
                 match &mut current {
                     Some((opening, of, lines))
@@ -194,26 +200,26 @@ impl LogVerifier<'_> {
     ) {
         let Some(first) = rows.first() else { return };
         let call = first.call;
-        let lines = lines_of(rows);
+        let lines = decode_entries(rows);
         self.found.records += 1;
-        self.found.lines += lines.len() as u64;
-        if let Some(row) = rows.iter().find(|row| row.kind != RECORD) {
+        self.found.entries += lines.len() as u64;
+        if let Some(row) = rows.iter().find(|row| row.kind != KIND_RECORD) {
             self.flaw(
                 row.pos,
-                LogPosition::Line { call, seq: row.seq },
+                LogPosition::Entry { call, seq: row.seq },
                 "it is neither of a record nor an act",
             );
         }
-        let record = Record::read(call, &lines);
+        let record = Record::from_stored_entries(call, &lines);
         if let Some(damage) = record.damage() {
             let seq = damage.seq();
             let row = rows.iter().rev().find(|row| row.seq <= seq).unwrap_or(first);
-            self.flaw(row.pos, LogPosition::Line { call, seq }, damage.to_string());
+            self.flaw(row.pos, LogPosition::Entry { call, seq }, damage.to_string());
         }
-        let whose = record.heading().map(|heading| heading.tenant.clone());
-        if whose.as_ref().is_some_and(|tenant| shard_of(tenant) != opening.shard) {
+        let whose = record.header().map(|heading| heading.tenant.clone());
+        if whose.as_ref().is_some_and(|tenant| shard_for_tenant(tenant) != opening.shard) {
             let why = "it lies where another tenant's records lie";
-            self.flaw(first.pos, LogPosition::Line { call, seq: first.seq }, why);
+            self.flaw(first.pos, LogPosition::Entry { call, seq: first.seq }, why);
         }
         let is_forgotten = whose.is_some_and(|tenant| forgotten.contains(&(call, tenant)));
         let key = self.record_key(first, opening, is_forgotten);
@@ -270,11 +276,11 @@ impl LogVerifier<'_> {
     /// Checks the projections of standing approvals. A use that is missing there could be repeated, and a gift that is
     /// missing could be renewed.
     fn leaves(&mut self, record: &Record, rows: &[EntryRow]) {
-        self.tally.take(record, |seq| place_of(rows, seq));
-        let Some(heading) = record.heading() else { return };
-        let moves = approval_usage::moves(record).map(|(seq, moved)| {
+        self.tally.add_record(record, |seq| log_position(rows, seq));
+        let Some(heading) = record.header() else { return };
+        let moves = approval_usage::approval_events(record).map(|(seq, moved)| {
             let (leave, what) = match moved {
-                ApprovalEvent::Given(leave) => (leave.id, Ok(leave.tool.clone())),
+                ApprovalEvent::Granted(leave) => (leave.id, Ok(leave.tool.clone())),
                 ApprovalEvent::Used(leave, attempt) => (leave, Err(attempt.uuid())),
             };
             ExpectedApprovalRow {
@@ -307,7 +313,7 @@ impl LogVerifier<'_> {
             };
             if !listed {
                 let why = format!("its {word} of leave {leave} is not listed; rebuild the projections");
-                self.flaw(LAST, LogPosition::Line { call, seq }, why);
+                self.flaw(LAST, LogPosition::Entry { call, seq }, why);
             }
         }
         Ok(())
@@ -327,7 +333,7 @@ impl LogVerifier<'_> {
                 return Ok(());
             }
             for row in &rows {
-                let segment = SignedSegment::read(row)?;
+                let segment = SignedSegment::from_row(row)?;
                 self.found.segments += 1;
                 if segment.number != number {
                     self.flaw(0, LogPosition::Segment { number }, "it is missing");
@@ -335,19 +341,20 @@ impl LogVerifier<'_> {
                 }
                 let here = LogPosition::Segment { number };
                 let place = places.entry(segment.shard).or_insert(1);
-                let signed = is_signed(self.key, &segment.body, &segment.signature);
+                let signed = has_valid_signature(self.key, &segment.body, &segment.signature);
                 let why = match SegmentBody::parse(&segment.body).filter(|_| signed) {
                     None => Some("its signature does not fit"),
                     Some(seal) => {
-                        let follows = (seal.number, seal.before, seal.first) == (number, before, *place);
-                        *place = seal.end();
+                        let follows =
+                            (seal.number, seal.prev_digest, seal.first_pos) == (number, before, *place);
+                        *place = seal.end_pos();
                         (!follows).then_some("it does not follow the one before it")
                     }
                 };
                 if let Some(why) = why {
                     self.flaw(0, here, why);
                 }
-                before = digest_of(&segment.body);
+                before = segment_digest(&segment.body);
                 number = number.saturating_add(1);
             }
         }
@@ -368,11 +375,11 @@ impl LogVerifier<'_> {
         let mut found = rows.next(self.connection).await?;
         loop {
             let next = query(&sql).bind(shard).bind(number).fetch_optional(&mut *self.connection).await?;
-            let Some(segment) = next.as_ref().map(SignedSegment::read).transpose()? else { break };
+            let Some(segment) = next.as_ref().map(SignedSegment::from_row).transpose()? else { break };
             number = i64::try_from(segment.number).unwrap_or(i64::MAX);
             // A segment that cannot be parsed was already reported.
             let Some(seal) = SegmentBody::parse(&segment.body) else { continue };
-            for (at, sealed) in (seal.first..).zip(&seal.rows) {
+            for (at, sealed) in (seal.first_pos..).zip(&seal.rows) {
                 // A row before this position, or a second one at it, belongs to no segment.
                 while let Some(row) = found.filter(|row| row.place < at) {
                     self.foreign(row);
@@ -385,13 +392,13 @@ impl LogVerifier<'_> {
                 };
                 if let Some((pos, how)) = why {
                     let why = format!("it {how} that segment {} sealed", seal.number);
-                    self.flaw(pos, LogPosition::Line { call: sealed.call, seq: sealed.seq }, why);
+                    self.flaw(pos, LogPosition::Entry { call: sealed.call, seq: sealed.seq }, why);
                 }
                 if found.is_some_and(|row| row.place == at) {
                     found = rows.next(self.connection).await?;
                 }
             }
-            place = seal.end();
+            place = seal.end_pos();
         }
         while let Some(row) = found {
             self.found.unsealed += u64::from(row.row.count);
@@ -400,21 +407,21 @@ impl LogVerifier<'_> {
             } else if row.place < place {
                 self.foreign(row);
             } else {
-                let here = LogPosition::Line { call: row.row.call, seq: row.row.seq };
+                let here = LogPosition::Entry { call: row.row.call, seq: row.row.seq };
                 self.flaw(row.pos, here, "what stood before it is missing");
                 place = row.place.saturating_add(1);
             }
             found = rows.next(self.connection).await?;
         }
         if place != end.saturating_add(1) {
-            let why = format!("shard {shard} has {} rows, and {end} were written", unsigned_long(place - 1));
+            let why = format!("shard {shard} has {} rows, and {end} were written", to_u64(place - 1));
             self.flaw(LAST, LogPosition::File, why);
         }
         Ok(())
     }
 
     fn foreign(&mut self, row: ScannedRow) {
-        let here = LogPosition::Line { call: row.row.call, seq: row.row.seq };
+        let here = LogPosition::Entry { call: row.row.call, seq: row.row.seq };
         self.flaw(row.pos, here, "another row stands in its place");
     }
 
@@ -422,9 +429,9 @@ impl LogVerifier<'_> {
         if anchor.key != hex(self.key.as_bytes()) {
             self.flaw(LAST, LogPosition::Anchor, "it names another signing key");
         }
-        match segment_at(self.connection, anchor.number).await? {
-            None => self.flaw(LAST, LogPosition::Anchor, OLDER),
-            Some(segment) if digest_of(&segment.body) != anchor.digest => {
+        match load_segment(self.connection, anchor.number).await? {
+            None => self.flaw(LAST, LogPosition::Anchor, OLDER_THAN_ANCHOR),
+            Some(segment) if segment_digest(&segment.body) != anchor.digest => {
                 let why = format!("segment {} is not the one that was anchored", anchor.number);
                 self.flaw(LAST, LogPosition::Anchor, why);
             }
@@ -457,7 +464,7 @@ impl ShardRows {
             self.read = query(&sql).fetch_all(connection).await?.into_iter();
         }
         let Some(row) = self.read.next() else { return Ok(None) };
-        let found = ScannedRow { row: sealed_row(&row)?, place: row.try_get(4)?, pos: row.try_get(5)? };
+        let found = ScannedRow { row: sealed_row_from(&row)?, place: row.try_get(4)?, pos: row.try_get(5)? };
         self.last = found.pos;
         Ok(Some(found))
     }
@@ -465,7 +472,7 @@ impl ShardRows {
 
 /// Checks whether a row has only entries that an engine without keys writes. Such a row can have no sealed contents.
 fn is_bare(row: &EntryRow) -> bool {
-    lines_of(std::slice::from_ref(row)).iter().all(|line| {
+    decode_entries(std::slice::from_ref(row)).iter().all(|line| {
         let entry: Option<Entry> = serde_json::from_str(line.body()).ok();
         entry.is_some_and(|entry| {
             matches!(entry.fact, RecordEvent::Interrupted { .. } | RecordEvent::Expired { .. })

@@ -86,7 +86,7 @@ async fn attend(mut desk: WriterTask, mut waiting: mpsc::Receiver<WriteJob>, que
 fn round(jobs: &[WriteJob]) -> usize {
     let mut bytes: usize = 0;
     let fits = |job: &&WriteJob| {
-        bytes = bytes.saturating_add(job.work.bytes());
+        bytes = bytes.saturating_add(job.work.byte_len());
         bytes <= BYTES_MAX
     };
     jobs.iter().take_while(fits).count().max(1).min(jobs.len())
@@ -128,7 +128,7 @@ impl WriterTask {
             Some(connection) => connection,
             None => self.connect.connect().await?,
         };
-        let done = batch::perform(&mut connection, works, &mut self.prepared).await?;
+        let done = batch::execute_all(&mut connection, works, &mut self.prepared).await?;
         self.connection = Some(connection);
         Ok(done)
     }

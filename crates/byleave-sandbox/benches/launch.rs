@@ -206,7 +206,7 @@ impl BenchFixture {
             home: Some(home.to_path_buf()),
             ..Default::default()
         };
-        Self::with(from_plan::confinement(&plan, &policy, &place).unwrap())
+        Self::with(from_plan::build_confinement(&plan, &policy, &place).unwrap())
     }
 
     fn with(mut confinement: Confinement) -> Self {
@@ -344,17 +344,17 @@ fn looking(root: &Path) {
         (0..20).for_each(|file| fs::write(path.join(format!("file-{file}.rs")), "").unwrap());
     }
     let mut warm = DirectoryIndex::new(vec![root.to_path_buf()], Some(DotenvPathPolicy));
-    assert!(warm.is_warm());
-    let mut cold = DirectoryIndex::cold(vec![root.to_path_buf()], Some(DotenvPathPolicy));
+    assert!(warm.is_watching());
+    let mut cold = DirectoryIndex::new_unwatched(vec![root.to_path_buf()], Some(DotenvPathPolicy));
     let p50 = |work: &mut dyn FnMut()| p50_ms(&mut (0..15).map(|_| timed(&mut *work)).collect::<Vec<_>>());
-    warm.marked().unwrap();
-    let fresh = p50(&mut || drop(cold.marked().unwrap()));
-    let unchanged = p50(&mut || drop(warm.marked().unwrap()));
+    warm.protected_paths().unwrap();
+    let fresh = p50(&mut || drop(cold.protected_paths().unwrap()));
+    let unchanged = p50(&mut || drop(warm.protected_paths().unwrap()));
     let mut number = 0;
     let changed = p50(&mut || {
         fs::write(root.join(format!("d7/e7/new-{number}")), "").unwrap();
         number += 1;
-        drop(warm.marked().unwrap());
+        drop(warm.protected_paths().unwrap());
     });
     let what = "looking through 50,000 files in 2,550 directories again";
     let told = format!("{fresh:.1} ms");
@@ -381,7 +381,7 @@ fn on_a_copy(root: &Path, rounds: usize) {
     let place = BenchFixture::everyday(&home);
     let (workspace, warm, uplink) = (home.join("work"), IndexCache::new(), NetworkBridge::new().unwrap());
     let run = |confinement: &Confinement, through: Option<(&NetworkBridge, Egress)>| {
-        let started = launch::start_warm(confinement, &bash("true"), RunAs::Caller, through, &warm);
+        let started = launch::start_with_cache(confinement, &bash("true"), RunAs::Caller, through, &warm);
         let outcome = started.unwrap_or_else(|error| panic!("{error}")).finish().unwrap();
         assert_eq!(outcome.status, CommandStatus::Exited(0));
     };
@@ -390,9 +390,9 @@ fn on_a_copy(root: &Path, rounds: usize) {
         number += 1;
         let [upper, work] = ["upper", "work"].map(|kind| store.join(format!("{kind}{number}")));
         [&upper, &work].iter().for_each(|directory| fs::create_dir(directory).unwrap());
-        let source = CopySource::Overlay { lowers: Vec::new(), upper, work };
+        let source = CopySource::Overlay { lower_layers: Vec::new(), upper_dir: upper, work_dir: work };
         let mut confinement = place.confinement.clone();
-        confinement.files.copied = vec![CopiedPath { root: workspace.clone(), source }];
+        confinement.files.copies = vec![CopiedPath { root: workspace.clone(), source }];
         confinement.files.hidden.push(store.clone());
         Confinement { network, ..confinement }
     };
@@ -402,7 +402,7 @@ fn on_a_copy(root: &Path, rounds: usize) {
         let took = [
             timed(|| run(&place.confinement, None)),
             timed(|| run(&off, None)),
-            timed(|| run(&proxied, Some((&uplink, Egress::closed())))),
+            timed(|| run(&proxied, Some((&uplink, Egress::deny_all())))),
         ];
         if round >= 10 {
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
@@ -431,7 +431,7 @@ fn on_a_copy(root: &Path, rounds: usize) {
 struct DotenvPathPolicy;
 
 impl PathPolicy for DotenvPathPolicy {
-    fn hides(&self, path: &str) -> bool {
+    fn is_hidden(&self, path: &str) -> bool {
         path.ends_with("/.env")
     }
 

@@ -40,9 +40,9 @@ impl Backend {
     }
 
     /// Returns how far this backend gives a guarantee of a confinement, with this version of Landlock.
-    pub fn given(self, landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
+    pub fn enforcement(self, landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
         match self {
-            Self::Native => launch::given(guarantee),
+            Self::Native => launch::enforcement(guarantee),
             Self::Bwrap => given_by_bwrap(landlock, confinement, guarantee),
             Self::Landlock => given_by_landlock(landlock, confinement, guarantee),
         }
@@ -58,20 +58,24 @@ impl fmt::Display for Backend {
 fn given_by_bwrap(landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
     match guarantee {
         Guarantee::WritesLockedTwice if landlock == 0 => {
-            Enforcement::Not("mounts alone hold it, for want of Landlock".into())
+            Enforcement::Unavailable("mounts alone hold it, for want of Landlock".into())
         }
-        Guarantee::ReadsConfined if landlock == 0 => Enforcement::Not("this kernel has no Landlock".into()),
+        Guarantee::ReadsConfined if landlock == 0 => {
+            Enforcement::Unavailable("this kernel has no Landlock".into())
+        }
         Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-            Enforcement::Not("the way to our proxy is made by the native launcher only".into())
+            Enforcement::Unavailable("the way to our proxy is made by the native launcher only".into())
         }
         Guarantee::MemoryLimited => each_by_itself(),
-        Guarantee::TmpLimited => Enforcement::Partly("their size is limited, and their number is not".into()),
-        _ => Enforcement::Fully,
+        Guarantee::TmpLimited => {
+            Enforcement::Partial("their size is limited, and their number is not".into())
+        }
+        _ => Enforcement::Full,
     }
 }
 
 fn each_by_itself() -> Enforcement {
-    Enforcement::Partly("every process is limited by itself, for want of a cgroup around them all".into())
+    Enforcement::Partial("every process is limited by itself, for want of a cgroup around them all".into())
 }
 
 fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
@@ -79,38 +83,38 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
     let beneath_writable =
         |path: &std::path::PathBuf| files.writable.iter().any(|writable| path.starts_with(writable));
     match guarantee {
-        Guarantee::WritesConfined if landlock < TRUNCATION_SINCE => Enforcement::Partly(
+        Guarantee::WritesConfined if landlock < TRUNCATION_SINCE => Enforcement::Partial(
             "outside the writable paths files can be cut short, and modes, owners and times changed".into(),
         ),
-        Guarantee::WritesConfined => Enforcement::Partly(
+        Guarantee::WritesConfined => Enforcement::Partial(
             "outside the writable paths modes, owners, times and attributes can be changed".into(),
         ),
-        Guarantee::WritesLockedTwice => Enforcement::Not("Landlock alone holds it, without mounts".into()),
+        Guarantee::WritesLockedTwice => Enforcement::Unavailable("Landlock alone holds it, without mounts".into()),
         Guarantee::SecretsHidden if files.hidden.iter().any(beneath_writable) => {
-            Enforcement::Partly("what is hidden beneath a writable path can be read".into())
+            Enforcement::Partial("what is hidden beneath a writable path can be read".into())
         }
-        Guarantee::ProtectedKept => Enforcement::Not("what lies beneath a writable path can be written".into()),
+        Guarantee::ProtectedKept => Enforcement::Unavailable("what lies beneath a writable path can be written".into()),
         Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-            Enforcement::Not("without a network of its own there are no sockets at all".into())
+            Enforcement::Unavailable("without a network of its own there are no sockets at all".into())
         }
         Guarantee::ProcessesApart if landlock < SCOPES_SINCE => {
-            Enforcement::Partly("other processes of the user can be seen and signalled".into())
+            Enforcement::Partial("other processes of the user can be seen and signalled".into())
         }
         Guarantee::ProcessesApart => {
-            Enforcement::Partly("other processes can be seen, and neither signalled nor traced".into())
+            Enforcement::Partial("other processes can be seen, and neither signalled nor traced".into())
         }
         Guarantee::TreeKilled if landlock < SCOPES_SINCE => {
-            Enforcement::Partly("the command can kill the process that ends what it leaves behind".into())
+            Enforcement::Partial("the command can kill the process that ends what it leaves behind".into())
         }
         Guarantee::MemoryLimited => each_by_itself(),
         Guarantee::ProcessesLimited => {
-            Enforcement::Partly("everything else that the user starts meanwhile counts as well".into())
+            Enforcement::Partial("everything else that the user starts meanwhile counts as well".into())
         }
-        Guarantee::PrivilegesDropped => Enforcement::Partly(
+        Guarantee::PrivilegesDropped => Enforcement::Partial(
             "devices can be seen, and not opened; the bounding set stays, which gives nothing without new privileges"
                 .into(),
         ),
-        Guarantee::TmpLimited => Enforcement::Not("they lie on a disk of this machine".into()),
+        Guarantee::TmpLimited => Enforcement::Unavailable("they lie on a disk of this machine".into()),
         // Sockets and shared memory do not exist here. The other guarantees depend on nothing that is missing.
         Guarantee::SecretsHidden
         | Guarantee::HomeHidden
@@ -118,7 +122,7 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
         | Guarantee::NetworkConfined
         | Guarantee::IpcApart
         | Guarantee::EnvironmentClean
-        | Guarantee::TreeKilled => Enforcement::Fully,
+        | Guarantee::TreeKilled => Enforcement::Full,
     }
 }
 
@@ -131,21 +135,21 @@ pub fn start_on(
 ) -> Result<RunningCommand, LaunchError> {
     launch::identity(run_as)?;
     let landlock = crate::clone3::landlock_version();
-    confinement.held_against(|guarantee| rung.given(landlock, confinement, guarantee))?;
+    confinement.check_enforcement(|guarantee| rung.enforcement(landlock, confinement, guarantee))?;
     // The other backends cannot pass a terminal out.
     if rung != Backend::Native && command.terminal.is_some() {
         return Err(LaunchError::NoTerminal);
     }
-    if rung != Backend::Native && !confinement.files.copied.is_empty() {
-        return Err(LaunchError::NoCopies("on a lower rung of the ladder, which cannot mount one"));
+    if rung != Backend::Native && !confinement.files.copies.is_empty() {
+        return Err(LaunchError::CopiesUnsupported("on a lower rung of the ladder, which cannot mount one"));
     }
     if rung != Backend::Native && confinement.network == Network::Proxied {
-        return Err(NetworkServeError::NoUplink.into());
+        return Err(NetworkServeError::NoBridge.into());
     }
     match rung {
         Backend::Native => launch::start(confinement, command, run_as),
         Backend::Bwrap => {
-            let bwrap = Bwrap::find().map_err(|said| LaunchError::Bwrap { said })?;
+            let bwrap = Bwrap::find().map_err(|said| LaunchError::Bwrap { message: said })?;
             bwrap.start(confinement, command, run_as)
         }
         Backend::Landlock if landlock == 0 => Err(LaunchError::NoLandlock),

@@ -46,12 +46,12 @@ pub enum CgroupUnavailableError {
         controller: &'static str,
     },
     /// Other processes are in the same cgroup, so that it cannot be divided.
-    #[error("`{}` cannot be divided: {why}", path.display())]
-    Undivided {
+    #[error("`{}` cannot be divided: {reason}", path.display())]
+    NotDivisible {
         /// The cgroup.
         path: PathBuf,
         /// The error of the kernel.
-        why: String,
+        reason: String,
     },
 }
 
@@ -63,7 +63,7 @@ pub struct DelegatedCgroup {
 }
 
 /// Returns the cgroup that is delegated to this process. It is determined once, and the process is moved into a leaf of it.
-pub fn here() -> Result<&'static DelegatedCgroup, CgroupUnavailableError> {
+pub fn delegated_cgroup() -> Result<&'static DelegatedCgroup, CgroupUnavailableError> {
     static FOUND: OnceLock<Result<DelegatedCgroup, CgroupUnavailableError>> = OnceLock::new();
     FOUND.get_or_init(|| DelegatedCgroup::find(&own()?)).as_ref().map_err(Clone::clone)
 }
@@ -112,9 +112,9 @@ impl DelegatedCgroup {
                 return Err(CgroupUnavailableError::NoController { path: own.to_path_buf(), controller });
             }
         }
-        divide(own).map_err(|error| CgroupUnavailableError::Undivided {
+        divide(own).map_err(|error| CgroupUnavailableError::NotDivisible {
             path: own.to_path_buf(),
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
         Self::checked(own)
     }
@@ -127,9 +127,9 @@ impl DelegatedCgroup {
                 return Err(CgroupUnavailableError::NoController { path: path.to_path_buf(), controller });
             }
         }
-        let undivided = |error: Errno| CgroupUnavailableError::Undivided {
+        let undivided = |error: Errno| CgroupUnavailableError::NotDivisible {
             path: path.to_path_buf(),
-            why: error.to_string(),
+            reason: error.to_string(),
         };
         let top =
             rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(undivided)?;
@@ -153,7 +153,7 @@ impl DelegatedCgroup {
     }
 
     /// Creates a cgroup with these limits for one command.
-    pub fn group(&self, limits: &ResourceLimits) -> io::Result<CommandCgroup> {
+    pub fn create_cgroup(&self, limits: &ResourceLimits) -> io::Result<CommandCgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("{RUN}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         mkdirat(&self.top, &name, Mode::from_raw_mode(0o755))?;
@@ -164,7 +164,7 @@ impl DelegatedCgroup {
         let top = self.top.try_clone()?;
         // From here on, dropping the value removes the cgroup.
         let group = CommandCgroup { top, name, directory, removed: false };
-        group.write("memory.max", &limits.memory.to_string())?;
+        group.write("memory.max", &limits.memory_bytes.to_string())?;
         match group.write("memory.swap.max", "0") {
             // The kernel does not account swap. That matters only if swap exists.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !swaps() => {}
@@ -224,9 +224,9 @@ pub struct CommandCgroup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupUsage {
     /// Whether processes were killed because together they had reached the memory limit.
-    pub memory: bool,
+    pub memory_limit_hit: bool,
     /// Whether a process was not started because of the limit on processes.
-    pub pids: bool,
+    pub pids_limit_hit: bool,
     /// Processor time of all processes that were ever in it.
     pub cpu: Duration,
 }
@@ -253,14 +253,14 @@ impl CommandCgroup {
     }
 
     /// Returns the usage and removes the cgroup. All of its processes must have ended.
-    pub fn end(mut self) -> io::Result<CgroupUsage> {
+    pub fn finish(mut self) -> io::Result<CgroupUsage> {
         let memory = self.read("memory.events")?;
         let pids = self.read("pids.events")?;
         let count = |text: &str, key: &str| number(text, key).unwrap_or_default();
         let account = CgroupUsage {
             // A process that was killed because the whole machine ran out of memory was not killed by this limit.
-            memory: count(&memory, "oom") > 0 && count(&memory, "oom_kill") > 0,
-            pids: count(&pids, "max") > 0,
+            memory_limit_hit: count(&memory, "oom") > 0 && count(&memory, "oom_kill") > 0,
+            pids_limit_hit: count(&pids, "max") > 0,
             cpu: self.cpu()?,
         };
         self.remove()?;

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::plan::UserIdentity;
 use crate::syscall::{
-    CLOEXEC, Errno, SchedPriority, answer, clone_and_run, close_from, dup3, exec_descriptor, exit,
-    keep_capabilities_over_exec, number, numbers, schedule, signals_blocked, syscall,
+    CLOEXEC, Errno, SchedPriority, clone_and_run, close_from, dup3, exec_descriptor, exit,
+    keep_capabilities_over_exec, number, set_blocked_signals, set_sched_priority, syscall, syscall_result,
+    syscall_with_numbers,
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -84,7 +85,7 @@ pub(crate) fn spawn(
 }
 
 /// Starts a program in the current namespaces, with exactly these descriptors and arguments (its name first), and no environment.
-pub(crate) fn spawn_here(
+pub(crate) fn spawn_without_namespaces(
     program: BorrowedFd<'_>,
     descriptors: &[BorrowedFd<'_>],
     arguments: &[&CStr],
@@ -128,14 +129,14 @@ fn begin(
         cgroup: group.unwrap_or_default(),
         ..CloneArgs::default()
     };
-    let before = signals_blocked(u64::MAX).map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
+    let before = set_blocked_signals(u64::MAX).map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
     // SAFETY: the stack and the child's input outlive it, because this thread waits until it has execed or ended. All signals are
     // blocked, so no handler of the child runs on our memory. `enter` neither allocates nor returns.
-    let cloned = answer(unsafe {
+    let cloned = syscall_result(unsafe {
         let cloned = [(&raw const args) as usize, size_of::<CloneArgs>()];
         clone_and_run(number::CLONE3, cloned, enter, (&raw mut child).cast())
     });
-    signals_blocked(before).map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
+    set_blocked_signals(before).map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
     cloned.map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
     // SAFETY: the kernel has put a descriptor there that no other code knows of.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
@@ -185,7 +186,7 @@ fn place_descriptors(child: &ChildArgs<'_>) -> Result<i32, Errno> {
     }
     dup3(child.program, place, CLOEXEC)?;
     close_from(child.descriptors.len() + 1, 0)?;
-    signals_blocked(0)?;
+    set_blocked_signals(0)?;
     Ok(place)
 }
 
@@ -200,7 +201,7 @@ pub(crate) fn reap(pidfd: &OwnedFd) -> Result<(), i32> {
     loop {
         let args = [P_PIDFD, id, told.as_mut_ptr() as usize, WEXITED | WALL, 0, 0];
         // SAFETY: room for a `siginfo_t`, which is 128 bytes.
-        match answer(unsafe { syscall(number::WAITID, args) }) {
+        match syscall_result(unsafe { syscall(number::WAITID, args) }) {
             Ok(_) => return Ok(()),
             Err(Errno(4)) => {}
             Err(Errno(errno)) => return Err(errno),
@@ -209,8 +210,8 @@ pub(crate) fn reap(pidfd: &OwnedFd) -> Result<(), i32> {
 }
 
 /// Lowers the scheduling priority of a thread with background work. If the kernel refuses, the work is done anyway.
-pub(crate) fn be_patient() {
-    schedule(SchedPriority::Patient).unwrap_or_default();
+pub(crate) fn lower_thread_priority() {
+    set_sched_priority(SchedPriority::Idle).unwrap_or_default();
 }
 
 /// Returns the version of Landlock, or zero without Landlock.
@@ -221,7 +222,7 @@ pub(crate) fn landlock_version() -> u32 {
 /// Returns the version of Landlock, or the error number if there is none.
 pub(crate) fn landlock() -> Result<u32, i32> {
     const VERSION: usize = 1;
-    let version = numbers(number::LANDLOCK_CREATE_RULESET, [0, 0, VERSION, 0, 0, 0]);
+    let version = syscall_with_numbers(number::LANDLOCK_CREATE_RULESET, [0, 0, VERSION, 0, 0, 0]);
     version.map(|version| u32::try_from(version).unwrap_or(0)).map_err(|Errno(errno)| errno)
 }
 
@@ -233,7 +234,7 @@ pub(crate) fn change_thread_user(identity: UserIdentity) -> Result<(), i32> {
         (number::SETRESGID, [gid, gid, gid, 0, 0, 0]),
         (number::SETRESUID, [uid, uid, uid, 0, 0, 0]),
     ] {
-        numbers(call, args).map_err(|Errno(errno)| errno)?;
+        syscall_with_numbers(call, args).map_err(|Errno(errno)| errno)?;
     }
     Ok(())
 }

@@ -45,18 +45,18 @@ pub struct FileConfinement {
     /// Paths beneath a writable path that can be read, but not written, renamed or replaced.
     pub protected: Vec<PathBuf>,
     /// The policy that is asked, path by path and before every command, which other paths to hide or protect.
-    pub asked: Option<PathPolicyScope>,
+    pub path_policy: Option<PathPolicyScope>,
     /// Paths that the command sees a copy of. Only for a single command (not a session) on the native backend.
-    pub copied: Vec<CopiedPath>,
+    pub copies: Vec<CopiedPath>,
     /// The directory for notes about the state before a running command, so that the next run finds the files that a killed run
     /// left. No command can see it. Without it, files that a killed run planted stay in place.
-    pub unfinished: Option<PathBuf>,
+    pub run_markers_dir: Option<PathBuf>,
 }
 
 impl FileConfinement {
     /// Returns the writable paths that are not copies. Changes there take effect at once.
-    pub(crate) fn written_for_real(&self) -> Vec<PathBuf> {
-        let is_copied = |path: &PathBuf| self.copied.iter().any(|copied| path.starts_with(&copied.root));
+    pub(crate) fn directly_writable(&self) -> Vec<PathBuf> {
+        let is_copied = |path: &PathBuf| self.copies.iter().any(|copied| path.starts_with(&copied.root));
         self.writable.iter().filter(|path| !is_copied(path)).cloned().collect()
     }
 }
@@ -85,25 +85,27 @@ pub enum CopySource {
     /// them by then.
     Overlay {
         /// Layers in between, which are the upper layers of earlier commands, topmost first.
-        lowers: Vec<PathBuf>,
+        lower_layers: Vec<PathBuf>,
         /// The directory for changes. It must never have been used before.
-        upper: PathBuf,
+        upper_dir: PathBuf,
         /// The working directory of the kernel, another directory beside `upper`.
-        work: PathBuf,
+        work_dir: PathBuf,
     },
     /// A complete copy that exists already.
     Tree {
         /// The location.
-        at: PathBuf,
+        path: PathBuf,
     },
 }
 
 impl CopySource {
     /// Returns every directory or file that the copy consists of.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let (lowers, others) = match self {
-            Self::Overlay { lowers, upper, work } => (lowers.as_slice(), vec![upper, work]),
-            Self::Tree { at } => (&[][..], vec![at]),
+            Self::Overlay { lower_layers: lowers, upper_dir: upper, work_dir: work } => {
+                (lowers.as_slice(), vec![upper, work])
+            }
+            Self::Tree { path: at } => (&[][..], vec![at]),
         };
         lowers.iter().chain(others)
     }
@@ -115,7 +117,7 @@ pub struct PathPolicyScope {
     /// The directories.
     pub roots: Vec<PathBuf>,
     /// The policy.
-    pub marker: Arc<dyn PathPolicy + Send + Sync>,
+    pub policy: Arc<dyn PathPolicy + Send + Sync>,
 }
 
 impl fmt::Debug for PathPolicyScope {
@@ -126,7 +128,7 @@ impl fmt::Debug for PathPolicyScope {
 
 impl PartialEq for PathPolicyScope {
     fn eq(&self, other: &Self) -> bool {
-        self.roots == other.roots && Arc::ptr_eq(&self.marker, &other.marker)
+        self.roots == other.roots && Arc::ptr_eq(&self.policy, &other.policy)
     }
 }
 
@@ -159,8 +161,8 @@ impl Confinement {
     /// Returns the guarantees that this confinement implies, including the required ones.
     pub fn guarantees(&self) -> Vec<Guarantee> {
         let needs = |guarantee: &Guarantee| match guarantee {
-            Guarantee::SecretsHidden => !self.files.hidden.is_empty() || self.files.asked.is_some(),
-            Guarantee::ProtectedKept => !self.files.protected.is_empty() || self.files.asked.is_some(),
+            Guarantee::SecretsHidden => !self.files.hidden.is_empty() || self.files.path_policy.is_some(),
+            Guarantee::ProtectedKept => !self.files.protected.is_empty() || self.files.path_policy.is_some(),
             Guarantee::HomeHidden => self.files.home.is_some(),
             Guarantee::ReadsConfined => self.files.readable != ReadScope::Everything,
             Guarantee::NetworkConfined => self.network != Network::Host,
@@ -172,15 +174,20 @@ impl Confinement {
 
     /// Checks whether a backend with this enforcement may run the command. Every guarantee must be given in full, except for
     /// waived and best-effort ones. Required guarantees must always be given in full.
-    pub fn held_against(&self, given: impl Fn(Guarantee) -> Enforcement) -> Result<(), UnenforceableError> {
+    pub fn check_enforcement(
+        &self,
+        given: impl Fn(Guarantee) -> Enforcement,
+    ) -> Result<(), UnenforceableError> {
         let missing = self.guarantees().into_iter().filter_map(|guarantee| {
             let given = given(guarantee);
             let why = match &given {
-                Enforcement::Partly(why) | Enforcement::Not(why) if self.required.contains(&guarantee) => {
+                Enforcement::Partial(why) | Enforcement::Unavailable(why)
+                    if self.required.contains(&guarantee) =>
+                {
                     Some(why.as_str())
                 }
                 _ if self.waived.contains(&guarantee) => None,
-                given => guarantee.lacks(given),
+                given => guarantee.unmet_reason(given),
             };
             Some((guarantee, why?.to_owned()))
         });
@@ -208,26 +215,26 @@ mod tests {
     #[test]
     fn what_cannot_be_given_in_full_refuses_unless_it_was_waived_by_name() {
         let given = |guarantee| match guarantee {
-            Guarantee::TmpLimited => Enforcement::Partly("by their size alone".into()),
-            Guarantee::IpcApart => Enforcement::Not("no namespaces".into()),
-            _ => Enforcement::Fully,
+            Guarantee::TmpLimited => Enforcement::Partial("by their size alone".into()),
+            Guarantee::IpcApart => Enforcement::Unavailable("no namespaces".into()),
+            _ => Enforcement::Full,
         };
         let mut asked = confinement();
-        let refused = asked.held_against(given).unwrap_err();
+        let refused = asked.check_enforcement(given).unwrap_err();
         assert_eq!(refused.missing.len(), 2, "{refused}");
         asked.waived = BTreeSet::from([Guarantee::TmpLimited]);
-        assert_eq!(asked.held_against(given).unwrap_err().missing.len(), 1);
+        assert_eq!(asked.check_enforcement(given).unwrap_err().missing.len(), 1);
         asked.waived.insert(Guarantee::IpcApart);
-        assert_eq!(asked.held_against(given), Ok(()));
+        assert_eq!(asked.check_enforcement(given), Ok(()));
         // A required guarantee cannot be waived.
         asked.required.insert(Guarantee::IpcApart);
-        assert_eq!(asked.held_against(given).unwrap_err().missing.len(), 1);
+        assert_eq!(asked.check_enforcement(given).unwrap_err().missing.len(), 1);
         asked.required.clear();
         // A guarantee that was not requested need not be given.
         asked.network = Network::Host;
         assert!(!asked.guarantees().contains(&Guarantee::NetworkConfined));
         assert!(
-            Guarantee::ALL.iter().all(|guarantee| Guarantee::named(guarantee.name()) == Some(*guarantee))
+            Guarantee::ALL.iter().all(|guarantee| Guarantee::from_name(guarantee.name()) == Some(*guarantee))
         );
     }
 
@@ -235,18 +242,18 @@ mod tests {
     #[test]
     fn limits_on_each_process_alone_are_enough_unless_a_rule_requires_more() {
         let partly = |guarantee: Guarantee| match guarantee.is_best_effort() {
-            true => Enforcement::Partly("for each process by itself".into()),
-            false => Enforcement::Fully,
+            true => Enforcement::Partial("for each process by itself".into()),
+            false => Enforcement::Full,
         };
         let mut asked = confinement();
-        assert_eq!(asked.held_against(partly), Ok(()));
+        assert_eq!(asked.check_enforcement(partly), Ok(()));
         let none = |guarantee: Guarantee| match guarantee.is_best_effort() {
-            true => Enforcement::Not("no limits at all".into()),
-            false => Enforcement::Fully,
+            true => Enforcement::Unavailable("no limits at all".into()),
+            false => Enforcement::Full,
         };
-        assert_eq!(asked.held_against(none).unwrap_err().missing.len(), 2);
+        assert_eq!(asked.check_enforcement(none).unwrap_err().missing.len(), 2);
         asked.required.insert(Guarantee::MemoryLimited);
-        let refused = asked.held_against(partly).unwrap_err();
+        let refused = asked.check_enforcement(partly).unwrap_err();
         assert_eq!(refused.missing, [(Guarantee::MemoryLimited, "for each process by itself".to_owned())]);
     }
 }

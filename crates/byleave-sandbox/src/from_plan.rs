@@ -46,15 +46,15 @@ pub struct RunEnvironment {
     /// The person's home directory.
     pub home: Option<PathBuf>,
     /// Paths of Byleave itself: the state directory, sockets of the gate. They do not exist inside.
-    pub ours: Vec<PathBuf>,
-    /// The directory for notes about unfinished runs, inside `ours`. See [`FileConfinement::unfinished`].
-    pub unfinished: Option<PathBuf>,
+    pub private_paths: Vec<PathBuf>,
+    /// The directory for notes about unfinished runs, inside `ours`. See [`FileConfinement::run_markers_dir`].
+    pub run_markers_dir: Option<PathBuf>,
     /// The environment of this process. Only the usual variables are passed on.
     pub environment: BTreeMap<String, String>,
     /// Whether nothing may be changed, because the call was made in the mode `read-only`.
     pub read_only: bool,
-    /// Whether the command runs on copies, so that its changes are checked before they are final. See [`confinement`].
-    pub rehearsing: bool,
+    /// Whether the command runs on copies, so that its changes are checked before they are final. See [`build_confinement`].
+    pub is_rehearsal: bool,
 }
 
 /// The error for granted effects that cannot be made possible on their own.
@@ -62,21 +62,21 @@ pub struct RunEnvironment {
 pub enum GrantError {
     /// The plan waives a guarantee that does not exist.
     #[error("cannot give up `{0}`: there is no guarantee of that name; `byleave doctor` lists them")]
-    NoSuchGuarantee(String),
+    UnknownGuarantee(String),
     /// Making the path writable would make too much writable.
     #[error(
-        "cannot let the command write `{path}` alone: {why}; write it in the workspace, or into a directory of its own",
+        "cannot let the command write `{path}` alone: {reason}; write it in the workspace, or into a directory of its own",
         path = path.display()
     )]
     TooWide {
         /// The granted path.
         path: PathBuf,
         /// The reason.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The search for hidden paths failed.
     #[error(transparent)]
-    Marks(#[from] IndexError),
+    Index(#[from] IndexError),
 }
 
 /// Returns the confinement for the granted effects.
@@ -84,8 +84,8 @@ pub enum GrantError {
 /// In a rehearsal, paths that a rule merely asks about can be written, because only a copy is written. The rule then asks about
 /// the result. Denied effects stay impossible, and unreadable files stay hidden, as in every run. In a rehearsal the network is
 /// always [`Network::Proxied`], whatever the plan reaches or waives, so that every attempt is recorded. The egress for such a run
-/// is [`Egress::closed`](crate::net::egress::Egress::closed), which lets nothing out.
-pub fn confinement(
+/// is [`Egress::deny_all`](crate::net::egress::Egress::deny_all), which lets nothing out.
+pub fn build_confinement(
     plan: &Plan,
     policy: &Arc<Policy>,
     place: &RunEnvironment,
@@ -95,12 +95,12 @@ pub fn confinement(
         cwd: place.cwd.clone(),
         home: place.home.clone(),
         home_readable: system_paths::toolchains(place.home.as_deref()),
-        unfinished: place.unfinished.clone(),
+        run_markers_dir: place.run_markers_dir.clone(),
         ..FileConfinement::default()
     };
     files.hidden.extend(system_paths::credentials(place.home.as_deref()));
     files.hidden.extend(system_paths::other_homes(place.home.as_deref()));
-    files.hidden.extend(place.ours.iter().cloned());
+    files.hidden.extend(place.private_paths.iter().cloned());
 
     let roots = reading(policy, &granted, place, &mut files);
     writing(policy, &granted, place, &mut files)?;
@@ -108,24 +108,24 @@ pub fn confinement(
     let unconfined = std::mem::take(&mut granted.unconfined);
     let reaches = granted.reaches;
     let mut marks = RulePathPolicy::new(Arc::clone(policy), granted, &place.workspace);
-    if place.rehearsing {
-        marks = marks.on_a_copy();
+    if place.is_rehearsal {
+        marks = marks.for_copy();
     }
-    let elsewhere = marks.elsewhere(&roots, &files.home_readable)?;
+    let elsewhere = marks.denied_outside_roots(&roots, &files.home_readable)?;
     files.hidden.extend(elsewhere);
-    files.asked = Some(PathPolicyScope { roots, marker: Arc::new(marks) });
+    files.path_policy = Some(PathPolicyScope { roots, policy: Arc::new(marks) });
 
     let mut waived = BTreeSet::new();
     for name in unconfined {
-        waived.insert(Guarantee::named(&name).ok_or(GrantError::NoSuchGuarantee(name))?);
+        waived.insert(Guarantee::from_name(&name).ok_or(GrantError::UnknownGuarantee(name))?);
     }
-    if place.rehearsing {
+    if place.is_rehearsal {
         waived.remove(&Guarantee::NetworkConfined);
     }
     let network = match () {
-        () if place.rehearsing => Network::Proxied,
+        () if place.is_rehearsal => Network::Proxied,
         () if waived.contains(&Guarantee::NetworkConfined) => Network::Host,
-        () if reaches || CallHostPolicy::may_open(policy) => Network::Proxied,
+        () if reaches || CallHostPolicy::has_reach_rule(policy) => Network::Proxied,
         () => Network::Off,
     };
     let environment = system_paths::environment(place.environment.clone());
@@ -134,7 +134,7 @@ pub fn confinement(
 }
 
 /// Returns the policy for hidden and protected paths under this plan, for tools that open files themselves.
-pub fn marker(plan: &Plan, policy: &Arc<Policy>, workspace: &Path) -> Arc<dyn PathPolicy + Send + Sync> {
+pub fn path_policy(plan: &Plan, policy: &Arc<Policy>, workspace: &Path) -> Arc<dyn PathPolicy + Send + Sync> {
     Arc::new(RulePathPolicy::new(Arc::clone(policy), GrantedEffects::of(plan), workspace))
 }
 
@@ -182,13 +182,14 @@ fn reading(
     place: &RunEnvironment,
     files: &mut FileConfinement,
 ) -> Vec<PathBuf> {
-    let allowed: Vec<PathBuf> = policy.reads(Verdict::Allow).map(|(place, _)| PathBuf::from(place)).collect();
+    let allowed: Vec<PathBuf> =
+        policy.read_matchers(Verdict::Allow).map(|(place, _)| PathBuf::from(place)).collect();
     let more = granted.read.iter().cloned().chain(allowed);
     let more: BTreeSet<PathBuf> = more
-        .filter(|path| !path.starts_with(&place.workspace) && !system_paths::is_everywhere(path))
+        .filter(|path| !path.starts_with(&place.workspace) && !system_paths::is_always_available(path))
         // Every command has its own temporary directory. Mounting the shared one over it would leave the command nowhere to
         // write.
-        .filter(|path| !(system_paths::is_scratch(path) && system_paths::holds_scratch(path)))
+        .filter(|path| !(system_paths::is_scratch(path) && system_paths::contains_scratch(path)))
         // A directory that contains the workspace would show the files beside the workspace.
         .filter(|path| !place.workspace.starts_with(path))
         .filter(|path| place.home.as_ref().is_none_or(|home| !home.starts_with(path)))
@@ -221,19 +222,19 @@ fn cover_the_rest(directory: &Path, place: &RunEnvironment, files: &mut FileConf
         };
         let is_named = readable.iter().chain(&files.writable).any(|named| path.starts_with(named));
         if is_named
-            || system_paths::is_everywhere(&path)
+            || system_paths::is_always_available(&path)
             || system_paths::is_scratch(&path)
             || place.home.as_ref() == Some(&path)
         {
             continue;
         }
         if place.home.as_ref().is_some_and(|home| home.starts_with(&path))
-            || system_paths::holds_scratch(&path)
+            || system_paths::contains_scratch(&path)
         {
             cover_the_rest(&path, place, files);
             continue;
         }
-        let kept = readable.iter().map(PathBuf::as_path).chain(system_paths::system());
+        let kept = readable.iter().map(PathBuf::as_path).chain(system_paths::system_paths());
         let kept = kept.filter(|kept| kept.starts_with(&path) && fs::symlink_metadata(kept).is_ok());
         let kept: Vec<PathBuf> = kept
             .filter(|kept| !files.writable.iter().any(|path| path == kept))
@@ -256,7 +257,7 @@ fn writing(
     }
     let workspace = &place.workspace;
     let inside = granted.all_changed().any(|path| path.starts_with(workspace));
-    let denied = policy.may_deny(&Effect::Write { path: path_policy::something_new(workspace) });
+    let denied = policy.may_deny(&Effect::Write { path: path_policy::sample_new_path(workspace) });
     if (granted.runs || inside) && !denied {
         files.writable.push(workspace.clone());
     }
@@ -274,7 +275,7 @@ fn writing(
             continue;
         }
         // Creating or removing a file changes its parent directory.
-        let too_wide = |why| GrantError::TooWide { path: path.to_path_buf(), why };
+        let too_wide = |why| GrantError::TooWide { path: path.to_path_buf(), reason: why };
         let parent = path.parent().filter(|parent| parent.is_dir());
         let parent = parent.ok_or_else(|| too_wide("its directory is not there"))?;
         let holds_more = place.home.as_ref().is_some_and(|home| home.starts_with(parent))
@@ -299,7 +300,7 @@ fn writing(
             .collect();
         if beside.len() > NEIGHBOURS_MAX {
             let why = "too much else lies in its directory, and would have to be held";
-            return Err(GrantError::TooWide { path: directory, why });
+            return Err(GrantError::TooWide { path: directory, reason: why });
         }
         files.protected.extend(beside);
         files.writable.push(directory);

@@ -88,16 +88,16 @@ impl Guarantee {
     }
 
     /// Returns why a command does not run at this level of enforcement, if the guarantee is neither required nor waived.
-    pub fn lacks(self, given: &Enforcement) -> Option<&str> {
+    pub fn unmet_reason(self, given: &Enforcement) -> Option<&str> {
         match given {
-            Enforcement::Fully => None,
-            Enforcement::Partly(_) if self.is_best_effort() => None,
-            Enforcement::Partly(why) | Enforcement::Not(why) => Some(why),
+            Enforcement::Full => None,
+            Enforcement::Partial(_) if self.is_best_effort() => None,
+            Enforcement::Partial(why) | Enforcement::Unavailable(why) => Some(why),
         }
     }
 
     /// Finds a guarantee by its name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|guarantee| guarantee.name() == name)
     }
 }
@@ -112,11 +112,11 @@ impl fmt::Display for Guarantee {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     /// In full.
-    Fully,
+    Full,
     /// Not in full, with the extent.
-    Partly(String),
+    Partial(String),
     /// Not at all, with the reason.
-    Not(String),
+    Unavailable(String),
 }
 
 /// The error for a command that cannot be confined as requested.

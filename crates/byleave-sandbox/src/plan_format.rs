@@ -53,9 +53,9 @@ pub enum SocketKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountOp<P> {
     /// Makes mounts private: later mounts are not propagated to the outside, nor from there.
-    Seclude,
+    MakePrivate,
     /// Clones a tree into a slot.
-    Hold {
+    CloneTree {
         /// The slot.
         slot: u32,
         /// The tree. Symbolic links on the way are refused.
@@ -84,7 +84,7 @@ pub enum MountOp<P> {
         lowers: u32,
     },
     /// Skips the two following steps if nothing exists at a path.
-    IfThere {
+    SkipIfMissing {
         /// The path.
         path: P,
     },
@@ -148,14 +148,14 @@ pub enum MountOp<P> {
     /// Routes every address that stands for a name to the loopback.
     Route,
     /// Creates a socket of this network, and passes it out over the control socket.
-    Offer {
+    OfferSocket {
         /// The kind.
         socket: SocketKind,
         /// Its port.
         port: u16,
     },
     /// Waits until the launcher reports that the sockets are served.
-    Await,
+    WaitForReady,
     /// Sets the host name.
     Hostname {
         /// The name.
@@ -176,17 +176,17 @@ pub enum PlanPart {
     /// A command in a sandbox that another program built. That program may have left no capabilities to drop.
     Inner,
     /// A command without its own namespaces, with only Landlock and the filter.
-    Alone,
+    WithoutNamespaces,
 }
 
 /// The number of descriptors in a request for a command: its standard streams, its plan, its control socket.
-pub const REQUESTED: usize = 5;
+pub const REQUEST_DESCRIPTORS: usize = 5;
 
 /// The number of slots.
-pub const SLOTS: usize = 320;
+pub const SLOT_COUNT: usize = 320;
 
 /// The number of slots for layers: the upper layer of an overlay, its working directory, and the others.
-pub const LAYERS: usize = 62;
+pub const LAYER_SLOTS: usize = 62;
 
 /// The size of one report from inside: a kind and four numbers.
 pub const REPORT_BYTES: usize = 24;
@@ -270,20 +270,20 @@ impl<'a> PlanReader<'a> {
     }
 
     /// Reads the next number.
-    pub fn number(&mut self) -> Option<u64> {
+    pub fn read_number(&mut self) -> Option<u64> {
         let (number, rest) = self.rest.split_first_chunk::<8>()?;
         self.rest = rest;
         Some(u64::from_le_bytes(*number))
     }
 
     /// Reads the next number as 32 bits.
-    pub fn small(&mut self) -> Option<u32> {
-        u32::try_from(self.number()?).ok()
+    pub fn read_u32(&mut self) -> Option<u32> {
+        u32::try_from(self.read_number()?).ok()
     }
 
     /// Reads the next bytes.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.number()?).ok()?;
+        let length = usize::try_from(self.read_number()?).ok()?;
         let (bytes, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         Some(bytes)
@@ -295,60 +295,63 @@ impl<'a> PlanReader<'a> {
     }
 
     /// Reads the next step of the mount program.
-    pub fn op(&mut self) -> Option<MountOp<&'a CStr>> {
-        Some(match self.number()? {
-            0 => MountOp::Seclude,
-            1 => MountOp::Hold {
-                slot: self.small()?,
+    pub fn read_op(&mut self) -> Option<MountOp<&'a CStr>> {
+        Some(match self.read_number()? {
+            0 => MountOp::MakePrivate,
+            1 => MountOp::CloneTree {
+                slot: self.read_u32()?,
                 path: self.text()?,
-                depth: if self.number()? == 0 { CloneDepth::One } else { CloneDepth::All },
+                depth: if self.read_number()? == 0 { CloneDepth::One } else { CloneDepth::All },
                 access: self.access()?,
             },
             2 => MountOp::Seal,
             3 => MountOp::Scratch {
-                slot: self.small()?,
-                bytes: self.number()?,
-                inodes: self.number()?,
-                mode: self.small()?,
+                slot: self.read_u32()?,
+                bytes: self.read_number()?,
+                inodes: self.read_number()?,
+                mode: self.read_u32()?,
                 access: self.access()?,
             },
-            4 => MountOp::Terminals { slot: self.small()? },
-            5 => MountOp::Processes { slot: self.small()? },
-            6 => MountOp::Attach { slot: self.small()?, path: self.text()?, missing: self.missing()? },
+            4 => MountOp::Terminals { slot: self.read_u32()? },
+            5 => MountOp::Processes { slot: self.read_u32()? },
+            6 => MountOp::Attach { slot: self.read_u32()?, path: self.text()?, missing: self.missing()? },
             8 => MountOp::Link { path: self.text()?, to: self.text()? },
             9 => MountOp::Write { path: self.text()?, text: self.text()? },
             10 => MountOp::Loopback,
             11 => MountOp::Hostname { name: self.text()? },
             12 => MountOp::File { path: self.text()?, text: self.text()? },
             13 => MountOp::Route,
-            14 => MountOp::Offer { socket: self.socket()?, port: u16::try_from(self.number()?).ok()? },
-            15 => MountOp::Await,
-            16 => MountOp::Layer { slot: self.small()?, path: self.text()? },
-            17 => MountOp::Overlay {
-                slot: self.small()?,
-                root: self.text()?,
-                first: self.small()?,
-                lowers: self.small()?,
+            14 => MountOp::OfferSocket {
+                socket: self.socket()?,
+                port: u16::try_from(self.read_number()?).ok()?,
             },
-            18 => MountOp::IfThere { path: self.text()? },
+            15 => MountOp::WaitForReady,
+            16 => MountOp::Layer { slot: self.read_u32()?, path: self.text()? },
+            17 => MountOp::Overlay {
+                slot: self.read_u32()?,
+                root: self.text()?,
+                first: self.read_u32()?,
+                lowers: self.read_u32()?,
+            },
+            18 => MountOp::SkipIfMissing { path: self.text()? },
             _ => return None,
         })
     }
 
     /// Reads the part that is carried out.
-    pub fn part(&mut self) -> Option<PlanPart> {
-        Some(match self.number()? {
+    pub fn read_part(&mut self) -> Option<PlanPart> {
+        Some(match self.read_number()? {
             0 => PlanPart::Whole,
             1 => PlanPart::Session,
             2 => PlanPart::Command,
             3 => PlanPart::Inner,
-            4 => PlanPart::Alone,
+            4 => PlanPart::WithoutNamespaces,
             _ => return None,
         })
     }
 
     fn socket(&mut self) -> Option<SocketKind> {
-        Some(match self.number()? {
+        Some(match self.read_number()? {
             0 => SocketKind::Proxy,
             1 => SocketKind::Lookups,
             2 => SocketKind::Transparent,
@@ -357,7 +360,7 @@ impl<'a> PlanReader<'a> {
     }
 
     fn access(&mut self) -> Option<MountAccess> {
-        Some(match self.number()? {
+        Some(match self.read_number()? {
             0 => MountAccess::Read,
             1 => MountAccess::Write,
             2 => MountAccess::Device,
@@ -367,7 +370,7 @@ impl<'a> PlanReader<'a> {
     }
 
     fn missing(&mut self) -> Option<OnMissing> {
-        Some(match self.number()? {
+        Some(match self.read_number()? {
             0 => OnMissing::Fault,
             1 => OnMissing::MakeDirectory,
             2 => OnMissing::MakeFile,

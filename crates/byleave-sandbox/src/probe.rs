@@ -36,62 +36,64 @@ pub struct ProbeReport {
     /// The version of Landlock, or zero without Landlock.
     pub landlock: u32,
     /// The environment of this program, as far as it matters here.
-    pub surroundings: HostEnvironment,
+    pub environment: HostEnvironment,
     /// The results of all backends, strongest first.
-    pub rungs: Vec<BackendProbe>,
+    pub backends: Vec<BackendProbe>,
 }
 
 /// The result of trying one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendProbe {
     /// The backend.
-    pub rung: Backend,
+    pub backend: Backend,
     /// The time that a command took, or why none runs.
-    pub took: Result<Duration, BackendError>,
+    pub start_time: Result<Duration, BackendError>,
     /// The guarantees for a usual confinement, if the backend works.
-    pub given: Vec<(Guarantee, Enforcement)>,
+    pub enforcement: Vec<(Guarantee, Enforcement)>,
 }
 
 /// The reason why a backend does not work, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError {
     /// The failure.
-    pub why: String,
+    pub reason: String,
     /// Remedies, most likely first. Empty if none is known.
     pub remedies: Vec<String>,
 }
 
 /// Checks whether the native launcher can start a command at all, by starting one.
-pub fn native(run_as: RunAs) -> Result<(), LaunchError> {
+pub fn check_native(run_as: RunAs) -> Result<(), LaunchError> {
     let outcome = attempt(Backend::Native, run_as)?;
     if outcome.status == CommandStatus::Exited(0) {
         return Ok(());
     }
     let why = format!("{}: `true` ended with {:?}", Backend::Native, outcome.status);
-    Err(LaunchError::NoRung { obstacles: why })
+    Err(LaunchError::NoBackend { obstacles: why })
 }
 
 impl ProbeReport {
     /// Tries every backend on this machine, as the user that commands will run as.
-    pub fn here(run_as: RunAs) -> Self {
-        let surroundings = HostEnvironment::here();
+    pub fn run_all(run_as: RunAs) -> Self {
+        let surroundings = HostEnvironment::detect();
         let landlock = clone3::landlock_version();
         let rungs = Backend::ALL.map(|rung| climb(rung, run_as, landlock, &surroundings)).into();
         let kernel = own::read_text("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-        Self { kernel, landlock, surroundings, rungs }
+        Self { kernel, landlock, environment: surroundings, backends: rungs }
     }
 
     /// Returns the backends that work, strongest first.
-    pub fn standing(&self) -> impl Iterator<Item = Backend> {
-        self.rungs.iter().filter(|tried| tried.took.is_ok()).map(|tried| tried.rung)
+    pub fn available(&self) -> impl Iterator<Item = Backend> {
+        self.backends.iter().filter(|tried| tried.start_time.is_ok()).map(|tried| tried.backend)
     }
 
     /// Returns the strongest backend that gives every guarantee of this confinement. Otherwise returns what the strongest working
     /// one lacks.
     pub fn choose(&self, confinement: &Confinement) -> Result<Backend, LaunchError> {
         let mut lacking: Option<UnenforceableError> = None;
-        for rung in self.standing() {
-            match confinement.held_against(|guarantee| rung.given(self.landlock, confinement, guarantee)) {
+        for rung in self.available() {
+            match confinement
+                .check_enforcement(|guarantee| rung.enforcement(self.landlock, confinement, guarantee))
+            {
                 Ok(()) => return Ok(rung),
                 Err(lacks) => lacking = lacking.or(Some(lacks)),
             }
@@ -100,27 +102,29 @@ impl ProbeReport {
     }
 
     /// Does the same as probing and choosing, but does not try backends that are weaker than the chosen one.
-    pub fn first(confinement: &Confinement, run_as: RunAs) -> Result<Backend, LaunchError> {
+    pub fn choose_first(confinement: &Confinement, run_as: RunAs) -> Result<Backend, LaunchError> {
         identity(run_as)?;
         let landlock = clone3::landlock_version();
         let gives = |rung: &Backend| {
-            confinement.held_against(|guarantee| rung.given(landlock, confinement, guarantee)).is_ok()
+            confinement
+                .check_enforcement(|guarantee| rung.enforcement(landlock, confinement, guarantee))
+                .is_ok()
         };
         let stands = |rung: &Backend| {
             attempt(*rung, run_as).is_ok_and(|outcome| outcome.status == CommandStatus::Exited(0))
         };
         match Backend::ALL.into_iter().filter(gives).find(stands) {
             Some(rung) => Ok(rung),
-            None => Self::here(run_as).choose(confinement),
+            None => Self::run_all(run_as).choose(confinement),
         }
     }
 
     fn nothing(&self) -> LaunchError {
-        let obstacles = self.rungs.iter().filter_map(|tried| {
-            let obstacle = tried.took.as_ref().err()?;
-            Some(format!("{}: {}", tried.rung, obstacle.why))
+        let obstacles = self.backends.iter().filter_map(|tried| {
+            let obstacle = tried.start_time.as_ref().err()?;
+            Some(format!("{}: {}", tried.backend, obstacle.reason))
         });
-        LaunchError::NoRung { obstacles: obstacles.collect::<Vec<_>>().join("; ") }
+        LaunchError::NoBackend { obstacles: obstacles.collect::<Vec<_>>().join("; ") }
     }
 
     /// Runs a command to its end on the strongest backend that gives every requested guarantee.
@@ -135,14 +139,14 @@ impl ProbeReport {
 
 fn climb(rung: Backend, run_as: RunAs, landlock: u32, surroundings: &HostEnvironment) -> BackendProbe {
     let obstacle = |failed: BackendFailure, why: String| BackendError {
-        why,
+        reason: why,
         remedies: remedies(rung, failed, surroundings),
     };
     let took = match attempt(rung, run_as) {
-        Ok(outcome) if outcome.status == CommandStatus::Exited(0) => Ok(outcome.wall),
+        Ok(outcome) if outcome.status == CommandStatus::Exited(0) => Ok(outcome.wall_time),
         Ok(outcome) => {
             let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
-            Err(obstacle(BackendFailure::Otherwise, format!("`true` ended with {:?} {said}", outcome.status)))
+            Err(obstacle(BackendFailure::Other, format!("`true` ended with {:?} {said}", outcome.status)))
         }
         // This error refers to `doctor`, which is the caller here.
         Err(LaunchError::Namespaces(error)) => {
@@ -151,9 +155,9 @@ fn climb(rung: Backend, run_as: RunAs, landlock: u32, surroundings: &HostEnviron
         Err(error) => Err(obstacle(failed(&error), error.to_string())),
     };
     let usual = usual(std::path::Path::new("/"));
-    let given = |guarantee| (guarantee, rung.given(landlock, &usual, guarantee));
+    let given = |guarantee| (guarantee, rung.enforcement(landlock, &usual, guarantee));
     let given = if took.is_ok() { usual.guarantees().into_iter().map(given).collect() } else { Vec::new() };
-    BackendProbe { rung, took, given }
+    BackendProbe { backend: rung, start_time: took, enforcement: given }
 }
 
 fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
@@ -162,7 +166,7 @@ fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> 
     let mut confinement = usual(&folder.path);
     // Missing guarantees are reported later. They must not prevent the attempt.
     confinement.waived.extend(Guarantee::ALL);
-    let making = |error| LaunchError::Ours { doing: "making a workspace to try", error };
+    let making = |error| LaunchError::Internal { doing: "making a workspace to try", error };
     let files = &confinement.files;
     for directory in files.home.iter().chain(&files.writable).chain(&files.protected) {
         fs::create_dir_all(directory).map_err(making)?;
@@ -191,7 +195,7 @@ fn usual(folder: &std::path::Path) -> Confinement {
         },
         network: Network::Off,
         environment: BTreeMap::from([("PATH".into(), PATH.into())]),
-        limits: ResourceLimits { wall: WALL, ..ResourceLimits::default() },
+        limits: ResourceLimits { wall_time: WALL, ..ResourceLimits::default() },
         waived: BTreeSet::new(),
         required: BTreeSet::new(),
     }
@@ -202,19 +206,19 @@ fn failed(error: &LaunchError) -> BackendFailure {
         LaunchError::Root => BackendFailure::Root,
         LaunchError::NoLandlock => BackendFailure::Landlock,
         LaunchError::Namespaces(_) => BackendFailure::Namespaces,
-        LaunchError::Bwrap { said } if said.contains("there is no bwrap") => BackendFailure::NoBwrap,
+        LaunchError::Bwrap { message: said } if said.contains("there is no bwrap") => BackendFailure::NoBwrap,
         // Matches the text of bwrap, which only selects the advice.
-        LaunchError::Bwrap { said } if said.contains("mount proc") => BackendFailure::Processes,
+        LaunchError::Bwrap { message: said } if said.contains("mount proc") => BackendFailure::Processes,
         LaunchError::Bwrap { .. } => BackendFailure::Namespaces,
-        LaunchError::Inside { inside, error } => match (inside.step, &inside.mount) {
+        LaunchError::Init { failure: inside, error } => match (inside.step, &inside.mount) {
             (Some(InitProcessStep::Identity), _) => BackendFailure::Namespaces,
             (Some(InitProcessStep::Mount), Some(MountOp::Processes { .. })) => BackendFailure::Processes,
             (Some(InitProcessStep::Mount), _) if error.raw_os_error() == Some(38) => {
                 BackendFailure::OldKernel
             }
             (Some(InitProcessStep::Mount), _) => BackendFailure::Mounts,
-            _ => BackendFailure::Otherwise,
+            _ => BackendFailure::Other,
         },
-        _ => BackendFailure::Otherwise,
+        _ => BackendFailure::Other,
     }
 }

@@ -8,11 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::workspace_index::DirectoryIndex;
-pub use crate::workspace_index::{ENTRIES_MAX, IndexError, PathPolicy, ProtectedPaths};
+pub use crate::workspace_index::{IndexError, MAX_ENTRIES, PathPolicy, ProtectedPaths};
 
 /// Scans a directory and everything beneath it, once. To scan repeatedly, use [`DirectoryIndex`].
-pub fn look(root: &Path, marker: &dyn PathPolicy) -> Result<ProtectedPaths, IndexError> {
-    DirectoryIndex::cold(vec![root.to_path_buf()], Some(marker)).marked().map(Arc::unwrap_or_clone)
+pub fn find_protected_paths(root: &Path, marker: &dyn PathPolicy) -> Result<ProtectedPaths, IndexError> {
+    DirectoryIndex::new_unwatched(vec![root.to_path_buf()], Some(marker))
+        .protected_paths()
+        .map(Arc::unwrap_or_clone)
 }
 
 #[cfg(test)]
@@ -25,7 +27,7 @@ mod tests {
     struct NamePathPolicy;
 
     impl PathPolicy for NamePathPolicy {
-        fn hides(&self, path: &str) -> bool {
+        fn is_hidden(&self, path: &str) -> bool {
             path.ends_with(".env") || path.ends_with("/.ssh")
         }
 
@@ -49,9 +51,12 @@ mod tests {
         let under = |paths: &[PathBuf]| -> Vec<String> {
             paths.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()).collect()
         };
-        let marked = look(root, &NamePathPolicy).unwrap();
+        let marked = find_protected_paths(root, &NamePathPolicy).unwrap();
         assert_eq!(under(&marked.hidden), [".git/hooks/.env", ".ssh", "a/.env"]);
         assert_eq!(under(&marked.protected), [".git/config", ".git/hooks"]);
-        assert!(matches!(look(&root.join("nowhere"), &NamePathPolicy), Err(IndexError::Unreadable { .. })));
+        assert!(matches!(
+            find_protected_paths(&root.join("nowhere"), &NamePathPolicy),
+            Err(IndexError::Unreadable { .. })
+        ));
     }
 }

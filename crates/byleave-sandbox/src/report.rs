@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::escape::{EscapeLevel, make_visible};
 
 use crate::confinement::{Confinement, Network, ReadScope};
 use crate::launch::{CommandOutcome, CommandStatus};
@@ -16,24 +16,24 @@ use crate::tripwire::PlantedFile;
 const LINES_MAX: usize = 20;
 
 /// Returns the report of a run. It is empty if the run ended well and met no boundary.
-pub fn told(confinement: &Confinement, outcome: &CommandOutcome) -> Vec<String> {
+pub fn describe_outcome(confinement: &Confinement, outcome: &CommandOutcome) -> Vec<String> {
     let mut lines = Vec::new();
-    let refused = outcome.network.decisions.iter().filter(|decision| !decision.given);
+    let refused = outcome.network.decisions.iter().filter(|decision| !decision.is_allowed);
     let refused: Vec<String> = refused
         .map(|decision| {
             let host = line(&decision.host);
             let target = if decision.port == 0 { host } else { format!("{host}:{}", decision.port) };
-            let why = decision.why.as_deref().map_or_else(String::new, |why| format!(": {}", line(why)));
+            let why = decision.reason.as_deref().map_or_else(String::new, |why| format!(": {}", line(why)));
             format!("blocked by policy: reaching `{target}`{why}; ask for `reach {target}`")
         })
         .collect();
-    push_some(&mut lines, refused, outcome.network.left_out);
-    push_some(&mut lines, outcome.earlier.iter().map(left_behind).collect(), 0);
-    push_some(&mut lines, outcome.planted.iter().map(planted).collect(), 0);
-    if let Some(limit) = outcome.ended_by {
+    push_some(&mut lines, refused, outcome.network.omitted_decisions);
+    push_some(&mut lines, outcome.planted_earlier.iter().map(left_behind).collect(), 0);
+    push_some(&mut lines, outcome.planted.iter().map(describe_planted).collect(), 0);
+    if let Some(limit) = outcome.limit_exceeded {
         lines.push(match limit {
             LimitKind::Wall => {
-                let ms = confinement.limits.wall.as_millis();
+                let ms = confinement.limits.wall_time.as_millis();
                 format!("stopped after {ms} ms, with everything that it had started (wall)")
             }
             _ => {
@@ -41,17 +41,17 @@ pub fn told(confinement: &Confinement, outcome: &CommandOutcome) -> Vec<String> 
             }
         });
     }
-    for limit in outcome.reached.iter().filter(|limit| Some(**limit) != outcome.ended_by) {
+    for limit in outcome.limits_reached.iter().filter(|limit| Some(**limit) != outcome.limit_exceeded) {
         lines.push(format!("it met the limit of {}", limited(*limit, &confinement.limits)));
     }
     if outcome.status != CommandStatus::Exited(0) {
-        lines.push(boundaries(confinement));
+        lines.push(describe_limits(confinement));
     }
     lines
 }
 
 /// Describes the boundaries of a run in one line.
-pub fn boundaries(confinement: &Confinement) -> String {
+pub fn describe_limits(confinement: &Confinement) -> String {
     let files = &confinement.files;
     let writable: Vec<String> = files.writable.iter().map(|path| format!("`{}`", shown(path))).collect();
     let writable = if writable.is_empty() { "nothing".to_owned() } else { writable.join(", ") };
@@ -73,8 +73,8 @@ pub fn boundaries(confinement: &Confinement) -> String {
 }
 
 /// Describes a planted file.
-pub fn planted(planted: &PlantedFile) -> String {
-    let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
+pub fn describe_planted(planted: &PlantedFile) -> String {
+    let (path, now) = (shown(&planted.path), shown(&planted.quarantine_path));
     format!(
         "blocked by policy: `{path}` would be obeyed or run later by others, and is now `{now}`; ask for `write {path}`"
     )
@@ -82,7 +82,7 @@ pub fn planted(planted: &PlantedFile) -> String {
 
 /// Describes a file that an earlier run had planted.
 fn left_behind(planted: &PlantedFile) -> String {
-    let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
+    let (path, now) = (shown(&planted.path), shown(&planted.quarantine_path));
     format!(
         "an earlier run was killed and had made `{path}`, which others would obey or run; it is now `{now}`; if it is yours, rename it back"
     )
@@ -90,16 +90,16 @@ fn left_behind(planted: &PlantedFile) -> String {
 
 fn limited(limit: LimitKind, limits: &ResourceLimits) -> String {
     match limit {
-        LimitKind::Wall => format!("{} s on the clock (wall)", limits.wall.as_secs()),
-        LimitKind::Cpu => format!("{} s of processor time (cpu)", limits.cpu.as_secs()),
-        LimitKind::Memory => format!("{} of memory (memory)", bytes(limits.memory)),
+        LimitKind::Wall => format!("{} s on the clock (wall)", limits.wall_time.as_secs()),
+        LimitKind::Cpu => format!("{} s of processor time (cpu)", limits.cpu_time.as_secs()),
+        LimitKind::Memory => format!("{} of memory (memory)", bytes(limits.memory_bytes)),
         LimitKind::Pids => format!("{} processes at a time (pids)", limits.pids),
-        LimitKind::Growth => format!("{} more in what it can write (growth)", bytes(limits.growth)),
-        LimitKind::Copy => format!("{} more in the copy that it ran on (copy)", bytes(limits.copy)),
+        LimitKind::Growth => format!("{} more in what it can write (growth)", bytes(limits.growth_bytes)),
+        LimitKind::Copy => format!("{} more in the copy that it ran on (copy)", bytes(limits.copy_bytes)),
         LimitKind::Reserve => {
-            format!("{} that stay free where its copy is kept (reserve)", bytes(limits.reserve))
+            format!("{} that stay free where its copy is kept (reserve)", bytes(limits.reserve_bytes))
         }
-        LimitKind::Output => format!("{} of output that is kept (output)", bytes(limits.output)),
+        LimitKind::Output => format!("{} of output that is kept (output)", bytes(limits.output_bytes)),
     }
 }
 
@@ -122,7 +122,7 @@ fn push_some(lines: &mut Vec<String>, some: Vec<String>, left_out: u64) {
 
 /// Escapes text from inside, so that it cannot pass for our own words.
 fn line(text: &str) -> String {
-    visible(text, EscapeLevel::Name)
+    make_visible(text, EscapeLevel::Name)
 }
 
 fn shown(path: &Path) -> String {

@@ -31,7 +31,7 @@ pub enum GitPathKind {
     /// Git runs it, or runs commands in it.
     Run,
     /// A directory that contains such a path.
-    Above,
+    Parent,
     /// Git runs those of its lines that are commands.
     List,
     /// A path of everyday work.
@@ -39,17 +39,17 @@ pub enum GitPathKind {
 }
 
 /// Classifies a path beneath a repository's own directory.
-pub fn part(beneath: &str) -> GitPathKind {
+pub fn classify_git_path(beneath: &str) -> GitPathKind {
     let above = |place: &&str| place.strip_prefix(beneath).is_some_and(|rest| rest.starts_with('/'));
     match beneath {
         // Git runs a hook by its exact name, which has no dot.
         _ if beneath.strip_prefix("hooks/").is_some_and(|name| !name.contains(['.', '/'])) => {
             GitPathKind::Run
         }
-        "hooks" => GitPathKind::Above,
+        "hooks" => GitPathKind::Parent,
         _ if RUN.contains(&beneath) => GitPathKind::Run,
         _ if LISTS.contains(&beneath) => GitPathKind::List,
-        _ if RUN.iter().any(above) || LISTS.iter().any(above) => GitPathKind::Above,
+        _ if RUN.iter().any(above) || LISTS.iter().any(above) => GitPathKind::Parent,
         _ => GitPathKind::Other,
     }
 }
@@ -60,7 +60,7 @@ pub fn is_list(path: &str) -> bool {
 }
 
 /// Returns the lines of a todo list that are commands.
-pub fn commands(list: &str) -> BTreeSet<String> {
+pub fn todo_commands(list: &str) -> BTreeSet<String> {
     list.lines().filter(|line| is_command(line)).map(str::to_owned).collect()
 }
 
@@ -85,7 +85,7 @@ impl RepositoryDetector {
     pub const NAMES: [&'static str; 4] = ["HEAD", "commondir", "objects", "refs"];
 
     /// Takes note of an entry with this name.
-    pub fn look_at(&mut self, name: &OsStr) {
+    pub fn note_name(&mut self, name: &OsStr) {
         match name.as_bytes() {
             b"HEAD" => self.has_head = true,
             b"objects" => self.has_objects = true,
@@ -114,7 +114,7 @@ mod tests {
         for line in ["pick 1234 exec", "# exec x", "execute x", "xx", "Exec x", "", "label x", "edit 12 x"] {
             assert!(!is_command(line), "{line:?}");
         }
-        assert_eq!(commands("pick 1 a\nexec b\n x c\r\n").len(), 2);
+        assert_eq!(todo_commands("pick 1 a\nexec b\n x c\r\n").len(), 2);
     }
 
     // req: E2
@@ -122,18 +122,18 @@ mod tests {
     fn what_git_runs_is_told_from_everyday_work() {
         for (beneath, is) in [
             ("config", GitPathKind::Run),
-            ("hooks", GitPathKind::Above),
+            ("hooks", GitPathKind::Parent),
             ("hooks/pre-commit", GitPathKind::Run),
             ("hooks/pre-commit.sample", GitPathKind::Other),
-            ("info", GitPathKind::Above),
-            ("objects/info", GitPathKind::Above),
-            ("rebase-merge", GitPathKind::Above),
+            ("info", GitPathKind::Parent),
+            ("objects/info", GitPathKind::Parent),
+            ("rebase-merge", GitPathKind::Parent),
             ("rebase-merge/git-rebase-todo", GitPathKind::List),
             ("rebase-merge/done", GitPathKind::Other),
             ("index", GitPathKind::Other),
             ("refs/heads/main", GitPathKind::Other),
         ] {
-            assert_eq!(part(beneath), is, "{beneath}");
+            assert_eq!(classify_git_path(beneath), is, "{beneath}");
         }
         assert!(is_list("/w/.git/rebase-merge/git-rebase-todo") && !is_list("/w/git-rebase-todo"));
     }

@@ -52,7 +52,7 @@ const PR_CAP_AMBIENT: usize = 47;
 const PR_CAP_AMBIENT_RAISE: usize = 2;
 
 /// Converts the return value of a system call into a result.
-pub(crate) fn answer(returned: isize) -> Result<usize, Errno> {
+pub(crate) fn syscall_result(returned: isize) -> Result<usize, Errno> {
     match usize::try_from(returned) {
         Ok(value) => Ok(value),
         Err(_) => Err(Errno(i32::try_from(-returned).unwrap_or(i32::MAX))),
@@ -60,9 +60,9 @@ pub(crate) fn answer(returned: isize) -> Result<usize, Errno> {
 }
 
 /// Makes a system call whose arguments are only numbers, so that it cannot touch our memory.
-pub(crate) fn numbers(nr: usize, args: [usize; 6]) -> Result<usize, Errno> {
+pub(crate) fn syscall_with_numbers(nr: usize, args: [usize; 6]) -> Result<usize, Errno> {
     // SAFETY: callers pass numbers and descriptors only; the kernel reads and writes no memory through them.
-    answer(unsafe { syscall(nr, args) })
+    syscall_result(unsafe { syscall(nr, args) })
 }
 
 /// Converts a descriptor to an argument. Negative ones keep their sign.
@@ -77,43 +77,43 @@ pub(crate) fn text_arg(text: &CStr) -> usize {
 }
 
 /// Converts a return value of the kernel to a descriptor.
-pub(crate) fn fd_of(returned: usize) -> Result<i32, Errno> {
+pub(crate) fn fd_from_result(returned: usize) -> Result<i32, Errno> {
     i32::try_from(returned).map_err(|_| EINVAL)
 }
 
 pub(crate) fn close(fd: i32) -> Result<(), Errno> {
-    numbers(number::CLOSE, [fd_arg(fd), 0, 0, 0, 0, 0]).map(drop)
+    syscall_with_numbers(number::CLOSE, [fd_arg(fd), 0, 0, 0, 0, 0]).map(drop)
 }
 
 pub(crate) fn dup3(from: i32, to: i32, flags: usize) -> Result<(), Errno> {
-    numbers(number::DUP3, [fd_arg(from), fd_arg(to), flags, 0, 0, 0]).map(drop)
+    syscall_with_numbers(number::DUP3, [fd_arg(from), fd_arg(to), flags, 0, 0, 0]).map(drop)
 }
 
 /// Closes, or marks to be closed at the next exec, every descriptor from `first` on.
 pub(crate) fn close_from(first: usize, flags: usize) -> Result<(), Errno> {
-    numbers(number::CLOSE_RANGE, [first, u32::MAX as usize, flags, 0, 0, 0]).map(drop)
+    syscall_with_numbers(number::CLOSE_RANGE, [first, u32::MAX as usize, flags, 0, 0, 0]).map(drop)
 }
 
 pub(crate) fn prctl(operation: usize, args: [usize; 4]) -> Result<usize, Errno> {
     let [a, b, c, d] = args;
-    numbers(number::PRCTL, [operation, a, b, c, d, 0])
+    syscall_with_numbers(number::PRCTL, [operation, a, b, c, d, 0])
 }
 
 /// The scheduling priority of a thread.
 #[derive(Clone, Copy)]
 pub(crate) enum SchedPriority {
     /// The default.
-    Usual = 0,
+    Normal = 0,
     /// Never preempts a running thread: for background work.
-    Patient = 3,
+    Idle = 3,
 }
 
 /// Sets the priority of this thread and of threads that it starts.
-pub(crate) fn schedule(eagerness: SchedPriority) -> Result<(), Errno> {
+pub(crate) fn set_sched_priority(eagerness: SchedPriority) -> Result<(), Errno> {
     let priority = 0i32;
     let args = [0, eagerness as usize, (&raw const priority) as usize, 0, 0, 0];
     // SAFETY: the address of a live priority, which is all that the call reads.
-    answer(unsafe { syscall(number::SCHED_SETSCHEDULER, args) }).map(drop)
+    syscall_result(unsafe { syscall(number::SCHED_SETSCHEDULER, args) }).map(drop)
 }
 
 pub(crate) fn exit(code: usize) -> ! {
@@ -124,11 +124,11 @@ pub(crate) fn exit(code: usize) -> ! {
 }
 
 /// Sets the blocked signals, and returns the previous set.
-pub(crate) fn signals_blocked(mask: u64) -> Result<u64, Errno> {
+pub(crate) fn set_blocked_signals(mask: u64) -> Result<u64, Errno> {
     let mut before = 0u64;
     let args = [SIG_SETMASK, (&raw const mask) as usize, (&raw mut before) as usize, size_of::<u64>(), 0, 0];
     // SAFETY: both addresses are of live 8-byte sets, as the last argument says.
-    answer(unsafe { syscall(number::RT_SIGPROCMASK, args) })?;
+    syscall_result(unsafe { syscall(number::RT_SIGPROCMASK, args) })?;
     Ok(before)
 }
 
@@ -153,7 +153,7 @@ fn set_capabilities(sets: &[CapabilityHalf; 2]) -> Result<(), Errno> {
     let header = CAPABILITY_HEADER;
     let args = [(&raw const header) as usize, sets.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: a header of version 3 and the two halves that go with it, both live.
-    answer(unsafe { syscall(number::CAPSET, args) }).map(drop)
+    syscall_result(unsafe { syscall(number::CAPSET, args) }).map(drop)
 }
 
 /// Clears the effective, permitted and inheritable sets.
@@ -167,7 +167,7 @@ pub(crate) fn keep_capabilities_over_exec(wanted: &[usize]) -> Result<(), Errno>
     let mut sets = [CapabilityHalf::default(); 2];
     let args = [(&raw const header) as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: a header of version 3 and room for the two halves that go with it.
-    answer(unsafe { syscall(number::CAPGET, args) })?;
+    syscall_result(unsafe { syscall(number::CAPGET, args) })?;
     for half in &mut sets {
         half.effective = half.permitted;
         half.inheritable = half.permitted;
@@ -186,7 +186,7 @@ pub(crate) fn keep_capabilities_over_exec(wanted: &[usize]) -> Result<(), Errno>
 pub(crate) unsafe fn exec_descriptor(fd: i32, argv: *const *const u8, envp: *const *const u8) -> Errno {
     let args = [fd_arg(fd), text_arg(c""), argv as usize, envp as usize, AT_EMPTY_PATH, 0];
     // SAFETY: the caller vouches for the arrays; the empty string is static.
-    match answer(unsafe { syscall(number::EXECVEAT, args) }) {
+    match syscall_result(unsafe { syscall(number::EXECVEAT, args) }) {
         Ok(_) => EINVAL,
         Err(errno) => errno,
     }

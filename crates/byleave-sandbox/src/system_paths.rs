@@ -53,17 +53,17 @@ const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
 const KERNEL: [&str; 2] = ["/dev", "/proc"];
 
 /// Returns the system paths that every command may read.
-pub(crate) fn system<'a>() -> impl Iterator<Item = &'a Path> {
+pub(crate) fn system_paths<'a>() -> impl Iterator<Item = &'a Path> {
     SYSTEM.iter().map(Path::new)
 }
 
 /// Returns whether a path is a system path that every command may read.
 pub(crate) fn is_system(path: &Path) -> bool {
-    system().any(|place| path.starts_with(place))
+    system_paths().any(|place| path.starts_with(place))
 }
 
 /// Returns whether every command can access a path without a grant.
-pub(crate) fn is_everywhere(path: &Path) -> bool {
+pub(crate) fn is_always_available(path: &Path) -> bool {
     is_system(path) || is_kernel(path)
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn is_scratch(path: &Path) -> bool {
 }
 
 /// Returns whether a directory contains a private temporary directory of the command.
-pub(crate) fn holds_scratch(path: &Path) -> bool {
+pub(crate) fn contains_scratch(path: &Path) -> bool {
     SCRATCH.iter().any(|place| Path::new(place).starts_with(path))
 }
 

@@ -44,12 +44,16 @@ struct RunnableSnapshot {
 
 impl RunnableSnapshot {
     fn by(index: &mut DynDirectoryIndex) -> Result<Self, TripwireError> {
-        let (places, lists) = (index.places()?, index.lists()?);
+        let (places, lists) = (index.runnable_paths()?, index.lists()?);
         let commands = |list: &PathBuf| {
             let text = read_list(list);
-            (list.clone(), text.map(|text| repository::commands(&text)))
+            (list.clone(), text.map(|text| repository::todo_commands(&text)))
         };
-        Ok(Self { places, commands: lists.iter().map(commands).collect(), unseen: index.unseen() })
+        Ok(Self {
+            places,
+            commands: lists.iter().map(commands).collect(),
+            unseen: index.unreadable_directories(),
+        })
     }
 
     /// Returns new items: a new path, a link with another target, a todo list with a new command.
@@ -77,7 +81,7 @@ pub struct PlantedFile {
     /// The original path.
     pub path: PathBuf,
     /// The path after the rename.
-    pub quarantined: PathBuf,
+    pub quarantine_path: PathBuf,
 }
 
 /// An error that leaves planted files unknown or in place.
@@ -85,10 +89,10 @@ pub struct PlantedFile {
 pub enum TripwireError {
     /// The workspace cannot be scanned.
     #[error("cannot look for what was planted: {0}")]
-    Unseen(#[from] IndexError),
+    Index(#[from] IndexError),
     /// A planted file cannot be renamed.
     #[error("cannot put `{path}` out of action, which was planted to be run later: {error}; look at it and remove it", path = path.display())]
-    InAction {
+    NotQuarantined {
         /// Its path.
         path: PathBuf,
         /// The cause.
@@ -96,7 +100,7 @@ pub enum TripwireError {
     },
     /// The state before the run cannot be noted, or such a note cannot be read.
     #[error("cannot keep a note of what is there before the command in `{directory}`: {error}", directory = directory.display())]
-    Note {
+    Marker {
         /// The directory of the notes.
         directory: PathBuf,
         /// The cause.
@@ -106,19 +110,19 @@ pub enum TripwireError {
 
 impl Tripwire {
     /// Takes a snapshot from an index.
-    pub(crate) fn on(index: &Arc<Mutex<DynDirectoryIndex>>) -> Result<Self, TripwireError> {
+    pub(crate) fn from_index(index: &Arc<Mutex<DynDirectoryIndex>>) -> Result<Self, TripwireError> {
         let mut looked = index.lock().unwrap_or_else(PoisonError::into_inner);
         let before = RunnableSnapshot::by(&mut looked)?;
         Ok(Self { index: Arc::clone(index), before, earlier: Vec::new(), note: None })
     }
 
     /// Adds files that earlier, killed runs had planted.
-    pub(crate) fn after(self, earlier: Vec<PlantedFile>) -> Self {
+    pub(crate) fn with_earlier(self, earlier: Vec<PlantedFile>) -> Self {
         Self { earlier, ..self }
     }
 
     /// Writes the snapshot to a directory, for the next run in case this process is killed.
-    pub(crate) fn noted_in(self, directory: &Path) -> Result<Self, TripwireError> {
+    pub(crate) fn with_marker_in(self, directory: &Path) -> Result<Self, TripwireError> {
         let roots = self.index.lock().unwrap_or_else(PoisonError::into_inner).roots().to_vec();
         let RunnableSnapshot { places, commands, unseen } = &self.before;
         let (commands, unseen) = (commands.clone(), unseen.clone());
@@ -137,25 +141,25 @@ impl Tripwire {
 
 /// Disables files that earlier runs planted if those runs ended without a check, before anything else runs. A failure is an error
 /// if it concerns a directory of this command. The note stays then.
-pub(crate) fn settle(
+pub(crate) fn recover_abandoned(
     directory: &Path,
     roots: &[PathBuf],
     marker: Option<&Arc<dyn PathPolicy + Send + Sync>>,
 ) -> Result<Vec<PlantedFile>, TripwireError> {
     let mut planted = Vec::new();
-    for (run, before) in AbandonedRun::all(directory).map_err(in_directory(directory))? {
+    for (run, before) in AbandonedRun::claim_all(directory).map_err(in_directory(directory))? {
         // A root that no longer exists has no planted files.
         let left: Vec<PathBuf> = before.roots.iter().filter(|root| root.is_dir()).cloned().collect();
-        let mut index = DirectoryIndex::cold(left, marker.cloned());
+        let mut index = DirectoryIndex::new_unwatched(left, marker.cloned());
         let PreRunState { roots: theirs, places, commands, unseen } = before;
         let seen = RunnableSnapshot { places: Arc::new(places), commands, unseen };
         let sprung = RunnableSnapshot::by(&mut index)
-            .and_then(|after| spring(&after, &seen, |path| run.may_have_made(path)));
+            .and_then(|after| spring(&after, &seen, |path| run.may_have_created(path)));
         let is_here = |root: &PathBuf| roots.iter().any(|own| own.starts_with(root) || root.starts_with(own));
         match sprung {
             Ok(found) => {
                 planted.extend(found);
-                run.settled().map_err(in_directory(directory))?;
+                run.mark_settled().map_err(in_directory(directory))?;
             }
             Err(fault) if theirs.iter().any(is_here) => return Err(fault),
             Err(_) => {}
@@ -165,7 +169,7 @@ pub(crate) fn settle(
 }
 
 fn in_directory(directory: &Path) -> impl Fn(io::Error) -> TripwireError {
-    |error| TripwireError::Note { directory: directory.to_path_buf(), error }
+    |error| TripwireError::Marker { directory: directory.to_path_buf(), error }
 }
 
 fn spring(
@@ -181,12 +185,14 @@ fn spring(
             continue;
         }
         match quarantine(path) {
-            Ok(Some(quarantined)) => planted.push(PlantedFile { path: path.clone(), quarantined }),
+            Ok(Some(quarantined)) => {
+                planted.push(PlantedFile { path: path.clone(), quarantine_path: quarantined })
+            }
             // The tripwire of another command was faster.
             Ok(None) => {}
             // The other files are still renamed.
             Err(error) => {
-                in_action = in_action.or(Some(TripwireError::InAction { path: path.clone(), error }))
+                in_action = in_action.or(Some(TripwireError::NotQuarantined { path: path.clone(), error }))
             }
         }
     }
@@ -229,7 +235,7 @@ impl TripwireGuard {
     }
 
     /// Reports planted files as they are found, instead of keeping them for the end.
-    pub(crate) fn tell(&mut self, told: PlantedFileListener) {
+    pub(crate) fn set_listener(&mut self, told: PlantedFileListener) {
         self.told = Some(told);
     }
 
@@ -239,7 +245,7 @@ impl TripwireGuard {
     }
 
     /// Checks, if it is time.
-    pub(crate) fn look(&mut self) -> Result<(), TripwireError> {
+    pub(crate) fn check_if_due(&mut self) -> Result<(), TripwireError> {
         let began = Instant::now();
         if began < self.next {
             return Ok(());
@@ -255,7 +261,7 @@ impl TripwireGuard {
     }
 
     /// Checks after everything has ended, and returns planted files that were not reported yet. After an error the note stays.
-    pub(crate) fn end(&mut self) -> Result<Vec<PlantedFile>, TripwireError> {
+    pub(crate) fn finish(&mut self) -> Result<Vec<PlantedFile>, TripwireError> {
         let planted = self.tripwire.spring()?;
         self.take(planted);
         if let Some(note) = self.tripwire.note.take() {

@@ -87,7 +87,7 @@ pub(crate) struct AbandonedRun {
 
 impl AbandonedRun {
     /// Returns the abandoned runs in a directory, each with the state before it.
-    pub(crate) fn all(directory: &Path) -> io::Result<Vec<(Self, PreRunState)>> {
+    pub(crate) fn claim_all(directory: &Path) -> io::Result<Vec<(Self, PreRunState)>> {
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -125,13 +125,13 @@ impl AbandonedRun {
     }
 
     /// Returns whether the run may have created a file. If the file system does not record creation times, it may have.
-    pub(crate) fn may_have_made(&self, path: &Path) -> bool {
+    pub(crate) fn may_have_created(&self, path: &Path) -> bool {
         let made = fs::symlink_metadata(path).and_then(|found| found.created());
         made.map_or(true, |made| made <= self.last_seen + LATE)
     }
 
     /// Removes the note after the planted files are disabled.
-    pub(crate) fn settled(self) -> io::Result<()> {
+    pub(crate) fn mark_settled(self) -> io::Result<()> {
         self.note.remove()
     }
 }
@@ -153,18 +153,18 @@ mod tests {
     #[test]
     fn a_note_is_found_once_its_launcher_is_gone_and_not_before() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(AbandonedRun::all(&folder.path().join("none")).unwrap().is_empty());
+        assert!(AbandonedRun::claim_all(&folder.path().join("none")).unwrap().is_empty());
         let note = RunMarkerFile::write(folder.path(), &before()).unwrap();
-        assert!(AbandonedRun::all(folder.path()).unwrap().is_empty(), "its launcher lives");
+        assert!(AbandonedRun::claim_all(folder.path()).unwrap().is_empty(), "its launcher lives");
         // The launcher was killed.
         drop(note);
-        let found = AbandonedRun::all(folder.path()).unwrap();
+        let found = AbandonedRun::claim_all(folder.path()).unwrap();
         assert_eq!(found.len(), 1);
-        assert!(AbandonedRun::all(folder.path()).unwrap().is_empty(), "somebody looks already");
-        found.into_iter().for_each(|(run, _)| run.settled().unwrap());
+        assert!(AbandonedRun::claim_all(folder.path()).unwrap().is_empty(), "somebody looks already");
+        found.into_iter().for_each(|(run, _)| run.mark_settled().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         fs::write(folder.path().join("x.json"), "{").unwrap();
-        assert!(AbandonedRun::all(folder.path()).is_err(), "what cannot be read is not passed over");
+        assert!(AbandonedRun::claim_all(folder.path()).is_err(), "what cannot be read is not passed over");
     }
 
     // req: E7
@@ -177,9 +177,9 @@ mod tests {
             let note = RunMarkerFile::write(folder.path(), &before()).unwrap();
             note.file.set_modified(SystemTime::now() - Duration::from_secs(ago)).unwrap();
             drop(note);
-            for (run, _) in AbandonedRun::all(folder.path()).unwrap() {
-                assert_eq!(run.may_have_made(&made), may, "{ago} s");
-                run.settled().unwrap();
+            for (run, _) in AbandonedRun::claim_all(folder.path()).unwrap() {
+                assert_eq!(run.may_have_created(&made), may, "{ago} s");
+                run.mark_settled().unwrap();
             }
         }
     }

@@ -14,14 +14,14 @@ pub(crate) use audit_log::{
     StandingApprovalEntry, StandingApprovalList, VerificationReport,
 };
 pub(crate) use calls::{
-    AfterQuery, CallBody, CallEvent, CallStateName, CallStatusBody, LastEventHeader, ModeName, RefusalBody,
-    WAIT_S_MAX, WaitQuery, kind_word,
+    AfterQuery, CallBody, CallEvent, CallStateName, CallStatusBody, LastEventHeader, MAX_WAIT_S, ModeName,
+    RefusalBody, WaitQuery, kind_as_str,
 };
 pub(crate) use client_tools::{
     ClaimBody, ClientToolBody, ClientToolName, InputReview, OutputReview, ReportBody,
 };
 pub(crate) use policy::{
-    ExplainBody, ExplanationBody, POLICY_CHARS_MAX, REPLAY_MAX, ReplayBody, ReplayReport, ToolEntry,
+    ExplainBody, ExplanationBody, MAX_POLICY_CHARS, MAX_REPLAY, ReplayBody, ReplayReport, ToolEntry,
     ToolList, ToolQuery,
 };
 pub(crate) use questions::{AnswerBody, AnswerChoice, OpenQuestion, QuestionList, QuestionViewBody};
@@ -31,7 +31,7 @@ pub(crate) use workers::WorkerList;
 use crate::problem::{Problem, ProblemKind};
 
 /// Rejects a text that is shorter or longer than the OpenAPI document says.
-pub(crate) fn bounded(what: &str, text: &str, least: usize, most: usize) -> Result<(), Problem> {
+pub(crate) fn check_length(what: &str, text: &str, least: usize, most: usize) -> Result<(), Problem> {
     if (least..=most).contains(&text.chars().count()) {
         return Ok(());
     }

@@ -37,7 +37,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
 ];
 
 /// Admits or rejects a request.
-pub(crate) async fn door(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn authenticate(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let mut response = match admit(&app, &request) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
@@ -54,40 +54,40 @@ pub(crate) async fn door(State(app): State<App>, mut request: Request, next: Nex
 
 fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     let headers = request.headers();
-    named(app, request)?;
-    from_no_other_page(app, headers)?;
+    check_host(app, request)?;
+    check_origin(app, headers)?;
     let Some(principal) = known(app, headers) else {
-        stranger(app, request)?;
+        limit_unauthenticated(app, request)?;
         return Err(Problem::no_token());
     };
-    paced(app, &principal)?;
+    limit_rate(app, &principal)?;
     Ok(principal)
 }
 
 /// Takes one request from the rate limit of an unauthenticated address.
-pub(crate) fn stranger(app: &App, request: &Request) -> Result<(), Problem> {
+pub(crate) fn limit_unauthenticated(app: &App, request: &Request) -> Result<(), Problem> {
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let from: Option<IpAddr> = from.map(|from| from.0.ip());
     let many = |seconds| Problem::too_many("too many requests without a good token", seconds);
-    app.strangers().take(from, Instant::now()).map_err(many)
+    app.unauthenticated_limiter().try_acquire(from, Instant::now()).map_err(many)
 }
 
 /// Takes one request from the rate limit of an authenticated caller.
-pub(crate) fn paced(app: &App, caller: &Caller) -> Result<(), Problem> {
+pub(crate) fn limit_rate(app: &App, caller: &Caller) -> Result<(), Problem> {
     let who = (caller.principal.tenant.clone(), caller.principal.name.clone());
     let many = |seconds| Problem::too_many("more requests than are allowed", seconds);
-    app.pace().take(who, Instant::now()).map_err(many)
+    app.rate_limiter().try_acquire(who, Instant::now()).map_err(many)
 }
 
 /// Checks that the request names this server as its host. This defeats DNS rebinding by web pages.
-pub(crate) fn named(app: &App, request: &Request) -> Result<(), Problem> {
+pub(crate) fn check_host(app: &App, request: &Request) -> Result<(), Problem> {
     let foreign =
         || Problem::new(ProblemKind::ForeignHost, "the request names a host that is not this server");
     let in_address = request.uri().authority().map(|authority| authority.as_str());
-    let in_header = only(request.headers(), &header::HOST).ok_or_else(foreign)?;
+    let in_header = single_header(request.headers(), &header::HOST).ok_or_else(foreign)?;
     for named in [Some(in_header), in_address].into_iter().flatten() {
         let authority: Authority = named.parse().map_err(|_| foreign())?;
-        if authority.as_str().contains('@') || !app.is_host(authority.host()) {
+        if authority.as_str().contains('@') || !app.is_own_host(authority.host()) {
             return Err(foreign());
         }
     }
@@ -95,12 +95,12 @@ pub(crate) fn named(app: &App, request: &Request) -> Result<(), Problem> {
 }
 
 /// Checks the origin of a request, which browsers send and programs do not.
-pub(crate) fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_origin(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     let foreign =
         || Problem::new(ProblemKind::ForeignOrigin, "requests from pages of other origins are refused");
     if headers.contains_key(header::ORIGIN) {
-        let origin = only(headers, &header::ORIGIN).ok_or_else(foreign)?;
-        if !app.is_origin(origin) {
+        let origin = single_header(headers, &header::ORIGIN).ok_or_else(foreign)?;
+        if !app.is_own_origin(origin) {
             return Err(foreign());
         }
     }
@@ -111,14 +111,14 @@ pub(crate) fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), P
 }
 
 /// Checks whether an authorization header is still valid for the same caller.
-pub(crate) fn is_still_known(app: &App, shown: Option<&HeaderValue>, caller: &Caller) -> bool {
+pub(crate) fn is_still_authenticated(app: &App, shown: Option<&HeaderValue>, caller: &Caller) -> bool {
     let holder = shown.and_then(|shown| shown_by(app, shown.to_str().ok()?));
     holder.is_some_and(|holder| holder.principal == caller.principal)
 }
 
 /// Returns the caller with a valid token, in a tenant that is served.
 fn known(app: &App, headers: &HeaderMap) -> Option<Caller> {
-    shown_by(app, only(headers, &header::AUTHORIZATION)?)
+    shown_by(app, single_header(headers, &header::AUTHORIZATION)?)
 }
 
 fn shown_by(app: &App, header: &str) -> Option<Caller> {
@@ -126,11 +126,11 @@ fn shown_by(app: &App, header: &str) -> Option<Caller> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }
-    holder(app, app.tokens().find(shown.trim(), SystemClock.now()))
+    caller_for_token(app, app.tokens().find(shown.trim(), SystemClock.now()))
 }
 
 /// Returns the holder of a token as a caller, in a tenant that is served.
-pub(crate) fn holder(app: &App, found: Result<Option<Principal>, TokenError>) -> Option<Caller> {
+pub(crate) fn caller_for_token(app: &App, found: Result<Option<Principal>, TokenError>) -> Option<Caller> {
     let principal = match found {
         Ok(found) => found?,
         Err(fault) => {
@@ -138,12 +138,12 @@ pub(crate) fn holder(app: &App, found: Result<Option<Principal>, TokenError>) ->
             return None;
         }
     };
-    let tenancy = app.tenancy(&principal.tenant)?;
-    Some(Caller { principal: Arc::new(principal), tenancy })
+    let tenancy = app.tenant(&principal.tenant)?;
+    Some(Caller { principal: Arc::new(principal), tenant: tenancy })
 }
 
 /// Returns a header that occurs once. If there are two, one may have been added on the way, and neither is trusted.
-pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(crate) fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(only), None) => only.to_str().ok(),

@@ -15,7 +15,7 @@ use byleave::core::id::{CallId, QuestionId};
 use crate::secure_random;
 
 /// How long a session lasts.
-pub(crate) const LASTS_MS: Millis = 12 * 3_600 * 1_000;
+pub(crate) const LIFETIME_MS: Millis = 12 * 3_600 * 1_000;
 const VISITS_MAX: usize = 10_000;
 /// The number of shown questions that a session remembers. A person who was shown more must look again.
 const SHOWN_MAX: usize = 1_000;
@@ -45,7 +45,7 @@ pub(crate) struct BrowserSession {
     /// The digest of the token that it began with, or of the sign-in entry in the token list.
     pub(crate) token: Digest,
     /// The CSRF token in every form of the session. Pages of others do not know it.
-    pub(crate) mark: String,
+    pub(crate) csrf_token: String,
     until: Millis,
     shown: Mutex<HashMap<QuestionId, (Digest, Instant)>>,
     said: Mutex<Option<PageNotice>>,
@@ -60,12 +60,12 @@ pub(crate) struct PageNotice {
 
 impl BrowserSessions {
     /// Begins a session. Returns the value of its cookie.
-    pub(crate) fn begin(&self, token: Digest, now: Millis) -> io::Result<String> {
+    pub(crate) fn start(&self, token: Digest, now: Millis) -> io::Result<String> {
         let (secret, mark) = (secure_random::hex::<32>()?, secure_random::hex::<32>()?);
         let visit = BrowserSession {
             token,
-            mark,
-            until: now.saturating_add(LASTS_MS),
+            csrf_token: mark,
+            until: now.saturating_add(LIFETIME_MS),
             shown: Mutex::default(),
             said: Mutex::default(),
         };
@@ -76,43 +76,44 @@ impl BrowserSessions {
         if open.len() >= VISITS_MAX {
             return Err(io::Error::other("too many people are signed in"));
         }
-        open.insert(Digest::of(secret.as_bytes()), Arc::new(visit));
+        open.insert(Digest::compute(secret.as_bytes()), Arc::new(visit));
         Ok(secret)
     }
 
     /// Returns the session of a cookie.
     pub(crate) fn find(&self, secret: &str, now: Millis) -> Option<Arc<BrowserSession>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(&Digest::of(secret.as_bytes())).filter(|visit| now < visit.until).cloned()
+        open.get(&Digest::compute(secret.as_bytes())).filter(|visit| now < visit.until).cloned()
     }
 
     /// Ends a session.
     pub(crate) fn end(&self, secret: &str) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&Digest::of(secret.as_bytes()));
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&Digest::compute(secret.as_bytes()));
     }
 
     /// Creates a ticket that is valid once.
-    pub(crate) fn ticket(&self, token: Digest, next: String) -> io::Result<String> {
+    pub(crate) fn issue_ticket(&self, token: Digest, next: String) -> io::Result<String> {
         let secret = secure_random::hex::<32>()?;
         let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
         tickets.retain(|_, ticket| ticket.made.elapsed() < TICKET);
         if tickets.len() >= TICKETS_MAX {
             return Err(io::Error::other("too many people sign in at once"));
         }
-        tickets.insert(Digest::of(secret.as_bytes()), SignInTicket { token, next, made: Instant::now() });
+        tickets
+            .insert(Digest::compute(secret.as_bytes()), SignInTicket { token, next, made: Instant::now() });
         Ok(secret)
     }
 
     /// Redeems a ticket.
     pub(crate) fn take_ticket(&self, secret: &str) -> Option<SignInTicket> {
         let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        tickets.remove(&Digest::of(secret.as_bytes())).filter(|ticket| ticket.made.elapsed() < TICKET)
+        tickets.remove(&Digest::compute(secret.as_bytes())).filter(|ticket| ticket.made.elapsed() < TICKET)
     }
 }
 
 impl BrowserSession {
     /// Notes that a question was shown completely, in the version of this digest.
-    pub(crate) fn show(&self, question: QuestionId, digest: Digest) {
+    pub(crate) fn mark_shown(&self, question: QuestionId, digest: Digest) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.len() >= SHOWN_MAX {
             shown.clear();
@@ -124,19 +125,19 @@ impl BrowserSession {
     }
 
     /// Returns how long ago a question was first shown in the version of this digest.
-    pub(crate) fn seen(&self, question: QuestionId, digest: Digest) -> Option<Duration> {
+    pub(crate) fn time_since_shown(&self, question: QuestionId, digest: Digest) -> Option<Duration> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let (then, at) = shown.get(&question)?;
         (*then == digest).then(|| at.elapsed())
     }
 
     /// Sets a message for the next page.
-    pub(crate) fn say(&self, notice: PageNotice) {
+    pub(crate) fn set_notice(&self, notice: PageNotice) {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(notice);
     }
 
     /// Takes the message, so that it is shown once.
-    pub(crate) fn said(&self) -> Option<PageNotice> {
+    pub(crate) fn take_notice(&self) -> Option<PageNotice> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -148,9 +149,9 @@ mod tests {
     #[test]
     fn a_visit_is_found_by_its_secret_until_it_ends() {
         let visits = BrowserSessions::default();
-        let secret = visits.begin(Digest::of(b"token"), 1_000).unwrap();
-        assert!(visits.find(&secret, 1_000 + LASTS_MS - 1).is_some());
-        assert!(visits.find(&secret, 1_000 + LASTS_MS).is_none(), "over");
+        let secret = visits.start(Digest::compute(b"token"), 1_000).unwrap();
+        assert!(visits.find(&secret, 1_000 + LIFETIME_MS - 1).is_some());
+        assert!(visits.find(&secret, 1_000 + LIFETIME_MS).is_none(), "over");
         assert!(visits.find(&secret.to_uppercase(), 2_000).is_none() && visits.find("", 2_000).is_none());
         visits.end(&secret);
         assert!(visits.find(&secret, 2_000).is_none(), "ended");
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn a_ticket_counts_once() {
         let visits = BrowserSessions::default();
-        let ticket = visits.ticket(Digest::of(b"token"), "/x".into()).unwrap();
+        let ticket = visits.issue_ticket(Digest::compute(b"token"), "/x".into()).unwrap();
         assert!(visits.take_ticket("made up").is_none());
         assert_eq!(visits.take_ticket(&ticket).unwrap().next, "/x");
         assert!(visits.take_ticket(&ticket).is_none(), "it was used");
@@ -168,12 +169,12 @@ mod tests {
     #[test]
     fn a_question_was_seen_only_as_it_was_shown() {
         let visits = BrowserSessions::default();
-        let secret = visits.begin(Digest::of(b"token"), 0).unwrap();
+        let secret = visits.start(Digest::compute(b"token"), 0).unwrap();
         let visit = visits.find(&secret, 1).unwrap();
         let question = QuestionId::new(byleave::clock::fresh_id());
-        assert!(visit.seen(question, Digest::of(b"a")).is_none());
-        visit.show(question, Digest::of(b"a"));
-        assert!(visit.seen(question, Digest::of(b"a")).is_some());
-        assert!(visit.seen(question, Digest::of(b"b")).is_none());
+        assert!(visit.time_since_shown(question, Digest::compute(b"a")).is_none());
+        visit.mark_shown(question, Digest::compute(b"a"));
+        assert!(visit.time_since_shown(question, Digest::compute(b"a")).is_some());
+        assert!(visit.time_since_shown(question, Digest::compute(b"b")).is_none());
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct CallEventLog {
     /// The events of each entry, in order.
     pub(crate) entries: Vec<Vec<SerializedEvent>>,
     /// Whether there will be no more events.
-    pub(crate) over: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// An event, ready to be sent.
@@ -43,7 +43,7 @@ pub(crate) struct CallWatcher {
 
 impl CallWatchers {
     /// Returns the watcher of a call for one more follower.
-    pub(crate) fn of(&self, call: CallId) -> Arc<CallWatcher> {
+    pub(crate) fn watch(&self, call: CallId) -> Arc<CallWatcher> {
         let mut looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = looks.get(&call).and_then(Weak::upgrade) {
             return look;
@@ -72,7 +72,7 @@ impl CallWatchers {
     }
 
     /// Wakes the followers of this call, because its record may have grown.
-    pub(crate) fn stir(&self, call: CallId) {
+    pub(crate) fn notify(&self, call: CallId) {
         self.any.send_replace(());
         let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = looks.get(&call).and_then(Weak::upgrade) {
@@ -81,7 +81,7 @@ impl CallWatchers {
     }
 
     /// Wakes all followers, because it is unknown which record has grown.
-    pub(crate) fn stir_all(&self) {
+    pub(crate) fn notify_all(&self) {
         self.any.send_replace(());
         let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         for look in looks.values().filter_map(Weak::upgrade) {
@@ -92,12 +92,12 @@ impl CallWatchers {
 
 impl CallWatcher {
     /// Returns a receiver that is woken whenever the record may have grown.
-    pub(crate) fn grown(&self) -> watch::Receiver<()> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.grown.subscribe()
     }
 
     /// Returns the result of a read that begins after this call. Callers that arrive during a read share the next one.
-    pub(crate) async fn told<F, E>(&self, look: impl FnOnce() -> F) -> Result<Arc<CallEventLog>, E>
+    pub(crate) async fn read_shared<F, E>(&self, look: impl FnOnce() -> F) -> Result<Arc<CallEventLog>, E>
     where
         F: Future<Output = Result<CallEventLog, E>>,
     {
@@ -126,25 +126,28 @@ mod tests {
     async fn who_comes_during_a_look_shares_the_next_and_never_hears_of_what_was_before() {
         let (looks, looked, go) = (CallWatchers::default(), AtomicUsize::new(0), Notify::new());
         let call = CallId::new(fresh_id());
-        let (one, other) = (looks.of(call), looks.of(call));
+        let (one, other) = (looks.watch(call), looks.watch(call));
         let look = || async {
             let number = looked.fetch_add(1, Ordering::SeqCst);
             if number == 0 {
                 go.notified().await;
             }
-            Ok::<_, ()>(CallEventLog { entries: (0..number).map(|_| Vec::new()).collect(), over: false })
+            Ok::<_, ()>(CallEventLog {
+                entries: (0..number).map(|_| Vec::new()).collect(),
+                is_complete: false,
+            })
         };
-        let first = one.told(look);
+        let first = one.read_shared(look);
         let rest = futures::future::join_all((0..100).map(|_| async {
             go.notify_one();
-            other.told(look).await.unwrap().entries.len()
+            other.read_shared(look).await.unwrap().entries.len()
         }));
         let (first, rest) = tokio::join!(first, rest);
         assert_eq!(first.unwrap().entries.len(), 0);
         assert!(rest.into_iter().all(|seen| seen == 1), "all who came later share one look");
         assert_eq!(looked.load(Ordering::SeqCst), 2);
         drop((one, other));
-        drop(looks.of(CallId::new(fresh_id())));
+        drop(looks.watch(CallId::new(fresh_id())));
         assert_eq!(looks.calls.lock().unwrap().len(), 1, "what nobody follows is forgotten");
     }
 }

@@ -11,22 +11,22 @@ use byleave::core::question_view::QuestionView;
 use crate::principal::{AccessScope, Principal};
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
-use crate::tenant::{SESSIONS, Tenant};
+use crate::tenant::{SESSION_PREFIX, Tenant};
 
 /// The caller of a request. Only the authentication creates one, for a valid token.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) principal: Arc<Principal>,
-    pub(crate) tenancy: Arc<Tenant>,
+    pub(crate) tenant: Arc<Tenant>,
 }
 
 impl Caller {
     /// Rejects a caller that has none of these scopes.
-    pub(crate) fn may(&self, scopes: &[AccessScope]) -> Result<(), Problem> {
+    pub(crate) fn require_scope(&self, scopes: &[AccessScope]) -> Result<(), Problem> {
         if scopes.iter().any(|scope| self.has(*scope)) {
             return Ok(());
         }
-        let words: Vec<&str> = scopes.iter().map(|scope| scope.word()).collect();
+        let words: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
         Err(Problem::new(ProblemKind::Forbidden, format!("this needs the scope {}", words.join(" or "))))
     }
 
@@ -40,30 +40,30 @@ impl Caller {
 
     /// Returns the agent name for calls.
     pub(crate) fn agent(&self) -> Result<AgentId, Problem> {
-        AgentId::new(self.name()).map_err(|bad| Problem::fault("the name cannot be used", &bad))
+        AgentId::new(self.name()).map_err(|bad| Problem::internal_error("the name cannot be used", &bad))
     }
 
     /// Returns a session of this caller's own. A standing approval for one principal's session is thus not valid for
     /// another's.
     pub(crate) fn session(&self, name: &str) -> Result<SessionId, Problem> {
-        SessionId::new(format!("{SESSIONS}{}/{name}", self.name()))
+        SessionId::new(format!("{SESSION_PREFIX}{}/{name}", self.name()))
             .map_err(|bad| Problem::new(ProblemKind::Unusable, bad.to_string()))
     }
 
     /// Checks whether a call belongs to this tenant and was accepted here.
-    pub(crate) fn is_ours(&self, heading: &CallHeader) -> bool {
-        self.tenancy.took_in(&heading.tenant, &heading.session, &heading.cwd)
+    pub(crate) fn is_local_call(&self, heading: &CallHeader) -> bool {
+        self.tenant.accepted(&heading.tenant, &heading.session, &heading.cwd)
     }
 
     /// Checks whether the call of a question was accepted here, so that this server must continue it.
     pub(crate) fn is_driven_here(&self, sheet: &QuestionView) -> bool {
-        self.tenancy.took_in(self.tenancy.id(), &sheet.session, &sheet.cwd)
+        self.tenant.accepted(self.tenant.id(), &sheet.session, &sheet.cwd)
     }
 
     /// Checks whether the caller made a call.
     pub(crate) fn owns(&self, heading: &CallHeader) -> bool {
-        let mine = format!("{SESSIONS}{}/", self.name());
-        self.is_ours(heading)
+        let mine = format!("{SESSION_PREFIX}{}/", self.name());
+        self.is_local_call(heading)
             && heading.agent.as_str() == self.name()
             && heading.session.as_str().starts_with(&mine)
     }

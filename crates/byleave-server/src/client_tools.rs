@@ -58,7 +58,7 @@ struct ClaimedCall {
 #[derive(Debug)]
 pub(crate) struct ClientToolReport {
     pub(crate) output: Output,
-    pub(crate) said: Opinion<Output>,
+    pub(crate) review: Opinion<Output>,
 }
 
 /// The state of the claim on a call.
@@ -68,14 +68,14 @@ pub(crate) enum ClaimState {
     /// Another claim is valid.
     Others,
     /// There is no claim, or none yet.
-    Not,
+    Unclaimed,
 }
 
 /// The reason why there is no such client tool.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientToolError {
     #[error(transparent)]
-    Bad(#[from] RegisterError),
+    Invalid(#[from] RegisterError),
     #[error("a principal has at most {EACH_MAX} tools of its own")]
     TooMany,
 }
@@ -88,26 +88,27 @@ pub(crate) struct ClaimGuard {
 }
 
 /// Checks whether a tool is a client tool.
-pub(crate) fn is_own(tool: &str) -> bool {
+pub(crate) fn is_client_tool(tool: &str) -> bool {
     tool.starts_with(FAMILY)
 }
 
 /// Returns the full name of a principal's client tool. The tool's part has no dot, so that no two names are equal.
-pub(crate) fn name_of(principal: &str, tool: &str) -> String {
+pub(crate) fn client_tool_name(principal: &str, tool: &str) -> String {
     format!("{FAMILY}{principal}.{tool}")
 }
 
 /// Checks whether a principal may use a tool. For tools that are not client tools, the gate decides.
 pub(crate) fn may_use(principal: &str, tool: &str) -> bool {
-    !is_own(tool) || tool.strip_prefix(&name_of(principal, "")).is_some_and(|rest| !rest.contains('.'))
+    !is_client_tool(tool)
+        || tool.strip_prefix(&client_tool_name(principal, "")).is_some_and(|rest| !rest.contains('.'))
 }
 
 impl ClientTools {
     /// Adds the clients' own reviewers to a gate builder, so that the record contains their opinions.
-    pub fn behind(&self, builder: GateBuilder) -> GateBuilder {
+    pub fn attach_reviewers(&self, builder: GateBuilder) -> GateBuilder {
         builder
-            .review_input(ReviewScope::Family(FAMILY.into()), self.clone())
-            .review_output(ReviewScope::Family(FAMILY.into()), self.clone())
+            .review_input(ReviewScope::Prefix(FAMILY.into()), self.clone())
+            .review_output(ReviewScope::Prefix(FAMILY.into()), self.clone())
     }
 
     /// Registers a client tool or changes its definition. An approval of the old definition is not valid for the new one.
@@ -122,7 +123,7 @@ impl ClientTools {
             Ok(known) if *known.manifest() == manifest => return Ok(()),
             Ok(_) => {}
             Err(_) => {
-                let is_theirs = |name: &str| is_own(name) && may_use(owner.as_str(), name);
+                let is_theirs = |name: &str| is_client_tool(name) && may_use(owner.as_str(), name);
                 if catalog.list().iter().filter(|entry| is_theirs(entry.name())).count() >= EACH_MAX {
                     return Err(ClientToolError::TooMany);
                 }
@@ -133,12 +134,12 @@ impl ClientTools {
     }
 
     /// Stores the opinion of a client's reviewer until it is on the record. The first opinion is used.
-    pub(crate) fn heard(&self, call: CallId, said: Opinion<Value>) {
+    pub(crate) fn store_review(&self, call: CallId, said: Opinion<Value>) {
         self.desk().inputs.entry(call).or_insert(ArgumentsReview::Said(said));
     }
 
     /// Drops the opinion that is on the record.
-    pub(crate) fn stood(&self, standing: CallStatus) -> CallStatus {
+    pub(crate) fn discard_recorded(&self, standing: CallStatus) -> CallStatus {
         let call = standing.call();
         let mut desk = self.desk();
         match &standing {
@@ -152,7 +153,7 @@ impl ClientTools {
                     heard.insert(ArgumentsReview::Recorded);
                 }
             }
-            CallStatus::HeldUp { .. } | CallStatus::RunningElsewhere { .. } => {}
+            CallStatus::Blocked { .. } | CallStatus::RunningElsewhere { .. } => {}
         }
         drop(desk);
         standing
@@ -162,11 +163,11 @@ impl ClientTools {
         self.desk().hands.contains_key(&call)
     }
 
-    pub(crate) fn held(&self, call: CallId, claim: &str) -> ClaimState {
+    pub(crate) fn claim_state(&self, call: CallId, claim: &str) -> ClaimState {
         match self.desk().hands.get(&call) {
             Some(hand) if hand.claim != claim => ClaimState::Others,
-            Some(hand) => hand.handed.borrow().clone().map_or(ClaimState::Not, ClaimState::Mine),
-            None => ClaimState::Not,
+            Some(hand) => hand.handed.borrow().clone().map_or(ClaimState::Unclaimed, ClaimState::Mine),
+            None => ClaimState::Unclaimed,
         }
     }
 
@@ -214,7 +215,7 @@ impl ClientTools {
 
 impl ClaimGuard {
     /// Waits until the call is handed over; `None` if this is no longer possible.
-    pub(crate) async fn handed(&mut self) -> Option<Arc<Value>> {
+    pub(crate) async fn wait_for_arguments(&mut self) -> Option<Arc<Value>> {
         self.handed.wait_for(Option::is_some).await.ok().and_then(|handed| handed.clone())
     }
 }
@@ -241,7 +242,7 @@ impl ClientTool {
     async fn run(&self, arguments: Value, run: RunContext) -> Output {
         // Set before anything that can end the call. A call that ends without its reviewer's opinion must not wait for one.
         self.own.desk().outputs.insert(run.call, Opinion::Pass);
-        if run.site.agent != self.owner {
+        if run.context.agent != self.owner {
             return Output::failure("it did not run: the tool is another principal's own");
         }
         let Some(told) = self.own.hand_over(run.call, arguments) else {
@@ -250,12 +251,12 @@ impl ClientTool {
         tokio::select! {
             biased;
             Ok(report) = told => {
-                self.own.desk().outputs.insert(run.call, report.said);
+                self.own.desk().outputs.insert(run.call, report.review);
                 report.output
             }
             () = run.cancel.cancelled() => {
                 self.own.desk().hands.remove(&run.call);
-                Output::lost("its maker had taken it, and did not say how it ended")
+                Output::unknown_outcome("its maker had taken it, and did not say how it ended")
             }
         }
     }
@@ -266,7 +267,7 @@ impl Tool for ClientTool {
         &self.manifest
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         true
     }
 

@@ -27,7 +27,7 @@ impl<T: DeserializeOwned> FromRequest<App> for StrictJson<T> {
             return Err(Problem::new(ProblemKind::NotJson, "the content type must be `application/json`"));
         }
         let limits = app.limits();
-        let bytes = read(request.into_body(), limits.body_bytes_max, limits.body).await?;
+        let bytes = read_body(request.into_body(), limits.max_body_bytes, limits.body_timeout).await?;
         let malformed = |error: serde_json::Error| {
             Problem::new(ProblemKind::Malformed, format!("the body cannot be read: {error}"))
         };
@@ -35,7 +35,7 @@ impl<T: DeserializeOwned> FromRequest<App> for StrictJson<T> {
     }
 }
 
-pub(crate) async fn read(body: Body, bytes_max: usize, limit: Duration) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn read_body(body: Body, bytes_max: usize, limit: Duration) -> Result<Vec<u8>, Problem> {
     let collected = tokio::time::timeout(limit, Limited::new(body, bytes_max).collect()).await;
     let slow = |_| Problem::new(ProblemKind::TooSlow, "the body did not come in time");
     match collected.map_err(slow)? {
@@ -103,7 +103,7 @@ impl<T: Serialize> IntoResponse for JsonResponse<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(error) => Problem::fault("the answer cannot be written", &error).into_response(),
+            Err(error) => Problem::internal_error("the answer cannot be written", &error).into_response(),
         }
     }
 }

@@ -40,30 +40,30 @@ const REST: Duration = Duration::from_millis(50);
 pub enum ListenError {
     /// The address is reachable from other machines without TLS.
     #[error("cannot listen on {0} without TLS: only addresses of this machine, such as 127.0.0.1")]
-    NotProtected(SocketAddr),
+    TlsRequired(SocketAddr),
     /// The certificate or its key cannot be used.
-    #[error("cannot use the certificate in `{path}`: {why}")]
+    #[error("cannot use the certificate in `{path}`: {reason}")]
     Certificate {
         /// The file.
         path: String,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// A system call failed.
-    #[error("{what}: {why}")]
-    System {
+    #[error("{operation}: {source}")]
+    Io {
         /// The operation that failed.
-        what: String,
+        operation: String,
         /// The error of the system.
-        why: io::Error,
+        source: io::Error,
     },
 }
 
 /// Creates a TLS configuration from a certificate and its key, each in a PEM file.
-pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenError> {
+pub fn load_tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenError> {
     let bad = |path: &Path, why: &dyn std::fmt::Display| ListenError::Certificate {
         path: path.display().to_string(),
-        why: why.to_string(),
+        reason: why.to_string(),
     };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|why| bad(certificate, &why))?;
@@ -78,8 +78,8 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenEr
 }
 
 /// Checks whether the server may listen on an address.
-pub fn may_listen(address: SocketAddr, is_protected: bool) -> Result<(), ListenError> {
-    if is_protected || address.ip().is_loopback() { Ok(()) } else { Err(ListenError::NotProtected(address)) }
+pub fn check_address(address: SocketAddr, is_protected: bool) -> Result<(), ListenError> {
+    if is_protected || address.ip().is_loopback() { Ok(()) } else { Err(ListenError::TlsRequired(address)) }
 }
 
 /// Serves until `end` is cancelled, then waits for running calls for a limited time.
@@ -90,20 +90,20 @@ pub async fn serve(
     end: CancellationToken,
     grace: Duration,
 ) -> Result<(), ListenError> {
-    let fault = |what: &str, why| ListenError::System { what: what.to_owned(), why };
+    let fault = |what: &str, why| ListenError::Io { operation: what.to_owned(), source: why };
     let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
-    may_listen(address, tls.is_some())?;
+    check_address(address, tls.is_some())?;
     let (scheme, acceptor) = match tls {
         Some(config) => ("https", Some(TlsAcceptor::from(config))),
         None => ("http", None),
     };
-    let mut attending = server.attend(&end);
+    let mut attending = server.start_tenants(&end);
     // Calls that settle during the shutdown are exported, too.
     let last = CancellationToken::new();
-    let telling = server.tell(&last);
+    let telling = server.start_export(&last);
     let limits = server.limits().clone();
     let router = server.clone().router(scheme, address.port(), &end);
-    let room = Arc::new(Semaphore::new(limits.connections));
+    let room = Arc::new(Semaphore::new(limits.max_connections));
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -134,7 +134,7 @@ pub async fn serve(
     let all = async {
         connections.close();
         connections.wait().await;
-        server.until_idle().await;
+        server.wait_until_idle().await;
     };
     if tokio::time::timeout(grace, all).await.is_err() {
         tracing::warn!("not everything ended in time");
@@ -162,14 +162,16 @@ impl HttpConnection {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection will be slow");
         }
-        let stream = WriteTimeout::new(stream, self.limits.unread);
+        let stream = WriteTimeout::new(stream, self.limits.write_timeout);
         match acceptor {
             None => self.speak(stream).await,
-            Some(acceptor) => match tokio::time::timeout(self.limits.head, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => self.speak(stream).await,
-                Ok(Err(error)) => tracing::debug!(%error, "a connection was not made safe"),
-                Err(_) => tracing::debug!("a connection was not made safe in time"),
-            },
+            Some(acceptor) => {
+                match tokio::time::timeout(self.limits.header_timeout, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => self.speak(stream).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a connection was not made safe"),
+                    Err(_) => tracing::debug!("a connection was not made safe in time"),
+                }
+            }
         }
     }
 
@@ -184,7 +186,7 @@ impl HttpConnection {
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.head)
+            .header_read_timeout(self.limits.header_timeout)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service)

@@ -57,7 +57,7 @@ struct PendingSignIn {
 
 /// The address to redirect to, and the state that must come back.
 pub(crate) struct SignInRedirect {
-    pub(crate) to: String,
+    pub(crate) url: String,
     pub(crate) state: String,
 }
 
@@ -99,7 +99,11 @@ impl OidcProvider {
     }
 
     /// Begins a sign-in that redirects back to this address.
-    pub(crate) async fn begin(&self, back: String, next: String) -> Result<SignInRedirect, OidcError> {
+    pub(crate) async fn start_sign_in(
+        &self,
+        back: String,
+        next: String,
+    ) -> Result<SignInRedirect, OidcError> {
         let bad = |why: String| OidcError::Issuer(self.issuer.to_string(), why);
         let http = |request| ask(self.http.clone(), request);
         let provider = CoreProviderMetadata::discover_async(self.issuer.clone(), &http).await;
@@ -131,11 +135,15 @@ impl OidcProvider {
             state.clone(),
             PendingSignIn { at: Instant::now(), provider, redirect, nonce, verifier, next },
         );
-        Ok(SignInRedirect { to: to.to_string(), state })
+        Ok(SignInRedirect { url: to.to_string(), state })
     }
 
     /// Completes a sign-in, once. Exchanges the provider's code for the identity.
-    pub(crate) async fn end(&self, state: &str, code: String) -> Result<VerifiedSignIn, OidcError> {
+    pub(crate) async fn finish_sign_in(
+        &self,
+        state: &str,
+        code: String,
+    ) -> Result<VerifiedSignIn, OidcError> {
         let refused = |why: String| OidcError::Refused(why);
         let begun = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(state);
         let begun = begun.filter(|begun| begun.at.elapsed() < PENDING);

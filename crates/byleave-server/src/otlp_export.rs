@@ -105,13 +105,13 @@ impl OtlpExporter {
     }
 
     /// Returns the address of the collector in the environment.
-    pub fn place() -> String {
+    pub fn endpoint() -> String {
         let places = [ANY, TRACES, METRICS].into_iter().filter_map(said);
         places.collect::<Vec<_>>().join(", ")
     }
 
     /// Exports every call of a tenant that is settled here, until there are no more.
-    pub(crate) fn hear(
+    pub(crate) fn export_settled_calls(
         self: &Arc<Self>,
         tenancy: Arc<Tenant>,
         end: CancellationToken,
@@ -133,7 +133,7 @@ impl OtlpExporter {
                 Ok(GateEvent::Entry { call, entry, .. }) if matches!(entry.fact, RecordEvent::Settled(_)) => {
                     match tenancy.record(call).await {
                         Ok(record) => {
-                            let parent = tenancy.parents.take(call);
+                            let parent = tenancy.trace_parents.remove(call);
                             record.iter().for_each(|record| self.tell(record, parent));
                         }
                         Err(fault) => tracing::warn!(%call, %fault, "a call cannot be told of"),
@@ -147,7 +147,7 @@ impl OtlpExporter {
     }
 
     fn tell(&self, record: &Record, parent: Option<TraceParent>) {
-        for span in spans::of(record, parent) {
+        for span in spans::spans_for_record(record, parent) {
             if let Some(metrics) = &self.metrics {
                 metrics.count(&span);
             }
@@ -158,7 +158,7 @@ impl OtlpExporter {
     }
 
     /// Sends the remaining data, for a limited time.
-    pub(crate) async fn end(self: Arc<Self>) {
+    pub(crate) async fn shut_down(self: Arc<Self>) {
         let ends: [fn(&Self) -> bool; 2] = [
             |otlp| otlp.traces.as_ref().is_none_or(|one| one.spans.shutdown_with_timeout(LAST).is_ok()),
             |otlp| otlp.metrics.as_ref().is_none_or(|one| one.meters.shutdown_with_timeout(LAST).is_ok()),
@@ -214,7 +214,7 @@ impl OtlpMetrics {
 
     fn count(&self, span: &SpanData) {
         let seconds = span.end_time.duration_since(span.start_time).unwrap_or_default().as_secs_f64();
-        let kept = |said: &&KeyValue| spans::MEASURED.contains(&said.key.as_str());
+        let kept = |said: &&KeyValue| spans::METRIC_ATTRIBUTES.contains(&said.key.as_str());
         let attributes: Vec<KeyValue> = span.attributes.iter().filter(kept).cloned().collect();
         if span.name.starts_with(spans::CALL) {
             self.took.record(seconds, &attributes);

@@ -32,13 +32,13 @@ use axum::routing::{get, post};
 use crate::state::App;
 
 /// Returns the routes of all pages, behind their authentication.
-pub(crate) fn all(app: &App) -> Router<App> {
+pub(crate) fn router(app: &App) -> Router<App> {
     Router::new()
         .route("/", get(inbox::show))
         .route("/live", get(sse::follow))
         .route("/questions/{question}", get(question::show))
-        .route("/questions/{question}/leave", get(question::consider))
-        .route("/questions/{question}/answer", post(answer::give))
+        .route("/questions/{question}/leave", get(question::preview_approval))
+        .route("/questions/{question}/answer", post(answer::submit))
         .route("/several", get(bulk_answer::show).post(bulk_answer::answer))
         .route("/book", get(audit_log::list))
         .route("/book/verify", post(audit_log::verify))
@@ -48,11 +48,11 @@ pub(crate) fn all(app: &App) -> Router<App> {
         .route("/stats", get(stats::show))
         .route("/halt", post(inbox::halt))
         .route("/lift", post(inbox::lift))
-        .route("/sign-in", get(sign_in::ask).post(sign_in::enter))
-        .route("/sign-in/elsewhere", get(oidc_login::begin))
-        .route("/sign-in/done", get(oidc_login::end))
-        .route("/sign-in/arrive", get(sign_in::arrive))
-        .route("/sign-out", post(sign_in::leave))
+        .route("/sign-in", get(sign_in::show).post(sign_in::enter))
+        .route("/sign-in/elsewhere", get(oidc_login::start_sign_in))
+        .route("/sign-in/done", get(oidc_login::finish_sign_in))
+        .route("/sign-in/arrive", get(sign_in::redeem_ticket))
+        .route("/sign-out", post(sign_in::sign_out))
         .route("/assets/{name}", get(assets::serve))
-        .layer(middleware::from_fn_with_state(app.clone(), auth::door))
+        .layer(middleware::from_fn_with_state(app.clone(), auth::authenticate))
 }

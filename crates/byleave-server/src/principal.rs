@@ -8,7 +8,7 @@ use byleave::core::id::TenantId;
 use serde::{Deserialize, Serialize};
 
 /// The maximum length of a principal's or tenant's name.
-pub const NAME_CHARS_MAX: usize = 64;
+pub const MAX_NAME_CHARS: usize = 64;
 
 /// The kind of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl AccessScope {
     pub const ALL: [Self; 5] = [Self::Submit, Self::Answer, Self::Read, Self::Administer, Self::Work];
 
     /// Returns the name of the scope.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Submit => "submit",
             Self::Answer => "answer",
@@ -55,7 +55,7 @@ impl AccessScope {
 
 impl PrincipalKind {
     /// Returns the name of the kind.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
             Self::Person => "person",
@@ -87,7 +87,7 @@ impl FromStr for Slug {
     fn from_str(text: &str) -> Result<Self, SlugError> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_');
         let first = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-        if !first || text.len() > NAME_CHARS_MAX || !text.chars().all(plain) {
+        if !first || text.len() > MAX_NAME_CHARS || !text.chars().all(plain) {
             return Err(SlugError(text.escape_debug().to_string()));
         }
         Ok(Self(text.to_owned()))

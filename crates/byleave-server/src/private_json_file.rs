@@ -20,20 +20,20 @@ pub enum PrivateFileError {
     #[error("cannot use `{0}`: it must be a plain file that only its owner can read")]
     Exposed(String),
     /// Its content is invalid.
-    #[error("cannot use `{path}`: {why}")]
+    #[error("cannot use `{path}`: {reason}")]
     Unreadable {
         /// The file.
         path: String,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// A system call failed.
-    #[error("cannot use `{path}`: {why}")]
-    System {
+    #[error("cannot use `{path}`: {source}")]
+    Io {
         /// The file.
         path: String,
         /// The error of the system.
-        why: io::Error,
+        source: io::Error,
     },
 }
 
@@ -48,16 +48,16 @@ pub(crate) struct PrivateJsonFile {
 
 impl PrivateJsonFile {
     /// Returns the file at this path, which need not exist yet.
-    pub(crate) const fn at(path: PathBuf) -> Self {
+    pub(crate) const fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
     /// Returns the current version; `None` if there is no file.
-    pub(crate) fn stamp(&self) -> Result<Option<FileVersion>, PrivateFileError> {
+    pub(crate) fn version(&self) -> Result<Option<FileVersion>, PrivateFileError> {
         match fs::symlink_metadata(&self.path) {
             Ok(found) => self.checked(&found).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.fault(error)),
+            Err(error) => Err(self.io_error(error)),
         }
     }
 
@@ -65,10 +65,10 @@ impl PrivateJsonFile {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Option<(FileVersion, T)>, PrivateFileError> {
         let Some((stamp, file)) = self.open()? else { return Ok(None) };
         let mut text = String::new();
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|why| self.fault(why))?;
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|why| self.io_error(why))?;
         let kept = serde_json::from_str(&text).map_err(|error| PrivateFileError::Unreadable {
             path: self.path.display().to_string(),
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
         Ok(Some((stamp, kept)))
     }
@@ -79,20 +79,20 @@ impl PrivateJsonFile {
         let file = match file {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.fault(error)),
+            Err(error) => return Err(self.io_error(error)),
         };
-        let stamp = self.checked(&file.metadata().map_err(|why| self.fault(why))?)?;
+        let stamp = self.checked(&file.metadata().map_err(|why| self.io_error(why))?)?;
         Ok(Some((stamp, file)))
     }
 
     /// Changes the file as a whole. Concurrent changes take turns.
-    pub(crate) fn change<T, E>(&self, change: impl FnOnce(&mut T) -> Result<(), E>) -> Result<(), E>
+    pub(crate) fn update<T, E>(&self, change: impl FnOnce(&mut T) -> Result<(), E>) -> Result<(), E>
     where
         T: Default + Serialize + DeserializeOwned,
         E: From<PrivateFileError>,
     {
-        let fault = |why| self.fault(why);
-        let lock = private(&self.path.with_extension("lock")).map_err(fault)?;
+        let fault = |why| self.io_error(why);
+        let lock = open_private(&self.path.with_extension("lock")).map_err(fault)?;
         lock.lock().map_err(fault)?;
         let mut kept = self.read()?.map(|(_, kept)| kept).unwrap_or_default();
         change(&mut kept)?;
@@ -110,8 +110,8 @@ impl PrivateJsonFile {
         Ok(File::open(above).and_then(|dir| dir.sync_all()).map_err(fault)?)
     }
 
-    pub(crate) fn fault(&self, why: io::Error) -> PrivateFileError {
-        PrivateFileError::System { path: self.path.display().to_string(), why }
+    pub(crate) fn io_error(&self, why: io::Error) -> PrivateFileError {
+        PrivateFileError::Io { path: self.path.display().to_string(), source: why }
     }
 
     fn checked(&self, found: &fs::Metadata) -> Result<FileVersion, PrivateFileError> {
@@ -125,7 +125,7 @@ impl PrivateJsonFile {
 }
 
 /// Opens a file for its owner only for writing. Creates it if it is missing.
-pub(crate) fn private(path: &Path) -> io::Result<File> {
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nofollow()).open(path)
 }

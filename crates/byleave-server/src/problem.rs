@@ -159,7 +159,7 @@ impl Problem {
         &self.detail
     }
 
-    pub(crate) fn fault(what: &str, why: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn internal_error(what: &str, why: &dyn std::fmt::Display) -> Self {
         // The cause is logged for the operator. The caller learns only that something failed.
         tracing::error!(what, %why, "a request could not be served");
         Self::new(ProblemKind::Fault, what)
@@ -178,8 +178,8 @@ impl From<VerificationError> for Problem {
     fn from(unchecked: VerificationError) -> Self {
         match unchecked {
             VerificationError::Busy => Self::too_many("the book is being checked already", 5),
-            VerificationError::Fault(fault) => fault.into(),
-            VerificationError::Broke(why) => Self::fault("the book could not be checked", &why),
+            VerificationError::Ledger(fault) => fault.into(),
+            VerificationError::TaskFailed(why) => Self::internal_error("the book could not be checked", &why),
         }
     }
 }
@@ -187,14 +187,14 @@ impl From<VerificationError> for Problem {
 impl From<AnswerError> for Problem {
     fn from(fault: AnswerError) -> Self {
         match fault {
-            AnswerError::NoSuchQuestion(_) => Self::not_found("question"),
+            AnswerError::UnknownQuestion(_) => Self::not_found("question"),
             AnswerError::Mismatch => {
                 let why = "the digest is not that of the question as it stands; look at it again";
                 Self::refused(StatusCode::CONFLICT, &Refusal::new(Code::AnswerMismatch, why))
             }
-            AnswerError::Late => Self::new(ProblemKind::Closed, fault.to_string()),
-            AnswerError::Unusable(why) => Self::new(ProblemKind::Unusable, why),
-            AnswerError::OwnQuestion => Self::new(ProblemKind::OwnQuestion, fault.to_string()),
+            AnswerError::QuestionClosed => Self::new(ProblemKind::Closed, fault.to_string()),
+            AnswerError::InvalidAnswer(why) => Self::new(ProblemKind::Unusable, why),
+            AnswerError::SelfAnswer => Self::new(ProblemKind::OwnQuestion, fault.to_string()),
             AnswerError::NotRecorded(why) => LedgerError::new("the answer was not recorded", why).into(),
         }
     }

@@ -15,7 +15,7 @@ pub enum PublicUrlError {
     Address(String, String),
     /// It contains more than the address of a server.
     #[error("`{0}` says more than where the server is; leave out everything after the host and port")]
-    More(String),
+    ExtraParts(String),
 }
 
 /// The public address of the pages: https and a host, or http on this machine.
@@ -41,7 +41,7 @@ impl PublicUrl {
     }
 
     /// Checks whether the address is https, so that others cannot listen.
-    pub fn is_protected(&self) -> bool {
+    pub fn is_encrypted(&self) -> bool {
         self.origin.starts_with("https://")
     }
 
@@ -60,7 +60,7 @@ impl FromStr for PublicUrl {
         Endpoint::new(text).map_err(|error| bad(&error))?;
         let host = url.host_str().unwrap_or_default().to_owned();
         if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-            return Err(PublicUrlError::More(text.to_owned()));
+            return Err(PublicUrlError::ExtraParts(text.to_owned()));
         }
         Ok(Self { origin: url.origin().ascii_serialization(), host })
     }

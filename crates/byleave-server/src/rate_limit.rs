@@ -27,7 +27,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
     }
 
     /// Takes one token, or returns the number of seconds until there is one.
-    pub(crate) fn take(&self, who: K, now: Instant) -> Result<(), u64> {
+    pub(crate) fn try_acquire(&self, who: K, now: Instant) -> Result<(), u64> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= BUCKETS_MAX && !buckets.contains_key(&who) {
             let (rate, burst) = (self.per_second, self.burst);
@@ -65,23 +65,23 @@ mod tests {
     fn a_burst_and_then_a_steady_rate_each_for_itself() {
         let (pace, start) = (RateLimiter::new(2, 3), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!([0; 4].map(|ms| pace.take("a", at(ms)).is_ok()), [true, true, true, false]);
-        assert!(pace.take("b", at(0)).is_ok());
+        assert_eq!([0; 4].map(|ms| pace.try_acquire("a", at(ms)).is_ok()), [true, true, true, false]);
+        assert!(pace.try_acquire("b", at(0)).is_ok());
         assert_eq!(
-            [400, 500, 600, 1_000].map(|ms| pace.take("a", at(ms)).is_ok()),
+            [400, 500, 600, 1_000].map(|ms| pace.try_acquire("a", at(ms)).is_ok()),
             [false, true, false, true]
         );
-        assert_eq!([9_000; 4].map(|ms| pace.take("a", at(ms)).is_ok()), [true, true, true, false]);
+        assert_eq!([9_000; 4].map(|ms| pace.try_acquire("a", at(ms)).is_ok()), [true, true, true, false]);
     }
 
     #[test]
     fn so_many_strangers_do_not_fill_the_memory() {
         let (pace, now) = (RateLimiter::new(1, 1), Instant::now());
         for who in 0..BUCKETS_MAX + 10 {
-            assert!(who >= BUCKETS_MAX || pace.take(who, now).is_ok());
-            assert!(who < BUCKETS_MAX || pace.take(who, now).is_err());
+            assert!(who >= BUCKETS_MAX || pace.try_acquire(who, now).is_ok());
+            assert!(who < BUCKETS_MAX || pace.try_acquire(who, now).is_err());
         }
         assert!(pace.buckets.lock().unwrap().len() <= BUCKETS_MAX);
-        assert!(pace.take(BUCKETS_MAX + 11, now + Duration::from_secs(2)).is_ok());
+        assert!(pace.try_acquire(BUCKETS_MAX + 11, now + Duration::from_secs(2)).is_ok());
     }
 }

@@ -19,10 +19,10 @@ pub(crate) async fn replay(
     rules: String,
     limit: usize,
 ) -> Result<(PolicyReplay, bool), Problem> {
-    let tried = tenancy.tried.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
+    let tried = tenancy.trial_policy.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
     // As expensive as verification, so it uses the same semaphore.
     let busy = |_| Problem::too_many("the book is being read for somebody else", 5);
-    let turn = Arc::clone(&tenancy.reading_all).try_acquire_owned().map_err(busy)?;
+    let turn = Arc::clone(&tenancy.full_read_permit).try_acquire_owned().map_err(busy)?;
     // In a task of its own, so that a client that disconnects and retries does not start a second one. It may block, because
     // a local audit log answers without ever yielding.
     let replayed = tokio::task::spawn_blocking(move || {
@@ -31,27 +31,27 @@ pub(crate) async fn replay(
         drop(turn);
         replayed
     });
-    replayed.await.map_err(|broke| Problem::fault("the rules were not tried", &broke))?
+    replayed.await.map_err(|broke| Problem::internal_error("the rules were not tried", &broke))?
 }
 
 async fn try_on(tenancy: &Tenant, policy: &Policy, limit: usize) -> Result<(PolicyReplay, bool), Problem> {
     let filter = CallFilter { tenant: Some(tenancy.id().clone()), ..CallFilter::default() };
-    let mut items = tenancy.book.calls(filter, PageRequest::first(limit.saturating_add(1))).await?;
+    let mut items = tenancy.audit_log.calls(filter, PageRequest::with_limit(limit.saturating_add(1))).await?;
     let more = items.len() > limit;
     items.truncate(limit);
-    let leaves = tenancy.book.leaves_given(tenancy.id(), SystemClock.now()).await?;
+    let leaves = tenancy.audit_log.list_standing_approvals(tenancy.id(), SystemClock.now()).await?;
     let mut replay = PolicyReplay::default();
     for item in items {
-        let found = export::one(&*tenancy.book, item.call, IncludeContents::Included).await?;
-        let Some(found) = found.filter(|found| record_access::is_of(tenancy, found)) else { continue };
-        match ReplayableCall::read(&found, tenancy.gate.catalog(), &leaves) {
+        let found = export::export_one(&*tenancy.audit_log, item.call, IncludeContents::Included).await?;
+        let Some(found) = found.filter(|found| record_access::belongs_to(tenancy, found)) else { continue };
+        match ReplayableCall::from_exported(&found, tenancy.gate.catalog(), &leaves) {
             // The rules are those of the directory that this server's calls work in.
-            Ok(past) if past.heading.cwd != tenancy.cwd => {
+            Ok(past) if past.header.cwd != tenancy.cwd => {
                 let why = "it worked in another directory, which may have rules of its own";
-                replay.unjudged.push(past.unjudged(why.to_owned()));
+                replay.skipped.push(past.to_unjudged(why.to_owned()));
             }
-            Ok(past) => replay.judge(past, policy),
-            Err(unjudged) => replay.unjudged.push(unjudged),
+            Ok(past) => replay.add(past, policy),
+            Err(unjudged) => replay.skipped.push(unjudged),
         }
     }
     Ok((replay, more))

@@ -62,11 +62,11 @@ const ANY: [ProblemKind; 6] = [
 pub(crate) fn all() -> OpenApiRouter<App> {
     let mut router = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .routes(routes!(calls::submit))
-        .routes(routes!(calls::look))
+        .routes(routes!(calls::show))
         .routes(routes!(calls::cancel))
         .routes(routes!(events::events))
         .routes(routes!(client_tools::register))
-        .routes(routes!(client_tools::take))
+        .routes(routes!(client_tools::claim))
         .routes(routes!(client_tools::report))
         .routes(routes!(questions::list))
         .routes(routes!(questions::show))

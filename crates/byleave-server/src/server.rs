@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 
-use crate::auth::door;
+use crate::auth::authenticate;
 use crate::browser_sessions::BrowserSessions;
 use crate::limits::ServerLimits;
 use crate::metrics::MetricsRenderer;
@@ -55,7 +55,7 @@ pub struct ServerBuilder {
 impl ServerBuilder {
     /// Adds a tenant. The last one with the same name is used.
     #[must_use]
-    pub fn tenancy(mut self, tenancy: Tenant) -> Self {
+    pub fn tenant(mut self, tenancy: Tenant) -> Self {
         self.tenancies.insert(tenancy.id().clone(), tenancy);
         self
     }
@@ -124,24 +124,24 @@ impl ServerBuilder {
     /// Builds the server.
     pub fn build(self) -> Server {
         let limits = self.limits;
-        let opened = |(id, tenancy): (TenantId, Tenant)| (id, Arc::new(tenancy.within(&limits)));
+        let opened = |(id, tenancy): (TenantId, Tenant)| (id, Arc::new(tenancy.with_limits(&limits)));
         Server(Arc::new(ServerInner {
-            tenancies: self.tenancies.into_iter().map(opened).collect(),
+            tenants: self.tenancies.into_iter().map(opened).collect(),
             operator: self.operator,
             tokens: self.tokens,
-            pace: RateLimiter::new(limits.requests_per_second, limits.burst),
-            strangers: RateLimiter::new(
-                limits.strangers_per_second,
-                limits.strangers_per_second.saturating_mul(10),
+            rate_limiter: RateLimiter::new(limits.requests_per_second, limits.burst),
+            unauthenticated_limiter: RateLimiter::new(
+                limits.unauthenticated_per_second,
+                limits.unauthenticated_per_second.saturating_mul(10),
             ),
             limits,
             hosts: self.hosts,
             public: self.public,
             pages_host: self.pages_host,
-            notices: self.notices,
+            webhooks: self.notices,
             metrics: self.metrics,
             collector: self.collector,
-            visits: BrowserSessions::default(),
+            browser_sessions: BrowserSessions::default(),
             oidc: self.oidc,
         }))
     }
@@ -172,31 +172,31 @@ impl Server {
     /// Returns the router of everything that is served, for a listener at this port.
     pub(crate) fn router(self, scheme: &'static str, port: u16, end: &CancellationToken) -> Router {
         let (router, document) = routes::all().split_for_parts();
-        let app = App { parts: self.0, document: Arc::new(document), scheme, port, end: end.clone() };
+        let app = App { inner: self.0, document: Arc::new(document), scheme, port, shutdown: end.clone() };
         router
             // Not an operation of the document, because only workers of the same version use it.
-            .route("/v1/workers/wire", get(routes::workers::come_in))
+            .route("/v1/workers/wire", get(routes::workers::connect))
             .fallback(|| async { Problem::not_found("path") })
             .method_not_allowed_fallback(|| async {
                 Problem::new(ProblemKind::MethodNotAllowed, "that cannot be done to this")
             })
-            .layer(middleware::from_fn_with_state(app.clone(), door))
-            .merge(pages::all(&app))
+            .layer(middleware::from_fn_with_state(app.clone(), authenticate))
+            .merge(pages::router(&app))
             .with_state(app)
     }
 
     /// Maintains the calls of all tenants until `end` is cancelled.
-    pub(crate) fn attend(&self, end: &CancellationToken) -> JoinSet<()> {
+    pub(crate) fn start_tenants(&self, end: &CancellationToken) -> JoinSet<()> {
         let mut attending = JoinSet::new();
-        for tenancy in self.0.tenancies.values() {
-            attending.spawn(Arc::clone(tenancy).attend(end.clone()));
+        for tenancy in self.0.tenants.values() {
+            attending.spawn(Arc::clone(tenancy).run(end.clone()));
         }
-        if let (Some(url), Some((file, webhooks))) = (self.0.public.clone(), self.0.notices.clone()) {
-            let (tenancies, limits) = (self.0.tenancies.clone(), self.0.limits.clone());
+        if let (Some(url), Some((file, webhooks))) = (self.0.public.clone(), self.0.webhooks.clone()) {
+            let (tenancies, limits) = (self.0.tenants.clone(), self.0.limits.clone());
             let telling = async move {
                 // Held until the end: only the server that holds the lock sends notifications.
-                let _serving = ServerLock::begin(&file, &url).await;
-                webhooks::attend(webhooks, tenancies, url, limits).await;
+                let _serving = ServerLock::acquire(&file, &url).await;
+                webhooks::run(webhooks, tenancies, url, limits).await;
             };
             let end = end.clone();
             attending.spawn(async move {
@@ -207,10 +207,11 @@ impl Server {
     }
 
     /// Exports every call that is settled here to the collector, if there is one. Sends the remaining data after the end.
-    pub(crate) fn tell(&self, end: &CancellationToken) -> JoinHandle<()> {
+    pub(crate) fn start_export(&self, end: &CancellationToken) -> JoinHandle<()> {
         let told = self.0.collector.as_ref().map(|collector| {
-            let all = self.0.tenancies.values().cloned();
-            let hearing: JoinSet<()> = all.map(|tenancy| collector.hear(tenancy, end.clone())).collect();
+            let all = self.0.tenants.values().cloned();
+            let hearing: JoinSet<()> =
+                all.map(|tenancy| collector.export_settled_calls(tenancy, end.clone())).collect();
             (Arc::clone(collector), hearing)
         });
         tokio::spawn(async move {
@@ -219,15 +220,15 @@ impl Server {
                 if tokio::time::timeout(HEARD, hearing.join_all()).await.is_err() {
                     tracing::warn!("some calls are not told of");
                 }
-                collector.end().await;
+                collector.shut_down().await;
             }
         })
     }
 
     /// Waits until no call is driven here any more.
-    pub(crate) async fn until_idle(&self) {
-        for tenancy in self.0.tenancies.values() {
-            tenancy.until_idle().await;
+    pub(crate) async fn wait_until_idle(&self) {
+        for tenancy in self.0.tenants.values() {
+            tenancy.wait_until_idle().await;
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use byleave::endpoint::Endpoint;
 use serde::{Deserialize, Serialize};
 
-use crate::private_json_file::{PrivateJsonFile, private};
+use crate::private_json_file::{PrivateJsonFile, open_private};
 use crate::public_url::PublicUrl;
 
 /// How often to check whether another server has ended.
@@ -39,7 +39,7 @@ pub(crate) struct ServerLock {
 
 impl ServerLock {
     /// Waits until no other server holds the file, then takes it.
-    pub(crate) async fn begin(path: &Path, url: &PublicUrl) -> Self {
+    pub(crate) async fn acquire(path: &Path, url: &PublicUrl) -> Self {
         let mut said = false;
         loop {
             match Self::try_begin(path, url) {
@@ -56,7 +56,7 @@ impl ServerLock {
     }
 
     fn try_begin(path: &Path, url: &PublicUrl) -> io::Result<Option<Self>> {
-        let mut file = private(path)?;
+        let mut file = open_private(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
@@ -83,9 +83,9 @@ impl Drop for ServerLock {
 }
 
 /// Returns the public address of the server of a state directory, if one runs and answers there.
-pub async fn find(path: &Path) -> Option<PublicUrl> {
+pub async fn find_running(path: &Path) -> Option<PublicUrl> {
     let url = held(path)?;
-    let looked = Endpoint::new(&url.to_string()).ok()?.look(SERVED, THERE).await;
+    let looked = Endpoint::new(&url.to_string()).ok()?.get_status(SERVED, THERE).await;
     match looked {
         Ok(status) if status < 500 => Some(url),
         Ok(status) => {
@@ -101,7 +101,7 @@ pub async fn find(path: &Path) -> Option<PublicUrl> {
 
 /// Returns the address in the file, if a server holds its lock.
 fn held(path: &Path) -> Option<PublicUrl> {
-    let (_, file) = PrivateJsonFile::at(path.to_owned()).open().ok()??;
+    let (_, file) = PrivateJsonFile::new(path.to_owned()).open().ok()??;
     if !matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)) {
         return None;
     }
@@ -144,6 +144,6 @@ mod tests {
         let url: PublicUrl = format!("http://{}", socket.local_addr().unwrap()).parse().unwrap();
         drop(socket);
         let _serving = ServerLock::try_begin(&path, &url).unwrap().unwrap();
-        assert_eq!((held(&path), find(&path).await), (Some(url), None));
+        assert_eq!((held(&path), find_running(&path).await), (Some(url), None));
     }
 }

@@ -22,7 +22,7 @@ impl StreamLimiter {
     }
 
     /// Takes a permit, if there is one left.
-    pub(crate) fn take(&self, who: &str) -> Option<StreamPermit> {
+    pub(crate) fn try_acquire(&self, who: &str) -> Option<StreamPermit> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = taken.get(who).copied().unwrap_or(0);
         if mine >= self.each || taken.values().sum::<usize>() >= self.all {
@@ -54,12 +54,12 @@ mod tests {
     #[test]
     fn seats_are_bounded_in_all_and_for_each_and_given_back() {
         let seats = StreamLimiter::new(3, 2);
-        let (a, b) = (seats.take("a"), seats.take("a"));
-        assert!(a.is_some() && b.is_some() && seats.take("a").is_none());
-        let c = seats.take("b");
-        assert!(c.is_some() && seats.take("c").is_none());
+        let (a, b) = (seats.try_acquire("a"), seats.try_acquire("a"));
+        assert!(a.is_some() && b.is_some() && seats.try_acquire("a").is_none());
+        let c = seats.try_acquire("b");
+        assert!(c.is_some() && seats.try_acquire("c").is_none());
         drop(a);
-        assert!(seats.take("c").is_some());
+        assert!(seats.try_acquire("c").is_some());
         drop((b, c));
         assert!(seats.taken.lock().unwrap().is_empty());
     }

@@ -2,7 +2,7 @@
 
 use byleave::approver::Reply;
 use byleave::clock::{Clock as _, SystemClock, fresh_id};
-use byleave::core::approval_scopes::offers;
+use byleave::core::approval_scopes::approval_scopes;
 use byleave::core::digest::Digest;
 use byleave::core::id::{CallId, QuestionId, StandingApprovalId};
 use byleave::core::question::{ApproverIdentity, Assurance, QuestionKind};
@@ -12,7 +12,7 @@ use byleave::core::render::render;
 use byleave::core::standing_approval::StandingApproval;
 use byleave::gate::{AnswerError, SubmittedAnswer};
 
-use crate::api_types::{AnswerChoice, bounded};
+use crate::api_types::{AnswerChoice, check_length};
 use crate::caller::Caller;
 use crate::principal::{AccessScope, PrincipalKind};
 use crate::problem::{Problem, ProblemKind};
@@ -26,23 +26,23 @@ const PATHS_MAX: usize = 10_000;
 pub(crate) struct AcceptedAnswer {
     pub(crate) call: CallId,
     /// Whether the call was accepted here, and is continued.
-    pub(crate) driven_here: bool,
+    pub(crate) is_driven_here: bool,
 }
 
 /// Gives an answer to a question in the version that was shown, identified by its digest.
-pub(crate) async fn give(
+pub(crate) async fn submit_answer(
     caller: &Caller,
     question: QuestionId,
     digest: Digest,
     answer: AnswerChoice,
 ) -> Result<AcceptedAnswer, Problem> {
-    caller.may(&[AccessScope::Answer])?;
-    let sheet = sheet(caller, question).await?;
+    caller.require_scope(&[AccessScope::Answer])?;
+    let sheet = open_question_view(caller, question).await?;
     if digest != sheet.question.digest() {
         return Err(AnswerError::Mismatch.into());
     }
     if sheet.agent.as_str() == caller.name() {
-        return Err(AnswerError::OwnQuestion.into());
+        return Err(AnswerError::SelfAnswer.into());
     }
     let grade = match caller.principal.kind {
         PrincipalKind::Person => Assurance::Web,
@@ -52,27 +52,34 @@ pub(crate) async fn give(
         question,
         digest,
         reply: reply(caller, answer, &sheet)?,
-        by: ApproverIdentity { name: caller.name().to_owned(), grade },
+        approver: ApproverIdentity { name: caller.name().to_owned(), grade },
     };
-    let call = caller.tenancy.gate.answer(given).await?;
+    let call = caller.tenant.gate.answer(given).await?;
     let driven_here = caller.is_driven_here(&sheet);
     if driven_here {
         // The answer is on the record, so it is valid even if there is no room to continue immediately.
-        drop(caller.tenancy.go_on(call));
+        drop(caller.tenant.resume_call(call));
     }
-    Ok(AcceptedAnswer { call, driven_here })
+    Ok(AcceptedAnswer { call, is_driven_here: driven_here })
 }
 
 /// Returns the question view of an open question of this tenant.
-pub(crate) async fn sheet(caller: &Caller, question: QuestionId) -> Result<QuestionView, Problem> {
-    let call =
-        caller.tenancy.ledger.call_of(question).await?.ok_or_else(|| Problem::not_found("question"))?;
-    let record = caller.tenancy.record(call).await?;
-    let heading = record.as_ref().and_then(|record| record.heading());
-    if heading.is_none_or(|heading| heading.tenant != *caller.tenancy.id()) {
+pub(crate) async fn open_question_view(
+    caller: &Caller,
+    question: QuestionId,
+) -> Result<QuestionView, Problem> {
+    let call = caller
+        .tenant
+        .ledger
+        .call_for_question(question)
+        .await?
+        .ok_or_else(|| Problem::not_found("question"))?;
+    let record = caller.tenant.record(call).await?;
+    let heading = record.as_ref().and_then(|record| record.header());
+    if heading.is_none_or(|heading| heading.tenant != *caller.tenant.id()) {
         return Err(Problem::not_found("question"));
     }
-    Ok(caller.tenancy.gate.sheet(question).await?)
+    Ok(caller.tenant.gate.question_view(question).await?)
 }
 
 fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<Reply, Problem> {
@@ -91,7 +98,7 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
         return Err(Problem::refused(ProblemKind::Unusable.status(), &refusal));
     }
     let noted = |note: Option<String>| {
-        note.as_deref().map_or(Ok(()), |note| bounded("note", note, 0, 4_000))?;
+        note.as_deref().map_or(Ok(()), |note| check_length("note", note, 0, 4_000))?;
         Ok::<_, Problem>(note)
     };
     Ok(match answer {
@@ -108,10 +115,10 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
             return Err(Problem::new(ProblemKind::Unusable, format!("`paths` has 1 to {PATHS_MAX} paths")));
         }
         AnswerChoice::Part { paths, note } => {
-            Reply::Part { paths: parts(&paths, sheet)?, note: noted(note)? }
+            Reply::Partial { paths: parts(&paths, sheet)?, note: noted(note)? }
         }
         AnswerChoice::Leave { offer, lasts_s, uses_max, this_session } => {
-            Reply::Leave(leave(sheet, offer, lasts_s, uses_max, this_session)?)
+            Reply::StandingApproval(build_standing_approval(sheet, offer, lasts_s, uses_max, this_session)?)
         }
         AnswerChoice::Abort {} => Reply::Abort,
     })
@@ -121,12 +128,12 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
 fn parts(paths: &[String], sheet: &QuestionView) -> Result<Vec<String>, Problem> {
     let part = |path: &String| {
         let what = || Problem::new(ProblemKind::Unusable, format!("nothing was changed at `{path}`"));
-        sheet.part(path).ok_or_else(what)
+        sheet.rehearsed_path(path).ok_or_else(what)
     };
     paths.iter().map(part).collect()
 }
 
-pub(crate) fn leave(
+pub(crate) fn build_standing_approval(
     sheet: &QuestionView,
     offer: u32,
     lasts_s: Option<u32>,
@@ -140,7 +147,7 @@ pub(crate) fn leave(
     {
         return Err(unusable("a leave lasts for a while, and is used at least once".to_owned()));
     }
-    let offers = offers(sheet).map_err(|why| unusable(why.to_string()))?;
+    let offers = approval_scopes(sheet).map_err(|why| unusable(why.to_string()))?;
     let place = usize::try_from(offer.saturating_sub(1)).unwrap_or(usize::MAX);
     let chosen = offers.into_iter().nth(place);
     let chosen = chosen.ok_or_else(|| unusable(format!("there is no offer {offer}")))?;

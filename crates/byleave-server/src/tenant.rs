@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::call_watchers::CallWatchers;
-use crate::client_tools::{ClientTools, is_own};
+use crate::client_tools::{ClientTools, is_client_tool};
 use crate::limits::ServerLimits;
 use crate::stream_limit::StreamLimiter;
 use crate::trace_parents::TraceParents;
@@ -41,7 +41,7 @@ pub(crate) use driver::{ClientCallStatus, StartError};
 pub(crate) use verification::{VerificationError, VerificationResult};
 
 /// The prefix of the sessions of calls that came over HTTP.
-pub(crate) const SESSIONS: &str = "api/";
+pub(crate) const SESSION_PREFIX: &str = "api/";
 
 /// The maximum number of worker connections, in total and with one token: one, and some that are about to break.
 const WIRES_MAX: usize = 1_024;
@@ -50,7 +50,7 @@ const WIRES_EACH_MAX: usize = 4;
 /// Checks whether workers, if there are any, execute a call that came over HTTP. They execute all calls except those of
 /// client tools.
 pub fn is_for_workers(heading: &CallHeader) -> bool {
-    heading.session.as_str().starts_with(SESSIONS) && !is_own(&heading.tool)
+    heading.session.as_str().starts_with(SESSION_PREFIX) && !is_client_tool(&heading.tool)
 }
 
 /// Builds the policy of a tenant with these rules in place of the person's own, for a replay.
@@ -61,27 +61,27 @@ pub struct Tenant {
     id: TenantId,
     pub(crate) gate: Gate,
     pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) book: Arc<dyn AuditLog>,
+    pub(crate) audit_log: Arc<dyn AuditLog>,
     pub(crate) cwd: String,
     pub(crate) mode: Mode,
-    pub(crate) seats: StreamLimiter,
+    pub(crate) streams: StreamLimiter,
     /// The connections of workers.
-    pub(crate) wires: StreamLimiter,
+    pub(crate) worker_connections: StreamLimiter,
     /// The client tools, if the gate was built for them.
-    pub(crate) own: Option<ClientTools>,
+    pub(crate) client_tools: Option<ClientTools>,
     /// The workers, if they execute the calls.
-    pub(crate) crew: Option<WorkerRegistry>,
+    pub(crate) workers: Option<WorkerRegistry>,
     /// Builds policies for replays, if they are supported.
-    pub(crate) tried: Option<TrialPolicyBuilder>,
+    pub(crate) trial_policy: Option<TrialPolicyBuilder>,
     /// Allows one full read of the audit log at a time. Verification, statistics and replays are expensive.
-    pub(crate) reading_all: Arc<Semaphore>,
+    pub(crate) full_read_permit: Arc<Semaphore>,
     checked: Mutex<Option<VerificationResult>>,
     driven: Mutex<HashMap<CallId, DrivenCall>>,
     room: Arc<Semaphore>,
     /// The followed calls. They are notified when a record grows, in this process or another.
-    pub(crate) looks: CallWatchers,
+    pub(crate) watchers: CallWatchers,
     /// The parent spans of calls in their clients' traces.
-    pub(crate) parents: TraceParents,
+    pub(crate) trace_parents: TraceParents,
     /// Wakes the task that looks for calls to continue.
     wake: Notify,
     tasks: TaskTracker,
@@ -111,48 +111,48 @@ impl Tenant {
             id,
             gate,
             ledger,
-            book,
+            audit_log: book,
             cwd,
             mode,
-            seats: StreamLimiter::new(limits.streams, limits.streams_each),
-            wires: StreamLimiter::new(WIRES_MAX, WIRES_EACH_MAX),
-            own: None,
-            crew: None,
-            tried: None,
-            reading_all: Arc::new(Semaphore::new(1)),
+            streams: StreamLimiter::new(limits.max_streams, limits.max_streams_per_principal),
+            worker_connections: StreamLimiter::new(WIRES_MAX, WIRES_EACH_MAX),
+            client_tools: None,
+            workers: None,
+            trial_policy: None,
+            full_read_permit: Arc::new(Semaphore::new(1)),
             checked: Mutex::default(),
             driven: Mutex::default(),
-            room: Arc::new(Semaphore::new(limits.calls)),
-            looks: CallWatchers::default(),
-            parents: TraceParents::default(),
+            room: Arc::new(Semaphore::new(limits.max_calls)),
+            watchers: CallWatchers::default(),
+            trace_parents: TraceParents::default(),
             wake: Notify::new(),
             tasks: TaskTracker::new(),
         }
     }
 
-    /// Adds client tools. The gate must have been built with [`ClientTools::behind`].
+    /// Adds client tools. The gate must have been built with [`ClientTools::attach_reviewers`].
     #[must_use]
-    pub fn own_tools(self, own: ClientTools) -> Self {
-        Self { own: Some(own), ..self }
+    pub fn with_client_tools(self, own: ClientTools) -> Self {
+        Self { client_tools: Some(own), ..self }
     }
 
     /// Lets workers drive the calls. This server then only accepts, answers and shows them. The gate must have been built to
     /// leave such calls to workers, by [`is_for_workers`].
     #[must_use]
-    pub fn crewed(self, crew: WorkerRegistry) -> Self {
-        Self { crew: Some(crew), ..self }
+    pub fn with_workers(self, crew: WorkerRegistry) -> Self {
+        Self { workers: Some(crew), ..self }
     }
 
     /// Adds replays of past calls under other rules.
     #[must_use]
-    pub fn trying(self, tried: TrialPolicyBuilder) -> Self {
-        Self { tried: Some(tried), ..self }
+    pub fn with_trial_policy(self, tried: TrialPolicyBuilder) -> Self {
+        Self { trial_policy: Some(tried), ..self }
     }
 
     /// Applies these limits.
-    pub(crate) fn within(self, limits: &ServerLimits) -> Self {
-        let seats = StreamLimiter::new(limits.streams, limits.streams_each);
-        Self { seats, room: Arc::new(Semaphore::new(limits.calls)), ..self }
+    pub(crate) fn with_limits(self, limits: &ServerLimits) -> Self {
+        let seats = StreamLimiter::new(limits.max_streams, limits.max_streams_per_principal);
+        Self { streams: seats, room: Arc::new(Semaphore::new(limits.max_calls)), ..self }
     }
 
     /// Returns the id of the tenant.
@@ -162,8 +162,8 @@ impl Tenant {
 
     /// Checks whether a call was accepted here, or by a server like this one. Other processes drive the other calls of the
     /// same audit log.
-    pub(crate) fn took_in(&self, tenant: &TenantId, session: &SessionId, cwd: &str) -> bool {
-        *tenant == self.id && session.as_str().starts_with(SESSIONS) && cwd == self.cwd
+    pub(crate) fn accepted(&self, tenant: &TenantId, session: &SessionId, cwd: &str) -> bool {
+        *tenant == self.id && session.as_str().starts_with(SESSION_PREFIX) && cwd == self.cwd
     }
 
     /// Returns the filter for the open questions of the tenant.
@@ -177,7 +177,7 @@ impl Tenant {
     }
 
     /// Waits until no call is driven here any more.
-    pub(crate) async fn until_idle(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }

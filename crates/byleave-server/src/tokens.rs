@@ -19,9 +19,9 @@ use crate::private_json_file::{FileVersion, PrivateFileError, PrivateJsonFile};
 use crate::secure_random;
 
 /// The maximum lifetime of a token.
-pub const LASTS_MS_MAX: Millis = 366 * 24 * 3_600 * 1_000;
+pub const MAX_LIFETIME_MS: Millis = 366 * 24 * 3_600 * 1_000;
 /// The maximum number of tokens in a file.
-pub const TOKENS_MAX: usize = 10_000;
+pub const MAX_TOKENS: usize = 10_000;
 
 /// The prefix of every token, for secret scanners.
 const PREFIX: &str = "byl_";
@@ -65,7 +65,7 @@ pub struct OidcIdentity {
 impl OidcIdentity {
     /// Returns the digest in place of a token's. No token text can have it.
     fn digest(&self) -> Digest {
-        Digest::of_parts("byleave.server.identity", &[self.issuer.as_bytes(), self.who.as_bytes()])
+        Digest::compute_parts("byleave.server.identity", &[self.issuer.as_bytes(), self.who.as_bytes()])
     }
 }
 
@@ -81,7 +81,7 @@ pub struct NewToken {
     /// Its permissions with this token.
     pub scopes: BTreeSet<AccessScope>,
     /// Its lifetime.
-    pub lasts_ms: Millis,
+    pub lifetime_ms: Millis,
 }
 
 /// The reason why a token was not created or read.
@@ -92,10 +92,10 @@ pub enum TokenError {
     File(#[from] PrivateFileError),
     /// The lifetime is too long, or zero.
     #[error("a token lasts at least a second and at most 366 days")]
-    Lasting,
+    InvalidLifetime,
     /// It has no scope.
     #[error("a token needs at least one scope")]
-    Scopeless,
+    NoScopes,
     /// Agents must not administer.
     #[error("an agent cannot administer: that is for people")]
     AgentAdministers,
@@ -109,20 +109,20 @@ pub enum TokenError {
     AgentSignsIn,
     /// The identity is missing.
     #[error("who signs in is `sub:` and a subject, or `email:` and an address")]
-    Nobody,
+    InvalidIdentity,
     /// The identity can sign in already.
     #[error("they can sign in already")]
-    Known,
+    AlreadyRegistered,
     /// The name is already used by another kind of principal.
-    #[error("`{name}` is {was} already; one name is one principal")]
+    #[error("`{name}` is {existing_kind} already; one name is one principal")]
     OtherKind {
         /// The name.
         name: Slug,
         /// The existing kind.
-        was: &'static str,
+        existing_kind: &'static str,
     },
     /// There are too many tokens.
-    #[error("there are {TOKENS_MAX} tokens already; remove some")]
+    #[error("there are {MAX_TOKENS} tokens already; remove some")]
     TooMany,
 }
 
@@ -142,8 +142,8 @@ pub struct TokenStore {
 
 impl TokenStore {
     /// Returns the tokens in a file, which need not exist yet.
-    pub const fn at(path: PathBuf) -> Self {
-        Self { file: PrivateJsonFile::at(path), known: Mutex::new(None) }
+    pub const fn new(path: PathBuf) -> Self {
+        Self { file: PrivateJsonFile::new(path), known: Mutex::new(None) }
     }
 
     /// Returns the principal of a token text, if the token is valid.
@@ -151,14 +151,18 @@ impl TokenStore {
         if !shown.starts_with(PREFIX) {
             return Ok(None);
         }
-        self.holder(&Digest::of(shown.as_bytes()), now)
+        self.find_by_digest(&Digest::compute(shown.as_bytes()), now)
     }
 
     /// Returns the holder of the token with this digest, if it is still valid.
-    pub(crate) fn holder(&self, digest: &Digest, now: Millis) -> Result<Option<Principal>, TokenError> {
+    pub(crate) fn find_by_digest(
+        &self,
+        digest: &Digest,
+        now: Millis,
+    ) -> Result<Option<Principal>, TokenError> {
         // The lookup uses a digest that a client cannot control. Its timing therefore reveals nothing about the text.
         let Some(token) = self.all()?.get(digest).cloned() else { return Ok(None) };
-        if now >= token.expires_at || now < token.made_at.saturating_sub(LASTS_MS_MAX) {
+        if now >= token.expires_at || now < token.made_at.saturating_sub(MAX_LIFETIME_MS) {
             return Ok(None);
         }
         let Ok(tenant) = TenantId::new(token.tenant.as_str()) else { return Ok(None) };
@@ -166,13 +170,13 @@ impl TokenStore {
     }
 
     /// Returns the principal with this identity and the digest for its session, if the entry is still valid.
-    pub(crate) fn signed_in(
+    pub(crate) fn find_by_identity(
         &self,
         identity: &OidcIdentity,
         now: Millis,
     ) -> Result<Option<(Digest, Principal)>, TokenError> {
         let digest = identity.digest();
-        Ok(self.holder(&digest, now)?.map(|principal| (digest, principal)))
+        Ok(self.find_by_digest(&digest, now)?.map(|principal| (digest, principal)))
     }
 
     /// Returns all tokens, oldest first.
@@ -182,13 +186,13 @@ impl TokenStore {
 
     /// Creates a token. Its text is only in the returned value.
     pub fn add(&self, wanted: NewToken, now: Millis) -> Result<(StoredToken, Secret), TokenError> {
-        let (id, text) = fresh().map_err(|why| self.file.fault(why))?;
-        let token = self.keep(wanted, id, Digest::of(text.as_bytes()), None, now)?;
+        let (id, text) = fresh().map_err(|why| self.file.io_error(why))?;
+        let token = self.keep(wanted, id, Digest::compute(text.as_bytes()), None, now)?;
         Ok((token, Secret::new(text)))
     }
 
     /// Lets an identity sign in at a provider. There is no token text; the entry can be listed and removed like a token.
-    pub fn admit(
+    pub fn add_identity(
         &self,
         wanted: NewToken,
         identity: OidcIdentity,
@@ -199,9 +203,9 @@ impl TokenStore {
         }
         let good = |prefix: &str| identity.who.strip_prefix(prefix).is_some_and(|who| !who.is_empty());
         if !good("sub:") && !good("email:") {
-            return Err(TokenError::Nobody);
+            return Err(TokenError::InvalidIdentity);
         }
-        let id = secure_random::hex::<4>().map_err(|why| self.file.fault(why))?;
+        let id = secure_random::hex::<4>().map_err(|why| self.file.io_error(why))?;
         self.keep(wanted, id, identity.digest(), Some(identity), now)
     }
 
@@ -213,11 +217,11 @@ impl TokenStore {
         signs_in: Option<OidcIdentity>,
         now: Millis,
     ) -> Result<StoredToken, TokenError> {
-        if wanted.lasts_ms < 1_000 || wanted.lasts_ms > LASTS_MS_MAX {
-            return Err(TokenError::Lasting);
+        if wanted.lifetime_ms < 1_000 || wanted.lifetime_ms > MAX_LIFETIME_MS {
+            return Err(TokenError::InvalidLifetime);
         }
         if wanted.scopes.is_empty() {
-            return Err(TokenError::Scopeless);
+            return Err(TokenError::NoScopes);
         }
         if wanted.kind == PrincipalKind::Agent && wanted.scopes.contains(&AccessScope::Administer) {
             return Err(TokenError::AgentAdministers);
@@ -234,12 +238,12 @@ impl TokenStore {
             kind: wanted.kind,
             scopes: wanted.scopes,
             made_at: now,
-            expires_at: now.saturating_add(wanted.lasts_ms),
+            expires_at: now.saturating_add(wanted.lifetime_ms),
             signs_in,
             digest,
         };
         let added = token.clone();
-        self.file.change(|TokenFile { tokens }: &mut TokenFile| {
+        self.file.update(|TokenFile { tokens }: &mut TokenFile| {
             let namesake =
                 tokens.iter().find(|known| known.tenant == added.tenant && known.name == added.name);
             if let Some(known) = namesake.filter(|known| known.kind != added.kind) {
@@ -247,13 +251,13 @@ impl TokenStore {
                     PrincipalKind::Agent => "an agent",
                     PrincipalKind::Person => "a person",
                 };
-                return Err(TokenError::OtherKind { name: added.name.clone(), was });
+                return Err(TokenError::OtherKind { name: added.name.clone(), existing_kind: was });
             }
-            if tokens.len() >= TOKENS_MAX {
+            if tokens.len() >= MAX_TOKENS {
                 return Err(TokenError::TooMany);
             }
             if tokens.iter().any(|known| known.digest == added.digest) {
-                return Err(TokenError::Known);
+                return Err(TokenError::AlreadyRegistered);
             }
             tokens.push(added);
             Ok(())
@@ -264,7 +268,7 @@ impl TokenStore {
     /// Removes a token by its id, and returns it if there was one.
     pub fn remove(&self, id: &str) -> Result<Option<StoredToken>, TokenError> {
         let mut removed = None;
-        self.file.change(|TokenFile { tokens }: &mut TokenFile| {
+        self.file.update(|TokenFile { tokens }: &mut TokenFile| {
             removed = tokens.iter().position(|token| token.id == id).map(|place| tokens.remove(place));
             Ok::<_, TokenError>(())
         })?;
@@ -273,7 +277,7 @@ impl TokenStore {
 
     fn all(&self) -> Result<TokensByDigest, TokenError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.file.stamp()?;
+        let now = self.file.version()?;
         if let (Some(now), Some((then, tokens))) = (now, &*known)
             && now == *then
         {
@@ -310,7 +314,7 @@ mod tests {
             name: name.parse().unwrap(),
             kind,
             scopes: scopes.iter().copied().collect(),
-            lasts_ms: 10_000,
+            lifetime_ms: 10_000,
         }
     }
 
@@ -322,7 +326,7 @@ mod tests {
     #[test]
     fn only_the_digest_is_kept_and_what_expires_or_is_removed_counts_no_longer() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = TokenStore::at(dir.path().join("tokens.json"));
+        let tokens = TokenStore::new(dir.path().join("tokens.json"));
         let (token, secret) =
             tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Submit]), 1_000).unwrap();
         let shown = text(&secret);
@@ -337,7 +341,7 @@ mod tests {
             assert!(tokens.find(wrong, 2_000).unwrap().is_none(), "{wrong}");
         }
         // Another process removes it.
-        let other = TokenStore::at(dir.path().join("tokens.json"));
+        let other = TokenStore::new(dir.path().join("tokens.json"));
         assert_eq!(other.remove(&token.id).unwrap(), Some(token));
         assert!(tokens.find(&shown, 2_000).unwrap().is_none(), "removed");
     }
@@ -346,7 +350,7 @@ mod tests {
     fn what_others_could_have_read_or_put_there_lets_nobody_in() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tokens.json");
-        let tokens = TokenStore::at(path.clone());
+        let tokens = TokenStore::new(path.clone());
         let (_, secret) = tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Submit]), 0).unwrap();
         let shown = text(&secret);
         assert!(tokens.find(&shown, 1).unwrap().is_some());
@@ -367,7 +371,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_not_made() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = TokenStore::at(dir.path().join("tokens.json"));
+        let tokens = TokenStore::new(dir.path().join("tokens.json"));
         let refused = |wanted| tokens.add(wanted, 0).unwrap_err().to_string();
         assert!(
             refused(wanted("bot", PrincipalKind::Agent, &[AccessScope::Administer]))
@@ -375,7 +379,7 @@ mod tests {
         );
         assert!(refused(wanted("bot", PrincipalKind::Agent, &[])).contains("at least one scope"));
         assert!(
-            refused(NewToken { lasts_ms: 0, ..wanted("bot", PrincipalKind::Agent, &[AccessScope::Read]) })
+            refused(NewToken { lifetime_ms: 0, ..wanted("bot", PrincipalKind::Agent, &[AccessScope::Read]) })
                 .contains("366")
         );
         tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Submit]), 0).unwrap();

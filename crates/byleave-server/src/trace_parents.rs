@@ -35,7 +35,7 @@ struct TraceParentMap {
 
 impl TraceParents {
     /// Stores the parent span of a request, and nothing else of its trace. The first request of a call is used.
-    pub(crate) fn keep(&self, call: CallId, headers: &HeaderMap) {
+    pub(crate) fn insert(&self, call: CallId, headers: &HeaderMap) {
         let said = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
         let span = said.span();
         let said = span.span_context();
@@ -61,7 +61,7 @@ impl TraceParents {
         order.push_back(call);
     }
 
-    pub(crate) fn take(&self, call: CallId) -> Option<TraceParent> {
+    pub(crate) fn remove(&self, call: CallId) -> Option<TraceParent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).of.remove(&call)
     }
 }
@@ -81,26 +81,26 @@ mod tests {
     fn the_first_that_brought_a_call_counts_and_what_is_kept_is_bounded() {
         let parents = TraceParents::default();
         let first = CallId::new(fresh_id());
-        parents.keep(first, &headers("00f067aa0ba902b7"));
-        parents.keep(first, &headers("1111111111111111"));
-        let parent = parents.take(first).unwrap();
+        parents.insert(first, &headers("00f067aa0ba902b7"));
+        parents.insert(first, &headers("1111111111111111"));
+        let parent = parents.remove(first).unwrap();
         assert_eq!(parent.span.to_string(), "00f067aa0ba902b7");
-        assert!(parents.take(first).is_none());
-        parents.keep(first, &headers("not a span"));
-        parents.keep(first, &HeaderMap::new());
-        assert!(parents.take(first).is_none());
+        assert!(parents.remove(first).is_none());
+        parents.insert(first, &headers("not a span"));
+        parents.insert(first, &HeaderMap::new());
+        assert!(parents.remove(first).is_none());
         let calls: Vec<CallId> = (0..=KEPT_MAX).map(|_| CallId::new(fresh_id())).collect();
-        let keep = |call: &CallId| parents.keep(*call, &headers("00f067aa0ba902b7"));
+        let keep = |call: &CallId| parents.insert(*call, &headers("00f067aa0ba902b7"));
         calls.iter().for_each(keep);
         assert_eq!(parents.0.lock().unwrap().of.len(), KEPT_MAX);
-        assert!(parents.take(calls[KEPT_MAX]).is_some() && parents.take(calls[0]).is_none());
+        assert!(parents.remove(calls[KEPT_MAX]).is_some() && parents.remove(calls[0]).is_none());
         // Calls that come and go displace no call that stays.
         for _ in 0..3 * KEPT_MAX {
             let passing = CallId::new(fresh_id());
             keep(&passing);
-            parents.take(passing).unwrap();
+            parents.remove(passing).unwrap();
         }
-        assert!(parents.take(calls[1]).is_some());
+        assert!(parents.remove(calls[1]).is_some());
         assert!(parents.0.lock().unwrap().order.len() <= 2 * KEPT_MAX);
     }
 }

@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use self::deliver::DeliveryError;
-pub(crate) use self::dispatcher::attend;
+pub(crate) use self::dispatcher::run;
 use crate::principal::Slug;
 use crate::private_json_file::{PrivateFileError, PrivateJsonFile};
 use crate::secure_random;
 
 /// The maximum number of webhooks in a file.
-pub const WEBHOOKS_MAX: usize = 100;
+pub const MAX_WEBHOOKS: usize = 100;
 
 /// The prefix of secrets in Standard Webhooks.
 const PREFIX: &str = "whsec_";
@@ -46,7 +46,7 @@ pub enum WebhookFormat {
 
 impl WebhookFormat {
     /// Returns the name of the format.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Generic => "generic",
             Self::Slack => "slack",
@@ -72,7 +72,7 @@ pub struct StoredWebhook {
 
 impl StoredWebhook {
     /// Returns its address without possible secrets.
-    pub fn place(&self) -> String {
+    pub fn origin(&self) -> String {
         Url::parse(&self.url)
             .map_or_else(|_| "…".to_owned(), |url| format!("{}/…", url.origin().ascii_serialization()))
     }
@@ -120,7 +120,7 @@ pub struct DeliveryStatus {
 
 impl DeliveryStatus {
     /// Checks whether the last attempt succeeded, or there was none.
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         self.failed_at <= self.told_at
     }
 }
@@ -135,7 +135,7 @@ pub enum WebhookError {
     #[error("the address of the webhook cannot be used: {0}")]
     Endpoint(#[from] InvalidEndpointError),
     /// There are too many webhooks.
-    #[error("there are {WEBHOOKS_MAX} webhooks already; remove some")]
+    #[error("there are {MAX_WEBHOOKS} webhooks already; remove some")]
     TooMany,
 }
 
@@ -155,9 +155,9 @@ pub struct WebhookStore {
 
 impl WebhookStore {
     /// Returns the webhooks in a file, which need not exist yet.
-    pub fn at(path: PathBuf) -> Self {
-        let standing = PrivateJsonFile::at(path.with_extension("standing.json"));
-        Self { file: PrivateJsonFile::at(path), standing }
+    pub fn new(path: PathBuf) -> Self {
+        let standing = PrivateJsonFile::new(path.with_extension("standing.json"));
+        Self { file: PrivateJsonFile::new(path), standing }
     }
 
     /// Returns all webhooks, oldest first.
@@ -166,7 +166,7 @@ impl WebhookStore {
     }
 
     /// Returns the delivery statistics of each webhook, by id.
-    pub fn standing(&self) -> Result<BTreeMap<String, DeliveryStatus>, WebhookError> {
+    pub fn statuses(&self) -> Result<BTreeMap<String, DeliveryStatus>, WebhookError> {
         Ok(self.standing.read()?.map(|(_, kept)| kept).unwrap_or_default())
     }
 
@@ -182,12 +182,12 @@ impl WebhookStore {
         let random = || -> std::io::Result<_> {
             Ok((secure_random::hex::<4>()?, BASE64_STANDARD.encode(secure_random::bytes::<SECRET_BYTES>()?)))
         };
-        let (id, secret) = random().map_err(|why| self.file.fault(why))?;
+        let (id, secret) = random().map_err(|why| self.file.io_error(why))?;
         let secret = format!("{PREFIX}{secret}");
         let webhook = StoredWebhook { id, tenant, form, made_at: now, url, secret: secret.clone() };
         let added = webhook.clone();
-        self.file.change(|WebhookFile { webhooks }: &mut WebhookFile| {
-            if webhooks.len() >= WEBHOOKS_MAX {
+        self.file.update(|WebhookFile { webhooks }: &mut WebhookFile| {
+            if webhooks.len() >= MAX_WEBHOOKS {
                 return Err(WebhookError::TooMany);
             }
             webhooks.push(added);
@@ -199,7 +199,7 @@ impl WebhookStore {
     /// Removes a webhook by its id, and returns it if there was one.
     pub fn remove(&self, id: &str) -> Result<Option<StoredWebhook>, WebhookError> {
         let mut removed = None;
-        self.file.change(|WebhookFile { webhooks }: &mut WebhookFile| {
+        self.file.update(|WebhookFile { webhooks }: &mut WebhookFile| {
             let place = webhooks.iter().position(|webhook| webhook.id == id);
             removed = place.map(|place| webhooks.remove(place));
             Ok::<_, WebhookError>(())
@@ -210,7 +210,7 @@ impl WebhookStore {
     /// Updates the delivery statistics of a webhook.
     fn note(&self, id: &str, change: impl FnOnce(&mut DeliveryStatus)) -> Result<(), WebhookError> {
         let known: Vec<String> = self.list()?.into_iter().map(|webhook| webhook.id).collect();
-        self.standing.change(|all: &mut BTreeMap<String, DeliveryStatus>| {
+        self.standing.update(|all: &mut BTreeMap<String, DeliveryStatus>| {
             all.retain(|id, _| known.contains(id));
             change(all.entry(id.to_owned()).or_default());
             Ok::<_, WebhookError>(())
@@ -229,12 +229,12 @@ mod tests {
     fn what_is_secret_is_in_the_file_and_nowhere_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("webhooks.json");
-        let webhooks = WebhookStore::at(path.clone());
+        let webhooks = WebhookStore::new(path.clone());
         let url = "https://hooks.example.org/services/T0/B0/xyz".to_owned();
         let (made, secret) = webhooks.add("local".parse().unwrap(), WebhookFormat::Slack, url, 1).unwrap();
         let secret = String::from_utf8(secret.expose().to_vec()).unwrap();
         assert!(secret.starts_with("whsec_") && secret.len() == 50, "{secret}");
-        assert_eq!(made.place(), "https://hooks.example.org/…");
+        assert_eq!(made.origin(), "https://hooks.example.org/…");
         let shown = format!("{made:?} {webhooks:?}");
         assert!(!shown.contains("xyz") && !shown.contains(secret.trim_start_matches("whsec_")), "{shown}");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -243,11 +243,11 @@ mod tests {
         assert!(matches!(webhooks.list(), Err(WebhookError::File(PrivateFileError::Exposed(_)))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         webhooks.note(&made.id, |standing| standing.told += 1).unwrap();
-        assert_eq!(webhooks.standing().unwrap()[&made.id].told, 1);
+        assert_eq!(webhooks.statuses().unwrap()[&made.id].told, 1);
         assert_eq!(webhooks.remove(&made.id).unwrap(), Some(made.clone()));
         assert_eq!((webhooks.remove(&made.id).unwrap(), webhooks.list().unwrap()), (None, vec![]));
         let open =
             webhooks.add("local".parse().unwrap(), WebhookFormat::Generic, "http://example.org/x".into(), 1);
-        assert!(matches!(open, Err(WebhookError::Endpoint(InvalidEndpointError::Unprotected))));
+        assert!(matches!(open, Err(WebhookError::Endpoint(InvalidEndpointError::InsecureScheme))));
     }
 }

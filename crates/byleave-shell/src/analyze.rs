@@ -2,32 +2,36 @@
 
 use crate::commands::{ParsedCommands, WorkingDir};
 use crate::display_tree::{CommandTree, TreeBuilder};
-use crate::effects::{CommandEffects, Script, unwrap_all, unwrap_watched};
-use crate::interpreter::read;
+use crate::effects::{CommandEffects, Script, analyze_all, analyze_observed};
+use crate::interpreter::parse_commands;
 use crate::shell_env::ShellEnv;
 
 /// Returns all effects of a command, including those of nested commands.
-pub fn tell(text: &str, scene: &dyn ShellEnv) -> CommandEffects {
-    unwrap_all(&read(text, scene), scene, &|script| read_inside(script, scene))
+pub fn analyze(text: &str, scene: &dyn ShellEnv) -> CommandEffects {
+    analyze_all(&parse_commands(text, scene), scene, &|script| parse_nested(script, scene))
 }
 
 /// Returns the effects, and the tree that shows how the command was read.
-pub fn tell_in_full(text: &str, scene: &dyn ShellEnv) -> (CommandEffects, CommandTree) {
+pub fn analyze_with_tree(text: &str, scene: &dyn ShellEnv) -> (CommandEffects, CommandTree) {
     let mut grower = TreeBuilder::new(text);
-    let account =
-        unwrap_watched(&read(text, scene), scene, &|script| read_inside(script, scene), &mut grower);
-    (account, grower.tree())
+    let account = analyze_observed(
+        &parse_commands(text, scene),
+        scene,
+        &|script| parse_nested(script, scene),
+        &mut grower,
+    );
+    (account, grower.into_tree())
 }
 
 /// Parses a nested script in its working directory.
-fn read_inside(script: &Script, scene: &dyn ShellEnv) -> ParsedCommands {
-    match &script.place {
-        WorkingDir::At(cwd) => read(&script.text, &WithCwd { scene, cwd }),
+fn parse_nested(script: &Script, scene: &dyn ShellEnv) -> ParsedCommands {
+    match &script.working_dir {
+        WorkingDir::At(cwd) => parse_commands(&script.text, &WithCwd { env: scene, cwd }),
         WorkingDir::Unknown(why) => {
-            let mut reading = read(&script.text, scene);
+            let mut reading = parse_commands(&script.text, scene);
             // The starting directory is unknown, so the directory of each command is unknown too.
             for command in &mut reading.commands {
-                command.place = WorkingDir::Unknown(why.clone());
+                command.working_dir = WorkingDir::Unknown(why.clone());
             }
             reading
         }
@@ -36,13 +40,13 @@ fn read_inside(script: &Script, scene: &dyn ShellEnv) -> ParsedCommands {
 
 /// The same environment with another working directory.
 struct WithCwd<'a> {
-    scene: &'a dyn ShellEnv,
+    env: &'a dyn ShellEnv,
     cwd: &'a str,
 }
 
 impl ShellEnv for WithCwd<'_> {
     fn shell(&self) -> &str {
-        self.scene.shell()
+        self.env.shell()
     }
 
     fn cwd(&self) -> &str {
@@ -50,30 +54,30 @@ impl ShellEnv for WithCwd<'_> {
     }
 
     fn home(&self) -> Option<&str> {
-        self.scene.home()
+        self.env.home()
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        if name == "PWD" { Some(self.cwd.to_owned()) } else { self.scene.variable(name) }
+        if name == "PWD" { Some(self.cwd.to_owned()) } else { self.env.variable(name) }
     }
 
-    fn program(&self, name: &str) -> Option<String> {
-        self.scene.program(name)
+    fn find_program(&self, name: &str) -> Option<String> {
+        self.env.find_program(name)
     }
 
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
-        self.scene.resolve(cwd, path)
+        self.env.resolve(cwd, path)
     }
 
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
-        self.scene.list(directory)
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
+        self.env.list_directory(directory)
     }
 
     fn is_directory(&self, path: &str) -> bool {
-        self.scene.is_directory(path)
+        self.env.is_directory(path)
     }
 
-    fn text(&self, path: &str) -> Option<String> {
-        self.scene.text(path)
+    fn read_script(&self, path: &str) -> Option<String> {
+        self.env.read_script(path)
     }
 }

@@ -13,10 +13,10 @@ pub struct ParsedCommands {
     /// Every simple command at any depth, including commands that may not run.
     pub commands: Vec<SimpleCommand>,
     /// The unresolved parts. If there are any, the text may do more than the commands say.
-    pub riddles: Vec<Unresolved>,
+    pub unresolved: Vec<Unresolved>,
     /// The commands as they would be if the last known facts still held: the file that a glob matches now, the value that a variable
     /// had before a loop. They prove nothing. But a doubt must not hide a command that a rule may deny.
-    pub guesses: Vec<SimpleCommand>,
+    pub possible_commands: Vec<SimpleCommand>,
     /// The nesting of the text, for display.
     pub outline: Outline,
 }
@@ -24,7 +24,7 @@ pub struct ParsedCommands {
 impl ParsedCommands {
     /// Checks whether everything in it is known.
     pub fn is_certain(&self) -> bool {
-        self.riddles.is_empty() && self.commands.iter().all(SimpleCommand::is_certain)
+        self.unresolved.is_empty() && self.commands.iter().all(SimpleCommand::is_certain)
     }
 }
 
@@ -32,20 +32,20 @@ impl SimpleCommand {
     fn is_certain(&self) -> bool {
         let words = self.words.iter().chain(self.assignments.iter().map(|(_, value)| value));
         let mut words = words.chain(self.redirections.iter().map(|redirection| &redirection.target));
-        matches!(self.place, WorkingDir::At(_))
-            && words.all(|word| word.text().is_some())
-            && self.input.as_ref().is_none_or(|input| input.text().is_some())
+        matches!(self.working_dir, WorkingDir::At(_))
+            && words.all(|word| word.as_text().is_some())
+            && self.input.as_ref().is_none_or(|input| input.as_text().is_some())
     }
 
     /// Checks whether another command does the same, regardless of position.
-    pub(crate) fn does_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         self.words == other.words
             && self.assignments == other.assignments
             && self.redirections == other.redirections
             && self.input == other.input
-            && self.place == other.place
+            && self.working_dir == other.working_dir
             && self.is_function == other.is_function
-            && self.is_filled == other.is_filled
+            && self.is_template == other.is_template
     }
 }
 
@@ -61,15 +61,15 @@ pub struct SimpleCommand {
     /// Its input from a here-document, a here-string or a pipe, if that is known.
     pub input: Option<Word>,
     /// The working directory.
-    pub place: WorkingDir,
+    pub working_dir: WorkingDir,
     /// The position in the text, in bytes.
     pub span: Range<usize>,
     /// The enclosing constructs from the outside in: "subshell", "if", "substitution" …
-    pub within: Vec<&'static str>,
+    pub enclosing: Vec<&'static str>,
     /// Whether a function of this text has this name. Then the function runs, and not a program.
     pub is_function: bool,
     /// Whether its paths represent the files that another program finds below them: `find PATH -exec`.
-    pub is_filled: bool,
+    pub is_template: bool,
 }
 
 /// The directory that a command runs in.
@@ -105,7 +105,7 @@ pub enum RedirectionAccess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unresolved {
     /// The reason, as text for a person.
-    pub why: String,
+    pub reason: String,
     /// The position in the text, in bytes.
     pub span: Range<usize>,
 }

@@ -48,7 +48,7 @@ pub enum DangerSeverity {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandFacts {
     pub(crate) program: String,
-    pub(crate) subs: Vec<String>,
+    pub(crate) subcommands: Vec<String>,
     /// The options, each under all its names.
     pub(crate) options: Vec<String>,
     pub(crate) operands: Vec<String>,
@@ -59,27 +59,27 @@ pub(crate) struct CommandFacts {
 }
 
 /// Returns all danger rules.
-pub fn all() -> &'static [DangerRule] {
+pub fn all_dangers() -> &'static [DangerRule] {
     DANGERS.as_deref().unwrap_or_default()
 }
 
 /// Returns the error of the embedded list. Unless this is `None`, no command may be considered harmless.
-pub(crate) fn fault() -> Option<&'static str> {
+pub(crate) fn load_error() -> Option<&'static str> {
     DANGERS.as_ref().err().map(String::as_str)
 }
 
 /// Returns the dangers of one command.
-pub(crate) fn of(facts: &CommandFacts, effects: &[Effect]) -> Vec<&'static DangerRule> {
-    all().iter().filter(|danger| danger.fits(facts, effects)).collect()
+pub(crate) fn find_dangers(facts: &CommandFacts, effects: &[Effect]) -> Vec<&'static DangerRule> {
+    all_dangers().iter().filter(|danger| danger.matches(facts, effects)).collect()
 }
 
 /// Returns the dangers that show only in the whole text: a function that starts itself more than once.
-pub(crate) fn of_reading(reading: &ParsedCommands) -> Vec<&'static DangerRule> {
+pub(crate) fn find_dangers_in_text(reading: &ParsedCommands) -> Vec<&'static DangerRule> {
     let within = |name: &str| {
         let calls = reading.commands.iter().filter(|command| {
             command.is_function
-                && command.words.first().and_then(Word::text) == Some(name)
-                && command.within.contains(&"function")
+                && command.words.first().and_then(Word::as_text) == Some(name)
+                && command.enclosing.contains(&"function")
         });
         calls.count()
     };
@@ -87,35 +87,35 @@ pub(crate) fn of_reading(reading: &ParsedCommands) -> Vec<&'static DangerRule> {
         .commands
         .iter()
         .filter(|command| command.is_function)
-        .filter_map(|command| command.words.first()?.text())
+        .filter_map(|command| command.words.first()?.as_text())
         .collect();
     names.sort_unstable();
     names.dedup();
     let bomb = names.into_iter().any(|name| within(name) > 1);
-    all().iter().filter(|danger| bomb && danger.id == "fork-bomb").collect()
+    all_dangers().iter().filter(|danger| bomb && danger.id == "fork-bomb").collect()
 }
 
 impl DangerRule {
-    fn fits(&self, facts: &CommandFacts, effects: &[Effect]) -> bool {
+    fn matches(&self, facts: &CommandFacts, effects: &[Effect]) -> bool {
         if !self.writes.is_empty() {
             return effects.iter().any(|effect| match effect {
                 Effect::Write { path } | Effect::Delete { path } => {
-                    self.writes.iter().any(|own| stem_fits(own, path))
+                    self.writes.iter().any(|own| matches_stem(own, path))
                 }
                 _ => false,
             });
         }
-        let is_it = self.programs.iter().any(|own| stem_fits(own, &facts.program));
-        let sub = self.sub.is_empty() || facts.subs.join(" ").starts_with(&self.sub.join(" ")) || {
-            facts.subs.is_empty() && facts.operands.starts_with(&self.sub)
+        let is_it = self.programs.iter().any(|own| matches_stem(own, &facts.program));
+        let sub = self.sub.is_empty() || facts.subcommands.join(" ").starts_with(&self.sub.join(" ")) || {
+            facts.subcommands.is_empty() && facts.operands.starts_with(&self.sub)
         };
         let with = self.with.iter().all(|group| group.iter().any(|name| facts.options.contains(name)));
         let operands = self.operands.is_empty()
             || facts
                 .operands
                 .iter()
-                .chain(&facts.subs)
-                .any(|operand| self.operands.iter().any(|own| stem_fits(own, operand)));
+                .chain(&facts.subcommands)
+                .any(|operand| self.operands.iter().any(|own| matches_stem(own, operand)));
         let targets = self.targets.is_empty()
             || facts.targets.iter().any(|path| self.targets.iter().any(|own| facts.is_target(own, path)));
         is_it && sub && with && operands && targets
@@ -125,7 +125,7 @@ impl DangerRule {
 impl CommandFacts {
     /// Adds words whose options are not known one by one: each letter of a cluster and each long name.
     pub(crate) fn scan(&mut self, words: &[Word]) {
-        for text in words.iter().filter_map(Word::text) {
+        for text in words.iter().filter_map(Word::as_text) {
             if let Some(long) = text.strip_prefix("--") {
                 self.options.push(format!("--{}", long.split('=').next().unwrap_or(long)));
             } else if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) {
@@ -149,13 +149,13 @@ impl CommandFacts {
             "workspace" => {
                 self.cwd == path || self.cwd.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
             }
-            own => stem_fits(own, path),
+            own => matches_stem(own, path),
         }
     }
 }
 
 /// Checks whether a text matches: exactly, or by prefix if `own` ends in `*`.
-fn stem_fits(own: &str, text: &str) -> bool {
+fn matches_stem(own: &str, text: &str) -> bool {
     match own.strip_suffix('*') {
         Some(stem) => text.starts_with(stem),
         None => own == text,
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn every_danger_can_be_read_and_gives_its_reason() {
-        assert_eq!(fault(), None);
-        for danger in all() {
+        assert_eq!(load_error(), None);
+        for danger in all_dangers() {
             assert!(danger.why.len() > 10, "{}", danger.id);
-            let same = all().iter().filter(|other| other.id == danger.id).count();
+            let same = all_dangers().iter().filter(|other| other.id == danger.id).count();
             assert!(same == 1, "{} stands twice", danger.id);
         }
     }

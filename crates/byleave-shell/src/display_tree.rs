@@ -18,9 +18,9 @@ pub struct CommandTree {
     /// The commands of the text in order, with their nested commands.
     pub branches: Vec<CommandBranch>,
     /// The unresolved parts of the text as a whole.
-    pub unread: Vec<String>,
+    pub unresolved: Vec<String>,
     /// Whether there is more than is shown. All of it was analyzed.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// One part of a command.
@@ -37,17 +37,17 @@ pub struct CommandBranch {
     /// The command itself, or the command that carries the redirections of this part.
     pub command: Option<SimpleCommand>,
     /// The source text, if it is more than the words.
-    pub written: Option<String>,
+    pub source_text: Option<String>,
     /// The one-line description in the manual of the program, if there is a manual.
-    pub about: Option<&'static str>,
+    pub manual_summary: Option<&'static str>,
     /// The effects of this part itself.
     pub effects: Vec<Effect>,
     /// The dangers of this part.
     pub dangers: Vec<&'static DangerRule>,
     /// The unresolved parts, with their reasons.
-    pub unread: Vec<String>,
+    pub unresolved: Vec<String>,
     /// The nested parts.
-    pub inside: Vec<CommandBranch>,
+    pub children: Vec<CommandBranch>,
 }
 
 /// The kind of a part of a command.
@@ -80,9 +80,9 @@ struct AnalyzedText {
     text: String,
     outline: Outline,
     /// The number of certain commands. The commands after them are guesses.
-    certain: usize,
+    certain_count: usize,
     /// The analyzed commands, by their index in the parsed text.
-    told: HashMap<usize, usize>,
+    analyzed: HashMap<usize, usize>,
 }
 
 /// An analyzed command.
@@ -99,7 +99,7 @@ enum NestedSource {
 }
 
 impl AnalysisObserver for TreeBuilder {
-    fn text(&mut self, from: Option<usize>, script: Option<&Script>, reading: &ParsedCommands) -> usize {
+    fn on_text(&mut self, from: Option<usize>, script: Option<&Script>, reading: &ParsedCommands) -> usize {
         let number = self.texts.len();
         let text = script.map(|script| script.text.clone()).unwrap_or_default();
         let outline = reading.outline.clone();
@@ -107,21 +107,21 @@ impl AnalysisObserver for TreeBuilder {
         match self.texts.first_mut().filter(|_| from.is_none()) {
             Some(whole) => {
                 whole.outline = outline;
-                whole.certain = reading.commands.len();
+                whole.certain_count = reading.commands.len();
                 return 0;
             }
             None => self.texts.push(AnalyzedText {
                 text,
                 outline,
-                certain: reading.commands.len(),
-                told: HashMap::new(),
+                certain_count: reading.commands.len(),
+                analyzed: HashMap::new(),
             }),
         }
-        self.found(from, NestedSource::Text(number));
+        self.add_nested(from, NestedSource::Text(number));
         number
     }
 
-    fn command(
+    fn on_command(
         &mut self,
         from: CommandOrigin,
         command: &SimpleCommand,
@@ -131,31 +131,31 @@ impl AnalysisObserver for TreeBuilder {
         let number = self.commands.len();
         let mut branch = CommandBranch { kind: BranchKind::Wrapped, ..CommandBranch::default() };
         match from {
-            CommandOrigin::Command(outer) => self.found(Some(outer), NestedSource::Command(number)),
+            CommandOrigin::Command(outer) => self.add_nested(Some(outer), NestedSource::Command(number)),
             CommandOrigin::Text(text, place) => {
                 if let Some(text) = self.texts.get_mut(text) {
-                    text.told.insert(place, number);
-                    branch.written = written(&text.text, command);
+                    text.analyzed.insert(place, number);
+                    branch.source_text = source_text(&text.text, command);
                 }
             }
         }
         branch.command = Some(command.clone());
-        branch.about = account.about;
+        branch.manual_summary = account.manual_summary;
         branch.dangers.clone_from(&account.dangers);
         for effect in &account.effects {
             match effect {
-                Effect::Unknown { why } => branch.unread.push(why.clone()),
+                Effect::Unknown { why } => branch.unresolved.push(why.clone()),
                 effect => branch.effects.push(effect.clone()),
             }
         }
-        branch.unread.extend(limit.filter(|_| !account.inner.is_empty()).map(str::to_owned));
+        branch.unresolved.extend(limit.filter(|_| !account.nested.is_empty()).map(str::to_owned));
         self.commands.push(AnalyzedCommand { branch, inner: Vec::new() });
         number
     }
 
-    fn unread(&mut self, from: usize, script: &Script, why: &str) {
-        let outline = Outline { unread: vec![why.to_owned()], ..Outline::default() };
-        self.found(Some(from), NestedSource::Text(self.texts.len()));
+    fn on_unread(&mut self, from: usize, script: &Script, why: &str) {
+        let outline = Outline { unresolved: vec![why.to_owned()], ..Outline::default() };
+        self.add_nested(Some(from), NestedSource::Text(self.texts.len()));
         self.texts.push(AnalyzedText { text: script.text.clone(), outline, ..AnalyzedText::default() });
     }
 }
@@ -168,20 +168,20 @@ impl TreeBuilder {
     }
 
     /// Returns the tree after everything was analyzed.
-    pub(crate) fn tree(mut self) -> CommandTree {
-        self.grown(0)
+    pub(crate) fn into_tree(mut self) -> CommandTree {
+        self.build_text(0)
     }
 
-    fn found(&mut self, from: Option<usize>, inner: NestedSource) {
+    fn add_nested(&mut self, from: Option<usize>, inner: NestedSource) {
         if let Some(told) = from.and_then(|from| self.commands.get_mut(from)) {
             told.inner.push(inner);
         }
     }
 
-    fn grown(&mut self, text: usize) -> CommandTree {
-        let AnalyzedText { outline, certain, mut told, .. } =
+    fn build_text(&mut self, text: usize) -> CommandTree {
+        let AnalyzedText { outline, certain_count: certain, analyzed: mut told, .. } =
             self.texts.get_mut(text).map(std::mem::take).unwrap_or_default();
-        let Outline { parts, unread, cut } = outline;
+        let Outline { parts, unresolved: unread, truncated: cut } = outline;
         let mut grown: Vec<CommandBranch> = Vec::with_capacity(parts.len());
         for part in &parts {
             let kind = match part.kind {
@@ -194,11 +194,11 @@ impl TreeBuilder {
                 label: part.label.clone(),
                 joint: part.joint,
                 negated: part.negated,
-                unread: part.unread.clone(),
+                unresolved: part.unresolved.clone(),
                 ..CommandBranch::default()
             };
             for number in part.commands.iter().filter_map(|place| told.remove(place)) {
-                self.put(&mut branch, number);
+                self.fill_branch(&mut branch, number);
             }
             grown.push(branch);
         }
@@ -206,13 +206,13 @@ impl TreeBuilder {
         let mut branches = Vec::new();
         while let Some(mut branch) = grown.pop() {
             let parent = parts.get(grown.len()).and_then(|part| part.parent);
-            let (told, parts) = std::mem::take(&mut branch.inside).into_iter().partition(is_told);
+            let (told, parts) = std::mem::take(&mut branch.children).into_iter().partition(is_analyzed);
             let (told, mut parts): (Vec<CommandBranch>, Vec<CommandBranch>) = (told, parts);
             parts.reverse();
-            branch.inside = parts;
-            branch.inside.extend(told);
+            branch.children = parts;
+            branch.children.extend(told);
             match parent.and_then(|parent| grown.get_mut(parent)) {
-                Some(parent) => parent.inside.push(branch),
+                Some(parent) => parent.children.push(branch),
                 None => branches.push(branch),
             }
         }
@@ -223,61 +223,61 @@ impl TreeBuilder {
         for (place, number) in rest {
             let kind = if place < certain { BranchKind::default() } else { BranchKind::Guess };
             let mut branch = CommandBranch { kind, ..CommandBranch::default() };
-            self.put(&mut branch, number);
+            self.fill_branch(&mut branch, number);
             branches.push(branch);
         }
-        CommandTree { branches, unread, cut }
+        CommandTree { branches, unresolved: unread, truncated: cut }
     }
 
     /// Moves the analysis of a command into its branch.
-    fn put(&mut self, branch: &mut CommandBranch, number: usize) {
+    fn fill_branch(&mut self, branch: &mut CommandBranch, number: usize) {
         let AnalyzedCommand { branch: told, inner } =
             self.commands.get_mut(number).map(std::mem::take).unwrap_or_default();
         branch.command = told.command;
-        branch.written = told.written;
-        branch.about = told.about;
+        branch.source_text = told.source_text;
+        branch.manual_summary = told.manual_summary;
         branch.effects.extend(told.effects);
         branch.dangers.extend(told.dangers);
-        for why in told.unread {
-            if !branch.unread.contains(&why) {
-                branch.unread.push(why);
+        for why in told.unresolved {
+            if !branch.unresolved.contains(&why) {
+                branch.unresolved.push(why);
             }
         }
         for inner in inner {
             let inside = match inner {
                 NestedSource::Command(number) => {
                     let mut inside = CommandBranch { kind: BranchKind::Wrapped, ..CommandBranch::default() };
-                    self.put(&mut inside, number);
+                    self.fill_branch(&mut inside, number);
                     inside
                 }
                 NestedSource::Text(number) => {
                     let label = self.texts.get(number).map(|text| text.text.clone());
-                    let CommandTree { branches, unread, .. } = self.grown(number);
+                    let CommandTree { branches, unresolved: unread, .. } = self.build_text(number);
                     CommandBranch {
                         kind: BranchKind::Text,
                         label,
-                        unread,
-                        inside: branches,
+                        unresolved: unread,
+                        children: branches,
                         ..CommandBranch::default()
                     }
                 }
             };
-            branch.inside.push(inside);
+            branch.children.push(inside);
         }
     }
 }
 
 /// Checks whether a manual found it, and not the grammar.
-const fn is_told(branch: &CommandBranch) -> bool {
+const fn is_analyzed(branch: &CommandBranch) -> bool {
     matches!(branch.kind, BranchKind::Wrapped | BranchKind::Text)
 }
 
 /// Returns the source text of a command, or `None` if it is in a nested text.
-fn written(text: &str, command: &SimpleCommand) -> Option<String> {
+fn source_text(text: &str, command: &SimpleCommand) -> Option<String> {
     let again = |kind: &&str| matches!(*kind, "eval" | "source" | "trap" | "callback" | "alias" | "unread");
     // Backquotes are parsed as a text of their own, so the span covers the whole.
-    let whole = command.span == (0..text.len()) && !command.within.is_empty();
-    if whole || command.within.iter().any(again) {
+    let whole = command.span == (0..text.len()) && !command.enclosing.is_empty();
+    if whole || command.enclosing.iter().any(again) {
         return None;
     }
     text.get(command.span.clone()).map(|text| text.trim().to_owned())

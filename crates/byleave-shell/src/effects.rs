@@ -17,8 +17,8 @@ mod nested_commands;
 mod special_programs;
 
 use self::command_analyzer::CommandAnalyzer;
-pub use self::nested_commands::unwrap_all;
-pub(crate) use self::nested_commands::{AnalysisObserver, CommandOrigin, unwrap_watched};
+pub use self::nested_commands::analyze_all;
+pub(crate) use self::nested_commands::{AnalysisObserver, CommandOrigin, analyze_observed};
 
 /// The predicted effects of one command.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,15 +26,15 @@ pub struct CommandEffects {
     /// The effects of the command itself.
     pub effects: Vec<Effect>,
     /// The effects on some files below their path, but not on all of them. The words do not say which files.
-    pub beneath: Vec<Effect>,
+    pub partial_effects: Vec<Effect>,
     /// The scripts that it passes to a shell, and the commands that it runs.
-    pub inner: Vec<NestedCommand>,
+    pub nested: Vec<NestedCommand>,
     /// The dangerous or irreversible aspects.
     pub dangers: Vec<&'static DangerRule>,
     /// The files whose content decides what it does: scripts, and programs that were named by their path.
-    pub rests_on: Vec<String>,
+    pub depends_on: Vec<String>,
     /// The one-line description in its manual, if there is a manual.
-    pub about: Option<&'static str>,
+    pub manual_summary: Option<&'static str>,
 }
 
 /// A nested command that must be analyzed in turn.
@@ -52,10 +52,10 @@ pub struct Script {
     /// The text.
     pub text: String,
     /// The working directory.
-    pub place: WorkingDir,
+    pub working_dir: WorkingDir,
 }
 
 /// Returns the effects of one command itself. Nested commands are returned for later analysis.
-pub fn effects(command: &SimpleCommand, scene: &dyn ShellEnv) -> CommandEffects {
-    CommandAnalyzer::new(command, scene).tell()
+pub fn analyze_command(command: &SimpleCommand, scene: &dyn ShellEnv) -> CommandEffects {
+    CommandAnalyzer::new(command, scene).analyze()
 }

@@ -25,7 +25,7 @@ pub(crate) enum ScriptEffect {
 }
 
 /// Splits text at white space, with quotes and backslashes as in a shell. Returns `None` if the text contains more than that.
-pub(crate) fn split(text: &str) -> Option<Vec<String>> {
+pub(crate) fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = text.chars();

@@ -10,13 +10,13 @@ pub(crate) enum EnvVarRisk {
     /// Nothing that rules are about.
     Harmless,
     /// It changes what runs, with the reason.
-    Changes(&'static str),
+    ChangesExecution(&'static str),
     /// Not in the list.
     Unlisted,
 }
 
 /// Returns the consequence of setting this variable.
-pub(crate) fn bearing(name: &str) -> EnvVarRisk {
+pub(crate) fn env_var_risk(name: &str) -> EnvVarRisk {
     let fits = |entry: &EnvVarEntry| {
         entry.names.iter().any(|own| match own.strip_suffix('*') {
             Some(stem) => name.starts_with(stem),
@@ -24,7 +24,7 @@ pub(crate) fn bearing(name: &str) -> EnvVarRisk {
         })
     };
     if let Some(entry) = TABLE.changes.iter().find(|entry| fits(entry)) {
-        return EnvVarRisk::Changes(&entry.why);
+        return EnvVarRisk::ChangesExecution(&entry.why);
     }
     if TABLE.harmless.iter().any(fits) { EnvVarRisk::Harmless } else { EnvVarRisk::Unlisted }
 }
@@ -55,12 +55,12 @@ mod tests {
     fn every_variable_has_a_reason() {
         let table: EnvVarTable = toml::from_str(include_str!("../manuals/environment.toml")).unwrap();
         assert!(table.changes.iter().chain(&table.harmless).all(|entry| entry.why.len() > 10));
-        assert_eq!(bearing("RUST_LOG"), EnvVarRisk::Harmless);
-        assert_eq!(bearing("SOMETHING_ELSE"), EnvVarRisk::Unlisted);
+        assert_eq!(env_var_risk("RUST_LOG"), EnvVarRisk::Harmless);
+        assert_eq!(env_var_risk("SOMETHING_ELSE"), EnvVarRisk::Unlisted);
         for name in
             ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "BASH_ENV", "BASH_FUNC_ls%%", "PS4", "IFS", "HOME"]
         {
-            assert!(matches!(bearing(name), EnvVarRisk::Changes(_)), "{name}");
+            assert!(matches!(env_var_risk(name), EnvVarRisk::ChangesExecution(_)), "{name}");
         }
     }
 }

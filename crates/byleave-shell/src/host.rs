@@ -12,36 +12,36 @@ pub(crate) enum NetworkTarget {
 }
 
 /// Returns the target of a URL. Without a scheme it is treated as `http`, as curl and wget do.
-pub(crate) fn of_url(text: &str) -> Option<NetworkTarget> {
+pub(crate) fn parse_url(text: &str) -> Option<NetworkTarget> {
     let text = text.trim();
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&whole).ok()?;
     if url.scheme().eq_ignore_ascii_case("file") {
         return Some(NetworkTarget::File(url.path().to_owned()));
     }
-    let port = url.port().or_else(|| port_of(url.scheme()))?;
+    let port = url.port().or_else(|| default_port(url.scheme()))?;
     // The URL parser normalizes addresses only for web schemes.
-    of_name(url.host_str()?).map(|host| NetworkTarget::Reach(host, port))
+    parse_name(url.host_str()?).map(|host| NetworkTarget::Reach(host, port))
 }
 
 /// Returns the target of `host`, `host:port`, `[address]:port` or `user@host`.
-pub(crate) fn of_host(text: &str, port: u16) -> Option<NetworkTarget> {
+pub(crate) fn parse_host(text: &str, port: u16) -> Option<NetworkTarget> {
     let text = text.rsplit('@').next().unwrap_or(text);
     let (name, port) = match text.rsplit_once(':') {
         Some((name, digits)) if !name.contains(':') || name.ends_with(']') => (name, digits.parse().ok()?),
         _ => (text, port),
     };
-    of_name(name).map(|host| NetworkTarget::Reach(host, port))
+    parse_name(name).map(|host| NetworkTarget::Reach(host, port))
 }
 
-fn of_name(name: &str) -> Option<String> {
+fn parse_name(name: &str) -> Option<String> {
     let name = name.trim_end_matches('.');
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     let host = if bare.contains(':') { Host::parse(&format!("[{bare}]")) } else { Host::parse(bare) };
     host.ok().map(|host| host.to_string().to_ascii_lowercase()).filter(|host| !host.is_empty())
 }
 
-fn port_of(scheme: &str) -> Option<u16> {
+fn default_port(scheme: &str) -> Option<u16> {
     Some(match scheme {
         "http" | "ws" => 80,
         "https" | "wss" => 443,
@@ -76,9 +76,9 @@ mod tests {
             ("file:///etc/passwd", Some(NetworkTarget::File("/etc/passwd".into()))),
             ("gopher-x://h/", None),
         ] {
-            assert_eq!(of_url(text), target, "{text}");
+            assert_eq!(parse_url(text), target, "{text}");
         }
-        assert_eq!(of_host("root@Box.example", 22), reach("box.example", 22));
-        assert_eq!(of_host("box:2222", 22), reach("box", 2222));
+        assert_eq!(parse_host("root@Box.example", 22), reach("box.example", 22));
+        assert_eq!(parse_host("box:2222", 22), reach("box", 2222));
     }
 }

@@ -36,5 +36,5 @@ pub mod source_outline;
 mod syntax;
 pub mod word;
 
-pub use analyze::{tell, tell_in_full};
-pub use interpreter::read;
+pub use analyze::{analyze, analyze_with_tree};
+pub use interpreter::parse_commands;

@@ -18,7 +18,7 @@ mod role;
 #[derive(Debug)]
 pub(crate) struct Manual {
     pub(crate) names: Vec<String>,
-    pub(crate) why: String,
+    pub(crate) summary: String,
     pub(crate) options: OptionTable,
     pub(crate) style: OptionStyle,
     pub(crate) abbreviations: bool,
@@ -26,16 +26,16 @@ pub(crate) struct Manual {
     /// Whether it is usually a file of the project itself.
     pub(crate) local: bool,
     /// Whether it changes a named directory itself. Its changes below are named, or affect all of it.
-    pub(crate) itself: bool,
+    pub(crate) changes_itself: bool,
     pub(crate) operands: OperandRoles,
-    pub(crate) here: Option<WordRole>,
-    pub(crate) does: Vec<FixedEffect>,
-    pub(crate) special: Option<String>,
+    pub(crate) cwd_role: Option<WordRole>,
+    pub(crate) fixed_effects: Vec<FixedEffect>,
+    pub(crate) special_reader: Option<String>,
     /// The additional reader, for rules that do not fit the table of options.
-    pub(crate) also: Option<String>,
+    pub(crate) extra_reader: Option<String>,
     /// Whether `@file` means the words in that file.
-    pub(crate) responses: bool,
-    pub(crate) subs: Vec<Manual>,
+    pub(crate) response_files: bool,
+    pub(crate) subcommands: Vec<Manual>,
 }
 
 /// The syntax of options.
@@ -69,19 +69,19 @@ pub(crate) struct FixedEffect {
 }
 
 /// Returns the manual for a program of this name.
-pub(crate) fn of(name: &str) -> Option<&'static Manual> {
-    let shelf = &*SHELF;
+pub(crate) fn find(name: &str) -> Option<&'static Manual> {
+    let shelf = &*MANUAL_INDEX;
     shelf.index.get(name).and_then(|at| shelf.manuals.get(*at))
 }
 
 /// Returns the errors of the embedded manuals. Unless this is empty, no command may be considered understood.
-pub(crate) fn faults() -> &'static [String] {
-    &SHELF.faults
+pub(crate) fn load_errors() -> &'static [String] {
+    &MANUAL_INDEX.load_errors
 }
 
 /// Returns the sorted names of all programs that have a manual.
-pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = SHELF.index.keys().map(String::as_str).collect();
+pub fn program_names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = MANUAL_INDEX.index.keys().map(String::as_str).collect();
     names.sort_unstable();
     names
 }
@@ -89,16 +89,16 @@ pub fn names() -> Vec<&'static str> {
 struct ManualIndex {
     manuals: Vec<Manual>,
     index: HashMap<String, usize>,
-    faults: Vec<String>,
+    load_errors: Vec<String>,
 }
 
-static SHELF: LazyLock<ManualIndex> = LazyLock::new(|| {
-    let mut shelf = ManualIndex { manuals: Vec::new(), index: HashMap::new(), faults: Vec::new() };
+static MANUAL_INDEX: LazyLock<ManualIndex> = LazyLock::new(|| {
+    let mut shelf = ManualIndex { manuals: Vec::new(), index: HashMap::new(), load_errors: Vec::new() };
     for (file, text) in embedded::MANUALS {
         let sheet = match toml::from_str::<ManualFile>(text) {
             Ok(sheet) => sheet,
             Err(error) => {
-                shelf.faults.push(format!("`{file}`: {error}"));
+                shelf.load_errors.push(format!("`{file}`: {error}"));
                 continue;
             }
         };
@@ -108,12 +108,12 @@ static SHELF: LazyLock<ManualIndex> = LazyLock::new(|| {
                     let at = shelf.manuals.len();
                     for name in &manual.names {
                         if shelf.index.insert(name.clone(), at).is_some() {
-                            shelf.faults.push(format!("`{file}`: `{name}` has two manuals"));
+                            shelf.load_errors.push(format!("`{file}`: `{name}` has two manuals"));
                         }
                     }
                     shelf.manuals.push(manual);
                 }
-                Err(why) => shelf.faults.push(format!("`{file}`: {why}")),
+                Err(why) => shelf.load_errors.push(format!("`{file}`: {why}")),
             }
         }
     }
@@ -162,7 +162,8 @@ impl RawManual {
         if self.names.is_empty() || self.why.trim().is_empty() {
             return Err(format!("`{label}` needs names and a `why`"));
         }
-        let role = |name: &str| WordRole::named(name).ok_or_else(|| format!("`{label}`: no role `{name}`"));
+        let role =
+            |name: &str| WordRole::from_name(name).ok_or_else(|| format!("`{label}`: no role `{name}`"));
         let mut operands = OperandRoles::default();
         for entry in &self.operands {
             match entry.strip_suffix('*') {
@@ -183,30 +184,30 @@ impl RawManual {
             abbreviations: self.abbreviations,
             free: self.free,
             local: self.local,
-            itself: self.itself,
+            changes_itself: self.itself,
             operands,
-            here: self.here.as_deref().map(role).transpose()?,
-            does: self.does.iter().map(deed).collect::<Result<_, _>>()?,
-            special: self.special,
-            also: self.also,
-            responses: self.responses,
-            subs: self.sub.into_iter().map(Self::build).collect::<Result<_, _>>()?,
+            cwd_role: self.here.as_deref().map(role).transpose()?,
+            fixed_effects: self.does.iter().map(deed).collect::<Result<_, _>>()?,
+            special_reader: self.special,
+            extra_reader: self.also,
+            response_files: self.responses,
+            subcommands: self.sub.into_iter().map(Self::build).collect::<Result<_, _>>()?,
             names: self.names,
-            why: self.why,
+            summary: self.why,
         })
     }
 }
 
 impl Manual {
     /// Returns the sub-command of this name.
-    pub(crate) fn sub(&self, name: &str) -> Option<&Self> {
-        self.subs.iter().find(|sub| sub.names.iter().any(|own| own == name))
+    pub(crate) fn subcommand(&self, name: &str) -> Option<&Self> {
+        self.subcommands.iter().find(|sub| sub.names.iter().any(|own| own == name))
     }
 }
 
 impl OperandRoles {
     /// Checks whether the program runs a command from its operands.
-    pub(crate) fn runs(&self) -> bool {
+    pub(crate) fn runs_operands(&self) -> bool {
         let mut all = self.front.iter().chain(&self.between).chain(&self.back);
         all.any(|role| matches!(role, WordRole::Argv | WordRole::Shell))
     }
@@ -235,8 +236,8 @@ mod tests {
 
     #[test]
     fn every_manual_can_be_read_and_gives_its_reason() {
-        assert_eq!(faults(), &[] as &[String]);
-        assert!(names().len() >= 150, "only {} programs", names().len());
+        assert_eq!(load_errors(), &[] as &[String]);
+        assert!(program_names().len() >= 150, "only {} programs", program_names().len());
         for (file, text) in embedded::MANUALS {
             let sheet: ManualFile = toml::from_str(text).unwrap();
             for raw in &sheet.manual {

@@ -17,18 +17,18 @@ pub trait ShellEnv {
     fn variable(&self, name: &str) -> Option<String>;
 
     /// Returns the file of a program, with symlinks followed, or `None` if it is not found.
-    fn program(&self, name: &str) -> Option<String>;
+    fn find_program(&self, name: &str) -> Option<String>;
 
     /// Resolves a path, absolute or relative to `cwd`: `.`, `..` and symlinks. A path that does not exist is resolved as far as it
     /// exists. Returns `None` if that cannot be determined.
     fn resolve(&self, cwd: &str, path: &str) -> Option<String>;
 
     /// Returns the sorted names in a directory, with hidden ones, or `None` if they are unknown or too many.
-    fn list(&self, directory: &str) -> Option<Vec<String>>;
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>>;
 
     /// Checks whether a path is a directory.
     fn is_directory(&self, path: &str) -> bool;
 
     /// Returns the text of a small file that the command would run (`source`, a script), or `None` if it is unknown.
-    fn text(&self, path: &str) -> Option<String>;
+    fn read_script(&self, path: &str) -> Option<String>;
 }

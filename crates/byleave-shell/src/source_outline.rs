@@ -6,9 +6,9 @@ pub struct Outline {
     /// Every part that the interpreter visited. A part comes after its parent.
     pub parts: Vec<OutlinePart>,
     /// The unresolved parts of the text as a whole.
-    pub unread: Vec<String>,
+    pub unresolved: Vec<String>,
     /// Whether there is more than is listed.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 /// One part of a text.
@@ -27,7 +27,7 @@ pub struct OutlinePart {
     /// The indices of its command, and of the commands that carry its redirections.
     pub commands: Vec<usize>,
     /// The unresolved parts of it.
-    pub unread: Vec<String>,
+    pub unresolved: Vec<String>,
 }
 
 /// The operator between a command and the previous one.

@@ -15,11 +15,11 @@ pub enum Word {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownWord {
     /// The reason, as text for a person: "`$x` is set elsewhere".
-    pub why: String,
+    pub reason: String,
     /// The certain pieces of its text, in order. Between two pieces and at both ends there may be anything.
     pub pieces: Vec<String>,
     /// Whether it is certainly exactly one word, for example because it is quoted. Otherwise it may contain options.
-    pub one: bool,
+    pub single_word: bool,
 }
 
 impl Word {
@@ -30,11 +30,11 @@ impl Word {
 
     /// Creates a word of which nothing is known.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self::Unknown(UnknownWord { why: why.into(), pieces: Vec::new(), one: false })
+        Self::Unknown(UnknownWord { reason: why.into(), pieces: Vec::new(), single_word: false })
     }
 
     /// Returns the text, if it is known.
-    pub fn text(&self) -> Option<&str> {
+    pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Literal(text) => Some(text),
             Self::Unknown(_) => None,
@@ -42,7 +42,7 @@ impl Word {
     }
 
     /// Checks whether the word could expand to this text.
-    pub fn could_be(&self, text: &str) -> bool {
+    pub fn could_equal(&self, text: &str) -> bool {
         let riddle = match self {
             Self::Literal(own) => return own == text,
             Self::Unknown(riddle) => riddle,
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn a_word_could_be_what_its_pieces_allow() {
         let riddle = Word::Unknown(UnknownWord {
-            why: "x".into(),
+            reason: "x".into(),
             pieces: vec!["/etc/".into(), "wd".into()],
-            one: false,
+            single_word: false,
         });
         for (word, text, could) in [
             (&Word::literal("a"), "a", true),
@@ -88,7 +88,7 @@ mod tests {
             (&riddle, "/etc/shadow", false),
             (&riddle, "wd/etc/", false),
         ] {
-            assert_eq!(word.could_be(text), could, "{word} {text}");
+            assert_eq!(word.could_equal(text), could, "{word} {text}");
         }
     }
 }

@@ -22,7 +22,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
 use crate::key_guard::QUIET;
-use crate::question_dialog::{DialogSettings, QuestionDialog, offered};
+use crate::question_dialog::{DialogSettings, QuestionDialog, offered_scopes};
 use crate::text_input::TextField;
 
 pub use event_loop::{ChatEvent, run};
@@ -39,25 +39,25 @@ pub enum ChatAction {
     /// No action.
     Nothing,
     /// Send this text to the model.
-    Say(String),
+    SendMessage(String),
     /// Run this slash command.
-    Order(SlashCommand),
+    SlashCommand(SlashCommand),
     /// Cancel the work in progress.
-    CallOff,
+    CancelWork,
     /// Open this conversation.
     Open(String),
     /// Give this answer to the question.
     Answer(QuestionId, Reply),
-    /// Edit this text in the person's editor, then call [`Chat::edited`].
+    /// Edit this text in the person's editor, then call [`Chat::set_edited_text`].
     Editor(String),
-    /// Look up the past calls that a standing approval would have covered, then call [`Chat::past`].
-    Consider(StandingApproval),
+    /// Look up the past calls that a standing approval would have covered, then call [`Chat::set_covered_calls`].
+    PreviewApproval(StandingApproval),
     /// Undo the last change, of any session.
     Undo,
     /// The terminal was lent to an editor. Input in the meantime is not for the chat.
-    Lent,
+    TerminalLent,
     /// The editor has returned the terminal.
-    Back,
+    TerminalReturned,
     /// Quit the chat.
     Quit,
 }
@@ -66,11 +66,11 @@ pub enum ChatAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChatStatusBar {
     /// The persona and the model.
-    pub who: String,
+    pub persona_and_model: String,
     /// The session.
     pub session: String,
     /// The working directory of the session.
-    pub place: String,
+    pub directory: String,
 }
 
 /// The activity of the model.
@@ -164,46 +164,46 @@ impl Chat {
     }
 
     /// Queues a message of the person until the model rests.
-    pub fn later(&mut self, word: String) {
+    pub fn queue_message(&mut self, word: String) {
         self.said.push(word.clone());
         self.next.push_back(word);
     }
 
     /// Shows that the model begins its turn.
-    pub fn turn(&mut self, time: Millis) {
+    pub fn start_turn(&mut self, time: Millis) {
         self.works(time, "the model thinks");
     }
 
     /// Appends text to the model's current message.
-    pub fn text(&mut self, text: &str) {
+    pub fn append_text(&mut self, text: &str) {
         if let ModelActivity::Works { what, .. } = &mut self.doing {
             *what = "the model speaks";
         }
-        self.scroll.hear(text);
+        self.scroll.append_text(text);
     }
 
     /// Drops the model's current message, because the model begins it again.
-    pub fn anew(&mut self) {
-        self.scroll.unhear();
+    pub fn restart_turn(&mut self) {
+        self.scroll.discard_text();
     }
 
     /// Replaces the current message by the complete one, and notes what is wrong with it.
-    pub fn said(&mut self, text: String, flaws: Vec<String>) {
-        self.scroll.heard(text);
+    pub fn finish_text(&mut self, text: String, flaws: Vec<String>) {
+        self.scroll.finish_text(text);
         for flaw in flaws {
-            self.note(flaw);
+            self.add_note(flaw);
         }
     }
 
     /// Shows a call that is about to be made. A call that is already shown starts again.
-    pub fn calling(&mut self, card: CallCard, time: Millis) {
-        self.scroll.card(card);
+    pub fn start_call(&mut self, card: CallCard, time: Millis) {
+        self.scroll.start_call(card);
         self.works(time, "a tool works");
     }
 
     /// Appends output of a running call.
-    pub fn printed(&mut self, call: CallId, text: &str) {
-        self.scroll.printed(call, text);
+    pub fn append_output(&mut self, call: CallId, text: &str) {
+        self.scroll.append_output(call, text);
     }
 
     /// Shows the progress of a call.
@@ -212,25 +212,25 @@ impl Chat {
     }
 
     /// Shows the result of a call.
-    pub fn called(&mut self, call: CallId, state: CallCardState, output: &str) {
-        self.scroll.called(call, state, output);
+    pub fn finish_call(&mut self, call: CallId, state: CallCardState, output: &str) {
+        self.scroll.finish_call(call, state, output);
     }
 
     /// Adds a note for the person to the transcript.
-    pub fn note(&mut self, text: impl Into<String>) {
+    pub fn add_note(&mut self, text: impl Into<String>) {
         self.scroll.push(TranscriptEntry::Note(text.into()));
     }
 
     /// Shows the result of an action of the person.
-    pub fn tell(&mut self, text: impl Into<String>) {
+    pub fn show_message(&mut self, text: impl Into<String>) {
         let text = text.into();
         if let Some(dialogue) = self.dialogue.as_mut().filter(|_| !self.is_away) {
-            dialogue.tell(text.clone());
+            dialogue.show_message(text.clone());
         }
         if self.picker.is_some() {
             self.told = Some(text.clone());
         }
-        self.note(text);
+        self.add_note(text);
     }
 
     /// Shows a hint about the person's last action.
@@ -239,8 +239,8 @@ impl Chat {
     }
 
     /// Shows that it is the person's turn, and how the model's turn ended. Returns the next queued message.
-    pub fn rests(&mut self, words: String) -> Option<String> {
-        self.scroll.unhear();
+    pub fn finish_work(&mut self, words: String) -> Option<String> {
+        self.scroll.discard_text();
         self.doing = ModelActivity::Rests(words);
         (self.armed, self.told) = (None, None);
         let next = self.next.pop_front()?;
@@ -256,7 +256,7 @@ impl Chat {
     /// Queues a question that the person must answer. Keys typed before it appears do not answer it.
     pub fn ask(&mut self, now: Duration, time: Millis, sheet: QuestionView, undo: Option<String>) {
         self.armed = None;
-        self.scroll.waits(sheet.call, true);
+        self.scroll.set_waiting(sheet.call, true);
         self.questions.push_back(QueuedQuestion { sheet, undo });
         self.open(now, time);
     }
@@ -266,17 +266,17 @@ impl Chat {
         let is_it = |sheet: &QuestionView| sheet.question.id == question;
         let front = self.questions.front().is_some_and(|waiting| is_it(&waiting.sheet));
         for waiting in self.questions.iter().filter(|waiting| is_it(&waiting.sheet)) {
-            self.scroll.waits(waiting.sheet.call, false);
+            self.scroll.set_waiting(waiting.sheet.call, false);
         }
         self.questions.retain(|waiting| !is_it(&waiting.sheet));
         if front {
-            if let Some(ago) = self.dialogue.take().and_then(|dialogue| dialogue.wrote(now)) {
+            if let Some(ago) = self.dialogue.take().and_then(|dialogue| dialogue.time_since_typing(now)) {
                 self.typed = self.typed.max(Some(now.saturating_sub(ago)));
             }
             if !self.is_away {
                 // Keys meant as the answer must not go to the model as a message.
                 self.deaf_until = now + QUIET;
-                self.note("the question was answered elsewhere, called off, or is too old");
+                self.add_note("the question was answered elsewhere, called off, or is too old");
             }
             self.open(now, time);
         }
@@ -294,19 +294,19 @@ impl Chat {
     }
 
     /// Takes the text from the person's editor.
-    pub fn edited(&mut self, now: Duration, text: Result<String, String>) {
+    pub fn set_edited_text(&mut self, now: Duration, text: Result<String, String>) {
         self.typed = Some(now);
         match (self.dialogue.as_mut().filter(|_| !self.is_away), text) {
-            (Some(dialogue), text) => dialogue.edited(text),
+            (Some(dialogue), text) => dialogue.set_edited_text(text),
             (None, Ok(text)) => self.field = TextField::long_at_end(text.trim_end()),
             (None, Err(why)) => self.told = Some(why),
         }
     }
 
     /// Takes the past calls that the standing approval in the form would have covered.
-    pub fn past(&mut self, words: Vec<String>) {
+    pub fn set_covered_calls(&mut self, words: Vec<String>) {
         if let Some(dialogue) = &mut self.dialogue {
-            dialogue.past(words);
+            dialogue.set_covered_calls(words);
         }
     }
 
@@ -330,14 +330,14 @@ impl Chat {
         self.is_away = false;
         let Some(QueuedQuestion { sheet, undo }) = self.questions.front() else { return };
         let setting = DialogSettings { now: time, undo: undo.clone(), ..self.setting.clone() };
-        self.dialogue = Some(QuestionDialog::new(vec![sheet.clone()], offered(sheet), setting));
+        self.dialogue = Some(QuestionDialog::new(vec![sheet.clone()], offered_scopes(sheet), setting));
         self.amid(now);
     }
 
     /// Passes on the time of the last key, so that a person in the middle of typing answers nothing.
     fn amid(&mut self, now: Duration) {
         if let (Some(dialogue), Some(typed)) = (&mut self.dialogue, self.typed) {
-            dialogue.amid(now, now.saturating_sub(typed));
+            dialogue.note_interrupted_typing(now, now.saturating_sub(typed));
         }
     }
 }

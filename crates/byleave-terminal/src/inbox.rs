@@ -36,10 +36,10 @@ pub enum InboxAction {
     Read(Vec<QuestionId>),
     /// Give this answer to these questions as they were shown.
     Answer(Vec<QuestionView>, Reply),
-    /// Let the person change a text in their editor, then call [`Inbox::edited`].
+    /// Let the person change a text in their editor, then call [`Inbox::set_edited_text`].
     Editor(String),
-    /// Look up the past calls that a standing approval would have covered, then call [`Inbox::past`].
-    Consider(StandingApproval),
+    /// Look up the past calls that a standing approval would have covered, then call [`Inbox::set_covered_calls`].
+    PreviewApproval(StandingApproval),
     /// Undo the last change.
     Undo,
     /// Leave the inbox.
@@ -84,7 +84,7 @@ impl Inbox {
             .is_some_and(|dialogue| dialogue.sheets().iter().any(|sheet| !self.list.has(sheet.question.id)));
         if gone {
             self.dialogue = None;
-            self.tell("the question was answered elsewhere, called off, or is too old: it can no longer be answered");
+            self.show_message("the question was answered elsewhere, called off, or is too old: it can no longer be answered");
         }
     }
 
@@ -114,28 +114,28 @@ impl Inbox {
     /// Takes keys that were pressed before the opened question was on the screen.
     pub fn ahead(&mut self, now: Duration, keys: &[KeyPress]) {
         if let Some(dialogue) = &mut self.dialogue {
-            dialogue.ahead(now, keys);
+            dialogue.note_typed_ahead(now, keys);
         }
     }
 
     /// Shows the result of an action.
-    pub fn tell(&mut self, text: impl Into<String>) {
+    pub fn show_message(&mut self, text: impl Into<String>) {
         self.news.push(text.into());
         let extra = self.news.len().saturating_sub(50);
         self.news.drain(..extra);
     }
 
     /// Takes the text from the person's editor.
-    pub fn edited(&mut self, text: Result<String, String>) {
+    pub fn set_edited_text(&mut self, text: Result<String, String>) {
         if let Some(dialogue) = &mut self.dialogue {
-            dialogue.edited(text);
+            dialogue.set_edited_text(text);
         }
     }
 
     /// Takes the past calls that the standing approval in the form would have covered.
-    pub fn past(&mut self, words: Vec<String>) {
+    pub fn set_covered_calls(&mut self, words: Vec<String>) {
         if let Some(dialogue) = &mut self.dialogue {
-            dialogue.past(words);
+            dialogue.set_covered_calls(words);
         }
     }
 
@@ -161,7 +161,7 @@ impl Inbox {
             KeyPress::Enter => {
                 let chosen = self.list.chosen();
                 if chosen.len() > TOGETHER_MAX {
-                    self.tell(format!(
+                    self.show_message(format!(
                         "at most {TOGETHER_MAX} questions get one answer; {} are marked",
                         chosen.len()
                     ));
@@ -179,9 +179,9 @@ impl Inbox {
             KeyPress::Char('u') => match self.setting.undo.clone() {
                 Some(undo) => {
                     self.is_undoing = true;
-                    self.tell(format!("u again takes back {undo}"));
+                    self.show_message(format!("u again takes back {undo}"));
                 }
-                None => self.tell("there is nothing to take back"),
+                None => self.show_message("there is nothing to take back"),
             },
             KeyPress::Char('q') => return InboxAction::Quit,
             // The first Escape clears filter and marks.
@@ -219,7 +219,7 @@ impl Inbox {
                 InboxAction::Nothing
             }
             DialogEvent::Editor(text) => InboxAction::Editor(text),
-            DialogEvent::Consider(leave) => InboxAction::Consider(leave),
+            DialogEvent::PreviewApproval(leave) => InboxAction::PreviewApproval(leave),
             DialogEvent::Undo => InboxAction::Undo,
             DialogEvent::Reply(reply) => {
                 let sheets = dialogue.sheets().to_vec();

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyDecision {
     /// The key was discarded.
-    Nothing,
+    Ignored,
     /// The choice that Enter would confirm.
     Chosen(char),
     /// The choice is confirmed.
@@ -93,7 +93,7 @@ impl KeyGuard {
     }
 
     /// Returns the time until a key is accepted, if nothing is typed meanwhile.
-    pub fn waits(&self, now: Duration) -> Duration {
+    pub fn remaining_wait(&self, now: Duration) -> Duration {
         let Some(drawn) = self.drawn else { return Duration::MAX };
         let dwell = (drawn + self.dwell).saturating_sub(now);
         let quiet = if self.strays > SLIP { QUIET_LONG } else { QUIET };
@@ -103,8 +103,8 @@ impl KeyGuard {
     }
 
     /// Handles a letter that only shows something at once. Returns whether it may.
-    pub fn shows(&mut self, now: Duration) -> bool {
-        if self.chosen.is_some() || self.is_running || self.waits(now) > Duration::ZERO {
+    pub fn accepts_view_key(&mut self, now: Duration) -> bool {
+        if self.chosen.is_some() || self.is_running || self.remaining_wait(now) > Duration::ZERO {
             self.typed(now, ' ', false);
             return false;
         }
@@ -116,7 +116,7 @@ impl KeyGuard {
     /// Handles a key that scrolls and that people also write with.
     pub fn scrolled(&mut self, now: Duration) {
         self.pressed = Some(now);
-        if self.waits(now) > Duration::ZERO {
+        if self.remaining_wait(now) > Duration::ZERO {
             self.astray(now);
         }
     }
@@ -125,11 +125,11 @@ impl KeyGuard {
     pub fn typed(&mut self, now: Duration, c: char, answers: bool) -> KeyDecision {
         self.pressed = Some(now);
         let alone = self.chosen.is_none() && !self.is_running;
-        if self.waits(now) > Duration::ZERO || !alone || !answers {
+        if self.remaining_wait(now) > Duration::ZERO || !alone || !answers {
             self.astray(now);
             self.chosen = None;
             self.is_running = true;
-            return KeyDecision::Nothing;
+            return KeyDecision::Ignored;
         }
         self.chosen = Some(c);
         KeyDecision::Chosen(c)
@@ -144,7 +144,7 @@ impl KeyGuard {
             None => {
                 // The end of a line that was not meant for the question, or an Enter without a choice.
                 self.astray(now);
-                KeyDecision::Nothing
+                KeyDecision::Ignored
             }
         }
     }
@@ -170,12 +170,12 @@ impl KeyGuard {
     }
 
     /// Returns how long ago a key was last typed here. If the question was not answered, the guard of the next question needs it.
-    pub fn wrote(&self, now: Duration) -> Option<Duration> {
+    pub fn time_since_typing(&self, now: Duration) -> Option<Duration> {
         self.pressed.map(|pressed| now.saturating_sub(pressed))
     }
 
     /// Notes that somebody typed something else this long ago. It is treated as more than a slip.
-    pub fn amid(&mut self, now: Duration, ago: Duration) {
+    pub fn note_interrupted_typing(&mut self, now: Duration, ago: Duration) {
         if ago < QUIET_LONG {
             self.stray = Some(now.saturating_sub(ago));
             self.strays = self.strays.max(SLIP + 1);
@@ -216,20 +216,20 @@ mod tests {
         assert_eq!(guard.enter(ms(1_700)), KeyDecision::Confirmed('y'));
         // Neither key alone answers.
         let mut guard = ready();
-        assert_eq!(guard.enter(ms(1_600)), KeyDecision::Nothing);
+        assert_eq!(guard.enter(ms(1_600)), KeyDecision::Ignored);
         assert_eq!(guard.typed(ms(2_700), 'y', true), KeyDecision::Chosen('y'));
-        assert_eq!(guard.typed(ms(2_800), 'e', true), KeyDecision::Nothing);
-        assert_eq!(guard.enter(ms(2_900)), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(2_800), 'e', true), KeyDecision::Ignored);
+        assert_eq!(guard.enter(ms(2_900)), KeyDecision::Ignored);
     }
 
     #[test]
     fn what_is_typed_too_soon_spoils_its_whole_line_and_wants_quiet() {
         let mut guard = ready();
-        assert_eq!(guard.typed(ms(1_400), 'y', true), KeyDecision::Nothing);
-        assert_eq!(guard.enter(ms(1_900)), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(1_400), 'y', true), KeyDecision::Ignored);
+        assert_eq!(guard.enter(ms(1_900)), KeyDecision::Ignored);
         // The line ended late, so there was no quiet before this.
-        assert_eq!(guard.typed(ms(2_100), 'y', true), KeyDecision::Nothing);
-        assert_eq!(guard.enter(ms(2_200)), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(2_100), 'y', true), KeyDecision::Ignored);
+        assert_eq!(guard.enter(ms(2_200)), KeyDecision::Ignored);
         assert_eq!(guard.typed(ms(3_300), 'y', true), KeyDecision::Chosen('y'));
         assert_eq!(guard.enter(ms(3_400)), KeyDecision::Confirmed('y'));
     }
@@ -242,7 +242,7 @@ mod tests {
             now += ms(3_000);
             guard.typed(now, c, "ynaelud".contains(c));
         }
-        assert_eq!(guard.enter(now + ms(3_000)), KeyDecision::Nothing);
+        assert_eq!(guard.enter(now + ms(3_000)), KeyDecision::Ignored);
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let mut guard = ready();
         assert_eq!(guard.typed(ms(2_000), 'y', true), KeyDecision::Chosen('y'));
         guard.pasted(ms(2_100));
-        assert_eq!(guard.enter(ms(2_200)), KeyDecision::Nothing);
+        assert_eq!(guard.enter(ms(2_200)), KeyDecision::Ignored);
     }
 
     #[test]
@@ -260,17 +260,17 @@ mod tests {
             guard.typed(ms(900), c, false);
         }
         guard.drawn(ms(1_000));
-        assert_eq!(guard.typed(ms(6_000), 'y', true), KeyDecision::Nothing);
-        assert_eq!(guard.enter(ms(6_100)), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(6_000), 'y', true), KeyDecision::Ignored);
+        assert_eq!(guard.enter(ms(6_100)), KeyDecision::Ignored);
     }
 
     #[test]
     fn a_mistake_that_is_corrected_is_no_empty_line() {
         let mut guard = ready();
-        assert_eq!(guard.typed(ms(2_000), 'x', false), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(2_000), 'x', false), KeyDecision::Ignored);
         guard.erased(ms(2_100));
-        assert_eq!(guard.typed(ms(5_000), 'y', true), KeyDecision::Nothing);
-        assert_eq!(guard.enter(ms(5_100)), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(5_000), 'y', true), KeyDecision::Ignored);
+        assert_eq!(guard.enter(ms(5_100)), KeyDecision::Ignored);
         // A choice that is taken back leaves an empty line.
         let mut guard = ready();
         assert_eq!(guard.typed(ms(2_000), 'y', true), KeyDecision::Chosen('y'));
@@ -285,20 +285,20 @@ mod tests {
             guard.typed(ms(2_000), c, false);
         }
         guard.enter(ms(2_000));
-        assert_eq!(guard.waits(ms(4_000)), ms(4_000));
+        assert_eq!(guard.remaining_wait(ms(4_000)), ms(4_000));
         let mut next = KeyGuard::new(ms(0));
-        next.amid(ms(10_000), guard.wrote(ms(4_000)).unwrap());
+        next.note_interrupted_typing(ms(10_000), guard.time_since_typing(ms(4_000)).unwrap());
         next.drawn(ms(10_000));
-        assert_eq!(next.waits(ms(10_000)), ms(4_000));
+        assert_eq!(next.remaining_wait(ms(10_000)), ms(4_000));
         // A slip costs a second.
         let mut slip = ready();
         slip.typed(ms(2_000), 'x', false);
-        assert_eq!(slip.waits(ms(2_000)), QUIET);
+        assert_eq!(slip.remaining_wait(ms(2_000)), QUIET);
     }
 
     #[test]
     fn before_it_is_drawn_nothing_counts() {
         let mut guard = KeyGuard::new(ms(0));
-        assert_eq!(guard.typed(ms(9_000), 'y', true), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(9_000), 'y', true), KeyDecision::Ignored);
     }
 }

@@ -77,7 +77,7 @@ impl KeyParser {
     }
 
     /// Finishes when no more bytes have come: an incomplete key becomes a key or is dropped.
-    pub fn settle(&mut self) -> Vec<KeyPress> {
+    pub fn flush(&mut self) -> Vec<KeyPress> {
         self.read(&[], false)
     }
 }
@@ -123,7 +123,7 @@ mod tests {
     fn typed(bytes: &[u8]) -> Vec<KeyPress> {
         let mut keyboard = KeyParser::default();
         let mut keys = keyboard.read(bytes, true);
-        keys.extend(keyboard.settle());
+        keys.extend(keyboard.flush());
         keys
     }
 

@@ -14,7 +14,7 @@ pub enum Palette {
 
 impl Palette {
     /// Returns a style with this colour, if colours are used.
-    pub fn of(self, colour: Color) -> Style {
+    pub fn style(self, colour: Color) -> Style {
         match self {
             Self::Colours => Style::new().fg(colour),
             Self::Plain => Style::new(),
@@ -23,17 +23,17 @@ impl Palette {
 
     /// Returns the style of a warning.
     pub fn careful(self) -> Style {
-        self.of(Color::Yellow).add_modifier(Modifier::BOLD)
+        self.style(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
     /// Returns the style of something irreversible.
     pub fn grave(self) -> Style {
-        self.of(Color::Red).add_modifier(Modifier::BOLD)
+        self.style(Color::Red).add_modifier(Modifier::BOLD)
     }
 
     /// Returns the style of a success.
     pub fn good(self) -> Style {
-        self.of(Color::Green)
+        self.style(Color::Green)
     }
 
     /// Returns the style of something unimportant.
@@ -48,17 +48,17 @@ impl Palette {
 
     /// Returns the style of a key that can be pressed.
     pub fn key(self) -> Style {
-        self.of(Color::Cyan).add_modifier(Modifier::BOLD)
+        self.style(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
     /// Returns the style of a line of a question.
     pub fn line(self, role: LineRole) -> Style {
         match role {
             LineRole::Title => Style::new().add_modifier(Modifier::BOLD),
-            LineRole::Heading => self.of(Color::LightBlue).add_modifier(Modifier::BOLD),
+            LineRole::Heading => self.style(Color::LightBlue).add_modifier(Modifier::BOLD),
             LineRole::Warning => self.careful(),
-            LineRole::Model => self.of(Color::Magenta),
-            LineRole::Challenge => self.of(Color::Yellow),
+            LineRole::Model => self.style(Color::Magenta),
+            LineRole::Challenge => self.style(Color::Yellow),
             LineRole::Detail | LineRole::Expiry => self.faint(),
             LineRole::Effect | LineRole::Content | LineRole::Change | LineRole::Reason | LineRole::Review => {
                 Style::new()

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use byleave::approver::{Approver, ApproverError, Reply};
 use byleave::boxed::BoxFuture;
-use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::escape::{EscapeLevel, make_visible};
 use byleave_core::question::Assurance;
 use byleave_core::question_view::QuestionView;
 use byleave_core::render::Rendering;
@@ -20,7 +20,7 @@ use ratatui::layout::Rect;
 use crate::editor;
 use crate::prompt_settings::PromptSettings;
 use crate::question_backend::QuestionBackend;
-use crate::question_dialog::{DialogEvent, DialogSettings, QuestionDialog, offered};
+use crate::question_dialog::{DialogEvent, DialogSettings, QuestionDialog, offered_scopes};
 use crate::stderr_hold;
 use crate::text::now;
 use crate::tty::{DrawMode, Tty, TtyEvent};
@@ -59,7 +59,7 @@ impl Approver for Prompt {
     fn name(&self) -> &str {
         &self.name
     }
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Terminal
     }
     fn ask<'a>(
@@ -114,30 +114,34 @@ impl ActivePrompt {
         if self.withdrawn.load(Ordering::Relaxed) {
             return Err(failed("the question was withdrawn"));
         }
-        let _floor = stderr_hold::take();
+        let _floor = stderr_hold::hold_stderr();
         let mut tty = Tty::open(&self.path, DrawMode::Inline).map_err(|error| broke(&error))?;
         let held = self.converse(&mut tty, wrote);
         let last = self.last_words(&held);
-        tty.leave(&[last]).map_err(|error| broke(&error))?;
+        tty.replace_with_lines(&[last]).map_err(|error| broke(&error))?;
         held
     }
 
     fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverError> {
         // Keys typed until now were not typed for this question.
-        let ahead = tty.ahead().map_err(|error| broke(&error))?;
+        let ahead = tty.read_typed_ahead().map_err(|error| broke(&error))?;
         let setting = DialogSettings { undo: self.backing.last_change(), ..self.manner.setting() };
-        let mut dialogue = QuestionDialog::new(vec![self.sheet.clone()], offered(&self.sheet), setting);
+        let mut dialogue =
+            QuestionDialog::new(vec![self.sheet.clone()], offered_scopes(&self.sheet), setting);
         if let Some(ago) = wrote.map(|wrote| wrote.elapsed()) {
-            dialogue.amid(tty.now(), ago);
+            dialogue.note_interrupted_typing(tty.now(), ago);
         }
-        dialogue.ahead(tty.now(), &ahead);
+        dialogue.note_typed_ahead(tty.now(), &ahead);
         self.draw(tty, &mut dialogue)?;
-        self.backing.waits(&self.sheet);
+        self.backing.notify_waiting(&self.sheet);
         let held = self.listen(tty, &mut dialogue);
         // A person who has answered is here and reads.
         *wrote = match &held {
             Ok(_) => None,
-            Err(_) => dialogue.wrote(tty.now()).and_then(|ago| Instant::now().checked_sub(ago)).or(*wrote),
+            Err(_) => dialogue
+                .time_since_typing(tty.now())
+                .and_then(|ago| Instant::now().checked_sub(ago))
+                .or(*wrote),
         };
         held
     }
@@ -173,17 +177,17 @@ impl ActivePrompt {
         match step {
             DialogEvent::Stay | DialogEvent::Back => {}
             DialogEvent::Reply(reply) => return Ok(Some(reply)),
-            DialogEvent::Consider(leave) => {
+            DialogEvent::PreviewApproval(leave) => {
                 self.draw(tty, dialogue)?;
-                dialogue.past(self.backing.past(&leave));
+                dialogue.set_covered_calls(self.backing.covered_calls(&leave));
             }
             DialogEvent::Undo => {
-                dialogue.tell(self.backing.undo());
+                dialogue.show_message(self.backing.undo());
             }
             DialogEvent::Editor(text) => {
                 let edited =
                     tty.lend(|| editor::edit(&self.manner.editor, &text)).map_err(|error| broke(&error))?;
-                dialogue.edited(edited);
+                dialogue.set_edited_text(edited);
             }
         }
         Ok(None)
@@ -201,16 +205,18 @@ impl ActivePrompt {
 
     /// Returns the line that stays on the screen after a question is gone.
     fn last_words(&self, held: &Result<Reply, ApproverError>) -> String {
-        let tool = visible(&self.sheet.terms.tool, EscapeLevel::Name);
+        let tool = make_visible(&self.sheet.terms.tool, EscapeLevel::Name);
         let came = match held {
             Ok(Reply::Yes { .. }) => "yes".to_owned(),
             Ok(Reply::No { feedback: None }) => "no".to_owned(),
-            Ok(Reply::No { feedback: Some(text) }) => format!("no: {}", visible(text, EscapeLevel::Text)),
+            Ok(Reply::No { feedback: Some(text) }) => {
+                format!("no: {}", make_visible(text, EscapeLevel::Text))
+            }
             Ok(Reply::Edit { .. }) => "edited".to_owned(),
-            Ok(Reply::Part { paths, .. }) => format!("a part of it: {} kept", paths.len()),
-            Ok(Reply::Leave(_)) => "yes, with a leave".to_owned(),
+            Ok(Reply::Partial { paths, .. }) => format!("a part of it: {} kept", paths.len()),
+            Ok(Reply::StandingApproval(_)) => "yes, with a leave".to_owned(),
             Ok(Reply::Abort) => "abort".to_owned(),
-            Err(fault) => format!("not answered: {}", visible(&fault.to_string(), EscapeLevel::Text)),
+            Err(fault) => format!("not answered: {}", make_visible(&fault.to_string(), EscapeLevel::Text)),
         };
         format!("asked about {tool}: {came}")
     }

@@ -10,7 +10,7 @@ pub struct PromptSettings {
     /// The colours.
     pub palette: Palette,
     /// How long a question must be looked at, in percent of the usual time. Never less than 100.
-    pub dwell_percent: u32,
+    pub min_read_time_percent: u32,
     /// The person's editor and its arguments.
     pub editor: Vec<String>,
 }
@@ -18,7 +18,13 @@ pub struct PromptSettings {
 impl PromptSettings {
     /// Returns the settings of a dialog that begins now. It has nothing to undo, and the question cannot be left open.
     pub(crate) fn setting(&self) -> DialogSettings {
-        let (palette, dwell_percent) = (self.palette, self.dwell_percent);
-        DialogSettings { palette, dwell_percent, can_go_back: false, undo: None, now: now() }
+        let (palette, dwell_percent) = (self.palette, self.min_read_time_percent);
+        DialogSettings {
+            palette,
+            min_read_time_percent: dwell_percent,
+            can_go_back: false,
+            undo: None,
+            now: now(),
+        }
     }
 }

@@ -8,9 +8,9 @@ use byleave_core::standing_approval::StandingApproval;
 /// Without a backend ([`NoBackend`]) no past calls are shown and nothing can be undone.
 pub trait QuestionBackend: Send + Sync + 'static {
     /// Notes that a question waits for the person. An implementation may also notify them elsewhere.
-    fn waits(&self, _sheet: &QuestionView) {}
+    fn notify_waiting(&self, _sheet: &QuestionView) {}
     /// Returns the past calls that a standing approval would have covered, in words.
-    fn past(&self, _leave: &StandingApproval) -> Vec<String> {
+    fn covered_calls(&self, _leave: &StandingApproval) -> Vec<String> {
         vec!["nobody knows which past calls it would have covered".to_owned()]
     }
     /// Describes what an undo would revert, or returns `None` if there is nothing.

@@ -29,7 +29,7 @@ use crate::text_input::TextField;
 pub use edit::ValueEditor;
 pub use partial::ChangeSelection;
 pub use standing_approval::StandingApprovalForm;
-pub(crate) use standing_approval::offered;
+pub(crate) use standing_approval::offered_scopes;
 
 /// The result of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,10 +38,10 @@ pub enum DialogEvent {
     Stay,
     /// The answer.
     Reply(Reply),
-    /// The person wants to change this text in their own editor. [`QuestionDialog::edited`] takes it back.
+    /// The person wants to change this text in their own editor. [`QuestionDialog::set_edited_text`] takes it back.
     Editor(String),
-    /// The person considers this standing approval. [`QuestionDialog::past`] takes the past calls that it would have covered.
-    Consider(StandingApproval),
+    /// The person considers this standing approval. [`QuestionDialog::set_covered_calls`] takes the past calls that it would have covered.
+    PreviewApproval(StandingApproval),
     /// The person wants to undo the last change.
     Undo,
     /// The person leaves the question open.
@@ -54,7 +54,7 @@ pub struct DialogSettings {
     /// The colours.
     pub palette: Palette,
     /// How long a question must be looked at, in percent of the usual time. Never less than 100.
-    pub dwell_percent: u32,
+    pub min_read_time_percent: u32,
     /// The person can leave the question and keep it open.
     pub can_go_back: bool,
     /// A description of the change that an undo would revert, if there is one.
@@ -107,7 +107,7 @@ pub struct DialogChoice {
     /// The effect of the choice.
     pub meaning: String,
     /// Why it cannot be chosen, if so.
-    pub off: Option<&'static str>,
+    pub disabled_reason: Option<&'static str>,
 }
 
 impl QuestionDialog {
@@ -120,9 +120,9 @@ impl QuestionDialog {
         setting: DialogSettings,
     ) -> Self {
         let rendering = together(&sheets);
-        let gravity = sheets.iter().map(RiskLevel::of).max().unwrap_or(RiskLevel::Final);
+        let gravity = sheets.iter().map(RiskLevel::for_question).max().unwrap_or(RiskLevel::Irreversible);
         Self {
-            guard: KeyGuard::new(gravity.dwell() * setting.dwell_percent.max(100) / 100),
+            guard: KeyGuard::new(gravity.min_read_time() * setting.min_read_time_percent.max(100) / 100),
             view: QuestionPager::new(&rendering),
             is_complete: rendering.complete && !sheets.is_empty(),
             gravity,
@@ -170,7 +170,7 @@ impl QuestionDialog {
 
     /// Takes keys that were pressed before the dialog was on the screen. They answer nothing, but show whether somebody is in the
     /// middle of a line.
-    pub fn ahead(&mut self, now: Duration, keys: &[KeyPress]) {
+    pub fn note_typed_ahead(&mut self, now: Duration, keys: &[KeyPress]) {
         for key in keys {
             match key {
                 KeyPress::Char(c) => drop(self.guard.typed(now, *c, false)),
@@ -180,19 +180,19 @@ impl QuestionDialog {
                 KeyPress::Paste(_) => self.guard.pasted(now),
                 _ => continue,
             }
-            self.guard.amid(now, Duration::ZERO);
+            self.guard.note_interrupted_typing(now, Duration::ZERO);
         }
     }
 
-    /// Returns how long ago a key was typed here. If the question was not answered, pass it to [`QuestionDialog::amid`] of the
+    /// Returns how long ago a key was typed here. If the question was not answered, pass it to [`QuestionDialog::note_interrupted_typing`] of the
     /// next one.
-    pub fn wrote(&self, now: Duration) -> Option<Duration> {
-        self.guard.wrote(now)
+    pub fn time_since_typing(&self, now: Duration) -> Option<Duration> {
+        self.guard.time_since_typing(now)
     }
 
     /// Notes that somebody typed at the previous, unanswered question this long ago.
-    pub fn amid(&mut self, now: Duration, ago: Duration) {
-        self.guard.amid(now, ago);
+    pub fn note_interrupted_typing(&mut self, now: Duration, ago: Duration) {
+        self.guard.note_interrupted_typing(now, ago);
     }
 
     /// Handles a key.
@@ -239,21 +239,25 @@ impl QuestionDialog {
             DialogMode::Leave(form) => match form.key(key) {
                 standing_approval::ApprovalFormEvent::Nothing => DialogEvent::Stay,
                 standing_approval::ApprovalFormEvent::Back => self.back(),
-                standing_approval::ApprovalFormEvent::Other(leave) => DialogEvent::Consider(leave),
-                standing_approval::ApprovalFormEvent::Given(leave) => DialogEvent::Reply(Reply::Leave(leave)),
+                standing_approval::ApprovalFormEvent::ApprovalChanged(leave) => {
+                    DialogEvent::PreviewApproval(leave)
+                }
+                standing_approval::ApprovalFormEvent::Granted(leave) => {
+                    DialogEvent::Reply(Reply::StandingApproval(leave))
+                }
             },
             DialogMode::Parts(parts) => match parts.key(key) {
                 partial::ChangeSelectionEvent::Nothing => DialogEvent::Stay,
                 partial::ChangeSelectionEvent::Back => self.back(),
                 partial::ChangeSelectionEvent::Chosen(paths) => {
-                    DialogEvent::Reply(Reply::Part { paths, note: None })
+                    DialogEvent::Reply(Reply::Partial { paths, note: None })
                 }
             },
         }
     }
 
     /// Takes the text from the person's editor, or the reason why there is none.
-    pub fn edited(&mut self, text: Result<String, String>) {
+    pub fn set_edited_text(&mut self, text: Result<String, String>) {
         match (&mut self.stage, text) {
             (DialogMode::Edit(edit), Ok(text)) => edit.replace(&text),
             (_, Err(why)) => self.said = Some(why),
@@ -262,14 +266,14 @@ impl QuestionDialog {
     }
 
     /// Takes the past calls that the standing approval in the form would have covered.
-    pub fn past(&mut self, words: Vec<String>) {
+    pub fn set_covered_calls(&mut self, words: Vec<String>) {
         if let DialogMode::Leave(form) = &mut self.stage {
-            form.past(words);
+            form.set_covered_calls(words);
         }
     }
 
     /// Shows a remark beside the keys.
-    pub fn tell(&mut self, text: impl Into<String>) {
+    pub fn show_message(&mut self, text: impl Into<String>) {
         self.said = Some(text.into());
     }
 
@@ -285,8 +289,12 @@ impl QuestionDialog {
         } else {
             None
         };
-        let choice =
-            |key, name, meaning: &str, off| DialogChoice { key, name, meaning: meaning.to_owned(), off };
+        let choice = |key, name, meaning: &str, off| DialogChoice {
+            key,
+            name,
+            meaning: meaning.to_owned(),
+            disabled_reason: off,
+        };
         let one = self.only();
         let kind = one.map(|sheet| sheet.question.kind);
         if kind == Some(QuestionKind::Release) {
@@ -308,7 +316,7 @@ impl QuestionDialog {
             choices.push(choice('e', "edit", "other arguments, judged again", None));
             let changes = |seen: &RehearsalView| match seen {
                 RehearsalView::Ran { rehearsal, .. } => {
-                    rehearsal.stands() && rehearsal.changes.list.len() > 1
+                    rehearsal.is_committable() && rehearsal.changes.list.len() > 1
                 }
                 RehearsalView::Not { .. } => false,
             };
@@ -339,13 +347,15 @@ impl QuestionDialog {
     }
 
     fn stands(&self) -> bool {
-        let stands = |sheet: &QuestionView| matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
+        let stands = |sheet: &QuestionView| matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         !self.sheets.is_empty() && self.sheets.iter().all(stands)
     }
 
     /// Returns the words that a yes needs, if a key is not enough.
     fn words(&self) -> Option<&'static str> {
-        self.sheets.iter().find_map(|sheet| RiskLevel::of(sheet).words(sheet.question.kind))
+        self.sheets
+            .iter()
+            .find_map(|sheet| RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind))
     }
 
     fn read(&mut self, now: Duration, key: &KeyPress) -> DialogEvent {
@@ -366,11 +376,13 @@ impl QuestionDialog {
                 self.guard.scrolled(now);
                 self.view.key(key);
             }
-            KeyPress::Char('d') if self.guard.shows(now) => self.view.toggle_details(),
+            KeyPress::Char('d') if self.guard.accepts_view_key(now) => self.view.toggle_details(),
             KeyPress::Char(c) => {
                 let choice = self.choices().into_iter().find(|choice| choice.key == *c);
                 let heard = self.guard.typed(now, *c, choice.is_some());
-                if let (KeyDecision::Chosen(_), Some(off)) = (heard, choice.and_then(|choice| choice.off)) {
+                if let (KeyDecision::Chosen(_), Some(off)) =
+                    (heard, choice.and_then(|choice| choice.disabled_reason))
+                {
                     self.guard.clear();
                     return match (*c, &self.offered) {
                         ('l', Err(why)) => self.say(why.clone()),
@@ -395,7 +407,7 @@ impl QuestionDialog {
         let Some(choice) = self.choices().into_iter().find(|choice| choice.key == c) else {
             return DialogEvent::Stay;
         };
-        if let Some(off) = choice.off {
+        if let Some(off) = choice.disabled_reason {
             return self.say(off);
         }
         let is_release = self.only().is_some_and(|sheet| sheet.question.kind == QuestionKind::Release);
@@ -407,12 +419,12 @@ impl QuestionDialog {
             'a' => return DialogEvent::Reply(Reply::Abort),
             'u' => return DialogEvent::Undo,
             'e' => {
-                if let Some(edit) = self.only().map(ValueEditor::of) {
+                if let Some(edit) = self.only().map(ValueEditor::for_question) {
                     self.stage = DialogMode::Edit(edit);
                 }
             }
             'p' => {
-                if let Some(parts) = self.only().and_then(ChangeSelection::of) {
+                if let Some(parts) = self.only().and_then(ChangeSelection::for_question) {
                     self.stage = DialogMode::Parts(parts);
                 }
             }
@@ -424,9 +436,9 @@ impl QuestionDialog {
                     _ => None,
                 };
                 if let Some(form) = form {
-                    let leave = form.leave();
+                    let leave = form.standing_approval();
                     self.stage = DialogMode::Leave(form);
-                    return DialogEvent::Consider(leave);
+                    return DialogEvent::PreviewApproval(leave);
                 }
             }
             _ => {}
@@ -447,7 +459,7 @@ impl QuestionDialog {
         let Some(output) = self.only().and_then(|sheet| sheet.output.clone()) else {
             return DialogEvent::Stay;
         };
-        match edit::masked(&output, words) {
+        match edit::mask_output(&output, words) {
             Ok(value) => DialogEvent::Reply(Reply::Edit { value, note: None }),
             Err(why) => self.say(why),
         }

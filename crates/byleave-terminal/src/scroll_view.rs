@@ -187,8 +187,8 @@ impl QuestionPager {
                 self.rows.push(ScreenRow { line: place, text: String::new(), gutter: 0, from: 0 });
             }
             let mut from = 0;
-            for piece in line.wrapped(self.columns) {
-                let (gutter, body) = piece.parts();
+            for piece in line.wrap(self.columns) {
+                let (gutter, body) = piece.split_gutter();
                 let (gutter, body) = (gutter.chars().count(), body.len());
                 self.is_cut |= piece.text.width() > self.columns;
                 self.rows.push(ScreenRow { line: place, text: piece.text, gutter, from });
@@ -306,15 +306,15 @@ fn draw_row(
 fn tone(line: &RenderLine, palette: Palette) -> Style {
     match sign(line) {
         '+' => palette.good(),
-        '-' => palette.of(Color::Red),
-        '@' => palette.of(Color::Cyan).add_modifier(Modifier::DIM),
+        '-' => palette.style(Color::Red),
+        '@' => palette.style(Color::Cyan).add_modifier(Modifier::DIM),
         _ => Style::new(),
     }
 }
 
 /// Returns the sign of a line of a difference, after the bar.
 fn sign(line: &RenderLine) -> char {
-    let (_, body) = line.parts();
+    let (_, body) = line.split_gutter();
     let body = body.strip_prefix("┃ ").unwrap_or(body);
     body.chars().next().unwrap_or(' ')
 }
@@ -353,7 +353,7 @@ impl HighlightCache {
         let Some(fold) = folds.iter().find(around) else { return Vec::new() };
         let before = self.next.take().filter(|(next, _)| *next == place && place > fold.head + 1);
         let path = || lines.get(fold.head).map(|line| path(&line.text)).unwrap_or_default();
-        let colourer = before.map(|(_, colourer)| colourer).or_else(|| SyntaxHighlighter::of(path()));
+        let colourer = before.map(|(_, colourer)| colourer).or_else(|| SyntaxHighlighter::for_path(path()));
         let (Some(mut colourer), Some(line)) = (colourer, lines.get(place)) else { return Vec::new() };
         let pieces = code(&mut colourer, line, palette);
         self.next = Some((place + 1, colourer));
@@ -363,7 +363,7 @@ impl HighlightCache {
 
 /// Returns the spans of one line of code. Removed lines are not coloured: they are red, and would confuse the highlighter.
 fn code(colourer: &mut SyntaxHighlighter, line: &RenderLine, palette: Palette) -> Vec<StyledSpan> {
-    let (_, body) = line.parts();
+    let (_, body) = line.split_gutter();
     let sign = sign(line);
     if matches!(sign, '-' | '@' | '\\') {
         return Vec::new();

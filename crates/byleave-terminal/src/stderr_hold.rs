@@ -22,7 +22,7 @@ struct StderrState {
 pub struct StderrHold(());
 
 /// Starts to hold standard error back.
-pub fn take() -> StderrHold {
+pub fn hold_stderr() -> StderrHold {
     state().holders += 1;
     StderrHold(())
 }

@@ -27,7 +27,7 @@ pub(crate) type StyledSpan = (usize, Style);
 
 impl SyntaxHighlighter {
     /// Creates a highlighter for a file of this name, or `None` if there is no grammar.
-    pub(crate) fn of(path: &str) -> Option<Self> {
+    pub(crate) fn for_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next()?;
         let extension = name.rsplit('.').next()?;
         let found = |syntax: &&SyntaxReference| syntax.name != "Plain Text";
@@ -84,11 +84,11 @@ impl SyntaxHighlighter {
             .next();
         match kind {
             None => Style::new(),
-            Some(HighlightKind::Comment) => palette.of(Color::DarkGray).add_modifier(Modifier::ITALIC),
-            Some(HighlightKind::Text) => palette.of(Color::Yellow),
-            Some(HighlightKind::Constant) => palette.of(Color::Magenta),
-            Some(HighlightKind::Keyword) => palette.of(Color::LightBlue),
-            Some(HighlightKind::Name) => palette.of(Color::Cyan),
+            Some(HighlightKind::Comment) => palette.style(Color::DarkGray).add_modifier(Modifier::ITALIC),
+            Some(HighlightKind::Text) => palette.style(Color::Yellow),
+            Some(HighlightKind::Constant) => palette.style(Color::Magenta),
+            Some(HighlightKind::Keyword) => palette.style(Color::LightBlue),
+            Some(HighlightKind::Name) => palette.style(Color::Cyan),
         }
     }
 }
@@ -108,14 +108,14 @@ mod tests {
 
     #[test]
     fn code_is_coloured_and_other_things_are_not() {
-        let mut rust = SyntaxHighlighter::of("/w/src/main.rs").unwrap();
+        let mut rust = SyntaxHighlighter::for_path("/w/src/main.rs").unwrap();
         let pieces = rust.line("let x = \"a\"; // b", Palette::Colours);
         let at = |place: usize| pieces.iter().find(|(end, _)| place < *end).unwrap().1.fg;
         assert_eq!(at(0), Some(Color::LightBlue));
         assert_eq!(at(9), Some(Color::Yellow));
         assert_eq!(at(16), Some(Color::DarkGray));
-        assert!(SyntaxHighlighter::of("/w/notes").is_none());
-        assert!(SyntaxHighlighter::of("/w/a.unheard-of").is_none());
+        assert!(SyntaxHighlighter::for_path("/w/notes").is_none());
+        assert!(SyntaxHighlighter::for_path("/w/a.unheard-of").is_none());
         assert!(rust.line(&"x".repeat(5_000), Palette::Colours).is_empty());
     }
 }

@@ -42,7 +42,7 @@ pub fn fit(text: &str, columns: usize) -> String {
 }
 
 /// Wraps a text, at spaces if there are some.
-pub fn broken(text: &str, columns: usize) -> Vec<String> {
+pub fn wrap_text(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(' ') {

@@ -2,7 +2,7 @@
 //!
 //! Invisible characters are drawn in brackets, as everywhere. Pasted text cannot hide anything either.
 
-use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::escape::{EscapeLevel, make_visible};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
@@ -83,7 +83,7 @@ impl TextField {
     }
 
     /// Moves the cursor to a line and column, both counted from 1.
-    pub fn go(&mut self, line: usize, column: usize) {
+    pub fn move_cursor(&mut self, line: usize, column: usize) {
         self.cursor = 0;
         for _ in 1..line {
             self.cursor = (self.line_end(self.cursor) + 1).min(self.text.len());
@@ -118,7 +118,7 @@ impl TextField {
             let shown = if c.is_ascii_graphic() || *c == ' ' {
                 c.to_string()
             } else {
-                visible(&c.to_string(), EscapeLevel::Text)
+                make_visible(&c.to_string(), EscapeLevel::Text)
             };
             let wide: usize = shown.chars().map(|c| c.width().unwrap_or(0)).sum();
             if *c != '\n' && used + wide > width - 1 {
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_character_can_be_fixed_in_place() {
         let mut field = TextField::long("{\n  \"path\": \"/w/a\"\n}");
-        field.go(2, 12);
+        field.move_cursor(2, 12);
         let text = typed(&mut field, &[KeyPress::Delete, KeyPress::Char('b')]);
         assert_eq!(text, "{\n  \"path\": \"bw/a\"\n}");
         let text = typed(

@@ -61,11 +61,11 @@ impl Tty {
     /// Opens the terminal at this path, most often `/dev/tty`.
     pub fn open(path: &Path, place: DrawMode) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Self::over(file, place)
+        Self::from_file(file, place)
     }
 
     /// Takes over an open terminal.
-    pub fn over(mut file: File, place: DrawMode) -> io::Result<Self> {
+    pub fn from_file(mut file: File, place: DrawMode) -> io::Result<Self> {
         let before = tcgetattr(&file)?;
         let mut raw = before.clone();
         raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
@@ -75,7 +75,7 @@ impl Tty {
         raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
         raw.special_codes[SpecialCodeIndex::VMIN] = 0;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
-        // Keys typed ahead are kept for [`Tty::ahead`].
+        // Keys typed ahead are kept for [`Tty::read_typed_ahead`].
         tcsetattr(&file, OptionalActions::Drain, &raw)?;
         let screen = if place == DrawMode::Full { "\x1b[?1049h" } else { "" };
         // Bracketed paste on, cursor hidden.
@@ -105,7 +105,7 @@ impl Tty {
     }
 
     /// Returns the keys that were pressed and not read, however long ago.
-    pub fn ahead(&mut self) -> io::Result<Vec<KeyPress>> {
+    pub fn read_typed_ahead(&mut self) -> io::Result<Vec<KeyPress>> {
         let mut keys = Vec::new();
         // Limited to what the kernel buffers, so that a long paste does not keep it here.
         for _ in 0..16 {
@@ -127,7 +127,7 @@ impl Tty {
     /// Returns the pressed keys. Waits at most this long for the first.
     pub fn keys(&mut self, wait: Duration) -> io::Result<TtyEvent> {
         if !self.is_ready(wait)? {
-            return Ok(TtyEvent::Keys(self.keyboard.settle()));
+            return Ok(TtyEvent::Keys(self.keyboard.flush()));
         }
         let mut buffer = vec![0; 4096];
         let read = match self.file.read(&mut buffer) {
@@ -142,7 +142,7 @@ impl Tty {
         buffer.truncate(read);
         let mut keys = self.keyboard.read(&buffer, true);
         if !self.is_ready(KEY_WAIT)? {
-            keys.extend(self.keyboard.settle());
+            keys.extend(self.keyboard.flush());
         }
         Ok(TtyEvent::Keys(keys))
     }
@@ -192,7 +192,7 @@ impl Tty {
     }
 
     /// Removes the drawing and leaves these lines in its place.
-    pub fn leave(&mut self, lines: &[String]) -> io::Result<()> {
+    pub fn replace_with_lines(&mut self, lines: &[String]) -> io::Result<()> {
         let mut out = match (self.place, self.drawn) {
             (DrawMode::Full, _) => String::new(),
             (DrawMode::Inline, 0 | 1) => String::from("\r\x1b[J"),
@@ -212,7 +212,7 @@ impl Tty {
     pub fn lend<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
         let before = self.before.clone();
         let raw = tcgetattr(&self.file)?;
-        self.leave(&[])?;
+        self.replace_with_lines(&[])?;
         let (out, back) = match self.place {
             DrawMode::Full => ("\x1b[?1049l\x1b[?2004l\x1b[?25h", "\x1b[?1049h\x1b[?2004h\x1b[?25l"),
             DrawMode::Inline => ("\x1b[?2004l\x1b[?25h", "\x1b[?2004h\x1b[?25l"),

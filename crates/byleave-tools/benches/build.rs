@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::core::policy::{PathVariables, Policy, builtin_rules};
 use byleave::tool::{RunContext, Tool as _, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::RunAs;
@@ -165,10 +165,10 @@ impl BuildFixture {
         let texts = [&workspace, &home, &state].map(|path| path.to_str().unwrap().to_owned());
         let [w, h, s] = texts.each_ref().map(|text| Some(text.as_str()));
         let places = PathVariables { workspace: w, home: h, state: s, ..PathVariables::default() };
-        let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
+        let rules = Arc::new(Policy::new(builtin_rules(&places).unwrap()).unwrap());
         let mut workplace = ExecutionEnv::new(state.join("copies"), workspace);
         workplace.home = Some(home);
-        workplace.ours = vec![state];
+        workplace.private_paths = vec![state];
         workplace.environment = self.environment();
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         workplace.run_as = self.run_as;
@@ -178,7 +178,7 @@ impl BuildFixture {
     /// The same on a copy: made, run, listed, compared; and then committed, so that the session has the scratch of it.
     async fn rehearsed(&self, text: &str, session: &str) -> Duration {
         let (bash, rules) = self.tool.get_or_init(|| self.tool());
-        let rehearser = bash.rehearser().unwrap();
+        let rehearser = bash.as_rehearsable().unwrap();
         let site = ToolContext {
             tenant: "t".parse().unwrap(),
             session: SessionId::new(session).unwrap(),
@@ -190,7 +190,7 @@ impl BuildFixture {
         let call = CallId::new(Uuid::new_v4());
         let run = || {
             RunContext::new(call, site.clone(), Arc::clone(&plan), CancellationToken::new(), Arc::new(|_| {}))
-                .under(Arc::clone(rules), Mode::ConfirmSensitive)
+                .with_policy(Arc::clone(rules), Mode::ConfirmSensitive)
         };
         let began = Instant::now();
         let seen = rehearser
@@ -198,7 +198,7 @@ impl BuildFixture {
             .await
             .unwrap_or_else(|error| panic!("{error}"));
         let took = began.elapsed();
-        assert!(!seen.output.is_error && seen.is_quiet(), "{seen:?}");
+        assert!(!seen.output.is_error && seen.has_no_effects(), "{seen:?}");
         let committed = rehearser.commit(seen, None, run()).await;
         assert!(!committed.is_error, "{committed:?}");
         took

@@ -20,9 +20,9 @@ use byleave::catalog::Catalog;
 use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::core::policy::{PathVariables, Policy, builtin_rules};
 use byleave::tool::{RunContext, ToolContext};
-use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -231,9 +231,9 @@ impl SearchFixture {
         let root = folder.path().canonicalize().unwrap().join("w");
         let (files, ignores) = plant(&root, directories);
         let places = PathVariables { workspace: root.to_str(), ..PathVariables::default() };
-        let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
+        let rules = Arc::new(Policy::new(builtin_rules(&places).unwrap()).unwrap());
         let workplace = ExecutionEnv::new(folder.path().join("kept"), root.clone());
-        let catalog = catalog(&workplace, &BuiltinToolOptions::default()).unwrap();
+        let catalog = builtin_catalog(&workplace, &BuiltinToolOptions::default()).unwrap();
         Self { _folder: folder, root, catalog, rules, files, ignores }
     }
 
@@ -272,7 +272,7 @@ impl SearchFixture {
         let tool = Arc::clone(self.catalog.get(case.tool).unwrap().tool());
         let call = CallId::new(Uuid::new_v4());
         let run = RunContext::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
-            .under(Arc::clone(&self.rules), Mode::ConfirmSensitive);
+            .with_policy(Arc::clone(&self.rules), Mode::ConfirmSensitive);
         let arguments = case.arguments.clone();
         let began = Instant::now();
         let output = tool.execute(arguments, run).await;

@@ -10,7 +10,7 @@ use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::patch::PatchChange;
 use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_of;
+use byleave::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::execution_env::ExecutionEnv;
 use crate::file_change_tool::FileChangeTool;
 use crate::file_edit::{PlannedEdit, PlannedFile, Precondition};
 use crate::patch::apply::{HunkPlacement, apply};
-use crate::patch::{FileOperation, FilePatch, read};
+use crate::patch::{FileOperation, FilePatch, parse_patch};
 use crate::workspace_files::{FileContent, Files};
 
 /// The size limit for all files of a patch together, as a multiple of the limit for one file.
@@ -37,7 +37,7 @@ pub fn apply_patch(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Applies a patch to files: a unified diff as `git diff` writes it, or the `*** Begin Patch` form with `*** Add File:`, \
         `*** Update File:`, `*** Delete File:` and `*** Move to:`. All of it is applied, or nothing; where a hunk fits only elsewhere or \
         loosely, that is said.";
-    let mut manifest = Manifest::new("apply_patch", about, schema_of::<ApplyPatch>());
+    let mut manifest = Manifest::new("apply_patch", about, schema_for::<ApplyPatch>());
     manifest.permission_class = PermissionClass::File;
     manifest.roles = [("/patch".to_owned(), ArgumentRole::Patch)].into();
     manifest.search_hint = Some("apply a patch or diff to files".into());
@@ -48,7 +48,7 @@ pub fn apply_patch(workplace: &ExecutionEnv) -> impl Tool + use<> {
 }
 
 fn revision(args: &ApplyPatch, files: &Files, run: &RunContext) -> Result<PlannedEdit, String> {
-    let sections = read(&args.patch)?;
+    let sections = parse_patch(&args.patch)?;
     let places = judged(&args.patch, &run.plan)?;
     agreed(&sections, &places)?;
     let mut bench = PatchSession { files, places: &places, pieces: BTreeMap::new(), bytes: 0 };
@@ -64,12 +64,12 @@ fn revision(args: &ApplyPatch, files: &Files, run: &RunContext) -> Result<Planne
     if puts.is_empty() {
         return Err("the patch changes nothing: all of it is there already; read the files again".into());
     }
-    Ok(PlannedEdit { puts, output: report.output() })
+    Ok(PlannedEdit { files: puts, output: report.output() })
 }
 
 /// Returns the judged path of each name. The plan lists the paths in the order of the names in the patch.
 fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
-    let patch = byleave::patch::read(text).map_err(|why| why.to_string())?;
+    let patch = byleave::patch::parse(text).map_err(|why| why.to_string())?;
     let mut effects = plan.effects.iter();
     let mut places = BTreeMap::new();
     for change in patch.changes {
@@ -150,18 +150,23 @@ impl PatchedFile {
 
     /// Returns the planned file, if anything changes.
     fn put(self, path: String) -> Option<PlannedFile> {
-        let from = Precondition::read(self.before.as_ref());
-        self.is_changed().then_some(PlannedFile { path, from, content: self.after, mode: self.mode })
+        let from = Precondition::from_content(self.before.as_ref());
+        self.is_changed().then_some(PlannedFile {
+            path,
+            precondition: from,
+            content: self.after,
+            mode: self.mode,
+        })
     }
 }
 
 impl PatchSession<'_> {
     fn work(&mut self, section: &FilePatch, report: &mut PatchReport) -> Result<(), String> {
         let path = self.path(&section.name)?;
-        let shown = self.files.shown(&path);
+        let shown = self.files.display_path(&path);
         let fitted =
             |content: &[u8]| apply(content, &section.hunks).map_err(|why| format!("`{shown}`: {why}"));
-        match &section.what {
+        match &section.operation {
             FileOperation::Add => {
                 if self.is_there(&path)? {
                     return Err(format!(
@@ -169,14 +174,14 @@ impl PatchSession<'_> {
                     ));
                 }
                 let (content, _) = fitted(b"")?;
-                let mode = section.runs.and_then(|runs| runs.then_some(0o755));
+                let mode = section.executable.and_then(|runs| runs.then_some(0o755));
                 self.set(path, content, mode)?;
                 report.add("made", &shown, None, &[]);
             }
             FileOperation::Update => {
                 let (before, mode) = self.read(&path)?;
                 let (content, fits) = fitted(&before)?;
-                self.set(path, content, section.runs.map(|runs| with_bits(mode, runs)))?;
+                self.set(path, content, section.executable.map(|runs| with_bits(mode, runs)))?;
                 report.add("changed", &shown, None, &fits);
             }
             FileOperation::Delete if section.hunks.is_empty() => {
@@ -195,8 +200,8 @@ impl PatchSession<'_> {
             }
             FileOperation::Move(to) | FileOperation::Copy(to) => {
                 let to = self.path(to)?;
-                let to_shown = self.files.shown(&to);
-                let is_moved = matches!(section.what, FileOperation::Move(_));
+                let to_shown = self.files.display_path(&to);
+                let is_moved = matches!(section.operation, FileOperation::Move(_));
                 if is_moved && self.pieces.get(&path).is_some_and(PatchedFile::is_changed) {
                     return Err(format!(
                         "`{shown}` is changed and then moved; do both in one section, or in two patches"
@@ -210,7 +215,7 @@ impl PatchSession<'_> {
                 // Git copies a file as it was before the patch.
                 let (before, mode) = if is_moved { self.read(&path)? } else { self.original(&path)? };
                 let (content, fits) = fitted(&before)?;
-                let mode = section.runs.map_or(mode, |runs| with_bits(mode, runs));
+                let mode = section.executable.map_or(mode, |runs| with_bits(mode, runs));
                 self.set(to, content, Some(mode & 0o777))?;
                 if is_moved {
                     self.remove(path)?;
@@ -228,7 +233,7 @@ impl PatchSession<'_> {
     fn is_there(&self, path: &str) -> Result<bool, String> {
         match self.pieces.get(path) {
             Some(piece) => Ok(piece.after.is_some()),
-            None => self.files.is_there(path),
+            None => self.files.exists(path),
         }
     }
 
@@ -238,11 +243,14 @@ impl PatchSession<'_> {
             let mode =
                 piece.mode.or_else(|| piece.before.as_ref().map(|before| before.mode)).unwrap_or(0o644);
             let gone = || {
-                format!("there is no `{}` any more: the patch has removed it before", self.files.shown(path))
+                format!(
+                    "there is no `{}` any more: the patch has removed it before",
+                    self.files.display_path(path)
+                )
             };
             return piece.after.clone().map(|after| (after, mode)).ok_or_else(gone);
         }
-        let content = self.files.content(path)?;
+        let content = self.files.read_content(path)?;
         self.count(content.size, 0)?;
         let (bytes, mode) = (content.bytes.clone(), content.mode);
         let piece =
@@ -259,7 +267,7 @@ impl PatchSession<'_> {
                 Ok((before.bytes.clone(), before.mode))
             }
             Some(_) => {
-                let shown = self.files.shown(path);
+                let shown = self.files.display_path(path);
                 Err(format!("`{shown}` is made or removed by this patch, and copied; do that in two patches"))
             }
         }
@@ -294,7 +302,7 @@ impl PatchSession<'_> {
             return Ok(());
         }
         // A file that is deleted need not be read.
-        let before = self.files.to_remove(&path)?;
+        let before = self.files.stat_for_removal(&path)?;
         self.pieces.insert(path, PatchedFile { before: Some(before), after: None, mode: None, unread: true });
         Ok(())
     }
@@ -329,7 +337,7 @@ impl PatchReport {
                     fit.fuzz, fit.fuzz
                 ));
             }
-            if fit.by_words {
+            if fit.ignored_whitespace {
                 loose.push("under a heading that has other blanks".to_owned());
             }
             if !loose.is_empty() {

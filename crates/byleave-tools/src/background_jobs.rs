@@ -40,16 +40,16 @@ const SAID_MAX: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobLimits {
     /// The number of jobs of a session that run at the same time.
-    pub at_once: usize,
+    pub max_concurrent: usize,
     /// The maximum running time of a job.
-    pub time: Duration,
+    pub max_duration: Duration,
     /// The number of output bytes that are kept until the next query: the beginning and the end.
-    pub output_bytes_max: usize,
+    pub max_output_bytes: usize,
 }
 
 impl Default for JobLimits {
     fn default() -> Self {
-        Self { at_once: 8, time: Duration::from_secs(8 * 3_600), output_bytes_max: 1 << 20 }
+        Self { max_concurrent: 8, max_duration: Duration::from_secs(8 * 3_600), max_output_bytes: 1 << 20 }
     }
 }
 
@@ -108,7 +108,7 @@ impl Jobs {
     }
 
     /// Creates a handle without jobs, for a process that ends with its call.
-    pub const fn none() -> Self {
+    pub const fn disabled() -> Self {
         Self(None)
     }
 
@@ -124,7 +124,7 @@ impl Jobs {
     }
 
     /// Returns an error if this process cannot have jobs.
-    pub(crate) fn can_be_had(&self) -> Result<(), String> {
+    pub(crate) fn check_available(&self) -> Result<(), String> {
         self.table().map(drop)
     }
 
@@ -139,34 +139,35 @@ impl Jobs {
     ) -> Result<String, String> {
         let table = self.table()?;
         let _turn = locked(&table.starting);
-        let (session, limits) = (&whose(&run.site), &table.limits);
+        let (session, limits) = (&whose(&run.context), &table.limits);
         let at_work = table.of(session).iter().filter(|job| job.is_running()).count();
-        if at_work >= limits.at_once {
+        if at_work >= limits.max_concurrent {
             return Err(format!(
                 "{at_work} jobs of this session run already, and no more may; end one with `bash_kill`, or wait for one with `bash_output`: {}",
                 table.list(session)
             ));
         }
-        let time = time.map_or(limits.time, |time| time.min(limits.time));
-        (confinement.limits.wall, confinement.limits.cpu) = (time, confinement.limits.cpu.max(time));
-        let since = rehearsal_result::just_now();
-        let mut running = run_command::started(
+        let time = time.map_or(limits.max_duration, |time| time.min(limits.max_duration));
+        (confinement.limits.wall_time, confinement.limits.cpu_time) =
+            (time, confinement.limits.cpu_time.max(time));
+        let since = rehearsal_result::coarse_clock_now();
+        let mut running = run_command::start_command(
             workplace,
             &confinement,
-            (text, OutputStreams::Together),
+            (text, OutputStreams::Merged),
             NetworkAccess::Granted,
             run,
         )?;
         let id = table.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let stopper = running.stopper().map_err(run_command::words)?;
+        let stopper = running.stopper().map_err(run_command::describe_error)?;
         let job = Arc::new(Job::new(
             format!("job-{id}"),
             stopper,
-            limits.output_bytes_max,
+            limits.max_output_bytes,
             (confinement.clone(), since),
         ));
-        running.pass_on(job.ear());
-        running.tell_planted(job.planted());
+        running.forward_output(job.ear());
+        running.on_planted(job.planted());
         let attended = Arc::clone(&job);
         let thread = std::thread::Builder::new().name("byleave-job".into());
         let thread = thread.spawn(move || attended.wait(running, &confinement));
@@ -297,7 +298,7 @@ impl Job {
         let job = Arc::clone(self);
         move |planted| {
             let mut state = locked(&job.state);
-            state.said.extend(planted.iter().map(report::planted));
+            state.said.extend(planted.iter().map(report::describe_planted));
             // There may be one message for every file, so their number is limited.
             state.said.truncate(SAID_MAX);
             drop(state);
@@ -309,12 +310,12 @@ impl Job {
     fn wait(&self, running: RunningCommand, confinement: &Confinement) {
         let end = match running.finish() {
             Ok(outcome) => {
-                let how = match outcome.ended_by {
+                let how = match outcome.limit_exceeded {
                     Some(LimitKind::Wall) => "its time was over".into(),
                     _ if self.killed.load(Ordering::Relaxed) => "it was killed".into(),
                     _ => outcome.status.to_string(),
                 };
-                let lines = report::told(confinement, &outcome);
+                let lines = report::describe_outcome(confinement, &outcome);
                 JobEnd { status: Some(outcome.status), how, lines, after: self.began.elapsed() }
             }
             Err(error @ LaunchError::Tripwire(_)) => {

@@ -18,10 +18,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::background_jobs::Jobs;
-use crate::blocking::apart;
-use crate::copy_commit::{committed, discard, undo_of};
+use crate::blocking::run_blocking;
+use crate::copy_commit::{commit_copy, discard_copy, undo_data};
 use crate::execution_env::{ExecutionEnv, NetworkAccess, PrepareCopyError};
-use crate::gate_lines::say;
+use crate::gate_lines::push_gate_line;
 use crate::rehearsal_result;
 use crate::run_by_git::run_by_git;
 use crate::run_command::{self, CompletedCommand, RunAdvice};
@@ -71,11 +71,11 @@ impl Bash {
         let described =
             TypedTool::new("bash", "Runs a shell command in the workspace.", |_: BashArguments, _| async {});
         let described = described
-            .class(PermissionClass::Bash)
+            .permission_class(PermissionClass::Bash)
             .role("/command", ArgumentRole::Command)
             .role("/write", ArgumentRole::WritePath)
             .role("/read", ArgumentRole::ReadPath)
-            .hint("run a shell command or program")
+            .search_hint("run a shell command or program")
             .audit_operation("execute")
             .not_sensitive()
             .reversible()
@@ -83,7 +83,7 @@ impl Bash {
         Self {
             manifest: Arc::new(described.manifest().clone()),
             workplace: Arc::new(workplace),
-            jobs: Jobs::none(),
+            jobs: Jobs::disabled(),
             output_bytes_max: OUTPUT_BYTES_MAX,
         }
     }
@@ -96,7 +96,7 @@ impl Bash {
 
     /// Sets the number of output bytes that are kept: half from the beginning, half from the end.
     #[must_use]
-    pub fn with_output_bytes_max(self, output_bytes_max: usize) -> Self {
+    pub fn with_max_output_bytes(self, output_bytes_max: usize) -> Self {
         Self { output_bytes_max, ..self }
     }
 
@@ -111,13 +111,13 @@ impl Bash {
             return Err("no command can have a zero byte in it; write it as `\\0` for `printf`".into());
         }
         if arguments.background {
-            self.jobs.can_be_had()?;
+            self.jobs.check_available()?;
         }
         Ok(arguments)
     }
 
     fn advice(&self) -> RunAdvice {
-        RunAdvice { background: self.jobs.can_be_had().is_ok() }
+        RunAdvice { background: self.jobs.check_available().is_ok() }
     }
 }
 
@@ -136,7 +136,7 @@ impl Tool for Bash {
     fn can_run(&self, run: RunContext) -> BoxFuture<'_, Result<(), ToolError>> {
         let workplace = Arc::clone(&self.workplace);
         Box::pin(async move {
-            let looked = tokio::task::spawn_blocking(move || workplace.can_run(&run)).await;
+            let looked = tokio::task::spawn_blocking(move || workplace.check_can_run(&run)).await;
             looked.map_err(|broken| ToolError(broken.to_string()))?.map_err(ToolError)
         })
     }
@@ -151,13 +151,13 @@ impl Tool for Bash {
         Some(Box::pin(async { Err(ToolError(why)) }))
     }
 
-    fn rehearser(&self) -> Option<&dyn Rehearsable> {
+    fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {
         Some(self)
     }
 
     fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
         let bash = self.clone();
-        Box::pin(apart(move || {
+        Box::pin(run_blocking(move || {
             let arguments = bash.read(arguments)?;
             if arguments.background { bash.start(&arguments, &run) } else { bash.execute(&arguments, &run) }
         }))
@@ -167,35 +167,35 @@ impl Tool for Bash {
 impl Bash {
     /// Starts a granted command in the background.
     fn start(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
-        let confinement = self.workplace.confinement(run, NetworkAccess::Granted)?;
+        let confinement = self.workplace.build_confinement(run, NetworkAccess::Granted)?;
         let time = arguments.timeout_ms.map(|_| arguments.timeout());
         let job = self.jobs.start(&self.workplace, confinement, &arguments.command, time, run)?;
         let mut text = String::new();
-        say(
+        push_gate_line(
             &mut text,
             &format!(
                 "job `{job}` runs in the background: `bash_output` tells what it prints, `bash_kill` ends it"
             ),
         );
-        say(&mut text, "it works on the real files: what it changes cannot be undone");
+        push_gate_line(&mut text, "it works on the real files: what it changes cannot be undone");
         Ok(Output::text(text).with_data(json!({ "job": job, "running": true })))
     }
 
     /// Runs a granted command, and commits its changes at once.
     fn execute(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
         let workplace = &*self.workplace;
-        let mut confinement = workplace.confinement(run, NetworkAccess::Granted)?;
-        confinement.limits.wall = arguments.timeout();
-        let ready = match workplace.copied(run, &mut confinement, NetworkAccess::Granted) {
+        let mut confinement = workplace.build_confinement(run, NetworkAccess::Granted)?;
+        confinement.limits.wall_time = arguments.timeout();
+        let ready = match workplace.create_copy(run, &mut confinement, NetworkAccess::Granted) {
             Ok(ready) => Some(ready),
-            Err(PrepareCopyError::Elsewhere) => return Err("another process runs this call".into()),
-            Err(PrepareCopyError::Not(why)) => {
+            Err(PrepareCopyError::RunningElsewhere) => return Err("another process runs this call".into()),
+            Err(PrepareCopyError::Failed(why)) => {
                 tracing::warn!(%why, "a command runs without a copy, and cannot be undone");
                 None
             }
         };
         let text = &arguments.command;
-        let ran = run_command::run(
+        let ran = run_command::run_command(
             workplace,
             &confinement,
             text,
@@ -204,19 +204,19 @@ impl Bash {
             self.output_bytes_max,
         );
         let Some(ready) = ready else {
-            let CompletedCommand { outcome, printed } = ran?;
-            let mut output = run_command::output(&confinement, &outcome, printed, self.advice());
-            say(&mut output.text, "it ran without a copy: what it changed cannot be undone");
+            let CompletedCommand { outcome, output: printed } = ran?;
+            let mut output = run_command::format_output(&confinement, &outcome, printed, self.advice());
+            push_gate_line(&mut output.text, "it ran without a copy: what it changed cannot be undone");
             return Ok(output);
         };
-        drop(ready.stacks);
-        let done = ran.and_then(|CompletedCommand { outcome, printed }| {
-            let output = run_command::output(&confinement, &outcome, printed, self.advice());
+        drop(ready.scratch_stacks);
+        let done = ran.and_then(|CompletedCommand { outcome, output: printed }| {
+            let output = run_command::format_output(&confinement, &outcome, printed, self.advice());
             kept(&ready.copy, &confinement, output, run)
         });
         if done.is_err() || run.cancel.is_cancelled() {
             // Nothing will use this copy any more, and it may be large.
-            discard(ready.copy);
+            discard_copy(ready.copy);
         }
         done
     }
@@ -231,26 +231,32 @@ fn kept(
 ) -> Result<Output, String> {
     if run.cancel.is_cancelled() {
         let why = "it was stopped; nothing that it changed was kept";
-        say(&mut output.text, why);
+        push_gate_line(&mut output.text, why);
         return Ok(Output { is_error: true, error: Some(why.into()), ..output });
     }
     let changes = copy.changes().map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
-    let mut forbidden = rehearsal_result::forbidden(&changes, confinement);
+    let mut forbidden = rehearsal_result::forbidden_changes(&changes, confinement);
     let later =
         run_by_git(copy, &changes).map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
     forbidden.extend(later.into_iter().filter(|path| !forbidden.contains(path)).collect::<Vec<_>>());
     for path in &forbidden {
         let path = path.escape_debug();
-        say(&mut output.text, &format!("blocked by policy: `{path}` was not kept; ask for `write {path}`"));
+        push_gate_line(
+            &mut output.text,
+            &format!("blocked by policy: `{path}` was not kept; ask for `write {path}`"),
+        );
     }
     for change in &changes.list {
-        let Some(what) = change.foreign_to_git() else { continue };
+        let Some(what) = change.unexpected_in_git_dir() else { continue };
         let path = change.path.escape_debug();
-        say(&mut output.text, &format!("`{path}` became a {what}, which git never makes; it was not kept"));
+        push_gate_line(
+            &mut output.text,
+            &format!("`{path}` became a {what}, which git never makes; it was not kept"),
+        );
         forbidden.push(change.path.clone());
     }
-    let chosen = changes.except(&forbidden);
-    committed(copy, &chosen)?;
-    output.undo = undo_of(run, &chosen);
+    let chosen = changes.without_paths(&forbidden);
+    commit_copy(copy, &chosen)?;
+    output.undo = undo_data(run, &chosen);
     Ok(output)
 }

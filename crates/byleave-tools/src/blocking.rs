@@ -5,7 +5,7 @@ use byleave::core::rehearsal::Rehearsal;
 use byleave::tool::RehearseError;
 
 /// Runs blocking work on a separate thread. An error becomes a failure that the model can read.
-pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send + 'static) -> Output {
+pub(crate) async fn run_blocking(work: impl FnOnce() -> Result<Output, String> + Send + 'static) -> Output {
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(output)) => output,
         Ok(Err(why)) => Output::failure(why),
@@ -14,9 +14,9 @@ pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send +
 }
 
 /// Runs a blocking rehearsal on a separate thread.
-pub(crate) async fn rehearsed_apart(
+pub(crate) async fn rehearse_blocking(
     work: impl FnOnce() -> Result<Rehearsal, RehearseError> + Send + 'static,
 ) -> Result<Rehearsal, RehearseError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(RehearseError::Not(format!("it broke: {error}"))))
+    done.unwrap_or_else(|error| Err(RehearseError::Unavailable(format!("it broke: {error}"))))
 }

@@ -26,7 +26,7 @@ pub struct BuiltinToolOptions {
     /// Whether to include `delete_file`.
     pub allow_delete: bool,
     /// The ledger that stores outputs. With it the catalog includes `read_output`. The gate must use the same ledger, and must know of the
-    /// tool by [`GateSettings::rest`](byleave::settings::GateSettings::rest).
+    /// tool by [`GateSettings::read_more_tool`](byleave::settings::GateSettings::read_more_tool).
     pub ledger: Option<Arc<dyn Ledger>>,
     /// The table of background jobs. With it `bash` can start jobs, and the catalog includes `bash_output` and `bash_kill`. Jobs end with
     /// the process that holds them.
@@ -34,9 +34,12 @@ pub struct BuiltinToolOptions {
 }
 
 /// Creates a catalog of the built-in tools and of `tool_search`, which finds them.
-pub fn catalog(workplace: &ExecutionEnv, offer: &BuiltinToolOptions) -> Result<Catalog, RegisterError> {
+pub fn builtin_catalog(
+    workplace: &ExecutionEnv,
+    offer: &BuiltinToolOptions,
+) -> Result<Catalog, RegisterError> {
     let catalog = Catalog::new();
-    let jobs = offer.jobs.clone().unwrap_or_else(Jobs::none);
+    let jobs = offer.jobs.clone().unwrap_or_else(Jobs::disabled);
     catalog.register(Bash::new(workplace.clone()).with_jobs(jobs.clone()))?;
     if offer.jobs.is_some() {
         catalog.register(bash_output(&jobs))?;
@@ -55,7 +58,7 @@ pub fn catalog(workplace: &ExecutionEnv, offer: &BuiltinToolOptions) -> Result<C
         catalog.register(delete_file(workplace))?;
     }
     catalog.register(web_fetch(Fetcher::new()))?;
-    let todos = workplace.kept_in.join("todos");
+    let todos = workplace.store_dir.join("todos");
     catalog.register(todo_write(todos.clone()))?;
     catalog.register(todo_read(todos))?;
     catalog.register(diagnostics(workplace.clone()))?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::execution_env::ExecutionEnv;
 
 /// Checks whether the copy of a call still exists as it was listed. The commit detects changes to the original files.
-pub(crate) fn is_kept(
+pub(crate) fn has_copy(
     workplace: &Arc<ExecutionEnv>,
     call: CallId,
     seen: &Rehearsal,
@@ -22,7 +22,7 @@ pub(crate) fn is_kept(
     let (workplace, digest) = (Arc::clone(workplace), seen.changes.digest());
     Box::pin(async move {
         let same = move || {
-            let Ok(store) = workplace.store() else { return false };
+            let Ok(store) = workplace.open_store() else { return false };
             store.state(call.uuid()).is_ok_and(|state| state == CopyState::Open)
                 && store.changes(call.uuid()).is_ok_and(|listed| listed.digest() == digest)
         };
@@ -35,8 +35,8 @@ pub(crate) fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFutur
     let workplace = Arc::clone(workplace);
     Box::pin(async move {
         let dropped = tokio::task::spawn_blocking(move || {
-            match workplace.store().and_then(|store| store.reopen(call.uuid())) {
-                Ok(copy) => discard(copy),
+            match workplace.open_store().and_then(|store| store.reopen(call.uuid())) {
+                Ok(copy) => discard_copy(copy),
                 Err(Error::Missing(_)) => {}
                 Err(fault) => tracing::warn!(%fault, "a copy could not be dropped"),
             }
@@ -48,20 +48,20 @@ pub(crate) fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFutur
 }
 
 /// Commits a rehearsal, or finishes a commit that was begun.
-pub(crate) fn finish(
+pub(crate) fn finish_commit(
     workplace: &ExecutionEnv,
     seen: Rehearsal,
     only: Option<&[String]>,
     run: &RunContext,
 ) -> Result<Output, String> {
     let words = |fault: Error| fault.to_string();
-    let (store, id) = (workplace.store().map_err(words)?, run.call.uuid());
+    let (store, id) = (workplace.open_store().map_err(words)?, run.call.uuid());
     if store.state(id).map_err(words)? == CopyState::Interrupted {
         store.recover().map_err(words)?;
     }
     let chosen = match only {
         None => seen.changes.clone(),
-        Some(paths) => seen.changes.only(paths),
+        Some(paths) => seen.changes.only_paths(paths),
     };
     let mut output = seen.output;
     match store.state(id).map_err(words)? {
@@ -72,7 +72,7 @@ pub(crate) fn finish(
                 return Err("nothing was changed: the copy is not as it was seen".into());
             }
             let copy = store.reopen(id).map_err(words)?;
-            committed(&copy, &chosen)?;
+            commit_copy(&copy, &chosen)?;
         }
         CopyState::Interrupted => {
             return Err("the commit was interrupted, and can neither be finished nor taken back: `byleave undo` says why".into());
@@ -87,19 +87,19 @@ pub(crate) fn finish(
             "\n[byleave] a person kept {kept} of {all} changes; the others were dropped\n"
         ));
     }
-    output.undo = undo_of(run, &chosen);
+    output.undo = undo_data(run, &chosen);
     Ok(output)
 }
 
 /// Returns how to undo a call, if it changed anything.
-pub(crate) fn undo_of(run: &RunContext, committed: &FileChanges) -> Option<Value> {
+pub(crate) fn undo_data(run: &RunContext, committed: &FileChanges) -> Option<Value> {
     (!committed.is_empty()).then(|| json!({ "call": run.call, "paths": committed.list.len() }))
 }
 
 /// Commits the changes, or returns the reason in words.
-pub(crate) fn committed(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
+pub(crate) fn commit_copy(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
     if changes.is_empty() {
-        return copy.release().map_err(|fault| fault.to_string());
+        return copy.end_unchanged().map_err(|fault| fault.to_string());
     }
     match copy.commit(changes) {
         Ok(_) => Ok(()),
@@ -107,7 +107,7 @@ pub(crate) fn committed(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(
             let mut why =
                 "nothing was changed, because the files are not as they were when it began:".to_owned();
             for conflict in &conflicts {
-                why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.why));
+                why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.reason));
             }
             Err(why)
         }
@@ -116,7 +116,7 @@ pub(crate) fn committed(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(
 }
 
 /// Discards a copy. If it cannot be discarded now, it is removed when it expires.
-pub(crate) fn discard(copy: WorkspaceCopy) {
+pub(crate) fn discard_copy(copy: WorkspaceCopy) {
     if let Err(fault) = copy.discard() {
         tracing::warn!(%fault, "a copy could not be dropped");
     }

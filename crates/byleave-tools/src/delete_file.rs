@@ -4,7 +4,7 @@ use byleave::core::effect::Effect;
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_of;
+use byleave::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -25,7 +25,7 @@ struct DeleteFile {
 /// Creates the tool for an execution environment.
 pub fn delete_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Removes a file. What was in it is kept, so that it can be brought back with undo.";
-    let mut manifest = Manifest::new("delete_file", about, schema_of::<DeleteFile>());
+    let mut manifest = Manifest::new("delete_file", about, schema_for::<DeleteFile>());
     manifest.permission_class = PermissionClass::File;
     manifest.roles = [("/path".to_owned(), ArgumentRole::DeletePath)].into();
     manifest.search_hint = Some("delete or remove a file".into());
@@ -44,11 +44,11 @@ fn revision(_: &DeleteFile, files: &Files, run: &RunContext) -> Result<PlannedEd
     let (Some(path), None) = (removed.next(), removed.next()) else {
         return Err("the plan does not name one file to remove; call again with one `path`".into());
     };
-    let from = Precondition::read(Some(&files.to_remove(path)?));
-    let output = Output::text(format!("removed {}", files.shown(path)));
+    let from = Precondition::from_content(Some(&files.stat_for_removal(path)?));
+    let output = Output::text(format!("removed {}", files.display_path(path)));
     let output = output.with_data(json!({ "path": path }));
     Ok(PlannedEdit {
-        puts: vec![PlannedFile { path: path.clone(), from, content: None, mode: None }],
+        files: vec![PlannedFile { path: path.clone(), precondition: from, content: None, mode: None }],
         output,
     })
 }

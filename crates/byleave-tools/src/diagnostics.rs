@@ -23,7 +23,7 @@ use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::plan::by_class;
+use byleave::plan::plan_by_class;
 use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
 use byleave::typed_tool::TypedTool;
 use byleave_copy::WorkspaceCopy;
@@ -33,10 +33,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::blocking::apart;
-use crate::copy_commit::discard;
+use crate::blocking::run_blocking;
+use crate::copy_commit::discard_copy;
 use crate::execution_env::{ExecutionEnv, NetworkAccess, PrepareCopyError};
-use crate::gate_lines::in_its_own_words;
+use crate::gate_lines::strip_gate_prefix;
 use crate::rehearsal_result;
 use crate::run_command;
 use crate::workspace_files::Files;
@@ -44,7 +44,7 @@ use checker::CheckerRun;
 use finding::{CheckerFinding, Severity};
 
 /// The name of the tool.
-pub const NAME: &str = "diagnostics";
+pub const TOOL_NAME: &str = "diagnostics";
 
 const SHOWN_MAX: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -129,29 +129,29 @@ pub fn diagnostics(workplace: ExecutionEnv) -> impl Tool {
     let workplace = Arc::new(workplace);
     let check = move |args: DiagnosticsArguments, run: RunContext| {
         let workplace = Arc::clone(&workplace);
-        apart(move || checked(&workplace, &args, &run))
+        run_blocking(move || checked(&workplace, &args, &run))
     };
     let description = "Runs the compilers and linters that the workspace has (cargo clippy, eslint, tsc, ruff, mypy, go vet) on a copy \
         without a network, and returns their findings: file, line, severity, message. Nothing is changed.";
-    TypedTool::new(NAME, description, check)
-        .class(PermissionClass::Readonly)
+    TypedTool::new(TOOL_NAME, description, check)
+        .permission_class(PermissionClass::Readonly)
         .role("/paths", ArgumentRole::ReadPath)
-        .plan_by(|args: &DiagnosticsArguments, site| planned(&args.paths, site))
-        .hint("compiler linter errors warnings of the workspace")
+        .with_planner(|args: &DiagnosticsArguments, site| planned(&args.paths, site))
+        .search_hint("compiler linter errors warnings of the workspace")
         .audit_operation("read")
         .read_only()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
         .timeout(TIMEOUT)
 }
 
 /// Plans the call. It always reads its working directory, independent of which findings are shown.
 fn planned(paths: &[String], site: &ToolContext) -> Result<Plan, ToolError> {
-    let mut manifest = Manifest::new(NAME, "", json!({"type": "object", "properties": {"paths": {}}}));
+    let mut manifest = Manifest::new(TOOL_NAME, "", json!({"type": "object", "properties": {"paths": {}}}));
     manifest.permission_class = PermissionClass::Readonly;
     manifest.roles = [("/paths".to_owned(), ArgumentRole::ReadPath)].into();
     let all: Vec<&str> = std::iter::once(".").chain(paths.iter().map(String::as_str)).collect();
-    by_class(&manifest, &json!({ "paths": all }), site)
+    plan_by_class(&manifest, &json!({ "paths": all }), site)
 }
 
 fn checked(
@@ -159,7 +159,7 @@ fn checked(
     args: &DiagnosticsArguments,
     run: &RunContext,
 ) -> Result<Output, String> {
-    let weaker = workplace.weaker();
+    let weaker = workplace.missing_guarantees();
     if !weaker.is_empty() {
         let weaker = weaker.join(", ");
         return Err(format!(
@@ -174,11 +174,11 @@ fn checked(
         paths.next().ok_or("nothing may be read, so nothing is checked; call diagnostics again")?;
     let only: Vec<PathBuf> = paths.collect();
     let inside = confined(run);
-    let confinement = workplace.confinement(&inside, NetworkAccess::Closed)?;
-    let workspace = workplace.workspace_of(&directory);
+    let confinement = workplace.build_confinement(&inside, NetworkAccess::Blocked)?;
+    let workspace = workplace.workspace_for(&directory);
     let wanted: Vec<String> = args.tools.iter().map(|name| name.word().to_owned()).collect();
-    let files = Files::of(workplace, run)?;
-    let checks = checker::checks(&directory, &workspace, &wanted, &files);
+    let files = Files::for_run(workplace, run)?;
+    let checks = checker::find_checker_runs(&directory, &workspace, &wanted, &files);
     if checks.is_empty() {
         return Err(format!(
             "there is nothing to check in `{}`: no Cargo.toml, eslint config, tsconfig.json, Python file or go.mod that `tools` allows; \
@@ -196,7 +196,7 @@ fn checked(
 /// Returns the context of the confined run. Programs run in every mode, because they change only a copy that is discarded.
 fn confined(run: &RunContext) -> RunContext {
     let mut plan = (*run.plan).clone();
-    plan.effects.push(Effect::Invoke { tool: NAME.to_owned() });
+    plan.effects.push(Effect::Invoke { tool: TOOL_NAME.to_owned() });
     let mut inside = run.clone();
     (inside.plan, inside.mode) = (Arc::new(plan), Mode::ConfirmSensitive);
     inside
@@ -211,21 +211,27 @@ fn run_one(
     run: &RunContext,
 ) -> Result<CommandOutcome, String> {
     let mut confinement = confinement.clone();
-    (confinement.limits.wall, confinement.limits.output) = (limit, OUTPUT_BYTES_MAX);
+    (confinement.limits.wall_time, confinement.limits.output_bytes) = (limit, OUTPUT_BYTES_MAX);
     let ready =
-        workplace.copied(run, &mut confinement, NetworkAccess::Closed).map_err(|unready| match unready {
-            PrepareCopyError::Elsewhere => "another process runs this call; wait for it".to_owned(),
-            PrepareCopyError::Not(why) => format!("there is no copy to work on: {why}; use bash instead"),
-        })?;
-    let outcome = rehearsal_result::now(&confinement).and_then(|began| {
-        let outcome = run_command::unheard(workplace, &confinement, script, run)?;
+        workplace.create_copy(run, &mut confinement, NetworkAccess::Blocked).map_err(
+            |unready| match unready {
+                PrepareCopyError::RunningElsewhere => {
+                    "another process runs this call; wait for it".to_owned()
+                }
+                PrepareCopyError::Failed(why) => {
+                    format!("there is no copy to work on: {why}; use bash instead")
+                }
+            },
+        )?;
+    let outcome = rehearsal_result::filesystem_now(&confinement).and_then(|began| {
+        let outcome = run_command::run_quietly(workplace, &confinement, script, run)?;
         // The file was not hidden, so the output may contain it.
-        match rehearsal_result::came_into_sight(&confinement, began).first() {
+        match rehearsal_result::newly_visible_hidden(&confinement, began).first() {
             Some(why) => Err(format!("what it found is not shown: {why}; call diagnostics again")),
             None => Ok(outcome),
         }
     });
-    drop(ready.stacks);
+    drop(ready.scratch_stacks);
     ended(ready.copy, outcome.is_ok() && !run.cancel.is_cancelled());
     outcome
 }
@@ -233,9 +239,9 @@ fn run_one(
 /// Discards a copy except for its scratch files. After a stop their state is unknown, so they are discarded too.
 fn ended(copy: WorkspaceCopy, is_whole: bool) {
     // Listing the changes finds new scratch files.
-    let kept = is_whole && copy.changes().and_then(|_| copy.release()).is_ok();
+    let kept = is_whole && copy.changes().and_then(|_| copy.end_unchanged()).is_ok();
     if !kept {
-        discard(copy);
+        discard_copy(copy);
     }
 }
 
@@ -262,7 +268,7 @@ impl DiagnosticsResults {
                 break;
             }
             #[expect(clippy::cast_precision_loss, reason = "a few")]
-            run.progress(number as f64 / checks.len() as f64, check.checker.name);
+            run.report_progress(number as f64 / checks.len() as f64, check.checker.name);
             let limit = EACH_MAX.min(left);
             let (found, how, why) = match run_one(workplace, confinement, &check.script, limit, run) {
                 Ok(outcome) => fared(check, &outcome, limit),
@@ -292,7 +298,7 @@ impl DiagnosticsResults {
         findings.dedup();
         let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
         for finding in &findings {
-            let total = totals.entry(finding.severity.word()).or_default();
+            let total = totals.entry(finding.severity.as_str()).or_default();
             *total = total.saturating_add(1);
         }
         let is_cut = findings.len() > SHOWN_MAX;
@@ -322,7 +328,7 @@ impl DiagnosticsResults {
             ));
         }
         let said: String = findings.iter().map(|finding| format!("{}\n", line(finding))).collect();
-        let text = format!("{}\n{}", lines.join("\n"), in_its_own_words(&said));
+        let text = format!("{}\n{}", lines.join("\n"), strip_gate_prefix(&said));
         let data = json!({ "findings": findings, "totals": totals, "tools": fared });
         let error = (ran.is_empty() && all == 0).then(|| {
             "no checker got to the end, so nothing is known of the code; do what is said of each above"
@@ -346,24 +352,24 @@ fn fared(
     limit: Duration,
 ) -> (Vec<CheckerFinding>, CheckerStatus, Option<String>) {
     let [output, errors] = [&outcome.stdout, &outcome.stderr].map(printed);
-    let found = (check.checker.read)(&output, &errors);
-    if outcome.ended_by.is_some() {
+    let found = (check.checker.parse_output)(&output, &errors);
+    if outcome.limit_exceeded.is_some() {
         let why = format!(
             "stopped at a limit ({} seconds, or memory); call it by itself with `tools`",
             limit.as_secs()
         );
         return (found, CheckerStatus::Failed, Some(why));
     }
-    if outcome.stdout.dropped > 0 || outcome.stderr.dropped > 0 {
+    if outcome.stdout.dropped_bytes > 0 || outcome.stderr.dropped_bytes > 0 {
         let why = "it printed more than is kept, so findings are missing; give `paths` or run it with bash";
         return (found, CheckerStatus::Failed, Some(why.to_owned()));
     }
     match outcome.status {
         CommandStatus::Exited(127) if found.is_empty() => {
-            let why = format!("not installed; to install it: {}", check.checker.install);
+            let why = format!("not installed; to install it: {}", check.checker.install_hint);
             (found, CheckerStatus::Missing, Some(why))
         }
-        CommandStatus::Exited(code) if check.checker.ended_well.contains(&code) => {
+        CommandStatus::Exited(code) if check.checker.success_codes.contains(&code) => {
             (found, CheckerStatus::Ran, None)
         }
         // The findings of a failed build say why it failed.
@@ -402,14 +408,14 @@ fn placed(file: &str, project: &Path, workspace: &Path, files: &Files) -> PathBu
         return file.to_path_buf();
     }
     let above = project.ancestors().take_while(|above| above.starts_with(workspace));
-    let there = above.map(|above| above.join(file)).find(|path| files.stands(path));
+    let there = above.map(|above| above.join(file)).find(|path| files.is_visible(path));
     there.unwrap_or_else(|| project.join(file))
 }
 
 fn line(finding: &Finding) -> String {
     let Finding { severity, file, line, column, code, message, tool } = finding;
     let code = code.as_ref().map(|code| format!("[{code}]")).unwrap_or_default();
-    format!("{}:{line}:{column}: {}{code} {message} ({tool})", file.escape_debug(), severity.word())
+    format!("{}:{line}:{column}: {}{code} {message} ({tool})", file.escape_debug(), severity.as_str())
 }
 
 fn plural(count: usize) -> &'static str {
@@ -431,6 +437,6 @@ mod tests {
             CheckerName::Go,
         ]
         .map(CheckerName::word);
-        assert_eq!(names, checker::ALL.each_ref().map(|checker| checker.name));
+        assert_eq!(names, checker::ALL_CHECKERS.each_ref().map(|checker| checker.name));
     }
 }

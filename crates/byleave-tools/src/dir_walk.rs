@@ -26,11 +26,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workspace_files::Files;
 pub(crate) use dir_entry::WalkEntry;
-use dir_entry::{OpenDirectory, is_hidden, join, open_directory, read_names};
+use dir_entry::{OpenDirectory, for_each_name_with_buffer, is_hidden, open_directory, write_joined};
 pub(crate) use display_name::display_name;
 use ignore_rules::{IgnoreMarkers, IgnoreMatch, IgnoreStack};
-use options::DEPTH_MAX;
-pub(crate) use options::{ENTRIES_MAX, WalkOptions};
+use options::MAX_DEPTH;
+pub(crate) use options::{MAX_ENTRIES, WalkOptions};
 pub(crate) use worker_pool::WalkSummary;
 use worker_pool::{TaskDoneGuard, TaskQueue, WalkTask, WorkerPool};
 
@@ -55,24 +55,24 @@ pub(crate) fn walk<V: WalkVisitor>(
     cancel: &CancellationToken,
     visitor: impl Fn() -> V + Sync,
 ) -> Result<(Vec<V>, WalkSummary), String> {
-    let handle = files.directory(path)?;
-    let (above, inside) = files.above(path);
+    let handle = files.open_directory(path)?;
+    let (above, inside) = files.open_parents(path);
     let workspace = path.strip_suffix(inside.to_str().unwrap_or_default()).unwrap_or(path);
-    let level = ignore_rules::above(&above, &inside, workspace.trim_end_matches('/'), files);
+    let level = ignore_rules::for_open_directories(&above, &inside, workspace.trim_end_matches('/'), files);
     let inside = inside.as_os_str().as_bytes().to_vec();
     let crew = WorkerPool {
         files,
         options,
         cancel,
-        begins: if inside.is_empty() { 0 } else { inside.len() + 1 },
-        queue: Mutex::new(TaskQueue { left: VecDeque::new(), busy: 0 }),
-        more: Condvar::new(),
+        root_len: if inside.is_empty() { 0 } else { inside.len() + 1 },
+        queue: Mutex::new(TaskQueue { pending: VecDeque::new(), busy: 0 }),
+        work_available: Condvar::new(),
         entries: AtomicU64::new(0),
-        kept: AtomicU64::new(0),
+        hidden: AtomicU64::new(0),
         skipped: AtomicU64::new(0),
         unread: AtomicU64::new(0),
-        is_cut: AtomicBool::new(false),
-        is_deeper: AtomicBool::new(false),
+        is_truncated: AtomicBool::new(false),
+        hit_depth_limit: AtomicBool::new(false),
     };
     let absolute = path.trim_end_matches('/').to_owned();
     let start = WalkRoot { handle, path: inside, absolute, level };
@@ -83,9 +83,9 @@ pub(crate) fn walk<V: WalkVisitor>(
     for _ in 0..ALONE {
         let Some(work) = crew.lock().take() else { break };
         worker.work(work, &mut first);
-        crew.done();
+        crew.finish_task();
     }
-    let others = if crew.lock().left.is_empty() { 0 } else { threads().saturating_sub(1) };
+    let others = if crew.lock().pending.is_empty() { 0 } else { threads().saturating_sub(1) };
     let mut visitors = std::thread::scope(|scope| {
         let others: Vec<_> = (0..others)
             .map(|_| {
@@ -105,7 +105,7 @@ pub(crate) fn walk<V: WalkVisitor>(
         return Err("it was called off".into());
     }
     visitors.push(first);
-    Ok((visitors, crew.told()))
+    Ok((visitors, crew.summary()))
 }
 
 /// Returns the number of threads.
@@ -134,7 +134,7 @@ impl<'a> WalkWorker<'a> {
     }
 
     fn until_done(&mut self, visits: &mut impl WalkVisitor) {
-        while let Some(work) = self.crew.next() {
+        while let Some(work) = self.crew.next_task() {
             // The guard also runs if a visitor panics; otherwise the other threads would wait forever.
             let _done = TaskDoneGuard(self.crew);
             self.work(work, visits);
@@ -155,9 +155,9 @@ impl<'a> WalkWorker<'a> {
                     }
                 };
                 let mut path = Vec::new();
-                join(&mut path, &above.path, name.to_bytes());
+                write_joined(&mut path, &above.path, name.to_bytes());
                 let absolute = format!("{}/{}", above.absolute, name.to_string_lossy());
-                let start = WalkRoot { handle, path, absolute, level: Arc::clone(&above.level) };
+                let start = WalkRoot { handle, path, absolute, level: Arc::clone(&above.ignore_stack) };
                 drop(name);
                 self.look(start, above.depth + 1, visits);
             }
@@ -170,9 +170,9 @@ impl<'a> WalkWorker<'a> {
         let (mut seen, options) = (IgnoreMarkers::default(), self.crew.options);
         let mut found = std::mem::take(&mut self.names);
         found.clear();
-        let read = read_names(&handle, &mut self.room, |name, kind| {
-            if !options.all {
-                seen.name(name.to_bytes());
+        let read = for_each_name_with_buffer(&handle, &mut self.room, |name, kind| {
+            if !options.include_ignored {
+                seen.note_name(name.to_bytes());
             }
             found.push((name.into(), kind));
         });
@@ -180,17 +180,24 @@ impl<'a> WalkWorker<'a> {
             self.crew.unread.fetch_add(1, Ordering::Relaxed);
         }
         let before = self.crew.entries.fetch_add(found.len() as u64, Ordering::Relaxed);
-        if before + found.len() as u64 > options.entries_max {
-            self.crew.is_cut.store(true, Ordering::Relaxed);
-            found.truncate(usize::try_from(options.entries_max.saturating_sub(before)).unwrap_or(usize::MAX));
+        if before + found.len() as u64 > options.max_entries {
+            self.crew.is_truncated.store(true, Ordering::Relaxed);
+            found.truncate(usize::try_from(options.max_entries.saturating_sub(before)).unwrap_or(usize::MAX));
         }
-        let level = IgnoreStack::beneath(&level, &handle, seen, (&path, &absolute), self.crew.files);
-        let is_near = self.crew.files.sieve().is_near(&absolute);
-        let directory = Arc::new(OpenDirectory { handle, path, absolute, level, depth, is_near });
+        let level = IgnoreStack::for_subdirectory(&level, &handle, seen, (&path, &absolute), self.crew.files);
+        let is_near = self.crew.files.hidden_prefilter().must_check_directory(&absolute);
+        let directory = Arc::new(OpenDirectory {
+            handle,
+            path,
+            absolute,
+            ignore_stack: level,
+            depth,
+            must_check_names: is_near,
+        });
         found.retain_mut(|(name, kind)| self.is_wanted(&directory, name, kind));
-        let may_enter = depth + 1 < options.depth.min(DEPTH_MAX);
-        if !may_enter && options.depth >= DEPTH_MAX && found.iter().any(|(_, kind)| kind.is_dir()) {
-            self.crew.is_deeper.store(true, Ordering::Relaxed);
+        let may_enter = depth + 1 < options.max_depth.min(MAX_DEPTH);
+        if !may_enter && options.max_depth >= MAX_DEPTH && found.iter().any(|(_, kind)| kind.is_dir()) {
+            self.crew.hit_depth_limit.store(true, Ordering::Relaxed);
         }
         // `.git` is large, and no search needs it.
         let enter =
@@ -217,9 +224,9 @@ impl<'a> WalkWorker<'a> {
         if self.crew.cancel.is_cancelled() {
             return;
         }
-        let base = directory.path.get(self.crew.begins..).unwrap_or_default();
+        let base = directory.path.get(self.crew.root_len..).unwrap_or_default();
         for (name, kind) in names {
-            join(&mut self.path, base, name.to_bytes());
+            write_joined(&mut self.path, base, name.to_bytes());
             let found = WalkEntry { directory, name, kind: *kind, path: &self.path, files: self.crew.files };
             visits.visit(&found);
         }
@@ -229,7 +236,7 @@ impl<'a> WalkWorker<'a> {
     fn is_wanted(&mut self, directory: &OpenDirectory, name: &CStr, kind: &mut FileType) -> bool {
         let options = self.crew.options;
         let bytes = name.to_bytes();
-        if options.steps.get(directory.depth).is_some_and(|step| step != bytes) {
+        if options.path_prefix.get(directory.depth).is_some_and(|step| step != bytes) {
             return false;
         }
         if *kind == FileType::Unknown {
@@ -238,21 +245,23 @@ impl<'a> WalkWorker<'a> {
                 Err(_) => return false,
             }
         }
-        join(&mut self.path, &directory.path, bytes);
-        match says(options, &directory.level, &self.path, self.crew.begins, kind.is_dir()) {
+        write_joined(&mut self.path, &directory.path, bytes);
+        match says(options, &directory.ignore_stack, &self.path, self.crew.root_len, kind.is_dir()) {
             IgnoreMatch::Ignored => {
                 self.crew.skipped.fetch_add(1, Ordering::Relaxed);
                 return false;
             }
-            IgnoreMatch::Nothing if bytes.starts_with(b".") && !options.all && !options.dotted => {
+            IgnoreMatch::Unspecified
+                if bytes.starts_with(b".") && !options.include_ignored && !options.include_dotfiles =>
+            {
                 self.crew.skipped.fetch_add(1, Ordering::Relaxed);
                 return false;
             }
-            IgnoreMatch::Nothing | IgnoreMatch::Wanted => {}
+            IgnoreMatch::Unspecified | IgnoreMatch::Included => {}
         }
-        let is_hidden = is_hidden(self.crew.files, (&directory.absolute, directory.is_near), name);
+        let is_hidden = is_hidden(self.crew.files, (&directory.absolute, directory.must_check_names), name);
         if is_hidden {
-            self.crew.kept.fetch_add(1, Ordering::Relaxed);
+            self.crew.hidden.fetch_add(1, Ordering::Relaxed);
         }
         !is_hidden
     }
@@ -262,17 +271,18 @@ impl<'a> WalkWorker<'a> {
 fn says(options: &WalkOptions, level: &IgnoreStack, path: &[u8], begins: usize, is_dir: bool) -> IgnoreMatch {
     let beneath = || Path::new(OsStr::from_bytes(path.get(begins..).unwrap_or_default()));
     if !options.globs.is_empty() {
-        let said = IgnoreMatch::of(&options.globs.matched(beneath(), is_dir));
-        if said != IgnoreMatch::Nothing {
+        let said = IgnoreMatch::from_match(&options.globs.matched(beneath(), is_dir));
+        if said != IgnoreMatch::Unspecified {
             return said;
         }
     }
-    let said = if options.all { IgnoreMatch::Nothing } else { level.says(path, is_dir) };
+    let said =
+        if options.include_ignored { IgnoreMatch::Unspecified } else { level.match_path(path, is_dir) };
     if said == IgnoreMatch::Ignored || options.types.is_empty() {
         return said;
     }
-    match IgnoreMatch::of(&options.types.matched(beneath(), is_dir)) {
-        IgnoreMatch::Nothing => said,
+    match IgnoreMatch::from_match(&options.types.matched(beneath(), is_dir)) {
+        IgnoreMatch::Unspecified => said,
         by_type => by_type,
     }
 }

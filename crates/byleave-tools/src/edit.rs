@@ -6,14 +6,14 @@
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_of;
+use byleave::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::execution_env::ExecutionEnv;
 use crate::file_change_tool::FileChangeTool;
-use crate::file_edit::{PlannedEdit, PlannedFile, Precondition, written};
+use crate::file_edit::{PlannedEdit, PlannedFile, Precondition, granted_write_path};
 use crate::near_match;
 use crate::workspace_files::Files;
 
@@ -62,11 +62,11 @@ struct Replacement {
 /// Creates the tool for one edit.
 pub fn edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Replaces a string in a text file, which must stand there exactly, and in one place unless `all` is set.";
-    let manifest = manifest("edit", about, schema_of::<Edit>(), "replace a string in a file");
+    let manifest = manifest("edit", about, schema_for::<Edit>(), "replace a string in a file");
     let reviser = |args: &Edit, files: &Files, run: &RunContext| {
         let (path, mut file) = read(files, run)?;
         let lines = replaced(&mut file.text, &args.old, &args.new, args.all, files)?;
-        let shown = files.shown(path);
+        let shown = files.display_path(path);
         let said = match lines.as_slice() {
             [line] => format!("replaced it in {shown} at line {line}"),
             lines => format!("replaced it in {shown} in {} places: {}", lines.len(), places(lines)),
@@ -81,10 +81,10 @@ pub fn multi_edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about =
         "Replaces several strings in one text file, one after the other. All of them are replaced, or none.";
     let manifest =
-        manifest("multi_edit", about, schema_of::<MultiEdit>(), "replace several strings in a file");
+        manifest("multi_edit", about, schema_for::<MultiEdit>(), "replace several strings in a file");
     let reviser = |args: &MultiEdit, files: &Files, run: &RunContext| {
         let (path, mut file) = read(files, run)?;
-        let (all, shown) = (args.edits.len(), files.shown(path));
+        let (all, shown) = (args.edits.len(), files.display_path(path));
         let (mut said, mut data) = (format!("made {all} edits in {shown}"), Vec::with_capacity(all));
         for (number, edit) in (1..).zip(&args.edits) {
             if run.cancel.is_cancelled() {
@@ -125,18 +125,18 @@ struct EditBuffer {
 }
 
 fn read<'a>(files: &Files, run: &'a RunContext) -> Result<(&'a str, EditBuffer), String> {
-    let path = written(&run.plan)?;
-    if !files.is_there(path)? {
-        return Err(format!("there is no `{}`; make it with write_file", files.shown(path)));
+    let path = granted_write_path(&run.plan)?;
+    if !files.exists(path)? {
+        return Err(format!("there is no `{}`; make it with write_file", files.display_path(path)));
     }
-    let (text, content) = files.text(path)?;
-    Ok((path, EditBuffer { was: text.clone(), text, from: Precondition::read(Some(&content)) }))
+    let (text, content) = files.read_text(path)?;
+    Ok((path, EditBuffer { was: text.clone(), text, from: Precondition::from_content(Some(&content)) }))
 }
 
 fn revision(path: &str, file: EditBuffer, said: String, data: Value) -> PlannedEdit {
     let content = Some(file.text.into_bytes());
-    let put = PlannedFile { path: path.to_owned(), from: file.from, content, mode: None };
-    PlannedEdit { puts: vec![put], output: Output::text(said).with_data(data) }
+    let put = PlannedFile { path: path.to_owned(), precondition: file.from, content, mode: None };
+    PlannedEdit { files: vec![put], output: Output::text(said).with_data(data) }
 }
 
 /// Replaces a string. Returns the lines on which it was.
@@ -154,7 +154,7 @@ fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -
     let found: Vec<usize> = text.match_indices(old).map(|(at, _)| at).collect();
     let lines = lines_at(text, &found);
     match found.as_slice() {
-        [] => return Err(near_match::told(text, old, "`old`")),
+        [] => return Err(near_match::describe_near_match(text, old, "`old`")),
         [_, _, ..] if !all => {
             return Err(format!(
                 "`old` stands in {} places: {}; give more of what stands around the one that is meant, or set `all`",

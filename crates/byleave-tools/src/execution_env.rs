@@ -35,18 +35,18 @@ const UNPROMPTED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("npm_config
 #[derive(Clone, Debug)]
 pub struct ExecutionEnv {
     /// The directory of the copy store, which also keeps the files from before commits. It is created when it is first needed.
-    pub kept_in: PathBuf,
+    pub store_dir: PathBuf,
     /// The limits on time and size of the store, and the definition of scratch directories.
-    pub keeping: CopySettings,
+    pub store_settings: CopySettings,
     /// The workspace in which commands work; absolute and resolved.
     pub workspace: PathBuf,
     /// The user's home directory, which is empty for commands.
     pub home: Option<PathBuf>,
     /// Byleave's own paths: the state directory and the sockets of the gate. They do not exist for commands. The store is always one of
     /// them.
-    pub ours: Vec<PathBuf>,
+    pub private_paths: Vec<PathBuf>,
     /// The directory for notes about unfinished runs, within Byleave's own paths.
-    pub unfinished: Option<PathBuf>,
+    pub run_markers_dir: Option<PathBuf>,
     /// The environment variables, of which the usual ones are passed on.
     pub environment: BTreeMap<String, String>,
     /// The guarantees that the operator waives.
@@ -56,7 +56,7 @@ pub struct ExecutionEnv {
     /// The user that runs commands.
     pub run_as: RunAs,
     /// The maximum size of a file that is read or written as a whole (E3).
-    pub file_bytes_max: u64,
+    pub max_file_bytes: u64,
     warm: Arc<IndexCache>,
     uplink: Arc<OnceLock<Option<NetworkBridge>>>,
     overlay: Arc<OnceLock<Result<(), String>>>,
@@ -69,33 +69,33 @@ pub(crate) enum NetworkAccess {
     /// The granted hosts, by name, and the scratch layers of granted runs.
     Granted,
     /// No network; attempts are recorded. The scratch layers include those of rehearsals.
-    Closed,
+    Blocked,
 }
 
 /// A copy of what a command may write, and what must be held while it runs.
 pub(crate) struct PreparedCopy {
     pub(crate) copy: WorkspaceCopy,
     /// The scratch layers under the copy. Others must not remove them meanwhile.
-    pub(crate) stacks: Vec<scratch::LayerStack>,
+    pub(crate) scratch_stacks: Vec<scratch::LayerStack>,
     /// The reason why the copy is not an overlay, if it is not.
-    pub(crate) lesser: Option<String>,
+    pub(crate) weaker_reason: Option<String>,
 }
 
 impl ExecutionEnv {
     /// Creates an environment with this workspace and this copy store. Nothing is waived, and commands run as the current user.
     pub fn new(kept_in: PathBuf, workspace: PathBuf) -> Self {
         Self {
-            kept_in,
-            keeping: CopySettings::default(),
+            store_dir: kept_in,
+            store_settings: CopySettings::default(),
             workspace,
             home: None,
-            ours: Vec::new(),
-            unfinished: None,
+            private_paths: Vec::new(),
+            run_markers_dir: None,
             environment: BTreeMap::new(),
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
             run_as: RunAs::Caller,
-            file_bytes_max: 10_485_760,
+            max_file_bytes: 10_485_760,
             warm: Arc::default(),
             uplink: Arc::default(),
             overlay: Arc::default(),
@@ -105,56 +105,60 @@ impl ExecutionEnv {
 
     /// Uses whole copies even if overlays are available. They are slower, and a rehearsal on one never avoids a question.
     #[must_use]
-    pub fn with_whole_copies(self) -> Self {
+    pub fn with_full_copies(self) -> Self {
         let overlay = Arc::new(OnceLock::from(Err("whole copies were asked for".to_owned())));
         Self { overlay, ..self }
     }
 
     /// Opens the store of copies.
-    pub fn store(&self) -> Result<CopyStore, Error> {
-        CopyStore::open(&self.kept_in, self.keeping.clone())
+    pub fn open_store(&self) -> Result<CopyStore, Error> {
+        CopyStore::open(&self.store_dir, self.store_settings.clone())
     }
 
     /// Returns the working directory of a call and its workspace, both resolved.
-    pub(crate) fn places(&self, run: &RunContext) -> Result<(PathBuf, PathBuf), String> {
-        let cwd = run.site.cwd.canonicalize().map_err(|error| {
-            format!("the directory `{}` cannot be worked in: {error}", run.site.cwd.display())
+    pub(crate) fn resolve_directories(&self, run: &RunContext) -> Result<(PathBuf, PathBuf), String> {
+        let cwd = run.context.cwd.canonicalize().map_err(|error| {
+            format!("the directory `{}` cannot be worked in: {error}", run.context.cwd.display())
         })?;
-        let workspace = self.workspace_of(&cwd);
+        let workspace = self.workspace_for(&cwd);
         Ok((cwd, workspace))
     }
 
     /// Returns the workspace of a directory. For a directory elsewhere it is the directory itself.
-    pub(crate) fn workspace_of(&self, directory: &Path) -> PathBuf {
+    pub(crate) fn workspace_for(&self, directory: &Path) -> PathBuf {
         let within = directory.starts_with(&self.workspace);
         if within { self.workspace.clone() } else { directory.to_path_buf() }
     }
 
     /// Returns all of Byleave's own paths, including the store.
-    pub(crate) fn all_ours(&self) -> Vec<PathBuf> {
-        self.ours.iter().cloned().chain([self.kept_in.clone()]).collect()
+    pub(crate) fn all_private_paths(&self) -> Vec<PathBuf> {
+        self.private_paths.iter().cloned().chain([self.store_dir.clone()]).collect()
     }
 
     /// Returns the confinement of a run, from the granted plan and the current rules.
-    pub(crate) fn confinement(&self, run: &RunContext, way: NetworkAccess) -> Result<Confinement, String> {
-        let rules: &Arc<Policy> = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
-        let (cwd, workspace) = self.places(run)?;
+    pub(crate) fn build_confinement(
+        &self,
+        run: &RunContext,
+        way: NetworkAccess,
+    ) -> Result<Confinement, String> {
+        let rules: &Arc<Policy> = run.policy.as_ref().ok_or("nobody said which rules are in force")?;
+        let (cwd, workspace) = self.resolve_directories(run)?;
         let place = RunEnvironment {
             workspace,
             cwd,
             home: self.home.clone(),
-            ours: self.all_ours(),
-            unfinished: self.unfinished.clone(),
+            private_paths: self.all_private_paths(),
+            run_markers_dir: self.run_markers_dir.clone(),
             environment: self.environment.clone(),
             read_only: run.mode == Mode::ReadOnly,
-            rehearsing: way == NetworkAccess::Closed,
+            is_rehearsal: way == NetworkAccess::Blocked,
         };
         let mut confinement =
-            from_plan::confinement(&run.plan, rules, &place).map_err(|fault| fault.to_string())?;
+            from_plan::build_confinement(&run.plan, rules, &place).map_err(|fault| fault.to_string())?;
         confinement.waived.extend(self.waived.iter().copied());
         confinement.required.extend(self.required.iter().copied());
         for name in &run.guarantees {
-            let required = Guarantee::named(name);
+            let required = Guarantee::from_name(name);
             let unknown = || format!("a rule requires the guarantee `{name}`, which is not known here");
             confinement.required.insert(required.ok_or_else(unknown)?);
         }
@@ -165,13 +169,13 @@ impl ExecutionEnv {
     }
 
     /// Returns the missing guarantees that a rehearsal needs to be sufficient without a question.
-    pub(crate) fn weaker(&self) -> Vec<String> {
+    pub(crate) fn missing_guarantees(&self) -> Vec<String> {
         let missing = NEEDED.iter().filter(|guarantee| self.waived.contains(guarantee));
         missing.map(|guarantee| format!("without the guarantee `{}`", guarantee.name())).collect()
     }
 
     /// Creates a copy of everything that the confinement allows a command to write, and puts it into the confinement.
-    pub(crate) fn copied(
+    pub(crate) fn create_copy(
         &self,
         run: &RunContext,
         confinement: &mut Confinement,
@@ -183,46 +187,48 @@ impl ExecutionEnv {
             Err(why) => (false, Some(why)),
         };
         let method = if overlays { CopyMethod::Overlay } else { CopyMethod::Tree };
-        let store = self.store()?;
-        let mut copy = store.copy(run.call.uuid(), &roots, method)?;
+        let store = self.open_store()?;
+        let mut copy = store.create_copy(run.call.uuid(), &roots, method)?;
         let mut stacks = Vec::new();
         if overlays {
-            let session = run.site.session.as_str();
+            let session = run.context.session.as_str();
             let mut paths = store.scratch(session).paths()?;
             for root in &roots {
-                paths.extend(scratch::find(root, &self.keeping.scratch)?);
+                paths.extend(scratch::find_scratch_dirs(root, &self.store_settings.scratch)?);
             }
             paths.sort();
             paths.dedup();
             // A run with more rights must not execute files that no person was shown. See the scratch layers of copies.
             stacks = match way {
                 NetworkAccess::Granted => copy.with_scratch(session, &paths)?,
-                NetworkAccess::Closed => copy.with_rehearsed_scratch(session, &paths)?,
+                NetworkAccess::Blocked => copy.with_rehearsal_scratch(session, &paths)?,
             };
         }
-        confinement.files.copied = copy.copied().into_iter().map(mounted).collect();
-        Ok(PreparedCopy { copy, stacks, lesser })
+        confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
+        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason: lesser })
     }
 
     /// Returns an error if a command cannot run here at all. A start is tried once.
-    pub(crate) fn can_run(&self, run: &RunContext) -> Result<(), String> {
-        let confinement = self.confinement(run, NetworkAccess::Granted)?;
-        launch::suffices(&confinement, self.run_as).map_err(|error| error.to_string())?;
-        self.native.get_or_init(|| probe::native(self.run_as).map_err(|error| error.to_string())).clone()
+    pub(crate) fn check_can_run(&self, run: &RunContext) -> Result<(), String> {
+        let confinement = self.build_confinement(run, NetworkAccess::Granted)?;
+        launch::check_enforcement(&confinement, self.run_as).map_err(|error| error.to_string())?;
+        self.native
+            .get_or_init(|| probe::check_native(self.run_as).map_err(|error| error.to_string()))
+            .clone()
     }
 
     /// Checks whether the store supports overlays. This is tried once.
     fn overlay(&self) -> Result<(), String> {
-        self.overlay.get_or_init(|| probe::probe_overlays(&self.kept_in, self.run_as)).clone()
+        self.overlay.get_or_init(|| probe::probe_overlays(&self.store_dir, self.run_as)).clone()
     }
 
     /// Returns the cached index of the workspace, which is shared by commands.
-    pub(crate) fn warm(&self) -> &IndexCache {
+    pub(crate) fn index_cache(&self) -> &IndexCache {
         &self.warm
     }
 
     /// Returns the network bridge for commands. It is created once.
-    pub(crate) fn uplink(&self) -> Result<&NetworkBridge, String> {
+    pub(crate) fn network_bridge(&self) -> Result<&NetworkBridge, String> {
         let made = self.uplink.get_or_init(|| {
             NetworkBridge::new().map_err(|error| tracing::error!(%error, "commands have no network")).ok()
         });
@@ -234,16 +240,16 @@ impl ExecutionEnv {
 #[derive(Debug)]
 pub(crate) enum PrepareCopyError {
     /// Another process holds it.
-    Elsewhere,
+    RunningElsewhere,
     /// Another reason, in words.
-    Not(String),
+    Failed(String),
 }
 
 impl From<Error> for PrepareCopyError {
     fn from(fault: Error) -> Self {
         match fault {
-            Error::Busy(_) => Self::Elsewhere,
-            other => Self::Not(other.to_string()),
+            Error::Busy(_) => Self::RunningElsewhere,
+            other => Self::Failed(other.to_string()),
         }
     }
 }
@@ -252,9 +258,9 @@ impl From<Error> for PrepareCopyError {
 fn mounted(copied: byleave_copy::CopiedDir) -> confinement::CopiedPath {
     let source = match copied.source {
         MountSource::Overlay { lowers, upper, work } => {
-            confinement::CopySource::Overlay { lowers, upper, work }
+            confinement::CopySource::Overlay { lower_layers: lowers, upper_dir: upper, work_dir: work }
         }
-        MountSource::Tree { at } => confinement::CopySource::Tree { at },
+        MountSource::Tree { path: at } => confinement::CopySource::Tree { path: at },
     };
     confinement::CopiedPath { root: copied.root, source }
 }

@@ -17,11 +17,11 @@ use byleave_copy::{CopyMethod, CopySettings, CopyStore, Error, WorkspaceCopy};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::blocking::{apart, rehearsed_apart};
-use crate::copy_commit::{committed, discard, drop_copy, finish, is_kept, undo_of};
+use crate::blocking::{rehearse_blocking, run_blocking};
+use crate::copy_commit::{commit_copy, discard_copy, drop_copy, finish_commit, has_copy, undo_data};
 use crate::execution_env::ExecutionEnv;
 use crate::file_edit::{PlannedEdit, PlannedFile, Precondition};
-use crate::read_permission::may_be_read;
+use crate::read_permission::may_read_without_asking;
 use crate::run_by_git::run_by_git;
 use crate::workspace_files::Files;
 
@@ -47,27 +47,27 @@ impl<T: DeserializeOwned + 'static> Tool for FileChangeTool<T> {
         &self.manifest
     }
 
-    fn rehearser(&self) -> Option<&dyn Rehearsable> {
+    fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {
         Some(self)
     }
 
     fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
         let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
-        Box::pin(apart(move || {
+        Box::pin(run_blocking(move || {
             let revision = revised(&workplace, reviser, arguments, &run)?;
-            if revision.puts.is_empty() {
+            if revision.files.is_empty() {
                 return Ok(revision.output);
             }
             let (copy, changes) =
                 on_a_copy(&workplace, &revision, &run).map_err(|unready| unready.to_string())?;
             let done = match run.cancel.is_cancelled() {
                 true => Err("it was called off, and nothing was changed; call again".into()),
-                false => none_is_run_by_git(&copy, &changes).and_then(|()| committed(&copy, &changes)),
+                false => none_is_run_by_git(&copy, &changes).and_then(|()| commit_copy(&copy, &changes)),
             };
             if done.is_err() {
-                discard(copy);
+                discard_copy(copy);
             }
-            done.map(|()| Output { undo: undo_of(&run, &changes), ..revision.output })
+            done.map(|()| Output { undo: undo_data(&run, &changes), ..revision.output })
         }))
     }
 }
@@ -87,20 +87,20 @@ impl<T: DeserializeOwned + 'static> Rehearsable for FileChangeTool<T> {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
         let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         let manifest = self.manifest.clone();
-        Box::pin(rehearsed_apart(move || rehearsed(&workplace, reviser, arguments, &run, &manifest)))
+        Box::pin(rehearse_blocking(move || rehearsed(&workplace, reviser, arguments, &run, &manifest)))
     }
 
-    fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool> {
+    fn has_copy<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool> {
         // An empty edit has no copy to keep.
         if seen.changes.is_empty() {
             return Box::pin(async { true });
         }
-        is_kept(&self.workplace, call, seen)
+        has_copy(&self.workplace, call, seen)
     }
 
     fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output> {
         let workplace = Arc::clone(&self.workplace);
-        Box::pin(apart(move || finish(&workplace, seen, only.as_deref(), &run)))
+        Box::pin(run_blocking(move || finish_commit(&workplace, seen, only.as_deref(), &run)))
     }
 
     fn discard(&self, call: CallId) -> BoxFuture<'_, ()> {
@@ -116,12 +116,12 @@ fn revised<T: DeserializeOwned>(
 ) -> Result<PlannedEdit, String> {
     let arguments =
         serde_json::from_value(arguments).map_err(|error| format!("cannot read the arguments: {error}"))?;
-    let files = Files::of(workplace, run)?;
+    let files = Files::for_run(workplace, run)?;
     let revision = reviser(&arguments, &files, run)?;
-    for put in &revision.puts {
+    for put in &revision.files {
         let length = put.content.as_ref().map_or(0, Vec::len) as u64;
         if length > files.bytes_max() {
-            let (path, most) = (files.shown(&put.path), files.bytes_max());
+            let (path, most) = (files.display_path(&put.path), files.bytes_max());
             return Err(format!(
                 "`{path}` would have {length} bytes, more than the {most} that a file may have; write it in parts"
             ));
@@ -138,11 +138,11 @@ fn rehearsed<T: DeserializeOwned>(
     manifest: &Manifest,
 ) -> Result<Rehearsal, RehearseError> {
     let seen = match revised(workplace, reviser, arguments, run) {
-        Ok(revision) if revision.puts.is_empty() => Ok((revision.output, FileChanges::default())),
+        Ok(revision) if revision.files.is_empty() => Ok((revision.output, FileChanges::default())),
         Ok(revision) => match on_a_copy(workplace, &revision, run) {
             Ok((copy, changes)) => Ok((revision.output, shown(&copy, changes))),
-            Err(RehearseError::Elsewhere) => return Err(RehearseError::Elsewhere),
-            Err(RehearseError::Not(why)) => Err(why),
+            Err(RehearseError::RunningElsewhere) => return Err(RehearseError::RunningElsewhere),
+            Err(RehearseError::Unavailable(why)) => Err(why),
         },
         Err(why) => Err(why),
     };
@@ -150,7 +150,7 @@ fn rehearsed<T: DeserializeOwned>(
         Ok(seen) => (ExecutionStatus::Done, seen),
         // The error reveals file content, which the agent must not see before a person has answered.
         Err(why) if !may_all_be_read(manifest, run) => {
-            return Err(RehearseError::Not(format!("it would fail: {why}")));
+            return Err(RehearseError::Unavailable(format!("it would fail: {why}")));
         }
         // The failure is the result of the rehearsal, so no question is needed.
         Err(why) => (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default())),
@@ -162,7 +162,7 @@ fn rehearsed<T: DeserializeOwned>(
 /// Checks whether every path that the plan changes may also be read without a question.
 fn may_all_be_read(manifest: &Manifest, run: &RunContext) -> bool {
     run.plan.effects.iter().all(|effect| match effect {
-        Effect::Write { path } | Effect::Delete { path } => may_be_read(path, manifest, run),
+        Effect::Write { path } | Effect::Delete { path } => may_read_without_asking(path, manifest, run),
         // All other effects were judged as they are.
         _ => true,
     })
@@ -170,7 +170,7 @@ fn may_all_be_read(manifest: &Manifest, run: &RunContext) -> bool {
 
 /// Adds text diffs. They are for people; without them the changes can still be judged completely.
 fn shown(copy: &WorkspaceCopy, mut changes: FileChanges) -> FileChanges {
-    if let Err(fault) = copy.show(&mut changes) {
+    if let Err(fault) = copy.fill_diffs(&mut changes) {
         tracing::warn!(%fault, "the differences of a revision cannot be shown");
     }
     changes
@@ -183,31 +183,31 @@ fn on_a_copy(
     run: &RunContext,
 ) -> Result<(WorkspaceCopy, FileChanges), RehearseError> {
     let not = |fault: Error| match fault {
-        Error::Busy(_) => RehearseError::Elsewhere,
-        other => RehearseError::Not(format!("nothing was changed: {other}")),
+        Error::Busy(_) => RehearseError::RunningElsewhere,
+        other => RehearseError::Unavailable(format!("nothing was changed: {other}")),
     };
-    if let Some(put) = revision.puts.iter().find(|put| !is_granted(put, run)) {
-        return Err(RehearseError::Not(format!(
+    if let Some(put) = revision.files.iter().find(|put| !is_granted(put, run)) {
+        return Err(RehearseError::Unavailable(format!(
             "nothing was changed: `{}` was not granted",
             put.path.escape_debug()
         )));
     }
-    let roots = roots(workplace, revision, run).map_err(RehearseError::Not)?;
+    let roots = roots(workplace, revision, run).map_err(RehearseError::Unavailable)?;
     let copy = store(workplace)
-        .and_then(|store| store.copy(run.call.uuid(), &roots, CopyMethod::Overlay))
+        .and_then(|store| store.create_copy(run.call.uuid(), &roots, CopyMethod::Overlay))
         .map_err(not)?;
     let put = || -> Result<FileChanges, Error> {
-        for put in &revision.puts {
+        for put in &revision.files {
             match &put.content {
-                Some(content) => copy.put(Path::new(&put.path), content, put.mode)?,
-                None => copy.take(Path::new(&put.path))?,
+                Some(content) => copy.write_file(Path::new(&put.path), content, put.mode)?,
+                None => copy.remove_file(Path::new(&put.path))?,
             }
         }
         copy.changes()
     };
     let checked = put().map_err(not).and_then(|changes| match unmeant(&changes, revision) {
         None => Ok(changes),
-        Some(path) => Err(RehearseError::Not(format!(
+        Some(path) => Err(RehearseError::Unavailable(format!(
             "nothing was changed: `{}` changed while it was worked on; read it again, then try again",
             path.escape_debug()
         ))),
@@ -215,7 +215,7 @@ fn on_a_copy(
     match checked {
         Ok(changes) => Ok((copy, changes)),
         Err(why) => {
-            discard(copy);
+            discard_copy(copy);
             Err(why)
         }
     }
@@ -223,7 +223,10 @@ fn on_a_copy(
 
 /// Opens a store without scratch directories, because a file that is written by name is intended.
 fn store(workplace: &ExecutionEnv) -> Result<CopyStore, Error> {
-    CopyStore::open(&workplace.kept_in, CopySettings { scratch: Vec::new(), ..workplace.keeping.clone() })
+    CopyStore::open(
+        &workplace.store_dir,
+        CopySettings { scratch: Vec::new(), ..workplace.store_settings.clone() },
+    )
 }
 
 fn is_granted(put: &PlannedFile, run: &RunContext) -> bool {
@@ -236,9 +239,9 @@ fn is_granted(put: &PlannedFile, run: &RunContext) -> bool {
 
 /// Returns the directories to copy: the workspace, and for files elsewhere their directories.
 fn roots(workplace: &ExecutionEnv, revision: &PlannedEdit, run: &RunContext) -> Result<Vec<PathBuf>, String> {
-    let (_, workspace) = workplace.places(run)?;
+    let (_, workspace) = workplace.resolve_directories(run)?;
     let mut roots = BTreeSet::new();
-    for put in &revision.puts {
+    for put in &revision.files {
         let path = Path::new(&put.path);
         if path.starts_with(&workspace) {
             roots.insert(workspace.clone());
@@ -256,7 +259,7 @@ fn roots(workplace: &ExecutionEnv, revision: &PlannedEdit, run: &RunContext) -> 
 
 /// Returns a path whose change is not the planned one, because its precondition does not hold any more.
 fn unmeant<'a>(changes: &'a FileChanges, revision: &'a PlannedEdit) -> Option<&'a str> {
-    let put = |path: &str| revision.puts.iter().find(|put| put.path == path);
+    let put = |path: &str| revision.files.iter().find(|put| put.path == path);
     let listed = |path: &str| changes.list.iter().find(|change| change.path == path);
     let is_new_directory = |change: &FileChange| {
         change.before.is_none()
@@ -266,18 +269,20 @@ fn unmeant<'a>(changes: &'a FileChanges, revision: &'a PlannedEdit) -> Option<&'
     if let Some(extra) = extra {
         return Some(&extra.path);
     }
-    let missing =
-        revision.puts.iter().find(|put| listed(&put.path).is_none_or(|change| !rests_on(change, put.from)));
+    let missing = revision
+        .files
+        .iter()
+        .find(|put| listed(&put.path).is_none_or(|change| !rests_on(change, put.precondition)));
     missing.map(|put| put.path.as_str())
 }
 
 fn rests_on(change: &FileChange, from: Precondition) -> bool {
     match (from, &change.before) {
-        (Precondition::Anything, _) | (Precondition::Nothing, None) => true,
-        (Precondition::File { size, modified }, Some(node)) => {
+        (Precondition::Any, _) | (Precondition::Absent, None) => true,
+        (Precondition::File { size, modified_ns: modified }, Some(node)) => {
             let is_size = matches!(node.kind, FileNodeKind::File { size: is, .. } if is == size);
             is_size && node.modified == modified
         }
-        (Precondition::Nothing, Some(_)) | (Precondition::File { .. }, None) => false,
+        (Precondition::Absent, Some(_)) | (Precondition::File { .. }, None) => false,
     }
 }

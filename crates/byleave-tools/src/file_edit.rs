@@ -9,7 +9,7 @@ use crate::workspace_files::FileContent;
 /// The planned content, and the output after it is committed.
 pub(crate) struct PlannedEdit {
     /// The files; each path occurs once.
-    pub(crate) puts: Vec<PlannedFile>,
+    pub(crate) files: Vec<PlannedFile>,
     /// The output for the model.
     pub(crate) output: Output,
 }
@@ -19,7 +19,7 @@ pub(crate) struct PlannedFile {
     /// The judged path.
     pub(crate) path: String,
     /// The state that the edit was computed from.
-    pub(crate) from: Precondition,
+    pub(crate) precondition: Precondition,
     /// The new content; `None` deletes the file.
     pub(crate) content: Option<Vec<u8>>,
     /// The new mode, if it changes.
@@ -30,30 +30,30 @@ pub(crate) struct PlannedFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precondition {
     /// None: any existing file is replaced.
-    Anything,
+    Any,
     /// No file exists.
-    Nothing,
+    Absent,
     /// The file is unchanged.
     File {
         /// The size.
         size: u64,
         /// The modification time, in nanoseconds.
-        modified: i64,
+        modified_ns: i64,
     },
 }
 
 impl Precondition {
     /// Returns the precondition for a content that was read.
-    pub(crate) fn read(content: Option<&FileContent>) -> Self {
+    pub(crate) fn from_content(content: Option<&FileContent>) -> Self {
         match content {
-            None => Self::Nothing,
-            Some(content) => Self::File { size: content.size, modified: content.modified },
+            None => Self::Absent,
+            Some(content) => Self::File { size: content.size, modified_ns: content.modified },
         }
     }
 }
 
 /// Returns the only file that a plan allows to write.
-pub(crate) fn written(plan: &Plan) -> Result<&str, String> {
+pub(crate) fn granted_write_path(plan: &Plan) -> Result<&str, String> {
     let mut written = plan.effects.iter().filter_map(|effect| match effect {
         Effect::Write { path } => Some(path.as_str()),
         _ => None,

@@ -12,10 +12,10 @@ pub(crate) enum FileKind {
         /// Its name in words.
         name: &'static str,
         /// Advice for the model.
-        todo: &'static str,
+        advice: &'static str,
     },
     /// Probably text in another encoding.
-    OtherText,
+    OtherEncoding,
     /// Not text.
     Binary,
 }
@@ -46,18 +46,18 @@ const BEGINNINGS: [(&[u8], &str, &str); 16] = [
 ];
 
 /// Returns the type of these bytes.
-pub(crate) fn of_bytes(bytes: &[u8]) -> FileKind {
+pub(crate) fn detect_kind(bytes: &[u8]) -> FileKind {
     if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
-        return FileKind::Known { name: "an image (WebP)", todo: IMAGE };
+        return FileKind::Known { name: "an image (WebP)", advice: IMAGE };
     }
     if let Some((_, name, todo)) = BEGINNINGS.iter().find(|(start, ..)| bytes.starts_with(start)) {
-        return FileKind::Known { name, todo };
+        return FileKind::Known { name, advice: todo };
     }
-    if bytes.iter().take(8_192).any(|byte| *byte == 0) { FileKind::Binary } else { FileKind::OtherText }
+    if bytes.iter().take(8_192).any(|byte| *byte == 0) { FileKind::Binary } else { FileKind::OtherEncoding }
 }
 
 /// Returns the name of a type that is neither a file nor a directory nor a link.
-pub(crate) fn of_type(kind: FileType) -> &'static str {
+pub(crate) fn describe_file_type(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "a pipe",
         FileType::Socket => "a socket",
@@ -68,10 +68,10 @@ pub(crate) fn of_type(kind: FileType) -> &'static str {
 
 impl FileKind {
     /// Returns what a model can do with it.
-    pub(crate) const fn what_to_do(self) -> &'static str {
+    pub(crate) const fn advice(self) -> &'static str {
         match self {
-            Self::Known { todo, .. } => todo,
-            Self::OtherText => {
+            Self::Known { advice: todo, .. } => todo,
+            Self::OtherEncoding => {
                 "convert it with `iconv -f LATIN1 -t UTF-8` in bash, or whichever encoding it has"
             }
             Self::Binary => OBJECT,
@@ -83,7 +83,7 @@ impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Known { name, .. } => name,
-            Self::OtherText => "text in another encoding",
+            Self::OtherEncoding => "text in another encoding",
             Self::Binary => "binary",
         })
     }

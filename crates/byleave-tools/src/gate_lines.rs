@@ -1,22 +1,22 @@
 //! Lines of the gate within other output. They have a prefix, and no line of a command, a file or a page may look like one of them.
 
 /// The prefix of lines of the gate.
-pub(crate) const OURS: &str = "[byleave]";
+pub(crate) const GATE_PREFIX: &str = "[byleave]";
 
 /// All characters that a reader may take for a line end.
 pub(crate) const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Adds a line of the gate.
-pub(crate) fn say(text: &mut String, line: &str) {
+pub(crate) fn push_gate_line(text: &mut String, line: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&format!("{OURS} {line}\n"));
+    text.push_str(&format!("{GATE_PREFIX} {line}\n"));
 }
 
 /// Marks printed lines that look like lines of the gate, because those are read as statements of the gate.
-pub fn in_its_own_words(text: &str) -> String {
-    if !text.contains(OURS) {
+pub fn strip_gate_prefix(text: &str) -> String {
+    if !text.contains(GATE_PREFIX) {
         return text.to_owned();
     }
     // Whitespace and invisible characters.
@@ -24,7 +24,7 @@ pub fn in_its_own_words(text: &str) -> String {
     let line = |line: &str| {
         let indented = line.len() - line.trim_start_matches(is_unseen).len();
         match line.split_at_checked(indented) {
-            Some((before, rest)) if rest.starts_with(OURS) => format!("{before}printed: {rest}"),
+            Some((before, rest)) if rest.starts_with(GATE_PREFIX) => format!("{before}printed: {rest}"),
             _ => line.to_owned(),
         }
     };

@@ -14,11 +14,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::dir_walk::{WalkEntry, WalkOptions, WalkVisitor, display_name, walk};
 use crate::execution_env::ExecutionEnv;
-use crate::gate_lines::say;
-use crate::search_root::{self, judged, tell_left_out};
+use crate::gate_lines::push_gate_line;
+use crate::search_root::{self, granted_path, push_omissions};
 use crate::top_n::TopN;
 use crate::workspace_files::Files;
 
@@ -44,20 +44,20 @@ pub fn glob(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: Glob, run: RunContext| {
         let workplace = workplace.clone();
-        apart(move || matching(&args, &Files::of(&workplace, &run)?, &run))
+        run_blocking(move || matching(&args, &Files::for_run(&workplace, &run)?, &run))
     };
     let about = "Finds files and directories by a glob pattern, sorted by path. Directories end in `/`. What ignore files name is \
                  left out, and so is what begins with a dot, unless the pattern says so.";
     TypedTool::new("glob", about, body)
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
-        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
+        .with_planner(|args, site| search_root::plan_directory_read(args.path.as_deref(), site))
         .aliases(["find_files"])
-        .hint("find files by name pattern")
+        .search_hint("find files by name pattern")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -66,14 +66,14 @@ pub(crate) struct CompiledGlob {
     /// The matcher for paths relative to the start of the walk.
     pub(crate) pattern: GlobMatcher,
     /// The leading path components of everything that can match.
-    pub(crate) steps: Vec<Vec<u8>>,
+    pub(crate) literal_prefix: Vec<Vec<u8>>,
     /// Whether the pattern names dotfiles.
-    pub(crate) dotted: bool,
+    pub(crate) matches_dotfiles: bool,
 }
 
 impl CompiledGlob {
     /// Checks whether the pattern matches a path.
-    pub(crate) fn fits(&self, path: &[u8]) -> bool {
+    pub(crate) fn matches(&self, path: &[u8]) -> bool {
         self.pattern.is_match(Path::new(OsStr::from_bytes(path)))
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn check_pattern_length(pattern: &str) -> Result<(), String> {
 }
 
 /// Compiles a pattern. A pattern without a slash matches names at any depth.
-pub(crate) fn wanted(pattern: &str) -> Result<CompiledGlob, String> {
+pub(crate) fn compile_glob(pattern: &str) -> Result<CompiledGlob, String> {
     check_pattern_length(pattern)?;
     let given = pattern.escape_debug();
     if pattern.starts_with('/') {
@@ -116,7 +116,7 @@ pub(crate) fn wanted(pattern: &str) -> Result<CompiledGlob, String> {
     // The last component is the name that is searched for.
     steps.truncate(whole.split('/').count() - 1);
     let dotted = text.starts_with('.') || ["/.", "{.", ",.", "[."].iter().any(|dot| text.contains(dot));
-    Ok(CompiledGlob { pattern: pattern.compile_matcher(), steps, dotted })
+    Ok(CompiledGlob { pattern: pattern.compile_matcher(), literal_prefix: steps, matches_dotfiles: dotted })
 }
 
 /// The paths that one thread collects.
@@ -128,7 +128,7 @@ struct PathCollector {
 
 impl WalkVisitor for PathCollector {
     fn visit(&mut self, found: &WalkEntry<'_>) {
-        if !self.wanted.fits(found.path) {
+        if !self.wanted.matches(found.path) {
             return;
         }
         self.count += 1;
@@ -142,13 +142,13 @@ impl WalkVisitor for PathCollector {
 }
 
 fn matching(args: &Glob, files: &Files, run: &RunContext) -> Result<Output, String> {
-    let wanted = Arc::new(wanted(&args.pattern)?);
-    let path = judged(run)?;
-    let max = args.max.unwrap_or(search_root::MAX);
+    let wanted = Arc::new(compile_glob(&args.pattern)?);
+    let path = granted_path(run)?;
+    let max = args.max.unwrap_or(search_root::DEFAULT_MAX_RESULTS);
     let options = WalkOptions {
-        all: args.all,
-        dotted: wanted.dotted,
-        steps: wanted.steps.clone(),
+        include_ignored: args.all,
+        include_dotfiles: wanted.matches_dotfiles,
+        path_prefix: wanted.literal_prefix.clone(),
         ..WalkOptions::default()
     };
     let (visitors, told) = walk(files, path, &options, &run.cancel, || PathCollector {
@@ -157,8 +157,8 @@ fn matching(args: &Glob, files: &Files, run: &RunContext) -> Result<Output, Stri
         count: 0,
     })?;
     let count: usize = visitors.iter().map(|paths| paths.count).sum();
-    let found = TopN::of_all(visitors.into_iter().map(|paths| paths.first));
-    let front = files.in_front(path);
+    let found = TopN::merge(visitors.into_iter().map(|paths| paths.first));
+    let front = files.display_prefix(path);
     let front = display_name(front.as_bytes());
     let mut text = String::new();
     for path in &found {
@@ -172,9 +172,9 @@ fn matching(args: &Glob, files: &Files, run: &RunContext) -> Result<Output, Stri
         } else {
             "all = true looks at what is hidden or ignored as well"
         };
-        say(&mut text, &format!("nothing fits `{}`; {hint}", args.pattern.escape_debug()));
+        push_gate_line(&mut text, &format!("nothing fits `{}`; {hint}", args.pattern.escape_debug()));
     } else if found.len() < count {
-        say(
+        push_gate_line(
             &mut text,
             &format!(
                 "{} of {count} paths are shown; narrow the pattern or `path`, or raise `max`",
@@ -182,7 +182,7 @@ fn matching(args: &Glob, files: &Files, run: &RunContext) -> Result<Output, Stri
             ),
         );
     }
-    tell_left_out(&mut text, &told);
+    push_omissions(&mut text, &told);
     let data = json!({ "path": path, "paths": count, "shown": found.len() });
     Ok(Output { truncated: found.len() < count, ..Output::text(text).with_data(data) })
 }

@@ -13,12 +13,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::dir_walk::{WalkOptions, WalkSummary, display_name, walk};
 use crate::execution_env::ExecutionEnv;
-use crate::gate_lines::say;
+use crate::gate_lines::push_gate_line;
 use crate::glob::check_pattern_length;
-use crate::search_root::{self, judged, tell_left_out};
+use crate::search_root::{self, granted_path, push_omissions};
 use crate::top_n::TopN;
 use crate::workspace_files::Files;
 use file_search::{FileMatches, FileSearcher, MatchLineKind, SearchCounts, SearchSettings};
@@ -82,60 +82,64 @@ pub fn grep(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: Grep, run: RunContext| {
         let workplace = workplace.clone();
-        apart(move || searched(&args, &Files::of(&workplace, &run)?, &run))
+        run_blocking(move || searched(&args, &Files::for_run(&workplace, &run)?, &run))
     };
     let about = "Searches files for lines that match, as ripgrep does, and shows them as `path:line:text`, sorted by path. What \
                  ignore files name is left out, and so is what begins with a dot, and binary files.";
     TypedTool::new("grep", about, body)
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
-        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
+        .with_planner(|args, site| search_root::plan_directory_read(args.path.as_deref(), site))
         .aliases(["search"])
-        .hint("search file contents for text or regex")
+        .search_hint("search file contents for text or regex")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
 fn searched(args: &Grep, files: &Files, run: &RunContext) -> Result<Output, String> {
-    let max = args.max.unwrap_or(search_root::MAX);
+    let max = args.max.unwrap_or(search_root::DEFAULT_MAX_RESULTS);
     let context = args.context.unwrap_or_default();
     let settings = SearchSettings {
         mode: args.mode,
-        max,
-        before: args.before.unwrap_or(context),
-        after: args.after.unwrap_or(context),
+        max_lines: max,
+        lines_before: args.before.unwrap_or(context),
+        lines_after: args.after.unwrap_or(context),
     };
     let matcher = matcher(args)?;
-    let options =
-        WalkOptions { all: args.all, globs: globs(args)?, types: types(args)?, ..WalkOptions::default() };
-    let path = judged(run)?;
+    let options = WalkOptions {
+        include_ignored: args.all,
+        globs: globs(args)?,
+        types: types(args)?,
+        ..WalkOptions::default()
+    };
+    let path = granted_path(run)?;
     let search = || FileSearcher::new(&matcher, settings, files, &run.cancel);
-    let (visitors, mut told, front) = if files.is_no_directory(path) {
+    let (visitors, mut told, front) = if files.is_not_a_directory(path) {
         let mut only = search();
         let opened = files.file(path)?;
         only.file(path.rsplit('/').next().unwrap_or(path).as_bytes(), opened.file, &opened.stat);
         let above =
             path.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
-        (vec![only], WalkSummary::default(), files.in_front(above))
+        (vec![only], WalkSummary::default(), files.display_prefix(above))
     } else {
         let (visitors, told) = walk(files, path, &options, &run.cancel, search)?;
-        (visitors, told, files.in_front(path))
+        (visitors, told, files.display_prefix(path))
     };
     let mut counts = SearchCounts::default();
     visitors.iter().for_each(|search| counts.add(&search.counts));
-    told.kept += counts.veiled;
-    told.unread += counts.unread;
-    let hits = TopN::of_all(visitors.into_iter().map(|search| search.hits));
+    told.hidden += counts.hidden_alias_files;
+    told.unread += counts.unreadable_files;
+    let hits = TopN::merge(visitors.into_iter().map(|search| search.hits));
     let mut page = GrepOutput {
         text: String::new(),
         front: display_name(front.as_bytes()).into_owned(),
         left: max,
         shown: 0,
     };
-    let is_spread = settings.before + settings.after > 0;
+    let is_spread = settings.lines_before + settings.lines_after > 0;
     for one in &hits {
         match args.mode {
             GrepMode::Lines => page.lines(one, is_spread),
@@ -149,33 +153,36 @@ fn searched(args: &Grep, files: &Files, run: &RunContext) -> Result<Output, Stri
         GrepMode::Files | GrepMode::Counts => shown < counts.files,
     };
     tell_result(&mut text, args, &counts, shown, is_cut);
-    tell_left_out(&mut text, &told);
+    push_omissions(&mut text, &told);
     let data = json!({ "path": path, "files": counts.files, "lines": counts.lines, "shown": shown });
     Ok(Output { truncated: is_cut, ..Output::text(text).with_data(data) })
 }
 
 fn tell_result(text: &mut String, args: &Grep, counts: &SearchCounts, shown: u64, is_cut: bool) {
-    let SearchCounts { files, lines, binary, nameless, .. } = *counts;
+    let SearchCounts { files, lines, binary, non_utf8_names: nameless, .. } = *counts;
     if files == 0 {
         let hint = match (args.all, args.literal) {
             (false, _) => "all = true searches what is hidden or ignored as well",
             (true, false) => "literal = true looks for the pattern as it is",
             (true, true) => "try a shorter text",
         };
-        say(text, &format!("no line matches `{}`; {hint}", args.pattern.escape_debug()));
+        push_gate_line(text, &format!("no line matches `{}`; {hint}", args.pattern.escape_debug()));
     } else if is_cut {
         let all = match args.mode {
             GrepMode::Lines => format!("{shown} of {lines} matching lines in {files} files"),
             GrepMode::Files | GrepMode::Counts => format!("{shown} of {files} files"),
         };
-        say(text, &format!("{all} are shown; narrow with `path`, `glob` or `type`, or raise `max`"));
+        push_gate_line(
+            text,
+            &format!("{all} are shown; narrow with `path`, `glob` or `type`, or raise `max`"),
+        );
     }
     if binary > 0 {
         let verb = if binary == 1 { "file was" } else { "files were" };
-        say(text, &format!("{binary} binary {verb} not searched"));
+        push_gate_line(text, &format!("{binary} binary {verb} not searched"));
     }
     if nameless > 0 {
-        say(
+        push_gate_line(
             text,
             &format!(
                 "{nameless} files were not searched because their names are not readable as text; rename them"
@@ -215,7 +222,7 @@ impl GrepOutput {
             let mark = match line.kind {
                 MatchLineKind::Match => ':',
                 MatchLineKind::Context => '-',
-                MatchLineKind::Break => {
+                MatchLineKind::Gap => {
                     self.text.push_str("--\n");
                     continue;
                 }
@@ -230,7 +237,7 @@ impl GrepOutput {
         }
         if let Some(at) = hits.binary {
             let path = format!("{}{path}", self.front);
-            say(
+            push_gate_line(
                 &mut self.text,
                 &format!("`{path}` is binary, with a NUL byte at {at}, and was not searched to its end"),
             );

@@ -33,7 +33,7 @@ impl HeadTailBuffer {
     }
 
     /// Creates an empty buffer that keeps only the end.
-    pub(crate) fn of_the_end(bytes_max: usize) -> Self {
+    pub(crate) fn tail_only(bytes_max: usize) -> Self {
         Self::of(0, bytes_max)
     }
 
@@ -49,7 +49,7 @@ impl HeadTailBuffer {
         // Bytes that would be dropped at once are not copied.
         let (passing, staying) = rest.split_at(rest.len().saturating_sub(self.tail_max));
         let over = (self.tail.len() + staying.len()).saturating_sub(self.tail_max).min(self.tail.len());
-        self.lose_front(over);
+        self.drop_tail_front(over);
         self.lost.add(passing);
         self.tail.extend(staying);
     }
@@ -60,7 +60,7 @@ impl HeadTailBuffer {
     }
 
     /// Returns the size of the omitted output.
-    pub(crate) const fn lost(&self) -> OmittedOutput {
+    pub(crate) const fn omitted(&self) -> OmittedOutput {
         self.lost
     }
 
@@ -81,7 +81,7 @@ impl HeadTailBuffer {
     }
 
     /// Drops this many bytes from the front of the kept end.
-    pub(crate) fn lose_front(&mut self, bytes: usize) {
+    pub(crate) fn drop_tail_front(&mut self, bytes: usize) {
         let bytes = bytes.min(self.tail.len());
         let (one, two) = self.tail.as_slices();
         let at = bytes.min(one.len());
@@ -97,7 +97,7 @@ impl HeadTailBuffer {
     }
 
     /// Returns the kept parts as text, and the omitted size. It cuts between lines if a line end is near, otherwise between characters.
-    pub(crate) fn parts(mut self) -> (String, OmittedOutput, String) {
+    pub(crate) fn into_parts(mut self) -> (String, OmittedOutput, String) {
         if self.lost.bytes == 0 {
             self.head.extend(self.tail.drain(..));
             return (lossy(self.head), OmittedOutput::default(), String::new());
@@ -114,7 +114,7 @@ impl HeadTailBuffer {
             // The rest of a character whose beginning was dropped.
             _ => tail.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count(),
         };
-        self.lose_front(tail_cut);
+        self.drop_tail_front(tail_cut);
         (lossy(self.head), self.lost, lossy(self.tail.into()))
     }
 
@@ -166,7 +166,7 @@ mod tests {
         let printed: String = (0..5_000).map(|i| format!("line {i} é\n")).collect();
         for chunk in [1, 7, 64, 1_000, 100_000] {
             for bytes_max in [0, 1, 2, 30, 31, 1_000, 4_097, printed.len() - 1, printed.len(), 1 << 20] {
-                let (head, lost, tail) = kept(bytes_max, chunk, printed.as_bytes()).parts();
+                let (head, lost, tail) = kept(bytes_max, chunk, printed.as_bytes()).into_parts();
                 let at = format!("{bytes_max} in steps of {chunk}");
                 assert_eq!(
                     head.len() + tail.len() + usize::try_from(lost.bytes).unwrap(),
@@ -191,7 +191,7 @@ mod tests {
         // No line end to cut at, and characters of every width.
         let printed = "aé€😀".repeat(100);
         for bytes_max in 0..200 {
-            let (head, lost, tail) = kept(bytes_max, 13, printed.as_bytes()).parts();
+            let (head, lost, tail) = kept(bytes_max, 13, printed.as_bytes()).into_parts();
             assert!(printed.starts_with(&head) && printed.ends_with(&tail), "{bytes_max}: {head} {tail}");
             assert_eq!(head.len() + tail.len() + usize::try_from(lost.bytes).unwrap(), printed.len());
             assert!(head.len() + tail.len() + 6 >= bytes_max, "{bytes_max}");
@@ -204,14 +204,14 @@ mod tests {
         let printed = "x😀é€\n".repeat(50);
         for mut kept in [
             HeadTailBuffer::new(1_000),
-            HeadTailBuffer::of_the_end(1_000),
+            HeadTailBuffer::tail_only(1_000),
             HeadTailBuffer::new(4),
             HeadTailBuffer::new(8),
         ] {
             let mut said = String::new();
             for byte in printed.as_bytes() {
                 kept.add(&[*byte]);
-                let (head, _, tail) = kept.take(false).parts();
+                let (head, _, tail) = kept.take(false).into_parts();
                 said.push_str(&head);
                 said.push_str(&tail);
                 assert!(!said.contains('\u{fffd}'), "{said}");
@@ -221,11 +221,11 @@ mod tests {
         // Invalid bytes do not delay the output.
         let mut kept = HeadTailBuffer::new(100);
         kept.add(b"a\xff\xfe");
-        assert_eq!(kept.take(false).parts().0, "a\u{fffd}\u{fffd}");
+        assert_eq!(kept.take(false).into_parts().0, "a\u{fffd}\u{fffd}");
         kept.add(b"\xf0\x9f");
         assert!(kept.take(false).is_empty() && !kept.is_empty());
         kept.add(b"x");
-        assert_eq!(kept.take(false).parts().0, "\u{fffd}x");
+        assert_eq!(kept.take(false).into_parts().0, "\u{fffd}x");
     }
 
     // req: E3
@@ -236,6 +236,6 @@ mod tests {
             kept.add(&[b'x'; 64 << 10]);
             assert!(kept.head.capacity() + kept.tail.capacity() <= 3 << 16, "{}", kept.tail.capacity());
         }
-        assert_eq!(kept.lost().bytes, (1_000 << 16) - (1 << 16));
+        assert_eq!(kept.omitted().bytes, (1_000 << 16) - (1 << 16));
     }
 }

@@ -71,10 +71,10 @@ pub mod write_file;
 
 pub use background_jobs::{JobLimits, Jobs, bash_kill, bash_output};
 pub use bash::Bash;
-pub use builtin_catalog::{BuiltinToolOptions, catalog};
+pub use builtin_catalog::{BuiltinToolOptions, builtin_catalog};
 pub use diagnostics::diagnostics;
 pub use execution_env::ExecutionEnv;
-pub use gate_lines::in_its_own_words;
+pub use gate_lines::strip_gate_prefix;
 pub use todo::{todo_read, todo_write};
 pub use undo::Undo;
 pub use web::{Fetcher, web_fetch};

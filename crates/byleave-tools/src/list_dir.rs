@@ -12,13 +12,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::dir_walk::{WalkEntry, WalkOptions, WalkVisitor, display_name, walk};
 use crate::execution_env::ExecutionEnv;
 use crate::file_type;
-use crate::gate_lines::say;
-use crate::glob::{CompiledGlob, wanted};
-use crate::search_root::{self, judged, tell_left_out};
+use crate::gate_lines::push_gate_line;
+use crate::glob::{CompiledGlob, compile_glob};
+use crate::search_root::{self, granted_path, push_omissions};
 use crate::top_n::TopN;
 use crate::workspace_files::Files;
 
@@ -60,20 +60,20 @@ pub fn list_dir(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: ListDir, run: RunContext| {
         let workplace = workplace.clone();
-        apart(move || entries(&args, &Files::of(&workplace, &run)?, &run))
+        run_blocking(move || entries(&args, &Files::for_run(&workplace, &run)?, &run))
     };
     let about = "Lists a directory: files with their sizes in bytes, directories with how many entries they have, links with \
                  where they lead.";
     TypedTool::new("list_dir", about, body)
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
-        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
+        .with_planner(|args, site| search_root::plan_directory_read(args.path.as_deref(), site))
         .aliases(["ls"])
-        .hint("list the entries of a directory")
+        .search_hint("list the entries of a directory")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -82,19 +82,19 @@ pub fn list_files(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: ListFiles, run: RunContext| {
         let workplace = workplace.clone();
-        apart(move || beneath(&args, &Files::of(&workplace, &run)?, &run))
+        run_blocking(move || beneath(&args, &Files::for_run(&workplace, &run)?, &run))
     };
     let about = "Lists all files beneath a directory, sorted by path, each with its size in bytes. What ignore files name is left \
                  out, and so is what begins with a dot.";
     TypedTool::new("list_files", about, body)
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
-        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
-        .hint("list all files beneath a directory")
+        .with_planner(|args, site| search_root::plan_directory_read(args.path.as_deref(), site))
+        .search_hint("list all files beneath a directory")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -164,7 +164,7 @@ impl EntryCollector {
 impl WalkVisitor for EntryCollector {
     fn visit(&mut self, found: &WalkEntry<'_>) {
         if self.files_only && found.kind != FileType::RegularFile
-            || self.wanted.as_ref().is_some_and(|wanted| !wanted.fits(found.path))
+            || self.wanted.as_ref().is_some_and(|wanted| !wanted.matches(found.path))
         {
             return;
         }
@@ -173,7 +173,7 @@ impl WalkVisitor for EntryCollector {
                 // It may be gone or have another type by now.
                 let Ok(stat) = found.stat() else { return };
                 // A hard link to a hidden file: its size would reveal something.
-                if found.is_veiled(&stat) {
+                if found.is_hidden_alias(&stat) {
                     self.veiled += 1;
                     return;
                 }
@@ -184,10 +184,10 @@ impl WalkVisitor for EntryCollector {
             FileType::Directory => {
                 self.directories += 1;
                 let is_last = found.path.iter().filter(|byte| **byte == b'/').count() + 1 == self.depth;
-                EntryKind::Directory(if is_last { found.count() } else { None })
+                EntryKind::Directory(if is_last { found.count_entries() } else { None })
             }
-            FileType::Symlink => EntryKind::Link(found.target()),
-            other => EntryKind::Other(file_type::of_type(other)),
+            FileType::Symlink => EntryKind::Link(found.link_target()),
+            other => EntryKind::Other(file_type::describe_file_type(other)),
         };
         self.count += 1;
         self.first.push(ListEntry { path: found.path.to_vec(), what });
@@ -209,7 +209,7 @@ impl ListResult {
         let directories = visitors.iter().map(|entries| entries.directories).sum();
         let bytes = visitors.iter().map(|entries| entries.bytes).sum();
         let veiled = visitors.iter().map(|entries| entries.veiled).sum();
-        let first = TopN::of_all(visitors.into_iter().map(|entries| entries.first));
+        let first = TopN::merge(visitors.into_iter().map(|entries| entries.first));
         Self { first, count, directories, bytes, veiled }
     }
 
@@ -239,70 +239,78 @@ impl ListResult {
 }
 
 fn entries(args: &ListDir, files: &Files, run: &RunContext) -> Result<Output, String> {
-    let path = judged(run)?;
+    let path = granted_path(run)?;
     let depth = args.recursive.unwrap_or(1).max(1);
-    let options = WalkOptions { all: args.all, depth, ..WalkOptions::default() };
+    let options = WalkOptions { include_ignored: args.all, max_depth: depth, ..WalkOptions::default() };
     let (visitors, mut told) = walk(files, path, &options, &run.cancel, || {
-        EntryCollector::new(search_root::MAX, depth, false, None)
+        EntryCollector::new(search_root::DEFAULT_MAX_RESULTS, depth, false, None)
     })?;
     let all = ListResult::of(visitors);
-    told.kept += all.veiled;
+    told.hidden += all.veiled;
     let mut text = all.to_text("");
     let (count, directories, bytes) = (all.count, all.directories, all.bytes);
     let others = count - directories;
-    say(
+    push_gate_line(
         &mut text,
         &format!(
             "`{}`: {directories} directories, {others} files and others, {bytes} bytes",
-            files.shown(path)
+            files.display_path(path)
         ),
     );
     if all.first.len() < count {
         let shown = all.first.len();
-        say(
+        push_gate_line(
             &mut text,
             &format!("{shown} of {count} entries are shown; list fewer levels, or find them with glob"),
         );
     }
     if told.skipped > 0 {
         let skipped = told.skipped;
-        say(
+        push_gate_line(
             &mut text,
             &format!("{skipped} that are hidden by name or ignored are not listed; all = true lists them"),
         );
     }
-    tell_left_out(&mut text, &told);
+    push_omissions(&mut text, &told);
     let data = json!({ "path": path, "entries": count, "directories": directories, "bytes": bytes });
     Ok(Output { truncated: all.first.len() < count, ..Output::text(text).with_data(data) })
 }
 
 fn beneath(args: &ListFiles, files: &Files, run: &RunContext) -> Result<Output, String> {
-    let wanted = args.pattern.as_deref().map(wanted).transpose()?.map(Arc::new);
-    let path = judged(run)?;
-    let max = args.max.unwrap_or(search_root::MAX);
-    let steps = wanted.as_ref().map(|wanted| wanted.steps.clone()).unwrap_or_default();
-    let dotted = wanted.as_ref().is_some_and(|wanted| wanted.dotted);
-    let options = WalkOptions { all: args.all, dotted, steps, ..WalkOptions::default() };
+    let wanted = args.pattern.as_deref().map(compile_glob).transpose()?.map(Arc::new);
+    let path = granted_path(run)?;
+    let max = args.max.unwrap_or(search_root::DEFAULT_MAX_RESULTS);
+    let steps = wanted.as_ref().map(|wanted| wanted.literal_prefix.clone()).unwrap_or_default();
+    let dotted = wanted.as_ref().is_some_and(|wanted| wanted.matches_dotfiles);
+    let options = WalkOptions {
+        include_ignored: args.all,
+        include_dotfiles: dotted,
+        path_prefix: steps,
+        ..WalkOptions::default()
+    };
     let (visitors, mut told) = walk(files, path, &options, &run.cancel, || {
         EntryCollector::new(max, usize::MAX, true, wanted.clone())
     })?;
     let all = ListResult::of(visitors);
-    told.kept += all.veiled;
-    let mut text = all.to_text(&files.in_front(path));
+    told.hidden += all.veiled;
+    let mut text = all.to_text(&files.display_prefix(path));
     let (count, bytes) = (all.count, all.bytes);
     let shown = all.first.len();
     match count {
-        0 if args.all => say(&mut text, "there are no such files; list_dir shows what is there"),
-        0 => say(&mut text, "there are no such files; all = true lists what is hidden or ignored as well"),
-        _ => say(&mut text, &format!("{count} files, {bytes} bytes")),
+        0 if args.all => push_gate_line(&mut text, "there are no such files; list_dir shows what is there"),
+        0 => push_gate_line(
+            &mut text,
+            "there are no such files; all = true lists what is hidden or ignored as well",
+        ),
+        _ => push_gate_line(&mut text, &format!("{count} files, {bytes} bytes")),
     }
     if shown < count {
-        say(
+        push_gate_line(
             &mut text,
             &format!("{shown} of them are shown; narrow with `path` or `pattern`, or raise `max`"),
         );
     }
-    tell_left_out(&mut text, &told);
+    push_omissions(&mut text, &told);
     let data = json!({ "path": path, "files": count, "bytes": bytes, "shown": shown });
     Ok(Output { truncated: shown < count, ..Output::text(text).with_data(data) })
 }

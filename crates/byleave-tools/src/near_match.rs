@@ -23,7 +23,7 @@ const COMPARED_CHARS_MAX: usize = 400;
 type LineNormalizer = fn(&str) -> String;
 
 /// Returns why a string was not found, where similar text is, and what to do. `called` is the model's name for the string.
-pub(crate) fn told(text: &str, old: &str, called: &str) -> String {
+pub(crate) fn describe_near_match(text: &str, old: &str, called: &str) -> String {
     if let Some(why) = misspelt(text, old, called) {
         return why;
     }
@@ -207,7 +207,7 @@ mod tests {
             ("", "a", &["nor anything like it"]),
             ("a\n\n\nb", "  \n \n", &["nor anything like it"]),
         ] {
-            let told = told(text, old, "`old`");
+            let told = describe_near_match(text, old, "`old`");
             for part in wanted {
                 assert!(told.contains(part), "{old:?}: no {part:?} in {told}");
             }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn long_lines_and_control_characters_are_shown_short_and_visible() {
         let line = format!("let x = \u{1b}[2J\"{}\"", "y".repeat(500));
-        let told = told(&line, "let  x", "`old`");
+        let told = describe_near_match(&line, "let  x", "`old`");
         assert!(told.contains("let x = \\u{1b}[2J\"yyy") && told.len() < 700, "{told}");
     }
 }

@@ -25,9 +25,9 @@ const BYTES_PER_SECOND: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputForwarding {
     /// Passed on as it arrives.
-    Watching,
+    Live,
     /// Only the time is reported, because even the amount of output could carry information.
-    Nobody,
+    TimeOnly,
 }
 
 /// A listener for a command. Listening ends when it is dropped.
@@ -55,8 +55,8 @@ struct OutputState {
 
 impl OutputListener {
     /// Starts a listener for a call that keeps this many bytes.
-    pub(crate) fn begin(run: &RunContext, audience: OutputForwarding, bytes_max: usize) -> Self {
-        let fresh = (audience == OutputForwarding::Watching).then(|| HeadTailBuffer::of_the_end(BURST_BYTES));
+    pub(crate) fn start(run: &RunContext, audience: OutputForwarding, bytes_max: usize) -> Self {
+        let fresh = (audience == OutputForwarding::Live).then(|| HeadTailBuffer::tail_only(BURST_BYTES));
         let state = OutputState {
             kept: HeadTailBuffer::new(bytes_max),
             fresh,
@@ -75,7 +75,7 @@ impl OutputListener {
     }
 
     /// Returns the callback for output as it arrives. It never waits for listeners.
-    pub(crate) fn ear(&self) -> impl FnMut(&[u8]) + Send + Sync + 'static {
+    pub(crate) fn output_sink(&self) -> impl FnMut(&[u8]) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move |bytes| {
             let mut state = shared.lock();
@@ -90,7 +90,7 @@ impl OutputListener {
     }
 
     /// Returns all kept output, after all of it has been passed on.
-    pub(crate) fn end(mut self) -> HeadTailBuffer {
+    pub(crate) fn finish(mut self) -> HeadTailBuffer {
         self.stop();
         let kept = HeadTailBuffer::new(0);
         std::mem::replace(&mut self.shared.lock().kept, kept)
@@ -134,13 +134,13 @@ impl OutputShared {
             drop(state);
             let now = Instant::now();
             if let Some(mut fresh) = fresh {
-                fresh.lose_front(fresh.tail_len().saturating_sub(allowance.at(now)));
+                fresh.drop_tail_front(fresh.tail_len().saturating_sub(allowance.at(now)));
                 allowance.bytes -= fresh.tail_len().min(allowance.bytes);
-                let (head, lost, tail) = fresh.parts();
+                let (head, lost, tail) = fresh.into_parts();
                 let text = head + &tail;
                 left_out += lost.bytes;
                 if !text.is_empty() || (ended && left_out > 0) {
-                    run.printed(OutputChunk { text: text.into(), left_out });
+                    run.emit_output(OutputChunk { text: text.into(), skipped_bytes: left_out });
                     left_out = 0;
                 }
             }
@@ -150,7 +150,7 @@ impl OutputShared {
             if now >= next {
                 next = now + PROGRESS;
                 let seconds = began.elapsed().as_secs();
-                run.progress(
+                run.report_progress(
                     None,
                     match watched {
                         true => format!("running for {seconds} s, {bytes} bytes printed"),

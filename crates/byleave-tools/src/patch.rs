@@ -19,9 +19,9 @@ pub(crate) struct FilePatch {
     /// The file. For a move or copy, it is the source.
     pub(crate) name: String,
     /// The operation.
-    pub(crate) what: FileOperation,
+    pub(crate) operation: FileOperation,
     /// Whether the file is executable afterwards, if the patch says so.
-    pub(crate) runs: Option<bool>,
+    pub(crate) executable: Option<bool>,
     /// The changes in the file.
     pub(crate) hunks: Vec<Hunk>,
 }
@@ -45,7 +45,7 @@ pub(crate) enum FileOperation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hunk {
     /// The position.
-    pub(crate) place: HunkPosition,
+    pub(crate) position: HunkPosition,
     /// The lines, in order.
     pub(crate) lines: Vec<HunkLine>,
 }
@@ -60,7 +60,7 @@ pub(crate) enum HunkPosition {
         /// The lines.
         headings: Vec<String>,
         /// Whether the hunk must reach the end of the file.
-        to_the_end: bool,
+        at_end_of_file: bool,
     },
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum HunkPosition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HunkLine {
     /// The kind of the line.
-    pub(crate) fate: HunkLineKind,
+    pub(crate) kind: HunkLineKind,
     /// The line, including its line end if it has one.
     pub(crate) text: String,
 }
@@ -77,17 +77,17 @@ pub(crate) struct HunkLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HunkLineKind {
     /// An unchanged line.
-    Kept,
+    Context,
     /// A removed line.
-    Old,
+    Removed,
     /// An added line.
-    New,
+    Added,
 }
 
 impl FilePatch {
     /// Returns the names of all files of the patch.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        let other = match &self.what {
+        let other = match &self.operation {
             FileOperation::Move(to) | FileOperation::Copy(to) => Some(to.as_str()),
             FileOperation::Add | FileOperation::Update | FileOperation::Delete => None,
         };
@@ -96,11 +96,11 @@ impl FilePatch {
 }
 
 /// Parses a patch. An error includes what to do.
-pub(crate) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
-    let sections = if text.lines().any(|line| line.trim() == begin_patch::BEGIN) {
-        begin_patch::read(text)?
+pub(crate) fn parse_patch(text: &str) -> Result<Vec<FilePatch>, String> {
+    let sections = if text.lines().any(|line| line.trim() == begin_patch::BEGIN_MARKER) {
+        begin_patch::parse_begin_patch(text)?
     } else {
-        diff::read(text)?
+        diff::parse_diff(text)?
     };
     match sections.is_empty() {
         true => Err(
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     fn applied(text: &str, content: &str) -> Result<(String, Vec<apply::HunkPlacement>), String> {
-        let sections = read(text)?;
+        let sections = parse_patch(text)?;
         let [section] = sections.as_slice() else { panic!("{sections:?}") };
         let (content, fits) = apply::apply(content.as_bytes(), &section.hunks)?;
         Ok((String::from_utf8(content).unwrap(), fits))
@@ -244,8 +244,11 @@ mod tests {
     #[test]
     fn every_kind_of_file_header_is_read() {
         let check = |text: &str, wanted: &[(&str, FileOperation, Option<bool>)]| {
-            let found: Vec<_> =
-                read(text).unwrap().into_iter().map(|one| (one.name, one.what, one.runs)).collect();
+            let found: Vec<_> = parse_patch(text)
+                .unwrap()
+                .into_iter()
+                .map(|one| (one.name, one.operation, one.executable))
+                .collect();
             let wanted: Vec<_> =
                 wanted.iter().map(|(name, what, runs)| ((*name).to_owned(), what.clone(), *runs)).collect();
             assert_eq!(found, wanted, "{text}");

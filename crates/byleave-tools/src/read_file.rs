@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::execution_env::ExecutionEnv;
-use crate::gate_lines::{in_its_own_words, say};
+use crate::gate_lines::{push_gate_line, strip_gate_prefix};
 use crate::workspace_files::Files;
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,21 +40,21 @@ pub fn read_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: ReadFile, run: RunContext| {
         let workplace = workplace.clone();
-        apart(move || read(&args, &Files::of(&workplace, &run)?, &run))
+        run_blocking(move || read(&args, &Files::for_run(&workplace, &run)?, &run))
     };
     TypedTool::new(
         "read_file",
         "Shows a text file, whole or from one line on, with its lines numbered.",
         body,
     )
-    .class(PermissionClass::Readonly)
+    .permission_class(PermissionClass::Readonly)
     .role("/path", ArgumentRole::ReadPath)
     .aliases(["view_file"])
-    .hint("show the content of a text file")
+    .search_hint("show the content of a text file")
     .audit_operation("read")
     .read_only()
     .concurrency_safe()
-    .repeatable()
+    .idempotent()
     .not_sensitive()
 }
 
@@ -62,13 +62,13 @@ fn read(args: &ReadFile, files: &Files, run: &RunContext) -> Result<Output, Stri
     let [Effect::Read { path }] = run.plan.effects.as_slice() else {
         return Err("the plan does not name one file to read; call again with one `path`".into());
     };
-    let (text, _) = files.text(path)?;
+    let (text, _) = files.read_text(path)?;
     let all = text.lines().count();
     let from = args.from_line.unwrap_or(1).max(1);
     if from > all.max(1) {
         return Err(format!(
             "`{}` has {all} lines, so there is none from {from} on; begin with one of them",
-            files.shown(path)
+            files.display_path(path)
         ));
     }
     let lines = text.split_inclusive('\n').zip(1..).skip(from - 1).take(args.lines.unwrap_or(usize::MAX));
@@ -82,12 +82,15 @@ fn read(args: &ReadFile, files: &Files, run: &RunContext) -> Result<Output, Stri
         }
         shown.push_str(line);
     }
-    shown = in_its_own_words(&shown);
+    shown = strip_gate_prefix(&shown);
     if last < all {
-        say(&mut shown, &format!("{} more lines; go on with from_line = {}", all - last, last + 1));
+        push_gate_line(
+            &mut shown,
+            &format!("{} more lines; go on with from_line = {}", all - last, last + 1),
+        );
     }
     if text.is_empty() {
-        say(&mut shown, "the file is empty");
+        push_gate_line(&mut shown, "the file is empty");
     }
     let data = json!({ "path": path, "lines": all, "from": from, "to": last });
     Ok(Output::text(shown).with_data(data))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byleave::core::id::CallId;
 use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::{Outcome, Output};
-use byleave::core::pipeline::{NextStep, next};
+use byleave::core::pipeline::{NextStep, next_step};
 use byleave::ledger::{Ledger, LoadedRecord};
 use byleave::tool::{RunContext, Tool, ToolContext};
 use byleave::typed_tool::TypedTool;
@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::gate_lines::in_its_own_words;
+use crate::gate_lines::strip_gate_prefix;
 
 /// The maximum size at once, so that the answer itself is not truncated.
 const BYTES_MAX: usize = 50_000;
@@ -40,12 +40,12 @@ pub fn read_output(ledger: Arc<dyn Ledger>) -> impl Tool {
         async move { read(&args, &*ledger, &run).await }
     };
     TypedTool::new("read_output", "Shows more of an output that was cut, by the call that it is of.", body)
-        .class(PermissionClass::Readonly)
-        .hint("read on where an output was cut")
+        .permission_class(PermissionClass::Readonly)
+        .search_hint("read on where an output was cut")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -58,8 +58,9 @@ async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &RunContext) -> Resul
     let load = async |call| {
         ledger.load(call).await.map_err(|fault| format!("the book cannot be read: {fault}; try again"))
     };
-    let loaded = load(call).await?.filter(|loaded| is_of(loaded, &run.site)).ok_or_else(none)?;
-    let NextStep::Settle(Outcome::Completed { output } | Outcome::Failed { output }) = next(&loaded.record)
+    let loaded = load(call).await?.filter(|loaded| is_of(loaded, &run.context)).ok_or_else(none)?;
+    let NextStep::Settle(Outcome::Completed { output } | Outcome::Failed { output }) =
+        next_step(&loaded.record)
     else {
         return Err(format!("call `{shown}` has no output that was released; there is nothing to read"));
     };
@@ -73,7 +74,7 @@ async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &RunContext) -> Resul
 
 /// Checks whether a call belongs to the requesting session.
 fn is_of(loaded: &LoadedRecord, site: &ToolContext) -> bool {
-    let heading = loaded.record.heading();
+    let heading = loaded.record.header();
     heading.is_some_and(|heading| (&heading.tenant, &heading.session) == (&site.tenant, &site.session))
 }
 
@@ -101,5 +102,5 @@ fn page(text: &str, args: &ReadOutput) -> Result<Output, String> {
 fn from_within(text: &str) -> String {
     let end = text.find('\n').map_or(text.len(), |end| end + 1);
     let (line, rest) = text.split_at_checked(end).unwrap_or((text, ""));
-    in_its_own_words(line) + rest
+    strip_gate_prefix(line) + rest
 }

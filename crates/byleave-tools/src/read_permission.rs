@@ -7,9 +7,9 @@ use byleave::core::policy::PolicyRequest;
 use byleave::tool::RunContext;
 
 /// Checks whether the rules alone allow a tool to read a path.
-pub(crate) fn may_be_read(path: &str, manifest: &Manifest, run: &RunContext) -> bool {
-    let Some(rules) = &run.rules else { return false };
+pub(crate) fn may_read_without_asking(path: &str, manifest: &Manifest, run: &RunContext) -> bool {
+    let Some(rules) = &run.policy else { return false };
     let plan = Plan { effects: vec![Effect::Read { path: path.to_owned() }], ..Plan::default() };
-    let request = PolicyRequest::plain(manifest, &plan, &run.site.session, &run.site.agent);
-    rules.rule(&request).verdict == Verdict::Allow
+    let request = PolicyRequest::new(manifest, &plan, &run.context.session, &run.context.agent);
+    rules.evaluate(&request).verdict == Verdict::Allow
 }

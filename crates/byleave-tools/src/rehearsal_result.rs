@@ -12,27 +12,27 @@ use byleave::core::rehearsal::{BlockedHost, Rehearsal};
 use byleave_copy::{Error, WorkspaceCopy};
 use byleave_sandbox::confinement::{Confinement, CopySource};
 use byleave_sandbox::launch::{CommandOutcome, CommandStatus};
-use byleave_sandbox::protected_paths::look;
+use byleave_sandbox::protected_paths::find_protected_paths;
 
 /// Returns the changes on a copy, and the number of scratch files, which are not among them.
-pub(crate) fn changes(copy: &WorkspaceCopy) -> Result<(FileChanges, u64), Error> {
+pub(crate) fn list_changes(copy: &WorkspaceCopy) -> Result<(FileChanges, u64), Error> {
     let changes = copy.changes()?;
     let scratch = copy.scratch_files()?;
     Ok((changes, scratch))
 }
 
 /// Assembles the result of a rehearsal.
-pub(crate) fn rehearsal(
+pub(crate) fn build_rehearsal(
     outcome: &CommandOutcome,
     output: Output,
     (changes, scratch): (FileChanges, u64),
     mut weaker: Vec<String>,
 ) -> Rehearsal {
-    if outcome.unrouted.is_none() {
+    if outcome.unrouted_count.is_none() {
         weaker.push("it is not known what it wanted of the network".into());
     }
     let status = match outcome.status {
-        _ if outcome.ended_by.is_some() => ExecutionStatus::Stopped,
+        _ if outcome.limit_exceeded.is_some() => ExecutionStatus::Stopped,
         CommandStatus::Exited(0) => ExecutionStatus::Done,
         CommandStatus::Exited(_) | CommandStatus::Signalled(_) | CommandStatus::NotStarted(_) => {
             ExecutionStatus::Failed
@@ -59,26 +59,27 @@ fn wanted(outcome: &CommandOutcome) -> Vec<BlockedHost> {
     let connected = |want: &BlockedHost| all.iter().any(|other| other.host == want.host && other.port != 0);
     let mut wanted: Vec<BlockedHost> =
         all.iter().filter(|want| want.port != 0 || !connected(want)).cloned().collect();
-    if outcome.network.left_out > 0 || outcome.unrouted.is_some_and(|times| times > 0) {
+    if outcome.network.omitted_decisions > 0 || outcome.unrouted_count.is_some_and(|times| times > 0) {
         wanted.push(BlockedHost { host: None, port: 0 });
     }
     wanted
 }
 
 /// Returns the changes that the rules forbid. The sandbox could not prevent them on the copy, so they are excluded from the commit.
-pub(crate) fn forbidden(changes: &FileChanges, confinement: &Confinement) -> Vec<String> {
-    let Some(asked) = &confinement.files.asked else { return Vec::new() };
-    let is_forbidden =
-        |path: &str| asked.marker.protects(path) || asked.marker.plants(path) || asked.marker.hides(path);
+pub(crate) fn forbidden_changes(changes: &FileChanges, confinement: &Confinement) -> Vec<String> {
+    let Some(asked) = &confinement.files.path_policy else { return Vec::new() };
+    let is_forbidden = |path: &str| {
+        asked.policy.protects(path) || asked.policy.is_runnable_later(path) || asked.policy.is_hidden(path)
+    };
     let made = changes.list.iter().map(|change| change.path.as_str());
     made.filter(|path| is_forbidden(path)).map(str::to_owned).collect()
 }
 
 /// Returns the file system time before a command starts. It is the time of the command's new copy.
-pub(crate) fn now(confinement: &Confinement) -> Result<(i64, i64), String> {
-    let made = confinement.files.copied.first().map(|copied| match &copied.source {
-        CopySource::Overlay { upper, .. } => upper.as_path(),
-        CopySource::Tree { at } => at.as_path(),
+pub(crate) fn filesystem_now(confinement: &Confinement) -> Result<(i64, i64), String> {
+    let made = confinement.files.copies.first().map(|copied| match &copied.source {
+        CopySource::Overlay { upper_dir: upper, .. } => upper.as_path(),
+        CopySource::Tree { path: at } => at.as_path(),
     });
     // Without a copy nothing can be written. Then any path that was not changed since is sufficient.
     let made = made.unwrap_or(Path::new("/proc/self"));
@@ -88,22 +89,22 @@ pub(crate) fn now(confinement: &Confinement) -> Result<(i64, i64), String> {
 }
 
 /// Returns the file system time for a run without a copy. That clock advances in steps, so it may be one step behind.
-pub(crate) fn just_now() -> (i64, i64) {
+pub(crate) fn coarse_clock_now() -> (i64, i64) {
     const STEP: Duration = Duration::from_millis(20);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(STEP);
     (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()))
 }
 
 /// Describes hidden files that appeared while the command ran. They were not hidden from it, so its output may contain them.
-pub(crate) fn came_into_sight(confinement: &Confinement, began: (i64, i64)) -> Vec<String> {
-    let Some(asked) = &confinement.files.asked else { return Vec::new() };
+pub(crate) fn newly_visible_hidden(confinement: &Confinement, began: (i64, i64)) -> Vec<String> {
+    let Some(asked) = &confinement.files.path_policy else { return Vec::new() };
     let is_newer = |path: &Path| {
         // A file that is gone again may still have been read.
         fs::symlink_metadata(path).map_or(true, |found| (found.ctime(), found.ctime_nsec()) > began)
     };
     let mut words = Vec::new();
     for root in &asked.roots {
-        match look(root, &*asked.marker) {
+        match find_protected_paths(root, &*asked.policy) {
             Ok(marked) => {
                 let came = marked.hidden.iter().filter(|path| is_newer(path));
                 words.extend(came.map(|path| {

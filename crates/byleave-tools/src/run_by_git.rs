@@ -29,7 +29,7 @@ fn adds_command(copy: &WorkspaceCopy, change: &FileChange) -> Result<bool, Error
     if !is_list(&change.path) || before == after {
         return Ok(false);
     }
-    let Some(difference) = copy.difference(change)? else { return Ok(true) };
+    let Some(difference) = copy.diff(change)? else { return Ok(true) };
     Ok(difference.lines().filter_map(|line| line.strip_prefix('+')).any(is_command))
 }
 
@@ -48,7 +48,7 @@ fn makes_repository(path: &str, changes: &BTreeMap<&str, &FileChange>) -> bool {
             let mut shape = RepositoryDetector::default();
             let names =
                 RepositoryDetector::NAMES.into_iter().filter(|name| is_there(&format!("{directory}/{name}")));
-            names.for_each(|name| shape.look_at(name.as_ref()));
+            names.for_each(|name| shape.note_name(name.as_ref()));
             shape.is_repository()
         };
         let on_disk = |path: &str| fs::symlink_metadata(path).is_ok();

@@ -8,17 +8,17 @@ use byleave::tool::RunContext;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::CallHostPolicy;
 use byleave_sandbox::launch::{
-    CommandOutcome, CommandStatus, LaunchError, RunningCommand, Stopper, start_warm,
+    CommandOutcome, CommandStatus, LaunchError, RunningCommand, Stopper, start_with_cache,
 };
 use byleave_sandbox::limits::LimitKind;
 use byleave_sandbox::net::egress::Egress;
 use byleave_sandbox::plan::CommandSpec;
-use byleave_sandbox::report::told;
+use byleave_sandbox::report::describe_outcome;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
-use crate::gate_lines::{in_its_own_words, say};
+use crate::gate_lines::{push_gate_line, strip_gate_prefix};
 use crate::head_tail_buffer::HeadTailBuffer;
 use crate::output_stream::{OutputForwarding, OutputListener};
 
@@ -28,11 +28,11 @@ const SHELL: &str = "/bin/bash";
 /// A completed command and its output.
 pub(crate) struct CompletedCommand {
     pub(crate) outcome: CommandOutcome,
-    pub(crate) printed: HeadTailBuffer,
+    pub(crate) output: HeadTailBuffer,
 }
 
 /// Runs a shell command to its end. Blocks; a cancellation stops the command.
-pub(crate) fn run(
+pub(crate) fn run_command(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
     text: &str,
@@ -40,41 +40,42 @@ pub(crate) fn run(
     run: &RunContext,
     output_bytes_max: usize,
 ) -> Result<CompletedCommand, String> {
-    let mut running = started(workplace, confinement, (text, OutputStreams::Together), way, run)?;
+    let mut running = start_command(workplace, confinement, (text, OutputStreams::Merged), way, run)?;
     let audience = match way {
-        NetworkAccess::Granted => OutputForwarding::Watching,
-        NetworkAccess::Closed => OutputForwarding::Nobody,
+        NetworkAccess::Granted => OutputForwarding::Live,
+        NetworkAccess::Blocked => OutputForwarding::TimeOnly,
     };
-    let listener = OutputListener::begin(run, audience, output_bytes_max);
-    running.pass_on(listener.ear());
-    let watch = CancelWatch::begin(running.stopper().map_err(words)?, run.cancel.clone());
+    let listener = OutputListener::start(run, audience, output_bytes_max);
+    running.forward_output(listener.output_sink());
+    let watch = CancelWatch::begin(running.stopper().map_err(describe_error)?, run.cancel.clone());
     let outcome = running.finish();
     drop(watch);
-    let printed = listener.end();
-    outcome.map(|outcome| CompletedCommand { outcome, printed }).map_err(words)
+    let printed = listener.finish();
+    outcome.map(|outcome| CompletedCommand { outcome, output: printed }).map_err(describe_error)
 }
 
 /// Runs a shell command to its end without a listener. Standard output and standard error are separate.
-pub(crate) fn unheard(
+pub(crate) fn run_quietly(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
     text: &str,
     run: &RunContext,
 ) -> Result<CommandOutcome, String> {
-    let running = started(workplace, confinement, (text, OutputStreams::Apart), NetworkAccess::Closed, run)?;
-    let _watch = CancelWatch::begin(running.stopper().map_err(words)?, run.cancel.clone());
-    running.finish().map_err(words)
+    let running =
+        start_command(workplace, confinement, (text, OutputStreams::Separate), NetworkAccess::Blocked, run)?;
+    let _watch = CancelWatch::begin(running.stopper().map_err(describe_error)?, run.cancel.clone());
+    running.finish().map_err(describe_error)
 }
 
 /// The choice between one combined, ordered output and separate standard output and standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputStreams {
-    Together,
-    Apart,
+    Merged,
+    Separate,
 }
 
 /// Starts a shell command.
-pub(crate) fn started(
+pub(crate) fn start_command(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
     (text, printing): (&str, OutputStreams),
@@ -83,24 +84,24 @@ pub(crate) fn started(
 ) -> Result<RunningCommand, String> {
     let argv: Vec<OsString> = [SHELL, "-c", text].map(OsString::from).to_vec();
     let command =
-        CommandSpec { argv, together: printing == OutputStreams::Together, ..CommandSpec::default() };
-    let warm = workplace.warm();
+        CommandSpec { argv, merge_output: printing == OutputStreams::Merged, ..CommandSpec::default() };
+    let warm = workplace.index_cache();
     if confinement.network != Network::Proxied {
-        return start_warm(confinement, &command, workplace.run_as, None, warm).map_err(words);
+        return start_with_cache(confinement, &command, workplace.run_as, None, warm).map_err(describe_error);
     }
-    let door = match (way, &run.rules) {
+    let door = match (way, &run.policy) {
         (NetworkAccess::Granted, Some(rules)) => {
-            let (session, agent) = (run.site.session.clone(), run.site.agent.clone());
+            let (session, agent) = (run.context.session.clone(), run.context.agent.clone());
             Egress::new(Arc::new(CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent)))
         }
-        (NetworkAccess::Closed, _) | (_, None) => Egress::closed(),
+        (NetworkAccess::Blocked, _) | (_, None) => Egress::deny_all(),
     };
-    let through = Some((workplace.uplink()?, door));
-    start_warm(confinement, &command, workplace.run_as, through, warm).map_err(words)
+    let through = Some((workplace.network_bridge()?, door));
+    start_with_cache(confinement, &command, workplace.run_as, through, warm).map_err(describe_error)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
-pub(crate) fn words(error: LaunchError) -> String {
+pub(crate) fn describe_error(error: LaunchError) -> String {
     error.to_string()
 }
 
@@ -144,26 +145,26 @@ pub(crate) struct RunAdvice {
 }
 
 /// Returns the output of a run for the model.
-pub(crate) fn output(
+pub(crate) fn format_output(
     confinement: &Confinement,
     outcome: &CommandOutcome,
     printed: HeadTailBuffer,
     advice: RunAdvice,
 ) -> Output {
-    let truncated = printed.lost().bytes > 0;
-    let mut text = shown(printed);
-    told(confinement, outcome).iter().for_each(|line| say(&mut text, line));
-    if outcome.ended_by == Some(LimitKind::Wall) {
+    let truncated = printed.omitted().bytes > 0;
+    let mut text = output_text(printed);
+    describe_outcome(confinement, outcome).iter().for_each(|line| push_gate_line(&mut text, line));
+    if outcome.limit_exceeded == Some(LimitKind::Wall) {
         let or = if advice.background { ", or `background: true`" } else { "" };
-        say(&mut text, &format!("for more time give `timeout_ms`, at most 600000{or}"));
+        push_gate_line(&mut text, &format!("for more time give `timeout_ms`, at most 600000{or}"));
     }
     if outcome.survivors > 0 {
         let how =
             if advice.background { "; to leave something running, give `background: true`" } else { "" };
-        say(&mut text, &format!("what it left running was ended with it{how}"));
+        push_gate_line(&mut text, &format!("what it left running was ended with it{how}"));
     }
-    let error = (outcome.status != CommandStatus::Exited(0)).then(|| match outcome.ended_by {
-        Some(LimitKind::Wall) => format!("stopped after {} ms", confinement.limits.wall.as_millis()),
+    let error = (outcome.status != CommandStatus::Exited(0)).then(|| match outcome.limit_exceeded {
+        Some(LimitKind::Wall) => format!("stopped after {} ms", confinement.limits.wall_time.as_millis()),
         _ => outcome.status.to_string(),
     });
     let data = error.is_some().then(|| json!({ "exit": exit_code(outcome) }));
@@ -173,7 +174,7 @@ pub(crate) fn output(
 /// Returns the exit code as a shell would report it.
 fn exit_code(outcome: &CommandOutcome) -> u32 {
     match outcome.status {
-        _ if outcome.ended_by == Some(LimitKind::Wall) => 124,
+        _ if outcome.limit_exceeded == Some(LimitKind::Wall) => 124,
         CommandStatus::Exited(code) => u32::try_from(code).unwrap_or(1),
         CommandStatus::Signalled(signal) => u32::try_from(signal).unwrap_or(0).saturating_add(128),
         // Not found, or not executable.
@@ -183,12 +184,15 @@ fn exit_code(outcome: &CommandOutcome) -> u32 {
 }
 
 /// Returns the printed text with lines of the gate marked, and a note where text is omitted.
-pub(crate) fn shown(printed: HeadTailBuffer) -> String {
-    let (head, lost, tail) = printed.parts();
-    let mut text = in_its_own_words(&head);
+pub(crate) fn output_text(printed: HeadTailBuffer) -> String {
+    let (head, lost, tail) = printed.into_parts();
+    let mut text = strip_gate_prefix(&head);
     if lost.bytes > 0 {
-        say(&mut text, &format!("cut: {} bytes ({} lines) are left out here", lost.bytes, lost.lines));
-        text.push_str(&in_its_own_words(&tail));
+        push_gate_line(
+            &mut text,
+            &format!("cut: {} bytes ({} lines) are left out here", lost.bytes, lost.lines),
+        );
+        text.push_str(&strip_gate_prefix(&tail));
     }
     text
 }

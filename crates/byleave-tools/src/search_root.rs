@@ -1,23 +1,23 @@
 //! The start directory of tools that search directories: their plan, the judged path, and the notes in their result.
 
 use byleave::core::effect::{Effect, Plan};
-use byleave::path_resolution::named;
+use byleave::path_resolution::resolve_argument;
 use byleave::tool::{RunContext, ToolContext, ToolError};
 
-use crate::dir_walk::{ENTRIES_MAX, WalkSummary};
-use crate::gate_lines::say;
+use crate::dir_walk::{MAX_ENTRIES, WalkSummary};
+use crate::gate_lines::push_gate_line;
 
 /// The default maximum number of lines or paths.
-pub(crate) const MAX: usize = 1_000;
+pub(crate) const DEFAULT_MAX_RESULTS: usize = 1_000;
 
 /// Plans a tool that reads a directory. The default is the working directory.
-pub(crate) fn plan(path: Option<&str>, site: &ToolContext) -> Result<Plan, ToolError> {
-    let path = named(path.unwrap_or("."), &site.cwd)?;
+pub(crate) fn plan_directory_read(path: Option<&str>, site: &ToolContext) -> Result<Plan, ToolError> {
+    let path = resolve_argument(path.unwrap_or("."), &site.cwd)?;
     Ok(Plan { effects: vec![Effect::Read { path }], reads_only: true, ..Plan::default() })
 }
 
 /// Returns the judged path.
-pub(crate) fn judged(run: &RunContext) -> Result<&str, String> {
+pub(crate) fn granted_path(run: &RunContext) -> Result<&str, String> {
     match run.plan.effects.as_slice() {
         [Effect::Read { path }] => Ok(path),
         _ => Err("the plan does not name one directory to read; call again with one `path`".into()),
@@ -25,25 +25,28 @@ pub(crate) fn judged(run: &RunContext) -> Result<&str, String> {
 }
 
 /// Adds what a walk omitted, and why.
-pub(crate) fn tell_left_out(text: &mut String, told: &WalkSummary) {
-    let WalkSummary { kept, unread, is_cut, is_deeper, .. } = *told;
+pub(crate) fn push_omissions(text: &mut String, told: &WalkSummary) {
+    let WalkSummary { hidden: kept, unread, is_truncated: is_cut, hit_depth_limit: is_deeper, .. } = *told;
     if kept > 0 {
         let verb = if kept == 1 { "path was" } else { "paths were" };
-        say(text, &format!("{kept} {verb} left out because a rule keeps them from being read"));
+        push_gate_line(text, &format!("{kept} {verb} left out because a rule keeps them from being read"));
     }
     if unread > 0 {
         let what = if unread == 1 { "directory or file" } else { "directories or files" };
-        say(text, &format!("{unread} {what} could not be read; ask the person to change their modes"));
+        push_gate_line(
+            text,
+            &format!("{unread} {what} could not be read; ask the person to change their modes"),
+        );
     }
     if is_cut {
-        say(
+        push_gate_line(
             text,
             &format!(
-                "there are more than {ENTRIES_MAX} entries, and not all were looked at; narrow with `path`"
+                "there are more than {MAX_ENTRIES} entries, and not all were looked at; narrow with `path`"
             ),
         );
     }
     if is_deeper {
-        say(text, "there are directories too deep to be looked into; name one of them as `path`");
+        push_gate_line(text, "there are directories too deep to be looked into; name one of them as `path`");
     }
 }

@@ -20,8 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::blocking::apart;
-use crate::gate_lines::in_its_own_words;
+use crate::blocking::run_blocking;
+use crate::gate_lines::strip_gate_prefix;
 
 const ITEMS_MAX: usize = 200;
 const CONTENT_CHARS_MAX: usize = 1_000;
@@ -104,19 +104,19 @@ pub fn todo_write(kept_in: PathBuf) -> impl Tool {
     let lists = Arc::new(TodoStore { at: kept_in });
     let write = move |args: TodoWrite, run: RunContext| {
         let lists = Arc::clone(&lists);
-        apart(move || {
+        run_blocking(move || {
             let todos = checked(args.todos).map_err(words)?;
-            lists.write(&run.site, &todos).map_err(words)?;
+            lists.write(&run.context, &todos).map_err(words)?;
             Ok(shown(&todos))
         })
     };
     let description = "Writes your list of what is to be done in this session: the whole list, each time. Nothing but the list changes.";
     TypedTool::new("todo_write", description, write)
         // It stays within the agent.
-        .class(PermissionClass::Readonly)
-        .hint("write plan todo task list")
+        .permission_class(PermissionClass::Readonly)
+        .search_hint("write plan todo task list")
         .audit_operation("write")
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -125,15 +125,15 @@ pub fn todo_read(kept_in: PathBuf) -> impl Tool {
     let lists = Arc::new(TodoStore { at: kept_in });
     let read = move |_: TodoRead, run: RunContext| {
         let lists = Arc::clone(&lists);
-        apart(move || Ok(shown(&lists.read(&run.site).map_err(words)?)))
+        run_blocking(move || Ok(shown(&lists.read(&run.context).map_err(words)?)))
     };
     TypedTool::new("todo_read", "Reads your list of what is to be done in this session.", read)
-        .class(PermissionClass::Readonly)
-        .hint("read plan todo task list")
+        .permission_class(PermissionClass::Readonly)
+        .search_hint("read plan todo task list")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -187,7 +187,7 @@ fn shown(todos: &[Todo]) -> Output {
         let content = todo.content.replace('\n', "\n      ");
         text.push_str(&format!("\n[{}] {id}: {content}", todo.status.mark()));
     }
-    Output::text(in_its_own_words(&text)).with_data(json!({ "todos": todos }))
+    Output::text(strip_gate_prefix(&text)).with_data(json!({ "todos": todos }))
 }
 
 /// The lists of all sessions.
@@ -200,7 +200,7 @@ impl TodoStore {
     /// Returns the file for a session. The name of a session is untrusted, so it is not used as a path.
     fn file(&self, site: &ToolContext) -> PathBuf {
         let whose = [site.tenant.as_str().as_bytes(), site.session.as_str().as_bytes()];
-        self.at.join(format!("{}.json", Digest::of_parts("byleave.todos", &whose)))
+        self.at.join(format!("{}.json", Digest::compute_parts("byleave.todos", &whose)))
     }
 
     fn read(&self, site: &ToolContext) -> Result<Vec<Todo>, TodoError> {

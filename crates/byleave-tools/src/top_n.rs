@@ -26,7 +26,7 @@ impl<T: Ord> TopN<T> {
     }
 
     /// Returns the first items of all these collectors together, in order.
-    pub(crate) fn of_all(all: impl IntoIterator<Item = Self>) -> Vec<T> {
+    pub(crate) fn merge(all: impl IntoIterator<Item = Self>) -> Vec<T> {
         let mut all = all.into_iter();
         let Some(mut first) = all.next() else { return Vec::new() };
         all.for_each(|other| first.kept.extend(other.kept));
@@ -60,9 +60,9 @@ mod tests {
             all[number % 2].push(number);
         }
         assert!(all.iter().all(|some| some.kept.len() <= 4_096));
-        assert_eq!(TopN::of_all(all), [0, 1, 2]);
+        assert_eq!(TopN::merge(all), [0, 1, 2]);
         let mut heavy = TopN::new(3, |weight| *weight);
         [2, 5, 7].into_iter().for_each(|weight| heavy.push(weight));
-        assert_eq!(TopN::of_all([heavy]), [2, 5]);
+        assert_eq!(TopN::merge([heavy]), [2, 5]);
     }
 }

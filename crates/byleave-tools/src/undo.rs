@@ -8,15 +8,15 @@ use byleave::core::file_change::FileChanges;
 use byleave::core::id::CallId;
 use byleave::core::manifest::{Manifest, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::render::summary;
+use byleave::core::render::summarize_changes;
 use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
 use byleave_copy::{Conflict, CopyState, Error, OnConflict};
 use serde_json::{Value, json};
 
-use crate::blocking::apart;
-use crate::copy_commit::undo_of;
+use crate::blocking::run_blocking;
+use crate::copy_commit::undo_data;
 use crate::execution_env::ExecutionEnv;
-use crate::read_permission::may_be_read;
+use crate::read_permission::may_read_without_asking;
 
 /// The tool that reverts changes of calls.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Tool for Undo {
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         Some(Box::pin(async move {
             let call = call(arguments)?;
-            let store = self.workplace.store().map_err(|fault| ToolError(fault.to_string()))?;
+            let store = self.workplace.open_store().map_err(|fault| ToolError(fault.to_string()))?;
             let changes = store.changes(call.uuid()).map_err(|fault| ToolError(fault.to_string()))?;
             Ok(Plan { effects: inverse(&changes), ..Plan::default() })
         }))
@@ -77,7 +77,7 @@ impl Tool for Undo {
 
     fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
         let undo = self.clone();
-        Box::pin(apart(move || undo.undone(&arguments, &run)))
+        Box::pin(run_blocking(move || undo.undone(&arguments, &run)))
     }
 }
 
@@ -94,8 +94,8 @@ impl Undo {
     fn undone(&self, arguments: &Value, run: &RunContext) -> Result<Output, String> {
         let call = call(arguments).map_err(|fault| fault.to_string())?;
         let force = arguments.get("force").and_then(Value::as_bool).unwrap_or(false);
-        let words = |fault: Error| told(&fault, |path| may_be_read(path, &self.manifest, run));
-        let store = self.workplace.store().map_err(words)?;
+        let words = |fault: Error| told(&fault, |path| may_read_without_asking(path, &self.manifest, run));
+        let store = self.workplace.open_store().map_err(words)?;
         // An interrupted undo is an interrupted commit.
         if store.state(run.call.uuid()).map_err(words)? == CopyState::Interrupted {
             store.recover().map_err(words)?;
@@ -105,8 +105,8 @@ impl Undo {
         }
         let since = if force { OnConflict::Overwrite } else { OnConflict::Refuse };
         let committed = store.undo(call.uuid(), run.call.uuid(), since).map_err(words)?;
-        let mut output = Output::text(format!("took back {call}: {}", summary(&committed.changes)));
-        output.undo = undo_of(run, &committed.changes);
+        let mut output = Output::text(format!("took back {call}: {}", summarize_changes(&committed.changes)));
+        output.undo = undo_data(run, &committed.changes);
         Ok(output)
     }
 }
@@ -116,9 +116,9 @@ fn told(fault: &Error, may_be_read: impl Fn(&str) -> bool) -> String {
     let Error::Conflicts(conflicts) = fault else { return fault.to_string() };
     let mut why = "nothing was taken back, because some of it was changed since:".to_owned();
     for conflict in conflicts {
-        why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.why));
+        why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.reason));
         // The right to restore a file does not include the right to read what others have written into it since.
-        if let Some(text) = Conflict::three_way(conflict).filter(|_| may_be_read(&conflict.path)) {
+        if let Some(text) = Conflict::merge_text(conflict).filter(|_| may_be_read(&conflict.path)) {
             text.lines().for_each(|line| why.push_str(&format!("\n    │ {}", line.escape_debug())));
         }
     }

@@ -46,20 +46,20 @@ pub(crate) struct Files {
 
 impl Files {
     /// Returns the files that a call may read, from the granted plan and the current rules.
-    pub(crate) fn of(workplace: &ExecutionEnv, run: &RunContext) -> Result<Self, String> {
-        let rules = run.rules.clone().ok_or("nobody said which rules are in force")?;
-        let (cwd, workspace) = workplace.places(run)?;
+    pub(crate) fn for_run(workplace: &ExecutionEnv, run: &RunContext) -> Result<Self, String> {
+        let rules = run.policy.clone().ok_or("nobody said which rules are in force")?;
+        let (cwd, workspace) = workplace.resolve_directories(run)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat2(CWD, &workspace, flags, Mode::empty(), NO_LINKS)
             .map_err(|errno| format!("the workspace `{}` cannot be opened: {errno}", workspace.display()))?;
-        let marker = from_plan::marker(&run.plan, &rules, &workspace);
+        let marker = from_plan::path_policy(&run.plan, &rules, &workspace);
         Ok(Self {
             root,
             cwd,
             plan: Arc::clone(&run.plan),
             marker,
-            ours: workplace.all_ours(),
-            bytes_max: workplace.file_bytes_max,
+            ours: workplace.all_private_paths(),
+            bytes_max: workplace.max_file_bytes,
             veil: OnceLock::new(),
             sieve: OnceLock::new(),
             rules,
@@ -75,7 +75,7 @@ impl Files {
     /// Opens a path that the plan allows to read, of any type. Never blocks on a pipe.
     pub(crate) fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, String> {
         if !self.may_read(path) {
-            return Err(format!("reading `{}` was not granted", self.shown(path)));
+            return Err(format!("reading `{}` was not granted", self.display_path(path)));
         }
         self.may_be_seen(path)?;
         self.handle(path, flags).map_err(|errno| self.not_opened(path, errno))
@@ -86,26 +86,26 @@ impl Files {
         match self.is_hidden(path) {
             true => Err(format!(
                 "a rule keeps `{}` from being read; work without it, or write it whole with write_file",
-                self.shown(path)
+                self.display_path(path)
             )),
             false => Ok(()),
         }
     }
 
     /// Opens a directory that the plan allows to read, for listing it and for opening files beneath it.
-    pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, String> {
+    pub(crate) fn open_directory(&self, path: &str) -> Result<OwnedFd, String> {
         self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Checks whether a path is not a directory. It only selects how to search; the opened file is checked again.
-    pub(crate) fn is_no_directory(&self, path: &str) -> bool {
+    pub(crate) fn is_not_a_directory(&self, path: &str) -> bool {
         self.handle(path, OFlags::RDONLY)
             .and_then(fstat)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
     }
 
     /// Checks whether a visible file exists at a path in the workspace. The path may be untrusted.
-    pub(crate) fn stands(&self, path: &Path) -> bool {
+    pub(crate) fn is_visible(&self, path: &Path) -> bool {
         let is_plain =
             path.components().all(|step| !matches!(step, Component::ParentDir | Component::CurDir));
         let inside = path.strip_prefix(&self.workspace).ok().filter(|_| is_plain);
@@ -116,17 +116,17 @@ impl Files {
 
     /// Checks whether a path is hidden: by a rule, or because it belongs to Byleave.
     pub(crate) fn is_hidden(&self, path: &str) -> bool {
-        self.marker.hides(path) || self.ours.iter().any(|ours| Path::new(path).starts_with(ours))
+        self.marker.is_hidden(path) || self.ours.iter().any(|ours| Path::new(path).starts_with(ours))
     }
 
     /// Returns the prefilter that avoids most calls of [`Files::is_hidden`].
-    pub(crate) fn sieve(&self) -> &HiddenPrefilter {
-        self.sieve.get_or_init(|| HiddenPrefilter::of(&self.rules, &self.ours))
+    pub(crate) fn hidden_prefilter(&self) -> &HiddenPrefilter {
+        self.sieve.get_or_init(|| HiddenPrefilter::for_policy(&self.rules, &self.ours))
     }
 
     /// Returns the directories above a path, from the workspace down, and its path relative to the workspace. They are only for reading
     /// ignore files. The list is empty if the path is elsewhere.
-    pub(crate) fn above(&self, path: &str) -> (Vec<OwnedFd>, PathBuf) {
+    pub(crate) fn open_parents(&self, path: &str) -> (Vec<OwnedFd>, PathBuf) {
         let Ok(inside) = Path::new(path).strip_prefix(&self.workspace) else {
             return (Vec::new(), PathBuf::new());
         };
@@ -139,24 +139,24 @@ impl Files {
 
     /// Checks whether a file is a hard link to a hidden file.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
-    pub(crate) fn is_veiled(&self, stat: &rustix::fs::Stat) -> bool {
+    pub(crate) fn is_hidden_alias(&self, stat: &rustix::fs::Stat) -> bool {
         let names: u64 = stat.st_nlink.into();
         names > 1
             && self
                 .veil
-                .get_or_init(|| HiddenInodes::of(&self.workspace, &self.marker, &self.rules))
-                .covers(stat)
+                .get_or_init(|| HiddenInodes::scan(&self.workspace, &self.marker, &self.rules))
+                .contains(stat)
     }
 
     /// Formats a path for the model: relative to the working directory if possible, with ambiguous characters escaped.
-    pub(crate) fn shown(&self, path: &str) -> String {
+    pub(crate) fn display_path(&self, path: &str) -> String {
         let inside =
             Path::new(path).strip_prefix(&self.cwd).ok().filter(|inside| !inside.as_os_str().is_empty());
         inside.map_or(path, |inside| inside.to_str().unwrap_or(path)).escape_debug().to_string()
     }
 
     /// Returns the prefix for paths beneath a directory, so that other tools accept the shown paths.
-    pub(crate) fn in_front(&self, directory: &str) -> String {
+    pub(crate) fn display_prefix(&self, directory: &str) -> String {
         let inside = Path::new(directory).strip_prefix(&self.cwd).ok().and_then(Path::to_str);
         match inside {
             Some("") => String::new(),
@@ -189,7 +189,7 @@ impl Files {
 
     /// Returns why a path could not be opened, and what to do.
     fn not_opened(&self, path: &str, errno: Errno) -> String {
-        let shown = self.shown(path);
+        let shown = self.display_path(path);
         match errno {
             Errno::NOENT => format!("there is no `{shown}`; list_dir shows what is there"),
             Errno::NOTDIR => format!(

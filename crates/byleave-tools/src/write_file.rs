@@ -3,14 +3,14 @@
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_of;
+use byleave::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::execution_env::ExecutionEnv;
 use crate::file_change_tool::FileChangeTool;
-use crate::file_edit::{PlannedEdit, PlannedFile, Precondition, written};
+use crate::file_edit::{PlannedEdit, PlannedFile, Precondition, granted_write_path};
 use crate::workspace_files::Files;
 
 #[derive(Deserialize, JsonSchema)]
@@ -39,7 +39,7 @@ enum WriteMode {
 pub fn write_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about =
         "Writes a text file: makes it, replaces what is in it, or appends to it. Wholly or not at all.";
-    let mut manifest = Manifest::new("write_file", about, schema_of::<WriteFile>());
+    let mut manifest = Manifest::new("write_file", about, schema_for::<WriteFile>());
     manifest.permission_class = PermissionClass::File;
     manifest.roles = [("/path".to_owned(), ArgumentRole::WritePath)].into();
     manifest.aliases = vec!["create_file".into()];
@@ -51,20 +51,20 @@ pub fn write_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
 }
 
 fn revision(args: &WriteFile, files: &Files, run: &RunContext) -> Result<PlannedEdit, String> {
-    let path = written(&run.plan)?;
+    let path = granted_write_path(&run.plan)?;
     let (mut content, from) = match args.mode {
-        WriteMode::Overwrite => (Vec::new(), Precondition::Anything),
+        WriteMode::Overwrite => (Vec::new(), Precondition::Any),
         WriteMode::Append => {
-            let old = files.old(path)?;
-            let from = Precondition::read(old.as_ref());
+            let old = files.read_existing(path)?;
+            let from = Precondition::from_content(old.as_ref());
             (old.map(|old| old.bytes).unwrap_or_default(), from)
         }
     };
     let bytes = args.content.len();
     content.extend_from_slice(args.content.as_bytes());
     let done = if args.mode == WriteMode::Append { "appended" } else { "wrote" };
-    let output = Output::text(format!("{done} {bytes} bytes to {}", files.shown(path)));
+    let output = Output::text(format!("{done} {bytes} bytes to {}", files.display_path(path)));
     let output = output.with_data(json!({ "path": path, "bytes": bytes }));
-    let put = PlannedFile { path: path.to_owned(), from, content: Some(content), mode: None };
-    Ok(PlannedEdit { puts: vec![put], output })
+    let put = PlannedFile { path: path.to_owned(), precondition: from, content: Some(content), mode: None };
+    Ok(PlannedEdit { files: vec![put], output })
 }

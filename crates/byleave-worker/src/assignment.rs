@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// The maximum number of calls that a worker may declare to execute at once.
-pub const CAPACITY_MAX: u32 = 1_024;
+pub const MAX_CAPACITY: u32 = 1_024;
 
 /// The maximum number of calls that wait for room at one worker. Further calls wait in the audit log and block no other call.
 const WAITING_MAX: usize = 64;
@@ -35,7 +35,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Returns the reason why these capabilities are invalid, if they are.
-    pub(crate) fn flaw(&self) -> Option<&'static str> {
+    pub(crate) fn problem(&self) -> Option<&'static str> {
         let long = |texts: &BTreeSet<String>, most: usize| texts.iter().any(|text| text.len() > most);
         match self {
             _ if self.tools.len() > TOOLS_MAX || long(&self.tools, 128) => {
@@ -45,7 +45,7 @@ impl Capabilities {
                 Some("it has too many or too long labels")
             }
             _ if self.dir.len() > 4_096 => Some("its directory is too long"),
-            _ if !(1..=CAPACITY_MAX).contains(&self.capacity) => {
+            _ if !(1..=MAX_CAPACITY).contains(&self.capacity) => {
                 Some("it drives at least one call at once, and at most 1,024")
             }
             _ => None,
@@ -72,14 +72,14 @@ pub struct CallAssignment<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchOutcome {
     /// The call was driven as far as possible.
-    Stood {
+    Driven {
         /// The call that blocks it, if one does.
-        held_up_by: Option<CallId>,
+        blocked_by: Option<CallId>,
     },
     /// No connected worker works in that directory.
-    Nobody,
+    NoWorker,
     /// The call's worker is away, disconnected meanwhile, or has too many calls. The call may be tried again.
-    Away,
+    WorkerUnavailable,
 }
 
 /// A worker as lists show it.
@@ -90,62 +90,71 @@ pub struct WorkerInfo {
     /// The owner id under which it writes claims.
     pub owner: OwnerId,
     /// Whether it is connected.
-    pub is_here: bool,
+    pub is_connected: bool,
     /// Whether it accepts no new calls.
-    pub is_leaving: bool,
+    pub is_draining: bool,
     /// The number of offered calls that it has not finished driving.
-    pub busy: u32,
+    pub pending_calls: u32,
     /// Its capabilities.
-    pub skills: Capabilities,
+    pub capabilities: Capabilities,
 }
 
 /// A call that is offered to a worker.
 pub(crate) struct OfferedCall {
     pub(crate) call: CallId,
     /// Notified when the call was driven as far as possible, with the call that blocks it. Dropped if the outcome is unknown.
-    pub(crate) stood: oneshot::Sender<Option<CallId>>,
+    pub(crate) on_driven: oneshot::Sender<Option<CallId>>,
 }
 
 /// The state of a known worker.
 pub(crate) struct WorkerHandle {
     pub(crate) name: String,
     pub(crate) tenant: TenantId,
-    pub(crate) skills: Capabilities,
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) free_slots: Arc<Semaphore>,
     /// The channel for offers of its newest connection, while it is connected.
-    pub(crate) line: Option<mpsc::Sender<OfferedCall>>,
-    pub(crate) is_leaving: bool,
+    pub(crate) offer_sender: Option<mpsc::Sender<OfferedCall>>,
+    pub(crate) is_draining: bool,
     owner: OwnerId,
     /// Counts the calls that wait for room.
-    pub(crate) waiting: Arc<()>,
+    pub(crate) waiters: Arc<()>,
 }
 
 impl WorkerHandle {
     pub(crate) fn new(owner: OwnerId, (tenant, name): (TenantId, String), skills: Capabilities) -> Self {
-        let places = usize::try_from(skills.capacity.clamp(1, CAPACITY_MAX)).unwrap_or(1);
+        let places = usize::try_from(skills.capacity.clamp(1, MAX_CAPACITY)).unwrap_or(1);
         let room = Arc::new(Semaphore::new(places));
-        Self { name, tenant, skills, room, line: None, is_leaving: false, owner, waiting: Arc::default() }
+        Self {
+            name,
+            tenant,
+            capabilities: skills,
+            free_slots: room,
+            offer_sender: None,
+            is_draining: false,
+            owner,
+            waiters: Arc::default(),
+        }
     }
 
     /// Checks whether it works for this tenant in this directory.
     fn works_there(&self, job: &CallAssignment<'_>) -> bool {
-        self.tenant == *job.tenant && self.skills.dir == job.dir
+        self.tenant == *job.tenant && self.capabilities.dir == job.dir
     }
 
-    pub(crate) fn is_crowded(&self) -> bool {
-        Arc::strong_count(&self.waiting) > WAITING_MAX
+    pub(crate) fn has_too_many_waiters(&self) -> bool {
+        Arc::strong_count(&self.waiters) > WAITING_MAX
     }
 
-    pub(crate) fn busy(&self) -> u32 {
-        let places = self.skills.capacity.clamp(1, CAPACITY_MAX);
-        places.saturating_sub(u32::try_from(self.room.available_permits()).unwrap_or(u32::MAX))
+    pub(crate) fn pending_calls(&self) -> u32 {
+        let places = self.capabilities.capacity.clamp(1, MAX_CAPACITY);
+        places.saturating_sub(u32::try_from(self.free_slots.available_permits()).unwrap_or(u32::MAX))
     }
 }
 
 /// Returns the rendezvous weight of a worker for a session. The worker with the highest weight gets the session.
 fn weight(job: &CallAssignment<'_>, name: &str) -> Digest {
     let parts = [job.tenant.as_str(), job.session.as_str(), name].map(str::as_bytes);
-    Digest::of_parts("byleave.worker.session", &parts)
+    Digest::compute_parts("byleave.worker.session", &parts)
 }
 
 /// Picks the worker for a call by rendezvous hashing among workers that have the tool. If none has it, picks among all
@@ -153,14 +162,15 @@ fn weight(job: &CallAssignment<'_>, name: &str) -> Digest {
 ///
 /// A name that is connected under two owners is one worker. The newest owner is used, because the other is left over from
 /// before.
-pub(crate) fn choose<'a>(
+pub(crate) fn choose_worker<'a>(
     hands: impl Iterator<Item = &'a WorkerHandle> + Clone,
     job: &CallAssignment<'_>,
 ) -> Option<&'a WorkerHandle> {
-    let there = hands.filter(|hand| hand.works_there(job) && !(hand.is_leaving && hand.line.is_none()));
-    let able = there.clone().filter(|hand| hand.skills.tools.contains(job.tool));
+    let there =
+        hands.filter(|hand| hand.works_there(job) && !(hand.is_draining && hand.offer_sender.is_none()));
+    let able = there.clone().filter(|hand| hand.capabilities.tools.contains(job.tool));
     let rank = |hand: &&WorkerHandle| {
-        (*weight(job, &hand.name).as_bytes(), hand.line.is_some() && !hand.is_leaving, hand.owner)
+        (*weight(job, &hand.name).as_bytes(), hand.offer_sender.is_some() && !hand.is_draining, hand.owner)
     };
     able.max_by_key(rank).or_else(|| there.max_by_key(rank))
 }
@@ -193,7 +203,10 @@ mod tests {
                 tool: "note",
                 dir: "/w",
             };
-            sessions.iter().map(|session| choose(hands.iter(), &job(session)).unwrap().name.clone()).collect()
+            sessions
+                .iter()
+                .map(|session| choose_worker(hands.iter(), &job(session)).unwrap().name.clone())
+                .collect()
         };
         let before = whose(&hands);
         let gone = hands.remove(2).name;
@@ -216,14 +229,14 @@ mod tests {
         };
         let other = TenantId::new("u").unwrap();
         let mut hands: Vec<WorkerHandle> = (0..9).map(|number| hand(&format!("w{number}"))).collect();
-        hands.iter_mut().skip(1).for_each(|hand| hand.skills.tools.clear());
-        assert_eq!(choose(hands.iter(), &job).unwrap().name, "w0");
+        hands.iter_mut().skip(1).for_each(|hand| hand.capabilities.tools.clear());
+        assert_eq!(choose_worker(hands.iter(), &job).unwrap().name, "w0");
         assert!(
-            choose(hands.iter(), &CallAssignment { tool: "other", ..job }).is_some(),
+            choose_worker(hands.iter(), &CallAssignment { tool: "other", ..job }).is_some(),
             "somebody says that there is none"
         );
         for job in [CallAssignment { dir: "/x", ..job }, CallAssignment { tenant: &other, ..job }] {
-            assert!(choose(hands.iter(), &job).is_none(), "{job:?}");
+            assert!(choose_worker(hands.iter(), &job).is_none(), "{job:?}");
         }
     }
 }

@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use crate::assignment::Capabilities;
 use crate::protocol::{
-    Disconnected, Frame, FrameChannel, LedgerRequest, LedgerResponseError, PROTOCOL, WorkerHello, patience,
+    Disconnected, Frame, FrameChannel, LedgerRequest, LedgerResponseError, PROTOCOL_VERSION, WorkerHello,
+    silence_timeout,
 };
 
 /// How long the server may take to send its first message.
@@ -30,7 +31,7 @@ const WAITING_MAX: usize = 64;
 /// Opens connections to the server.
 pub trait Connector: Send + Sync + 'static {
     /// Opens one connection.
-    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>>;
+    fn connect(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>>;
 }
 
 /// The reason why there is no connection.
@@ -49,9 +50,9 @@ struct InFlightRequest {
 
 /// The outcome of a request.
 pub(crate) struct RequestOutcome {
-    pub(crate) told: Result<Value, LedgerResponseError>,
+    pub(crate) result: Result<Value, LedgerResponseError>,
     /// Whether it was sent to another server before, where it may have had its effect already.
-    pub(crate) again: bool,
+    pub(crate) may_have_run_before: bool,
 }
 
 /// One connection to the server that reconnects whenever it breaks. It is closed when this is dropped.
@@ -77,9 +78,9 @@ pub enum ConnectionStatus {
     /// No connection was attempted yet.
     Unknown,
     /// The server is connected.
-    Here,
+    Connected,
     /// The server cannot be reached, or rejects this worker.
-    Away(String),
+    Unreachable(String),
 }
 
 /// Returns the time since the machine was started, including the time that it slept.
@@ -90,22 +91,22 @@ pub fn uptime() -> Duration {
 
 /// The channels of a worker that accepts calls.
 pub(crate) struct WorkerRegistration {
-    pub(crate) skills: Capabilities,
+    pub(crate) capabilities: Capabilities,
     /// Calls that are offered.
     pub(crate) offers: mpsc::Sender<CallId>,
     /// Notices of the worker.
-    pub(crate) says: mpsc::Receiver<WorkerNotice>,
+    pub(crate) notices: mpsc::Receiver<WorkerNotice>,
     /// Receives the status of the connection.
-    pub(crate) reach: watch::Sender<ConnectionStatus>,
+    pub(crate) status: watch::Sender<ConnectionStatus>,
 }
 
 /// A notice that a worker sends without being asked. Lost notices need not be repeated, because the server asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerNotice {
     /// An offered call was driven as far as possible, and another call may block it.
-    Stood { call: CallId, held_up_by: Option<CallId> },
+    Driven { call: CallId, blocked_by: Option<CallId> },
     /// The worker accepts no new calls.
-    Leaving,
+    Draining,
 }
 
 impl Connection {
@@ -133,14 +134,14 @@ impl Connection {
     }
 
     /// Checks whether the server may consider this worker gone, because it has not received a message for too long.
-    pub(crate) fn may_be_given_up(&self) -> bool {
+    pub(crate) fn may_be_presumed_dead(&self) -> bool {
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         // Zero means a server that has no lease and offers no calls.
         !heard.lease.is_zero() && uptime().saturating_sub(heard.at) >= heard.lease
     }
 
     /// Sends a request to the server and waits for the answer until the timeout.
-    pub(crate) async fn ask(&self, ask: LedgerRequest) -> Result<RequestOutcome, LedgerError> {
+    pub(crate) async fn send_request(&self, ask: LedgerRequest) -> Result<RequestOutcome, LedgerError> {
         let away = |why: &str| LedgerError::new("cannot ask the office", why);
         let (reply, answered) = oneshot::channel();
         let until = Instant::now() + self.patience;
@@ -191,7 +192,7 @@ impl ConnectionTask {
                 }
                 Err(why) => {
                     tracing::debug!(why, "cannot reach the office; trying again");
-                    self.stands(ConnectionStatus::Away(why));
+                    self.stands(ConnectionStatus::Unreachable(why));
                 }
             }
             tokio::select! {
@@ -210,7 +211,7 @@ impl ConnectionTask {
                     Some(question) => drop(self.take(question)),
                     None => return,
                 },
-                say = next_word(&mut self.hire) => self.is_leaving |= say == WorkerNotice::Leaving,
+                say = next_word(&mut self.hire) => self.is_leaving |= say == WorkerNotice::Draining,
             }
         }
     }
@@ -224,7 +225,7 @@ impl ConnectionTask {
 
     fn stands(&self, reach: ConnectionStatus) {
         if let Some(hire) = &self.hire {
-            hire.reach.send_if_modified(|known| {
+            hire.status.send_if_modified(|known| {
                 let is_news = *known != reach;
                 *known = reach;
                 is_news
@@ -239,20 +240,21 @@ impl ConnectionTask {
     }
 
     async fn connect(&self) -> Result<(FrameChannel, Duration, Uuid), String> {
-        let mut wire = self.dial.dial().await.map_err(|ConnectError(why)| why)?;
-        let skills = self.hire.as_ref().map(|hire| hire.skills.clone());
+        let mut wire = self.dial.connect().await.map_err(|ConnectError(why)| why)?;
+        let skills = self.hire.as_ref().map(|hire| hire.capabilities.clone());
         let is_leaving = self.is_leaving;
-        let hello = Frame::Hello(WorkerHello { protocol: PROTOCOL, owner: self.owner, skills, is_leaving });
+        let hello =
+            Frame::Hello(WorkerHello { protocol: PROTOCOL_VERSION, owner: self.owner, skills, is_leaving });
         let said_at = uptime();
-        wire.say(&hello).await.map_err(|Disconnected| "the wire broke at once".to_owned())?;
-        let heard = tokio::time::timeout(WELCOME, wire.hear.recv()).await;
+        wire.send_frame(&hello).await.map_err(|Disconnected| "the wire broke at once".to_owned())?;
+        let heard = tokio::time::timeout(WELCOME, wire.receiver.recv()).await;
         let heard = heard.ok().flatten().ok_or("the office said nothing")?;
         match serde_json::from_str(&heard) {
             Ok(Frame::Welcome { lease_ms, office }) => {
                 tracing::info!(lease_ms, "the office is there");
                 let lease = Duration::from_millis(lease_ms);
                 self.was_heard(said_at, Some(lease));
-                self.stands(ConnectionStatus::Here);
+                self.stands(ConnectionStatus::Connected);
                 Ok((wire, lease, office))
             }
             Ok(Frame::Unwelcome { why }) => {
@@ -265,7 +267,7 @@ impl ConnectionTask {
 
     async fn converse(&mut self, mut wire: FrameChannel, lease: Duration) -> DisconnectReason {
         let now = Instant::now();
-        let patience = patience(lease);
+        let patience = silence_timeout(lease);
         self.open.retain(|_, question| question.until > now && !question.reply.is_closed());
         let unanswered: Vec<u64> = self.open.keys().copied().collect();
         for id in unanswered {
@@ -277,7 +279,7 @@ impl ConnectionTask {
         let mut heard_at = Instant::now();
         loop {
             let broke = tokio::select! {
-                heard = wire.hear.recv() => match heard {
+                heard = wire.receiver.recv() => match heard {
                     Some(text) => {
                         heard_at = Instant::now();
                         self.hear(&text)
@@ -287,12 +289,12 @@ impl ConnectionTask {
                 // Measured from the last received message, whatever was sent meanwhile.
                 () = tokio::time::sleep_until(heard_at + patience) => Err(Disconnected),
                 say = next_word(&mut self.hire) => {
-                    self.is_leaving |= say == WorkerNotice::Leaving;
+                    self.is_leaving |= say == WorkerNotice::Draining;
                     let frame = match say {
-                        WorkerNotice::Stood { call, held_up_by } => Frame::Stood { call, held_up_by },
-                        WorkerNotice::Leaving => Frame::Leaving,
+                        WorkerNotice::Driven { call, blocked_by: held_up_by } => Frame::Stood { call, held_up_by },
+                        WorkerNotice::Draining => Frame::Leaving,
                     };
-                    wire.say(&frame).await
+                    wire.send_frame(&frame).await
                 }
                 asked = self.asked.recv() => match asked {
                     Some(question) => {
@@ -303,7 +305,7 @@ impl ConnectionTask {
                 },
                 _ = beat.tick() => {
                     let at_ms = u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX);
-                    wire.say(&Frame::Beat { at_ms }).await
+                    wire.send_frame(&Frame::Beat { at_ms }).await
                 }
             };
             if let Err(Disconnected) = broke {
@@ -315,14 +317,15 @@ impl ConnectionTask {
     async fn say(&mut self, wire: &FrameChannel, id: u64) -> Result<(), Disconnected> {
         let Some(question) = self.open.get_mut(&id) else { return Ok(()) };
         question.said_to = question.said_to.or(self.office);
-        wire.say(&Frame::Ask { id, ask: question.ask.clone() }).await
+        wire.send_frame(&Frame::Ask { id, ask: question.ask.clone() }).await
     }
 
     fn hear(&mut self, text: &str) -> Result<(), Disconnected> {
         match serde_json::from_str(text) {
             Ok(Frame::Told { id, told }) => {
                 if let Some(question) = self.open.remove(&id) {
-                    let answered = RequestOutcome { told, again: question.said_to != self.office };
+                    let answered =
+                        RequestOutcome { result: told, may_have_run_before: question.said_to != self.office };
                     // The caller may have given up.
                     drop(question.reply.send(answered));
                 }
@@ -349,7 +352,7 @@ impl ConnectionTask {
 /// Returns the next notice of the worker. Never returns if this worker accepts no calls.
 async fn next_word(hire: &mut Option<WorkerRegistration>) -> WorkerNotice {
     if let Some(hire) = hire
-        && let Some(say) = hire.says.recv().await
+        && let Some(say) = hire.notices.recv().await
     {
         return say;
     }

@@ -30,7 +30,7 @@ mod sqlite_backend;
 pub mod websocket;
 mod worker_loop;
 
-pub use self::assignment::{CAPACITY_MAX, CallAssignment, Capabilities, DispatchOutcome, WorkerInfo};
+pub use self::assignment::{CallAssignment, Capabilities, DispatchOutcome, MAX_CAPACITY, WorkerInfo};
 pub use self::connection::{ConnectError, ConnectionStatus, Connector, uptime};
 pub use self::permissions::Permissions;
 pub use self::protocol::FrameChannel;

@@ -25,27 +25,27 @@ pub enum Permissions {
 }
 
 impl Permissions {
-    pub(crate) fn may_see(&self, tenant: &TenantId) -> Result<(), LedgerError> {
+    pub(crate) fn check_tenant(&self, tenant: &TenantId) -> Result<(), LedgerError> {
         match self {
             Self::Worker { tenant: own, .. } if own != tenant => {
-                Err(not_for_workers("to see what is another tenant's"))
+                Err(not_allowed_error("to see what is another tenant's"))
             }
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn may_append(&self, batch: &Batch) -> Result<(), LedgerError> {
+    pub(crate) fn check_append(&self, batch: &Batch) -> Result<(), LedgerError> {
         let Self::Worker { tenant: own, .. } = self else { return Ok(()) };
-        if batch.at_len == 0 {
-            return Err(not_for_workers("to make calls"));
+        if batch.expected_len == 0 {
+            return Err(not_allowed_error("to make calls"));
         }
-        if batch.listing.tenant != *own {
-            return Err(not_for_workers("to write what is another tenant's"));
+        if batch.call_summary.tenant != *own {
+            return Err(not_allowed_error("to write what is another tenant's"));
         }
         for entry in &batch.entries {
             match entry.fact {
-                RecordEvent::Answered(_) => return Err(not_for_workers("to answer questions")),
-                RecordEvent::Cancelled { .. } => return Err(not_for_workers("to call calls off")),
+                RecordEvent::Answered(_) => return Err(not_allowed_error("to answer questions")),
+                RecordEvent::Cancelled { .. } => return Err(not_allowed_error("to call calls off")),
                 _ => {}
             }
         }
@@ -53,7 +53,7 @@ impl Permissions {
     }
 
     /// Returns the admin action as it is written. A worker may record only its own waived guarantees, under its own name.
-    pub(crate) fn admit(&self, act: AdminAction) -> Result<AdminAction, LedgerError> {
+    pub(crate) fn check_admin_action(&self, act: AdminAction) -> Result<AdminAction, LedgerError> {
         match (self, &act.deed) {
             (Self::All, _) => Ok(act),
             (Self::Worker { tenant, name }, AdminActionKind::Waive { .. }) => {
@@ -61,16 +61,16 @@ impl Permissions {
                 let id = AdminActionId::new(fresh_id());
                 Ok(AdminAction { id, tenant: tenant.clone(), by: name.clone(), ..act })
             }
-            (Self::Worker { .. }, _) => Err(not_for_workers("to do what is for administrators")),
+            (Self::Worker { .. }, _) => Err(not_allowed_error("to do what is for administrators")),
         }
     }
 
-    pub(crate) fn may_list(&self) -> Result<(), LedgerError> {
-        if *self == Self::All { Ok(()) } else { Err(not_for_workers("to choose its calls")) }
+    pub(crate) fn check_may_list(&self) -> Result<(), LedgerError> {
+        if *self == Self::All { Ok(()) } else { Err(not_allowed_error("to choose its calls")) }
     }
 }
 
-pub(crate) fn not_for_workers(what: &str) -> LedgerError {
+pub(crate) fn not_allowed_error(what: &str) -> LedgerError {
     LedgerError::new("cannot be done for a worker", format!("it is not for workers {what}"))
 }
 
@@ -90,9 +90,9 @@ mod tests {
             deed,
         };
         let waive = AdminActionKind::Waive { guarantees: vec!["memory-limited".into()], why: "x".into() };
-        let admitted = rights.admit(act(waive)).unwrap();
+        let admitted = rights.check_admin_action(act(waive)).unwrap();
         assert_eq!((admitted.tenant, admitted.by), (tenant("acme"), "w".to_owned()));
-        assert!(rights.admit(act(AdminActionKind::Lift)).is_err());
-        assert!(Permissions::All.admit(act(AdminActionKind::Lift)).is_ok());
+        assert!(rights.check_admin_action(act(AdminActionKind::Lift)).is_err());
+        assert!(Permissions::All.check_admin_action(act(AdminActionKind::Lift)).is_ok());
     }
 }

@@ -30,7 +30,7 @@ use uuid::Uuid;
 use crate::assignment::Capabilities;
 
 /// The protocol version. It must be the same at both ends.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL_VERSION: u32 = 1;
 /// The maximum number of frames that wait in each direction. Further senders wait.
 const WAITING_MAX: usize = 256;
 
@@ -40,7 +40,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 
 /// Returns the maximum time without a message from the peer. Both ends use the same.
-pub(crate) fn patience(lease: Duration) -> Duration {
+pub(crate) fn silence_timeout(lease: Duration) -> Duration {
     lease.clamp(SILENCE_MIN, SILENCE_MAX)
 }
 
@@ -48,21 +48,21 @@ pub(crate) fn patience(lease: Duration) -> Duration {
 #[derive(Debug)]
 pub struct FrameChannel {
     /// Outgoing frames.
-    pub say: mpsc::Sender<String>,
+    pub sender: mpsc::Sender<String>,
     /// Incoming frames. The channel ends when the peer is gone.
-    pub hear: mpsc::Receiver<String>,
+    pub receiver: mpsc::Receiver<String>,
 }
 
 impl FrameChannel {
     /// Creates two connected ends.
     pub fn pair() -> (Self, Self) {
         let ((say, heard), (answer, hear)) = (mpsc::channel(WAITING_MAX), mpsc::channel(WAITING_MAX));
-        (Self { say, hear }, Self { say: answer, hear: heard })
+        (Self { sender: say, receiver: hear }, Self { sender: answer, receiver: heard })
     }
 
-    pub(crate) async fn say(&self, frame: &Frame) -> Result<(), Disconnected> {
+    pub(crate) async fn send_frame(&self, frame: &Frame) -> Result<(), Disconnected> {
         let text = serde_json::to_string(frame).map_err(|_| Disconnected)?;
-        self.say.send(text).await.map_err(|_| Disconnected)
+        self.sender.send(text).await.map_err(|_| Disconnected)
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) enum LedgerResponseError {
 }
 
 impl From<LedgerError> for LedgerResponseError {
-    fn from(LedgerError { what, why }: LedgerError) -> Self {
+    fn from(LedgerError { operation: what, reason: why }: LedgerError) -> Self {
         Self::Fault { what, why }
     }
 }
@@ -182,8 +182,8 @@ impl From<ContentError> for LedgerResponseError {
         match fault {
             ContentError::Forgotten => Self::Forgotten,
             ContentError::Missing => Self::Missing,
-            ContentError::Changed => Self::Changed,
-            ContentError::Fault(fault) => fault.into(),
+            ContentError::Corrupted => Self::Changed,
+            ContentError::Ledger(fault) => fault.into(),
         }
     }
 }
@@ -192,7 +192,7 @@ impl From<StartBlockedError> for LedgerResponseError {
     fn from(hindrance: StartBlockedError) -> Self {
         match hindrance {
             StartBlockedError::Halted { why } => Self::Halted { why },
-            StartBlockedError::LeaveSpent => Self::LeaveSpent,
+            StartBlockedError::ApprovalUsedUp => Self::LeaveSpent,
             StartBlockedError::SessionBusy { call, attempt } => Self::SessionBusy { call, attempt },
         }
     }
@@ -200,20 +200,20 @@ impl From<StartBlockedError> for LedgerResponseError {
 
 impl LedgerResponseError {
     /// Converts to a [`LedgerError`], for requests where nothing else is expected.
-    pub(crate) fn into_fault(self) -> LedgerError {
+    pub(crate) fn into_ledger_error(self) -> LedgerError {
         match self {
-            Self::Fault { what, why } => LedgerError { what, why },
+            Self::Fault { what, why } => LedgerError { operation: what, reason: why },
             other => LedgerError::new("cannot make out what the office says", format!("{other:?}")),
         }
     }
 
     /// Converts to a [`ContentError`].
-    pub(crate) fn into_content_fault(self) -> ContentError {
+    pub(crate) fn into_content_error(self) -> ContentError {
         match self {
             Self::Forgotten => ContentError::Forgotten,
             Self::Missing => ContentError::Missing,
-            Self::Changed => ContentError::Changed,
-            other => other.into_fault().into(),
+            Self::Changed => ContentError::Corrupted,
+            other => other.into_ledger_error().into(),
         }
     }
 }
@@ -288,23 +288,27 @@ pub(crate) struct WireAttemptStart {
 
 impl From<Batch> for WireAppend {
     fn from(batch: Batch) -> Self {
-        let CallSummary { tenant, session, agent, tool, operation, summary } = batch.listing;
+        let CallSummary { tenant, session, agent, tool, operation, summary } = batch.call_summary;
         let begun = |begins: AttemptStart| WireAttemptStart {
             attempt: begins.attempt,
             exclusive: begins.exclusive,
-            leave: begins.leave,
+            leave: begins.standing_approval,
         };
         Self {
             call: batch.call,
-            at_len: batch.at_len,
-            before: batch.before,
-            lines: batch.lines,
-            contents: batch.contents.into_iter().map(|one| (one.held, Base64Bytes(one.bytes))).collect(),
+            at_len: batch.expected_len,
+            before: batch.prev_link,
+            lines: batch.chained_entries,
+            contents: batch
+                .contents
+                .into_iter()
+                .map(|one| (one.content_ref, Base64Bytes(one.bytes)))
+                .collect(),
             key: batch.key.as_ref().map(key_said),
             listing: WireCallSummary { tenant, session, agent, tool, operation, summary },
-            waits: batch.waits.map(|waits| (waits.question, waits.effects)),
-            begins: batch.begins.map(begun),
-            settles: batch.settles,
+            waits: batch.pending_question.map(|waits| (waits.question, waits.effects)),
+            begins: batch.attempt_start.map(begun),
+            settles: batch.is_final,
         }
     }
 }
@@ -318,24 +322,24 @@ impl WireAppend {
         let begins = |begun: WireAttemptStart| AttemptStart {
             attempt: begun.attempt,
             exclusive: begun.exclusive,
-            leave: begun.leave,
+            standing_approval: begun.leave,
         };
         Ok(Batch {
             call: self.call,
-            at_len: self.at_len,
-            before: self.before,
+            expected_len: self.at_len,
+            prev_link: self.before,
             entries: entries.map_err(|error| unreadable(&error.to_string()))?,
-            lines: self.lines,
+            chained_entries: self.lines,
             contents: self
                 .contents
                 .into_iter()
-                .map(|(held, Base64Bytes(bytes))| RecordContent { held, bytes })
+                .map(|(held, Base64Bytes(bytes))| RecordContent { content_ref: held, bytes })
                 .collect(),
             key: self.key.map(key_heard).transpose()?,
-            listing: CallSummary { tenant, session, agent, tool, operation, summary },
-            waits: self.waits.map(|(question, effects)| PendingQuestion { question, effects }),
-            begins: self.begins.map(begins),
-            settles: self.settles,
+            call_summary: CallSummary { tenant, session, agent, tool, operation, summary },
+            pending_question: self.waits.map(|(question, effects)| PendingQuestion { question, effects }),
+            attempt_start: self.begins.map(begins),
+            is_final: self.settles,
         })
     }
 }
@@ -349,7 +353,7 @@ pub(crate) struct WireRecord {
 }
 
 impl WireRecord {
-    pub(crate) fn of(loaded: &LoadedRecord) -> Result<Self, LedgerError> {
+    pub(crate) fn from_loaded(loaded: &LoadedRecord) -> Result<Self, LedgerError> {
         if let Some(damage) = loaded.record.damage() {
             return Err(LedgerError::new("cannot pass a record on", damage));
         }
@@ -365,7 +369,7 @@ impl WireRecord {
     fn lines(&self, call: CallId) -> Vec<ChainedEntry> {
         let mut before = GENESIS;
         let linked = (0..).zip(&self.bodies).map(|(seq, body)| {
-            let line = ChainedEntry::linked(call, before, seq, body.clone());
+            let line = ChainedEntry::new(call, before, seq, body.clone());
             before = line.link();
             line
         });
@@ -378,12 +382,15 @@ impl WireRecord {
     }
 
     /// Returns the record. It must be the one that was requested.
-    pub(crate) fn into_loaded(self, call: CallId) -> Result<LoadedRecord, LedgerError> {
+    pub(crate) fn into_loaded_record(self, call: CallId) -> Result<LoadedRecord, LedgerError> {
         let lines = self.lines(call);
         if lines.last().map_or(GENESIS, ChainedEntry::link) != self.head {
             return Err(unreadable("a record that ends otherwise than it should"));
         }
-        Ok(LoadedRecord { record: Record::read(call, &lines), key: self.key.map(key_heard).transpose()? })
+        Ok(LoadedRecord {
+            record: Record::from_stored_entries(call, &lines),
+            key: self.key.map(key_heard).transpose()?,
+        })
     }
 }
 
@@ -405,21 +412,31 @@ pub(crate) struct WireSessionContext {
 }
 
 impl From<SessionContext> for WireSessionContext {
-    fn from(SessionContext { leaves, halt, is_crowded }: SessionContext) -> Self {
+    fn from(
+        SessionContext { standing_approvals: leaves, halt, has_pending_calls: is_crowded }: SessionContext,
+    ) -> Self {
         Self { leaves: leaves.iter().map(|leave| (**leave).clone()).collect(), halt, is_crowded }
     }
 }
 
 impl From<WireSessionContext> for SessionContext {
     fn from(WireSessionContext { leaves, halt, is_crowded }: WireSessionContext) -> Self {
-        Self { leaves: leaves.into_iter().map(Arc::new).collect(), halt, is_crowded }
+        Self {
+            standing_approvals: leaves.into_iter().map(Arc::new).collect(),
+            halt,
+            has_pending_calls: is_crowded,
+        }
     }
 }
 
 impl WireIncomingState {
-    pub(crate) fn of(arrival: IncomingState) -> Result<Self, LedgerError> {
-        let loaded = arrival.loaded.as_ref().map(WireRecord::of).transpose()?;
-        Ok(Self { loaded, lineage: arrival.lineage, around: arrival.around.map(WireSessionContext::from) })
+    pub(crate) fn from_arrival(arrival: IncomingState) -> Result<Self, LedgerError> {
+        let loaded = arrival.record.as_ref().map(WireRecord::from_loaded).transpose()?;
+        Ok(Self {
+            loaded,
+            lineage: arrival.lineage,
+            around: arrival.session_context.map(WireSessionContext::from),
+        })
     }
 }
 
@@ -435,7 +452,7 @@ pub(crate) enum WireInterruption {
 impl From<Interruption> for WireInterruption {
     fn from(interruption: Interruption) -> Self {
         match interruption {
-            Interruption::Written => Self::Written,
+            Interruption::Recorded => Self::Written,
             Interruption::OwnerAlive => Self::OwnerAlive,
             Interruption::NotOpen => Self::NotOpen,
         }
@@ -445,7 +462,7 @@ impl From<Interruption> for WireInterruption {
 impl From<WireInterruption> for Interruption {
     fn from(interrupted: WireInterruption) -> Self {
         match interrupted {
-            WireInterruption::Written => Self::Written,
+            WireInterruption::Written => Self::Recorded,
             WireInterruption::OwnerAlive => Self::OwnerAlive,
             WireInterruption::NotOpen => Self::NotOpen,
         }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::assignment::{
-    CallAssignment, Capabilities, DispatchOutcome, OfferedCall, WorkerHandle, WorkerInfo, choose,
+    CallAssignment, Capabilities, DispatchOutcome, OfferedCall, WorkerHandle, WorkerInfo, choose_worker,
 };
 use crate::permissions::Permissions;
 use crate::protocol::LedgerResponseError;
@@ -40,14 +40,14 @@ type OfferedCalls = Arc<Mutex<LruCache<CallId, ()>>>;
 /// A store that writes for owners on other machines.
 pub trait OwnerBackend: Send + Sync + 'static {
     /// Sets the function that decides whether a remote owner is alive. All writers on this store use it.
-    fn watch(&self, is_alive: OwnerLiveness);
+    fn set_liveness_check(&self, is_alive: OwnerLiveness);
 
     /// Returns a ledger that writes claims for this owner. The owner is alive for at least as long as the ledger is held.
-    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError>;
+    fn ledger_for_owner(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError>;
 
     /// Checks that no other process is responsible for the same owners. While that is uncertain, no owner is considered gone,
     /// and no heartbeat is confirmed.
-    fn is_sure(&self) -> bool {
+    fn is_sole_registry(&self) -> bool {
         true
     }
 }
@@ -89,7 +89,7 @@ impl WorkerRegistry {
     }
 
     /// Creates a registry for calls that all work in one directory. Workers of other directories are rejected.
-    pub fn in_dir(deputy: impl OwnerBackend, lease: Duration, dir: String) -> Self {
+    pub fn with_directory(deputy: impl OwnerBackend, lease: Duration, dir: String) -> Self {
         Self::with(deputy, lease, Some(dir))
     }
 
@@ -107,7 +107,7 @@ impl WorkerRegistry {
         let roster = Self(Arc::new(inner));
         let watched = Arc::downgrade(&roster.0);
         let is_alive = move |owner| watched.upgrade().is_some_and(|inner| Self(inner).is_alive(owner));
-        roster.0.deputy.watch(Arc::new(is_alive));
+        roster.0.deputy.set_liveness_check(Arc::new(is_alive));
         roster
     }
 
@@ -119,8 +119,8 @@ impl WorkerRegistry {
         self.0.dir.as_deref()
     }
 
-    pub(crate) fn is_sure(&self) -> bool {
-        self.0.deputy.is_sure()
+    pub(crate) fn is_sole_registry(&self) -> bool {
+        self.0.deputy.is_sole_registry()
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -132,14 +132,14 @@ impl WorkerRegistry {
     /// An unknown owner may have been connected before this process started. It gets the same lease as any other.
     pub fn is_alive(&self, owner: OwnerId) -> bool {
         match self.owners().get(&owner) {
-            _ if !self.is_sure() => true,
+            _ if !self.is_sole_registry() => true,
             Some(known) => known.wires > 0 || known.left.elapsed() < self.0.lease,
             None => self.0.began.elapsed() < self.0.lease,
         }
     }
 
     /// Removes owners that have been away for too long. Call this periodically.
-    pub fn sweep(&self) {
+    pub fn remove_expired(&self) {
         let lease = self.0.lease;
         self.owners().retain(|_, known| known.wires > 0 || known.left.elapsed() < lease);
     }
@@ -150,26 +150,26 @@ impl WorkerRegistry {
     }
 
     /// Waits until a worker has connected that may execute calls without a worker.
-    pub async fn until_someone_comes(&self) {
+    pub async fn wait_for_worker(&self) {
         self.0.came.notified().await;
     }
 
     /// Returns the workers that are connected or may come back.
     pub fn workers(&self) -> Vec<WorkerInfo> {
-        self.sweep();
+        self.remove_expired();
         let owners = self.owners();
         let mut workers: Vec<WorkerInfo> = owners
             .iter()
             .filter_map(|(owner, known)| {
                 // A worker that announced its end does not come back.
-                let hand = known.hand.as_ref().filter(|hand| known.wires > 0 || !hand.is_leaving)?;
+                let hand = known.hand.as_ref().filter(|hand| known.wires > 0 || !hand.is_draining)?;
                 Some(WorkerInfo {
                     name: hand.name.clone(),
                     owner: *owner,
-                    is_here: known.wires > 0,
-                    is_leaving: hand.is_leaving,
-                    busy: hand.busy(),
-                    skills: hand.skills.clone(),
+                    is_connected: known.wires > 0,
+                    is_draining: hand.is_draining,
+                    pending_calls: hand.pending_calls(),
+                    capabilities: hand.capabilities.clone(),
                 })
             })
             .collect();
@@ -178,43 +178,45 @@ impl WorkerRegistry {
     }
 
     /// Checks whether the queue of the call's worker is full, so that the call would not start soon.
-    pub fn is_crowded(&self, job: &CallAssignment<'_>) -> bool {
+    pub fn has_too_many_waiters(&self, job: &CallAssignment<'_>) -> bool {
         let owners = self.owners();
         let hands = owners.values().filter_map(|known| known.hand.as_ref());
-        choose(hands, job).is_some_and(WorkerHandle::is_crowded)
+        choose_worker(hands, job).is_some_and(WorkerHandle::has_too_many_waiters)
     }
 
     /// Has the call's worker drive it as far as possible.
     ///
     /// A worker has limited room; further calls wait here. A caller that stops waiting stops no call.
     pub async fn drive(&self, job: CallAssignment<'_>) -> DispatchOutcome {
-        self.sweep();
+        self.remove_expired();
         // Workers that were connected before this server started are about to come back, and keep their sessions.
         if self.0.began.elapsed() < ARRIVING.min(self.0.lease) {
-            return DispatchOutcome::Away;
+            return DispatchOutcome::WorkerUnavailable;
         }
         let (room, line, waits) = {
             let owners = self.owners();
             let hands = owners.values().filter_map(|known| known.hand.as_ref());
-            let Some(hand) = choose(hands, &job) else { return DispatchOutcome::Nobody };
-            match &hand.line {
-                Some(line) if !hand.is_leaving && !hand.is_crowded() => {
-                    (Arc::clone(&hand.room), line.clone(), Arc::clone(&hand.waiting))
+            let Some(hand) = choose_worker(hands, &job) else { return DispatchOutcome::NoWorker };
+            match &hand.offer_sender {
+                Some(line) if !hand.is_draining && !hand.has_too_many_waiters() => {
+                    (Arc::clone(&hand.free_slots), line.clone(), Arc::clone(&hand.waiters))
                 }
-                _ => return DispatchOutcome::Away,
+                _ => return DispatchOutcome::WorkerUnavailable,
             }
         };
         let place = tokio::select! {
             place = room.acquire_owned() => place,
-            () = line.closed() => return DispatchOutcome::Away,
+            () = line.closed() => return DispatchOutcome::WorkerUnavailable,
         };
-        let Ok(_place) = place else { return DispatchOutcome::Away };
+        let Ok(_place) = place else { return DispatchOutcome::WorkerUnavailable };
         drop(waits);
         let (stood, standing) = oneshot::channel();
-        if line.send(OfferedCall { call: job.call, stood }).await.is_err() {
-            return DispatchOutcome::Away;
+        if line.send(OfferedCall { call: job.call, on_driven: stood }).await.is_err() {
+            return DispatchOutcome::WorkerUnavailable;
         }
-        standing.await.map_or(DispatchOutcome::Away, |held_up_by| DispatchOutcome::Stood { held_up_by })
+        standing.await.map_or(DispatchOutcome::WorkerUnavailable, |held_up_by| DispatchOutcome::Driven {
+            blocked_by: held_up_by,
+        })
     }
 
     /// Notifies listeners that a worker has written to a call.
@@ -224,16 +226,16 @@ impl WorkerRegistry {
     }
 
     /// Registers an owner. The owner names itself; this checks that the id does not belong to another peer.
-    pub(crate) fn enter(
+    pub(crate) fn register(
         &self,
         (owner, skills): (OwnerId, Option<Capabilities>),
         rights: &Permissions,
     ) -> Result<(RegistrationGuard, mpsc::Receiver<OfferedCall>), LedgerError> {
-        self.sweep();
+        self.remove_expired();
         // Done before the lock is taken, because it may take a moment.
         let ledger = match self.owners().contains_key(&owner) {
             true => None,
-            false => Some(self.0.deputy.ledger_of(owner)?),
+            false => Some(self.0.deputy.ledger_for_owner(owner)?),
         };
         let mut owners = self.owners();
         let namesakes = owners.values().filter(|known| known.rights == *rights).count();
@@ -263,7 +265,7 @@ impl WorkerRegistry {
         known.wires = known.wires.saturating_add(1);
         let (line, offers) = mpsc::channel(1);
         if let Some(hand) = &mut known.hand {
-            hand.line = Some(line);
+            hand.offer_sender = Some(line);
         }
         let (ledger, answers) = (Arc::clone(&known.ledger), Arc::clone(&known.answers));
         let offered = Arc::clone(&known.offered);
@@ -289,9 +291,9 @@ pub(crate) struct RegistrationGuard {
 
 impl RegistrationGuard {
     /// Notes that the worker accepts no new calls.
-    pub(crate) fn leaves(&self) {
+    pub(crate) fn set_draining(&self) {
         if let Some(hand) = self.roster.owners().get_mut(&self.owner).and_then(|known| known.hand.as_mut()) {
-            hand.is_leaving = true;
+            hand.is_draining = true;
         }
     }
 
@@ -304,12 +306,12 @@ impl RegistrationGuard {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner).contains(&call)
     }
 
-    pub(crate) fn is_sure(&self) -> bool {
-        self.roster.is_sure()
+    pub(crate) fn is_sole_registry(&self) -> bool {
+        self.roster.is_sole_registry()
     }
 
     /// Notifies listeners that the worker has written to a call.
-    pub(crate) fn tell_written(&self, call: CallId) {
+    pub(crate) fn notify_written(&self, call: CallId) {
         self.roster.tell_written(call);
     }
 }
@@ -327,7 +329,7 @@ impl Default for ResponseCache {
 
 impl ResponseCache {
     /// Returns the answer to a request, which is computed once. Concurrent repetitions wait for it.
-    pub(crate) async fn once<W: Future<Output = LedgerResponse>>(
+    pub(crate) async fn get_or_compute<W: Future<Output = LedgerResponse>>(
         &self,
         id: u64,
         work: impl FnOnce() -> W,
@@ -347,10 +349,12 @@ impl Drop for RegistrationGuard {
             known.wires = known.wires.saturating_sub(1);
             known.left = Instant::now();
             // The channel of a later connection belongs to that connection.
-            if let Some(hand) =
-                known.hand.as_mut().filter(|hand| hand.line.as_ref().is_some_and(mpsc::Sender::is_closed))
+            if let Some(hand) = known
+                .hand
+                .as_mut()
+                .filter(|hand| hand.offer_sender.as_ref().is_some_and(mpsc::Sender::is_closed))
             {
-                hand.line = None;
+                hand.offer_sender = None;
             }
         }
     }

@@ -38,7 +38,7 @@ pub struct RemoteLedgerOptions {
     /// A directory on this machine, for the lock and for the marks of started attempts. It must outlive the worker.
     pub dir: PathBuf,
     /// How long to wait for a server that does not answer.
-    pub patience: Duration,
+    pub response_timeout: Duration,
 }
 
 /// A ledger over a connection. Each one is an owner of its own.
@@ -56,7 +56,7 @@ impl RemoteLedger {
     }
 
     /// Opens the ledger of a worker that accepts calls. They arrive as offers.
-    pub fn open_to_work(
+    pub fn open_as_worker(
         options: &RemoteLedgerOptions,
         skills: Capabilities,
         dial: impl Connector,
@@ -74,36 +74,41 @@ impl RemoteLedger {
         let cannot = |error| LedgerError::new(format!("cannot use `{}`", dir.display()), error);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(cannot)?;
         let owner = OwnerId::new(Uuid::now_v7());
-        let lock = owner_locks::take(dir, owner)
+        let lock = owner_locks::acquire(dir, owner)
             .map_err(cannot)?
             .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
         let starts = StartMarkers::open(dir, owner).map_err(cannot)?;
-        Ok(Self { link: Connection::open(dial, owner, options.patience, hire), owner, starts, _lock: lock })
+        Ok(Self {
+            link: Connection::open(dial, owner, options.response_timeout, hire),
+            owner,
+            starts,
+            _lock: lock,
+        })
     }
 
     /// Sends a request that can fail only because the ledger fails.
     async fn asked<T: DeserializeOwned>(&self, ask: LedgerRequest) -> Result<T, LedgerError> {
-        let RequestOutcome { told, .. } = self.link.ask(ask).await?;
-        read(told.map_err(LedgerResponseError::into_fault)?)
+        let RequestOutcome { result: told, .. } = self.link.send_request(ask).await?;
+        read(told.map_err(LedgerResponseError::into_ledger_error)?)
     }
 
     async fn append_batch(&self, batch: Batch) -> Result<(), AppendError> {
-        invariants::moves(&batch, self.owner)?;
-        let (call, at_len) = (batch.call, batch.at_len);
-        let last = batch.lines.last().map(ChainedEntry::link);
-        let RequestOutcome { told, again } =
-            self.link.ask(LedgerRequest::Append(Box::new(batch.into()))).await?;
+        invariants::check_batch(&batch, self.owner)?;
+        let (call, at_len) = (batch.call, batch.expected_len);
+        let last = batch.chained_entries.last().map(ChainedEntry::link);
+        let RequestOutcome { result: told, may_have_run_before: again } =
+            self.link.send_request(LedgerRequest::Append(Box::new(batch.into()))).await?;
         match told {
             Ok(_) => Ok(()),
             // If the server restarted between two sends of one append, the second send is the one that is stale.
             Err(LedgerResponseError::Stale) if again && self.is_taken(call, at_len, last).await? => Ok(()),
             Err(LedgerResponseError::Stale) => Err(AppendError::Stale),
             Err(LedgerResponseError::Halted { why }) => Err(StartBlockedError::Halted { why }.into()),
-            Err(LedgerResponseError::LeaveSpent) => Err(StartBlockedError::LeaveSpent.into()),
+            Err(LedgerResponseError::LeaveSpent) => Err(StartBlockedError::ApprovalUsedUp.into()),
             Err(LedgerResponseError::SessionBusy { call, attempt }) => {
                 Err(StartBlockedError::SessionBusy { call, attempt }.into())
             }
-            Err(other) => Err(other.into_fault().into()),
+            Err(other) => Err(other.into_ledger_error().into()),
         }
     }
 
@@ -121,7 +126,7 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, LedgerError> {
 
 impl Drop for RemoteLedger {
     fn drop(&mut self) {
-        self.starts.tidy();
+        self.starts.remove_if_empty();
     }
 }
 
@@ -133,18 +138,25 @@ impl Ledger for RemoteLedger {
     fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
         Box::pin(async move {
             let read: Option<WireRecord> = self.asked(LedgerRequest::Load { call }).await?;
-            read.map(|read| read.into_loaded(call)).transpose()
+            read.map(|read| read.into_loaded_record(call)).transpose()
         })
     }
 
-    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
+    fn lookup_incoming<'a>(
+        &'a self,
+        comer: IncomingCall<'a>,
+    ) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
         Box::pin(async move {
             let IncomingCall { call, tenant, session, tool, now } = comer;
             let (tenant, session, tool) = (tenant.clone(), session.clone(), tool.to_owned());
             let arrived: WireIncomingState =
                 self.asked(LedgerRequest::Arrive { call, tenant, session, tool, now }).await?;
-            let loaded = arrived.loaded.map(|read| read.into_loaded(call)).transpose()?;
-            Ok(IncomingState { loaded, lineage: arrived.lineage, around: arrived.around.map(Into::into) })
+            let loaded = arrived.loaded.map(|read| read.into_loaded_record(call)).transpose()?;
+            Ok(IncomingState {
+                record: loaded,
+                lineage: arrived.lineage,
+                session_context: arrived.around.map(Into::into),
+            })
         })
     }
 
@@ -154,8 +166,9 @@ impl Ledger for RemoteLedger {
 
     fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
         Box::pin(async move {
-            let RequestOutcome { told, .. } = self.link.ask(LedgerRequest::Content { call, held }).await?;
-            let Base64Bytes(bytes) = read(told.map_err(LedgerResponseError::into_content_fault)?)?;
+            let RequestOutcome { result: told, .. } =
+                self.link.send_request(LedgerRequest::Content { call, held }).await?;
+            let Base64Bytes(bytes) = read(told.map_err(LedgerResponseError::into_content_error)?)?;
             Ok(bytes)
         })
     }
@@ -173,12 +186,12 @@ impl Ledger for RemoteLedger {
         })
     }
 
-    fn starting(&self, _call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn mark_started(&self, _call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
         let starts = self.starts.clone();
         Box::pin(async move {
-            starts.mark_aside(attempt).await?;
+            starts.mark_async(attempt).await?;
             // The last moment for this check: a process that was paused until now may have lost its claim.
-            if self.link.may_be_given_up() {
+            if self.link.may_be_presumed_dead() {
                 let why = "the office was not heard for longer than a lease, and may have given the call up";
                 return Err(LedgerError::new("cannot start an attempt", why));
             }
@@ -186,11 +199,11 @@ impl Ledger for RemoteLedger {
         })
     }
 
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(self.asked(LedgerRequest::Act(Box::new(act))))
     }
 
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         Box::pin(self.asked(LedgerRequest::Halted { tenant: tenant.clone() }))
     }
 
@@ -202,7 +215,7 @@ impl Ledger for RemoteLedger {
         Box::pin(self.asked(LedgerRequest::Lineage { tenant: tenant.clone(), session: session.clone() }))
     }
 
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
@@ -215,11 +228,11 @@ impl Ledger for RemoteLedger {
         })
     }
 
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         Box::pin(self.asked(LedgerRequest::CallOf { question }))
     }
 
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
@@ -235,7 +248,7 @@ impl Ledger for RemoteLedger {
         })
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(self.asked(LedgerRequest::Drivable { now, limit }))
     }
 }

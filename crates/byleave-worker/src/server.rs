@@ -19,10 +19,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::assignment::{Capabilities, OfferedCall};
-use crate::permissions::{Permissions, not_for_workers};
+use crate::permissions::{Permissions, not_allowed_error};
 use crate::protocol::{
-    Disconnected, Frame, FrameChannel, LedgerRequest, LedgerResponseError, PROTOCOL, WireAppend,
-    WireIncomingState, WireInterruption, WireRecord, WorkerHello, patience,
+    Disconnected, Frame, FrameChannel, LedgerRequest, LedgerResponseError, PROTOCOL_VERSION, WireAppend,
+    WireIncomingState, WireInterruption, WireRecord, WorkerHello, silence_timeout,
 };
 use crate::registry::{RegistrationGuard, WorkerRegistry};
 
@@ -38,19 +38,19 @@ const RECORDS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(127);
 const SKEW_MS: Millis = 60_000;
 
 /// Answers a worker until its connection breaks.
-pub async fn attend(roster: &WorkerRegistry, rights: Permissions, mut wire: FrameChannel) {
-    let hello = tokio::time::timeout(HELLO, wire.hear.recv()).await;
+pub async fn serve_worker(roster: &WorkerRegistry, rights: Permissions, mut wire: FrameChannel) {
+    let hello = tokio::time::timeout(HELLO, wire.receiver.recv()).await;
     let said = hello.ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
     let Some(Frame::Hello(WorkerHello { protocol, owner, skills, is_leaving })) = said else {
         return turn_away(&wire, "a worker says first who it is").await;
     };
-    if protocol != PROTOCOL {
+    if protocol != PROTOCOL_VERSION {
         let why = format!(
-            "the worker speaks protocol {protocol} and the office {PROTOCOL}; bring both to one version"
+            "the worker speaks protocol {protocol} and the office {PROTOCOL_VERSION}; bring both to one version"
         );
         return turn_away(&wire, &why).await;
     }
-    if let Some(why) = skills.as_ref().and_then(Capabilities::flaw) {
+    if let Some(why) = skills.as_ref().and_then(Capabilities::problem) {
         return turn_away(&wire, why).await;
     }
     if let (Some(skills), Some(dir)) = (&skills, roster.dir())
@@ -62,21 +62,21 @@ pub async fn attend(roster: &WorkerRegistry, rights: Permissions, mut wire: Fram
         );
         return turn_away(&wire, &why).await;
     }
-    let (present, offers) = match roster.enter((owner, skills), &rights) {
+    let (present, offers) = match roster.register((owner, skills), &rights) {
         Ok(entered) => entered,
         Err(fault) => return turn_away(&wire, &fault.to_string()).await,
     };
     if is_leaving {
-        present.leaves();
+        present.set_draining();
     }
     let lease_ms = u64::try_from(roster.lease().as_millis()).unwrap_or(u64::MAX);
-    if wire.say(&Frame::Welcome { lease_ms, office: roster.id() }).await.is_err() {
+    if wire.send_frame(&Frame::Welcome { lease_ms, office: roster.id() }).await.is_err() {
         return;
     }
     let (seen, records) = (LruCache::new(SEEN_MAX), LruCache::new(RECORDS_MAX));
     let desk =
         Arc::new(WorkerSession { present, rights, seen: Mutex::new(seen), records: Mutex::new(records) });
-    let patience = patience(roster.lease());
+    let patience = silence_timeout(roster.lease());
     if let Err(Disconnected) = converse(&desk, wire, offers, patience).await {
         tracing::debug!(%owner, "the wire of a worker broke");
     }
@@ -85,7 +85,7 @@ pub async fn attend(roster: &WorkerRegistry, rights: Permissions, mut wire: Fram
 async fn turn_away(wire: &FrameChannel, why: &str) {
     tracing::warn!(why, "a worker was turned away");
     // The worker may be gone already.
-    wire.say(&Frame::Unwelcome { why: why.to_owned() }).await.unwrap_or_default();
+    wire.send_frame(&Frame::Unwelcome { why: why.to_owned() }).await.unwrap_or_default();
 }
 
 async fn converse(
@@ -100,13 +100,13 @@ async fn converse(
     let mut heard_at = Instant::now();
     loop {
         let text = tokio::select! {
-            text = wire.hear.recv() => text.ok_or(Disconnected)?,
+            text = wire.receiver.recv() => text.ok_or(Disconnected)?,
             // Measured from the last received message, whatever was sent meanwhile.
             () = tokio::time::sleep_until(heard_at + patience) => return Err(Disconnected),
-            Some(OfferedCall { call, stood }) = offers.recv() => {
+            Some(OfferedCall { call, on_driven: stood }) = offers.recv() => {
                 desk.present.note_offered(call);
                 offered.insert(call, stood);
-                wire.say(&Frame::Offer { call }).await?;
+                wire.send_frame(&Frame::Offer { call }).await?;
                 continue;
             }
         };
@@ -114,11 +114,11 @@ async fn converse(
         match serde_json::from_str(&text) {
             Ok(Frame::Ask { id, ask }) => {
                 let place = Arc::clone(&room).acquire_owned().await.map_err(|_| Disconnected)?;
-                let (desk, say) = (Arc::clone(desk), wire.say.clone());
+                let (desk, say) = (Arc::clone(desk), wire.sender.clone());
                 // Completed even if the connection breaks, because an aborted request could have half an effect.
                 tokio::spawn(async move {
                     let told = if ask.has_effect() {
-                        desk.present.answers.once(id, || desk.answer(ask)).await
+                        desk.present.answers.get_or_compute(id, || desk.answer(ask)).await
                     } else {
                         desk.answer(ask).await
                     };
@@ -132,10 +132,10 @@ async fn converse(
                     stood.send(held_up_by).unwrap_or_default();
                 }
             }
-            Ok(Frame::Leaving) => desk.present.leaves(),
+            Ok(Frame::Leaving) => desk.present.set_draining(),
             Ok(beat @ Frame::Beat { .. }) => {
-                if desk.present.is_sure() {
-                    wire.say(&beat).await?;
+                if desk.present.is_sole_registry() {
+                    wire.send_frame(&beat).await?;
                 }
             }
             Ok(_) | Err(_) => {
@@ -174,16 +174,16 @@ impl WorkerSession {
         match ask {
             LedgerRequest::Load { call } => {
                 let loaded = self.load(call).await?;
-                said(&loaded.as_ref().map(WireRecord::of).transpose()?)
+                said(&loaded.as_ref().map(WireRecord::from_loaded).transpose()?)
             }
             LedgerRequest::Arrive { call, tenant, session, tool, now } => {
-                self.rights.may_see(&tenant)?;
+                self.rights.check_tenant(&tenant)?;
                 let comer = IncomingCall { call, tenant: &tenant, session: &session, tool: &tool, now };
-                let arrival = ledger.arrive(comer).await?;
-                if let Some(loaded) = &arrival.loaded {
+                let arrival = ledger.lookup_incoming(comer).await?;
+                if let Some(loaded) = &arrival.record {
                     self.note(call, loaded)?;
                 }
-                said(&WireIncomingState::of(arrival)?)
+                said(&WireIncomingState::from_arrival(arrival)?)
             }
             LedgerRequest::Append(append) => self.append(*append).await,
             LedgerRequest::Content { call, held } => {
@@ -193,64 +193,64 @@ impl WorkerSession {
             LedgerRequest::Interrupt { call, attempt, at } => {
                 self.may_see(call).await?;
                 let interrupted = ledger.interrupt(call, attempt, at).await?;
-                self.present.tell_written(call);
+                self.present.notify_written(call);
                 said(&WireInterruption::from(interrupted))
             }
             LedgerRequest::Act(act) => {
-                let act = self.rights.admit(*act)?;
-                said(&ledger.act(act).await?)
+                let act = self.rights.check_admin_action(*act)?;
+                said(&ledger.record_admin_action(act).await?)
             }
             LedgerRequest::Halted { tenant } => {
-                self.rights.may_see(&tenant)?;
-                said(&ledger.halted(&tenant).await?)
+                self.rights.check_tenant(&tenant)?;
+                said(&ledger.active_halt(&tenant).await?)
             }
             LedgerRequest::Lineage { tenant, session } => {
-                self.rights.may_see(&tenant)?;
+                self.rights.check_tenant(&tenant)?;
                 said(&ledger.lineage(&tenant, &session).await?)
             }
             LedgerRequest::Leaves { tenant, tool, now } => {
-                self.rights.may_see(&tenant)?;
-                let leaves = ledger.leaves(&tenant, &tool, now).await?;
+                self.rights.check_tenant(&tenant)?;
+                let leaves = ledger.standing_approvals(&tenant, &tool, now).await?;
                 said(&leaves.iter().map(|leave| &**leave).collect::<Vec<_>>())
             }
             LedgerRequest::CallOf { question } => {
-                let call = ledger.call_of(question).await?;
+                let call = ledger.call_for_question(question).await?;
                 match call {
                     Some(call) if self.may_see(call).await.is_err() => said(&None::<CallId>),
                     call => said(&call),
                 }
             }
             LedgerRequest::HeldUpBy { tenant, session, call, effects } => {
-                self.rights.may_see(&tenant)?;
+                self.rights.check_tenant(&tenant)?;
                 let plan = Plan { effects, ..Plan::default() };
-                said(&ledger.held_up_by(&tenant, &session, call, &plan).await?)
+                said(&ledger.blocking_call(&tenant, &session, call, &plan).await?)
             }
             LedgerRequest::Drivable { now, limit } => {
-                self.rights.may_list()?;
-                said(&ledger.drivable(now, limit).await?)
+                self.rights.check_may_list()?;
+                said(&ledger.resumable_calls(now, limit).await?)
             }
         }
     }
 
     async fn append(&self, append: WireAppend) -> Result<Value, LedgerResponseError> {
         let (call, batch) = (append.call, append.into_batch()?);
-        self.rights.may_append(&batch)?;
+        self.rights.check_append(&batch)?;
         let grown = match self.rights {
             Permissions::All => None,
             Permissions::Worker { .. } => Some(self.may_write(&batch).await?),
         };
         match self.ledger().append(batch).await {
             Ok(()) => {
-                if let Some(record) = grown.filter(|record| record.settled().is_none()) {
+                if let Some(record) = grown.filter(|record| record.outcome().is_none()) {
                     self.records.lock().unwrap_or_else(PoisonError::into_inner).put(call, record);
                 }
                 self.remember(call);
-                self.present.tell_written(call);
+                self.present.notify_written(call);
                 said(&())
             }
             Err(AppendError::Stale) => Err(LedgerResponseError::Stale),
-            Err(AppendError::Hindered(hindrance)) => Err(hindrance.into()),
-            Err(AppendError::Fault(fault)) => Err(fault.into()),
+            Err(AppendError::StartBlocked(hindrance)) => Err(hindrance.into()),
+            Err(AppendError::Ledger(fault)) => Err(fault.into()),
         }
     }
 
@@ -258,7 +258,8 @@ impl WorkerSession {
     /// must admit the entries. It must not end an attempt of another owner, or a question before its time. Returns the record
     /// as it is then.
     async fn may_write(&self, batch: &Batch) -> Result<Record, LedgerResponseError> {
-        let is_before = |record: &Record| (record.len(), record.head()) == (batch.at_len, batch.before);
+        let is_before =
+            |record: &Record| (record.len(), record.head()) == (batch.expected_len, batch.prev_link);
         let known = self.records.lock().unwrap_or_else(PoisonError::into_inner).pop(&batch.call);
         let mut record = match known.filter(is_before) {
             Some(record) => record,
@@ -271,19 +272,19 @@ impl WorkerSession {
             invariants::open_attempt(record).is_some_and(|(_, owner)| owner == self.present.owner)
         };
         if !is_mine(&record) && !self.present.was_offered(batch.call) {
-            return Err(not_for_workers("to write on a call that it was not offered").into());
+            return Err(not_allowed_error("to write on a call that it was not offered").into());
         }
         for entry in &batch.entries {
             match &entry.fact {
                 RecordEvent::Ended { .. } if !is_mine(&record) => {
-                    return Err(not_for_workers("to end what another runs").into());
+                    return Err(not_allowed_error("to end what another runs").into());
                 }
                 // Clocks differ a little.
                 RecordEvent::Expired { question } => {
                     let until =
                         record.question(*question).map_or(Millis::MAX, |question| question.expires_at);
                     if until > SystemClock.now().saturating_add(SKEW_MS) {
-                        return Err(not_for_workers("to end a question before its time").into());
+                        return Err(not_allowed_error("to end a question before its time").into());
                     }
                 }
                 _ => {}
@@ -314,8 +315,8 @@ impl WorkerSession {
     }
 
     fn note(&self, call: CallId, loaded: &LoadedRecord) -> Result<(), LedgerError> {
-        match loaded.record.heading() {
-            Some(heading) => self.rights.may_see(&heading.tenant)?,
+        match loaded.record.header() {
+            Some(heading) => self.rights.check_tenant(&heading.tenant)?,
             // The tenant of such a call is unknown.
             None if self.rights != Permissions::All => {
                 return Err(LedgerError::new("cannot show a call", "its record has no beginning"));

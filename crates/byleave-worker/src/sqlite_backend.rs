@@ -16,13 +16,13 @@ use crate::registry::OwnerBackend;
 pub struct SqliteOwnerBackend(pub Arc<SqliteLedger>);
 
 impl OwnerBackend for SqliteOwnerBackend {
-    fn watch(&self, is_alive: OwnerLiveness) {
-        if !self.0.watch(is_alive) {
+    fn set_liveness_check(&self, is_alive: OwnerLiveness) {
+        if !self.0.set_remote_owner_check(is_alive) {
             tracing::error!("two rosters on one book; the first counts");
         }
     }
 
-    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
+    fn ledger_for_owner(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
         Ok(Arc::new(self.0.for_owner(owner)?))
     }
 }

@@ -32,18 +32,18 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const OPENING: Duration = Duration::from_secs(15);
 
 /// Returns the WebSocket settings of both ends.
-pub fn config() -> WebSocketConfig {
+pub fn websocket_config() -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_BYTES_MAX))
         .max_frame_size(Some(MESSAGE_BYTES_MAX))
 }
 
 /// Creates a connection over an open socket.
-pub fn over<S>(socket: WebSocketStream<S>) -> FrameChannel
+pub fn channel_over_socket<S>(socket: WebSocketStream<S>) -> FrameChannel
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (near, FrameChannel { say, mut hear }) = FrameChannel::pair();
+    let (near, FrameChannel { sender: say, receiver: mut hear }) = FrameChannel::pair();
     let (mut sink, mut stream) = socket.split();
     // If either half is dropped, both end.
     tokio::spawn(async move {
@@ -78,16 +78,18 @@ where
 }
 
 /// Returns the answer to an upgrade request, or the reason why the request is invalid.
-pub fn answer<B>(request: &Request<B>) -> Result<Response<()>, String> {
+pub fn upgrade_response<B>(request: &Request<B>) -> Result<Response<()>, String> {
     create_response_with_body(request, || ()).map_err(|error| error.to_string())
 }
 
 /// Creates a connection over the stream of an upgraded request.
-pub async fn answered<S>(stream: S) -> FrameChannel
+pub async fn channel_over_upgraded<S>(stream: S) -> FrameChannel
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    over(WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await)
+    channel_over_socket(
+        WebSocketStream::from_raw_socket(stream, Role::Server, Some(websocket_config())).await,
+    )
 }
 
 /// Opens connections to a server by its address.
@@ -99,7 +101,7 @@ pub struct SocketConnector {
 }
 
 /// Creates a TLS configuration that trusts the certificates of this machine, and those in a PEM file.
-pub fn trusting(more: Option<&Path>) -> Result<Arc<ClientConfig>, TrustRootsError> {
+pub fn tls_config(more: Option<&Path>) -> Result<Arc<ClientConfig>, TrustRootsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = match more {
         Some(path) => {
@@ -163,11 +165,12 @@ impl SocketConnector {
             let connector = TlsConnector::from(Arc::clone(&self.tls));
             let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
             let (socket, _) =
-                client_async_with_config(request, stream, Some(config())).await.map_err(refused)?;
-            return Ok(over(socket));
+                client_async_with_config(request, stream, Some(websocket_config())).await.map_err(refused)?;
+            return Ok(channel_over_socket(socket));
         }
-        let (socket, _) = client_async_with_config(request, stream, Some(config())).await.map_err(refused)?;
-        Ok(over(socket))
+        let (socket, _) =
+            client_async_with_config(request, stream, Some(websocket_config())).await.map_err(refused)?;
+        Ok(channel_over_socket(socket))
     }
 }
 
@@ -189,7 +192,7 @@ fn words(error: &Refused) -> String {
 }
 
 impl Connector for SocketConnector {
-    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
+    fn connect(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async move {
             let opened = tokio::time::timeout(OPENING, self.open()).await;
             opened.unwrap_or_else(|_| Err("it took too long".to_owned())).map_err(ConnectError)

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::assignment::{CAPACITY_MAX, Capabilities};
+use crate::assignment::{Capabilities, MAX_CAPACITY};
 use crate::connection::{ConnectionStatus, WorkerNotice, WorkerRegistration};
 
 /// The calls that the server offers to this worker.
@@ -24,14 +24,17 @@ impl CallOffers {
     pub(crate) fn new(skills: Capabilities) -> (WorkerRegistration, Self) {
         // The server offers no more calls at once than there is room for. After a broken connection, the same call may come
         // twice.
-        let most = usize::try_from(CAPACITY_MAX).unwrap_or(usize::MAX).saturating_mul(2);
+        let most = usize::try_from(MAX_CAPACITY).unwrap_or(usize::MAX).saturating_mul(2);
         let ((offers, offered), (say, says)) = (mpsc::channel(most), mpsc::channel(most));
         let (reach, reached) = watch::channel(ConnectionStatus::Unknown);
-        (WorkerRegistration { skills, offers, says, reach }, Self { offered, say, reached })
+        (
+            WorkerRegistration { capabilities: skills, offers, notices: says, status: reach },
+            Self { offered, say, reached },
+        )
     }
 
     /// Returns the status of the connection, now and whenever it changes.
-    pub fn reach(&self) -> watch::Receiver<ConnectionStatus> {
+    pub fn status(&self) -> watch::Receiver<ConnectionStatus> {
         self.reached.clone()
     }
 
@@ -39,7 +42,7 @@ impl CallOffers {
     /// driven as far as possible.
     ///
     /// The gate must use the ledger that these offers came with.
-    pub async fn work(mut self, gate: Gate, leave: CancellationToken) {
+    pub async fn run(mut self, gate: Gate, leave: CancellationToken) {
         let (tasks, driven) = (TaskTracker::new(), Arc::new(Mutex::new(HashSet::new())));
         loop {
             let call = tokio::select! {
@@ -57,15 +60,15 @@ impl CallOffers {
             let (gate, say, driven) = (gate.clone(), self.say.clone(), Arc::clone(&driven));
             tasks.spawn(async move {
                 let held_up_by = match gate.resume(call).await {
-                    CallStatus::HeldUp { by, .. } => Some(by),
+                    CallStatus::Blocked { blocked_by: by, .. } => Some(by),
                     _ => None,
                 };
                 // Removed first, because a server that learns the outcome may offer the call again immediately.
                 driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
-                say.send(WorkerNotice::Stood { call, held_up_by }).await.unwrap_or_default();
+                say.send(WorkerNotice::Driven { call, blocked_by: held_up_by }).await.unwrap_or_default();
             });
         }
-        self.say.send(WorkerNotice::Leaving).await.unwrap_or_default();
+        self.say.send(WorkerNotice::Draining).await.unwrap_or_default();
         tasks.close();
         tasks.wait().await;
     }

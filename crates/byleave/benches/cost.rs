@@ -48,30 +48,30 @@ fn reader() -> TypedTool<PathInput> {
     TypedTool::new("look", "reads a file", |args: PathInput, _run: RunContext| async move {
         Output::text(args.path)
     })
-    .class(PermissionClass::Readonly)
+    .permission_class(PermissionClass::Readonly)
     .role("/path", ArgumentRole::ReadPath)
     .not_sensitive()
-    .repeatable()
+    .idempotent()
     .concurrency_safe()
-    .prompt()
+    .nonblocking()
 }
 
 fn echo() -> TypedTool<PathInput> {
     TypedTool::new("echo", "says it back", |args: PathInput, _run: RunContext| async move {
         Output::text(args.path)
     })
-    .class(PermissionClass::Generic)
+    .permission_class(PermissionClass::Generic)
     .concurrency_safe()
-    .prompt()
+    .nonblocking()
 }
 
 fn writer() -> TypedTool<PathInput> {
     TypedTool::new("put", "writes a file", |args: PathInput, _run: RunContext| async move {
         Output::text(args.path)
     })
-    .class(PermissionClass::File)
+    .permission_class(PermissionClass::File)
     .role("/path", ArgumentRole::WritePath)
-    .prompt()
+    .nonblocking()
 }
 
 fn gate(ledger: Option<Arc<dyn Ledger>>, cwd: &Path) -> Gate {
@@ -261,7 +261,7 @@ fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: V
                     tokio::spawn(async move {
                         for _ in 0..ROUND {
                             let result = gate.settle(call("look", &session, &cwd)).await;
-                            assert!(matches!(result.ending, CallOutcome::Completed(_)), "{result:?}");
+                            assert!(matches!(result.outcome, CallOutcome::Completed(_)), "{result:?}");
                         }
                     })
                 });
@@ -330,7 +330,7 @@ fn governed(
         let (gate, call) = (gate.clone(), call(tool, "s", &cwd));
         Box::pin(async move {
             let result = gate.settle(call).await;
-            assert!(matches!(result.ending, CallOutcome::Completed(_)), "{result:?}");
+            assert!(matches!(result.outcome, CallOutcome::Completed(_)), "{result:?}");
         })
     }
 }

@@ -15,7 +15,7 @@ use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::{Manifest, PermissionClass};
 use byleave::core::pattern::Pattern;
-use byleave::core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, builtin};
+use byleave::core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, builtin_rules};
 use byleave::plan;
 use byleave::tool::ToolContext;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn policy(workspace: &str, many: usize) -> Policy {
     });
     let places =
         PathVariables { workspace: Some(workspace), home: Some("/home/u"), ..PathVariables::default() };
-    Policy::new(rules.chain(builtin(&places).unwrap()).collect()).unwrap()
+    Policy::new(rules.chain(builtin_rules(&places).unwrap()).collect()).unwrap()
 }
 
 struct PolicyFixture {
@@ -70,11 +70,13 @@ struct PolicyFixture {
 
 impl PolicyFixture {
     fn plan(&self, arguments: &Value) -> Plan {
-        plan::by_class(&self.manifest, arguments, &self.site).unwrap()
+        plan::plan_by_class(&self.manifest, arguments, &self.site).unwrap()
     }
 
     fn judge(&self, policy: &Policy, plan: &Plan) -> Verdict {
-        policy.rule(&PolicyRequest::plain(&self.manifest, plan, &self.site.session, &self.site.agent)).verdict
+        policy
+            .evaluate(&PolicyRequest::new(&self.manifest, plan, &self.site.session, &self.site.agent))
+            .verdict
     }
 
     /// How long each command takes to be planned and judged: the median of some rounds.

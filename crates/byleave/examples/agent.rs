@@ -31,7 +31,7 @@ struct WriteNote {
 }
 
 async fn write_note(args: WriteNote, run: RunContext) -> std::io::Result<String> {
-    std::fs::write(run.site.cwd.join(&args.path), args.text)?;
+    std::fs::write(run.context.cwd.join(&args.path), args.text)?;
     Ok(format!("wrote {}", args.path))
 }
 
@@ -76,7 +76,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let work = work.display().to_string();
 
     let tool = TypedTool::new("write_note", "Writes a note", write_note)
-        .class(PermissionClass::File)
+        .permission_class(PermissionClass::File)
         .role("/path", ArgumentRole::WritePath);
     let inside = format!("{work}/");
     let approver = callback("only-inside", move |sheet: &QuestionView| {
@@ -104,7 +104,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Always as many results as calls, in their order, whatever happened. Nothing here fails.
         let results = gate.settle_all(calls?).await;
         // In a form for any model; `openai_messages`, `anthropic_messages` and `gemini_messages` are those of providers.
-        told = results.iter().map(|result| result_json(&result.report())).collect();
+        told = results.iter().map(|result| result_json(&result.to_report())).collect();
         for report in &told {
             println!("{report}");
         }
@@ -112,9 +112,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(std::fs::read_to_string(place.path().join("work/b.md"))?, "two");
     assert!(!place.path().join("b.md").exists());
 
-    let calls = book.calls(CallFilter::default(), PageRequest::first(10)).await?;
+    let calls = book.calls(CallFilter::default(), PageRequest::with_limit(10)).await?;
     let verified = book.verify().await?;
-    println!("{} calls in the book, {} lines, flaw: {:?}", calls.len(), verified.lines, verified.flaw);
-    assert!(calls.len() == 4 && verified.flaw.is_none());
+    println!(
+        "{} calls in the book, {} lines, flaw: {:?}",
+        calls.len(),
+        verified.entries,
+        verified.integrity_error
+    );
+    assert!(calls.len() == 4 && verified.integrity_error.is_none());
     Ok(())
 }

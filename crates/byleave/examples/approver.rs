@@ -30,7 +30,7 @@ impl Approver for RemoteApprover {
     }
 
     /// How sure its answers are a person's. A program answers here, so it says so: what only a person may answer it cannot.
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Program
     }
 
@@ -64,7 +64,7 @@ struct Touch {
 }
 
 async fn touch(args: Touch, run: RunContext) -> std::io::Result<String> {
-    std::fs::File::create(run.site.cwd.join(&args.path))?;
+    std::fs::File::create(run.context.cwd.join(&args.path))?;
     Ok(format!("made {}", args.path))
 }
 
@@ -88,7 +88,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let place = tempfile::tempdir()?;
     let here = place.path().canonicalize()?.display().to_string();
     let tool = TypedTool::new("touch", "Makes a file", touch)
-        .class(PermissionClass::File)
+        .permission_class(PermissionClass::File)
         .role("/path", ArgumentRole::WritePath);
     let gate = Gate::builder().tool(tool).approver(Arc::new(RemoteApprover)).build()?;
     let touch = async |path: &str| -> Result<_, Box<dyn std::error::Error>> {
@@ -97,16 +97,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
 
     let done = touch("notes.txt").await?;
-    println!("{}\n", result_text(&done.report()));
-    assert!(done.success());
+    println!("{}\n", result_text(&done.to_report()));
+    assert!(done.is_success());
 
     // Other arguments are judged anew, and asked about anew; the model is told.
     let edited = touch("draft.txt").await?;
-    println!("{}\n", result_text(&edited.report()));
-    assert!(edited.success() && !place.path().join("draft.txt").exists());
+    println!("{}\n", result_text(&edited.to_report()));
+    assert!(edited.is_success() && !place.path().join("draft.txt").exists());
 
     let refused = touch("other.txt").await?;
-    let told = result_text(&refused.report());
+    let told = result_text(&refused.to_report());
     println!("{told}");
     assert!(told.contains("write into notes.txt instead"));
     assert!(!place.path().join("other.txt").exists());

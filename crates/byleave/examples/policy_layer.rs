@@ -10,7 +10,7 @@ use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{
-    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleFile, SkipExamples, builtin, read,
+    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleFile, SkipExamples, builtin_rules, load_rules,
 };
 use serde_json::json;
 
@@ -33,12 +33,12 @@ why = "infrastructure is changed by the pipeline alone"
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let places = PathVariables { workspace: Some("/work"), ..PathVariables::default() };
-    let mut rules = builtin(&places)?;
+    let mut rules = builtin_rules(&places)?;
 
     // A file of rules is right in full, examples included, or nothing of it is taken.
     let file = RuleFile { name: "ours.toml", layer: Layer::Organisation, text: OURS };
-    let ours = read(&file, &places, &SkipExamples)?;
-    println!("{} rules of ours, {} examples hold", ours.rules.len(), ours.checked);
+    let ours = load_rules(&file, &places, &SkipExamples)?;
+    println!("{} rules of ours, {} examples hold", ours.rules.len(), ours.checked_count);
     rules.extend(ours.rules);
 
     // A rule that a program makes, for this session alone.
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (Manifest::new("any", "Any tool", json!({})), SessionId::new("s")?, AgentId::new("a")?);
     let ruling = |effect: Effect| {
         let plan = Plan { effects: vec![effect], ..Plan::default() };
-        let ruling = policy.rule(&PolicyRequest::plain(&manifest, &plan, &session, &agent));
+        let ruling = policy.evaluate(&PolicyRequest::new(&manifest, &plan, &session, &agent));
         for reason in &ruling.reasons {
             println!(
                 "{:?}: {} ({})",

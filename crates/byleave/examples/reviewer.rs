@@ -78,20 +78,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .policy(byleave::core::policy::Policy::new(vec![allows])?)
         .tool(tool("say"))
         .tool(tool("shout"))
-        .review_input(ReviewScope::All, review::input("names", names))
-        .review_output("say", review::output("discreet", discreet))
-        .review_input("shout", review::input("broken", broken))
+        .review_input(ReviewScope::All, review::input_reviewer("names", names))
+        .review_output("say", review::output_reviewer("discreet", discreet))
+        .review_input("shout", review::input_reviewer("broken", broken))
         .build()?;
 
     let done = gate.settle(call("say", json!({ "to": "Ann", "text": "Bluebird is late" }))?).await;
-    println!("{}", done.text());
-    assert!(done.text().ends_with("said to ann: [the project] is late"), "{}", done.text());
+    println!("{}", done.to_text());
+    assert!(done.to_text().ends_with("said to ann: [the project] is late"), "{}", done.to_text());
     // What was changed on the way is told to the model, with why.
-    assert_eq!(done.changes.len(), 2);
+    assert_eq!(done.modifications.len(), 2);
 
     // A reviewer that fails, hangs or panics objects. It is never skipped.
     let refused = gate.settle(call("shout", json!({ "to": "ann", "text": "hello" }))?).await;
-    println!("{}", result_text(&refused.report()));
-    assert_eq!(refused.ending.refusal().map(|refusal| refusal.code.as_str()), Some("review-failed"));
+    println!("{}", result_text(&refused.to_report()));
+    assert_eq!(refused.outcome.refusal().map(|refusal| refusal.code.as_str()), Some("review-failed"));
     Ok(())
 }

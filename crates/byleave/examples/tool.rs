@@ -30,8 +30,8 @@ struct CountLines {
 
 async fn count_lines(args: CountLines, run: RunContext) -> std::io::Result<String> {
     // Whoever watches sees how far it is.
-    run.progress(None, "reading");
-    let text = std::fs::read_to_string(run.site.cwd.join(&args.path))?;
+    run.report_progress(None, "reading");
+    let text = std::fs::read_to_string(run.context.cwd.join(&args.path))?;
     let fits = |line: &&str| args.word.as_ref().is_none_or(|word| line.contains(word.as_str()));
     Ok(text.lines().filter(fits).count().to_string())
 }
@@ -55,7 +55,7 @@ fn call(arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tool = TypedTool::new("count_lines", "Counts the lines of a file", count_lines)
         // Of which kind it is, and what its arguments mean: from that the gate works out what a call would do.
-        .class(PermissionClass::File)
+        .permission_class(PermissionClass::File)
         .role("/path", ArgumentRole::ReadPath)
         // It changes nothing, and the same again does no harm.
         .read_only()
@@ -72,21 +72,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(&path, "one\ntwo\nthree\n")?;
 
     let done = gate.settle(call(json!({ "path": name }))?).await;
-    println!("{}: {}", done.ending.word(), done.text());
-    assert_eq!(done.text(), "3");
+    println!("{}: {}", done.outcome.as_str(), done.to_text());
+    assert_eq!(done.to_text(), "3");
 
     let done = gate.settle(call(json!({ "path": name, "word": "tw" }))?).await;
-    assert_eq!(done.text(), "1");
+    assert_eq!(done.to_text(), "1");
 
     // What does not fit the schema never reaches the function; the model is told what was expected.
     let wrong = gate.settle(call(json!({ "file": name }))?).await;
-    println!("{}", result_text(&wrong.report()));
-    assert!(!wrong.success());
+    println!("{}", result_text(&wrong.to_report()));
+    assert!(!wrong.is_success());
 
     // A tool that fails is a result, too.
     let failed = gate.settle(call(json!({ "path": "no-such-file" }))?).await;
-    println!("{}", result_text(&failed.report()));
-    assert_eq!(failed.ending.word(), "failed");
+    println!("{}", result_text(&failed.to_report()));
+    assert_eq!(failed.outcome.as_str(), "failed");
 
     std::fs::remove_file(path)?;
     Ok(())

@@ -25,7 +25,7 @@ pub trait Approver: Send + Sync + 'static {
     /// Returns its name in the audit log.
     fn name(&self) -> &str;
     /// Returns how certain it is that its answers come from a person.
-    fn grade(&self) -> Assurance;
+    fn assurance(&self) -> Assurance;
     /// Asks the question and returns the answer. A timeout, an error or a panic refuses the call.
     fn ask<'a>(
         &'a self,
@@ -55,14 +55,14 @@ pub enum Reply {
         note: Option<String>,
     },
     /// Approve a part of the changes of the rehearsal.
-    Part {
+    Partial {
         /// The absolute paths to commit, with everything beneath them.
         paths: Vec<String>,
         /// A note for the model.
         note: Option<String>,
     },
     /// Approve now and in the future within this scope.
-    Leave(StandingApproval),
+    StandingApproval(StandingApproval),
     /// Stop everything.
     Abort,
 }
@@ -75,5 +75,5 @@ pub enum ApproverError {
     Failed(String),
     /// The approver received an invalid answer.
     #[error("{0}")]
-    Nonsense(String),
+    InvalidResponse(String),
 }

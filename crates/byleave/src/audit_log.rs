@@ -41,7 +41,11 @@ pub trait AuditLog: Send + Sync + 'static {
     /// Returns the calls written to after a position in the audit log, the oldest first, from at most `limit` appends.
     ///
     /// It is meant for watchers. Without a position it only returns the end of the log. Its cost depends only on what is new.
-    fn written(&self, after: Option<Cursor>, limit: usize) -> BoxFuture<'_, Result<NewRecords, LedgerError>>;
+    fn records_since(
+        &self,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<NewRecords, LedgerError>>;
 
     /// Lists open questions, the newest first.
     fn questions(
@@ -59,14 +63,14 @@ pub trait AuditLog: Send + Sync + 'static {
     /// Lists all standing approvals, the newest first, whether or not they are still valid.
     ///
     /// It takes them only from verified entries, because a row in a projection is not a standing approval.
-    fn leaves_given(
+    fn list_standing_approvals(
         &self,
         tenant: &TenantId,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<StandingApprovalItem>, LedgerError>>;
 
     /// Returns all admin actions, the oldest first.
-    fn acts(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>>;
+    fn admin_actions(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>>;
 
     /// Checks everything that is written and names the first position that was altered.
     fn verify(&self) -> BoxFuture<'_, Result<Verification, LedgerError>>;
@@ -100,7 +104,7 @@ pub struct PageRequest {
 
 impl PageRequest {
     /// Returns a request for the first `limit` items.
-    pub const fn first(limit: usize) -> Self {
+    pub const fn with_limit(limit: usize) -> Self {
         Self { limit, after: None }
     }
 }
@@ -114,7 +118,7 @@ pub struct Cursor(pub i64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRecords {
     /// The end of this part. The next request starts after it.
-    pub upto: Cursor,
+    pub cursor: Cursor,
     /// The calls whose records grew, each listed once.
     pub calls: Vec<CallId>,
 }
@@ -139,7 +143,7 @@ pub struct CallFilter {
     /// With this text in its summary, ignoring ASCII case.
     pub text: Option<String>,
     /// Only calls that a person was asked about.
-    pub asked: bool,
+    pub asked_only: bool,
     /// Received at this time or later.
     pub since: Option<Millis>,
     /// Received before this time.
@@ -162,7 +166,7 @@ pub enum CallState {
 
 impl CallState {
     /// Returns the state as a single word.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Waiting => "waiting",
@@ -180,7 +184,7 @@ pub struct CallItem {
     /// Its position in the list.
     pub cursor: Cursor,
     /// The summary shown in lists.
-    pub listing: CallSummary,
+    pub call_summary: CallSummary,
     /// Its progress.
     pub state: CallState,
     /// Its outcome, as a single word.
@@ -216,7 +220,7 @@ pub struct QuestionItem {
     /// The call it belongs to.
     pub call: CallId,
     /// The summary of that call.
-    pub listing: CallSummary,
+    pub call_summary: CallSummary,
     /// When it was asked.
     pub asked_at: Millis,
     /// Nobody can answer it after this time.
@@ -227,13 +231,13 @@ pub struct QuestionItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandingApprovalItem {
     /// The standing approval, as in the answer that gave it.
-    pub leave: StandingApproval,
+    pub standing_approval: StandingApproval,
     /// The call whose question was answered with it.
     pub call: CallId,
     /// The approver who gave it.
-    pub by: ApproverIdentity,
+    pub approver: ApproverIdentity,
     /// When it was given.
-    pub given_at: Millis,
+    pub granted_at: Millis,
     /// How often it was used.
     pub uses: u32,
     /// Whether it is still valid.
@@ -256,7 +260,7 @@ pub enum StandingApprovalState {
 
 impl StandingApprovalState {
     /// Returns the state as a single word.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Standing => "standing",
             Self::Expired => "expired",
@@ -272,9 +276,9 @@ pub struct StoredCall {
     /// The record, read and checked.
     pub record: Record,
     /// Its entries as they are stored.
-    pub lines: Vec<ChainedEntry>,
+    pub chained_entries: Vec<ChainedEntry>,
     /// The summary shown in lists.
-    pub listing: Option<CallSummary>,
+    pub call_summary: Option<CallSummary>,
     /// Whether its key was destroyed.
     pub forgotten: bool,
 }
@@ -283,9 +287,9 @@ pub struct StoredCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EraseReport {
     /// The admin action recorded in the audit log.
-    pub act: AdminAction,
+    pub action: AdminAction,
     /// Whether no copy of the key is left in the files of the audit log. If `false`, another process was reading: erase again later.
-    pub scrubbed: bool,
+    pub key_wiped: bool,
 }
 
 /// The identity of the newest segment when it was last sealed. Kept outside the audit log, it reveals a restored old copy.
@@ -306,9 +310,9 @@ pub struct Verification {
     /// How many records were checked.
     pub records: u64,
     /// How many entries they have.
-    pub lines: u64,
+    pub entries: u64,
     /// How many admin actions were checked.
-    pub acts: u64,
+    pub admin_actions: u64,
     /// How many segments were checked.
     pub segments: u64,
     /// How many entries and admin actions are not yet sealed.
@@ -316,13 +320,13 @@ pub struct Verification {
     /// The anchor that the audit log was compared with. Without one, a restored old copy is not detected.
     pub anchor: Option<Anchor>,
     /// The first position that was altered.
-    pub flaw: Option<IntegrityError>,
+    pub integrity_error: Option<IntegrityError>,
 }
 
 impl Verification {
     /// Checks whether nothing was altered.
-    pub const fn is_sound(&self) -> bool {
-        self.flaw.is_none()
+    pub const fn is_intact(&self) -> bool {
+        self.integrity_error.is_none()
     }
 }
 
@@ -330,14 +334,14 @@ impl Verification {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntegrityError {
     /// The position.
-    pub place: LogPosition,
+    pub position: LogPosition,
     /// The error found there.
-    pub why: String,
+    pub reason: String,
 }
 
 impl fmt::Display for IntegrityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.why)
+        write!(f, "{}: {}", self.position, self.reason)
     }
 }
 
@@ -345,7 +349,7 @@ impl fmt::Display for IntegrityError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPosition {
     /// An entry of a record.
-    Line {
+    Entry {
         /// The call of the record.
         call: CallId,
         /// The number of the entry, from 0.
@@ -364,9 +368,9 @@ pub enum LogPosition {
         seq: u32,
     },
     /// An admin action.
-    Act {
+    AdminAction {
         /// The id of the admin action.
-        act: AdminActionId,
+        action: AdminActionId,
     },
     /// A segment.
     Segment {
@@ -382,10 +386,10 @@ pub enum LogPosition {
 impl fmt::Display for LogPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Line { call, seq } => write!(f, "record {call}, line {seq}"),
+            Self::Entry { call, seq } => write!(f, "record {call}, line {seq}"),
             Self::Key { call } => write!(f, "record {call}, key"),
             Self::Content { call, seq } => write!(f, "record {call}, contents of line {seq}"),
-            Self::Act { act } => write!(f, "act {act}"),
+            Self::AdminAction { action: act } => write!(f, "act {act}"),
             Self::Segment { number } => write!(f, "segment {number}"),
             Self::Anchor => f.write_str("anchor"),
             Self::File => f.write_str("file"),

@@ -8,7 +8,7 @@ use std::task::Poll;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Yields once, so that all other ready tasks can run.
-pub(crate) async fn step_aside() {
+pub(crate) async fn yield_now() {
     let mut stepped = false;
     poll_fn(|context| {
         if stepped {

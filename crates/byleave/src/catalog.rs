@@ -17,7 +17,7 @@ use byleave_core::digest::Digest;
 use byleave_core::manifest::Manifest;
 use byleave_core::refusal::{Code, Refusal};
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::schema::Validator;
 use crate::tool::{Tool, ToolContext};
 use crate::tool_ranking::{ToolDocument, rank};
@@ -25,7 +25,7 @@ use crate::tool_ranking::{ToolDocument, rank};
 pub use check::ManifestError;
 
 /// How similar two names must be for one to be suggested for the other, from 0 to 1.
-const NEAR: f64 = 0.85;
+const MIN_SIMILARITY: f64 = 0.85;
 
 /// A catalog of tools. Cloning is cheap: clones share the same tools.
 #[derive(Clone, Default)]
@@ -37,7 +37,7 @@ pub struct Catalog {
 struct CatalogInner {
     snapshot: ArcSwap<CatalogSnapshot>,
     /// Held by the writer of the next snapshot. Readers never take it.
-    writing: Mutex<()>,
+    write_lock: Mutex<()>,
 }
 
 /// The immutable set of tools at one time.
@@ -46,7 +46,7 @@ pub struct CatalogSnapshot {
     tools: BTreeMap<Arc<str>, Arc<CatalogEntry>>,
     aliases: BTreeMap<Arc<str>, Arc<CatalogEntry>>,
     /// The names of all tools that were ever registered.
-    known: BTreeSet<Arc<str>>,
+    known_names: BTreeSet<Arc<str>>,
 }
 
 /// One registered tool, with data computed at registration.
@@ -69,16 +69,16 @@ pub struct WeakCatalog {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// Its manifest is not valid.
-    #[error("cannot register tool `{}`: {why}", tool.escape_debug())]
-    Bad {
+    #[error("cannot register tool `{}`: {error}", tool.escape_debug())]
+    InvalidManifest {
         /// The tool.
         tool: String,
         /// The error in the manifest.
-        why: ManifestError,
+        error: ManifestError,
     },
     /// Another tool already has the name.
     #[error("cannot register tool `{tool}`: the name `{name}` belongs to tool `{owner}` already")]
-    Taken {
+    NameTaken {
         /// The tool.
         tool: String,
         /// The name or alias.
@@ -117,14 +117,14 @@ impl Catalog {
     /// Registers a tool. Fails if its name or one of its aliases is taken.
     pub fn register(&self, tool: impl Tool) -> Result<Arc<CatalogEntry>, RegisterError> {
         let entry = CatalogEntry::new(Arc::new(tool))?;
-        self.change(|next| next.add(Arc::clone(&entry)))?;
+        self.update_snapshot(|next| next.add(Arc::clone(&entry)))?;
         Ok(entry)
     }
 
     /// Registers several tools atomically: all of them or none.
     pub fn register_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), RegisterError> {
         let entries = tools.into_iter().map(CatalogEntry::new).collect::<Result<Vec<_>, _>>()?;
-        self.change(|next| entries.iter().try_for_each(|entry| next.add(Arc::clone(entry))))
+        self.update_snapshot(|next| entries.iter().try_for_each(|entry| next.add(Arc::clone(entry))))
     }
 
     /// Registers a tool in place of the one with the same name, and returns the old one.
@@ -132,7 +132,7 @@ impl Catalog {
     /// A name or alias of any other tool is still an error.
     pub fn replace(&self, tool: impl Tool) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
         let entry = CatalogEntry::new(Arc::new(tool))?;
-        self.change(|next| {
+        self.update_snapshot(|next| {
             let old = next.remove(&entry.name);
             next.add(Arc::clone(&entry))?;
             Ok(old)
@@ -141,12 +141,12 @@ impl Catalog {
 
     /// Removes a tool by its own name.
     pub fn unregister(&self, name: &str) -> Result<Arc<CatalogEntry>, UnknownToolError> {
-        self.change(|next| next.remove(name).ok_or_else(|| next.unknown(name)))
+        self.update_snapshot(|next| next.remove(name).ok_or_else(|| next.unknown(name)))
     }
 
     /// Removes all tools.
     pub fn clear(&self) {
-        let writing = locked(&self.shared.writing);
+        let writing = lock_ignoring_poison(&self.shared.write_lock);
         let old = self.shared.snapshot.swap(Arc::default());
         drop(writing);
         drop(old);
@@ -163,13 +163,13 @@ impl Catalog {
     }
 
     /// Checks whether a tool has this name or alias.
-    pub fn has(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &str) -> bool {
         self.shared.snapshot.load().find(name).is_some()
     }
 
     /// Checks whether a tool with this name is or was registered.
-    pub fn has_had(&self, name: &str) -> bool {
-        self.shared.snapshot.load().known.contains(name)
+    pub fn was_ever_registered(&self, name: &str) -> bool {
+        self.shared.snapshot.load().known_names.contains(name)
     }
 
     /// Returns the number of tools.
@@ -201,9 +201,9 @@ impl Catalog {
     }
 
     /// Makes the next snapshot from the current one. After an error the current one remains.
-    fn change<R, E>(&self, edit: impl FnOnce(&mut CatalogSnapshot) -> Result<R, E>) -> Result<R, E> {
+    fn update_snapshot<R, E>(&self, edit: impl FnOnce(&mut CatalogSnapshot) -> Result<R, E>) -> Result<R, E> {
         // The lock guards no data, so a panic of a writer leaves nothing in an invalid state.
-        let writing = locked(&self.shared.writing);
+        let writing = lock_ignoring_poison(&self.shared.write_lock);
         let mut next = CatalogSnapshot::clone(&self.shared.snapshot.load());
         let made = edit(&mut next)?;
         let old = self.shared.snapshot.swap(Arc::new(next));
@@ -258,10 +258,11 @@ impl CatalogSnapshot {
 
     fn unknown(&self, name: &str) -> UnknownToolError {
         // The name comes from the model and may be anything. Only as many characters as a name may have are compared.
-        let plain: String = plain(name).take(check::NAME_CHARS_MAX).collect();
-        let likeness = |known: &str| strsim::jaro_winkler(&plain, &self::plain(known).collect::<String>());
+        let plain: String = normalize_name(name).take(check::NAME_CHARS_MAX).collect();
+        let likeness = |known: &str| strsim::jaro_winkler(&plain, &normalize_name(known).collect::<String>());
         let known = self.tools.keys().chain(self.aliases.keys());
-        let near = known.map(|known| (likeness(known), known)).filter(|(likeness, _)| *likeness >= NEAR);
+        let near =
+            known.map(|known| (likeness(known), known)).filter(|(likeness, _)| *likeness >= MIN_SIMILARITY);
         // The first of equals by name, so that the same mistake always gets the same suggestion.
         let nearest = near.reduce(|best, next| match best.0.total_cmp(&next.0).then(next.1.cmp(best.1)) {
             std::cmp::Ordering::Less => next,
@@ -277,7 +278,7 @@ impl CatalogSnapshot {
         let names = || std::iter::once(&entry.manifest.name).chain(&entry.manifest.aliases);
         for name in names() {
             if let Some(owner) = self.find(name) {
-                return Err(RegisterError::Taken {
+                return Err(RegisterError::NameTaken {
                     tool: entry.name.to_string(),
                     name: name.clone(),
                     owner: owner.name.to_string(),
@@ -287,7 +288,7 @@ impl CatalogSnapshot {
         for alias in &entry.manifest.aliases {
             self.aliases.insert(alias.as_str().into(), Arc::clone(&entry));
         }
-        self.known.insert(Arc::clone(&entry.name));
+        self.known_names.insert(Arc::clone(&entry.name));
         self.tools.insert(Arc::clone(&entry.name), entry);
         Ok(())
     }
@@ -310,13 +311,13 @@ impl CatalogEntry {
             Ok(validator) => validator,
             Err(why) => {
                 let tool = manifest.name.chars().take(check::NAME_CHARS_MAX).collect();
-                return Err(RegisterError::Bad { tool, why });
+                return Err(RegisterError::InvalidManifest { tool, error: why });
             }
         };
         Ok(Arc::new(Self {
             name: manifest.name.as_str().into(),
             digest: manifest.digest(),
-            document: ToolDocument::of(&manifest),
+            document: ToolDocument::from_manifest(&manifest),
             validator,
             manifest,
             tool,
@@ -368,6 +369,6 @@ impl fmt::Debug for Catalog {
 }
 
 /// Normalizes a name: removes case and separators, which people confuse.
-fn plain(name: &str) -> impl Iterator<Item = char> + '_ {
+fn normalize_name(name: &str) -> impl Iterator<Item = char> + '_ {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
 }

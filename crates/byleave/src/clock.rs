@@ -30,7 +30,7 @@ pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
     /// Creates a clock that shows this time.
-    pub fn at(now: Millis) -> Self {
+    pub fn new(now: Millis) -> Self {
         Self(Arc::new(AtomicU64::new(now)))
     }
 

@@ -19,10 +19,10 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 pub enum InvalidEndpointError {
     /// It is not a URL.
     #[error("it is no address: {0}")]
-    Address(String),
+    InvalidUrl(String),
     /// It is not encrypted in transit.
     #[error("it must begin with https, unless it is on this machine")]
-    Unprotected,
+    InsecureScheme,
     /// It contains a user name or password.
     #[error("it carries a user name or password; leave them out")]
     Credentials,
@@ -41,14 +41,14 @@ pub struct Endpoint {
 impl Endpoint {
     /// Creates the endpoint for a URL: https, or http on this machine.
     pub fn new(url: &str) -> Result<Self, InvalidEndpointError> {
-        let url = Url::parse(url).map_err(|error| InvalidEndpointError::Address(error.to_string()))?;
+        let url = Url::parse(url).map_err(|error| InvalidEndpointError::InvalidUrl(error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(InvalidEndpointError::Credentials);
         }
         let is_https = url.scheme() == "https";
         let is_private = url.scheme() == "http" && is_local(&url);
         if !is_https && !is_private {
-            return Err(InvalidEndpointError::Unprotected);
+            return Err(InvalidEndpointError::InsecureScheme);
         }
         let client = Client::builder()
             .redirect(redirect::Policy::none())
@@ -62,12 +62,12 @@ impl Endpoint {
     }
 
     /// Returns the part of the URL that is not secret: scheme, host and port.
-    fn place(&self) -> String {
+    fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
     /// Posts JSON and returns the response status within the time limit. The response body is not read.
-    pub async fn tell(
+    pub async fn post_json(
         &self,
         headers: &[(&'static str, String)],
         body: Vec<u8>,
@@ -83,23 +83,23 @@ impl Endpoint {
     }
 
     /// Requests a path of the same origin and returns the response status within the time limit.
-    pub async fn look(&self, path: &str, limit: Duration) -> Result<u16, String> {
+    pub async fn get_status(&self, path: &str, limit: Duration) -> Result<u16, String> {
         let url = self.url.join(path).map_err(|error| error.to_string())?;
         let looked = tokio::time::timeout(limit, self.client.get(url).send()).await;
         let response = looked.map_err(|_| format!("no answer in {} s", limit.as_secs_f32()))?;
-        Ok(response.map_err(|error| unreached(&error.without_url()))?.status().as_u16())
+        Ok(response.map_err(|error| error_chain(&error.without_url()))?.status().as_u16())
     }
 
     pub(crate) async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Response, String> {
         let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         let sent = request.headers(headers).body(body).send().await;
-        sent.map_err(|error| unreached(&error.without_url()))
+        sent.map_err(|error| error_chain(&error.without_url()))
     }
 }
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({}/…)", self.place())
+        write!(f, "Endpoint({}/…)", self.origin())
     }
 }
 
@@ -124,7 +124,7 @@ fn tls(used: bool) -> Result<ClientConfig, InvalidEndpointError> {
 }
 
 /// Formats an error with its causes, because the outermost error of an HTTP client is not informative.
-pub(crate) fn unreached(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -150,15 +150,15 @@ mod tests {
             "ftp://127.0.0.1/",
             "file:///x",
         ] {
-            assert!(matches!(Endpoint::new(bad), Err(InvalidEndpointError::Unprotected)), "{bad}");
+            assert!(matches!(Endpoint::new(bad), Err(InvalidEndpointError::InsecureScheme)), "{bad}");
         }
         for bad in ["", "example.org"] {
-            assert!(matches!(Endpoint::new(bad), Err(InvalidEndpointError::Address(_))), "{bad}");
+            assert!(matches!(Endpoint::new(bad), Err(InvalidEndpointError::InvalidUrl(_))), "{bad}");
         }
         let secret = Endpoint::new("https://ann:pw@example.org/services/T0/xyz").unwrap_err();
         assert!(matches!(secret, InvalidEndpointError::Credentials) && !secret.to_string().contains("xyz"));
         let known = Endpoint::new("http://[::1]:9/services/xyz?k=xyz").unwrap();
-        assert_eq!(known.place(), "http://[::1]:9");
+        assert_eq!(known.origin(), "http://[::1]:9");
         assert!(!format!("{known:?}").contains("xyz"));
     }
 }

@@ -33,11 +33,11 @@ pub enum GateEvent {
     ///
     /// It is for people at a screen. It arrives before any reviewer has seen it, and nothing in it is masked. It is not on the
     /// record, and a slow subscriber misses some. A rehearsal sends none: its output is in the result of its commit.
-    Printed {
+    Output {
         /// The call.
         call: CallId,
         /// The output.
-        printed: OutputChunk,
+        chunk: OutputChunk,
     },
     /// An approval was given or refused (R6).
     ToolApproval {
@@ -53,13 +53,13 @@ pub enum GateEvent {
 }
 
 /// How many reports on one call are queued for its follower. A slower follower misses some.
-const WAITING_MAX: usize = 256;
+const QUEUE_CAPACITY: usize = 256;
 
 /// The sender of events to all subscribers. It costs nothing without subscribers.
 #[derive(Clone, Debug)]
 pub(crate) struct EventBus {
-    all: broadcast::Sender<GateEvent>,
-    followed: CallFollowers,
+    sender: broadcast::Sender<GateEvent>,
+    followers: CallFollowers,
 }
 
 /// The followers by call.
@@ -69,26 +69,26 @@ type CallFollowers = Arc<Mutex<HashMap<CallId, mpsc::Sender<Progress>>>>;
 #[derive(Debug)]
 pub struct CallEvents {
     call: CallId,
-    told: mpsc::Receiver<Progress>,
-    followed: CallFollowers,
+    receiver: mpsc::Receiver<Progress>,
+    followers: CallFollowers,
 }
 
 impl CallEvents {
     /// Returns the next report, or `None` if another follower has taken over the call.
     pub async fn next(&mut self) -> Option<Progress> {
-        self.told.recv().await
+        self.receiver.recv().await
     }
 
     /// Returns a queued report, if there is one.
-    pub fn already(&mut self) -> Option<Progress> {
-        self.told.try_recv().ok()
+    pub fn try_next(&mut self) -> Option<Progress> {
+        self.receiver.try_recv().ok()
     }
 }
 
 impl Drop for CallEvents {
     fn drop(&mut self) {
-        self.told.close();
-        let mut followed = held(&self.followed);
+        self.receiver.close();
+        let mut followed = lock_followers(&self.followers);
         if followed.get(&self.call).is_some_and(mpsc::Sender::is_closed) {
             followed.remove(&self.call);
         }
@@ -97,22 +97,22 @@ impl Drop for CallEvents {
 
 impl EventBus {
     pub(crate) fn new() -> Self {
-        Self { all: broadcast::Sender::new(4_096), followed: Arc::default() }
+        Self { sender: broadcast::Sender::new(4_096), followers: Arc::default() }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<GateEvent> {
-        self.all.subscribe()
+        self.sender.subscribe()
     }
 
     /// Follows one call.
     pub(crate) fn follow(&self, call: CallId) -> CallEvents {
-        let (teller, told) = mpsc::channel(WAITING_MAX);
-        held(&self.followed).insert(call, teller);
-        CallEvents { call, told, followed: Arc::clone(&self.followed) }
+        let (teller, told) = mpsc::channel(QUEUE_CAPACITY);
+        lock_followers(&self.followers).insert(call, teller);
+        CallEvents { call, receiver: told, followers: Arc::clone(&self.followers) }
     }
 
     pub(crate) fn has_listeners(&self) -> bool {
-        self.all.receiver_count() > 0
+        self.sender.receiver_count() > 0
     }
 
     /// Builds and sends events only if there are subscribers.
@@ -122,20 +122,20 @@ impl EventBus {
         }
         for event in events {
             // The last subscriber may have just left, so an error is ignored.
-            drop(self.all.send(event));
+            drop(self.sender.send(event));
         }
     }
 
     /// Reports the progress of a call.
-    pub(crate) fn progress(&self, call: CallId, progress: Progress) {
-        if let Some(follower) = held(&self.followed).get(&call) {
+    pub(crate) fn send_progress(&self, call: CallId, progress: Progress) {
+        if let Some(follower) = lock_followers(&self.followers).get(&call) {
             drop(follower.try_send(progress.clone()));
         }
         self.emit([GateEvent::Progress { call, progress }]);
     }
 }
 
-fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_followers<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -154,18 +154,18 @@ mod tests {
         let events = EventBus::new();
         let (one, other) = (CallId::new(fresh_id()), CallId::new(fresh_id()));
         let mut following = events.follow(one);
-        events.progress(other, report("not mine"));
-        events.progress(one, report("mine"));
+        events.send_progress(other, report("not mine"));
+        events.send_progress(one, report("mine"));
         assert!(!events.has_listeners(), "entries are not made into events for who follows one call");
         assert_eq!(following.next().await.unwrap().detail, "mine");
-        assert!(following.already().is_none());
+        assert!(following.try_next().is_none());
 
         let mut later = events.follow(one);
         assert!(following.next().await.is_none(), "somebody else follows it now");
         drop(following);
-        events.progress(one, report("to the later"));
-        assert_eq!(later.already().unwrap().detail, "to the later");
+        events.send_progress(one, report("to the later"));
+        assert_eq!(later.try_next().unwrap().detail, "to the later");
         drop(later);
-        assert!(held(&events.followed).is_empty(), "nobody is kept who has left");
+        assert!(lock_followers(&events.followers).is_empty(), "nobody is kept who has left");
     }
 }

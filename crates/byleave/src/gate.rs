@@ -30,7 +30,7 @@ use std::time::Instant;
 use byleave_core::call::Call;
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
-use byleave_core::pipeline::{NextStep, next};
+use byleave_core::pipeline::{NextStep, next_step};
 use byleave_core::policy::Policy;
 use byleave_core::question::RecordedAnswer;
 use byleave_core::question_view::QuestionView;
@@ -47,9 +47,9 @@ pub use open_session::OpenSessionError;
 
 use crate::catalog::Catalog;
 use crate::event::{CallEvents, GateEvent};
-use crate::gate::driver::{DriveUntil, drive, unheard_of, unopened};
+use crate::gate::driver::{DriveUntil, drive, unknown_call_result, unopened_result};
 use crate::gate::in_flight::ActiveCall;
-use crate::gate::inner::{GateInner, fresh_key};
+use crate::gate::inner::{GateInner, new_record_key};
 use crate::gate::ledger_snapshot::LedgerSnapshot;
 use crate::gate::scheduler::QueuedCall;
 use crate::gate::working_record::WorkingRecord;
@@ -59,7 +59,7 @@ use crate::result::{CallOutcome, CallResult, CallStatus};
 /// A gate between agents and tools. Clones are cheap and share one gate.
 #[derive(Clone)]
 pub struct Gate {
-    parts: Arc<GateInner>,
+    inner: Arc<GateInner>,
 }
 
 impl Gate {
@@ -70,42 +70,42 @@ impl Gate {
 
     /// Returns the registered tools.
     pub fn catalog(&self) -> &Catalog {
-        &self.parts.catalog
+        &self.inner.catalog
     }
 
     /// Puts another policy in force. A call that was approved under a looser policy is refused when it would begin.
     pub fn set_policy(&self, policy: Policy) {
-        self.parts.policy.store(Arc::new(policy));
+        self.inner.policy.store(Arc::new(policy));
     }
 
     /// Returns whether any reviewer reads results before they are released.
-    pub fn reviews_outputs(&self) -> bool {
-        !self.parts.reviewers.no_outputs()
+    pub fn has_output_reviewers(&self) -> bool {
+        !self.inner.reviewers.has_no_output_reviewers()
     }
 
     /// Subscribes to progress and to every entry from now on. An entry is sent once it is durable.
     pub fn subscribe(&self) -> broadcast::Receiver<GateEvent> {
-        self.parts.events.subscribe()
+        self.inner.events.subscribe()
     }
 
     /// Subscribes to the events of one call, from now on.
     pub fn follow(&self, call: CallId) -> CallEvents {
-        self.parts.events.follow(call)
+        self.inner.events.follow(call)
     }
 
     /// Drives a call until it is settled, however long a person takes. Always returns a result (E1).
     pub async fn settle(&self, call: Call) -> CallResult {
         let id = call.id;
         // Held until the end, so that a cancellation finds this call between two drives too.
-        let place = self.parts.bustle.enter(id);
+        let place = self.inner.in_flight.register(id);
         let (mut standing, mut len) = self.submit(call, DriveUntil::Settled).await;
         loop {
             if let CallStatus::Settled(result) = standing {
                 return result;
             }
-            let other = self.stands_behind(&standing).await;
-            self.until_something_happens(&place, len, other).await;
-            (standing, len) = self.go_on(id, DriveUntil::Settled).await;
+            let other = self.blocking_call(&standing).await;
+            self.wait_for_change(&place, len, other).await;
+            (standing, len) = self.continue_call(id, DriveUntil::Settled).await;
         }
     }
 
@@ -114,13 +114,13 @@ impl Gate {
     /// Results are in the order of the calls. If a person aborts one call, all unsettled calls of the turn are stopped.
     pub async fn settle_all(&self, calls: Vec<Call>) -> Vec<CallResult> {
         // Enters all calls at once, so that a call that is stopped before it begins never begins.
-        let all = self.parts.bustle.enter_turn(calls.iter().map(|call| call.id));
+        let all = self.inner.in_flight.register_turn(calls.iter().map(|call| call.id));
         // A call that is aborted in this process stops the others before it is settled. This covers calls that another process settled.
         let stop_others_if_aborted = |place: usize, result: &CallResult| {
-            if result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
+            if result.outcome.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
                 && let Some(aborted) = all.get(place)
             {
-                aborted.stop_others_of_turn();
+                aborted.stop_turn_siblings();
             }
         };
         let indexed = calls
@@ -162,7 +162,7 @@ impl Gate {
             Err(_) => "the thread that drove it broke".into(),
         };
         let refusal = byleave_core::refusal::Refusal::new(Code::EndNotRecorded, why);
-        build_result::bare(id, Some(&tool), CallOutcome::Unknown(refusal))
+        build_result::bare_result(id, Some(&tool), CallOutcome::Unknown(refusal))
     }
 
     /// Drives a call as far as possible now: until it is settled, waits for a person, or is blocked by another call.
@@ -176,22 +176,22 @@ impl Gate {
     ///
     /// It serves callers that must report acceptance to a client before the call is settled. The error is the refusal of a call that
     /// could not be recorded.
-    pub async fn take_in(&self, call: &Call) -> Result<(), Box<CallResult>> {
-        let mut desk = self.open(call).await?;
+    pub async fn accept(&self, call: &Call) -> Result<(), Box<CallResult>> {
+        let mut desk = self.open_record(call).await?;
         if desk.is_durable() {
             return Ok(());
         }
         match self.flush(&mut desk).await {
             Ok(()) => Ok(()),
             // Another writer was first, with the same call or with another.
-            Err(AppendError::Stale) => self.open(call).await.map(drop),
-            Err(fault) => Err(Box::new(unopened(call, Code::NotRecorded, fault.to_string()))),
+            Err(AppendError::Stale) => self.open_record(call).await.map(drop),
+            Err(fault) => Err(Box::new(unopened_result(call, Code::NotRecorded, fault.to_string()))),
         }
     }
 
     /// Continues a call that is already recorded.
     pub async fn resume(&self, call: CallId) -> CallStatus {
-        self.go_on(call, DriveUntil::Settled).await.0
+        self.continue_call(call, DriveUntil::Settled).await.0
     }
 
     /// Drives a call as [`Gate::advance`] does, but never begins it. If only that is left, it returns [`CallStatus::Ready`].
@@ -203,20 +203,20 @@ impl Gate {
     }
 
     /// Continues a call that is already recorded, but never begins it.
-    pub async fn prepare_again(&self, call: CallId) -> CallStatus {
-        self.go_on(call, DriveUntil::Ready).await.0
+    pub async fn prepare_existing(&self, call: CallId) -> CallStatus {
+        self.continue_call(call, DriveUntil::Ready).await.0
     }
 
     /// Waits until an unsettled call may continue: its record has grown, or it is time to check again.
     ///
     /// It serves callers that do not let [`Gate::settle`] wait. [`Gate::resume`] then returns the status.
-    pub async fn until_it_moves(&self, standing: &CallStatus) {
+    pub async fn wait_for_progress(&self, standing: &CallStatus) {
         if matches!(standing, CallStatus::Settled(_)) {
             return;
         }
-        let other = self.stands_behind(standing).await;
-        let place = self.parts.bustle.enter(standing.call());
-        self.until_something_happens(&place, place.seen_len(), other).await;
+        let other = self.blocking_call(standing).await;
+        let place = self.inner.in_flight.register(standing.call());
+        self.wait_for_change(&place, place.seen_len(), other).await;
     }
 
     /// Continues every recorded call that can be driven: answered, expired, interrupted or unfinished.
@@ -224,7 +224,7 @@ impl Gate {
         let mut standings = Vec::new();
         let mut seen = std::collections::HashSet::new();
         loop {
-            let calls = self.parts.ledger.drivable(self.parts.now(), 1_000).await?;
+            let calls = self.inner.ledger.resumable_calls(self.inner.now(), 1_000).await?;
             let fresh: Vec<CallId> = calls.into_iter().filter(|call| seen.insert(*call)).collect();
             if fresh.is_empty() {
                 return Ok(standings);
@@ -237,58 +237,67 @@ impl Gate {
 
     /// Submits an answer to an open question. Returns its call, which can then be resumed.
     pub async fn answer(&self, given: SubmittedAnswer) -> Result<CallId, AnswerError> {
-        let call = questions::call_of(&self.parts, given.question).await?;
+        let call = questions::call_for_question(&self.inner, given.question).await?;
         // Another writer may append between the read and the write. In that case, try again.
         for _ in 0..3 {
-            let mut desk = self.desk(call).await?.ok_or(AnswerError::NoSuchQuestion(given.question))?;
+            let mut desk =
+                self.load_record(call).await?.ok_or(AnswerError::UnknownQuestion(given.question))?;
             let asked = desk.record.question(given.question).cloned();
-            let asked = asked.ok_or(AnswerError::NoSuchQuestion(given.question))?;
+            let asked = asked.ok_or(AnswerError::UnknownQuestion(given.question))?;
             if given.digest != asked.digest() {
                 return Err(AnswerError::Mismatch);
             }
-            if desk.record.heading().is_some_and(|heading| questions::is_asked_by(heading, &given.by.name)) {
-                return Err(AnswerError::OwnQuestion);
+            if desk.record.header().is_some_and(|heading| questions::is_caller(heading, &given.approver.name))
+            {
+                return Err(AnswerError::SelfAnswer);
             }
             let declined =
-                questions::declined(&self.parts, &mut desk, &asked, &given.reply, &given.by.name).await;
-            let answer = questions::answer(&mut desk, &asked, given.reply.clone())?;
-            let answered =
-                RecordedAnswer { question: asked.id, digest: given.digest, answer, by: given.by.clone() };
-            desk.write(self.parts.now(), RecordEvent::Answered(answered))?;
+                questions::decline_entry(&self.inner, &mut desk, &asked, &given.reply, &given.approver.name)
+                    .await;
+            let answer = questions::reply_to_answer(&mut desk, &asked, given.reply.clone())?;
+            let answered = RecordedAnswer {
+                question: asked.id,
+                digest: given.digest,
+                answer,
+                by: given.approver.clone(),
+            };
+            desk.append_event(self.inner.now(), RecordEvent::Answered(answered))?;
             match self.flush(&mut desk).await {
                 Ok(()) => {
-                    declined.into_iter().for_each(|(what, why)| self.parts.bustle.declined().put(what, why));
+                    declined
+                        .into_iter()
+                        .for_each(|(what, why)| self.inner.in_flight.declined().put(what, why));
                     return Ok(call);
                 }
                 Err(AppendError::Stale) => {}
                 Err(fault) => return Err(AnswerError::NotRecorded(fault.to_string())),
             }
         }
-        Err(AnswerError::Late)
+        Err(AnswerError::QuestionClosed)
     }
 
     /// Returns everything that a person must see to answer an open question, with unredacted contents.
-    pub async fn sheet(&self, question: QuestionId) -> Result<QuestionView, AnswerError> {
-        let call = questions::call_of(&self.parts, question).await?;
-        let mut desk = self.desk(call).await?.ok_or(AnswerError::NoSuchQuestion(question))?;
-        let NextStep::Wait(open) = next(&desk.record) else { return Err(AnswerError::Late) };
+    pub async fn question_view(&self, question: QuestionId) -> Result<QuestionView, AnswerError> {
+        let call = questions::call_for_question(&self.inner, question).await?;
+        let mut desk = self.load_record(call).await?.ok_or(AnswerError::UnknownQuestion(question))?;
+        let NextStep::Wait(open) = next_step(&desk.record) else { return Err(AnswerError::QuestionClosed) };
         if open.id != question {
-            return Err(AnswerError::Late);
+            return Err(AnswerError::QuestionClosed);
         }
-        questions::sheet(&self.parts, &mut desk, &open)
+        questions::question_view(&self.inner, &mut desk, &open)
             .await
-            .map_err(|fault: ContentError| AnswerError::Unusable(fault.to_string()))
+            .map_err(|fault: ContentError| AnswerError::InvalidAnswer(fault.to_string()))
     }
 
     /// Cancels a call. A running call is stopped and a waiting call is refused. A settled call does not change.
     pub async fn cancel(&self, call: CallId, by: &str) -> Result<(), LedgerError> {
-        if let Some(driving) = self.parts.bustle.find(call) {
+        if let Some(driving) = self.inner.in_flight.find(call) {
             driving.stop(by);
             return Ok(());
         }
         for _ in 0..3 {
-            let Some(mut desk) = self.desk(call).await? else { return Ok(()) };
-            if desk.write(self.parts.now(), RecordEvent::Cancelled { by: by.to_owned() }).is_err() {
+            let Some(mut desk) = self.load_record(call).await? else { return Ok(()) };
+            if desk.append_event(self.inner.now(), RecordEvent::Cancelled { by: by.to_owned() }).is_err() {
                 return Ok(());
             }
             match self.flush(&mut desk).await {
@@ -304,46 +313,53 @@ impl Gate {
     }
 
     async fn submit(&self, call: Call, until: DriveUntil) -> (CallStatus, u32) {
-        let span = telemetry::span(&call);
-        let driving = self.parts.bustle.enter(call.id);
+        let span = telemetry::call_span(&call);
+        let driving = self.inner.in_flight.register(call.id);
         let stood = async {
-            let _wheel = driving.wheel.lock().await;
+            let _wheel = driving.drive_lock.lock().await;
             // Queues the call before any lookup, so that calls keep their order however long a lookup takes.
-            let mut spot = self.spot(&call.tenant, &call.session, &call.tool);
-            spot.queue().await;
-            match self.open(&call).await {
-                Ok(mut desk) => self.take_turn(&mut desk, &driving, (spot, until), &span).await,
+            let mut spot = self.queued_call(&call.tenant, &call.session, &call.tool);
+            spot.enqueue().await;
+            match self.open_record(&call).await {
+                Ok(mut desk) => self.wait_and_drive(&mut desk, &driving, (spot, until), &span).await,
                 Err(result) => (CallStatus::Settled(*result), 0),
             }
         };
         let stood = stood.instrument(span.clone()).await;
-        self.look_after_orphans();
+        self.resume_orphans();
         stood
     }
 
-    async fn go_on(&self, call: CallId, until: DriveUntil) -> (CallStatus, u32) {
-        let span = telemetry::span_of(call);
-        let driving = self.parts.bustle.enter(call);
+    async fn continue_call(&self, call: CallId, until: DriveUntil) -> (CallStatus, u32) {
+        let span = telemetry::resumed_span(call);
+        let driving = self.inner.in_flight.register(call);
         let stood = async {
-            let _wheel = driving.wheel.lock().await;
-            match self.desk(call).await {
+            let _wheel = driving.drive_lock.lock().await;
+            match self.load_record(call).await {
                 // A gate with another catalog does not know the tool. If it reported the tool as gone, it would settle a call that another
                 // process can run.
-                Ok(Some(desk)) if self.is_for_others(&desk) => {
+                Ok(Some(desk)) if self.is_skipped(&desk) => {
                     (CallStatus::RunningElsewhere { call }, desk.durable_len())
                 }
-                Ok(Some(mut desk)) => match desk.record.heading() {
+                Ok(Some(mut desk)) => match desk.record.header() {
                     Some(heading) => {
-                        let spot = self.spot(&heading.tenant, &heading.session, &heading.tool);
-                        self.take_turn(&mut desk, &driving, (spot, until), &span).await
+                        let spot = self.queued_call(&heading.tenant, &heading.session, &heading.tool);
+                        self.wait_and_drive(&mut desk, &driving, (spot, until), &span).await
                     }
-                    None => (CallStatus::Settled(unheard_of(call)), 0),
+                    None => (CallStatus::Settled(unknown_call_result(call)), 0),
                 },
-                Ok(None) => (CallStatus::Settled(unheard_of(call)), 0),
+                Ok(None) => (CallStatus::Settled(unknown_call_result(call)), 0),
                 Err(fault) => {
                     let refusal =
                         byleave_core::refusal::Refusal::new(Code::EndNotRecorded, fault.to_string());
-                    (CallStatus::Settled(build_result::bare(call, None, CallOutcome::Unknown(refusal))), 0)
+                    (
+                        CallStatus::Settled(build_result::bare_result(
+                            call,
+                            None,
+                            CallOutcome::Unknown(refusal),
+                        )),
+                        0,
+                    )
                 }
             }
         };
@@ -351,34 +367,38 @@ impl Gate {
     }
 
     /// Returns whether this gate must not drive an unsettled call: others drive it, or its tool was never registered here.
-    fn is_for_others(&self, desk: &WorkingRecord) -> bool {
+    fn is_skipped(&self, desk: &WorkingRecord) -> bool {
         // Any gate can record that a call was refused or is over.
-        match next(&desk.record) {
+        match next_step(&desk.record) {
             NextStep::Settle(_) => return false,
-            NextStep::Wait(question) if question.expires_at <= self.parts.now() => return false,
+            NextStep::Wait(question) if question.expires_at <= self.inner.now() => return false,
             NextStep::Wait(_) | NextStep::Do(_) => {}
         }
-        let known = |terms: &byleave_core::entry::ResolvedTool| self.parts.catalog.has_had(&terms.tool);
-        let left = self.parts.others.as_ref().zip(desk.record.heading());
+        let known =
+            |terms: &byleave_core::entry::ResolvedTool| self.inner.catalog.was_ever_registered(&terms.tool);
+        let left = self.inner.skip_calls.as_ref().zip(desk.record.header());
         left.is_some_and(|(others, heading)| others(heading))
-            || desk.terms().is_some_and(|terms| !known(terms))
+            || desk.resolved_tool().is_some_and(|terms| !known(terms))
     }
 
     /// Opens the record of an incoming call: a new record, or the existing record of the same call.
-    async fn open(&self, call: &Call) -> Result<WorkingRecord, Box<CallResult>> {
-        let refuse = |code, why: String| Err(Box::new(unopened(call, code, why)));
-        let stirs = self.parts.bustle.stirs();
-        let tool = self.parts.catalog.get(&call.tool);
+    async fn open_record(&self, call: &Call) -> Result<WorkingRecord, Box<CallResult>> {
+        let refuse = |code, why: String| Err(Box::new(unopened_result(call, code, why)));
+        let stirs = self.inner.in_flight.epoch();
+        let tool = self.inner.catalog.get(&call.tool);
         let tool = tool.as_ref().map_or(call.tool.as_str(), |entry| entry.name());
-        let (tenant, session, now) = (&call.tenant, &call.session, self.parts.now());
-        let arrival =
-            self.parts.ledger.arrive(IncomingCall { call: call.id, tenant, session, tool, now }).await;
-        let IncomingState { loaded, lineage, around } = match arrival {
+        let (tenant, session, now) = (&call.tenant, &call.session, self.inner.now());
+        let arrival = self
+            .inner
+            .ledger
+            .lookup_incoming(IncomingCall { call: call.id, tenant, session, tool, now })
+            .await;
+        let IncomingState { record: loaded, lineage, session_context: around } = match arrival {
             Ok(arrival) => arrival,
             Err(fault) => return refuse(Code::NotRecorded, fault.to_string()),
         };
         let at = Instant::now();
-        let desk = loaded.map(|loaded| WorkingRecord::reopen(loaded.record, loaded.key));
+        let desk = loaded.map(|loaded| WorkingRecord::from_record(loaded.record, loaded.key));
         let mut desk = match desk {
             Some(desk) => match desk.is_same_call(call) {
                 Some(true) => desk,
@@ -388,7 +408,7 @@ impl Gate {
                 None => return refuse(Code::Forgotten, "the contents of this call were forgotten".into()),
             },
             None => {
-                let key = match fresh_key() {
+                let key = match new_record_key() {
                     Ok(key) => key,
                     Err(error) => {
                         return refuse(
@@ -397,29 +417,29 @@ impl Gate {
                         );
                     }
                 };
-                match WorkingRecord::open(call, lineage, key, now) {
+                match WorkingRecord::new(call, lineage, key, now) {
                     Ok(desk) => desk,
                     Err(misplaced) => return refuse(Code::RecordBroken, misplaced.to_string()),
                 }
             }
         };
-        desk.seen = around.map(|around| LedgerSnapshot { around, at, stirs });
+        desk.snapshot = around.map(|around| LedgerSnapshot { session_context: around, at, epoch: stirs });
         Ok(desk)
     }
 
-    async fn desk(&self, call: CallId) -> Result<Option<WorkingRecord>, LedgerError> {
-        let loaded = self.parts.ledger.load(call).await?;
-        Ok(loaded.map(|loaded| WorkingRecord::reopen(loaded.record, loaded.key)))
+    async fn load_record(&self, call: CallId) -> Result<Option<WorkingRecord>, LedgerError> {
+        let loaded = self.inner.ledger.load(call).await?;
+        Ok(loaded.map(|loaded| WorkingRecord::from_record(loaded.record, loaded.key)))
     }
 
-    fn spot(&self, tenant: &TenantId, session: &SessionId, tool: &str) -> QueuedCall {
-        let alone = self.parts.settings.max_concurrent <= 1;
-        let safe = self.parts.catalog.get(tool).is_ok_and(|tool| tool.manifest().concurrency_safe);
-        self.parts.schedule.spot(tenant, session, safe && !alone)
+    fn queued_call(&self, tenant: &TenantId, session: &SessionId, tool: &str) -> QueuedCall {
+        let alone = self.inner.settings.max_concurrent <= 1;
+        let safe = self.inner.catalog.get(tool).is_ok_and(|tool| tool.manifest().concurrency_safe);
+        self.inner.scheduler.queued_call(tenant, session, safe && !alone)
     }
 
     /// Waits for the call's turn in its session, and drives it.
-    async fn take_turn(
+    async fn wait_and_drive(
         &self,
         desk: &mut WorkingRecord,
         driving: &ActiveCall,
@@ -427,54 +447,54 @@ impl Gate {
         span: &Span,
     ) -> (CallStatus, u32) {
         // A call that needs no driving needs no turn. A waiting question must not block other calls.
-        if matches!(next(&desk.record), NextStep::Wait(_) | NextStep::Settle(_)) {
-            spot.leave();
+        if matches!(next_step(&desk.record), NextStep::Wait(_) | NextStep::Settle(_)) {
+            spot.release();
         } else {
             tokio::select! {
                 biased;
-                () = spot.take() => {}
+                () = spot.wait_for_turn() => {}
                 () = driving.cancel.cancelled() => {}
             }
         }
-        let started = self.parts.now();
-        let standing = drive(&self.parts, desk, driving, &mut spot, until).await;
+        let started = self.inner.now();
+        let standing = drive(&self.inner, desk, driving, &mut spot, until).await;
         drop(spot);
-        telemetry::stood(span, &standing, &desk.record, self.parts.now().saturating_sub(started));
+        telemetry::record_status(span, &standing, &desk.record, self.inner.now().saturating_sub(started));
         (standing, desk.durable_len())
     }
 
     async fn flush(&self, desk: &mut WorkingRecord) -> Result<(), AppendError> {
         let first = desk.durable_len();
-        desk.flush(&*self.parts.ledger).await?;
-        self.parts.bustle.stir();
-        driver::tell(&self.parts, desk, first).await;
+        desk.flush(&*self.inner.ledger).await?;
+        self.inner.in_flight.bump_epoch();
+        driver::emit_entries(&self.inner, desk, first).await;
         Ok(())
     }
 
     /// Waits until this record or the blocking call's record grows, the call is cancelled, or the poll interval has passed.
-    async fn until_something_happens(&self, driving: &ActiveCall, len: u32, other: Option<CallId>) {
+    async fn wait_for_change(&self, driving: &ActiveCall, len: u32, other: Option<CallId>) {
         // A cancellation that was already handled must not end the wait.
         let is_running = !driving.cancel.is_cancelled();
-        let theirs = other.map(|other| self.parts.bustle.enter(other));
+        let theirs = other.map(|other| self.inner.in_flight.register(other));
         let other_grows = async {
             match &theirs {
-                Some(theirs) => theirs.grown().await,
+                Some(theirs) => theirs.wait_for_growth().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = self.parts.pause() => {}
+            () = self.inner.wait_poll_interval() => {}
             () = driving.cancel.cancelled(), if is_running => {}
-            () = driving.grown_beyond(len) => {}
+            () = driving.wait_longer_than(len) => {}
             () = other_grows => {}
         }
     }
 
     /// Returns the call that blocks this one, if there is one, and continues that call if nobody drives it.
-    async fn stands_behind(&self, standing: &CallStatus) -> Option<CallId> {
+    async fn blocking_call(&self, standing: &CallStatus) -> Option<CallId> {
         match standing {
-            CallStatus::HeldUp { by, .. } => {
-                self.look_after(*by).await;
+            CallStatus::Blocked { blocked_by: by, .. } => {
+                self.resume_blocking_call(*by).await;
                 Some(*by)
             }
             CallStatus::Settled(_)
@@ -485,22 +505,22 @@ impl Gate {
     }
 
     /// Continues a call that blocks another one, if it has a task to perform and nobody drives it here.
-    async fn look_after(&self, call: CallId) {
-        let is_driven = self.parts.bustle.find(call).is_some();
+    async fn resume_blocking_call(&self, call: CallId) {
+        let is_driven = self.inner.in_flight.find(call).is_some();
         if !is_driven
-            && let Ok(Some(desk)) = self.desk(call).await
-            && matches!(next(&desk.record), NextStep::Do(_))
+            && let Ok(Some(desk)) = self.load_record(call).await
+            && matches!(next_step(&desk.record), NextStep::Do(_))
         {
-            self.go_on(call, DriveUntil::Settled).await;
+            self.continue_call(call, DriveUntil::Settled).await;
         }
     }
 
     /// Continues calls of dead processes that blocked other calls.
-    fn look_after_orphans(&self) {
-        while let Some(orphan) = self.parts.bustle.take_orphan() {
+    fn resume_orphans(&self) {
+        while let Some(orphan) = self.inner.in_flight.take_orphan() {
             let gate = self.clone();
             tokio::spawn(async move {
-                gate.go_on(orphan, DriveUntil::Settled).await;
+                gate.continue_call(orphan, DriveUntil::Settled).await;
             });
         }
     }

@@ -35,14 +35,17 @@ pub trait Ledger: Send + Sync + 'static {
     /// Looks up an incoming call and, if cheap, the session state that is needed to evaluate it.
     ///
     /// The returned state is valid for a moment only, as any answer of the ledger is.
-    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
+    fn lookup_incoming<'a>(
+        &'a self,
+        comer: IncomingCall<'a>,
+    ) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
         Box::pin(async move {
             let loaded = self.load(comer.call).await?;
             let lineage = match &loaded {
                 Some(_) => Vec::new(),
                 None => self.lineage(comer.tenant, comer.session).await?,
             };
-            Ok(IncomingState { loaded, lineage, around: None })
+            Ok(IncomingState { record: loaded, lineage, session_context: None })
         })
     }
 
@@ -65,15 +68,15 @@ pub trait Ledger: Send + Sync + 'static {
     /// Notes that this process is about to run an attempt whose claim is on the record. The attempt must not run if this fails.
     ///
     /// A ledger keeps a mark where the owner runs if others find out about its death from afar. Other ledgers need no mark.
-    fn starting(&self, _call: CallId, _attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn mark_started(&self, _call: CallId, _attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// Records an admin action. The action is in force on return.
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>>;
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>>;
 
     /// Returns the newest halt, unless it was lifted.
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>>;
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>>;
 
     /// Returns the session as it was opened and its ancestors, up to the root. The list is empty if the session was never opened.
     ///
@@ -86,7 +89,7 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>>;
 
     /// Returns the standing approvals for a tool that are not revoked and have uses left. Reads only verified entries.
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
@@ -94,12 +97,12 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>>;
 
     /// Returns the call that a question belongs to.
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
 
     /// Returns a call of this session that blocks this plan, if there is one.
     ///
     /// Such a call has asked a person, has neither ended nor been settled since, and has effects that conflict with this plan.
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
@@ -108,7 +111,7 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
 
     /// Returns unsettled calls that can be driven on: all except those that wait for a person who still has time.
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>>;
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>>;
 }
 
 /// An incoming call.
@@ -130,22 +133,22 @@ pub struct IncomingCall<'a> {
 #[derive(Clone, Debug)]
 pub struct IncomingState {
     /// The record of the call, if it was received before.
-    pub loaded: Option<LoadedRecord>,
+    pub record: Option<LoadedRecord>,
     /// The result of [`Ledger::lineage`] if the call is new.
     pub lineage: Vec<SessionNode>,
     /// Other state that the same lookup returned.
-    pub around: Option<SessionContext>,
+    pub session_context: Option<SessionContext>,
 }
 
 /// The state of the session and its tenant when a call arrived.
 #[derive(Clone, Debug)]
 pub struct SessionContext {
-    /// The result of [`Ledger::leaves`].
-    pub leaves: Vec<Arc<StandingApproval>>,
-    /// The result of [`Ledger::halted`].
+    /// The result of [`Ledger::standing_approvals`].
+    pub standing_approvals: Vec<Arc<StandingApproval>>,
+    /// The result of [`Ledger::active_halt`].
     pub halt: Option<AdminAction>,
-    /// Whether [`Ledger::held_up_by`] could return a call.
-    pub is_crowded: bool,
+    /// Whether [`Ledger::blocking_call`] could return a call.
+    pub has_pending_calls: bool,
 }
 
 /// A record and its key, as loaded from the store. Without the key, the contents of the record are forgotten.
@@ -163,11 +166,11 @@ pub struct Batch {
     /// The call whose record is written.
     pub call: CallId,
     /// The length that the record must have.
-    pub at_len: u32,
+    pub expected_len: u32,
     /// The link that the last line of the record must have.
-    pub before: Digest,
+    pub prev_link: Digest,
     /// The lines.
-    pub lines: Vec<ChainedEntry>,
+    pub chained_entries: Vec<ChainedEntry>,
     /// The same lines as entries.
     pub entries: Vec<Entry>,
     /// The contents that the lines refer to.
@@ -175,20 +178,20 @@ pub struct Batch {
     /// The key of the record, present with its first lines.
     pub key: Option<RecordKey>,
     /// The summary of the call for lists, with secrets removed.
-    pub listing: CallSummary,
+    pub call_summary: CallSummary,
     /// Present if the call waits for a person after the last line.
-    pub waits: Option<PendingQuestion>,
+    pub pending_question: Option<PendingQuestion>,
     /// Present if the lines begin an attempt that is still open after the last line.
-    pub begins: Option<AttemptStart>,
+    pub attempt_start: Option<AttemptStart>,
     /// Whether these lines settle the call.
-    pub settles: bool,
+    pub is_final: bool,
 }
 
 /// A content that lines refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordContent {
     /// The reference that the record keeps.
-    pub held: ContentRef,
+    pub content_ref: ContentRef,
     /// The content itself.
     pub bytes: Vec<u8>,
 }
@@ -228,7 +231,7 @@ pub struct AttemptStart {
     /// Whether the attempt must run alone in its session.
     pub exclusive: bool,
     /// The standing approval that the attempt uses, with its maximum number of uses.
-    pub leave: Option<(StandingApprovalId, Option<u32>)>,
+    pub standing_approval: Option<(StandingApprovalId, Option<u32>)>,
 }
 
 /// The reason why an attempt may not begin now.
@@ -242,7 +245,7 @@ pub enum StartBlockedError {
     },
     /// The standing approval has no uses left, or was revoked.
     #[error("the leave has no use left, or was revoked")]
-    LeaveSpent,
+    ApprovalUsedUp,
     /// Another call of the session runs alone.
     #[error("call {call} of the same session is running")]
     SessionBusy {
@@ -257,7 +260,7 @@ pub enum StartBlockedError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
     /// The interruption was recorded.
-    Written,
+    Recorded,
     /// The owner is alive. The attempt was left unchanged.
     OwnerAlive,
     /// The attempt is not open any more.
@@ -272,10 +275,10 @@ pub enum AppendError {
     Stale,
     /// The attempt may not begin now.
     #[error(transparent)]
-    Hindered(#[from] StartBlockedError),
+    StartBlocked(#[from] StartBlockedError),
     /// The ledger failed. The caller must check whether the lines were appended.
     #[error(transparent)]
-    Fault(#[from] LedgerError),
+    Ledger(#[from] LedgerError),
 }
 
 /// The reason why a content cannot be read.
@@ -289,25 +292,25 @@ pub enum ContentError {
     Missing,
     /// The content differs from the recorded one.
     #[error("the content is not what was written")]
-    Changed,
+    Corrupted,
     /// The ledger failed.
     #[error(transparent)]
-    Fault(#[from] LedgerError),
+    Ledger(#[from] LedgerError),
 }
 
 /// An error of the store behind a ledger.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: {why}")]
+#[error("{operation}: {reason}")]
 pub struct LedgerError {
     /// The operation that failed, in words.
-    pub what: String,
+    pub operation: String,
     /// The error of the system.
-    pub why: String,
+    pub reason: String,
 }
 
 impl LedgerError {
     /// Creates an error for a failed operation.
     pub fn new(what: impl Into<String>, why: impl std::fmt::Display) -> Self {
-        Self { what: what.into(), why: why.to_string() }
+        Self { operation: what.into(), reason: why.to_string() }
     }
 }

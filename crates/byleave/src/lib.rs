@@ -37,7 +37,7 @@
 //! };
 //! let result = gate.settle(call).await;
 //! // Nobody said that greeting is harmless, and nobody is there to ask.
-//! assert_eq!(result.ending.word(), "refused");
+//! assert_eq!(result.outcome.as_str(), "refused");
 //! assert!(result.error().is_some_and(|why| why.contains("no-approver")));
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! # })?;

@@ -16,22 +16,22 @@ const SCRIPT_BYTES_MAX: u64 = 64 * 1024;
 
 /// This machine, seen from the working directory of a call.
 pub(crate) struct LocalShellEnv<'a> {
-    site: &'a ToolContext,
+    context: &'a ToolContext,
     cwd: &'a str,
     home: Option<String>,
-    path: Vec<PathBuf>,
+    search_path: Vec<PathBuf>,
 }
 
 impl<'a> LocalShellEnv<'a> {
     /// Returns the environment of this process, or `None` if the directory is not valid UTF-8.
-    pub(crate) fn at(site: &'a ToolContext) -> Option<Self> {
+    pub(crate) fn for_context(site: &'a ToolContext) -> Option<Self> {
         let path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect());
         let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
-        Some(Self { site, cwd: site.cwd.to_str()?, home, path: path.unwrap_or_default() })
+        Some(Self { context: site, cwd: site.cwd.to_str()?, home, search_path: path.unwrap_or_default() })
     }
 
     /// Returns the resolved file, if it exists and is executable.
-    fn runnable(path: &Path) -> Option<String> {
+    fn find_executable(path: &Path) -> Option<String> {
         use std::os::unix::fs::PermissionsExt as _;
         let file = fs::canonicalize(path).ok()?;
         let found = fs::metadata(&file).ok()?;
@@ -57,34 +57,34 @@ impl ShellEnv for LocalShellEnv<'_> {
         }
     }
 
-    fn program(&self, name: &str) -> Option<String> {
+    fn find_program(&self, name: &str) -> Option<String> {
         if name.contains('/') {
-            return Self::runnable(&self.site.cwd.join(name));
+            return Self::find_executable(&self.context.cwd.join(name));
         }
         // A relative directory in the search path depends on the command's current directory, which is unknown.
-        let directories = self.path.iter().take_while(|directory| directory.is_absolute());
-        directories.into_iter().find_map(|directory| Self::runnable(&directory.join(name)))
+        let directories = self.search_path.iter().take_while(|directory| directory.is_absolute());
+        directories.into_iter().find_map(|directory| Self::find_executable(&directory.join(name)))
     }
 
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
         resolve(path, Path::new(cwd)).ok()
     }
 
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
-        names_in(Path::new(directory))
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
+        list_names(Path::new(directory))
     }
 
     fn is_directory(&self, path: &str) -> bool {
         Path::new(path).is_dir()
     }
 
-    fn text(&self, path: &str) -> Option<String> {
-        script_at(Path::new(path))
+    fn read_script(&self, path: &str) -> Option<String> {
+        read_script(Path::new(path))
     }
 }
 
 /// Returns the sorted names in a directory, or `None` if it cannot be listed in full.
-pub(crate) fn names_in(directory: &Path) -> Option<Vec<String>> {
+pub(crate) fn list_names(directory: &Path) -> Option<Vec<String>> {
     let entries = fs::read_dir(directory).ok()?.take(NAMES_MAX + 1);
     let names = entries.map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = names.collect::<Option<_>>()?;
@@ -94,6 +94,6 @@ pub(crate) fn names_in(directory: &Path) -> Option<Vec<String>> {
 
 /// Reads a script. Returns `None` if it is not a file, too long, or not text. The path is already resolved, so a link on the
 /// way means that it has changed, and it is unknown what would run.
-pub(crate) fn script_at(path: &Path) -> Option<String> {
+pub(crate) fn read_script(path: &Path) -> Option<String> {
     byleave_files::read_text(path, LinkPolicy::Never, SCRIPT_BYTES_MAX).ok()
 }

@@ -33,10 +33,10 @@ pub enum PatchChange {
 pub enum PatchError {
     /// It names no file.
     #[error("the patch names no file; begin with `*** Begin Patch` or give a diff as `git diff` writes it")]
-    NoFile,
+    NoFileNamed,
     /// A quoted name does not end, or has an unknown escape.
     #[error("the patch has a name that cannot be read: `{0}`")]
-    Name(String),
+    InvalidName(String),
 }
 
 /// A constructor of a change from a name.
@@ -52,32 +52,32 @@ const HEADERS: [(&str, PatchChangeConstructor); 4] = [
 ];
 
 /// Parses a patch.
-pub fn read(text: &str) -> Result<Patch, PatchError> {
+pub fn parse(text: &str) -> Result<Patch, PatchError> {
     let mut patch = Patch::default();
     if text.contains('\r') {
-        patch.doubt("lines end in a carriage return, which some take for part of a name");
+        patch.add_doubt("lines end in a carriage return, which some take for part of a name");
     }
     if text.lines().any(|line| line.trim() == ENVELOPE) {
-        enveloped(text, &mut patch);
+        parse_enveloped(text, &mut patch);
         if is_diff(text) {
-            patch.doubt("it has both of the usual forms, and programs differ about which they read");
+            patch.add_doubt("it has both of the usual forms, and programs differ about which they read");
             // An unreadable name in it is only a doubt, like the rest.
-            if let Err(why) = diff(text, &mut patch) {
-                patch.doubt(why.to_string());
+            if let Err(why) = parse_diff(text, &mut patch) {
+                patch.add_doubt(why.to_string());
             }
         }
     } else {
-        diff(text, &mut patch)?;
+        parse_diff(text, &mut patch)?;
         if text.lines().any(resembles_header) {
-            patch.doubt("it has headers of the enveloped form without being in one");
+            patch.add_doubt("it has headers of the enveloped form without being in one");
         }
     }
-    if patch.changes.is_empty() { Err(PatchError::NoFile) } else { Ok(patch) }
+    if patch.changes.is_empty() { Err(PatchError::NoFileNamed) } else { Ok(patch) }
 }
 
 /// Parses a name after `---` or `+++`: optional quotes, prefix `a/` or `b/`, and date. Returns `None` for `/dev/null`.
-pub fn name(text: &str) -> Result<Option<String>, PatchError> {
-    let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
+pub fn parse_file_name(text: &str) -> Result<Option<String>, PatchError> {
+    let bare = unquote_name(text.split('\t').next().unwrap_or(text))?;
     if bare == "/dev/null" {
         return Ok(None);
     }
@@ -85,14 +85,15 @@ pub fn name(text: &str) -> Result<Option<String>, PatchError> {
 }
 
 /// Returns the name that both halves of `diff --git` have in common. The text is given without that word.
-pub fn name_of_both(names: &str) -> Option<String> {
-    let both = halves(names).filter_map(|(old, new)| Some((name(old).ok()??, name(new).ok()??)));
+pub fn parse_git_header_name(names: &str) -> Option<String> {
+    let both = name_splits(names)
+        .filter_map(|(old, new)| Some((parse_file_name(old).ok()??, parse_file_name(new).ok()??)));
     both.into_iter().find(|(old, new)| old == new).map(|(same, _)| same)
 }
 
 /// Removes quotes from a name and decodes git's escapes.
-pub fn bare_name(text: &str) -> Result<String, PatchError> {
-    let wrong = || PatchError::Name(text.escape_debug().to_string());
+pub fn unquote_name(text: &str) -> Result<String, PatchError> {
+    let wrong = || PatchError::InvalidName(text.escape_debug().to_string());
     let text = text.trim();
     let Some(inner) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
     let inner = inner.strip_suffix('"').ok_or_else(wrong)?;
@@ -130,14 +131,14 @@ pub fn bare_name(text: &str) -> Result<String, PatchError> {
 }
 
 impl Patch {
-    fn doubt(&mut self, why: impl Into<String>) {
+    fn add_doubt(&mut self, why: impl Into<String>) {
         let why = why.into();
         if !self.doubts.contains(&why) {
             self.doubts.push(why);
         }
     }
 
-    fn change(&mut self, change: PatchChange) {
+    fn add_change(&mut self, change: PatchChange) {
         if !self.changes.contains(&change) {
             self.changes.push(change);
         }
@@ -145,29 +146,29 @@ impl Patch {
 }
 
 /// Parses `*** Begin Patch`, headers, and lines that begin with a space, `+`, `-` or `@@`.
-fn enveloped(text: &str, patch: &mut Patch) {
+fn parse_enveloped(text: &str, patch: &mut Patch) {
     for line in text.lines() {
         let bare = line.trim();
         let Some((header, change)) = HEADERS.iter().find(|(header, _)| bare.starts_with(header)) else {
             let known = matches!(bare, ENVELOPE | "*** End Patch" | "*** End of File");
             if !known && (line.starts_with("***") || resembles_header(line)) {
-                patch.doubt(format!("`{bare}` is no header that is known here"));
+                patch.add_doubt(format!("`{bare}` is no header that is known here"));
             }
             continue;
         };
         if !line.starts_with("***") {
-            patch.doubt("a header is indented, which some read as a header and some as content");
+            patch.add_doubt("a header is indented, which some read as a header and some as content");
         }
         let name = bare.get(header.len()..).unwrap_or_default().trim();
         if line.trim_end_matches('\r') != line.trim_end() {
-            patch.doubt(format!("the name `{name}` is followed by blanks"));
+            patch.add_doubt(format!("the name `{name}` is followed by blanks"));
         }
         if *header == "*** Move to:"
             && let Some(PatchChange::Update(from)) = patch.changes.last().cloned()
         {
-            patch.change(PatchChange::Delete(from));
+            patch.add_change(PatchChange::Delete(from));
         }
-        patch.change(change(name.to_owned()));
+        patch.add_change(change(name.to_owned()));
     }
 }
 
@@ -192,7 +193,7 @@ fn is_diff(text: &str) -> bool {
 }
 
 /// Parses the output of `diff -u` and `git diff`.
-fn diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
+fn parse_diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
     let mut lines = text.lines().peekable();
     let mut same = None;
     while let Some(line) = lines.next() {
@@ -201,32 +202,32 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
             "---" => {
                 let new = lines.peek().and_then(|next| next.strip_prefix("+++ "));
                 let Some(new) = new else {
-                    patch.doubt("a file has an old name and no new one");
+                    patch.add_doubt("a file has an old name and no new one");
                     continue;
                 };
-                let (old, new) = (name(rest)?, name(new)?);
+                let (old, new) = (parse_file_name(rest)?, parse_file_name(new)?);
                 lines.next();
-                names(old, new, patch);
+                parse_names(old, new, patch);
             }
-            "+++" => patch.doubt("a file has a new name and no old one"),
-            "@@" => hunk(rest, &mut lines, patch),
+            "+++" => patch.add_doubt("a file has a new name and no old one"),
+            "@@" => parse_hunk(rest, &mut lines, patch),
             "rename" | "copy" => match rest.split_once(' ') {
                 Some(("from", from)) if word == "rename" => {
-                    patch.change(PatchChange::Delete(bare_name(from)?))
+                    patch.add_change(PatchChange::Delete(unquote_name(from)?))
                 }
-                Some(("from", from)) => patch.change(PatchChange::Update(bare_name(from)?)),
-                Some(("to", to)) => patch.change(PatchChange::Add(bare_name(to)?)),
+                Some(("from", from)) => patch.add_change(PatchChange::Update(unquote_name(from)?)),
+                Some(("to", to)) => patch.add_change(PatchChange::Add(unquote_name(to)?)),
                 _ => {}
             },
-            "diff" if rest.starts_with("--git ") => same = header(rest, patch)?,
+            "diff" if rest.starts_with("--git ") => same = parse_git_header(rest, patch)?,
             "new" | "old" | "deleted" => {
                 // The deletion of an empty file has no content lines.
                 if let Some(name) = same.clone().filter(|_| line.starts_with("deleted file mode ")) {
-                    patch.change(PatchChange::Delete(name));
+                    patch.add_change(PatchChange::Delete(name));
                 }
-                modes(line, patch);
+                parse_modes(line, patch);
             }
-            "GIT" => patch.doubt("it has content that is not text"),
+            "GIT" => patch.add_doubt("it has content that is not text"),
             _ => {}
         }
     }
@@ -234,41 +235,41 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
 }
 
 /// Adds the changes for the names in `--- old` and `+++ new`.
-fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
+fn parse_names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     match (old, new) {
-        (None, None) => patch.doubt("a file has neither an old nor a new name"),
+        (None, None) => patch.add_doubt("a file has neither an old nor a new name"),
         (Some(old), None) => {
-            patch.change(PatchChange::Compare(old.clone()));
-            patch.change(PatchChange::Delete(old));
+            patch.add_change(PatchChange::Compare(old.clone()));
+            patch.add_change(PatchChange::Delete(old));
         }
-        (None, Some(new)) => patch.change(PatchChange::Add(new)),
-        (Some(old), Some(new)) if old == new => patch.change(PatchChange::Update(new)),
+        (None, Some(new)) => patch.add_change(PatchChange::Add(new)),
+        (Some(old), Some(new)) if old == new => patch.add_change(PatchChange::Update(new)),
         (Some(old), Some(new)) => {
-            patch.doubt("a file has an old and a new name that differ");
-            patch.change(PatchChange::Update(old));
-            patch.change(PatchChange::Update(new));
+            patch.add_doubt("a file has an old and a new name that differ");
+            patch.add_change(PatchChange::Update(old));
+            patch.add_change(PatchChange::Update(new));
         }
     }
 }
 
 /// Parses `diff --git a/x b/x`, which has the only names if just a mode changes. Returns the name if both are the same.
-fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, PatchError> {
+fn parse_git_header(rest: &str, patch: &mut Patch) -> Result<Option<String>, PatchError> {
     let names = rest.strip_prefix("--git ").unwrap_or(rest);
-    if let Some(same) = name_of_both(names) {
-        patch.change(PatchChange::Update(same.clone()));
+    if let Some(same) = parse_git_header_name(names) {
+        patch.add_change(PatchChange::Update(same.clone()));
         return Ok(Some(same));
     }
     let both = |(old, new): (&str, &str)| {
         let are_named =
             old.trim_start_matches('"').starts_with("a/") && new.trim_start_matches('"').starts_with("b/");
-        are_named.then(|| Some([name(old).ok()??, name(new).ok()??])).flatten()
+        are_named.then(|| Some([parse_file_name(old).ok()??, parse_file_name(new).ok()??])).flatten()
     };
-    let certain: Vec<[String; 2]> = halves(names).filter_map(both).collect();
+    let certain: Vec<[String; 2]> = name_splits(names).filter_map(both).collect();
     match certain.as_slice() {
-        [both] => both.iter().for_each(|name| patch.change(PatchChange::Update(name.clone()))),
+        [both] => both.iter().for_each(|name| patch.add_change(PatchChange::Update(name.clone()))),
         _ => {
             for part in names.split(" b/").map(str::trim) {
-                patch.changes.extend(name(part)?.map(PatchChange::Update));
+                patch.changes.extend(parse_file_name(part)?.map(PatchChange::Update));
             }
         }
     }
@@ -276,36 +277,36 @@ fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, PatchError> {
 }
 
 /// Returns all ways to split two names, because unquoted names may contain spaces.
-fn halves(names: &str) -> impl Iterator<Item = (&str, &str)> {
+fn name_splits(names: &str) -> impl Iterator<Item = (&str, &str)> {
     let blanks = names.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| names.split_at(at));
     blanks.map(|(old, new)| (old, new.trim_start()))
 }
 
 /// Adds doubts for file modes. The content does not show links, other special files, or executable permission.
-fn modes(line: &str, patch: &mut Patch) {
+fn parse_modes(line: &str, patch: &mut Patch) {
     let Some((_, mode)) = line.rsplit_once("mode ") else { return };
     match (line.split(' ').next(), mode.trim()) {
         (Some("old"), _) | (_, "100644" | "644") => {}
         (Some("deleted"), "100755") => {}
-        (_, "100755" | "755") => patch.doubt("it makes a file that can be run as a program"),
-        (_, "120000") => patch.doubt("it makes a link, which leads wherever its content says"),
-        (_, mode) => patch.doubt(format!("it makes something of the mode `{mode}`")),
+        (_, "100755" | "755") => patch.add_doubt("it makes a file that can be run as a program"),
+        (_, "120000") => patch.add_doubt("it makes a link, which leads wherever its content says"),
+        (_, mode) => patch.add_doubt(format!("it makes something of the mode `{mode}`")),
     }
 }
 
 /// Skips the content of a hunk by its own counts: `@@ -1,2 +3,4 @@`.
-fn hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) {
+fn parse_hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) {
     let mut parts = counts.split(' ');
     let count = |part: Option<&str>, sign: char| -> Option<usize> {
         let part = part?.strip_prefix(sign)?;
         part.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())
     };
     let (Some(mut old), Some(mut new)) = (count(parts.next(), '-'), count(parts.next(), '+')) else {
-        return patch.doubt("a part of it does not say how many lines it has");
+        return patch.add_doubt("a part of it does not say how many lines it has");
     };
     while old > 0 || new > 0 {
         let Some(line) = lines.next() else {
-            return patch.doubt("a part of it has fewer lines than it says");
+            return patch.add_doubt("a part of it has fewer lines than it says");
         };
         match line.chars().next() {
             Some('-') => old = old.saturating_sub(1),
@@ -315,7 +316,7 @@ fn hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) {
                 new = new.saturating_sub(1);
             }
             Some('\\') => {}
-            Some(_) => return patch.doubt("a part of it has lines that are neither old nor new"),
+            Some(_) => return patch.add_doubt("a part of it has lines that are neither old nor new"),
         }
     }
 }
@@ -325,7 +326,7 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> (Vec<String>, usize) {
-        let patch = read(text).unwrap();
+        let patch = parse(text).unwrap();
         let changes = patch.changes.iter().map(|change| match change {
             PatchChange::Add(path) => format!("add {path}"),
             PatchChange::Update(path) => format!("update {path}"),
@@ -411,7 +412,7 @@ mod tests {
             assert_eq!(changes, wanted, "{text}");
             assert_eq!(count, doubts, "{text}");
         }
-        assert_eq!(read("hello"), Err(PatchError::NoFile));
-        assert!(matches!(read("--- \"a/\\x\"\n+++ b/x\n"), Err(PatchError::Name(_))));
+        assert_eq!(parse("hello"), Err(PatchError::NoFileNamed));
+        assert!(matches!(parse("--- \"a/\\x\"\n+++ b/x\n"), Err(PatchError::InvalidName(_))));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::tool::ToolError;
 
 /// Detects spellings of paths that a later expansion would turn into another file.
-fn is_for_someone_else(path: &str) -> Option<&'static str> {
+fn expansion_problem(path: &str) -> Option<&'static str> {
     let variable = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '('));
     let drive = |path: &str| matches!(path.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
     if path == "~" || path.starts_with('~') && path.contains('/') {
@@ -24,7 +24,7 @@ fn is_for_someone_else(path: &str) -> Option<&'static str> {
 }
 
 /// Checks whether a path depends on the process that opens it, so that the tool may open another file than Byleave sees.
-fn is_of_a_process(path: &Path) -> bool {
+fn is_process_specific(path: &Path) -> bool {
     let mut steps = path.components().filter_map(|step| match step {
         Component::Normal(step) => step.to_str(),
         _ => None,
@@ -36,7 +36,7 @@ fn is_of_a_process(path: &Path) -> bool {
 }
 
 /// Checks whether a path is another name for a descriptor.
-fn is_a_descriptor(path: &Path) -> bool {
+fn is_descriptor(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name))
 }
 
@@ -57,7 +57,7 @@ fn spellings(path: &str, cwd: &Path) -> Vec<PathBuf> {
 
 /// Returns the absolute path that a tool argument names. Rejects a path that a shell, another system or another process
 /// would read as another file, and one that cannot be shown on one line.
-pub fn named(path: &str, cwd: &Path) -> Result<String, ToolError> {
+pub fn resolve_argument(path: &str, cwd: &Path) -> Result<String, ToolError> {
     let wrong = |why: &str| Err(ToolError(format!("`{}` {why}", path.escape_debug())));
     if path.is_empty() {
         return wrong("is not a path");
@@ -65,10 +65,10 @@ pub fn named(path: &str, cwd: &Path) -> Result<String, ToolError> {
     if path.chars().any(char::is_control) {
         return wrong("has control characters in it, so it cannot be shown as it is: rename the file");
     }
-    if let Some(why) = is_for_someone_else(path) {
+    if let Some(why) = expansion_problem(path) {
         return wrong(why);
     }
-    if spellings(path, cwd).iter().any(|path| is_a_descriptor(path)) {
+    if spellings(path, cwd).iter().any(|path| is_descriptor(path)) {
         return wrong("is a descriptor of whoever opens it, not a file");
     }
     resolve(path, cwd)
@@ -79,7 +79,7 @@ pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolError> {
     if path.is_empty() || path.contains('\0') {
         return Err(ToolError(format!("`{}` is not a path", path.escape_debug())));
     }
-    if spellings(path, cwd).iter().any(|path| is_of_a_process(path)) {
+    if spellings(path, cwd).iter().any(|path| is_process_specific(path)) {
         let why = "is a file of whichever process opens it: name the file itself";
         return Err(ToolError(format!("`{}` {why}", path.escape_debug())));
     }
@@ -141,8 +141,8 @@ mod tests {
         for path in
             ["/dev/fd/0", "/dev/stdin", "../../../../../../../dev/fd/3", "a\n/etc/passwd", "a\u{1b}[2J"]
         {
-            assert!(named(path, &cwd).is_err(), "{path}");
+            assert!(resolve_argument(path, &cwd).is_err(), "{path}");
         }
-        assert!(named("/dev/null", &cwd).is_ok());
+        assert!(resolve_argument("/dev/null", &cwd).is_ok());
     }
 }

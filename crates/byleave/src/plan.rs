@@ -14,20 +14,20 @@ use byleave_shell::shell_env::ShellEnv;
 use serde_json::Value;
 
 use crate::local_shell_env::LocalShellEnv;
-use crate::path_resolution::named;
-use crate::plan_bindings::bind;
+use crate::path_resolution::resolve_argument;
+use crate::plan_bindings::capture_binding;
 use crate::tool::{ToolContext, ToolError};
 
 /// Predicts the effects of a draft from the permission class and the roles in the manifest.
-pub fn by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
+pub fn plan_by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
     let mut plan = Plan::default();
-    let roles = roles(manifest, arguments);
+    let roles = argument_roles(manifest, arguments);
     for (role, value) in &roles {
-        argument(&mut plan, *role, value, site)?;
+        add_argument(&mut plan, *role, value, site)?;
     }
-    unheard_of(&mut plan, manifest, arguments);
+    add_undeclared_arguments(&mut plan, manifest, arguments);
     if plan.effects.iter().any(|effect| matches!(effect, Effect::Write { .. })) {
-        schema_urls::addresses(&mut plan, arguments);
+        schema_urls::add_schema_hosts(&mut plan, arguments);
     }
     let reads = plan.effects.iter().all(|effect| matches!(effect, Effect::Read { .. }));
     match manifest.permission_class {
@@ -51,7 +51,7 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> R
 }
 
 /// Marks arguments that are not in the schema as unknown effects. Otherwise they would reach the tool without evaluation.
-fn unheard_of(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
+fn add_undeclared_arguments(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
     let known = manifest.input_schema.get("properties").and_then(Value::as_object);
     let (Some(known), Some(given)) = (known, arguments.as_object()) else { return };
     if matches!(manifest.permission_class, PermissionClass::Generic | PermissionClass::Undeclared) {
@@ -65,7 +65,7 @@ fn unheard_of(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
 }
 
 /// Returns the arguments with a role: as declared or, if nothing is declared, as the class expects them.
-fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(ArgumentRole, &'a Value)> {
+fn argument_roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(ArgumentRole, &'a Value)> {
     let declared =
         manifest.roles.iter().filter_map(|(pointer, role)| Some((*role, arguments.pointer(pointer)?)));
     let declared: Vec<_> = declared.collect();
@@ -92,7 +92,7 @@ fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(ArgumentRole, &'
 }
 
 /// Adds the effects of one argument. A list has the effects of all its items.
-pub fn argument(
+pub fn add_argument(
     plan: &mut Plan,
     role: ArgumentRole,
     value: &Value,
@@ -101,27 +101,33 @@ pub fn argument(
     let text = match value {
         Value::Null => return Ok(()),
         Value::String(text) => text,
-        Value::Array(items) => return items.iter().try_for_each(|item| argument(plan, role, item, site)),
+        Value::Array(items) => return items.iter().try_for_each(|item| add_argument(plan, role, item, site)),
         other => return Err(ToolError(format!("expected a text, got `{other}`"))),
     };
     match role {
-        ArgumentRole::ReadPath => plan.effects.push(Effect::Read { path: named(text, &site.cwd)? }),
-        ArgumentRole::WritePath => plan.effects.push(Effect::Write { path: named(text, &site.cwd)? }),
-        ArgumentRole::DeletePath => plan.effects.push(Effect::Delete { path: named(text, &site.cwd)? }),
+        ArgumentRole::ReadPath => {
+            plan.effects.push(Effect::Read { path: resolve_argument(text, &site.cwd)? })
+        }
+        ArgumentRole::WritePath => {
+            plan.effects.push(Effect::Write { path: resolve_argument(text, &site.cwd)? })
+        }
+        ArgumentRole::DeletePath => {
+            plan.effects.push(Effect::Delete { path: resolve_argument(text, &site.cwd)? })
+        }
         ArgumentRole::EditPath => {
-            let path = named(text, &site.cwd)?;
-            plan.bound.push(bind(&path)?);
+            let path = resolve_argument(text, &site.cwd)?;
+            plan.bound.push(capture_binding(&path)?);
             plan.effects.push(Effect::Read { path: path.clone() });
             plan.effects.push(Effect::Write { path });
         }
-        ArgumentRole::Patch => patch::add(plan, text, &site.cwd)?,
-        ArgumentRole::Url => plan.effects.extend(hosts::reach(text)?),
+        ArgumentRole::Patch => patch::add_patch(plan, text, &site.cwd)?,
+        ArgumentRole::Url => plan.effects.extend(hosts::url_effects(text)?),
         ArgumentRole::Command => {
-            let here = LocalShellEnv::at(site)
+            let here = LocalShellEnv::for_context(site)
                 .ok_or_else(|| ToolError("the working directory is not readable as text".into()))?;
-            for file in command(plan, text, &here) {
+            for file in add_command(plan, text, &here) {
                 // A file that cannot be bound may have changed by the time the call runs.
-                match bind(&file) {
+                match capture_binding(&file) {
                     Ok(bound) => plan.bound.push(bound),
                     Err(fault) => plan.effects.push(Effect::Unknown { why: fault.to_string() }),
                 }
@@ -132,27 +138,28 @@ pub fn argument(
 }
 
 /// Parses the commands of a draft, to show them beside its plan. It uses the same parser in the same directory.
-pub fn trees(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Vec<CommandTree> {
-    let Some(here) = LocalShellEnv::at(site) else { return Vec::new() };
-    let commands = roles(manifest, arguments).into_iter().filter(|(role, _)| *role == ArgumentRole::Command);
+pub fn command_trees(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Vec<CommandTree> {
+    let Some(here) = LocalShellEnv::for_context(site) else { return Vec::new() };
+    let commands =
+        argument_roles(manifest, arguments).into_iter().filter(|(role, _)| *role == ArgumentRole::Command);
     let texts = commands.flat_map(|(_, value)| match value {
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
         value => value.as_str().into_iter().collect::<Vec<_>>(),
     });
-    texts.map(|text| byleave_shell::tell_in_full(text, &here).1).collect()
+    texts.map(|text| byleave_shell::analyze_with_tree(text, &here).1).collect()
 }
 
 /// Adds the effects and dangers of a shell command. Returns the files whose content determines what it does.
-pub fn command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<String> {
-    let account = byleave_shell::tell(text, scene);
+pub fn add_command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<String> {
+    let account = byleave_shell::analyze(text, scene);
     plan.effects.extend(account.effects);
-    plan.beneath.extend(account.beneath);
+    plan.beneath.extend(account.partial_effects);
     plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
         id: danger.id.clone(),
         why: danger.why.clone(),
         denied: danger.grade == DangerSeverity::Deny,
     }));
-    account.rests_on
+    account.depends_on
 }
 
 #[cfg(test)]
@@ -176,7 +183,7 @@ mod tests {
     fn planned(class: PermissionClass, arguments: &Value, cwd: &Path) -> Result<Vec<String>, ToolError> {
         let mut manifest = Manifest::new("t", "", json!({}));
         manifest.permission_class = class;
-        let plan = by_class(&manifest, arguments, &site(cwd))?;
+        let plan = plan_by_class(&manifest, arguments, &site(cwd))?;
         let root = cwd.to_str().unwrap();
         Ok(plan.effects.iter().map(|effect| effect.to_string().replace(root, "")).collect())
     }
@@ -271,10 +278,10 @@ mod tests {
         let mut manifest = Manifest::new("t", "", json!({"properties": {"command": {}}}));
         manifest.permission_class = PermissionClass::Bash;
         for command in ["bash a.sh", "source ./a.sh", "python3 b.py", "env -i sh -c '. ./a.sh'"] {
-            let plan = by_class(&manifest, &json!({"command": command}), &site(&cwd)).unwrap();
+            let plan = plan_by_class(&manifest, &json!({"command": command}), &site(&cwd)).unwrap();
             assert_eq!(plan.bound.len(), 1, "{command}: {plan:?}");
         }
-        let plan = by_class(&manifest, &json!({"command": "ls", "cmd": "rm"}), &site(&cwd)).unwrap();
+        let plan = plan_by_class(&manifest, &json!({"command": "ls", "cmd": "rm"}), &site(&cwd)).unwrap();
         assert!(plan.effects.iter().any(|effect| matches!(effect, Effect::Unknown { .. })), "{plan:?}");
     }
 }

@@ -17,13 +17,13 @@ use crate::tool::{ToolContext, ToolError};
 const BOUND_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Records the current state of a path for a later comparison. The path must be resolved: a file behind a link is not bound.
-pub fn bind(path: &str) -> Result<Binding, ToolError> {
+pub fn capture_binding(path: &str) -> Result<Binding, ToolError> {
     let fault = |error: io::Error| ToolError(format!("`{path}` cannot be looked at: {error}"));
     let state = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => BindingState::Missing,
         Err(error) => return Err(fault(error)),
         Ok(found) if found.is_dir() => BindingState::Directory { device: found.dev(), inode: found.ino() },
-        Ok(_) => content(path).map_err(|error| match error {
+        Ok(_) => content_state(path).map_err(|error| match error {
             ReadError::NotAFile => ToolError(format!("`{path}` is not a file")),
             ReadError::TooLarge(max) => {
                 ToolError(format!("`{path}` is too large to be bound (more than {max} bytes)"))
@@ -36,7 +36,7 @@ pub fn bind(path: &str) -> Result<Binding, ToolError> {
 }
 
 /// Returns the digest of a file. The file is read in pieces and not kept in memory.
-fn content(path: &str) -> Result<BindingState, ReadError> {
+fn content_state(path: &str) -> Result<BindingState, ReadError> {
     let opened = byleave_files::open(Path::new(path), LinkPolicy::Never)?;
     let mut hasher = blake3::Hasher::new();
     if opened.metadata.len() > BOUND_BYTES_MAX {
@@ -50,9 +50,9 @@ fn content(path: &str) -> Result<BindingState, ReadError> {
 }
 
 /// Adds the working directory itself to the bindings of a plan.
-pub(crate) fn bind_directory(plan: &mut Plan, site: &ToolContext) -> Result<(), ToolError> {
+pub(crate) fn add_directory_binding(plan: &mut Plan, site: &ToolContext) -> Result<(), ToolError> {
     let cwd = into_text(site.cwd.clone())?;
-    let bound = bind(&cwd)?;
+    let bound = capture_binding(&cwd)?;
     if !matches!(bound.state, BindingState::Directory { .. }) {
         return Err(ToolError(format!("the working directory `{cwd}` is not there")));
     }
@@ -61,13 +61,13 @@ pub(crate) fn bind_directory(plan: &mut Plan, site: &ToolContext) -> Result<(), 
 }
 
 /// Refuses the call if anything that the plan is bound to has changed.
-pub(crate) fn still_bound(plan: &Plan) -> Result<(), Refusal> {
+pub(crate) fn check_bindings(plan: &Plan) -> Result<(), Refusal> {
     for bound in &plan.bound {
         let code = match bound.state {
             BindingState::Directory { .. } => Code::DirectoryChanged,
             BindingState::Missing | BindingState::Content(_) => Code::ContentChanged,
         };
-        match bind(&bound.path) {
+        match capture_binding(&bound.path) {
             Ok(now) if now == *bound => {}
             Ok(_) => {
                 return Err(Refusal::new(
@@ -89,22 +89,24 @@ mod tests {
     fn what_changed_is_no_longer_bound() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
-        let plan =
-            |path: &Path| Plan { bound: vec![bind(path.to_str().unwrap()).unwrap()], ..Plan::default() };
+        let plan = |path: &Path| Plan {
+            bound: vec![capture_binding(path.to_str().unwrap()).unwrap()],
+            ..Plan::default()
+        };
         let missing = plan(&path);
-        assert!(still_bound(&missing).is_ok());
+        assert!(check_bindings(&missing).is_ok());
         fs::write(&path, "1").unwrap();
-        assert_eq!(still_bound(&missing).unwrap_err().code, Code::ContentChanged);
+        assert_eq!(check_bindings(&missing).unwrap_err().code, Code::ContentChanged);
         let written = plan(&path);
         fs::write(&path, "2").unwrap();
-        assert_eq!(still_bound(&written).unwrap_err().code, Code::ContentChanged);
+        assert_eq!(check_bindings(&written).unwrap_err().code, Code::ContentChanged);
         let inside = folder.path().join("d");
         fs::create_dir(&inside).unwrap();
         let directory = plan(&inside);
         fs::create_dir(folder.path().join("e")).unwrap();
         fs::remove_dir(&inside).unwrap();
         fs::rename(folder.path().join("e"), &inside).unwrap();
-        assert_eq!(still_bound(&directory).unwrap_err().code, Code::DirectoryChanged);
+        assert_eq!(check_bindings(&directory).unwrap_err().code, Code::DirectoryChanged);
     }
 
     // req: B7
@@ -112,7 +114,7 @@ mod tests {
     fn only_a_small_regular_file_is_bound() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
-        let bind = |name: &str| bind(folder.join(name).to_str().unwrap());
+        let bind = |name: &str| capture_binding(folder.join(name).to_str().unwrap());
         let pipe = rustix::fs::FileType::Fifo;
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe"), pipe, mode, 0).unwrap();
@@ -123,6 +125,6 @@ mod tests {
         for name in ["pipe", "zero", "link", "large"] {
             assert!(bind(name).is_err(), "{name}");
         }
-        assert_eq!(bind("file").unwrap().state, BindingState::Content(Digest::of(b"text")));
+        assert_eq!(bind("file").unwrap().state, BindingState::Content(Digest::compute(b"text")));
     }
 }

@@ -12,8 +12,8 @@
 //! | panics, when called, when polled or when dropped | `Panicked`, at once |
 //! | awaits for too long | `TimedOut` at the limit; its task is aborted |
 //! | blocks its thread after its first await | `TimedOut` at the limit on a multi-threaded runtime; on a single-threaded one everything blocks until it is done |
-//! | blocks its thread before its first await | `TimedOut`, but only once it is done: a late answer is not accepted. Code that may block belongs in [`apart`] |
-//! | blocks in [`apart`] | `TimedOut` at the limit on every runtime; the thread is left to finish |
+//! | blocks its thread before its first await | `TimedOut`, but only once it is done: a late answer is not accepted. Code that may block belongs in [`run_isolated`] |
+//! | blocks in [`run_isolated`] | `TimedOut` at the limit on every runtime; the thread is left to finish |
 //! | aborts the process | nothing; recovery uses the record |
 
 use std::any::Any;
@@ -61,11 +61,11 @@ where
     let started = Instant::now();
     let mut future = match catch_unwind(AssertUnwindSafe(start)) {
         Ok(future) => CatchPanic::new(future),
-        Err(payload) => return Err(PluginFailure::Panicked(message(payload))),
+        Err(payload) => return Err(PluginFailure::Panicked(panic_message(payload))),
     };
-    let first = first_poll(&mut future).await;
+    let first = poll_once(&mut future).await;
     let spent = started.elapsed();
-    match first.map(settle) {
+    match first.map(flatten_result) {
         // A late objection is accepted. A late approval is not.
         Some(Ok(_)) if spent > limit => Err(PluginFailure::TimedOut(limit)),
         Some(answer) => answer,
@@ -74,7 +74,7 @@ where
 }
 
 /// Polls a future once, in place.
-pub(crate) async fn first_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     poll_fn(|cx| {
         Poll::Ready(match Pin::new(&mut *future).poll(cx) {
             Poll::Ready(answer) => Some(answer),
@@ -85,11 +85,11 @@ pub(crate) async fn first_poll<F: Future + Unpin>(future: &mut F) -> Option<F::O
 }
 
 /// Runs blocking code on a thread where that is allowed. A panic of the code is passed on to the caller.
-pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn run_isolated<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let span = tracing::Span::current();
     match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
         Ok(value) => value,
-        Err(error) => resume_unwind(payload(error)),
+        Err(error) => resume_unwind(panic_payload(error)),
     }
 }
 
@@ -105,16 +105,16 @@ where
     let mut task = AbortOnDrop(runtime.spawn(future.in_current_span()));
     match tokio::time::timeout(left, &mut task.0).await {
         Err(_) => Err(PluginFailure::TimedOut(limit)),
-        Ok(Ok(answer)) => settle(answer),
-        Ok(Err(error)) => Err(PluginFailure::Panicked(message(payload(error)))),
+        Ok(Ok(answer)) => flatten_result(answer),
+        Ok(Err(error)) => Err(PluginFailure::Panicked(panic_message(panic_payload(error)))),
     }
 }
 
-fn settle<T, E>(answer: Result<Result<T, E>, PanicPayload>) -> Result<T, PluginFailure<E>> {
+fn flatten_result<T, E>(answer: Result<Result<T, E>, PanicPayload>) -> Result<T, PluginFailure<E>> {
     match answer {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(PluginFailure::Failed(error)),
-        Err(payload) => Err(PluginFailure::Panicked(message(payload))),
+        Err(payload) => Err(PluginFailure::Panicked(panic_message(payload))),
     }
 }
 
@@ -129,7 +129,7 @@ impl<F: Future> CatchPanic<F> {
         Self(Some(Box::pin(future)))
     }
 
-    fn release(&mut self) -> Result<(), PanicPayload> {
+    fn drop_inner(&mut self) -> Result<(), PanicPayload> {
         let future = self.0.take();
         catch_unwind(AssertUnwindSafe(|| drop(future)))
     }
@@ -146,7 +146,7 @@ impl<F: Future> Future for CatchPanic<F> {
             Err(payload) => Err(payload),
         };
         // Its contents are dropped here, where a panic can still be distinguished from an answer.
-        Poll::Ready(match (answer, self.release()) {
+        Poll::Ready(match (answer, self.drop_inner()) {
             (Ok(answer), Ok(())) => Ok(answer),
             (Ok(_), Err(payload)) | (Err(payload), _) => Err(payload),
         })
@@ -157,7 +157,7 @@ impl<F> Drop for CatchPanic<F> {
     fn drop(&mut self) {
         let future = self.0.take();
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
-            tracing::warn!(panic = message(payload), "a stranger panicked while it was being stopped");
+            tracing::warn!(panic = panic_message(payload), "a stranger panicked while it was being stopped");
         }
     }
 }
@@ -171,7 +171,7 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 /// Returns the payload of a failed task.
-pub(crate) fn payload(error: JoinError) -> PanicPayload {
+pub(crate) fn panic_payload(error: JoinError) -> PanicPayload {
     match error.try_into_panic() {
         Ok(payload) => payload,
         // Nothing else holds the handle, so only a runtime that is shutting down cancels it.
@@ -180,7 +180,7 @@ pub(crate) fn payload(error: JoinError) -> PanicPayload {
 }
 
 /// Returns the message of a panic.
-pub(crate) fn message(payload: PanicPayload) -> String {
+pub(crate) fn panic_message(payload: PanicPayload) -> String {
     if let Some(text) = payload.downcast_ref::<&'static str>() {
         return (*text).to_owned();
     }
@@ -260,7 +260,7 @@ mod tests {
         });
         assert_eq!(wordless.await, panicked("a panic without a message"));
         let apart = guard(LONG, || async {
-            apart(|| if LONG > LIMIT { panic!("apart") } else { TestResult::Ok(1) }).await
+            run_isolated(|| if LONG > LIMIT { panic!("apart") } else { TestResult::Ok(1) }).await
         });
         assert_eq!(apart.await, panicked("apart"));
     }
@@ -292,7 +292,7 @@ mod tests {
     async fn blocking_apart_is_cut_short_even_on_one_thread() {
         let (release, blocked) = std::sync::mpsc::channel::<()>();
         let hang = guard(LIMIT, move || async move {
-            apart(move || {
+            run_isolated(move || {
                 let _woken = blocked.recv();
                 TestResult::Ok(1)
             })

@@ -15,7 +15,7 @@ use byleave_core::id::{AgentId, InvalidNameError, SessionId, TenantId};
 use byleave_core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave_core::policy::{
     Layer, PathVariables, Policy, PolicyError, PolicyFileError, PolicyRequest, Rule, RuleFile, SkipExamples,
-    builtin, read,
+    builtin_rules, load_rules,
 };
 use byleave_core::refusal::Refusal;
 use serde::Deserialize;
@@ -74,19 +74,19 @@ pub struct CaseVerdict {
     /// The verdict.
     pub verdict: Verdict,
     /// The reason, in one line.
-    pub because: String,
+    pub reason: String,
 }
 
 /// The reason why a case cannot be evaluated, which denies it.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// A rule is invalid.
-    #[error("rule {number} of the case cannot be used: {why}")]
+    #[error("rule {number} of the case cannot be used: {reason}")]
     Rule {
         /// The number of the rule, from 1.
         number: usize,
         /// The error in it.
-        why: String,
+        reason: String,
     },
     /// The rules cannot be used together.
     #[error(transparent)]
@@ -105,16 +105,16 @@ pub enum CaseError {
     Caller(#[from] InvalidNameError),
     /// The path of a directory is invalid.
     #[error("`{0}` is not an absolute path without `.` and `..`")]
-    Place(String),
+    InvalidDirectory(String),
 }
 
 /// Evaluates a case. It never fails: a case that cannot be evaluated is denied.
-pub fn judge(case: &Case, setting: &CaseDefaults) -> CaseVerdict {
-    judged(case, setting)
-        .unwrap_or_else(|fault| CaseVerdict { verdict: Verdict::Deny, because: fault.to_string() })
+pub fn evaluate(case: &Case, setting: &CaseDefaults) -> CaseVerdict {
+    try_evaluate(case, setting)
+        .unwrap_or_else(|fault| CaseVerdict { verdict: Verdict::Deny, reason: fault.to_string() })
 }
 
-fn judged(case: &Case, setting: &CaseDefaults) -> Result<CaseVerdict, CaseError> {
+fn try_evaluate(case: &Case, setting: &CaseDefaults) -> Result<CaseVerdict, CaseError> {
     let cwd = case.cwd.as_deref().unwrap_or(&setting.cwd);
     let home = case.home.as_deref().or(setting.home.as_deref());
     let (state, config) = (
@@ -128,40 +128,43 @@ fn judged(case: &Case, setting: &CaseDefaults) -> Result<CaseVerdict, CaseError>
         config: config.as_deref(),
     };
     if !byleave_core::effect::is_resolved(cwd) {
-        return Err(CaseError::Place(cwd.to_owned()));
+        return Err(CaseError::InvalidDirectory(cwd.to_owned()));
     }
     places.check()?;
-    let mut all = if setting.built_in { builtin(&places)? } else { Vec::new() };
-    let (own, left_out) = rules(&case.rules, &places)?;
+    let mut all = if setting.built_in { builtin_rules(&places)? } else { Vec::new() };
+    let (own, left_out) = parse_rules(&case.rules, &places)?;
     all.extend(own);
-    let policy = Policy::new(all)?.within(places.workspace);
-    let manifest = manifest(&case.tool);
+    let policy = Policy::new(all)?.with_workspace(places.workspace);
+    let manifest = manifest_for(&case.tool);
     Validator::new(&manifest.input_schema)?
         .check(&case.input, &JsonLimits::ARGUMENTS)
         .map_err(CaseError::Arguments)?;
-    let plan = planned(&manifest, &case.input, cwd, home)?;
-    let ruling = rule(&policy, &manifest, &plan)?;
-    let mut said = said(&ruling, case.default.unwrap_or(Verdict::Ask));
+    let plan = plan_case(&manifest, &case.input, cwd, home)?;
+    let ruling = evaluate_policy(&policy, &manifest, &plan)?;
+    let mut said = to_case_verdict(&ruling, case.default.unwrap_or(Verdict::Ask));
     for number in left_out {
-        said.because
+        said.reason
             .push_str(&format!("; rule {number} allows what no rule of ours can say, so it was left out"));
     }
     Ok(said)
 }
 
 /// Returns the rules of a case as rules of the user, and the numbers of allow rules with a pattern that cannot be expressed.
-pub fn rules(rules: &[CaseRule], places: &PathVariables<'_>) -> Result<(Vec<Rule>, Vec<usize>), CaseError> {
+pub fn parse_rules(
+    rules: &[CaseRule],
+    places: &PathVariables<'_>,
+) -> Result<(Vec<Rule>, Vec<usize>), CaseError> {
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for (number, rule) in (1..).zip(rules) {
         let text = rule_text(number, rule);
         let file = RuleFile { name: "case", layer: Layer::User, text: &text };
-        match read(&file, places, &SkipExamples) {
+        match load_rules(&file, places, &SkipExamples) {
             Ok(read) => found.extend(read.rules),
             Err(_) if is_plain_allow(rule) => left_out.push(number),
-            Err(PolicyFileError { flaws, .. }) => {
+            Err(PolicyFileError { diagnostics: flaws, .. }) => {
                 let why =
-                    flaws.iter().map(|flaw| format!("{}; {}", flaw.what, flaw.todo)).collect::<Vec<_>>();
-                return Err(CaseError::Rule { number, why: why.join("; ") });
+                    flaws.iter().map(|flaw| format!("{}; {}", flaw.message, flaw.help)).collect::<Vec<_>>();
+                return Err(CaseError::Rule { number, reason: why.join("; ") });
             }
         }
     }
@@ -190,7 +193,7 @@ fn rule_text(number: usize, rule: &CaseRule) -> String {
 }
 
 /// Returns the manifest of a tool with this name. It accepts no other arguments.
-pub fn manifest(tool: &str) -> Manifest {
+pub fn manifest_for(tool: &str) -> Manifest {
     let (class, arguments): (_, &[(&str, Option<ArgumentRole>)]) = match tool {
         "bash" => (PermissionClass::Bash, &[("command", Some(ArgumentRole::Command)), ("cwd", None)]),
         "read_file" => (PermissionClass::Readonly, &[("path", Some(ArgumentRole::ReadPath))]),
@@ -220,34 +223,34 @@ pub fn manifest(tool: &str) -> Manifest {
 }
 
 /// Computes the plan of a call in this environment.
-fn planned(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) -> Result<Plan, CaseError> {
+fn plan_case(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) -> Result<Plan, CaseError> {
     if manifest.permission_class == PermissionClass::Bash {
         let text = input.get("command").and_then(Value::as_str);
         let text = text.ok_or_else(|| ToolError("`input` has no text `command`".into()))?;
         let mut plan = Plan::default();
-        plan::command(&mut plan, text, &CaseEnvironment::new(Path::new("/"), cwd, home));
+        plan::add_command(&mut plan, text, &CaseEnvironment::new(Path::new("/"), cwd, home));
         return Ok(plan);
     }
-    let (session, agent) = caller()?;
-    Ok(plan::by_class(
+    let (session, agent) = case_caller()?;
+    Ok(plan::plan_by_class(
         manifest,
         input,
         &ToolContext { tenant: TenantId::new("trial")?, session, agent, cwd: cwd.into() },
     )?)
 }
 
-fn rule(policy: &Policy, manifest: &Manifest, plan: &Plan) -> Result<PolicyDecision, CaseError> {
-    let (session, agent) = caller()?;
-    Ok(policy.rule(&PolicyRequest::plain(manifest, plan, &session, &agent)))
+fn evaluate_policy(policy: &Policy, manifest: &Manifest, plan: &Plan) -> Result<PolicyDecision, CaseError> {
+    let (session, agent) = case_caller()?;
+    Ok(policy.evaluate(&PolicyRequest::new(manifest, plan, &session, &agent)))
 }
 
-fn caller() -> Result<(SessionId, AgentId), InvalidNameError> {
+fn case_caller() -> Result<(SessionId, AgentId), InvalidNameError> {
     Ok((SessionId::new("trial")?, AgentId::new("trial")?))
 }
 
 /// Returns the verdict with its reasons. Effects that no rule matches get the default verdict of the case.
-fn said(ruling: &PolicyDecision, default: Verdict) -> CaseVerdict {
-    let says = |reason: &DecisionReason| match reason.cause.is_some_and(AskCause::is_uncovered) {
+fn to_case_verdict(ruling: &PolicyDecision, default: Verdict) -> CaseVerdict {
+    let says = |reason: &DecisionReason| match reason.cause.is_some_and(AskCause::is_no_rule) {
         true => default,
         false => reason.verdict,
     };
@@ -263,5 +266,5 @@ fn said(ruling: &PolicyDecision, default: Verdict) -> CaseVerdict {
             because.push(told);
         }
     }
-    CaseVerdict { verdict, because: because.join("; ") }
+    CaseVerdict { verdict, reason: because.join("; ") }
 }

@@ -10,7 +10,7 @@ use byleave_core::entry::{CallHeader, RecordEvent, ResolvedTool};
 use byleave_core::id::{CallId, StandingApprovalId, TenantId};
 use byleave_core::question::{Answer, QuestionKind};
 use byleave_core::record::{QuestionClosure, Record};
-use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher, asked};
+use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher, effects_to_cover};
 use serde::Serialize;
 
 use crate::audit_log::export::ExportedRecord;
@@ -18,7 +18,7 @@ use crate::audit_log::{AuditLog, CallFilter, CallState, PageRequest};
 use crate::ledger::LedgerError;
 
 /// How many of the newest calls are checked, at most, for the coverage of a standing approval.
-pub const LOOKED_MAX: usize = 500;
+pub const MAX_CALLS_CHECKED: usize = 500;
 
 /// The newest calls of a tool that a standing approval would have covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,12 +74,12 @@ pub enum PastAnswer {
 
 impl PastAnswer {
     /// Checks whether all of it was approved.
-    pub const fn is_yes(self) -> bool {
+    pub const fn is_approval(self) -> bool {
         matches!(self, Self::Yes | Self::Leave)
     }
 
     /// Returns the words that follow "it asked and was answered".
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Yes => "yes",
             Self::Leave => "yes, with a leave",
@@ -99,21 +99,21 @@ pub struct PastCall {
     /// The id of the call.
     pub call: CallId,
     /// Its header.
-    pub heading: CallHeader,
+    pub header: CallHeader,
     /// Its resolved tool with its terms.
-    pub terms: ResolvedTool,
+    pub resolved_tool: ResolvedTool,
     /// Its plan in one line.
     pub summary: String,
     /// The plan of the final draft.
     pub plan: Plan,
     /// The decision of the policy on it.
-    pub ruling: PolicyDecision,
+    pub decision: PolicyDecision,
     /// When it was decided.
     pub at: Millis,
     /// The questions about its plans, the oldest first.
     pub questions: Vec<PastQuestion>,
     /// Whether a reviewer required a person.
-    pub held: bool,
+    pub held_by_reviewer: bool,
 }
 
 /// A question about a plan with its answer.
@@ -124,20 +124,20 @@ pub struct PastQuestion {
     /// The plan in question.
     pub plan: Plan,
     /// The decision of the policy on it.
-    pub ruling: PolicyDecision,
+    pub decision: PolicyDecision,
     /// The answer.
-    pub said: PastAnswer,
+    pub answer: PastAnswer,
 }
 
 impl PastQuestion {
     /// Checks whether it was an approval that got a yes. A checkpoint is passed only once, regardless of the answer.
     pub fn is_approved(&self) -> bool {
-        self.kind == QuestionKind::Approval && self.said.is_yes()
+        self.kind == QuestionKind::Approval && self.answer.is_approval()
     }
 }
 
 /// Finds the newest calls of its tool that a standing approval would have covered, regardless of its validity period.
-pub async fn covered(
+pub async fn find_covered(
     book: &dyn AuditLog,
     tenant: &TenantId,
     leave: &StandingApproval,
@@ -153,22 +153,27 @@ pub async fn covered(
         until: Some(now.saturating_add(1)),
         ..CallFilter::default()
     };
-    let mut items = book.calls(filter, PageRequest::first(LOOKED_MAX.saturating_add(1))).await?;
-    let more = items.len() > LOOKED_MAX;
-    items.truncate(LOOKED_MAX);
-    let mut past =
-        Coverage { looked: items.len(), looked_max: LOOKED_MAX, more, unreadable: 0, covered: Vec::new() };
+    let mut items = book.calls(filter, PageRequest::with_limit(MAX_CALLS_CHECKED.saturating_add(1))).await?;
+    let more = items.len() > MAX_CALLS_CHECKED;
+    items.truncate(MAX_CALLS_CHECKED);
+    let mut past = Coverage {
+        looked: items.len(),
+        looked_max: MAX_CALLS_CHECKED,
+        more,
+        unreadable: 0,
+        covered: Vec::new(),
+    };
     for item in items {
         let Some(kept) = book.record(item.call).await? else {
             past.unreadable = past.unreadable.saturating_add(1);
             continue;
         };
         // Most calls have no question that a standing approval could answer. Their contents are skipped, because reading is slow.
-        if kept.record.damage().is_none() && !may_be_spared(&kept.record) {
+        if kept.record.damage().is_none() && !is_coverable(&kept.record) {
             continue;
         }
         let contents = book.contents(item.call).await?;
-        match read(&ExportedRecord { call: item.call, kept, contents }) {
+        match read_past_call(&ExportedRecord { call: item.call, stored: kept, contents }) {
             Ok(one) => past.covered.extend(one.covered_by(&matcher)),
             Err(_) => past.unreadable = past.unreadable.saturating_add(1),
         }
@@ -177,60 +182,70 @@ pub async fn covered(
 }
 
 /// Reads a call with its contents, or returns why it cannot be read.
-pub fn read(found: &ExportedRecord) -> Result<PastCall, String> {
-    let record = &found.kept.record;
+pub fn read_past_call(found: &ExportedRecord) -> Result<PastCall, String> {
+    let record = &found.stored.record;
     if let Some(damage) = record.damage() {
         return Err(format!("its record is damaged: {damage}"));
     }
-    if found.kept.forgotten {
+    if found.stored.forgotten {
         return Err("its contents were forgotten, and its plan with them".to_owned());
     }
-    let heading = record.heading().ok_or("its record does not say what it was")?;
+    let heading = record.header().ok_or("its record does not say what it was")?;
     let draft = record.draft().ok_or("its record has no draft")?;
-    let (Some(Ok(head)), Some(Ok(ruling))) = (draft.planned(), draft.permitted()) else {
+    let (Some(Ok(head)), Some(Ok(ruling))) = (draft.plan(), draft.decision()) else {
         return Err("it was never ruled on".to_owned());
     };
-    let Some(Ok(terms)) = record.resolved() else { return Err("its tool was not found".to_owned()) };
+    let Some(Ok(terms)) = record.resolved_tool() else { return Err("its tool was not found".to_owned()) };
     let at = record.entries().iter().rev().find(|entry| matches!(entry.fact, RecordEvent::Permitted(_)));
     Ok(PastCall {
         call: found.call,
-        heading: heading.clone(),
-        terms: terms.clone(),
-        summary: found.kept.listing.as_ref().map_or_else(String::new, |listing| listing.summary.clone()),
-        plan: plan(found, head)?,
-        ruling: ruling.clone(),
+        header: heading.clone(),
+        resolved_tool: terms.clone(),
+        summary: found
+            .stored
+            .call_summary
+            .as_ref()
+            .map_or_else(String::new, |listing| listing.summary.clone()),
+        plan: read_plan(found, head)?,
+        decision: ruling.clone(),
         at: at.map_or(0, |entry| entry.at),
-        questions: questions(found, record)?,
-        held: is_held(record),
+        questions: read_questions(found, record)?,
+        held_by_reviewer: is_held(record),
     })
 }
 
 impl PastCall {
     /// Returns the call if a standing approval would have covered it.
     fn covered_by(&self, leave: &StandingApprovalMatcher) -> Option<CoveredCall> {
-        let in_session = leave.leave().session.as_ref().is_none_or(|only| *only == self.heading.session);
-        if self.terms.tool != leave.leave().tool || !in_session || self.held || self.terms.checkpoint {
+        let in_session =
+            leave.standing_approval().session.as_ref().is_none_or(|only| *only == self.header.session);
+        if self.resolved_tool.tool != leave.standing_approval().tool
+            || !in_session
+            || self.held_by_reviewer
+            || self.resolved_tool.checkpoint
+        {
             return None;
         }
         let answers = |plan: &Plan, ruling: &PolicyDecision| {
-            let asked: Result<Vec<&Effect>, _> = asked(&plan.effects, &ruling.reasons);
-            !ruling.causes().is_empty() && asked.is_ok_and(|asked| leave.answers(&asked, plan))
+            let asked: Result<Vec<&Effect>, _> = effects_to_cover(&plan.effects, &ruling.reasons);
+            !ruling.causes().is_empty() && asked.is_ok_and(|asked| leave.covers_all(&asked, plan))
         };
-        let question = self.questions.iter().find(|question| answers(&question.plan, &question.ruling));
-        if question.is_none() && !answers(&self.plan, &self.ruling) {
+        let question = self.questions.iter().find(|question| answers(&question.plan, &question.decision));
+        if question.is_none() && !answers(&self.plan, &self.decision) {
             return None;
         }
         let (call, at, summary) = (self.call, self.at, self.summary.clone());
-        let (said, leave) = (question.map(|question| question.said), self.ruling.leave);
+        let (said, leave) = (question.map(|question| question.answer), self.decision.leave);
         Some(CoveredCall { call, at, summary, said, leave })
     }
 }
 
 /// Checks whether a decision on the record asks only for causes that a standing approval may answer.
-fn may_be_spared(record: &Record) -> bool {
+fn is_coverable(record: &Record) -> bool {
     let spareable = |ruling: &PolicyDecision| {
         let causes = ruling.causes();
-        !causes.is_empty() && causes.into_iter().all(byleave_core::decision::AskCause::leave_may_answer)
+        !causes.is_empty()
+            && causes.into_iter().all(byleave_core::decision::AskCause::allows_standing_approval)
     };
     let mut rulings = record.entries().iter().filter_map(|entry| match &entry.fact {
         RecordEvent::Permitted(Ok(ruling)) => Some(ruling),
@@ -243,25 +258,25 @@ fn is_held(record: &Record) -> bool {
     record
         .entries()
         .iter()
-        .any(|entry| matches!(&entry.fact, RecordEvent::Reviewed(Ok(review)) if review.holds()))
+        .any(|entry| matches!(&entry.fact, RecordEvent::Reviewed(Ok(review)) if review.is_held()))
 }
 
-fn plan(found: &ExportedRecord, head: &PlanSummary) -> Result<Plan, String> {
-    let content = found.contents.iter().find(|content| content.held == head.plan);
+fn read_plan(found: &ExportedRecord, head: &PlanSummary) -> Result<Plan, String> {
+    let content = found.contents.iter().find(|content| content.content_ref == head.plan);
     let content = content.ok_or("its plan is not in the book any more")?;
     serde_json::from_slice(&content.bytes).map_err(|error| format!("its plan cannot be read: {error}"))
 }
 
-fn questions(found: &ExportedRecord, record: &Record) -> Result<Vec<PastQuestion>, String> {
+fn read_questions(found: &ExportedRecord, record: &Record) -> Result<Vec<PastQuestion>, String> {
     let mut asked = Vec::new();
     for entry in record.entries() {
         let RecordEvent::Asked(Ok(question)) = &entry.fact else { continue };
         if question.kind == QuestionKind::Release {
             continue;
         }
-        let Some((head, ruling)) = record.shown(question.id) else { continue };
-        let said = match record.closing(question.id) {
-            Some(QuestionClosure::Answered { answered, .. }) => match answered.answer {
+        let Some((head, ruling)) = record.question_context(question.id) else { continue };
+        let said = match record.question_closure(question.id) {
+            Some(QuestionClosure::Answered { answer: answered, .. }) => match answered.answer {
                 Answer::Yes { .. } => PastAnswer::Yes,
                 Answer::Leave(_) => PastAnswer::Leave,
                 Answer::Part { .. } => PastAnswer::Part,
@@ -269,11 +284,11 @@ fn questions(found: &ExportedRecord, record: &Record) -> Result<Vec<PastQuestion
                 Answer::Edit { .. } => PastAnswer::Edited,
                 Answer::Abort => PastAnswer::Aborted,
             },
-            None if record.settled().is_none() => PastAnswer::Open,
+            None if record.outcome().is_none() => PastAnswer::Open,
             _ => PastAnswer::Nothing,
         };
-        let plan = plan(found, head)?;
-        asked.push(PastQuestion { kind: question.kind, plan, ruling: ruling.clone(), said });
+        let plan = read_plan(found, head)?;
+        asked.push(PastQuestion { kind: question.kind, plan, decision: ruling.clone(), answer: said });
     }
     Ok(asked)
 }

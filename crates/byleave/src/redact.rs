@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-pub use output::{RedactedOutput, redacted};
+pub use output::{RedactedOutput, redact_output};
 
 /// Replaces all text that looks like a secret by a mark that says what it was.
 ///
@@ -34,11 +34,11 @@ pub fn redact_value(value: &Value) -> Value {
 
 fn redact_field(name: &str, item: &Value) -> Value {
     match item {
-        Value::String(text) if !text.is_empty() && !is_marked(text) && SECRET_NAME.is_match(name) => {
-            Value::String(mark("secret"))
+        Value::String(text) if !text.is_empty() && !has_placeholder(text) && SECRET_NAME.is_match(name) => {
+            Value::String(placeholder("secret"))
         }
         Value::Number(_) if SECRET_NAME.is_match(name) && !COUNT_NAME.is_match(name) => {
-            Value::String(mark("secret"))
+            Value::String(placeholder("secret"))
         }
         item => redact_value(item),
     }
@@ -47,7 +47,7 @@ fn redact_field(name: &str, item: &Value) -> Value {
 fn redact_cow(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
     // Most text has no secret, so a quick check for fixed words avoids the patterns.
-    if !HINT.is_match(&text) {
+    if !PREFILTER.is_match(&text) {
         return text;
     }
     for shape in SHAPES.iter() {
@@ -58,47 +58,47 @@ fn redact_cow(text: &str) -> Cow<'_, str> {
     text
 }
 
-fn mark(what: &str) -> String {
+fn placeholder(what: &str) -> String {
     format!("[redacted: {what}]")
 }
 
 /// Returns all marks.
-fn marks() -> impl Iterator<Item = String> {
-    WHOLE.iter().chain(NAMED).map(|(what, _)| mark(what))
+fn placeholders() -> impl Iterator<Item = String> {
+    WHOLE_PATTERNS.iter().chain(GROUP_PATTERNS).map(|(what, _)| placeholder(what))
 }
 
-fn is_marked(text: &str) -> bool {
+fn has_placeholder(text: &str) -> bool {
     text.starts_with("[redacted: ")
 }
 
 struct SecretPattern {
-    what: &'static str,
+    kind: &'static str,
     regex: Regex,
     /// Whether the secret is only the group `secret`, and only if it looks like one. Otherwise it is the whole match.
-    named: bool,
+    has_secret_group: bool,
 }
 
 impl SecretPattern {
     fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.regex.replace_all(text, |found: &Captures<'_>| {
             let whole = found.get(0).map_or("", |m| m.as_str());
-            if !self.named {
-                return mark(self.what);
+            if !self.has_secret_group {
+                return placeholder(self.kind);
             }
             let Some(secret) = found.name("secret").map(|m| m.as_str()) else { return whole.to_owned() };
             let quote = found.name("quote").map_or("", |m| m.as_str());
-            if quote.is_empty() && !reads_like_a_secret(secret) || is_marked(secret) {
+            if quote.is_empty() && !looks_like_secret(secret) || has_placeholder(secret) {
                 return whole.to_owned();
             }
             let before = found.name("before").map_or("", |m| m.as_str());
             let after = found.name("after").map_or("", |m| m.as_str());
-            format!("{before}{quote}{}{after}", mark(self.what))
+            format!("{before}{quote}{}{after}", placeholder(self.kind))
         })
     }
 }
 
 /// Checks whether the unquoted right side of a `token: …` is a value, and not a type, a call or a reference in source code.
-fn reads_like_a_secret(value: &str) -> bool {
+fn looks_like_secret(value: &str) -> bool {
     const WORDS: &[&str] = &[
         "any",
         "bool",
@@ -131,7 +131,7 @@ fn reads_like_a_secret(value: &str) -> bool {
 }
 
 /// The kinds of secrets with their patterns. The order matters: more specific patterns come first.
-const WHOLE: &[(&str, &str)] = &[
+const WHOLE_PATTERNS: &[(&str, &str)] = &[
     (
         "private key",
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
@@ -149,7 +149,7 @@ const WHOLE: &[(&str, &str)] = &[
     ("npm token", r"\bnpm_[A-Za-z0-9]{36}"),
 ];
 
-const NAMED: &[(&str, &str)] = &[
+const GROUP_PATTERNS: &[(&str, &str)] = &[
     ("authorization", r"(?i)(?<before>\b(?:bearer|basic)\s+)(?<secret>[A-Za-z0-9._~+/=-]{16,})"),
     ("password", r"(?<before>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@]*:)(?<secret>[^\s/@]+)(?<after>@)"),
     // NAME = "value", NAME: 'value', "NAME": "value"; then the same without quotes.
@@ -165,7 +165,7 @@ const NAMED: &[(&str, &str)] = &[
 
 /// A fixed part of every pattern, to skip text without any of them quickly.
 #[expect(clippy::expect_used, reason = "a constant; a test uses all of it")]
-static HINT: LazyLock<Regex> = LazyLock::new(|| {
+static PREFILTER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?i)private key|eyJ|AKIA|ASIA|AGPA|AIDA|AROA|ANPA|ANVA|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|hooks\.slack|sk-|k_live|k_test|AIza|npm_|bearer|basic|://|passw|passphrase|secret|token|key|credential",
     )
@@ -177,10 +177,10 @@ static SHAPES: LazyLock<Vec<SecretPattern>> = LazyLock::new(|| {
     let compile = |table: &'static [(&str, &str)], named: bool| {
         table.iter().map(move |(what, regex)| {
             let regex = Regex::new(regex).expect("a shape is a valid expression");
-            SecretPattern { what, regex, named }
+            SecretPattern { kind: what, regex, has_secret_group: named }
         })
     };
-    compile(WHOLE, false).chain(compile(NAMED, true)).collect()
+    compile(WHOLE_PATTERNS, false).chain(compile(GROUP_PATTERNS, true)).collect()
 });
 
 #[expect(clippy::expect_used, reason = "a constant; a test uses it")]

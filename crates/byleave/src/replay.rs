@@ -22,10 +22,10 @@ use crate::recorded_calls::{self, PastCall};
 /// A past call that can be evaluated again.
 #[derive(Clone, Debug)]
 pub struct ReplayableCall {
-    seen: PastCall,
+    past_call: PastCall,
     manifest: Manifest,
     /// The standing approval that answered beforehand.
-    leave: Option<StandingApprovalMatcher>,
+    standing_approval: Option<StandingApprovalMatcher>,
 }
 
 /// A past call that cannot be evaluated again.
@@ -36,75 +36,79 @@ pub struct ReplayError {
     /// Its tool.
     pub tool: String,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Deref for ReplayableCall {
     type Target = PastCall;
 
     fn deref(&self) -> &PastCall {
-        &self.seen
+        &self.past_call
     }
 }
 
 impl ReplayableCall {
     /// Reads a call of the audit log, with the current tools and the standing approvals of that time.
-    pub fn read(
+    pub fn from_exported(
         found: &ExportedRecord,
         catalog: &Catalog,
         leaves: &[StandingApprovalItem],
     ) -> Result<Self, ReplayError> {
-        Self::try_read(found, catalog, leaves).map_err(|why| {
-            let tool = found.kept.record.heading().map_or_else(String::new, |heading| heading.tool.clone());
-            ReplayError { call: found.call, tool, why }
+        Self::try_from_exported(found, catalog, leaves).map_err(|why| {
+            let tool = found.stored.record.header().map_or_else(String::new, |heading| heading.tool.clone());
+            ReplayError { call: found.call, tool, reason: why }
         })
     }
 
-    fn try_read(
+    fn try_from_exported(
         found: &ExportedRecord,
         catalog: &Catalog,
         leaves: &[StandingApprovalItem],
     ) -> Result<Self, String> {
-        let seen = recorded_calls::read(found)?;
-        let entry = catalog.get(&seen.terms.tool);
-        let entry = entry.map_err(|_| format!("there is no tool `{}` here any more", seen.terms.tool))?;
-        if entry.manifest().digest() != seen.terms.manifest {
-            return Err(format!("the tool `{}` says something else of itself by now", seen.terms.tool));
+        let seen = recorded_calls::read_past_call(found)?;
+        let entry = catalog.get(&seen.resolved_tool.tool);
+        let entry =
+            entry.map_err(|_| format!("there is no tool `{}` here any more", seen.resolved_tool.tool))?;
+        if entry.manifest().digest() != seen.resolved_tool.manifest {
+            return Err(format!(
+                "the tool `{}` says something else of itself by now",
+                seen.resolved_tool.tool
+            ));
         }
-        let leave = seen.ruling.leave.map(|id| {
-            let given = leaves.iter().find(|given| given.leave.id == id);
-            given.and_then(|given| StandingApprovalMatcher::new(given.leave.clone()).ok())
+        let leave = seen.decision.leave.map(|id| {
+            let given = leaves.iter().find(|given| given.standing_approval.id == id);
+            given.and_then(|given| StandingApprovalMatcher::new(given.standing_approval.clone()).ok())
         });
         if matches!(leave, Some(None)) {
             return Err("the leave that answered it is not in the book".to_owned());
         }
-        Ok(Self { manifest: entry.manifest().clone(), leave: leave.flatten(), seen })
+        Ok(Self { manifest: entry.manifest().clone(), standing_approval: leave.flatten(), past_call: seen })
     }
 
     /// Returns an error for this call with a reason.
-    pub fn unjudged(&self, why: String) -> ReplayError {
-        ReplayError { call: self.call, tool: self.heading.tool.clone(), why }
+    pub fn to_unjudged(&self, why: String) -> ReplayError {
+        ReplayError { call: self.call, tool: self.header.tool.clone(), reason: why }
     }
 
     /// Evaluates the call under a policy, with everything else as it was.
-    pub fn judge(&self, policy: &Policy) -> PolicyDecision {
-        self.judge_plan(&self.plan, &self.ruling, policy)
+    pub fn evaluate(&self, policy: &Policy) -> PolicyDecision {
+        self.evaluate_plan(&self.plan, &self.decision, policy)
     }
 
     /// Evaluates an earlier plan of the call that a person was asked about.
-    pub fn judge_plan(&self, plan: &Plan, then: &PolicyDecision, policy: &Policy) -> PolicyDecision {
+    pub fn evaluate_plan(&self, plan: &Plan, then: &PolicyDecision, policy: &Policy) -> PolicyDecision {
         let request = PolicyRequest {
             manifest: &self.manifest,
             plan,
-            mode: self.heading.mode,
+            mode: self.header.mode,
             // The tool's requirement for these arguments is in the recorded decision.
-            tool_asks: then.reasons.iter().any(|reason| reason.cause == Some(AskCause::ToolAsks)),
-            session: &self.heading.session,
-            agent: &self.heading.agent,
-            leaves: self.leave.as_slice(),
+            tool_needs_approval: then.reasons.iter().any(|reason| reason.cause == Some(AskCause::ToolAsks)),
+            session: &self.header.session,
+            agent: &self.header.agent,
+            standing_approvals: self.standing_approval.as_slice(),
             now: self.at,
         };
-        policy.rule_in(&request, &self.heading.lineage)
+        policy.evaluate_in_session(&request, &self.header.lineage)
     }
 }
 
@@ -112,42 +116,42 @@ impl ReplayableCall {
 #[derive(Clone, Debug, Default)]
 pub struct PolicyReplay {
     /// How many were evaluated.
-    pub judged: u64,
+    pub evaluated: u64,
     /// The calls with a different verdict, in order of evaluation.
     pub changes: Vec<VerdictChange>,
     /// The calls that could not be evaluated.
-    pub unjudged: Vec<ReplayError>,
+    pub skipped: Vec<ReplayError>,
 }
 
 /// A call with a different verdict.
 #[derive(Clone, Debug)]
 pub struct VerdictChange {
     /// The call with its recorded decision.
-    pub past: ReplayableCall,
+    pub call: ReplayableCall,
     /// The new decision.
-    pub now: PolicyDecision,
+    pub new_decision: PolicyDecision,
 }
 
 impl PolicyReplay {
     /// Evaluates one more call.
-    pub fn judge(&mut self, past: ReplayableCall, policy: &Policy) {
-        self.judged = self.judged.saturating_add(1);
-        let now = past.judge(policy);
-        if now.verdict != past.ruling.verdict {
-            self.changes.push(VerdictChange { past, now });
+    pub fn add(&mut self, past: ReplayableCall, policy: &Policy) {
+        self.evaluated = self.evaluated.saturating_add(1);
+        let now = past.evaluate(policy);
+        if now.verdict != past.decision.verdict {
+            self.changes.push(VerdictChange { call: past, new_decision: now });
         }
     }
 
     /// Returns how many have the same verdict.
-    pub fn same(&self) -> u64 {
-        self.judged.saturating_sub(self.changes.len() as u64)
+    pub fn unchanged_count(&self) -> u64 {
+        self.evaluated.saturating_sub(self.changes.len() as u64)
     }
 
     /// Counts the changes by old and new verdict.
-    pub fn counts(&self) -> BTreeMap<(Verdict, Verdict), u64> {
+    pub fn transition_counts(&self) -> BTreeMap<(Verdict, Verdict), u64> {
         let mut counts = BTreeMap::new();
-        for VerdictChange { past, now } in &self.changes {
-            let count: &mut u64 = counts.entry((past.ruling.verdict, now.verdict)).or_default();
+        for VerdictChange { call: past, new_decision: now } in &self.changes {
+            let count: &mut u64 = counts.entry((past.decision.verdict, now.verdict)).or_default();
             *count = count.saturating_add(1);
         }
         counts

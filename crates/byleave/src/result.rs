@@ -17,9 +17,9 @@ pub struct CallResult {
     /// The arguments as used.
     pub arguments: Value,
     /// The outcome.
-    pub ending: CallOutcome,
+    pub outcome: CallOutcome,
     /// The modifications on the way with their reasons, which are shown to the model.
-    pub changes: Vec<Modification>,
+    pub modifications: Vec<Modification>,
     /// Its position in the audit log. It is `None` only if the audit log failed.
     pub receipt: Option<Receipt>,
 }
@@ -36,20 +36,20 @@ pub enum CallOutcome {
     /// It did not run.
     Refused(Refusal),
     /// It did not run. This is its plan.
-    Rehearsed(Plan),
+    DryRun(Plan),
     /// It may have run. The outcome is unknown.
     Unknown(Refusal),
 }
 
 impl CallOutcome {
     /// Returns the outcome as a single word.
-    pub const fn word(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Completed(_) => "completed",
             Self::Failed(_) => "failed",
             Self::Withheld(_) => "withheld",
             Self::Refused(_) => "refused",
-            Self::Rehearsed(_) => "rehearsed",
+            Self::DryRun(_) => "rehearsed",
             Self::Unknown(_) => "unknown",
         }
     }
@@ -58,7 +58,7 @@ impl CallOutcome {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Withheld(refusal) | Self::Refused(refusal) | Self::Unknown(refusal) => Some(refusal),
-            Self::Completed(_) | Self::Failed(_) | Self::Rehearsed(_) => None,
+            Self::Completed(_) | Self::Failed(_) | Self::DryRun(_) => None,
         }
     }
 }
@@ -67,11 +67,11 @@ impl CallOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modification {
     /// The modified part.
-    pub what: ModifiedPart,
+    pub part: ModifiedPart,
     /// The author of the modification.
-    pub by: String,
+    pub author: String,
     /// The reason.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// The part of a call that was modified.
@@ -82,7 +82,7 @@ pub enum ModifiedPart {
     /// The result.
     Output,
     /// Nothing: only a note was added.
-    Nothing,
+    NoteOnly,
 }
 
 /// The position of a call in the audit log.
@@ -107,11 +107,11 @@ pub enum CallStatus {
         question: Question,
     },
     /// It waits for a conflicting call of its session, which waits for a person.
-    HeldUp {
+    Blocked {
         /// The call.
         call: CallId,
         /// The conflicting call.
-        by: CallId,
+        blocked_by: CallId,
     },
     /// Another process is running it.
     RunningElsewhere {
@@ -131,7 +131,7 @@ impl CallStatus {
         match self {
             Self::Settled(result) => result.call,
             Self::Waiting { call, .. }
-            | Self::HeldUp { call, .. }
+            | Self::Blocked { call, .. }
             | Self::RunningElsewhere { call }
             | Self::Ready { call } => *call,
         }
@@ -140,17 +140,17 @@ impl CallStatus {
 
 impl CallResult {
     /// Checks whether the model can treat it as done.
-    pub const fn success(&self) -> bool {
-        matches!(self.ending, CallOutcome::Completed(_) | CallOutcome::Rehearsed(_))
+    pub const fn is_success(&self) -> bool {
+        matches!(self.outcome, CallOutcome::Completed(_) | CallOutcome::DryRun(_))
     }
 
     /// Returns the text for the model: the output, a refusal, or the plan of a dry run, with the modifications.
-    pub fn text(&self) -> String {
-        let mut text = self.changes_text();
-        match &self.ending {
+    pub fn to_text(&self) -> String {
+        let mut text = self.modifications_text();
+        match &self.outcome {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => text.push_str(&output.text),
             CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => {}
-            CallOutcome::Rehearsed(plan) => {
+            CallOutcome::DryRun(plan) => {
                 text.push_str(&format!("[DRY-RUN] {} {}", self.tool, self.arguments));
                 for effect in &plan.effects {
                     text.push_str(&format!("\n[DRY-RUN] would {effect}"));
@@ -161,15 +161,15 @@ impl CallResult {
     }
 
     /// Returns the modifications for the model, one per line.
-    pub fn changes_text(&self) -> String {
-        self.changes.iter().map(|change| change.sentence(&self.arguments) + "\n").collect()
+    pub fn modifications_text(&self) -> String {
+        self.modifications.iter().map(|change| change.to_sentence(&self.arguments) + "\n").collect()
     }
 
     /// Returns the error for the model.
     pub fn error(&self) -> Option<String> {
         let said = |what: &str, refusal: &Refusal| Some(format!("{what}: {refusal}"));
-        match &self.ending {
-            CallOutcome::Completed(_) | CallOutcome::Rehearsed(_) => None,
+        match &self.outcome {
+            CallOutcome::Completed(_) | CallOutcome::DryRun(_) => None,
             CallOutcome::Failed(output) => {
                 Some(output.error.clone().unwrap_or_else(|| "the tool failed".into()))
             }
@@ -183,14 +183,14 @@ impl CallResult {
 }
 
 impl Modification {
-    fn sentence(&self, arguments: &Value) -> String {
-        let why = self.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-        match self.what {
+    fn to_sentence(&self, arguments: &Value) -> String {
+        let why = self.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        match self.part {
             ModifiedPart::Arguments => {
-                format!("[byleave] {} changed the arguments{why}; used were {arguments}", self.by)
+                format!("[byleave] {} changed the arguments{why}; used were {arguments}", self.author)
             }
-            ModifiedPart::Output => format!("[byleave] {} changed the result{why}", self.by),
-            ModifiedPart::Nothing => format!("[byleave] {} says{why}", self.by),
+            ModifiedPart::Output => format!("[byleave] {} changed the result{why}", self.author),
+            ModifiedPart::NoteOnly => format!("[byleave] {} says{why}", self.author),
         }
     }
 }

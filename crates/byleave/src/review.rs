@@ -1,6 +1,6 @@
 //! Reviewers of arguments before a call, and of results after it (R1 to R4).
 //!
-//! A reviewer is a trait object, or a closure wrapped by [`input`], [`output`] and related functions. [`Reviewers`] holds
+//! A reviewer is a trait object, or a closure wrapped by [`input_reviewer`], [`output_reviewer`] and related functions. [`Reviewers`] holds
 //! them and runs them in order. The model's text must only be treated as content, and a reviewer that fails is never
 //! skipped.
 
@@ -19,8 +19,11 @@ use serde_json::Value;
 
 use crate::boxed::BoxFuture;
 
-pub use closure::{input, input_async, input_blocking, output, output_async, output_blocking};
-pub use hold::{HoldReviewer, hold};
+pub use closure::{
+    input_reviewer, input_reviewer_async, input_reviewer_blocking, output_reviewer, output_reviewer_async,
+    output_reviewer_blocking,
+};
+pub use hold::{HoldReviewer, hold_reviewer};
 pub use opinion::IntoOpinion;
 pub use registry::{ReviewResult, ReviewScope, Reviewers};
 
@@ -34,17 +37,17 @@ pub enum Opinion<T> {
         /// The new value.
         value: T,
         /// The reason, which is shown to the model.
-        why: Option<String>,
+        reason: Option<String>,
     },
     /// A person must review it.
     Hold {
         /// The reason.
-        why: Option<String>,
+        reason: Option<String>,
     },
     /// Refuses it.
     Deny {
         /// The reason, which is shown to the model.
-        why: Option<String>,
+        reason: Option<String>,
     },
 }
 
@@ -56,7 +59,7 @@ pub enum ReviewError {
     Failed(String),
     /// The reviewer returned an invalid answer.
     #[error("{0}")]
-    Nonsense(String),
+    InvalidResponse(String),
 }
 
 /// A draft to review.
@@ -87,7 +90,7 @@ pub struct OutputSubject<'a> {
 
 impl InputSubject<'_> {
     /// Returns an owned copy.
-    pub fn owned(&self) -> OwnedInput {
+    pub fn to_owned_input(&self) -> OwnedInput {
         OwnedInput {
             call: self.call,
             tool: self.tool.into(),
@@ -99,7 +102,7 @@ impl InputSubject<'_> {
 
 impl OutputSubject<'_> {
     /// Returns an owned copy.
-    pub fn owned(&self) -> OwnedOutput {
+    pub fn to_owned_output(&self) -> OwnedOutput {
         OwnedOutput {
             call: self.call,
             tool: self.tool.into(),
@@ -124,7 +127,7 @@ pub struct OwnedInput {
 
 impl OwnedInput {
     /// Returns a borrowed view.
-    pub fn subject(&self) -> InputSubject<'_> {
+    pub fn as_subject(&self) -> InputSubject<'_> {
         InputSubject { call: self.call, tool: &self.tool, arguments: &self.arguments, plan: &self.plan }
     }
 }
@@ -144,7 +147,7 @@ pub struct OwnedOutput {
 
 impl OwnedOutput {
     /// Returns a borrowed view.
-    pub fn subject(&self) -> OutputSubject<'_> {
+    pub fn as_subject(&self) -> OutputSubject<'_> {
         OutputSubject { call: self.call, tool: &self.tool, arguments: &self.arguments, output: &self.output }
     }
 }
@@ -154,7 +157,7 @@ pub trait InputReviewer: Send + Sync + 'static {
     /// Returns its name in the audit log.
     fn name(&self) -> &str;
     /// Returns whether the same arguments and effects always get the same opinion, so that it may be cached (P9).
-    fn cacheable(&self) -> bool {
+    fn is_cacheable(&self) -> bool {
         false
     }
     /// Reviews a draft.

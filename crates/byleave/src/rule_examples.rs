@@ -24,7 +24,7 @@ impl ExampleChecker for WorkspaceExampleChecker<'_> {
         // No file can exist beneath this directory.
         let nowhere = Path::new("/dev/null/nowhere");
         let mut plan = Plan::default();
-        plan::command(&mut plan, command, &CaseEnvironment::new(nowhere, cwd, self.places.home));
+        plan::add_command(&mut plan, command, &CaseEnvironment::new(nowhere, cwd, self.places.home));
         Some(plan)
     }
 }

@@ -41,16 +41,16 @@ pub enum SchemaError {
     TooLarge(JsonTooLargeError),
     /// It does not describe a JSON object.
     #[error("the schema must be a JSON object of `type` `object`: arguments always are an object")]
-    NotForObjects,
+    NotAnObjectSchema,
     /// It refers to another document.
     #[error("the schema refers to `{reference}` outside itself; move it into `$defs`")]
-    Remote {
+    RemoteReference {
         /// The reference.
         reference: String,
     },
     /// It contains another schema with its own identity.
     #[error("the schema holds another schema with `$id` `{id}`; refer to it by `#/…` instead")]
-    Embedded {
+    EmbeddedSchema {
         /// The identity.
         id: String,
     },
@@ -59,12 +59,12 @@ pub enum SchemaError {
     Circular,
     /// It is too large after expanding references.
     #[error("the schema is too large once its references are written out")]
-    Branching,
+    TooComplex,
     /// It is not a valid JSON Schema.
-    #[error("not a valid JSON Schema: {why}")]
+    #[error("not a valid JSON Schema: {reason}")]
     Invalid {
         /// The error.
-        why: String,
+        reason: String,
     },
 }
 
@@ -73,7 +73,7 @@ pub enum SchemaError {
 pub struct Validator {
     compiled: jsonschema::Validator,
     required: Vec<String>,
-    survey: SchemaComplexity,
+    complexity: SchemaComplexity,
 }
 
 impl Validator {
@@ -81,14 +81,14 @@ impl Validator {
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         JsonLimits::SCHEMA.measure(schema).map_err(SchemaError::TooLarge)?;
         if !describes_objects(schema) {
-            return Err(SchemaError::NotForObjects);
+            return Err(SchemaError::NotAnObjectSchema);
         }
-        let survey = complexity::survey(schema)?;
+        let survey = complexity::measure_complexity(schema)?;
         let compiled = catch_unwind(AssertUnwindSafe(|| compile(schema)))
-            .map_err(|_| SchemaError::Invalid { why: "it cannot be compiled".into() })??;
+            .map_err(|_| SchemaError::Invalid { reason: "it cannot be compiled".into() })??;
         let required = schema.get("required").and_then(Value::as_array);
         let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        Ok(Self { compiled, required, survey })
+        Ok(Self { compiled, required, complexity: survey })
     }
 
     /// Validates the arguments of a call. The refusal describes the errors with their positions, so that the model can correct them.
@@ -96,13 +96,17 @@ impl Validator {
         let too_large = |why: JsonTooLargeError| {
             Refusal::new(Code::ArgumentsTooLarge, format!("the arguments are {why}"))
         };
-        let size = self.bounded(limits).measure(arguments).map_err(too_large)?;
+        let size = self.bounded_limits(limits).measure(arguments).map_err(too_large)?;
         if !arguments.is_object() {
-            let why = format!("the arguments must be a JSON object, not {}", kind(arguments));
+            let why = format!("the arguments must be a JSON object, not {}", type_name(arguments));
             return Err(Refusal::new(Code::ArgumentsInvalid, why));
         }
         let checked = catch_unwind(AssertUnwindSafe(|| {
-            if self.compiled.is_valid(arguments) { None } else { Some(self.account(arguments, &size)) }
+            if self.compiled.is_valid(arguments) {
+                None
+            } else {
+                Some(self.describe_errors(arguments, &size))
+            }
         }));
         match checked {
             Ok(None) => Ok(()),
@@ -117,8 +121,8 @@ impl Validator {
     /// Some models write null for an omitted argument. It is for callers that opt in; validate the result.
     pub fn without_nulls(&self, mut arguments: Value, limits: &JsonLimits) -> Value {
         let has_nulls = arguments.as_object().is_some_and(|fields| fields.values().any(Value::is_null));
-        let Ok(size) = self.bounded(limits).measure(&arguments) else { return arguments };
-        if !has_nulls || self.is_endless(&size) {
+        let Ok(size) = self.bounded_limits(limits).measure(&arguments) else { return arguments };
+        if !has_nulls || self.is_too_recursive(&size) {
             return arguments;
         }
         let found = catch_unwind(AssertUnwindSafe(|| {
@@ -136,26 +140,27 @@ impl Validator {
     }
 
     /// Returns the limits, with the depth reduced to what this schema can be followed down to.
-    fn bounded(&self, limits: &JsonLimits) -> JsonLimits {
-        let depth_max = match self.survey.loops {
-            0 => limits.depth_max,
-            _ => limits.depth_max.min(DESCENT_MAX / self.survey.step),
+    fn bounded_limits(&self, limits: &JsonLimits) -> JsonLimits {
+        let depth_max = match self.complexity.loops {
+            0 => limits.max_depth,
+            _ => limits.max_depth.min(DESCENT_MAX / self.complexity.step),
         };
-        JsonLimits { depth_max, ..*limits }
+        JsonLimits { max_depth: depth_max, ..*limits }
     }
 
     /// Checks whether collecting every error could take too long, because each recursion may be followed once per level.
-    fn is_endless(&self, size: &JsonSize) -> bool {
+    fn is_too_recursive(&self, size: &JsonSize) -> bool {
         let levels = u32::try_from(size.depth).unwrap_or(u32::MAX);
-        self.survey.loops > 1 && self.survey.loops.saturating_pow(levels) > ERROR_STEPS_MAX
+        self.complexity.loops > 1 && self.complexity.loops.saturating_pow(levels) > ERROR_STEPS_MAX
     }
 
-    fn account(&self, arguments: &Value, size: &JsonSize) -> String {
-        if self.is_endless(size) {
+    fn describe_errors(&self, arguments: &Value, size: &JsonSize) -> String {
+        if self.is_too_recursive(size) {
             return "the arguments do not fit the schema; they are nested too deeply to say where".into();
         }
         let mut errors = self.compiled.iter_errors(arguments);
-        let shown: Vec<String> = errors.by_ref().take(ERRORS_SHOWN).map(|error| sentence(&error)).collect();
+        let shown: Vec<String> =
+            errors.by_ref().take(ERRORS_SHOWN).map(|error| describe_error(&error)).collect();
         let more = match errors.count() {
             0 => String::new(),
             more => format!("; and {more} more"),
@@ -176,7 +181,7 @@ fn compile(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
             .dfa_size_limit(PATTERN_BYTES_MAX);
         options(jsonschema::options()).with_pattern_options(bounded).build(schema)
     });
-    built.map_err(|error| SchemaError::Invalid { why: sentence(&error) })
+    built.map_err(|error| SchemaError::Invalid { reason: describe_error(&error) })
 }
 
 fn describes_objects(schema: &Value) -> bool {
@@ -190,21 +195,21 @@ fn describes_objects(schema: &Value) -> bool {
 }
 
 /// Describes an error and its position, in at most a few hundred characters.
-fn sentence(error: &ValidationError<'_>) -> String {
+fn describe_error(error: &ValidationError<'_>) -> String {
     let mut out = ClippedText::new(ERROR_CHARS_MAX);
     // The writer returns an error once it is full. The text until then is the result.
-    if write_sentence(&mut out, error).is_err() {
+    if write_error(&mut out, error).is_err() {
         out.text.push('…');
     }
     out.text
 }
 
-fn write_sentence(out: &mut ClippedText, error: &ValidationError<'_>) -> fmt::Result {
+fn write_error(out: &mut ClippedText, error: &ValidationError<'_>) -> fmt::Result {
     let path = error.instance_path().as_str();
     if !path.is_empty() {
         write!(out, "`{path}`: ")?;
     }
-    write!(out, "{}", error.masked_with(short(error.instance())))?;
+    write!(out, "{}", error.masked_with(short_value(error.instance())))?;
     let branches = match error.kind() {
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => context,
         _ => return Ok(()),
@@ -217,13 +222,13 @@ fn write_sentence(out: &mut ClippedText, error: &ValidationError<'_>) -> fmt::Re
     match nearest {
         Some(inner) => {
             let path = inner.instance_path().as_str();
-            write!(out, " (nearest: `{path}` {})", inner.masked_with(short(inner.instance())))
+            write!(out, " (nearest: `{path}` {})", inner.masked_with(short_value(inner.instance())))
         }
         None => Ok(()),
     }
 }
 
-fn short(value: &Value) -> String {
+fn short_value(value: &Value) -> String {
     let mut out = ClippedText::new(VALUE_CHARS_MAX);
     if write!(out, "{value}").is_err() {
         out.text.push('…');
@@ -231,7 +236,7 @@ fn short(value: &Value) -> String {
     out.text
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -245,19 +250,19 @@ fn kind(value: &Value) -> &'static str {
 /// A text buffer that stops when full, so that a large value is never formatted completely.
 struct ClippedText {
     text: String,
-    left: usize,
+    remaining: usize,
 }
 
 impl ClippedText {
     fn new(chars_max: usize) -> Self {
-        Self { text: String::new(), left: chars_max }
+        Self { text: String::new(), remaining: chars_max }
     }
 }
 
 impl fmt::Write for ClippedText {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         for c in part.chars() {
-            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.remaining = self.remaining.checked_sub(1).ok_or(fmt::Error)?;
             self.text.push(c);
         }
         Ok(())

@@ -22,11 +22,11 @@ pub struct GateSettings {
     /// Limits that are pinned to each call.
     pub limits: Limits,
     /// The longest timeout that a tool may request.
-    pub timeout_ms_max: u64,
+    pub max_timeout_ms: u64,
     /// How many concurrency-safe calls run at once (E4). 1 makes everything sequential.
     pub max_concurrent: usize,
     /// How long a reviewer, planner, predicate or challenger may take.
-    pub stranger_timeout: Duration,
+    pub plugin_timeout: Duration,
     /// How long an approver may take, if the question does not expire sooner.
     pub approver_timeout: Duration,
     /// How long a tool may take to stop after it was cancelled.
@@ -38,44 +38,44 @@ pub struct GateSettings {
     /// When challenges are made.
     pub challenge_when: ChallengeTiming,
     /// Tools, by name, whose challenge replaces their checkpoint (R9).
-    pub challenge_stands_in: BTreeSet<String>,
+    pub challenge_replaces_checkpoint: BTreeSet<String>,
     /// Whether a call is rehearsed before a person is asked, if its tool supports that.
     pub rehearse: bool,
     /// Whether no question is asked for a command that was only not understood, if its rehearsal did nothing: no change outside of
     /// scratch, no attempt at the network, no process left, full confinement.
-    pub rehearsal_spares: bool,
+    pub rehearsal_may_skip_question: bool,
     /// The name of the tool that reads the rest of a truncated output. It is mentioned at the cut.
-    pub rest: Option<String>,
+    pub read_more_tool: Option<String>,
     /// How many questions a session may open in a minute.
     pub questions_per_minute: u32,
     /// How many decisions are cached (P9). The default is none, because evaluating is faster than a cache lookup.
-    pub cached_rulings: usize,
+    pub cached_decisions: usize,
     /// How many opinions of cacheable reviewers are cached (P9).
     pub cached_opinions: usize,
     /// How often a waiting caller checks whether another process has answered.
-    pub poll: Duration,
+    pub poll_interval: Duration,
 }
 
 impl Default for GateSettings {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
-            timeout_ms_max: 600_000,
+            max_timeout_ms: 600_000,
             max_concurrent: 8,
-            stranger_timeout: Duration::from_secs(10),
+            plugin_timeout: Duration::from_secs(10),
             approver_timeout: Duration::from_secs(24 * 3_600),
             stop_grace: Duration::from_secs(2),
             inbox: false,
             unattended: UnattendedAction::Refuse,
             challenge_when: ChallengeTiming::BeforeQuestion,
-            challenge_stands_in: BTreeSet::new(),
+            challenge_replaces_checkpoint: BTreeSet::new(),
             rehearse: true,
-            rehearsal_spares: true,
-            rest: None,
+            rehearsal_may_skip_question: true,
+            read_more_tool: None,
             questions_per_minute: 120,
-            cached_rulings: 0,
+            cached_decisions: 0,
             cached_opinions: 4_096,
-            poll: Duration::from_millis(200),
+            poll_interval: Duration::from_millis(200),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Signed messages to a service and back: HMAC-SHA256 over time and body, with a shared secret.
 //!
-//! A message has two headers: [`TIMESTAMP`], seconds since 1970, and [`SIGNATURE`], the HMAC in lower-case hexadecimal over
+//! A message has two headers: [`TIMESTAMP_HEADER`], seconds since 1970, and [`SIGNATURE_HEADER`], the HMAC in lower-case hexadecimal over
 //! the time, a full stop and the body. The service signs its answer in the same way. It must never follow a redirect, use a
 //! proxy, or accept an answer that is unsigned, old, too large or truncated.
 
@@ -11,15 +11,15 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 
-use crate::endpoint::{Endpoint, InvalidEndpointError, unreached};
+use crate::endpoint::{Endpoint, InvalidEndpointError, error_chain};
 use crate::secret::Secret;
 
 /// The header with the time of signing, in seconds since 1970.
-pub const TIMESTAMP: &str = "x-byleave-timestamp";
+pub const TIMESTAMP_HEADER: &str = "x-byleave-timestamp";
 /// The header with the signature, in lower-case hexadecimal.
-pub const SIGNATURE: &str = "x-byleave-signature";
+pub const SIGNATURE_HEADER: &str = "x-byleave-signature";
 /// How far the time of a message may differ from the local clock.
-pub const FRESH: Duration = Duration::from_secs(300);
+pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(300);
 /// The maximum size of an answer.
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// The minimum length of a secret.
@@ -47,7 +47,7 @@ pub enum SignatureError {
     Stale,
     /// The signature is from another sender, or for another message.
     #[error("the signature does not fit the message")]
-    Wrong,
+    Mismatch,
 }
 
 /// The reason for the lack of a usable answer.
@@ -58,10 +58,10 @@ pub(crate) enum ServiceResponseError {
     Failed(String),
     /// The answer cannot be trusted.
     #[error("{0}")]
-    Nonsense(String),
+    InvalidResponse(String),
 }
 
-/// Returns the signature of a message, for the header [`SIGNATURE`].
+/// Returns the signature of a message, for the header [`SIGNATURE_HEADER`].
 pub fn sign(secret: &Secret, timestamp: u64, body: &[u8]) -> String {
     use std::fmt::Write as _;
     let bytes = mac(secret, timestamp, body).map(|mac| mac.finalize().into_bytes());
@@ -81,10 +81,10 @@ pub fn verify(
 ) -> Result<(), SignatureError> {
     let timestamp: u64 = timestamp.and_then(|text| text.parse().ok()).ok_or(SignatureError::Missing)?;
     let signature = signature.and_then(from_hex).ok_or(SignatureError::Missing)?;
-    let mac = mac(secret, timestamp, body).ok_or(SignatureError::Wrong)?;
+    let mac = mac(secret, timestamp, body).ok_or(SignatureError::Mismatch)?;
     // In constant time, because an early exit would reveal how much of a guess was right.
-    mac.verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
-    if now.abs_diff(timestamp) > FRESH.as_secs() {
+    mac.verify_slice(&signature).map_err(|_| SignatureError::Mismatch)?;
+    if now.abs_diff(timestamp) > MAX_CLOCK_SKEW.as_secs() {
         return Err(SignatureError::Stale);
     }
     Ok(())
@@ -111,14 +111,14 @@ impl SignedService {
     }
 
     /// Posts a signed body and returns the body of the signed answer.
-    pub(crate) async fn ask(&self, body: Vec<u8>) -> Result<Vec<u8>, ServiceResponseError> {
+    pub(crate) async fn request(&self, body: Vec<u8>) -> Result<Vec<u8>, ServiceResponseError> {
         let timestamp = now();
         let signature = sign(&self.secret, timestamp, &body);
         let mut headers = HeaderMap::new();
-        headers.insert(TIMESTAMP, HeaderValue::from(timestamp));
+        headers.insert(TIMESTAMP_HEADER, HeaderValue::from(timestamp));
         let signature = HeaderValue::try_from(signature)
             .map_err(|error| ServiceResponseError::Failed(error.to_string()))?;
-        headers.insert(SIGNATURE, signature);
+        headers.insert(SIGNATURE_HEADER, signature);
         let failed = |why: String| ServiceResponseError::Failed(format!("cannot ask the service: {why}"));
         let mut response = self.endpoint.post(headers, body).await.map_err(failed)?;
         if response.status() != StatusCode::OK {
@@ -130,23 +130,23 @@ impl SignedService {
         let headers = response.headers().clone();
         let mut answer = Vec::new();
         while let Some(chunk) =
-            response.chunk().await.map_err(|error| failed(unreached(&error.without_url())))?
+            response.chunk().await.map_err(|error| failed(error_chain(&error.without_url())))?
         {
             if answer.len() + chunk.len() > ANSWER_BYTES_MAX {
-                return Err(ServiceResponseError::Nonsense(format!(
+                return Err(ServiceResponseError::InvalidResponse(format!(
                     "the answer is larger than {ANSWER_BYTES_MAX} bytes"
                 )));
             }
             answer.extend_from_slice(&chunk);
         }
-        let header = |name| text(&headers, name);
-        verify(&self.secret, header(TIMESTAMP), header(SIGNATURE), &answer, now())
-            .map_err(|error| ServiceResponseError::Nonsense(error.to_string()))?;
+        let header = |name| header_text(&headers, name);
+        verify(&self.secret, header(TIMESTAMP_HEADER), header(SIGNATURE_HEADER), &answer, now())
+            .map_err(|error| ServiceResponseError::InvalidResponse(error.to_string()))?;
         Ok(answer)
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     // A duplicate header may have been injected, so neither is accepted.
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -194,13 +194,13 @@ mod tests {
         assert_eq!(check("1000", &good, b"body", 1_300), Ok(()));
         assert_eq!(check("1000", &good, b"body", 1_301), Err(SignatureError::Stale));
         assert_eq!(check("1000", &good, b"body", 699), Err(SignatureError::Stale));
-        assert_eq!(check("1001", &good, b"body", 1_000), Err(SignatureError::Wrong));
-        assert_eq!(check("1000", &good, b"bodY", 1_000), Err(SignatureError::Wrong));
+        assert_eq!(check("1001", &good, b"body", 1_000), Err(SignatureError::Mismatch));
+        assert_eq!(check("1000", &good, b"bodY", 1_000), Err(SignatureError::Mismatch));
         assert_eq!(
             check("1000", &sign(&Secret::from("another secret"), 1_000, b"body"), b"body", 1_000),
-            Err(SignatureError::Wrong)
+            Err(SignatureError::Mismatch)
         );
-        assert_eq!(check("1000", "", b"body", 1_000), Err(SignatureError::Wrong));
+        assert_eq!(check("1000", "", b"body", 1_000), Err(SignatureError::Mismatch));
         assert_eq!(check("1000", &good.to_uppercase(), b"body", 1_000), Err(SignatureError::Missing));
         assert_eq!(check("1000", "abc", b"body", 1_000), Err(SignatureError::Missing));
         assert_eq!(check("soon", &good, b"body", 1_000), Err(SignatureError::Missing));
@@ -220,7 +220,7 @@ mod tests {
     fn services_are_protected_and_their_secret_cannot_be_guessed() {
         assert!(SignedService::new("http://[::1]:9/", secret()).is_ok());
         let bad = SignedService::new("http://example.org/", secret());
-        assert!(matches!(bad, Err(ServiceError::Endpoint(InvalidEndpointError::Unprotected))));
+        assert!(matches!(bad, Err(ServiceError::Endpoint(InvalidEndpointError::InsecureScheme))));
         assert!(matches!(
             SignedService::new("http://[::1]/", Secret::from("short")),
             Err(ServiceError::ShortSecret(5))

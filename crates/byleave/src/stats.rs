@@ -18,7 +18,7 @@ use byleave_core::record::Record;
 use serde::Serialize;
 
 pub use self::accumulate::StatsAccumulator;
-pub use self::collect::of;
+pub use self::collect::collect;
 pub use self::durations::DurationStats;
 
 /// A filter for calls to count. Every field that is set must match.
@@ -86,7 +86,7 @@ pub struct OutcomeCounts {
 
 impl OutcomeCounts {
     /// Returns each number with its word, in display order.
-    pub const fn all(&self) -> [(&'static str, u64); 8] {
+    pub const fn counts(&self) -> [(&'static str, u64); 8] {
         [
             ("completed", self.completed),
             ("failed", self.failed),
@@ -147,7 +147,7 @@ pub struct AnswerCounts {
 
 impl AnswerCounts {
     /// Returns each number with its word, in display order.
-    pub const fn all(&self) -> [(&'static str, u64); 10] {
+    pub const fn counts(&self) -> [(&'static str, u64); 10] {
         [
             ("yes", self.yes),
             ("no", self.no),
@@ -199,12 +199,12 @@ pub struct RuleCount {
 
 impl RuleCount {
     /// Returns the name of the rule or cause.
-    pub fn name(&self) -> String {
+    pub fn label(&self) -> String {
         match (&self.rule, self.ceremony, self.cause) {
             (Some(rule), _, _) => rule.clone(),
             (None, Some("release"), _) => "(held result)".into(),
             (None, Some(ceremony), _) => format!("({ceremony})"),
-            (None, None, Some(cause)) => format!("({})", cause.words()),
+            (None, None, Some(cause)) => format!("({})", cause.description()),
             (None, None, None) => "(no reason)".into(),
         }
     }
@@ -229,21 +229,21 @@ pub struct DayCount {
 
 impl StatsFilter {
     /// Checks whether a record matches the filter.
-    pub fn fits(&self, record: &Record) -> bool {
-        let Some(heading) = record.heading() else { return false };
+    pub fn matches(&self, record: &Record) -> bool {
+        let Some(heading) = record.header() else { return false };
         let received = record.entries().first().map_or(0, |entry| entry.at);
         self.tenant.as_ref().is_none_or(|tenant| *tenant == heading.tenant)
             && self.session.as_ref().is_none_or(|session| *session == heading.session)
             && self.agent.as_ref().is_none_or(|agent| *agent == heading.agent)
-            && self.tool.as_ref().is_none_or(|tool| tool == tool_of(record))
+            && self.tool.as_ref().is_none_or(|tool| tool == tool_name(record))
             && self.since.is_none_or(|since| received >= since)
             && self.until.is_none_or(|until| received < until)
     }
 }
 
 /// Returns the tool's own name, or the name that the model used if no such tool exists.
-fn tool_of(record: &Record) -> &str {
-    match (record.resolved(), record.heading()) {
+fn tool_name(record: &Record) -> &str {
+    match (record.resolved_tool(), record.header()) {
         (Some(Ok(terms)), _) => &terms.tool,
         (_, Some(heading)) => &heading.tool,
         (_, None) => "",

@@ -51,12 +51,12 @@ pub trait Tool: Send + Sync + 'static {
     ///
     /// Such a tool is started in place, which saves a thread switch. It must be `false` for a tool that blocks its thread.
     /// Started in place, that tool could be neither cancelled nor timed out.
-    fn is_prompt(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         false
     }
 
     /// Returns the tool's support for rehearsals, used before a person would be asked. `None` means that it has none.
-    fn rehearser(&self) -> Option<&dyn Rehearsable> {
+    fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {
         None
     }
 
@@ -74,7 +74,7 @@ pub trait Rehearsable: Send + Sync {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>>;
 
     /// Checks whether the copy still exists, exactly as it was seen.
-    fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool>;
+    fn has_copy<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool>;
 
     /// Commits the changes that were seen, or the part of them beneath these paths.
     ///
@@ -91,10 +91,10 @@ pub trait Rehearsable: Send + Sync {
 pub enum RehearseError {
     /// It is not possible here, or not for this call. The text is for people and for the record, without contents of the call.
     #[error("{0}")]
-    Not(String),
+    Unavailable(String),
     /// Another process is rehearsing it.
     #[error("another process rehearses it")]
-    Elsewhere,
+    RunningElsewhere,
 }
 
 /// The error of a tool that could not compute something.
@@ -121,19 +121,19 @@ pub struct RunContext {
     /// The call.
     pub call: CallId,
     /// The agent that calls, with its session and directory.
-    pub site: ToolContext,
+    pub context: ToolContext,
     /// The permitted effects. Anything else is not permitted.
     pub plan: Arc<Plan>,
     /// Signals when the work must stop.
     pub cancel: CancellationToken,
     /// The rules in force, for a tool that makes denied effects impossible. Without them, such a tool does nothing.
-    pub rules: Option<Arc<Policy>>,
+    pub policy: Option<Arc<Policy>>,
     /// How much the session asks.
     pub mode: Mode,
     /// The guarantees of the sandbox that the allowing rule requires, by name. A waiver does not override them.
     pub guarantees: Vec<String>,
-    progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    printed: Option<Arc<dyn Fn(OutputChunk) + Send + Sync>>,
+    progress_listener: Arc<dyn Fn(Progress) + Send + Sync>,
+    output_listener: Option<Arc<dyn Fn(OutputChunk) + Send + Sync>>,
 }
 
 /// The progress of a call.
@@ -153,7 +153,7 @@ pub struct OutputChunk {
     /// The printed text. It has only whole characters, however the bytes arrived.
     pub text: Arc<str>,
     /// How many bytes directly before it were dropped because they came too fast. The result of the call has them, as far as it goes.
-    pub left_out: u64,
+    pub skipped_bytes: u64,
 }
 
 impl RunContext {
@@ -167,47 +167,47 @@ impl RunContext {
     ) -> Self {
         Self {
             call,
-            site,
+            context: site,
             plan,
             cancel,
-            rules: None,
+            policy: None,
             mode: Mode::default(),
             guarantees: Vec::new(),
-            progress,
-            printed: None,
+            progress_listener: progress,
+            output_listener: None,
         }
     }
 
     /// Sets the rules and the mode.
     #[must_use]
-    pub fn under(self, rules: Arc<Policy>, mode: Mode) -> Self {
-        Self { rules: Some(rules), mode, ..self }
+    pub fn with_policy(self, rules: Arc<Policy>, mode: Mode) -> Self {
+        Self { policy: Some(rules), mode, ..self }
     }
 
     /// Sets the guarantees that the sandbox must give.
     #[must_use]
-    pub fn requiring(self, guarantees: Vec<String>) -> Self {
+    pub fn with_guarantees(self, guarantees: Vec<String>) -> Self {
         Self { guarantees, ..self }
     }
 
     /// Sets a listener for output printed during the run. `printed` must not block.
     #[must_use]
-    pub fn with_printed(self, printed: Arc<dyn Fn(OutputChunk) + Send + Sync>) -> Self {
-        Self { printed: Some(printed), ..self }
+    pub fn with_output_listener(self, printed: Arc<dyn Fn(OutputChunk) + Send + Sync>) -> Self {
+        Self { output_listener: Some(printed), ..self }
     }
 
     /// Sends printed output to the listener. A rehearsal has no listener.
     ///
     /// For a slow listener it waits in a queue limited by events, not bytes. Combine output that arrives within a short time.
-    pub fn printed(&self, printed: OutputChunk) {
-        if let Some(pass_on) = &self.printed {
+    pub fn emit_output(&self, printed: OutputChunk) {
+        if let Some(pass_on) = &self.output_listener {
             pass_on(printed);
         }
     }
 
     /// Reports the progress of the work.
-    pub fn progress(&self, fraction: impl Into<Option<f64>>, detail: impl Into<String>) {
+    pub fn report_progress(&self, fraction: impl Into<Option<f64>>, detail: impl Into<String>) {
         let fraction = fraction.into().map(|fraction| fraction.clamp(0.0, 1.0));
-        (self.progress)(Progress { fraction, detail: detail.into() });
+        (self.progress_listener)(Progress { fraction, detail: detail.into() });
     }
 }

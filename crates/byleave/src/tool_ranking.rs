@@ -6,20 +6,20 @@
 use byleave_core::manifest::Manifest;
 
 /// The weight of a word by field.
-const NAME: f32 = 4.0;
-const ALIAS: f32 = 3.0;
-const HINT: f32 = 2.0;
-const DESCRIPTION: f32 = 1.0;
+const NAME_WEIGHT: f32 = 4.0;
+const ALIAS_WEIGHT: f32 = 3.0;
+const HINT_WEIGHT: f32 = 2.0;
+const DESCRIPTION_WEIGHT: f32 = 1.0;
 /// The bonus for a match of the exact name, or of its prefix.
-const SAME_NAME: f32 = 1_000.0;
-const NAME_BEGINS: f32 = 10.0;
+const EXACT_NAME_BONUS: f32 = 1_000.0;
+const NAME_PREFIX_BONUS: f32 = 10.0;
 /// The usual constants of BM25: the saturation of repetition, and the penalty for long texts.
-const SATURATION: f32 = 1.2;
-const LENGTH: f32 = 0.5;
+const BM25_K1: f32 = 1.2;
+const BM25_B: f32 = 0.5;
 /// The minimum length for prefix matches. Shorter words must match exactly.
 const PREFIX_CHARS_MIN: usize = 3;
 /// The weight of a prefix match relative to an exact match.
-const PREFIX: f32 = 0.5;
+const PREFIX_MATCH_WEIGHT: f32 = 0.5;
 /// The maximum number of query words. Further words are ignored.
 const QUERY_WORDS_MAX: usize = 16;
 const QUERY_CHARS_MAX: usize = 512;
@@ -29,7 +29,7 @@ const TEXT_CHARS_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct ToolDocument {
     /// A bit set of word prefixes. It alone rules out most documents.
-    beginnings: u128,
+    prefixes: u128,
     /// The sorted words, concatenated.
     text: Box<[u8]>,
     words: Box<[IndexedWord]>,
@@ -47,15 +47,15 @@ struct IndexedWord {
 
 impl ToolDocument {
     /// Builds the document of a manifest.
-    pub(crate) fn of(manifest: &Manifest) -> Self {
+    pub(crate) fn from_manifest(manifest: &Manifest) -> Self {
         let mut words: Vec<(String, f32)> = Vec::new();
         let mut take = |text: &str, weight: f32| {
-            words.extend(words_of(text, TEXT_CHARS_MAX).into_iter().map(|word| (word, weight)));
+            words.extend(tokenize(text, TEXT_CHARS_MAX).into_iter().map(|word| (word, weight)));
         };
-        take(&manifest.name, NAME);
-        manifest.aliases.iter().for_each(|alias| take(alias, ALIAS));
-        take(manifest.search_hint.as_deref().unwrap_or_default(), HINT);
-        take(&manifest.description, DESCRIPTION);
+        take(&manifest.name, NAME_WEIGHT);
+        manifest.aliases.iter().for_each(|alias| take(alias, ALIAS_WEIGHT));
+        take(manifest.search_hint.as_deref().unwrap_or_default(), HINT_WEIGHT);
+        take(&manifest.description, DESCRIPTION_WEIGHT);
         words.sort_by(|a, b| a.0.cmp(&b.0));
         words.dedup_by(|later, first| {
             let same = later.0 == first.0;
@@ -69,7 +69,7 @@ impl ToolDocument {
         let mut length = 0.0;
         let mut beginnings = 0;
         for (word, weight) in words {
-            beginnings |= beginning(word.as_bytes());
+            beginnings |= prefix_bit(word.as_bytes());
             let start = u32::try_from(text.len()).unwrap_or(u32::MAX);
             text.push_str(&word);
             let end = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -78,7 +78,7 @@ impl ToolDocument {
         }
         let names = std::iter::once(&manifest.name).chain(&manifest.aliases);
         Self {
-            beginnings,
+            prefixes: beginnings,
             text: text.into_bytes().into(),
             words: marks.into(),
             length,
@@ -88,7 +88,7 @@ impl ToolDocument {
 
     /// Returns the frequency of a query word. Exact matches have full weight, prefix matches less.
     fn frequency(&self, query: &QueryWord) -> f32 {
-        if self.beginnings & query.beginning == 0 {
+        if self.prefixes & query.prefix == 0 {
             return 0.0;
         }
         let mut sum = 0.0;
@@ -96,7 +96,7 @@ impl ToolDocument {
             let Some(text) = self.text.get(word.start as usize..word.end as usize) else { continue };
             match text.strip_prefix(query.text.as_bytes()) {
                 Some([]) => sum += word.weight,
-                Some(_) if query.text.len() >= PREFIX_CHARS_MIN => sum += word.weight * PREFIX,
+                Some(_) if query.text.len() >= PREFIX_CHARS_MIN => sum += word.weight * PREFIX_MATCH_WEIGHT,
                 Some(_) => {}
                 // The words are sorted, so no later one can match.
                 None if text > query.text.as_bytes() => break,
@@ -108,8 +108,8 @@ impl ToolDocument {
 
     fn name_bonus(&self, query: &str) -> f32 {
         let bonus = |name: &str| match name.strip_prefix(query) {
-            Some("") => SAME_NAME,
-            Some(_) => NAME_BEGINS,
+            Some("") => EXACT_NAME_BONUS,
+            Some(_) => NAME_PREFIX_BONUS,
             None => 0.0,
         };
         self.names.iter().map(|name| bonus(name)).fold(0.0, f32::max)
@@ -125,7 +125,7 @@ pub(crate) fn rank<'a>(
     limit: usize,
 ) -> Vec<usize> {
     let name: String = query.trim().to_lowercase().chars().take(QUERY_CHARS_MAX).collect();
-    let mut words = words_of(query, QUERY_CHARS_MAX);
+    let mut words = tokenize(query, QUERY_CHARS_MAX);
     words.sort();
     words.dedup();
     words.truncate(QUERY_WORDS_MAX);
@@ -150,7 +150,7 @@ pub(crate) fn rank<'a>(
             found |= frequency > 0.0;
         }
         if found {
-            hits.push(SearchHit { place, length: document.length, bonus, frequencies });
+            hits.push(SearchHit { index: place, length: document.length, bonus, frequencies });
         }
     }
     let mean_length = (total_length / as_f32(count)).max(1.0);
@@ -164,10 +164,10 @@ pub(crate) fn rank<'a>(
     let mut scores: Vec<(f32, usize)> = hits
         .iter()
         .map(|hit| {
-            let held_back = SATURATION * (1.0 - LENGTH + LENGTH * hit.length / mean_length);
+            let held_back = BM25_K1 * (1.0 - BM25_B + BM25_B * hit.length / mean_length);
             let words = hit.frequencies.iter().zip(&rarity);
-            let sum: f32 = words.map(|(f, rarity)| rarity * f * (SATURATION + 1.0) / (f + held_back)).sum();
-            (hit.bonus + sum, hit.place)
+            let sum: f32 = words.map(|(f, rarity)| rarity * f * (BM25_K1 + 1.0) / (f + held_back)).sum();
+            (hit.bonus + sum, hit.index)
         })
         .collect();
     let order = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
@@ -180,7 +180,7 @@ pub(crate) fn rank<'a>(
 }
 
 struct SearchHit {
-    place: usize,
+    index: usize,
     length: f32,
     bonus: f32,
     frequencies: [f32; QUERY_WORDS_MAX],
@@ -188,17 +188,17 @@ struct SearchHit {
 
 struct QueryWord {
     text: String,
-    beginning: u128,
+    prefix: u128,
 }
 
 impl QueryWord {
     fn new(text: String) -> Self {
-        Self { beginning: beginning(text.as_bytes()), text }
+        Self { prefix: prefix_bit(text.as_bytes()), text }
     }
 }
 
 /// Returns one bit for the first two bytes of a word.
-fn beginning(word: &[u8]) -> u128 {
+fn prefix_bit(word: &[u8]) -> u128 {
     let byte = |at: usize| u32::from(word.get(at).copied().unwrap_or(0));
     1 << ((byte(0) * 31 + byte(1)) % u128::BITS)
 }
@@ -209,7 +209,7 @@ fn as_f32(count: usize) -> f32 {
 }
 
 /// Splits a text into lower-case words at punctuation and `camelCase`, without the plural `s`.
-fn words_of(text: &str, chars_max: usize) -> Vec<String> {
+fn tokenize(text: &str, chars_max: usize) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut previous_lower = false;

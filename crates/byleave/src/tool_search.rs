@@ -12,7 +12,7 @@ use crate::tool::{RunContext, Tool, ToolContext};
 use crate::typed_tool::{Json, TypedTool};
 
 /// The name of the tool.
-pub const NAME: &str = "tool_search";
+pub const TOOL_NAME: &str = "tool_search";
 
 const LIMIT_MAX: usize = 50;
 
@@ -62,21 +62,21 @@ pub fn tool_search(catalog: &Catalog) -> impl Tool {
             // One more, because the search tool may be among the results.
             let limit = args.limit.clamp(1, LIMIT_MAX);
             let entries = catalog.search(&args.query, limit + 1);
-            let others = entries.iter().filter(|entry| entry.name() != NAME).take(limit);
-            ToolSearchResult { tools: others.map(|entry| FoundTool::new(entry, &run.site)).collect() }
+            let others = entries.iter().filter(|entry| entry.name() != TOOL_NAME).take(limit);
+            ToolSearchResult { tools: others.map(|entry| FoundTool::new(entry, &run.context)).collect() }
         });
         async move { found.map(Json).ok_or("the catalog is gone; nothing can be searched") }
     };
     TypedTool::new(
-        NAME,
+        TOOL_NAME,
         "Finds tools by name or by what they do. Returns names, descriptions and schemas.",
         search,
     )
-    .class(PermissionClass::Readonly)
-    .hint("find tools by name or purpose")
+    .permission_class(PermissionClass::Readonly)
+    .search_hint("find tools by name or purpose")
     .audit_operation("read")
     .read_only()
     .concurrency_safe()
-    .repeatable()
+    .idempotent()
     .not_sensitive()
 }

@@ -46,17 +46,17 @@ type Describer = Box<dyn Fn(&ToolContext) -> String + Send + Sync>;
 ///     writeln!(file, "{}", args.line)?;
 ///     Ok::<_, std::io::Error>("appended")
 /// })
-/// .class(PermissionClass::File)
+/// .permission_class(PermissionClass::File)
 /// .role("/path", ArgumentRole::EditPath)
-/// .hint("append text line to file end");
+/// .search_hint("append text line to file end");
 /// ```
 pub struct TypedTool<T> {
     manifest: Manifest,
-    body: ToolFunction<T>,
+    handler: ToolFunction<T>,
     predicate: Option<Predicate<T>>,
     planner: Option<Planner<T>>,
     describer: Option<Describer>,
-    prompt: bool,
+    nonblocking: bool,
 }
 
 impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
@@ -68,21 +68,21 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
         O: IntoOutput,
     {
         Self {
-            manifest: Manifest::new(name, description, schema_of::<T>()),
-            body: Box::new(move |arguments, run| {
+            manifest: Manifest::new(name, description, schema_for::<T>()),
+            handler: Box::new(move |arguments, run| {
                 let pending = function(arguments, run);
                 Box::pin(async move { pending.await.into_output() })
             }),
             predicate: None,
             planner: None,
             describer: None,
-            prompt: false,
+            nonblocking: false,
         }
     }
 
     /// Sets which checks the arguments get (T6).
     #[must_use]
-    pub fn class(mut self, class: PermissionClass) -> Self {
+    pub fn permission_class(mut self, class: PermissionClass) -> Self {
         self.manifest.permission_class = class;
         self
     }
@@ -96,7 +96,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
 
     /// Sets the three to ten words by which `tool_search` finds it.
     #[must_use]
-    pub fn hint(mut self, words: impl Into<String>) -> Self {
+    pub fn search_hint(mut self, words: impl Into<String>) -> Self {
         self.manifest.search_hint = Some(words.into());
         self
     }
@@ -145,15 +145,15 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
 
     /// Declares the tool idempotent: running it twice has the same effect as running it once.
     #[must_use]
-    pub fn repeatable(mut self) -> Self {
+    pub fn idempotent(mut self) -> Self {
         self.manifest.repeatable = true;
         self
     }
 
-    /// Declares that it never blocks its thread for long, so that it can be started in place; see [`Tool::is_prompt`].
+    /// Declares that it never blocks its thread for long, so that it can be started in place; see [`Tool::is_nonblocking`].
     #[must_use]
-    pub fn prompt(mut self) -> Self {
-        self.prompt = true;
+    pub fn nonblocking(mut self) -> Self {
+        self.nonblocking = true;
         self
     }
 
@@ -202,7 +202,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
     /// Requires an approval for calls that match the predicate (T8).
     #[must_use]
     pub fn needs_approval_when(self, predicate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
-        self.decided_by(Box::new(move |arguments| {
+        self.with_predicate(Box::new(move |arguments| {
             let needed = predicate(&arguments);
             Box::pin(async move { Ok(needed) })
         }))
@@ -216,13 +216,13 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
         P: Future<Output = Result<bool, E>> + Send + 'static,
         E: Display,
     {
-        self.decided_by(Box::new(move |arguments| {
+        self.with_predicate(Box::new(move |arguments| {
             let pending = predicate(arguments);
             Box::pin(async move { pending.await.map_err(|error| ToolError(error.to_string())) })
         }))
     }
 
-    fn decided_by(mut self, predicate: Predicate<T>) -> Self {
+    fn with_predicate(mut self, predicate: Predicate<T>) -> Self {
         self.manifest.needs_approval = ApprovalRequirement::Depends;
         self.predicate = Some(predicate);
         self
@@ -230,7 +230,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
 
     /// Sets a function that computes the effects, instead of the permission class. It must not change anything.
     #[must_use]
-    pub fn plan_by<E: Display>(
+    pub fn with_planner<E: Display>(
         mut self,
         planner: impl Fn(&T, &ToolContext) -> Result<Plan, E> + Send + Sync + 'static,
     ) -> Self {
@@ -242,12 +242,15 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
 
     /// Sets a function for the model's description, which may depend on the agent and the directory (T1).
     #[must_use]
-    pub fn describe_by(mut self, describer: impl Fn(&ToolContext) -> String + Send + Sync + 'static) -> Self {
+    pub fn with_describer(
+        mut self,
+        describer: impl Fn(&ToolContext) -> String + Send + Sync + 'static,
+    ) -> Self {
         self.describer = Some(Box::new(describer));
         self
     }
 
-    fn read(&self, arguments: Value) -> Result<T, ToolError> {
+    fn parse_arguments(&self, arguments: Value) -> Result<T, ToolError> {
         serde_json::from_value(arguments).map_err(|error| {
             ToolError(format!("cannot read the arguments of `{}`: {error}", self.manifest.name))
         })
@@ -272,27 +275,27 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Tool for TypedTool<T> {
         site: &'a ToolContext,
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         let planner = self.planner.as_ref()?;
-        Some(Box::pin(async move { planner(self.read(arguments.clone())?, site) }))
+        Some(Box::pin(async move { planner(self.parse_arguments(arguments.clone())?, site) }))
     }
 
     fn needs_approval<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<bool, ToolError>> {
         Box::pin(async move {
             match &self.predicate {
-                Some(predicate) => predicate(self.read(arguments.clone())?).await,
+                Some(predicate) => predicate(self.parse_arguments(arguments.clone())?).await,
                 // It is declared to depend on the call but has no predicate: an approval is needed.
                 None => Ok(true),
             }
         })
     }
 
-    fn is_prompt(&self) -> bool {
-        self.prompt
+    fn is_nonblocking(&self) -> bool {
+        self.nonblocking
     }
 
     fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
         Box::pin(async move {
-            match self.read(arguments) {
-                Ok(arguments) => (self.body)(arguments, run).await,
+            match self.parse_arguments(arguments) {
+                Ok(arguments) => (self.handler)(arguments, run).await,
                 Err(fault) => Output::failure(fault.0),
             }
         })
@@ -352,7 +355,7 @@ impl<O: IntoOutput, E: Display> IntoOutput for Result<O, E> {
 }
 
 /// Returns the schema of a struct, as the model and the validator see it.
-pub fn schema_of<T: JsonSchema>() -> Value {
+pub fn schema_for<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     // The name of a Rust type is not useful to the model.

@@ -186,7 +186,7 @@ async fn a_line_that_cannot_be_judged_ends_it_and_is_not_passed_on() {
         let mut between = between(Mode::Yolo, false);
         between.agent.say(line).await;
         assert_eq!(between.editor.hear().await, None, "{line}");
-        assert!(matches!(between.proxy.await.unwrap(), Err(ProxyError::Garbled)), "{line}");
+        assert!(matches!(between.proxy.await.unwrap(), Err(ProxyError::InvalidMessage)), "{line}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Renders a conversation as one HTML page, which must neither load anything nor run scripts.
 
-use byleave::core::time_format::utc;
+use byleave::core::time_format::format_utc;
 use serde_json::Value;
 
 use super::{History, HistoryMessage, MessageRole};
@@ -8,15 +8,15 @@ use super::{History, HistoryMessage, MessageRole};
 const STYLE: &str = include_str!("style.css");
 
 /// Renders a conversation as one page. All messages are escaped as text.
-pub fn html(history: &History) -> String {
-    let title = escaped(history.first_words());
+pub fn render_html(history: &History) -> String {
+    let title = escaped(history.title());
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>{STYLE}</style></head>\n\
          <body><h1>{title}</h1>\n<p class=\"about\">session {} · begun {} · {} · {} · {} turns, {} tokens read, {} written</p>\n",
         escaped(&history.session),
-        utc(history.begun),
+        format_utc(history.begun),
         escaped(&history.persona),
         escaped(&history.model),
         history.used.turns,
@@ -31,9 +31,9 @@ pub fn html(history: &History) -> String {
 }
 
 fn section(message: &HistoryMessage) -> String {
-    let when = utc(message.timestamp);
+    let when = format_utc(message.timestamp);
     if let Some(result) = &message.result {
-        let (tool, outcome) = (escaped(&result.told.tool), escaped(&result.outcome));
+        let (tool, outcome) = (escaped(&result.tool_result.tool), escaped(&result.outcome));
         return format!(
             "<section class=\"tool\"><h2>{tool}: {outcome}</h2><p class=\"about\">{when} · call {}</p>\
              <details open><summary>what came of it</summary><pre>{}</pre></details></section>\n",

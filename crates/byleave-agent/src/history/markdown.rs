@@ -1,17 +1,17 @@
 //! Renders a conversation as Markdown.
 
-use byleave::core::time_format::utc;
+use byleave::core::time_format::format_utc;
 use serde_json::Value;
 
 use super::{History, HistoryMessage, MessageRole};
 
 /// Renders a conversation as Markdown. Tool output is fenced, so that nothing in it looks like a message.
-pub fn markdown(history: &History) -> String {
-    let mut out = format!("# {}\n\n", line(history.first_words()));
+pub fn render_markdown(history: &History) -> String {
+    let mut out = format!("# {}\n\n", line(history.title()));
     out.push_str(&format!(
         "- session: `{}`\n- begun: {}\n- persona: {}, model: `{}`\n- used: {} turns, {} tokens read, {} written\n",
         line(&history.session),
-        utc(history.begun),
+        format_utc(history.begun),
         line(&history.persona),
         line(&history.model),
         history.used.turns,
@@ -25,10 +25,10 @@ pub fn markdown(history: &History) -> String {
 }
 
 fn section(message: &HistoryMessage) -> String {
-    let when = utc(message.timestamp);
+    let when = format_utc(message.timestamp);
     match (&message.result, message.role) {
         (Some(result), _) => {
-            let tool = line(&result.told.tool);
+            let tool = line(&result.tool_result.tool);
             format!(
                 "\n## Tool `{tool}`: {}\n\n{when} · call `{}`\n\n{}",
                 result.outcome,

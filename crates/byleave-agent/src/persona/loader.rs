@@ -49,14 +49,14 @@ pub enum PersonaSource {
 pub enum PersonaLoadError {
     /// The persona has errors.
     #[error(transparent)]
-    Bad(#[from] PersonaParseError),
+    Invalid(#[from] PersonaParseError),
     /// A file or directory cannot be read.
-    #[error("cannot read `{}`: {why}", path.display())]
+    #[error("cannot read `{}`: {reason}", path.display())]
     Unreadable {
         /// The file or directory.
         path: PathBuf,
         /// The reason, and what to do.
-        why: String,
+        reason: String,
     },
     /// No persona has this name.
     #[error("there is no persona `{}`; there are {}", name.escape_debug(), known.join(", "))]
@@ -71,7 +71,7 @@ pub enum PersonaLoadError {
         "`{}` cannot be the name of a persona: use 1 to {KEY_CHARS_MAX} small letters, digits, `-` and `_` of ASCII",
         name.escape_debug()
     )]
-    Name {
+    InvalidName {
         /// The name.
         name: String,
     },
@@ -88,7 +88,7 @@ impl Persona {
             let key = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let missing = || PersonaLoadError::Unreadable {
                 path: path.to_owned(),
-                why: "there is no such file".to_owned(),
+                reason: "there is no such file".to_owned(),
             };
             return from_file(key, path)?.ok_or_else(missing);
         }
@@ -96,7 +96,9 @@ impl Persona {
     }
 
     /// Loads all personas that have a name, sorted by name. For each one that cannot be used it returns the reason.
-    pub fn all(dir: Option<&Path>) -> Result<Vec<Result<LoadedPersona, PersonaLoadError>>, PersonaLoadError> {
+    pub fn load_all(
+        dir: Option<&Path>,
+    ) -> Result<Vec<Result<LoadedPersona, PersonaLoadError>>, PersonaLoadError> {
         Ok(keys(dir)?.iter().map(|key| by_key(key, dir)).collect())
     }
 }
@@ -149,7 +151,7 @@ fn checked(key: &str) -> Result<&str, PersonaLoadError> {
     let is_one = (1..=KEY_CHARS_MAX).contains(&key.len()) && key.chars().all(word);
     is_one
         .then_some(key)
-        .ok_or_else(|| PersonaLoadError::Name { name: key.chars().take(KEY_CHARS_MAX).collect() })
+        .ok_or_else(|| PersonaLoadError::InvalidName { name: key.chars().take(KEY_CHARS_MAX).collect() })
 }
 
 /// Loads a persona from a file. Returns `None` if the file does not exist.
@@ -161,7 +163,7 @@ fn from_file(key: String, path: &Path) -> Result<Option<LoadedPersona>, PersonaL
 
 fn text_of(path: &Path) -> Result<Option<String>, PersonaLoadError> {
     // Links are refused: a link in a repository could name any file of the user, and the error would show lines of that file.
-    match byleave_files::read_text(path, LinkPolicy::Above, FILE_BYTES_MAX as u64) {
+    match byleave_files::read_text(path, LinkPolicy::FollowParents, FILE_BYTES_MAX as u64) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),
         Err(ReadError::Link) => Err(unreadable(path, "it is a link; put the file itself there".to_owned())),
@@ -170,5 +172,5 @@ fn text_of(path: &Path) -> Result<Option<String>, PersonaLoadError> {
 }
 
 fn unreadable(path: &Path, why: String) -> PersonaLoadError {
-    PersonaLoadError::Unreadable { path: path.to_owned(), why }
+    PersonaLoadError::Unreadable { path: path.to_owned(), reason: why }
 }

@@ -32,14 +32,14 @@ pub struct PersonaParseError {
     /// The text, to show the positions.
     pub text: String,
     /// The errors; never empty.
-    pub flaws: Vec<Diagnostic>,
+    pub errors: Vec<Diagnostic>,
 }
 
 impl fmt::Display for PersonaParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot use persona `{}`", self.file.escape_debug())?;
         let mut separator = ": ";
-        for Diagnostic { line, column, what, todo, .. } in &self.flaws {
+        for Diagnostic { line, column, message: what, help: todo, .. } in &self.errors {
             write!(f, "{separator}line {line}, column {column}: {what}; {todo}")?;
             separator = " — ";
         }
@@ -61,7 +61,7 @@ impl Persona {
             Some(persona) if reader.flaws.is_empty() => Ok(persona),
             _ => {
                 reader.flaws.sort_by_key(|flaw| flaw.span.start);
-                Err(PersonaParseError { file: file.to_owned(), text: text.to_owned(), flaws: reader.flaws })
+                Err(PersonaParseError { file: file.to_owned(), text: text.to_owned(), errors: reader.flaws })
             }
         }
     }
@@ -188,7 +188,7 @@ impl PersonaParser<'_> {
 
     fn flaw(&mut self, span: Range<usize>, what: String, todo: &str) {
         let (line, column) = place(self.text, span.start);
-        self.flaws.push(Diagnostic { span, line, column, what, todo: todo.to_owned() });
+        self.flaws.push(Diagnostic { span, line, column, message: what, help: todo.to_owned() });
     }
 }
 

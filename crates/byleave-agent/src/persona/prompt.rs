@@ -25,10 +25,10 @@ pub enum ToolCallFormat {
 }
 
 impl Persona {
-    /// Returns the system prompt for the tools of this turn that this persona [has](Self::has).
+    /// Returns the system prompt for the tools of this turn that this persona [may use](Self::allows_tool).
     ///
     /// The same persona and tools give the same bytes, in any order of the tools.
-    pub fn prompt(&self, tools: &[ToolDescription], calls: ToolCallFormat) -> String {
+    pub fn system_prompt(&self, tools: &[ToolDescription], calls: ToolCallFormat) -> String {
         self.told(tools, calls, None)
     }
 
@@ -46,7 +46,8 @@ impl Persona {
         parts.push(format!("## How you work\n\n{}{own}", paragraph(WORK)));
         parts.push(format!("## The gate\n\n{}", paragraph(GATE)));
         parts.push("## Tools".to_owned());
-        let mut tools: Vec<&ToolDescription> = tools.iter().filter(|tool| self.has(&tool.name)).collect();
+        let mut tools: Vec<&ToolDescription> =
+            tools.iter().filter(|tool| self.allows_tool(&tool.name)).collect();
         tools.sort_by_key(|tool| &tool.name);
         parts.extend(match calls {
             _ if tools.is_empty() => vec!["You have no tools: you can only answer.".to_owned()],
@@ -75,26 +76,26 @@ fn list(tools: &[&ToolDescription], told: fn(&ToolDescription) -> String) -> Str
 }
 
 fn named(tool: &ToolDescription) -> String {
-    format!("- `{}`: {}", contained(&tool.name, 2), confirmation(tool))
+    format!("- `{}`: {}", indent_text(&tool.name, 2), confirmation(tool))
 }
 
 fn in_full(tool: &ToolDescription) -> String {
-    let mut told = format!("- `{}`: {}", contained(&tool.name, 2), contained(tool.description.trim(), 2));
+    let mut told = format!("- `{}`: {}", indent_text(&tool.name, 2), indent_text(tool.description.trim(), 2));
     told.push_str(&format!("\n  ({})", confirmation(tool)));
     for line in schema_text::lines(&tool.schema) {
         let indent = line.depth.saturating_mul(2).saturating_add(2);
-        told.push_str(&format!("\n{:indent$}- {}", "", contained(&line.text, indent.saturating_add(2))));
+        told.push_str(&format!("\n{:indent$}- {}", "", indent_text(&line.text, indent.saturating_add(2))));
     }
     told
 }
 
 fn confirmation(tool: &ToolDescription) -> String {
-    let challenged = if tool.is_challenged { "; you must make the case against it first" } else { "" };
-    format!("{}{challenged}", tool.asked.told())
+    let challenged = if tool.needs_challenge { "; you must make the case against it first" } else { "" };
+    format!("{}{challenged}", tool.approval.description())
 }
 
 /// Indents every line of a foreign text so that it stays in its list item, and shows invisible characters.
-pub(crate) fn contained(text: &str, indent: usize) -> String {
+pub(crate) fn indent_text(text: &str, indent: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         if !out.is_empty() {

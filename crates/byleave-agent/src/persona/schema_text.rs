@@ -2,7 +2,7 @@
 //!
 //! The words say only what they can say exactly. If a schema contains anything else, the whole schema follows the words as JSON.
 
-use byleave_core::digest::canonical;
+use byleave_core::digest::canonical_json;
 use serde_json::{Map, Value};
 
 /// The maximum depth to which words describe a schema.
@@ -29,7 +29,7 @@ pub(super) fn lines(schema: &Value) -> Vec<SchemaLine> {
     }
     let SchemaWriter { mut lines, says_all, .. } = teller;
     if !says_all {
-        let text = format!("all of it, as a JSON schema: {}", canonical(schema));
+        let text = format!("all of it, as a JSON schema: {}", canonical_json(schema));
         lines.push(SchemaLine { depth: 0, text });
     } else if lines.is_empty() {
         lines.push(SchemaLine { depth: 0, text: "no arguments".to_owned() });
@@ -78,7 +78,7 @@ impl<'a> SchemaWriter<'a> {
         }
         let TypeDescription { words, fields } = self.kind(field, depth);
         let required = if is_optional { "" } else { ", required" };
-        let default = field.get("default").filter(|default| !default.is_null()).map(canonical);
+        let default = field.get("default").filter(|default| !default.is_null()).map(canonical_json);
         let default = default.map(|default| format!(", default {default}")).unwrap_or_default();
         let description = field.get("description").and_then(Value::as_str);
         let description = description.map(|text| format!(": {text}")).unwrap_or_default();
@@ -186,9 +186,9 @@ fn choices(schema: &Map<String, Value>) -> Option<String> {
         let what = branch.get("description").and_then(Value::as_str).filter(|_| schema.contains_key("oneOf"));
         let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
         match (branch.get("const"), branch.get("enum")) {
-            (Some(only), None) => all.push(format!("{}{what}", canonical(only))),
+            (Some(only), None) => all.push(format!("{}{what}", canonical_json(only))),
             (None, Some(several)) => {
-                all.extend(several.as_array()?.iter().map(|one| format!("{}{what}", canonical(one))));
+                all.extend(several.as_array()?.iter().map(|one| format!("{}{what}", canonical_json(one))));
             }
             _ => return None,
         }

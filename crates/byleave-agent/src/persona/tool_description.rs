@@ -13,18 +13,18 @@ pub struct ToolDescription {
     /// The JSON schema of its arguments.
     pub schema: Value,
     /// Whether a person is asked.
-    pub asked: ApprovalLikelihood,
+    pub approval: ApprovalLikelihood,
     /// Whether the agent must first make the case against the call.
-    pub is_challenged: bool,
+    pub needs_challenge: bool,
 }
 
 /// The likelihood that a person is asked about calls of a tool, according to its manifest. The policy decides in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApprovalLikelihood {
     /// Usually not: the tool only reads, or stays within the agent.
-    Seldom,
+    Rarely,
     /// It depends on the effects of the call.
-    Perhaps,
+    Sometimes,
     /// Always.
     Always,
 }
@@ -35,30 +35,30 @@ impl From<&Manifest> for ToolDescription {
             name: manifest.name.clone(),
             description: manifest.description.clone(),
             schema: manifest.input_schema.clone(),
-            asked: ApprovalLikelihood::about(manifest),
-            is_challenged: manifest.requires_reverse_thinking,
+            approval: ApprovalLikelihood::about(manifest),
+            needs_challenge: manifest.requires_reverse_thinking,
         }
     }
 }
 
 impl ApprovalLikelihood {
-    /// Returns the value from a manifest. If the manifest does not say, the value is [`Self::Perhaps`].
+    /// Returns the value from a manifest. If the manifest does not say, the value is [`Self::Sometimes`].
     fn about(manifest: &Manifest) -> Self {
         let keeps_to_itself =
             manifest.permission_class == PermissionClass::Readonly && manifest.sensitive != Some(true);
         match manifest.needs_approval {
             _ if manifest.requires_checkpoint => Self::Always,
             ApprovalRequirement::Always => Self::Always,
-            ApprovalRequirement::Never if keeps_to_itself => Self::Seldom,
-            ApprovalRequirement::Never | ApprovalRequirement::Depends => Self::Perhaps,
+            ApprovalRequirement::Never if keeps_to_itself => Self::Rarely,
+            ApprovalRequirement::Never | ApprovalRequirement::Depends => Self::Sometimes,
         }
     }
 
     /// Returns the text for the model.
-    pub(super) const fn told(self) -> &'static str {
+    pub(super) const fn description(self) -> &'static str {
         match self {
-            Self::Seldom => "as a rule nobody is asked",
-            Self::Perhaps => "a person may be asked",
+            Self::Rarely => "as a rule nobody is asked",
+            Self::Sometimes => "a person may be asked",
             Self::Always => "a person is asked every time",
         }
     }

@@ -5,9 +5,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ProviderSettings;
-use super::event_stream::json;
-use super::messages::{RequestMessage, present, steps, thoughts};
-use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::event_stream::parse_json;
+use super::messages::{RequestMessage, drop_nulls, own_reasoning, to_request_messages};
+use super::response_builder::{PartialCall, ResponseBuilder, printable_word};
 use super::retry::TransportError;
 use super::transport::{EventParser, StreamState};
 use crate::model::{ModelResponse, StopReason, ToolResult, TurnRequest};
@@ -28,18 +28,18 @@ const BY_BUDGET: [&str; 9] = [
 ];
 
 /// Returns the request of a turn. Tools, system prompt and conversation are marked for the provider's cache.
-pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
-    let messages: Vec<Value> = steps(turn.messages)
+pub(super) fn build_body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
+    let messages: Vec<Value> = to_request_messages(turn.messages)
         .into_iter()
         .map(|step| match step {
-            RequestMessage::Told(text) => json!({"role": "user", "content": text}),
-            RequestMessage::Said(said) => json!({"role": "assistant", "content": spoken(said, by)}),
+            RequestMessage::User(text) => json!({"role": "user", "content": text}),
+            RequestMessage::Response(said) => json!({"role": "assistant", "content": spoken(said, by)}),
             RequestMessage::Results(results) => {
                 let result = |result: &ToolResult| {
                     json!({
                         "type": "tool_result",
                         "tool_use_id": result.call,
-                        "content": result.told().to_string(),
+                        "content": result.to_model_json().to_string(),
                         "is_error": !result.success,
                     })
                 };
@@ -56,7 +56,7 @@ pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>)
     let system = json!([{"type": "text", "text": turn.system, "cache_control": mark}]);
     let tokens = settings.output_tokens_max.unwrap_or(OUTPUT_TOKENS_MAX);
     let by_budget = BY_BUDGET.iter().any(|begin| settings.model.starts_with(begin));
-    present(json!({
+    drop_nulls(json!({
         "model": settings.model,
         "max_tokens": tokens,
         "system": (!turn.system.is_empty()).then_some(system),
@@ -73,7 +73,7 @@ pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>)
 }
 
 fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
-    let thoughts = thoughts(said, by).iter().filter_map(|thought| match &thought.seal {
+    let thoughts = own_reasoning(said, by).iter().filter_map(|thought| match &thought.seal {
         // Unsigned reasoning is not accepted.
         Value::Null => None,
         Value::String(signature) => {
@@ -146,8 +146,12 @@ enum OpenBlock {
 }
 
 impl EventParser for AnthropicParser {
-    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
-        let event: AnthropicEvent<'_> = json(event)?;
+    fn parse_event(
+        &mut self,
+        event: &str,
+        speech: &mut ResponseBuilder<'_>,
+    ) -> Result<StreamState, TransportError> {
+        let event: AnthropicEvent<'_> = parse_json(event)?;
         match (event.kind.as_str(), event.index, event.content_block) {
             ("content_block_start", Some(index), Some(block)) if self.open.is_none() => {
                 self.open = Some((index, begin(block, speech)?));
@@ -161,7 +165,7 @@ impl EventParser for AnthropicParser {
             ("content_block_stop", Some(index), None) => match self.open.take() {
                 Some((open, OpenBlock::Thought(signature))) if open == index => {
                     if !signature.is_empty() {
-                        speech.sign(&signature)?;
+                        speech.sign_reasoning(&signature)?;
                     }
                 }
                 Some((open, _)) if open == index => {}
@@ -178,18 +182,22 @@ impl EventParser for AnthropicParser {
             }
             ("message_stop", None, None) => {
                 if let Some((_, OpenBlock::Call(place))) = self.open
-                    && let Some(call) = speech.asked(place)
+                    && let Some(call) = speech.partial_call(place)
                 {
-                    call.wrong = Some("it was not finished".to_owned());
+                    call.error = Some("it was not finished".to_owned());
                 }
-                return if speech.stop.is_some() { Ok(StreamState::Ended) } else { Err(TransportError::Off) };
+                return if speech.stop.is_some() {
+                    Ok(StreamState::Ended)
+                } else {
+                    Err(TransportError::CutOff)
+                };
             }
             ("error", ..) => return Err(TransportError::error(&event.error.unwrap_or_default())),
             // According to the protocol, unknown events outside of the message may be skipped.
             (_, None, None) => {}
             _ => return Err(TransportError::Unreadable("it has a block in a place where none belongs")),
         }
-        Ok(StreamState::GoesOn)
+        Ok(StreamState::Continues)
     }
 }
 
@@ -200,11 +208,11 @@ fn begin(block: AnthropicBlock<'_>, speech: &mut ResponseBuilder<'_>) -> Result<
             Ok(OpenBlock::Text)
         }
         "thinking" => {
-            speech.thought(&block.thinking.unwrap_or_default())?;
+            speech.push_reasoning(&block.thinking.unwrap_or_default())?;
             Ok(OpenBlock::Thought(block.signature.unwrap_or_default()))
         }
         "redacted_thinking" => {
-            speech.sealed(json!({"type": block.kind, "data": block.data}))?;
+            speech.push_sealed(json!({"type": block.kind, "data": block.data}))?;
             Ok(OpenBlock::Closed)
         }
         "tool_use" => {
@@ -212,10 +220,10 @@ fn begin(block: AnthropicBlock<'_>, speech: &mut ResponseBuilder<'_>) -> Result<
             let input = block.input.map(RawValue::get).filter(|input| !is_empty_object(input));
             let (id, name) = (block.id.unwrap_or_default(), block.name.unwrap_or_default());
             let args = input.unwrap_or_default().to_owned();
-            speech.call(PartialCall { id, name, args, ..PartialCall::default() }).map(OpenBlock::Call)
+            speech.push_call(PartialCall { id, name, args, ..PartialCall::default() }).map(OpenBlock::Call)
         }
         other => {
-            speech.unknown(other)?;
+            speech.push_unknown(other)?;
             Ok(OpenBlock::Closed)
         }
     }
@@ -229,22 +237,25 @@ fn more(
     match (block, delta.kind.as_str()) {
         (OpenBlock::Text, "text_delta") => speech.text(&delta.text.unwrap_or_default()),
         (OpenBlock::Text, "citations_delta") | (OpenBlock::Closed, _) => Ok(()),
-        (OpenBlock::Thought(_), "thinking_delta") => speech.thought(&delta.thinking.unwrap_or_default()),
+        (OpenBlock::Thought(_), "thinking_delta") => {
+            speech.push_reasoning(&delta.thinking.unwrap_or_default())
+        }
         (OpenBlock::Thought(signature), "signature_delta") => {
             let more = delta.signature.unwrap_or_default();
             signature.push_str(&more);
-            speech.count(more.len())
+            speech.count_bytes(more.len())
         }
         (OpenBlock::Call(place), "input_json_delta") => {
             speech.args(*place, &delta.partial_json.unwrap_or_default())
         }
         (OpenBlock::Call(place), kind) => {
-            if let Some(call) = speech.asked(*place) {
-                call.wrong = Some(format!("a piece of the kind `{}` in it is not known", word(kind)));
+            if let Some(call) = speech.partial_call(*place) {
+                call.error =
+                    Some(format!("a piece of the kind `{}` in it is not known", printable_word(kind)));
             }
             Ok(())
         }
-        (OpenBlock::Text | OpenBlock::Thought(_), kind) => speech.unknown(kind),
+        (OpenBlock::Text | OpenBlock::Thought(_), kind) => speech.push_unknown(kind),
     }
 }
 
@@ -270,6 +281,6 @@ fn stop(reason: &str) -> StopReason {
         "tool_use" => StopReason::Calls,
         "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
         "refusal" => StopReason::Filtered,
-        other => StopReason::Named(word(other)),
+        other => StopReason::Named(printable_word(other)),
     }
 }

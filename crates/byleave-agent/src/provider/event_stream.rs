@@ -64,7 +64,7 @@ impl EventSplitter {
 
     fn extend(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         if self.line.len() + bytes.len() > EVENT_BYTES_MAX {
-            return Err(TransportError::Endless);
+            return Err(TransportError::TooLarge);
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -91,7 +91,7 @@ impl EventSplitter {
                 data.push('\n');
                 data.push_str(more);
             }
-            Some(_) => return Err(TransportError::Endless),
+            Some(_) => return Err(TransportError::TooLarge),
         }
         Ok(())
     }
@@ -102,9 +102,9 @@ fn some(event: String) -> Option<String> {
 }
 
 /// Parses an event or a part of one. A known field that occurs twice is an error.
-pub(super) fn json<'a, T: Deserialize<'a>>(event: &'a str) -> Result<T, TransportError> {
+pub(super) fn parse_json<'a, T: Deserialize<'a>>(event: &'a str) -> Result<T, TransportError> {
     serde_json::from_str(event).map_err(|error| match error.classify() {
-        Category::Eof => TransportError::Off,
+        Category::Eof => TransportError::CutOff,
         Category::Data => TransportError::Unreadable("it does not have the form of this provider"),
         Category::Syntax | Category::Io => TransportError::Unreadable("it is no JSON"),
     })

@@ -7,9 +7,9 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::event_stream::json;
-use super::messages::{RequestMessage, present, steps, thoughts};
-use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::event_stream::parse_json;
+use super::messages::{RequestMessage, drop_nulls, own_reasoning, to_request_messages};
+use super::response_builder::{PartialCall, ResponseBuilder, printable_word};
 use super::retry::TransportError;
 use super::transport::{EventParser, StreamState};
 use super::{ProviderSettings, ReasoningEffort};
@@ -22,15 +22,16 @@ const PARTS: [&str; 6] =
     ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
 
 /// Returns the request of a turn.
-pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
-    let contents: Vec<Value> = steps(turn.messages)
+pub(super) fn build_body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
+    let contents: Vec<Value> = to_request_messages(turn.messages)
         .into_iter()
         .map(|step| match step {
-            RequestMessage::Told(text) => json!({"role": "user", "parts": [{"text": text}]}),
-            RequestMessage::Said(said) => json!({"role": "model", "parts": spoken(said, by)}),
+            RequestMessage::User(text) => json!({"role": "user", "parts": [{"text": text}]}),
+            RequestMessage::Response(said) => json!({"role": "model", "parts": spoken(said, by)}),
             RequestMessage::Results(results) => {
                 let part = |result: &ToolResult| {
-                    let response = json!({"id": result.call, "name": result.tool, "response": result.told()});
+                    let response =
+                        json!({"id": result.call, "name": result.tool, "response": result.to_model_json()});
                     json!({"functionResponse": response})
                 };
                 json!({"role": "user", "parts": results.iter().map(part).collect::<Vec<_>>()})
@@ -45,18 +46,18 @@ pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>)
         })
         .collect();
     let by_budget = settings.model.starts_with(BY_BUDGET);
-    let thinking = present(json!({
+    let thinking = drop_nulls(json!({
         // Other models reject this option.
         "includeThoughts": settings.model.starts_with("gemini").then_some(true),
         "thinkingBudget": settings.effort.filter(|_| by_budget).map(|effort| effort.tokens()),
         "thinkingLevel": settings.effort.filter(|_| !by_budget).map(level),
     }));
     let some = |object: Value| object.as_object().is_some_and(|fields| !fields.is_empty()).then_some(object);
-    let config = present(json!({
+    let config = drop_nulls(json!({
         "maxOutputTokens": settings.output_tokens_max,
         "thinkingConfig": some(thinking),
     }));
-    present(json!({
+    drop_nulls(json!({
         "systemInstruction": (!turn.system.is_empty()).then(|| json!({"parts": [{"text": turn.system}]})),
         "contents": contents,
         "tools": (!functions.is_empty()).then(|| json!([{"functionDeclarations": functions}])),
@@ -74,7 +75,7 @@ const fn level(effort: ReasoningEffort) -> &'static str {
 
 fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
     let (mut parts, mut sealed) = (Vec::new(), Vec::new());
-    for thought in thoughts(said, by) {
+    for thought in own_reasoning(said, by) {
         match &thought.seal {
             Value::Null => {}
             Value::String(seal) => {
@@ -89,7 +90,7 @@ fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
     }
     parts.append(&mut sealed);
     parts.extend(said.calls.iter().map(|call| {
-        present(json!({
+        drop_nulls(json!({
             "functionCall": {"id": call.id, "name": call.name, "args": call.args},
             "thoughtSignature": call.seal.as_ref().filter(|_| said.by == by),
         }))
@@ -147,8 +148,12 @@ struct FunctionCall<'a> {
 pub(super) struct GeminiParser;
 
 impl EventParser for GeminiParser {
-    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
-        let event: GeminiEvent<'_> = json(event)?;
+    fn parse_event(
+        &mut self,
+        event: &str,
+        speech: &mut ResponseBuilder<'_>,
+    ) -> Result<StreamState, TransportError> {
+        let event: GeminiEvent<'_> = parse_json(event)?;
         if let Some(error) = event.error {
             return Err(TransportError::error(&error));
         }
@@ -174,22 +179,22 @@ impl EventParser for GeminiParser {
                 output_tokens: sum(count("candidatesTokenCount"), count("thoughtsTokenCount")),
             };
         }
-        Ok(if speech.stop.is_some() { StreamState::MayEnd } else { StreamState::GoesOn })
+        Ok(if speech.stop.is_some() { StreamState::MayEnd } else { StreamState::Continues })
     }
 }
 
 fn said(candidate: Candidate<'_>, speech: &mut ResponseBuilder<'_>) -> Result<(), TransportError> {
     for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
-        let fields: BTreeMap<String, IgnoredAny> = json(part.get())?;
+        let fields: BTreeMap<String, IgnoredAny> = parse_json(part.get())?;
         for field in fields.keys().filter(|field| !PARTS.contains(&field.as_str())) {
-            speech.unknown(field)?;
+            speech.push_unknown(field)?;
         }
-        say(json(part.get())?, speech)?;
+        say(parse_json(part.get())?, speech)?;
     }
     let Some(reason) = candidate.finish_reason else { return Ok(()) };
     if matches!(reason.as_str(), "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS") {
         let message = candidate.finish_message.unwrap_or_default();
-        speech.flaw(format!("a call was not run: {reason}: {message}"))?;
+        speech.push_invalid_call(format!("a call was not run: {reason}: {message}"))?;
     }
     speech.stop = Some(stop(&reason));
     Ok(())
@@ -199,7 +204,7 @@ fn say(part: GeminiPart<'_>, speech: &mut ResponseBuilder<'_>) -> Result<(), Tra
     let text = part.text.unwrap_or_default();
     let is_thought = part.thought.unwrap_or(false);
     if is_thought {
-        speech.thought(&text)?;
+        speech.push_reasoning(&text)?;
     } else {
         speech.text(&text)?;
     }
@@ -212,12 +217,12 @@ fn say(part: GeminiPart<'_>, speech: &mut ResponseBuilder<'_>) -> Result<(), Tra
                 // The field is missing if there are no arguments.
                 args: call.args.map_or("{}", RawValue::get).to_owned(),
                 seal,
-                wrong: comes_in_pieces.then(|| "it comes in pieces, expected the whole".to_owned()),
+                error: comes_in_pieces.then(|| "it comes in pieces, expected the whole".to_owned()),
             };
-            speech.call(asked).map(drop)
+            speech.push_call(asked).map(drop)
         }
-        (None, Some(seal)) if is_thought => speech.sign(&seal),
-        (None, Some(seal)) => speech.sealed(json!({"text": "", "thoughtSignature": seal})),
+        (None, Some(seal)) if is_thought => speech.sign_reasoning(&seal),
+        (None, Some(seal)) => speech.push_sealed(json!({"text": "", "thoughtSignature": seal})),
         (None, None) => Ok(()),
     }
 }
@@ -235,6 +240,6 @@ fn stop(reason: &str) -> StopReason {
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => StopReason::Filtered,
-        other => StopReason::Named(word(other)),
+        other => StopReason::Named(printable_word(other)),
     }
 }

@@ -9,16 +9,16 @@ use crate::model::{ChatMessage, InvalidToolCall, ModelResponse, Reasoning, ToolR
 /// A message of a request.
 pub(super) enum RequestMessage<'a> {
     /// A text for the model.
-    Told(Cow<'a, str>),
+    User(Cow<'a, str>),
     /// A response of the model. It is never empty, because providers reject an empty one.
-    Said(&'a ModelResponse),
+    Response(&'a ModelResponse),
     /// The results of its calls; at least one.
     Results(&'a [ToolResult]),
 }
 
 /// Returns the messages of a request. Invalid calls are reported after the results, because no provider accepts anything between a call and
 /// its result.
-pub(super) fn steps(messages: &[ChatMessage]) -> Vec<RequestMessage<'_>> {
+pub(super) fn to_request_messages(messages: &[ChatMessage]) -> Vec<RequestMessage<'_>> {
     let mut steps = Vec::new();
     let mut flaws: &[InvalidToolCall] = &[];
     for message in messages {
@@ -26,10 +26,10 @@ pub(super) fn steps(messages: &[ChatMessage]) -> Vec<RequestMessage<'_>> {
             steps.extend(told(std::mem::take(&mut flaws)));
         }
         match message {
-            ChatMessage::User(text) => steps.push(RequestMessage::Told(text.into())),
+            ChatMessage::User(text) => steps.push(RequestMessage::User(text.into())),
             ChatMessage::Said(said) => {
                 if !said.text.trim().is_empty() || !said.calls.is_empty() {
-                    steps.push(RequestMessage::Said(said));
+                    steps.push(RequestMessage::Response(said));
                 }
                 flaws = &said.flaws;
             }
@@ -46,12 +46,12 @@ pub(super) fn steps(messages: &[ChatMessage]) -> Vec<RequestMessage<'_>> {
 }
 
 /// Returns the reasoning that goes back to this model, which is only its own. A provider would reject the signatures of another model.
-pub(super) fn thoughts<'a>(said: &'a ModelResponse, by: &str) -> &'a [Reasoning] {
+pub(super) fn own_reasoning<'a>(said: &'a ModelResponse, by: &str) -> &'a [Reasoning] {
     if said.by == by { &said.thoughts } else { &[] }
 }
 
 /// Returns an object without its null fields.
-pub(super) fn present(mut object: Value) -> Value {
+pub(super) fn drop_nulls(mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.retain(|_, value| !value.is_null());
     }
@@ -59,7 +59,7 @@ pub(super) fn present(mut object: Value) -> Value {
 }
 
 /// Counts the calls of a conversation. Numbering continues from there, so that ids are unique within it.
-pub(crate) fn calls_so_far(messages: &[ChatMessage]) -> usize {
+pub(crate) fn count_calls(messages: &[ChatMessage]) -> usize {
     let calls = |message: &ChatMessage| match message {
         ChatMessage::Said(said) => said.calls.len(),
         ChatMessage::User(_) | ChatMessage::Results(_) => 0,
@@ -70,5 +70,5 @@ pub(crate) fn calls_so_far(messages: &[ChatMessage]) -> usize {
 /// Reports what was wrong with invalid calls.
 fn told(flaws: &[InvalidToolCall]) -> Option<RequestMessage<'static>> {
     let lines: Vec<&str> = flaws.iter().map(|flaw| flaw.what.as_str()).collect();
-    (!lines.is_empty()).then(|| RequestMessage::Told(lines.join("\n").into()))
+    (!lines.is_empty()).then(|| RequestMessage::User(lines.join("\n").into()))
 }

@@ -5,25 +5,25 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ProviderSettings;
-use super::event_stream::json;
-use super::messages::{RequestMessage, present, steps};
-use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::event_stream::parse_json;
+use super::messages::{RequestMessage, drop_nulls, to_request_messages};
+use super::response_builder::{PartialCall, ResponseBuilder, printable_word};
 use super::retry::TransportError;
 use super::transport::{EventParser, StreamState};
 use crate::model::{ModelResponse, StopReason, TokenUsage, TurnRequest};
 
 /// Returns the request of a turn. Reasoning does not go back: it has no signatures, and the model does not need it.
-pub(super) fn body(settings: &ProviderSettings, turn: TurnRequest<'_>) -> Value {
+pub(super) fn build_body(settings: &ProviderSettings, turn: TurnRequest<'_>) -> Value {
     let mut messages = Vec::new();
     if !turn.system.is_empty() {
         messages.push(json!({"role": "system", "content": turn.system}));
     }
-    for step in steps(turn.messages) {
+    for step in to_request_messages(turn.messages) {
         match step {
-            RequestMessage::Told(text) => messages.push(json!({"role": "user", "content": text})),
-            RequestMessage::Said(said) => messages.push(spoken(said)),
+            RequestMessage::User(text) => messages.push(json!({"role": "user", "content": text})),
+            RequestMessage::Response(said) => messages.push(spoken(said)),
             RequestMessage::Results(results) => messages.extend(results.iter().map(|result| {
-                json!({"role": "tool", "tool_name": result.tool, "content": result.told().to_string()})
+                json!({"role": "tool", "tool_name": result.tool, "content": result.to_model_json().to_string()})
             })),
         }
     }
@@ -36,7 +36,7 @@ pub(super) fn body(settings: &ProviderSettings, turn: TurnRequest<'_>) -> Value 
             json!({"type": "function", "function": function})
         })
         .collect();
-    present(json!({
+    drop_nulls(json!({
         "model": settings.model,
         "messages": messages,
         "tools": (!tools.is_empty()).then_some(tools),
@@ -52,7 +52,7 @@ fn spoken(said: &ModelResponse) -> Value {
         .iter()
         .map(|call| json!({"function": {"name": call.name, "arguments": call.args}}))
         .collect();
-    present(json!({
+    drop_nulls(json!({
         "role": "assistant",
         "content": said.text,
         "tool_calls": (!calls.is_empty()).then_some(calls),
@@ -96,17 +96,21 @@ struct OllamaFunction<'a> {
 pub(super) struct OllamaParser;
 
 impl EventParser for OllamaParser {
-    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
-        let event: OllamaEvent<'_> = json(event)?;
+    fn parse_event(
+        &mut self,
+        event: &str,
+        speech: &mut ResponseBuilder<'_>,
+    ) -> Result<StreamState, TransportError> {
+        let event: OllamaEvent<'_> = parse_json(event)?;
         if let Some(error) = event.error {
             return Err(TransportError::error(&error));
         }
         if let Some(message) = event.message {
-            speech.thought(&message.thinking.unwrap_or_default())?;
+            speech.push_reasoning(&message.thinking.unwrap_or_default())?;
             speech.text(&message.content.unwrap_or_default())?;
             for call in message.tool_calls.unwrap_or_default() {
                 let function = call.function.unwrap_or_default();
-                speech.call(PartialCall {
+                speech.push_call(PartialCall {
                     id: call.id.unwrap_or_default(),
                     name: function.name.unwrap_or_default(),
                     args: function.arguments.map_or("null", RawValue::get).to_owned(),
@@ -115,7 +119,7 @@ impl EventParser for OllamaParser {
             }
         }
         if event.done != Some(true) {
-            return Ok(StreamState::GoesOn);
+            return Ok(StreamState::Continues);
         }
         speech.stop = Some(stop(event.done_reason.as_deref()));
         speech.usage = TokenUsage {
@@ -131,6 +135,6 @@ fn stop(reason: Option<&str>) -> StopReason {
     match reason {
         None | Some("" | "stop") => StopReason::Done,
         Some("length") => StopReason::Length,
-        Some(other) => StopReason::Named(word(other)),
+        Some(other) => StopReason::Named(printable_word(other)),
     }
 }

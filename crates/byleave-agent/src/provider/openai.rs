@@ -7,9 +7,9 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::ProviderSettings;
-use super::event_stream::json;
-use super::messages::{RequestMessage, present, steps, thoughts};
-use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::event_stream::parse_json;
+use super::messages::{RequestMessage, drop_nulls, own_reasoning, to_request_messages};
+use super::response_builder::{PartialCall, ResponseBuilder, printable_word};
 use super::retry::TransportError;
 use super::transport::{EventParser, StreamState};
 use crate::model::{ModelResponse, StopReason, TokenUsage, TurnRequest};
@@ -18,17 +18,17 @@ use crate::model::{ModelResponse, StopReason, TokenUsage, TurnRequest};
 const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 /// Returns the request of a turn.
-pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
+pub(super) fn build_body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
     let mut messages = Vec::new();
     if !turn.system.is_empty() {
         messages.push(json!({"role": "system", "content": turn.system}));
     }
-    for step in steps(turn.messages) {
+    for step in to_request_messages(turn.messages) {
         match step {
-            RequestMessage::Told(text) => messages.push(json!({"role": "user", "content": text})),
-            RequestMessage::Said(said) => messages.push(spoken(said, by)),
+            RequestMessage::User(text) => messages.push(json!({"role": "user", "content": text})),
+            RequestMessage::Response(said) => messages.push(spoken(said, by)),
             RequestMessage::Results(results) => messages.extend(results.iter().map(|result| {
-                json!({"role": "tool", "tool_call_id": result.call, "content": result.told().to_string()})
+                json!({"role": "tool", "tool_call_id": result.call, "content": result.to_model_json().to_string()})
             })),
         }
     }
@@ -47,7 +47,7 @@ pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>)
         .collect();
     let name = settings.model.rsplit('/').next().unwrap_or_default();
     let is_new = settings.base_url.is_none() || NEW_LIMIT.iter().any(|begin| name.starts_with(begin));
-    present(json!({
+    drop_nulls(json!({
         "model": settings.model,
         "messages": messages,
         "tools": (!tools.is_empty()).then_some(tools),
@@ -69,8 +69,8 @@ fn spoken(said: &ModelResponse, by: &str) -> Value {
         })
         .collect();
     // Providers that show reasoning want it back with the calls, and only there.
-    let thought: String = thoughts(said, by).iter().map(|thought| thought.text.as_str()).collect();
-    present(json!({
+    let thought: String = own_reasoning(said, by).iter().map(|thought| thought.text.as_str()).collect();
+    drop_nulls(json!({
         "role": "assistant",
         "content": (!said.text.is_empty()).then_some(&said.text),
         "reasoning_content": (!thought.is_empty() && !calls.is_empty()).then_some(thought),
@@ -126,11 +126,15 @@ pub(super) struct OpenAiParser {
 }
 
 impl EventParser for OpenAiParser {
-    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
+    fn parse_event(
+        &mut self,
+        event: &str,
+        speech: &mut ResponseBuilder<'_>,
+    ) -> Result<StreamState, TransportError> {
         if event.trim() == "[DONE]" {
-            return if speech.stop.is_some() { Ok(StreamState::Ended) } else { Err(TransportError::Off) };
+            return if speech.stop.is_some() { Ok(StreamState::Ended) } else { Err(TransportError::CutOff) };
         }
-        let OpenAiEvent { choices, usage, error } = json(event)?;
+        let OpenAiEvent { choices, usage, error } = parse_json(event)?;
         if let Some(error) = error {
             return Err(TransportError::error(&error));
         }
@@ -145,7 +149,7 @@ impl EventParser for OpenAiParser {
                 output_tokens: count("/completion_tokens"),
             };
         }
-        Ok(StreamState::GoesOn)
+        Ok(StreamState::Continues)
     }
 }
 
@@ -161,19 +165,19 @@ impl OpenAiParser {
         if let Some(delta) = choice.delta {
             // Providers use one of these names, or both.
             let thought = delta.reasoning_content.filter(|thought| !thought.is_empty()).or(delta.reasoning);
-            speech.thought(&thought.unwrap_or_default())?;
+            speech.push_reasoning(&thought.unwrap_or_default())?;
             speech.text(&delta.content.unwrap_or_default())?;
             speech.text(&delta.refusal.unwrap_or_default())?;
             for piece in delta.tool_calls.unwrap_or_default() {
                 self.piece(piece, speech)?;
             }
             if delta.function_call.is_some() {
-                speech.unknown("function_call")?;
+                speech.push_unknown("function_call")?;
             }
         }
         match choice.finish_reason.as_deref() {
             None | Some("") => {}
-            Some("error") => return Err(TransportError::Off),
+            Some("error") => return Err(TransportError::CutOff),
             Some(reason) => speech.stop = Some(stop(reason)),
         }
         Ok(())
@@ -189,24 +193,27 @@ impl OpenAiParser {
             (piece.id.unwrap_or_default(), name.unwrap_or_default(), arguments.unwrap_or_default());
         let wrong = match piece.kind.as_deref() {
             None | Some("" | "function") => None,
-            Some(kind) => Some(format!("it is of the kind `{}`, expected a function", word(kind))),
+            Some(kind) => Some(format!("it is of the kind `{}`, expected a function", printable_word(kind))),
         };
         let Some(index) = piece.index else {
             let wrong = Some("it has no index, expected one".to_owned());
-            return speech.call(PartialCall { id, name, args, wrong, ..PartialCall::default() }).map(drop);
+            return speech
+                .push_call(PartialCall { id, name, args, error: wrong, ..PartialCall::default() })
+                .map(drop);
         };
         let Some(&place) = self.places.get(&index) else {
-            let place = speech.call(PartialCall { id, name, args, wrong, ..PartialCall::default() })?;
+            let place =
+                speech.push_call(PartialCall { id, name, args, error: wrong, ..PartialCall::default() })?;
             self.places.insert(index, place);
             return Ok(());
         };
         speech.args(place, &args)?;
-        if let Some(call) = speech.asked(place) {
+        if let Some(call) = speech.partial_call(place) {
             let is_other = |new: &str, known: &str| !new.is_empty() && new != known;
             if is_other(&id, &call.id) || is_other(&name, &call.name) {
-                call.wrong = Some(format!("the index {index} stands for several calls, expected one"));
+                call.error = Some(format!("the index {index} stands for several calls, expected one"));
             }
-            call.wrong = call.wrong.take().or(wrong);
+            call.error = call.error.take().or(wrong);
         }
         Ok(())
     }
@@ -218,6 +225,6 @@ fn stop(reason: &str) -> StopReason {
         "tool_calls" | "function_call" => StopReason::Calls,
         "length" | "model_length" => StopReason::Length,
         "content_filter" => StopReason::Filtered,
-        other => StopReason::Named(word(other)),
+        other => StopReason::Named(printable_word(other)),
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct PartialCall {
     pub(super) args: String,
     pub(super) seal: Option<String>,
     /// An error that does not depend on the arguments.
-    pub(super) wrong: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl<'a> ResponseBuilder<'a> {
@@ -62,7 +62,7 @@ impl<'a> ResponseBuilder<'a> {
     /// Adds text.
     pub(super) fn text(&mut self, text: &str) -> Result<(), TransportError> {
         if !text.is_empty() {
-            self.count(text.len())?;
+            self.count_bytes(text.len())?;
             self.text.push_str(text);
             (self.heard)(StreamEvent::Text(text));
         }
@@ -70,11 +70,11 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     /// Adds to the reasoning that has no signature yet, or starts a new piece.
-    pub(super) fn thought(&mut self, text: &str) -> Result<(), TransportError> {
+    pub(super) fn push_reasoning(&mut self, text: &str) -> Result<(), TransportError> {
         if text.is_empty() {
             return Ok(());
         }
-        self.count(text.len())?;
+        self.count_bytes(text.len())?;
         match self.thoughts.last_mut() {
             Some(thought) if thought.seal.is_null() => thought.text.push_str(text),
             _ => self.push(text.to_owned(), Value::Null)?,
@@ -84,8 +84,8 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     /// Adds the signature of the last reasoning, or of one that is not shown.
-    pub(super) fn sign(&mut self, signature: &str) -> Result<(), TransportError> {
-        self.count(signature.len())?;
+    pub(super) fn sign_reasoning(&mut self, signature: &str) -> Result<(), TransportError> {
+        self.count_bytes(signature.len())?;
         match self.thoughts.last_mut() {
             Some(thought) if thought.seal.is_null() => thought.seal = signature.into(),
             _ => self.push(String::new(), signature.into())?,
@@ -94,16 +94,16 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     /// Adds a block that only the provider can read.
-    pub(super) fn sealed(&mut self, block: Value) -> Result<(), TransportError> {
-        self.count(block.to_string().len())?;
+    pub(super) fn push_sealed(&mut self, block: Value) -> Result<(), TransportError> {
+        self.count_bytes(block.to_string().len())?;
         self.push(String::new(), block)
     }
 
     /// Adds a call that may be incomplete. Returns its position, by which more can be added.
-    pub(super) fn call(&mut self, call: PartialCall) -> Result<usize, TransportError> {
+    pub(super) fn push_call(&mut self, call: PartialCall) -> Result<usize, TransportError> {
         let PartialCall { id, name, args, seal, .. } = &call;
         let seal_bytes = seal.as_ref().map_or(0, String::len);
-        self.count(PIECE_BYTES + id.len() + name.len() + args.len() + seal_bytes)?;
+        self.count_bytes(PIECE_BYTES + id.len() + name.len() + args.len() + seal_bytes)?;
         if !name.is_empty() {
             (self.heard)(StreamEvent::Call(name));
         }
@@ -113,7 +113,7 @@ impl<'a> ResponseBuilder<'a> {
 
     /// Adds to the arguments of a call.
     pub(super) fn args(&mut self, place: usize, more: &str) -> Result<(), TransportError> {
-        self.count(more.len())?;
+        self.count_bytes(more.len())?;
         if let Some(call) = self.calls.get_mut(place) {
             call.args.push_str(more);
         }
@@ -121,36 +121,39 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     /// Returns a call so far.
-    pub(super) fn asked(&mut self, place: usize) -> Option<&mut PartialCall> {
+    pub(super) fn partial_call(&mut self, place: usize) -> Option<&mut PartialCall> {
         self.calls.get_mut(place)
     }
 
     /// Adds an invalid call.
-    pub(super) fn flaw(&mut self, what: String) -> Result<(), TransportError> {
-        self.count(PIECE_BYTES + what.len())?;
+    pub(super) fn push_invalid_call(&mut self, what: String) -> Result<(), TransportError> {
+        self.count_bytes(PIECE_BYTES + what.len())?;
         self.flaws.push(InvalidToolCall { what });
         Ok(())
     }
 
     /// Adds a part of an unknown kind.
-    pub(super) fn unknown(&mut self, kind: &str) -> Result<(), TransportError> {
-        self.flaw(format!("a part of the kind `{}` is not known here, and nothing of it was run", word(kind)))
+    pub(super) fn push_unknown(&mut self, kind: &str) -> Result<(), TransportError> {
+        self.push_invalid_call(format!(
+            "a part of the kind `{}` is not known here, and nothing of it was run",
+            printable_word(kind)
+        ))
     }
 
     /// Counts the stored bytes. Returns an error if they exceed the limit.
-    pub(super) fn count(&mut self, bytes: usize) -> Result<(), TransportError> {
+    pub(super) fn count_bytes(&mut self, bytes: usize) -> Result<(), TransportError> {
         self.bytes += bytes;
-        if self.bytes > SAID_BYTES_MAX { Err(TransportError::Endless) } else { Ok(()) }
+        if self.bytes > SAID_BYTES_MAX { Err(TransportError::TooLarge) } else { Ok(()) }
     }
 
     fn push(&mut self, text: String, seal: Value) -> Result<(), TransportError> {
-        self.count(PIECE_BYTES)?;
+        self.count_bytes(PIECE_BYTES)?;
         self.thoughts.push(Reasoning { text, seal });
         Ok(())
     }
 
     /// Returns the complete response. Calls without an id are numbered, starting after the earlier calls of the conversation.
-    pub(super) fn said(mut self, by: String, before: usize) -> ModelResponse {
+    pub(super) fn finish(mut self, by: String, before: usize) -> ModelResponse {
         let stop = self.stop.unwrap_or_default();
         if self.calls.is_empty() && self.flaws.is_empty() && stop == StopReason::Calls {
             let what = "no tool was called: a call was announced, but none could be read";
@@ -166,7 +169,7 @@ impl<'a> ResponseBuilder<'a> {
             free.find(|id| !ids.contains_key(id)).unwrap_or_default()
         };
         let mut calls = Vec::new();
-        for PartialCall { id, name, args, seal, wrong } in self.calls {
+        for PartialCall { id, name, args, seal, error: wrong } in self.calls {
             let args = match wrong {
                 Some(wrong) => Err(wrong),
                 None if name.trim().is_empty() => {
@@ -211,13 +214,15 @@ fn read(args: &str, stop: &StopReason) -> Result<Map<String, Value>, String> {
     if !args.starts_with('{') {
         return Err("its arguments are no JSON object".to_owned());
     }
-    tool_blocks::read_args(args).map_err(|tool_blocks::ErrorLocation { line, column, what, near }| {
-        let what = what.replace("the block ends", "they end");
-        format!("its arguments, line {line}, column {column}: {what}; near: {near}")
-    })
+    tool_blocks::parse_args(args).map_err(
+        |tool_blocks::ErrorLocation { line, column, message: what, excerpt: near }| {
+            let what = what.replace("the block ends", "they end");
+            format!("its arguments, line {line}, column {column}: {what}; near: {near}")
+        },
+    )
 }
 
 /// Returns a provider's word in a form that can be shown.
-pub(super) fn word(text: &str) -> String {
+pub(super) fn printable_word(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(WORD_CHARS).collect()
 }

@@ -17,15 +17,15 @@ const SAID_CHARS: usize = 500;
 #[derive(Debug)]
 pub(super) enum TransportError {
     /// The stream ended early.
-    Off,
+    CutOff,
     /// Nothing arrived for too long.
-    Silent,
+    IdleTimeout,
     /// The response is too long.
-    Endless,
+    TooLarge,
     /// The response has an unexpected format.
     Unreadable(&'static str),
     /// The provider returned an error.
-    No { status: u16, wait_ms: Option<u64>, body: String },
+    Status { status: u16, wait_ms: Option<u64>, body: String },
     /// The transport failed.
     Http(reqwest::Error),
 }
@@ -33,7 +33,7 @@ pub(super) enum TransportError {
 impl TransportError {
     /// Creates an error from an error within a stream that has no HTTP status of its own.
     pub(super) fn error(error: &Value) -> Self {
-        Self::No { status: status_of(error), wait_ms: None, body: json!({"error": error}).to_string() }
+        Self::Status { status: status_of(error), wait_ms: None, body: json!({"error": error}).to_string() }
     }
 }
 
@@ -45,31 +45,33 @@ impl From<reqwest::Error> for TransportError {
 
 /// A failed attempt.
 pub(super) struct AttemptFailure {
-    pub(super) fault: ModelError,
+    pub(super) error: ModelError,
     /// Whether a retry may succeed.
-    pub(super) may_pass: bool,
+    pub(super) is_retryable: bool,
     /// The waiting time that the provider asks for.
     pub(super) wait_ms: Option<u64>,
 }
 
 impl AttemptFailure {
-    pub(super) fn of(broken: TransportError, key: &str, with_tools: bool) -> Self {
+    pub(super) fn from_transport(broken: TransportError, key: &str, with_tools: bool) -> Self {
         match broken {
-            TransportError::Off => Self::passing(ModelError::CutOff),
-            TransportError::Silent => {
+            TransportError::CutOff => Self::passing(ModelError::CutOff),
+            TransportError::IdleTimeout => {
                 Self::passing(ModelError::Unreached { why: "nothing came for too long".to_owned() })
             }
-            TransportError::Endless => {
-                Self::lasting(ModelError::Unreadable { why: "it is too long".to_owned() })
+            TransportError::TooLarge => {
+                Self::permanent(ModelError::Unreadable { why: "it is too long".to_owned() })
             }
-            TransportError::Unreadable(why) => Self::lasting(ModelError::Unreadable { why: why.to_owned() }),
-            TransportError::No { status, wait_ms, body } => {
+            TransportError::Unreadable(why) => {
+                Self::permanent(ModelError::Unreadable { why: why.to_owned() })
+            }
+            TransportError::Status { status, wait_ms, body } => {
                 let trouble = ErrorResponse { status, body: &body, key, with_tools }.trouble();
-                let fault = match trouble.fault {
+                let fault = match trouble.error {
                     ModelError::TooMany { .. } => ModelError::TooMany { wait_ms },
                     fault => fault,
                 };
-                Self { fault, wait_ms, ..trouble }
+                Self { error: fault, wait_ms, ..trouble }
             }
             TransportError::Http(error) => Self::on_the_way(&error),
         }
@@ -86,17 +88,17 @@ impl AttemptFailure {
             return Self::passing(ModelError::Unreached { why });
         }
         if error.is_builder() {
-            return Self::lasting(ModelError::Unfit { why: "no request can be made of them".to_owned() });
+            return Self::permanent(ModelError::Unfit { why: "no request can be made of them".to_owned() });
         }
         Self::passing(ModelError::CutOff)
     }
 
     fn passing(fault: ModelError) -> Self {
-        Self { fault, may_pass: true, wait_ms: None }
+        Self { error: fault, is_retryable: true, wait_ms: None }
     }
 
-    pub(super) fn lasting(fault: ModelError) -> Self {
-        Self { fault, may_pass: false, wait_ms: None }
+    pub(super) fn permanent(fault: ModelError) -> Self {
+        Self { error: fault, is_retryable: false, wait_ms: None }
     }
 }
 
@@ -114,14 +116,14 @@ impl ErrorResponse<'_> {
         let words = self.body.to_lowercase();
         let says = |any: &[&str]| any.iter().any(|words_of_it| words.contains(words_of_it));
         match status {
-            401 | 403 => AttemptFailure::lasting(ModelError::KeyRefused { status }),
+            401 | 403 => AttemptFailure::permanent(ModelError::KeyRefused { status }),
             429 => AttemptFailure::passing(ModelError::TooMany { wait_ms: None }),
             408 | 500.. => AttemptFailure::passing(ModelError::Failed { status, said: self.said() }),
-            413 => AttemptFailure::lasting(ModelError::TooLong),
-            _ if says(&KEY_REFUSED) => AttemptFailure::lasting(ModelError::KeyRefused { status }),
-            _ if says(&TOO_LONG) => AttemptFailure::lasting(ModelError::TooLong),
-            _ if self.with_tools && says(&NO_TOOLS) => AttemptFailure::lasting(ModelError::NoTools),
-            _ => AttemptFailure::lasting(ModelError::Refused { status, said: self.said() }),
+            413 => AttemptFailure::permanent(ModelError::TooLong),
+            _ if says(&KEY_REFUSED) => AttemptFailure::permanent(ModelError::KeyRefused { status }),
+            _ if says(&TOO_LONG) => AttemptFailure::permanent(ModelError::TooLong),
+            _ if self.with_tools && says(&NO_TOOLS) => AttemptFailure::permanent(ModelError::NoTools),
+            _ => AttemptFailure::permanent(ModelError::Refused { status, said: self.said() }),
         }
     }
 

@@ -16,14 +16,18 @@ const NO_BYTES_MAX: usize = 64 << 10;
 /// A parser for the events of an API.
 pub(super) trait EventParser: Send {
     /// Parses an event.
-    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError>;
+    fn parse_event(
+        &mut self,
+        event: &str,
+        speech: &mut ResponseBuilder<'_>,
+    ) -> Result<StreamState, TransportError>;
 }
 
 /// The state of a stream after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamState {
     /// The stream continues.
-    GoesOn,
+    Continues,
     /// The stream may end here: the API has sent the stop reason and has no other end.
     MayEnd,
     /// The stream has ended.
@@ -31,29 +35,31 @@ pub(super) enum StreamState {
 }
 
 /// Sends a request and reads its response to the end.
-pub(super) async fn hear(
+pub(super) async fn stream_response(
     request: RequestBuilder,
     silence: Duration,
     parted: EventFraming,
     reader: &mut dyn EventParser,
     speech: &mut ResponseBuilder<'_>,
 ) -> Result<(), TransportError> {
-    let mut response = timeout(silence, request.send()).await.map_err(|_| TransportError::Silent)??;
+    let mut response = timeout(silence, request.send()).await.map_err(|_| TransportError::IdleTimeout)??;
     if !response.status().is_success() {
         return Err(no(response, silence).await);
     }
     let mut events = EventSplitter::new(parted);
-    let mut now = StreamState::GoesOn;
-    while let Some(bytes) = timeout(silence, response.chunk()).await.map_err(|_| TransportError::Silent)?? {
+    let mut now = StreamState::Continues;
+    while let Some(bytes) =
+        timeout(silence, response.chunk()).await.map_err(|_| TransportError::IdleTimeout)??
+    {
         events.push(&bytes)?;
         while let Some(event) = events.next() {
-            now = reader.read(&event, speech)?;
+            now = reader.parse_event(&event, speech)?;
             if now == StreamState::Ended {
                 return Ok(());
             }
         }
     }
-    if now == StreamState::MayEnd { Ok(()) } else { Err(TransportError::Off) }
+    if now == StreamState::MayEnd { Ok(()) } else { Err(TransportError::CutOff) }
 }
 
 /// Reads an error response as far as possible.
@@ -71,5 +77,5 @@ async fn no(mut response: Response, silence: Duration) -> TransportError {
     // The body is useful, but the status is enough.
     drop(timeout(silence, reading).await);
     body.truncate(NO_BYTES_MAX);
-    TransportError::No { status, wait_ms, body: String::from_utf8_lossy(&body).into_owned() }
+    TransportError::Status { status, wait_ms, body: String::from_utf8_lossy(&body).into_owned() }
 }

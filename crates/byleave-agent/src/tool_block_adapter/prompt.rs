@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::model::{ChatMessage, InvalidToolCall, ModelResponse, ToolResult, ToolSpec};
-use crate::persona::{RESULTS, contained};
+use crate::persona::{RESULTS, indent_text};
 use crate::tool_blocks::PROTOCOL;
 
 /// Returns the system prompt followed by the protocol and the tools. Without tools, it is unchanged.
-pub(super) fn system(system: &str, tools: &[ToolSpec]) -> String {
+pub(super) fn add_protocol(system: &str, tools: &[ToolSpec]) -> String {
     if tools.is_empty() {
         return system.to_owned();
     }
@@ -19,14 +19,14 @@ pub(super) fn system(system: &str, tools: &[ToolSpec]) -> String {
     parts.push(RESULTS.trim().to_owned());
     parts.push("The tools, each with the JSON schema of its `args`:".to_owned());
     parts.extend(tools.iter().map(|tool| {
-        let (name, description) = (contained(&tool.name, 2), contained(tool.description.trim(), 2));
+        let (name, description) = (indent_text(&tool.name, 2), indent_text(tool.description.trim(), 2));
         format!("- `{name}`: {description}\n  {}", tool.schema)
     }));
     parts.join("\n\n")
 }
 
 /// Returns the conversation as text only.
-pub(super) fn messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
+pub(super) fn to_text_messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
     let mut out = Vec::new();
     // Invalid calls of the message before. They are reported with the results of its calls, if it has any.
     let mut flaws: &[InvalidToolCall] = &[];
@@ -71,7 +71,7 @@ fn written(said: &ModelResponse) -> String {
 
 /// Returns results as lines of JSON, and what was wrong with invalid calls.
 fn told(results: &[ToolResult], flaws: &[InvalidToolCall]) -> Option<ChatMessage> {
-    let results = results.iter().map(|result| result.told().to_string());
+    let results = results.iter().map(|result| result.to_model_json().to_string());
     let lines: Vec<String> = results.chain(flaws.iter().map(|flaw| flaw.what.clone())).collect();
     (!lines.is_empty()).then(|| ChatMessage::User(lines.join("\n")))
 }

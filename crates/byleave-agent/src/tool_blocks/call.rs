@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::error::{ErrorLocation, shown};
+use super::error::{ErrorLocation, escape_invisible};
 
 /// The number of characters that are shown of a key.
 const KEY_CHARS: usize = 40;
@@ -27,26 +27,30 @@ pub struct BlockCall {
 }
 
 /// Parses the content of a block.
-pub(super) fn read(json: &str) -> Result<BlockCall, ErrorLocation> {
+pub(super) fn parse(json: &str) -> Result<BlockCall, ErrorLocation> {
     object(json, "one JSON object with `name`, `args` and `reason`")
 }
 
 /// Parses arguments without a block, equally strictly.
 #[cfg(feature = "agent")]
-pub(crate) fn read_args(json: &str) -> Result<Map<String, Value>, ErrorLocation> {
+pub(crate) fn parse_args(json: &str) -> Result<Map<String, Value>, ErrorLocation> {
     object::<StrictArgs>(json, "a JSON object, the arguments").map(|StrictArgs(args)| args)
 }
 
 fn object<T: DeserializeOwned>(json: &str, expected: &str) -> Result<T, ErrorLocation> {
     let begins = json.len() - json.trim_start_matches([' ', '\t', '\n', '\r']).len();
     if json.as_bytes().get(begins) != Some(&b'{') {
-        return Err(ErrorLocation::at(json, begins, format!("expected `{{`, the beginning of {expected}")));
+        return Err(ErrorLocation::from_byte_offset(
+            json,
+            begins,
+            format!("expected `{{`, the beginning of {expected}"),
+        ));
     }
     serde_json::from_str::<T>(json).map_err(|error| {
         let message = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
         let what = in_our_words(message.strip_suffix(&place).unwrap_or(&message));
-        ErrorLocation::at(json, byte_of(json, error.line(), error.column()), what)
+        ErrorLocation::from_byte_offset(json, byte_of(json, error.line(), error.column()), what)
     })
 }
 
@@ -236,7 +240,7 @@ fn twice(key: &str) -> String {
 
 /// Returns the beginning of a key with all characters visible.
 fn cut(key: &str) -> String {
-    let mut begin = shown(key.chars().take(KEY_CHARS));
+    let mut begin = escape_invisible(key.chars().take(KEY_CHARS));
     if key.chars().nth(KEY_CHARS).is_some() {
         begin.push('…');
     }

@@ -13,14 +13,14 @@ pub struct ToolBlockError {
     /// The number of the block in the reply, from one.
     pub block: usize,
     /// The error.
-    pub wrong: ToolBlockErrorKind,
+    pub kind: ToolBlockErrorKind,
 }
 
 /// The kind of error in a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolBlockErrorKind {
     /// The first line is not a valid opening line, although its first word is the tag. The block stays in the text.
-    Opening,
+    InvalidOpening,
     /// The reply ended within it.
     Unfinished,
     /// The block is too large.
@@ -40,14 +40,14 @@ pub struct ErrorLocation {
     /// The character in the line, from one.
     pub column: usize,
     /// The error, and what was expected.
-    pub what: String,
+    pub message: String,
     /// The surrounding text on one line, with invisible characters escaped.
-    pub near: String,
+    pub excerpt: String,
 }
 
 impl ErrorLocation {
     /// Creates an error at a byte.
-    pub(super) fn at(text: &str, byte: usize, what: String) -> Self {
+    pub(super) fn from_byte_offset(text: &str, byte: usize, what: String) -> Self {
         let (before, after) = text.split_at(text.floor_char_boundary(byte));
         // The line feed of this line end still belongs to the line that it ends.
         let before = before.strip_suffix('\r').filter(|_| after.starts_with('\n')).unwrap_or(before);
@@ -58,15 +58,15 @@ impl ErrorLocation {
         near.reverse();
         near.extend(after.chars().take(NEAR_CHARS));
         let column = before.chars().count() - ended.chars().count() + 1;
-        Self { line: ends + 1, column, what, near: shown(near) }
+        Self { line: ends + 1, column, message: what, excerpt: escape_invisible(near) }
     }
 }
 
 impl fmt::Display for ToolBlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tool block {} was not run: ", self.block)?;
-        match &self.wrong {
-            ToolBlockErrorKind::Opening => write!(
+        match &self.kind {
+            ToolBlockErrorKind::InvalidOpening => write!(
                 f,
                 "expected a first line of three or more backticks or tildes, `tool` and nothing else, with at most three spaces \
                  before it and {OPENING_BYTES_MAX} bytes in all"
@@ -77,7 +77,7 @@ impl fmt::Display for ToolBlockError {
             ToolBlockErrorKind::TooLarge { bytes_max } => {
                 write!(f, "it is too large, expected at most {bytes_max} bytes")
             }
-            ToolBlockErrorKind::Malformed(ErrorLocation { line, column, what, near }) => {
+            ToolBlockErrorKind::Malformed(ErrorLocation { line, column, message: what, excerpt: near }) => {
                 write!(f, "line {line}, column {column}: {what}; near: {near}")
             }
         }
@@ -85,7 +85,7 @@ impl fmt::Display for ToolBlockError {
 }
 
 /// Escapes invisible characters. Quotes and backslashes belong to JSON and stay.
-pub(super) fn shown(text: impl IntoIterator<Item = char>) -> String {
+pub(super) fn escape_invisible(text: impl IntoIterator<Item = char>) -> String {
     let mut out = String::new();
     for c in text {
         match c {

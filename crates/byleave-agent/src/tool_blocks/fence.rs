@@ -125,7 +125,7 @@ impl LinePrefix {
     }
 
     /// Returns how many bytes at the end of the text may still become an opening line of a tool block.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn pending_bytes(&self) -> usize {
         match self {
             Self::Margin(margin) if !margin.is_deep => margin.bytes,
             Self::Marked(marked) if marked.may_open() => marked.bytes,
@@ -178,7 +178,7 @@ impl FenceCandidate {
     }
 
     /// Returns the code block that the line opens, if it is outside of one.
-    pub(super) fn opens(&self) -> Option<Fence> {
+    pub(super) fn opening_fence(&self) -> Option<Fence> {
         (!self.is_deep && self.fence.length >= MARKS_MIN && self.info != InfoString::TagAndBacktick)
             .then_some(self.fence)
     }
@@ -189,12 +189,12 @@ impl FenceCandidate {
     }
 
     /// Checks whether the line was meant to open a tool block: its first word is the tag.
-    pub(super) const fn is_meant(&self) -> bool {
+    pub(super) const fn looks_like_tool_block(&self) -> bool {
         self.names_tag() || matches!(self.info, InfoString::TagAndMore | InfoString::TagAndBacktick)
     }
 
     /// Checks whether the line closes the code block with these marks.
-    pub(super) fn closes(&self, fence: Fence) -> bool {
+    pub(super) fn closes_fence(&self, fence: Fence) -> bool {
         let enough = self.fence.mark == fence.mark && self.fence.length >= fence.length;
         enough && !self.is_deep && matches!(self.info, InfoString::Nothing | InfoString::Blanks)
     }

@@ -73,7 +73,7 @@ async fn a_model_that_takes_no_tools_gets_blocks_from_then_on() {
             assert!(system.contains("- `read`: Reads a file.\n  {"), "{kind:?}: {system}");
         }
         let last = texts(&got[2].body);
-        assert!(last.contains(&result.told().to_string()), "{kind:?}: {last:?}");
+        assert!(last.contains(&result.to_model_json().to_string()), "{kind:?}: {last:?}");
         let block = last
             .iter()
             .find_map(|text| text.strip_prefix("I look.\n```tool\n")?.strip_suffix("\n```\n"))
@@ -144,7 +144,7 @@ impl ScriptedModel {
 
 #[async_trait]
 impl Model for ScriptedModel {
-    async fn turn(
+    async fn take_turn(
         &self,
         turn: TurnRequest<'_>,
         heard: StreamEventSink<'_>,
@@ -162,7 +162,7 @@ async fn by_blocks(hears: &[StreamEvent<'static>], said: ModelResponse) -> Resul
         ToolCallStyle::Blocks,
     );
     let (messages, tools) = ([user("Look.")], [tool()]);
-    model.turn(TurnRequest { system: "", messages: &messages, tools: &tools }, &mut |_| {}).await
+    model.take_turn(TurnRequest { system: "", messages: &messages, tools: &tools }, &mut |_| {}).await
 }
 
 #[tokio::test]
@@ -217,9 +217,9 @@ async fn flaws_are_told_with_the_results() {
     let model = ScriptedModel::new(&[], ModelResponse::default());
     let model =
         ToolBlockModel::new(model, &ProviderSettings::new(ProviderKind::OpenAi, "m"), ToolCallStyle::Blocks);
-    let expected = format!("{}\n{}", result.told(), said.flaws[0].what);
+    let expected = format!("{}\n{}", result.to_model_json(), said.flaws[0].what);
     let messages = [user("Look."), ChatMessage::Said(said), ChatMessage::Results(vec![result])];
-    model.turn(TurnRequest { system: "", messages: &messages, tools: &[] }, &mut |_| {}).await.unwrap();
+    model.take_turn(TurnRequest { system: "", messages: &messages, tools: &[] }, &mut |_| {}).await.unwrap();
     let got = model.inner().got.lock().unwrap().clone();
     assert_eq!(got.last(), Some(&ChatMessage::User(expected)));
 }

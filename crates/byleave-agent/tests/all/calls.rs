@@ -11,7 +11,7 @@ fn held(json: &str) -> Result<BlockCall, String> {
     match <[ParsedPiece; 1]>::try_from(seen) {
         Ok([ParsedPiece::Call(call)]) => Ok(call),
         Ok([ParsedPiece::Flaw(flaw)]) => {
-            assert!(matches!(flaw.wrong, ToolBlockErrorKind::Malformed(_)), "{flaw:?}");
+            assert!(matches!(flaw.kind, ToolBlockErrorKind::Malformed(_)), "{flaw:?}");
             Err(flaw.to_string())
         }
         other => panic!("{json}: {other:?}"),

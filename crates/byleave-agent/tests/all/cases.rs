@@ -17,8 +17,8 @@ fn words(seen: &ParsedPiece) -> String {
         ParsedPiece::Text(text) => text.replace(A, "A"),
         ParsedPiece::Call(call) => format!("call {}", call.name),
         ParsedPiece::Flaw(flaw) => {
-            let wrong = match &flaw.wrong {
-                ToolBlockErrorKind::Opening => "opening".to_owned(),
+            let wrong = match &flaw.kind {
+                ToolBlockErrorKind::InvalidOpening => "opening".to_owned(),
                 ToolBlockErrorKind::Unfinished => "unfinished".to_owned(),
                 ToolBlockErrorKind::TooLarge { .. } => "too large".to_owned(),
                 ToolBlockErrorKind::Malformed(place) => format!("{}:{}", place.line, place.column),

@@ -126,7 +126,7 @@ impl FakeProvider {
             }
             note(&mut log, heard);
         };
-        let said = model.turn(turn, &mut listen).await;
+        let said = model.take_turn(turn, &mut listen).await;
         (said, log)
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 fn check(schema: Value, expected: &[&str]) {
     let persona = Persona::load("plain", None).unwrap().persona;
     let tool = ToolDescription::from(&Manifest::new("t", "Does.", schema));
-    let told = persona.prompt(&[tool], ToolCallFormat::Blocks);
+    let told = persona.system_prompt(&[tool], ToolCallFormat::Blocks);
     let (_, told) = told.split_once("- `t`: Does.\n  (a person may be asked)\n").unwrap();
     assert_eq!(told.lines().collect::<Vec<_>>(), expected);
 }
@@ -77,7 +77,7 @@ fn what_must_be_given_comes_first_and_what_is_inside_stands_beneath() {
 #[test]
 fn what_words_do_not_say_is_told_as_a_schema() {
     let told = |words: &str, schema: &Value| {
-        let whole = byleave_core::digest::canonical(schema);
+        let whole = byleave_core::digest::canonical_json(schema);
         [format!("  - `a` ({words})"), format!("  - all of it, as a JSON schema: {whole}")]
     };
     let itself = json!({
@@ -112,7 +112,7 @@ fn what_refers_to_itself_ends() {
         "$defs": {"A": {"type": "object", "properties": fields}},
     });
     let persona = Persona::load("plain", None).unwrap().persona;
-    let told =
-        persona.prompt(&[ToolDescription::from(&Manifest::new("t", "", schema))], ToolCallFormat::Blocks);
+    let told = persona
+        .system_prompt(&[ToolDescription::from(&Manifest::new("t", "", schema))], ToolCallFormat::Blocks);
     assert!(told.lines().count() < 300 && told.contains("all of it, as a JSON schema"));
 }

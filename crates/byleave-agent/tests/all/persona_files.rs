@@ -41,7 +41,7 @@ fn the_guide_has_a_persona_and_our_numbers() {
     let persona = Persona::parse("docs/guide/personas.md", text).unwrap();
     assert!(persona.model.is_some() && persona.tools.is_some() && !persona.guidelines.is_empty());
     assert!(guide.contains(&format!("{} KiB", FILE_BYTES_MAX >> 10)));
-    for found in Persona::all(None).unwrap() {
+    for found in Persona::load_all(None).unwrap() {
         assert!(guide.contains(&format!("| `{}` |", found.unwrap().key)));
     }
 }
@@ -95,7 +95,7 @@ fn what_is_wrong_is_told_with_its_place_and_what_was_expected() {
         assert!(fault.contains(told), "{told}: {fault}");
     }
     let several = Persona::parse("g.toml", "model = 1\nnmae = 2").unwrap_err();
-    assert_eq!(several.flaws.len(), 4, "{several}");
+    assert_eq!(several.errors.len(), 4, "{several}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_file_goes_before_a_built_in_of_the_same_name() {
     assert_eq!(by_path, own);
     // A broken one is not passed over.
     fs::write(&path, "name = 1").unwrap();
-    assert!(matches!(Persona::load("coder", Some(dir.path())), Err(PersonaLoadError::Bad(_))));
+    assert!(matches!(Persona::load("coder", Some(dir.path())), Err(PersonaLoadError::Invalid(_))));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn all_are_listed_with_where_they_came_from() {
         fs::write(dir.path().join(name), text).unwrap();
     }
     fs::write(dir.path().join("bad.toml"), "nmae = 1").unwrap();
-    let seen = Persona::all(Some(dir.path())).unwrap().into_iter().map(|found| match found {
+    let seen = Persona::load_all(Some(dir.path())).unwrap().into_iter().map(|found| match found {
         Ok(found) if found.origin == PersonaSource::Builtin => format!("{}, built in", found.key),
         Ok(found) => found.key,
         Err(fault) => {
@@ -141,7 +141,7 @@ fn all_are_listed_with_where_they_came_from() {
     ];
     assert_eq!(seen.collect::<Vec<_>>(), expected);
     let nowhere = dir.path().join("nowhere");
-    assert_eq!(Persona::all(Some(&nowhere)).unwrap().len(), 4, "a directory need not be there");
+    assert_eq!(Persona::load_all(Some(&nowhere)).unwrap().len(), 4, "a directory need not be there");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn names_that_are_none() {
     let long = "x".repeat(65);
     for name in ["", "Coder", "..", "a b", "c\u{f6}der", long.as_str()] {
         let fault = Persona::load(name, Some(Path::new("/"))).unwrap_err();
-        assert!(matches!(fault, PersonaLoadError::Name { .. }), "{name}: {fault}");
+        assert!(matches!(fault, PersonaLoadError::InvalidName { .. }), "{name}: {fault}");
     }
     let missing = Persona::load("./nowhere.toml", None).unwrap_err().to_string();
     assert_eq!(missing, "cannot read `./nowhere.toml`: there is no such file");

@@ -59,7 +59,7 @@ impl ReferenceParser {
                     if let Some(fence) = fence {
                         if fence.info.split([' ', '\t']).next() == Some("tool") {
                             self.count += 1;
-                            self.flaw(ToolBlockErrorKind::Opening);
+                            self.flaw(ToolBlockErrorKind::InvalidOpening);
                         }
                         if fence.opens() {
                             self.inside = ReferenceState::Code(fence.marks.to_owned());
@@ -104,7 +104,7 @@ impl ReferenceParser {
     }
 
     fn flaw(&mut self, wrong: ToolBlockErrorKind) {
-        self.all.0.push(ParsedPiece::Flaw(ToolBlockError { block: self.count, wrong }));
+        self.all.0.push(ParsedPiece::Flaw(ToolBlockError { block: self.count, kind: wrong }));
     }
 }
 

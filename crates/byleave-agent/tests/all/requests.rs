@@ -51,7 +51,7 @@ async fn got(kind: ProviderKind, model: &str, messages: &[ChatMessage]) -> (Stri
 }
 
 fn told(output: &str, error: Option<&str>) -> String {
-    result("", output, error).told().to_string()
+    result("", output, error).to_model_json().to_string()
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn gemini_gets_its_own_form() {
         json!({"name": "read", "description": "Reads a file.", "parametersJsonSchema": tool().schema});
     assert_eq!(body["tools"], json!([{"functionDeclarations": [function]}]));
     let response = |id: &str, output: &str, error: Option<&str>| {
-        let told = result("", output, error).told();
+        let told = result("", output, error).to_model_json();
         json!({"functionResponse": {"id": id, "name": "read", "response": told}})
     };
     assert_eq!(

@@ -23,7 +23,7 @@ impl ParsedPieces {
                 self.text(text);
             }
             ToolBlockEvent::Call(call) => self.0.push(ParsedPiece::Call(call)),
-            ToolBlockEvent::Flaw(flaw) => self.0.push(ParsedPiece::Flaw(flaw)),
+            ToolBlockEvent::Error(flaw) => self.0.push(ParsedPiece::Flaw(flaw)),
         }
     }
 

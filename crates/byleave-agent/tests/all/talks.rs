@@ -96,10 +96,10 @@ impl AgentFixture {
             reads.fetch_add(1, Ordering::Relaxed);
             async move { format!("there is {}", args.path) }
         })
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive();
         let write = TypedTool::new("write", "Writes a file.", move |args: PathArguments, run: RunContext| {
             let (wrote, began) = (Arc::clone(&wrote), Arc::clone(&began));
@@ -113,7 +113,7 @@ impl AgentFixture {
                 Ok("written")
             }
         })
-        .class(PermissionClass::Generic)
+        .permission_class(PermissionClass::Generic)
         .needs_approval(ApprovalRequirement::Always);
         Gate::builder().ledger(Arc::clone(&self.ledger)).tool(read).tool(write)
     }
@@ -121,7 +121,7 @@ impl AgentFixture {
     fn agent(&self, builder: GateBuilder) -> Agent {
         let fake = self.fake.clone();
         self.watched(builder, move |happening| {
-            if matches!(happening, AgentEvent::Heard(StreamEvent::Text(_))) {
+            if matches!(happening, AgentEvent::Stream(StreamEvent::Text(_))) {
                 fake.was_heard();
             }
         })
@@ -151,8 +151,8 @@ impl AgentFixture {
             builder = builder.approver(approver);
         }
         let agent = self.agent(builder);
-        agent.say("Do it.").await.unwrap();
-        agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap()
+        agent.add_user_message("Do it.").await.unwrap();
+        agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap()
     }
 
     /// What was said in a request, without what is the same in all.
@@ -195,13 +195,13 @@ async fn calls_of_a_turn_are_made_and_their_results_go_back() {
         let texts: Vec<_> = conversation
             .turns
             .iter()
-            .map(|taken| match &taken.came {
-                Some(TurnResult::Said(said)) => said.text.clone(),
+            .map(|taken| match &taken.result {
+                Some(TurnResult::Response(said)) => said.text.clone(),
                 other => panic!("{other:?}"),
             })
             .collect();
         assert_eq!(texts, ["I look.", "I write.", "Done."], "{kind:?}");
-        assert_eq!(conversation.turns[0].asked.user.as_deref(), Some("Do it."));
+        assert_eq!(conversation.turns[0].arguments.user.as_deref(), Some("Do it."));
     }
 }
 
@@ -269,13 +269,13 @@ async fn what_is_held_back_is_not_shown_to_the_model() {
         let reads: &[ReplyPart] = &[ReplyPart::Call("read", &["{\"path\": \"secret\"}"])];
         let stage = AgentFixture::says(kind, &[reads, DONE]).await;
         let held = ScriptedReviewer(|output| match output.text.contains("there is secret") {
-            true => Opinion::Deny { why: Some("it is secret".into()) },
+            true => Opinion::Deny { reason: Some("it is secret".into()) },
             false => Opinion::Pass,
         });
         let agent =
             stage.agent(stage.builder().review_output(ReviewScope::All, held).approver(yes().unwrap()));
-        agent.say("Read it.").await.unwrap();
-        assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
+        agent.add_user_message("Read it.").await.unwrap();
+        assert_eq!(agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
         let told = stage.told(1);
         assert!(told.contains("withheld") && !told.contains("there is secret"), "{kind:?}: {told}");
     }
@@ -285,13 +285,13 @@ async fn what_is_held_back_is_not_shown_to_the_model() {
 async fn what_somebody_changed_in_a_turn_is_not_what_the_model_asked_for() {
     let stage = AgentFixture::says(ProviderKind::OpenAi, &[WRITES, DONE]).await;
     let changes = ScriptedReviewer(|output| match output.text == "I write." {
-        true => Opinion::Change { value: Output { text: "I …".into(), ..output.clone() }, why: None },
+        true => Opinion::Change { value: Output { text: "I …".into(), ..output.clone() }, reason: None },
         false => Opinion::Pass,
     });
     let approver: Arc<dyn Approver> = Arc::new(callback("ann", |_: &QuestionView| true));
     let agent = stage.agent(stage.builder().review_output(ReviewScope::All, changes).approver(approver));
-    agent.say("Do it.").await.unwrap();
-    assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
+    agent.add_user_message("Do it.").await.unwrap();
+    assert_eq!(agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.wrote().is_empty());
     assert!(stage.told(1).contains("changed what was said"), "{}", stage.told(1));
 }
@@ -321,7 +321,7 @@ async fn a_provider_that_stays_away_is_told_and_it_can_go_on_later() {
     let went = stage.task(None).await;
     assert!(matches!(&went, RunOutcome::Failed(why) if why.contains("refuses the key")), "{went:?}");
     let agent = stage.agent(stage.builder());
-    assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
+    assert_eq!(agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.told(1).contains("Do it."), "the person's word is not lost");
 }
 
@@ -335,23 +335,23 @@ async fn each_limit_holds() {
 
     let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.turns = 2;
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Turns(2)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Turns(2)));
     assert_eq!((stage.reads.load(Ordering::Relaxed), stage.fake.got().len()), (2, 2));
 
     // The fake counts 18 tokens a turn.
     let mut stage = AgentFixture::says(kind, &turns).await;
-    stage.limits.tokens = Some(30);
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Tokens(36)));
+    stage.limits.max_tokens = Some(30);
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Tokens(36)));
 
     let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.prices = Some(TokenPrices { input: 1e6, output: 0.0 });
     stage.limits.cost = Some(11.0);
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Cost(11.0)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Cost(11.0)));
 
     let mut stage =
         AgentFixture::new(kind, vec![FakeResponse::Hanging(spoken(kind, &[ReplyPart::Text("Well")]))]).await;
-    stage.limits.time = Some(Duration::from_millis(300));
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Time(0)));
+    stage.limits.max_time = Some(Duration::from_millis(300));
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Time(0)));
     stage.fake.gone.notified().await;
 }
 
@@ -360,14 +360,14 @@ async fn who_runs_against_the_same_wall_is_stopped() {
     let kind = ProviderKind::Gemini;
     let again: &[ReplyPart] = &[ReplyPart::Call("read", &["{\"path\": \"1\"}"])];
     let stage = AgentFixture::says(kind, &[again]).await;
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Repeats("read".into())));
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Repeats("read".into())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 3);
     // It stays so for who comes later, until somebody says something.
     let agent = stage.agent(stage.builder());
-    let went = agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
-    assert_eq!(went, RunOutcome::Stopped(LimitReachedError::Repeats("read".into())));
-    agent.say("Stop that.").await.unwrap();
-    agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
+    let went = agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap();
+    assert_eq!(went, RunOutcome::LimitReached(LimitReachedError::Repeats("read".into())));
+    agent.add_user_message("Stop that.").await.unwrap();
+    agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap();
     let told = stage.told(4);
     assert!(told.contains("it was not run") && told.contains("Stop that."), "{told}");
 
@@ -382,7 +382,7 @@ async fn who_runs_against_the_same_wall_is_stopped() {
     let turns = turns.each_ref().map(|turn| turn.as_slice());
     let stage = AgentFixture::says(kind, &turns).await;
     let no: Arc<dyn Approver> = Arc::new(callback("ann", |_: &QuestionView| false));
-    assert_eq!(stage.task(Some(no)).await, RunOutcome::Stopped(LimitReachedError::Refusals(5)));
+    assert_eq!(stage.task(Some(no)).await, RunOutcome::LimitReached(LimitReachedError::Refusals(5)));
 }
 
 #[tokio::test]
@@ -397,32 +397,35 @@ async fn it_can_be_called_off_at_any_time() {
     let stop = CancellationToken::new();
     let stops = stop.clone();
     let agent = stage.watched(stage.builder(), move |happening| {
-        if matches!(happening, AgentEvent::Heard(StreamEvent::Text(_))) {
+        if matches!(happening, AgentEvent::Stream(StreamEvent::Text(_))) {
             stops.cancel();
         }
     });
-    agent.say("Do it.").await.unwrap();
-    assert_eq!(agent.go(OnQuestion::Stays, &stop).await.unwrap(), RunOutcome::CalledOff);
+    agent.add_user_message("Do it.").await.unwrap();
+    assert_eq!(agent.run(OnQuestion::Wait, &stop).await.unwrap(), RunOutcome::Cancelled);
     stage.fake.gone.notified().await;
     let conversation = agent.conversation().await.unwrap();
-    let came = conversation.turns[0].came.clone();
-    assert!(matches!(&came, Some(TurnResult::Nothing { heard, .. }) if heard == "Well"), "{came:?}");
+    let came = conversation.turns[0].result.clone();
+    assert!(
+        matches!(&came, Some(TurnResult::NoResponse { partial_text: heard, .. }) if heard == "Well"),
+        "{came:?}"
+    );
 
     // While a tool works.
     let slow: &[ReplyPart] = &[ReplyPart::Call("write", &["{\"path\": \"slow\"}"])];
     let stage = AgentFixture::says(kind, &[slow, DONE]).await;
     let stop = CancellationToken::new();
     let agent = stage.agent(stage.builder().approver(yes().unwrap()));
-    agent.say("Do it.").await.unwrap();
+    agent.add_user_message("Do it.").await.unwrap();
     let calls_off = async {
         stage.began.notified().await;
         stop.cancel();
     };
-    let (went, ()) = tokio::join!(agent.go(OnQuestion::Stays, &stop), calls_off);
-    assert_eq!(went.unwrap(), RunOutcome::CalledOff);
+    let (went, ()) = tokio::join!(agent.run(OnQuestion::Wait, &stop), calls_off);
+    assert_eq!(went.unwrap(), RunOutcome::Cancelled);
     assert_eq!(stage.fake.got().len(), 1, "nobody is asked after that");
     // And taken up again: the model hears what became of it.
-    assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
+    assert_eq!(agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.told(1).contains("cancelled while it ran"), "{}", stage.told(1));
 }
 
@@ -460,16 +463,16 @@ async fn taken_up_again(kind: ProviderKind) {
                 dies.cancel();
             }
         });
-        first.say("Do it.").await.unwrap();
+        first.add_user_message("Do it.").await.unwrap();
         let never = CancellationToken::new();
         tokio::select! {
             biased;
             () = death.cancelled() => {}
-            went = first.go(OnQuestion::Stays, &never) => assert_eq!(went.unwrap(), RunOutcome::Done),
+            went = first.run(OnQuestion::Wait, &never) => assert_eq!(went.unwrap(), RunOutcome::Done),
         }
         drop(first);
         let second = stage.agent(stage.builder().approver(yes().unwrap()));
-        let went = second.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
+        let went = second.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap();
         assert_eq!(went, RunOutcome::Done, "{kind:?} {dies_at}");
         assert_eq!(stage.wrote(), ["a"], "{kind:?} {dies_at}");
     }
@@ -483,23 +486,23 @@ async fn a_question_that_is_answered_tomorrow_goes_on_then() {
     let inbox = || stage.builder().settings(GateSettings { inbox: true, ..GateSettings::default() });
     let question = {
         let agent = stage.agent(inbox());
-        agent.say("Do it.").await.unwrap();
-        let went = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+        agent.add_user_message("Do it.").await.unwrap();
+        let went = agent.run(OnQuestion::Exit, &CancellationToken::new()).await.unwrap();
         let RunOutcome::Waiting(questions) = went else { panic!("{went:?}") };
         questions[0].clone()
     };
     // Still open: nobody is asked anything, and nothing happens.
     let agent = stage.agent(inbox());
-    let went = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+    let went = agent.run(OnQuestion::Exit, &CancellationToken::new()).await.unwrap();
     assert!(matches!(went, RunOutcome::Waiting(_)), "{went:?}");
     assert_eq!((stage.fake.got().len(), stage.wrote().len()), (1, 0));
 
     let gate = inbox().build().unwrap();
     let by = By { name: "ann".into(), grade: Assurance::Terminal };
     let (question, digest) = (question.id, question.digest());
-    let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, by };
+    let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, approver: by };
     gate.answer(given).await.unwrap();
-    let went = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+    let went = agent.run(OnQuestion::Exit, &CancellationToken::new()).await.unwrap();
     assert_eq!((went, stage.wrote()), (RunOutcome::Done, vec!["a".to_owned()]));
 }
 
@@ -523,14 +526,14 @@ async fn a_question_is_the_same_for_who_comes_back_in_another_mode() {
     let mut stage = AgentFixture::says(ProviderKind::OpenAi, &[WRITES, DONE]).await;
     let settings = GateSettings { inbox: true, ..GateSettings::default() };
     let agent = stage.agent(stage.builder().settings(settings.clone()));
-    agent.say("Do it.").await.unwrap();
+    agent.add_user_message("Do it.").await.unwrap();
     let never = CancellationToken::new();
-    let RunOutcome::Waiting(first) = agent.go(OnQuestion::Leaves, &never).await.unwrap() else {
+    let RunOutcome::Waiting(first) = agent.run(OnQuestion::Exit, &never).await.unwrap() else {
         panic!("it does not ask")
     };
     stage.mode = Mode::ConfirmAll;
     let agent = stage.agent(stage.builder().settings(settings));
-    let RunOutcome::Waiting(second) = agent.go(OnQuestion::Leaves, &never).await.unwrap() else {
+    let RunOutcome::Waiting(second) = agent.run(OnQuestion::Exit, &never).await.unwrap() else {
         panic!("it goes on")
     };
     assert_eq!((first[0].id, stage.fake.got().len()), (second[0].id, 1));
@@ -542,7 +545,7 @@ async fn who_aborts_ends_it() {
         &[ReplyPart::Call("write", &["{\"path\": \"a\"}"]), ReplyPart::Call("write", &["{\"path\": \"b\"}"])];
     let stage = AgentFixture::says(ProviderKind::Gemini, &[both, DONE]).await;
     let went = stage.task(Some(Arc::new(callback("ann", |_: &QuestionView| Reply::Abort)))).await;
-    assert_eq!((went, stage.fake.got().len(), stage.wrote().len()), (RunOutcome::CalledOff, 1, 0));
+    assert_eq!((went, stage.fake.got().len(), stage.wrote().len()), (RunOutcome::Cancelled, 1, 0));
 }
 
 #[tokio::test]
@@ -566,11 +569,11 @@ async fn a_word_that_was_cut_off_or_is_none_is_not_the_end_of_a_task() {
 #[tokio::test]
 async fn a_turn_that_waits_for_a_person_can_be_called_off() {
     let stage = AgentFixture::says(ProviderKind::OpenAi, &[DONE]).await;
-    let holds = ScriptedReviewer(|_| Opinion::Hold { why: Some("read it first".into()) });
+    let holds = ScriptedReviewer(|_| Opinion::Hold { reason: Some("read it first".into()) });
     let settings = GateSettings { inbox: true, ..GateSettings::default() };
     let agent = stage.agent(stage.builder().settings(settings).review_output(ReviewScope::All, holds));
-    agent.say("Do it.").await.unwrap();
-    let waiting = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+    agent.add_user_message("Do it.").await.unwrap();
+    let waiting = agent.run(OnQuestion::Exit, &CancellationToken::new()).await.unwrap();
     assert!(matches!(&waiting, RunOutcome::Waiting(questions) if questions.len() == 1), "{waiting:?}");
     let stop = CancellationToken::new();
     let stops = stop.clone();
@@ -578,8 +581,8 @@ async fn a_turn_that_waits_for_a_person_can_be_called_off() {
         tokio::time::sleep(Duration::from_millis(400)).await;
         stops.cancel();
     });
-    let went = tokio::time::timeout(Duration::from_secs(120), agent.go(OnQuestion::Stays, &stop)).await;
-    assert_eq!(went.unwrap().unwrap(), RunOutcome::CalledOff);
+    let went = tokio::time::timeout(Duration::from_secs(120), agent.run(OnQuestion::Wait, &stop)).await;
+    assert_eq!(went.unwrap().unwrap(), RunOutcome::Cancelled);
 }
 
 #[tokio::test]
@@ -587,14 +590,14 @@ async fn a_limit_that_cannot_be_counted_stops() {
     let end = json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "x", "function": {"name": "read", "arguments": "{\"path\": \"1\"}"}}]}, "finish_reason": "tool_calls"}]});
     let said = || FakeResponse::Stream(format!("data: {end}\n\ndata: [DONE]\n\n"));
     let mut stage = AgentFixture::new(ProviderKind::OpenAi, vec![said()]).await;
-    stage.limits.tokens = Some(1_000_000);
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Uncounted));
+    stage.limits.max_tokens = Some(1_000_000);
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Uncounted));
 }
 
 #[tokio::test]
 async fn the_same_call_many_times_in_one_turn_is_too_often() {
     const ONE: ReplyPart = ReplyPart::Call("read", &["{\"path\": \"1\"}"]);
     let stage = AgentFixture::says(ProviderKind::Anthropic, &[&[ONE, ONE, ONE, ONE], DONE]).await;
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Repeats("read".into())));
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Repeats("read".into())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 0);
 }

@@ -291,7 +291,7 @@ async fn nobody_there_is_told_without_an_address() {
     let provider = ProviderModel::new(settings, None).unwrap();
     let messages = [user("Hi")];
     let fault = provider
-        .turn(TurnRequest { system: "", messages: &messages, tools: &[] }, &mut |_| {})
+        .take_turn(TurnRequest { system: "", messages: &messages, tools: &[] }, &mut |_| {})
         .await
         .unwrap_err();
     assert!(matches!(fault, ModelError::Unreached { .. }), "{fault:?}");
@@ -307,7 +307,7 @@ async fn dropping_the_future_ends_the_request() {
         let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
         let mut listen = move |_: byleave_agent::model::StreamEvent<'_>| heard.send(()).unwrap();
         tokio::select! {
-            said = provider.turn(TurnRequest { system: "", messages: &messages, tools: &[] }, &mut listen) => panic!("{said:?}"),
+            said = provider.take_turn(TurnRequest { system: "", messages: &messages, tools: &[] }, &mut listen) => panic!("{said:?}"),
             _ = hears.recv() => {}
         }
         fake.gone.notified().await;

@@ -1,6 +1,6 @@
 //! Rules that a server tries out.
 
-use byleave::core::policy::{Layer, Policy, RuleFile, SkipExamples, read};
+use byleave::core::policy::{Layer, Policy, RuleFile, SkipExamples, load_rules};
 use byleave::policy_files::{self, PolicyLoadError};
 use byleave::rule_examples::WorkspaceExampleChecker;
 
@@ -11,11 +11,11 @@ impl ActivePolicy<'_> {
     pub(crate) fn with_own(&self, text: &str) -> Result<Policy, PolicyLoadError> {
         let places = self.places();
         let own = RuleFile { name: "policy", layer: Layer::User, text };
-        let own = read(&own, &places, &WorkspaceExampleChecker { places: &places })?;
+        let own = load_rules(&own, &places, &WorkspaceExampleChecker { places: &places })?;
         let mut files = self.files();
         files.retain(|file| file.layer != Layer::User);
         let others = policy_files::load(&files, &places, &SkipExamples)?.policy;
         let all = others.rules().cloned().chain(own.rules);
-        Ok(Policy::new(all.collect())?.within(places.workspace))
+        Ok(Policy::new(all.collect())?.with_workspace(places.workspace))
     }
 }

@@ -54,7 +54,7 @@ const DROPPED: [&str; 23] = [
 ];
 
 /// Converts a server to a definition. `base` is the project that it belongs to; relative paths start there.
-pub(crate) fn foreign(
+pub(crate) fn parse_server(
     agent: KnownAgent,
     entry: &Value,
     base: Option<&Path>,
@@ -259,7 +259,8 @@ mod tests {
             ),
         ];
         for (agent, entry, reach) in cases {
-            let found = foreign(agent, &entry, None).unwrap_or_else(|stays| panic!("{entry}: {stays:?}"));
+            let found =
+                parse_server(agent, &entry, None).unwrap_or_else(|stays| panic!("{entry}: {stays:?}"));
             assert_eq!(found.entry.launch, reach, "{entry}");
         }
     }
@@ -267,15 +268,15 @@ mod tests {
     #[test]
     fn what_cannot_be_moved_stays_and_is_told() {
         let ungoverned =
-            |agent, entry: Value| matches!(foreign(agent, &entry, None), Err(NotMovable::Ungoverned(_)));
+            |agent, entry: Value| matches!(parse_server(agent, &entry, None), Err(NotMovable::Ungoverned(_)));
         assert!(ungoverned(KnownAgent::ClaudeCode, json!({ "type": "sse", "url": "https://h" })));
         assert!(ungoverned(KnownAgent::Gemini, json!({ "url": "https://h" })));
         assert!(ungoverned(KnownAgent::Cursor, json!({ "command": "a", "url": "https://h" })));
         assert!(ungoverned(KnownAgent::Cursor, json!("odd")));
-        let harmless = |agent, entry: Value| foreign(agent, &entry, None) == Err(NotMovable::Harmless);
+        let harmless = |agent, entry: Value| parse_server(agent, &entry, None) == Err(NotMovable::Harmless);
         assert!(harmless(KnownAgent::Goose, json!({ "type": "builtin", "enabled": true })));
         assert!(harmless(KnownAgent::Codex, json!({ "command": "x", "enabled": false })));
-        let noted = foreign(
+        let noted = parse_server(
             KnownAgent::Gemini,
             &json!({ "command": "x", "includeTools": ["a"], "trust": true }),
             Some(Path::new("/p")),

@@ -27,7 +27,7 @@ pub(crate) struct ProgramPaths {
 }
 
 /// Returns the program that an entry starts as our gateway, or `None` for another program's entry.
-pub(crate) fn gateway_of(entry: &Value) -> Option<PathBuf> {
+pub(crate) fn gateway_program(entry: &Value) -> Option<PathBuf> {
     let command = entry.get("command").or_else(|| entry.get("cmd"))?.as_str()?;
     let args = entry.get("args")?.as_array()?;
     let is_serve = args.iter().map(Value::as_str).take(2).eq([Some("mcp"), Some("serve")]);
@@ -35,11 +35,11 @@ pub(crate) fn gateway_of(entry: &Value) -> Option<PathBuf> {
 }
 
 /// Returns the program that an item of a hook list starts as our hook, or `None` for another program's item.
-pub(crate) fn hook_of(item: &Value) -> Option<PathBuf> {
+pub(crate) fn hook_program(item: &Value) -> Option<PathBuf> {
     // A group to which somebody added a hook is no longer only ours.
     if let Some(handlers) = item.get("hooks").and_then(Value::as_array) {
         return match handlers.as_slice() {
-            [only] => hook_of(only),
+            [only] => hook_program(only),
             _ => None,
         };
     }
@@ -49,7 +49,7 @@ pub(crate) fn hook_of(item: &Value) -> Option<PathBuf> {
 }
 
 pub(super) fn is_our_hook(item: &Value) -> bool {
-    hook_of(item).is_some()
+    hook_program(item).is_some()
 }
 
 /// Returns the gateway's entry as an MCP server.
@@ -139,15 +139,15 @@ mod tests {
                 hook: format!("{dir}/byleave-hook").into(),
             };
             for agent in KnownAgent::ALL {
-                assert_eq!(gateway_of(&gateway(agent, &programs)), Some(programs.gateway.clone()));
+                assert_eq!(gateway_program(&gateway(agent, &programs)), Some(programs.gateway.clone()));
                 for (_, item) in hooks(agent, &programs) {
-                    assert_eq!(hook_of(&item), Some(programs.hook.clone()), "{item}");
+                    assert_eq!(hook_program(&item), Some(programs.hook.clone()), "{item}");
                 }
             }
         }
         for theirs in [json!({ "command": "byleave", "args": ["x"] }), json!({ "command": "sh" }), json!(3)] {
-            assert_eq!(gateway_of(&theirs), None);
-            assert_eq!(hook_of(&theirs), None);
+            assert_eq!(gateway_program(&theirs), None);
+            assert_eq!(hook_program(&theirs), None);
         }
     }
 }

@@ -36,7 +36,7 @@ impl SettingsDirs {
 }
 
 /// Returns the paths that exist if somebody uses the agent.
-pub(crate) fn traces(agent: KnownAgent, places: &SettingsDirs) -> Vec<PathBuf> {
+pub(crate) fn usage_traces(agent: KnownAgent, places: &SettingsDirs) -> Vec<PathBuf> {
     match agent {
         KnownAgent::ClaudeCode => vec![places.claude_json(), places.own(places.claude.as_ref(), ".claude")],
         KnownAgent::Codex => vec![places.own(places.codex.as_ref(), ".codex")],
@@ -61,13 +61,13 @@ pub(crate) fn targets(
         path,
         format: FileFormat::Json,
         servers: None,
-        sets: Vec::new(),
+        settings: Vec::new(),
         items: Vec::new(),
-        switches: Vec::new(),
+        disable_switches: Vec::new(),
     };
     let with_gateway = |target: AgentSettingsFile, table: &str| AgentSettingsFile {
         servers: Some(at(&[table])),
-        sets: vec![(at(&[table, our_entries::NAME]), our_entries::gateway(agent, programs))],
+        settings: vec![(at(&[table, our_entries::NAME]), our_entries::gateway(agent, programs))],
         ..target
     };
     let with_hooks = |mut target: AgentSettingsFile| {
@@ -85,14 +85,14 @@ pub(crate) fn targets(
             let mut settings = with_hooks(json(dir(".claude", places.claude.as_ref()).join("settings.json")));
             // Otherwise the agent would ask about each of our tools before Byleave does.
             settings.items.push((at(&["permissions", "allow"]), json!("mcp__byleave")));
-            settings.switches = vec![off(&["disableAllHooks"], json!(true))];
+            settings.disable_switches = vec![off(&["disableAllHooks"], json!(true))];
             vec![with_gateway(json(servers), "mcpServers"), settings]
         }
         KnownAgent::Codex => {
             let dir = dir(".codex", places.codex.as_ref());
             let mut config = with_gateway(json(dir.join("config.toml")), "mcp_servers");
             config.format = FileFormat::Toml;
-            config.switches = vec![
+            config.disable_switches = vec![
                 off(&["features", "hooks"], json!(false)),
                 off(&["features", "codex_hooks"], json!(false)),
             ];
@@ -101,7 +101,7 @@ pub(crate) fn targets(
         KnownAgent::Gemini => {
             let mut settings =
                 with_hooks(with_gateway(json(dir(".gemini", None).join("settings.json")), "mcpServers"));
-            settings.switches = vec![
+            settings.disable_switches = vec![
                 off(&["hooksConfig", "enabled"], json!(false)),
                 off(&["tools", "enableHooks"], json!(false)),
             ];
@@ -110,7 +110,7 @@ pub(crate) fn targets(
         KnownAgent::Cursor => {
             let dir = dir(".cursor", None);
             let mut hooks = with_hooks(json(dir.join("hooks.json")));
-            hooks.sets.push((at(&["version"]), json!(1)));
+            hooks.settings.push((at(&["version"]), json!(1)));
             vec![with_gateway(json(dir.join("mcp.json")), "mcpServers"), hooks]
         }
         KnownAgent::Goose => {
@@ -122,7 +122,7 @@ pub(crate) fn targets(
             for (key, value) in
                 [("name", our_entries::NAME), ("version", env!("CARGO_PKG_VERSION")), ("description", about)]
             {
-                manifest.sets.push((at(&[key]), json!(value)));
+                manifest.settings.push((at(&[key]), json!(value)));
             }
             let hooks = with_hooks(json(plugin.join("hooks/hooks.json")));
             // Goose has no MCP servers per project.
@@ -139,8 +139,8 @@ pub(crate) fn targets(
                 }
             };
             let mut hooks = with_hooks(json(hooks));
-            hooks.sets.push((at(&["version"]), json!(1)));
-            hooks.switches = vec![off(&["disableAllHooks"], json!(true))];
+            hooks.settings.push((at(&["version"]), json!(1)));
+            hooks.disable_switches = vec![off(&["disableAllHooks"], json!(true))];
             vec![with_gateway(json(servers), "mcpServers"), hooks]
         }
     }
@@ -198,7 +198,7 @@ mod tests {
                     }
                     for effect in effects {
                         let plan = Plan { effects: vec![effect.clone()], ..Plan::default() };
-                        let ruling = policy.rule(&PolicyRequest::plain(&manifest, &plan, &session, &agent));
+                        let ruling = policy.evaluate(&PolicyRequest::new(&manifest, &plan, &session, &agent));
                         assert_eq!(ruling.verdict, Verdict::Deny, "{}: {effect}", agent_before.name());
                     }
                 }

@@ -23,7 +23,7 @@ pub(crate) struct LogArgs {
     pub(crate) agent: Option<String>,
     /// How far they have come; `--state` is where the book is kept
     #[arg(long = "is", value_enum, value_name = "STATE")]
-    pub(crate) standing: Option<CallStateArg>,
+    pub(crate) call_state: Option<CallStateArg>,
     /// With this outcome
     #[arg(long, value_parser = PossibleValuesParser::new(OUTCOMES))]
     pub(crate) outcome: Option<String>,

@@ -80,5 +80,7 @@ impl From<BackendArg> for Backend {
 /// The guarantee of a name that was typed.
 pub(super) fn guarantee(name: &str) -> Result<String, String> {
     let all = || Guarantee::ALL.map(Guarantee::name).join(", ");
-    Guarantee::named(name).map(|found| found.name().to_owned()).ok_or_else(|| format!("there are: {}", all()))
+    Guarantee::from_name(name)
+        .map(|found| found.name().to_owned())
+        .ok_or_else(|| format!("there are: {}", all()))
 }

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use byleave_hook::{
-    Dialect, GateReply, GateRequest, HookDecision, HookOutput, HookRequest, INPUT_BYTES_MAX, PROTOCOL,
-    SOCKET, format_response, parse_request,
+    Dialect, GateReply, GateRequest, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES,
+    PROTOCOL_VERSION, SOCKET_NAME, format_response, parse_request,
 };
 
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
@@ -75,10 +75,10 @@ fn answer(typed: &HookCliArgs) -> HookOutput {
     let deadline = began + Duration::from_millis(Dialect::deadline_ms(typed.patience_ms));
     watch(dialect, deadline);
     let mut said = Vec::new();
-    if let Err(error) = io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut said) {
+    if let Err(error) = io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut said) {
         return denied(dialect, None, &format!("what the agent said cannot be read: {error}"));
     }
-    if said.len() as u64 > INPUT_BYTES_MAX {
+    if said.len() as u64 > MAX_INPUT_BYTES {
         return denied(dialect, None, "the call is too large to be judged");
     }
     let heard = match parse_request(dialect, &said) {
@@ -109,18 +109,18 @@ fn watch(dialect: Dialect, deadline: Instant) {
 /// Asks the gate behind the socket.
 fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSource, String> {
     let Some(state) = typed.state.clone().or_else(state) else { return Ok(AnswerSource::Alone) };
-    let Ok(mut gate) = UnixStream::connect(state.join(SOCKET)) else { return Ok(AnswerSource::Alone) };
+    let Ok(mut gate) = UnixStream::connect(state.join(SOCKET_NAME)) else { return Ok(AnswerSource::Alone) };
     let left = deadline.saturating_duration_since(Instant::now());
     let cwd = env::current_dir().map_err(|error| format!("nobody knows where we are: {error}"))?;
     let request = GateRequest {
-        protocol: PROTOCOL,
+        protocol: PROTOCOL_VERSION,
         program: PROGRAM.into(),
         dialect: typed.dialect.name().into(),
         deadline_ms: u64::try_from(left.as_millis()).unwrap_or(0),
         cwd: cwd.to_str().ok_or("the directory's name is not text")?.into(),
         environment: env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| GateRequest::counts(name))
+            .filter(|(name, _)| GateRequest::is_relevant_variable(name))
             .collect(),
         input: input.into(),
     };
@@ -132,7 +132,7 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
     // A gate that declines may do so before it has read everything.
     let sent = gate.write_all(&line);
     let mut line = String::new();
-    let read = BufReader::new(gate.take(INPUT_BYTES_MAX)).read_line(&mut line);
+    let read = BufReader::new(gate.take(MAX_INPUT_BYTES)).read_line(&mut line);
     if !line.ends_with('\n') {
         read.map_err(broke)?;
         sent.map_err(broke)?;
@@ -140,7 +140,7 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
     }
     let reply: GateReply = serde_json::from_str(&line)
         .map_err(|_| "the gate talks nonsense; `byleave doctor` looks at it".to_owned())?;
-    if reply.protocol != PROTOCOL || reply.program != PROGRAM {
+    if reply.protocol != PROTOCOL_VERSION || reply.program != PROGRAM {
         return Ok(AnswerSource::Alone);
     }
     match reply {
@@ -179,8 +179,8 @@ fn alone(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<HookOutp
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| "the program talks nonsense".to_owned());
     let (stdout, stderr) = (text(told.stdout)?, text(told.stderr)?);
     match told.status.code() {
-        Some(0) => Ok(HookOutput { stdout, stderr, exit: 0 }),
-        Some(2) if !stderr.trim().is_empty() => Ok(HookOutput { stdout, stderr, exit: 2 }),
+        Some(0) => Ok(HookOutput { stdout, stderr, exit_code: 0 }),
+        Some(2) if !stderr.trim().is_empty() => Ok(HookOutput { stdout, stderr, exit_code: 2 }),
         _ => Err(format!("`{}` broke while it judged ({})", program.display(), told.status)),
     }
 }
@@ -205,7 +205,7 @@ fn speak(said: &HookOutput) {
     if !is_said && said.stderr.is_empty() {
         write_all(io::stderr(), "byleave: the answer could not be written, so the call is denied\n");
     }
-    std::process::exit(if is_said { i32::from(said.exit) } else { 2 });
+    std::process::exit(if is_said { i32::from(said.exit_code) } else { 2 });
 }
 
 /// Checks whether standard output is read. A closed one is `/dev/null` by now and accepts everything.
@@ -222,10 +222,11 @@ fn typed() -> Result<HookCliArgs, String> {
     let mut words = env::args_os().skip(1);
     let usage = "usage: byleave-hook DIALECT [--state DIR] [--program PATH] [--patience-ms N]";
     let name = words.next().ok_or(usage)?;
-    let dialect = name.to_str().and_then(Dialect::named);
+    let dialect = name.to_str().and_then(Dialect::from_name);
     let dialect =
         dialect.ok_or_else(|| format!("there is no dialect `{}`", name.to_string_lossy().escape_debug()))?;
-    let mut typed = HookCliArgs { dialect, state: None, program: None, patience_ms: dialect.patience_ms() };
+    let mut typed =
+        HookCliArgs { dialect, state: None, program: None, patience_ms: dialect.default_timeout_ms() };
     while let Some(word) = words.next() {
         let value = words.next().ok_or(usage)?;
         match word.to_str() {

@@ -17,8 +17,8 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
 
 pub(crate) async fn run(typed: AcpArgs, options: &ResolvedOptions) -> Result<ExitStatus> {
-    let chosen = options.chosen.clone().in_mode(typed.mode);
-    let house = AppContext::open_or_make(options)?;
+    let chosen = options.settings.clone().with_mode(typed.mode);
+    let house = AppContext::open_or_create(options)?;
     let client = Arc::new(EditorApprover::default());
     let who = CallerIdentity {
         tenant: options.tenant.clone(),

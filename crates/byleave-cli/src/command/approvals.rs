@@ -12,7 +12,7 @@ use crate::exit_status::ExitStatus;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::time::{now, span};
+use crate::time::{format_duration, now};
 
 pub(crate) async fn run(
     command: Option<ApprovalsCommand>,
@@ -28,20 +28,20 @@ pub(crate) async fn run(
 async fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
     let now = now();
-    let leaves = house.book.leaves_given(&options.tenant, now).await?;
+    let leaves = house.audit_log.list_standing_approvals(&options.tenant, now).await?;
     if screen.json() {
-        screen.value(&leaves.iter().map(|item| json_output::leave_item(item, now)).collect());
+        screen.value(&leaves.iter().map(|item| json_output::standing_approval_item(item, now)).collect());
     } else if leaves.is_empty() {
-        screen.say("no leave was ever given");
+        screen.message("no leave was ever given");
     }
     for item in leaves.iter().filter(|_| !screen.json()).collect::<Vec<_>>() {
-        let leave = &item.leave;
+        let leave = &item.standing_approval;
         let used =
             leave.uses_max.map_or_else(|| item.uses.to_string(), |max| format!("{} of {max}", item.uses));
-        let ago = span(now.saturating_sub(item.given_at));
-        screen.title(&format!("leave {}: {}", short(&leave.id), item.state.word()));
-        screen.line(&prose(&format!("  given by {} {ago} ago, used: {used}", item.by.name)));
-        for line in many_lines(&leave.rule(now)) {
+        let ago = format_duration(now.saturating_sub(item.granted_at));
+        screen.title(&format!("leave {}: {}", short(&leave.id), item.state.as_str()));
+        screen.line(&prose(&format!("  given by {} {ago} ago, used: {used}", item.approver.name)));
+        for line in many_lines(&leave.to_rule_toml(now)) {
             screen.line(&format!("  {line}"));
         }
     }
@@ -50,7 +50,7 @@ async fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitSta
 
 async fn revoke(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_write(options)?;
-    let leave = short_ids::leave(&house, options, id).await?;
+    let leave = short_ids::standing_approval(&house, options, id).await?;
     let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     gate.revoke(&options.tenant, &options.person.name, leave).await?;
     if screen.json() {

@@ -14,14 +14,14 @@ use serde_json::json;
 
 use crate::app_context::AppContext;
 use crate::args::{AuditCommand, ExportFormatArg, LogArgs};
-use crate::call_display::{counted, table};
-use crate::console::{Console, Tone, one_line, spelled};
+use crate::call_display::{format_count, table};
+use crate::console::{Console, Tone, escape_json, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::time::{moment, now, utc};
+use crate::time::{format_utc, now, parse_time};
 use crate::tool_catalog::workplace;
 
 pub(crate) async fn run(
@@ -44,7 +44,7 @@ pub(crate) async fn run(
 }
 
 const fn wanted(contents: bool) -> IncludeContents {
-    if contents { IncludeContents::Included } else { IncludeContents::LeftOut }
+    if contents { IncludeContents::Included } else { IncludeContents::Omitted }
 }
 
 async fn log(which: LogArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
@@ -54,20 +54,20 @@ async fn log(which: LogArgs, options: &ResolvedOptions, screen: &mut Console) ->
         session: which.list.session,
         tool: which.tool,
         agent: which.agent,
-        state: which.standing.map(CallState::from),
+        state: which.call_state.map(CallState::from),
         outcome: which.outcome,
         code: which.code,
         text: which.text,
-        asked: which.asked,
-        since: which.since.as_deref().map(|typed| moment(typed, now)).transpose()?,
-        until: which.until.as_deref().map(|typed| moment(typed, now)).transpose()?,
+        asked_only: which.asked,
+        since: which.since.as_deref().map(|typed| parse_time(typed, now)).transpose()?,
+        until: which.until.as_deref().map(|typed| parse_time(typed, now)).transpose()?,
     };
     let house = AppContext::open_to_read(options, None)?;
-    let calls = house.book.calls(filter, PageRequest::first(which.list.limit)).await?;
+    let calls = house.audit_log.calls(filter, PageRequest::with_limit(which.list.limit)).await?;
     if screen.json() {
         screen.value(&calls.iter().map(json_output::call_item).collect());
     } else if calls.is_empty() {
-        screen.say("no such call is in the book");
+        screen.message("no such call is in the book");
     } else {
         let rows: Vec<Vec<String>> = calls.iter().map(row).collect();
         table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
@@ -76,11 +76,11 @@ async fn log(which: LogArgs, options: &ResolvedOptions, screen: &mut Console) ->
 }
 
 async fn acts(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let acts = AppContext::open_to_read(options, None)?.book.acts().await?;
+    let acts = AppContext::open_to_read(options, None)?.audit_log.admin_actions().await?;
     if screen.json() {
         screen.value(&serde_json::to_value(&acts)?);
     } else if acts.is_empty() {
-        screen.say("no act is in the book");
+        screen.message("no act is in the book");
     } else {
         let rows: Vec<Vec<String>> = acts.iter().map(act_row).collect();
         table(screen, &["WHEN", "WHO", "DID", "WHAT"], &rows);
@@ -97,27 +97,27 @@ fn act_row(act: &AdminAction) -> Vec<String> {
         AdminActionKind::Forget { call } => format!("call {call}"),
         AdminActionKind::Waive { guarantees, why } => format!("{}: {why}", guarantees.join(", ")),
     };
-    vec![utc(act.at), one_line(&act.by), act.deed.word().to_owned(), one_line(&what)]
+    vec![format_utc(act.at), one_line(&act.by), act.deed.as_str().to_owned(), one_line(&what)]
 }
 
 fn row(item: &CallItem) -> Vec<String> {
-    let outcome = item.outcome.as_deref().unwrap_or(item.state.word());
+    let outcome = item.outcome.as_deref().unwrap_or(item.state.as_str());
     let code = item.code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
     vec![
         short(&item.call),
-        utc(item.opened_at),
-        one_line(&item.listing.agent),
-        one_line(item.listing.session.as_str()),
-        one_line(&item.listing.tool),
+        format_utc(item.opened_at),
+        one_line(&item.call_summary.agent),
+        one_line(item.call_summary.session.as_str()),
+        one_line(&item.call_summary.tool),
         one_line(&format!("{outcome}{code}")),
-        one_line(&item.listing.summary),
+        one_line(&item.call_summary.summary),
     ]
 }
 
 /// Returns the record of a call, if it exists.
 async fn record(house: &AppContext, call: CallId, contents: IncludeContents) -> Result<ExportedRecord> {
     let missing = || CliError::new(format!("there is no call {call} in the book"));
-    let found = export::one(&*house.book, call, contents).await?;
+    let found = export::export_one(&*house.audit_log, call, contents).await?;
     Ok(found.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?)
 }
 
@@ -130,11 +130,11 @@ async fn show(
     let house = AppContext::open_to_read(options, None)?;
     let found = record(&house, short_ids::call(&house, call).await?, contents).await?;
     if screen.json() {
-        screen.value(&found.json());
+        screen.value(&found.to_json());
         return Ok(ExitStatus::Completed);
     }
     screen.title(&format!("call {}", found.call));
-    if let Some(listing) = &found.kept.listing {
+    if let Some(listing) = &found.stored.call_summary {
         let who = format!("{} by {} in session {}", listing.tool, listing.agent, listing.session);
         screen.line(&one_line(&who));
         if !listing.summary.is_empty() {
@@ -145,22 +145,26 @@ async fn show(
             screen.line(&one_line(&listing.operation));
         }
     }
-    if found.kept.forgotten {
+    if found.stored.forgotten {
         screen.line("its contents were forgotten");
     }
     screen.line("");
-    for (seq, entry) in found.kept.record.entries().iter().enumerate() {
-        let remark = one_line(&export::remark(entry));
-        let line = format!("{seq:>3}  {}  {:<15}  {remark}", utc(entry.at), entry.fact.kind());
+    for (seq, entry) in found.stored.record.entries().iter().enumerate() {
+        let remark = one_line(&export::describe_entry(entry));
+        let line = format!("{seq:>3}  {}  {:<15}  {remark}", format_utc(entry.at), entry.fact.kind());
         screen.line(line.trim_end());
     }
     for content in &found.contents {
         screen.line("");
-        screen.title(&format!("content {} ({} bytes)", content.held.digest.short(), content.held.bytes));
+        screen.title(&format!(
+            "content {} ({} bytes)",
+            content.content_ref.digest.short_hex(),
+            content.content_ref.bytes
+        ));
         screen.text(&String::from_utf8_lossy(&content.bytes));
     }
-    if let Some(damage) = found.kept.record.damage() {
-        screen.toned(Tone::Bad, "damaged:", &one_line(&damage.to_string()));
+    if let Some(damage) = found.stored.record.damage() {
+        screen.message_with_tone(Tone::Bad, "damaged:", &one_line(&damage.to_string()));
         return Ok(ExitStatus::Failed);
     }
     Ok(ExitStatus::Completed)
@@ -176,25 +180,25 @@ async fn verify(
         return Err(missing.hint("`byleave book anchor > FILE` makes one, to be kept elsewhere").into());
     }
     let house = AppContext::open_to_read(options, anchor)?;
-    let found = house.book.verify().await?;
-    let status = if found.is_sound() { ExitStatus::Completed } else { ExitStatus::Failed };
+    let found = house.audit_log.verify().await?;
+    let status = if found.is_intact() { ExitStatus::Completed } else { ExitStatus::Failed };
     if screen.json() {
         screen.value(&json_output::verification(&found));
         return Ok(status);
     }
     screen.line(&format!(
         "checked {} with {}, {}, {}; {} not yet sealed",
-        counted(found.records, "record"),
-        counted(found.lines, "line"),
-        counted(found.acts, "act"),
-        counted(found.segments, "segment"),
+        format_count(found.records, "record"),
+        format_count(found.entries, "line"),
+        format_count(found.admin_actions, "act"),
+        format_count(found.segments, "segment"),
         found.unsealed
     ));
     match &found.anchor {
         Some(anchor) => screen.line(&format!("held against the anchor of segment {}", anchor.number)),
         None => screen.line("held against no anchor: an old copy put back would not show"),
     }
-    match &found.flaw {
+    match &found.integrity_error {
         None => screen.line("everything is as it was written"),
         Some(flaw) => {
             screen.line(&one_line(&format!("NOT as it was written: {flaw}")));
@@ -207,23 +211,24 @@ async fn verify(
 async fn forget(call: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_write(options)?;
     let call = short_ids::call(&house, call).await?;
-    let forgotten = house.book.forget(call, options.person.name.clone(), now()).await?;
+    let forgotten = house.audit_log.forget(call, options.person.name.clone(), now()).await?;
     let missing = || CliError::new(format!("there is no call {call} in the book"));
     let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?;
     // The earlier contents of changed files belong to the call as well.
-    let store = workplace(options, &options.cwd).store()?;
-    let images = store.forget_one(call.uuid(), SystemTime::now(), "the call was forgotten")?;
+    let store = workplace(options, &options.cwd).open_store()?;
+    let images = store.forget_copy(call.uuid(), SystemTime::now(), "the call was forgotten")?;
     if screen.json() {
-        let scrubbed = forgotten.scrubbed;
-        screen
-            .value(&json!({ "call": call, "act": forgotten.act.id, "scrubbed": scrubbed, "copies": images }));
+        let scrubbed = forgotten.key_wiped;
+        screen.value(
+            &json!({ "call": call, "act": forgotten.action.id, "scrubbed": scrubbed, "copies": images }),
+        );
     } else {
         screen.line(&format!("the contents of call {} are gone for good; its record stays", short(&call)));
         if images {
             screen.line("what was there before its changes is gone as well: it can no longer be undone");
         }
-        if !forgotten.scrubbed {
-            screen.toned(
+        if !forgotten.key_wiped {
+            screen.message_with_tone(
                 Tone::Careful,
                 "warning:",
                 "another process was reading, so a copy of the key may be left in the file",
@@ -252,7 +257,7 @@ async fn export(
     }
     let mut sheet = Exporter { form, screen, count: 0 };
     if chosen.is_empty() {
-        let mut records = pin!(export::records(&*house.book, CallFilter::default(), contents));
+        let mut records = pin!(export::export_records(&*house.audit_log, CallFilter::default(), contents));
         while let Some(found) = records.next().await {
             sheet.put(&found?);
         }
@@ -275,24 +280,24 @@ impl Exporter<'_> {
     fn put(&mut self, found: &ExportedRecord) {
         match self.form {
             ExportFormatArg::Json => {
-                self.screen.trusted(if self.count == 0 { "[\n" } else { ",\n" });
-                self.screen.trusted(&spelled(&format!("{:#}", found.json())));
+                self.screen.raw_text(if self.count == 0 { "[\n" } else { ",\n" });
+                self.screen.raw_text(&escape_json(&format!("{:#}", found.to_json())));
             }
-            ExportFormatArg::Markdown => self.screen.text(&found.markdown()),
+            ExportFormatArg::Markdown => self.screen.text(&found.to_markdown()),
         }
         self.count += 1;
     }
 
     fn end(self) {
         if self.form == ExportFormatArg::Json {
-            self.screen.trusted(if self.count == 0 { "[]\n" } else { "\n]\n" });
+            self.screen.raw_text(if self.count == 0 { "[]\n" } else { "\n]\n" });
         }
     }
 }
 
 async fn rebuild(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_write(options)?;
-    house.book.rebuild().await?;
+    house.audit_log.rebuild().await?;
     if screen.json() {
         screen.value(&json!({ "rebuilt": true }));
     } else {
@@ -303,12 +308,12 @@ async fn rebuild(options: &ResolvedOptions, screen: &mut Console) -> Result<Exit
 
 async fn anchor(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_write(options)?;
-    house.book.seal().await?;
+    house.audit_log.seal().await?;
     let empty = || {
         CliError::new("there is nothing to anchor: the book is empty")
             .hint("anchor it after the first `byleave call`")
     };
-    let anchor = house.book.anchor().await?.ok_or_else(empty)?;
+    let anchor = house.audit_log.anchor().await?.ok_or_else(empty)?;
     screen.value(&json!(anchor));
     Ok(ExitStatus::Completed)
 }

@@ -15,7 +15,7 @@ use crate::args::{self, AskArg};
 use crate::call_display;
 use crate::command::session;
 use crate::console::Console;
-use crate::drive_call::{drive, waive};
+use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::notify;
@@ -30,8 +30,8 @@ pub(crate) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let chosen = options.chosen.clone().in_mode(typed.mode).within(typed.timeout_ms);
-    call_display::tightened(screen, &chosen);
+    let chosen = options.settings.clone().with_mode(typed.mode).with_timeout(typed.timeout_ms);
+    call_display::print_tightened(screen, &chosen);
     let call = Call {
         id: typed.id.unwrap_or_else(|| CallId::new(fresh_id())),
         tenant: options.tenant.clone(),
@@ -44,19 +44,19 @@ pub(crate) async fn run(
         mode: chosen.mode(),
         dry_run: typed.dry_run,
     };
-    let house = AppContext::open_or_make(options)?;
-    let ask = options.asking(typed.ask, AskArg::None);
+    let house = AppContext::open_or_create(options)?;
+    let ask = options.resolve_ask(typed.ask, AskArg::None);
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, chosen.gate())?;
-    waive(&gate, options).await?;
+    record_waivers(&gate, options).await?;
     if let Some(parent) = typed.parent {
-        session::beneath(&gate, options, &call, parent).await?;
+        session::open_under_parent(&gate, options, &call, parent).await?;
     }
     let tool = call.tool.clone();
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
-    if let CallStatus::Waiting { question, .. } = &driven.standing {
-        notify::waits(&chosen, question, &tool, screen);
+    if let CallStatus::Waiting { question, .. } = &driven.call_status {
+        notify::notify_waiting(&chosen, question, &tool, screen);
     }
-    call_display::standing(screen, &driven.standing);
+    call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())
 }
 

@@ -18,7 +18,7 @@ use byleave_agent::agent_loop::{Agent, AgentError, OnQuestion, RunOutcome};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::history::History;
 use byleave_agent::limits::TaskUsage;
-use byleave_agent::model_turn::fresh_session;
+use byleave_agent::model_turn::new_session_id;
 use byleave_files::own;
 use byleave_terminal::QuestionBackend as _;
 use byleave_terminal::chat::{self, ChatAction, ChatEvent, ChatStatusBar, PickerItem, SlashCommand};
@@ -34,7 +34,7 @@ use crate::app_context::AppContext;
 use crate::args::{ApprovalsCommand, AskArg, ChatArgs, HistoryFormat, ModelArgs};
 use crate::command::{approvals, history, policy};
 use crate::console::Console;
-use crate::drive_call::waive;
+use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::notify;
@@ -51,12 +51,12 @@ pub(crate) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    if screen.json() || terminal_approver::is_dumb() || own::open("/dev/tty").is_err() {
+    if screen.json() || terminal_approver::is_dumb_terminal() || own::open("/dev/tty").is_err() {
         return Err(CliError::new("a chat needs a terminal that can be drawn on")
             .hint("`byleave run` does a task without one")
             .into());
     }
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     let (tell, news) = channel();
     let (act, acts) = unbounded_channel();
     let mut chat = ChatController {
@@ -80,9 +80,9 @@ pub(crate) async fn run(
         None => chat.open(None).await?,
     }
     if let Some(word) = typed.word.clone() {
-        chat.tell(ChatEvent::Later(word));
+        chat.tell(ChatEvent::QueueMessage(word));
     }
-    let manner = terminal_approver::manner(options);
+    let manner = terminal_approver::prompt_settings(options);
     let shown = tokio::task::spawn_blocking(move || {
         chat::run(Path::new("/dev/tty"), &manner, &news, |wanted| {
             // If the receiver is gone, this thread ends soon as well.
@@ -190,7 +190,7 @@ impl ChatController<'_> {
     }
 
     fn told(&self, text: impl Into<String>) {
-        self.tell(ChatEvent::Told(text.into()));
+        self.tell(ChatEvent::Message(text.into()));
     }
 
     fn hint(&self, text: &str) {
@@ -207,15 +207,15 @@ impl ChatController<'_> {
     async fn act(&mut self, act: ChatAction) {
         match act {
             ChatAction::Nothing | ChatAction::Quit | ChatAction::Editor(_) => {}
-            ChatAction::Say(word) => {
+            ChatAction::SendMessage(word) => {
                 self.next.push_back(word);
                 self.rested().await;
             }
-            ChatAction::CallOff => self.call_off(),
-            ChatAction::Lent => self.is_lent = true,
-            ChatAction::Back => self.is_lent = false,
+            ChatAction::CancelWork => self.call_off(),
+            ChatAction::TerminalLent => self.is_lent = true,
+            ChatAction::TerminalReturned => self.is_lent = false,
             ChatAction::Answer(question, reply) => {
-                if !self.answers.give(question, reply) {
+                if !self.answers.deliver(question, reply) {
                     self.told("the question was answered elsewhere, called off, or is too old");
                 }
             }
@@ -224,9 +224,11 @@ impl ChatController<'_> {
                     self.told(complete(&error));
                 }
             }
-            ChatAction::Consider(leave) => self.beside(move |behind| ChatEvent::Past(behind.past(&leave))),
-            ChatAction::Undo => self.beside(|behind| ChatEvent::Told(behind.undo())),
-            ChatAction::Order(order) => {
+            ChatAction::PreviewApproval(leave) => {
+                self.beside(move |behind| ChatEvent::CoveredCalls(behind.covered_calls(&leave)))
+            }
+            ChatAction::Undo => self.beside(|behind| ChatEvent::Message(behind.undo())),
+            ChatAction::SlashCommand(order) => {
                 if let Err(error) = self.order(order).await {
                     self.told(complete(&error));
                 }
@@ -245,28 +247,29 @@ impl ChatController<'_> {
                 self.hint("looking for conversations …");
                 self.offer()?;
             }
-            SlashCommand::Again => self.begin(),
+            SlashCommand::Continue => self.begin(),
             SlashCommand::Undo => {
                 let Some(open) = &self.open else { return Ok(()) };
-                let came = undo_target::newest_of(&open.session, self.house, self.options).await?;
+                let came =
+                    undo_target::undo_newest_in_session(&open.session, self.house, self.options).await?;
                 self.told(format!("{came}; the model is not told of it"));
             }
-            SlashCommand::Leave { revoke } => {
-                let mut page = Console::kept();
+            SlashCommand::Approvals { revoke } => {
+                let mut page = Console::buffered();
                 let command = revoke.map(|id| ApprovalsCommand::Revoke { id });
                 approvals::run(command, self.options, &mut page).await?;
-                let text = page.taken();
+                let text = page.into_text();
                 let how = "One is given at a question, with l. `/leave revoke ID` ends it.";
                 self.tell(ChatEvent::Page("Leaves".into(), format!("{text}\n{how}\n")));
             }
             SlashCommand::Policy => {
-                let mut page = Console::kept();
+                let mut page = Console::buffered();
                 policy::run(None, self.options, &mut page).await?;
-                let mode = self.options.chosen.clone().in_mode(self.speaking.mode).mode();
-                let text = format!("mode: {}\n\n{}", mode.word(), page.taken());
+                let mode = self.options.settings.clone().with_mode(self.speaking.mode).mode();
+                let text = format!("mode: {}\n\n{}", mode.as_str(), page.into_text());
                 self.tell(ChatEvent::Page("The rules in force".into(), text));
             }
-            SlashCommand::Export { form, file } => self.export(&form, file).await?,
+            SlashCommand::Export { format: form, file } => self.export(&form, file).await?,
         }
         Ok(())
     }
@@ -284,25 +287,25 @@ impl ChatController<'_> {
             return Err(CliError::new("the model is at work").hint("Esc, twice, calls it off").into());
         }
         let is_new = session.is_none();
-        let session = session.map_or_else(|| fresh_session("chat"), Ok)?;
+        let session = session.map_or_else(|| new_session_id("chat"), Ok)?;
         let gate = self.gate()?;
-        waive(&gate, self.options).await?;
+        record_waivers(&gate, self.options).await?;
         let before = match is_new {
             true => Conversation { turns: Vec::new() },
             false => agent_setup::conversation(&gate, self.house, self.options, &session).await?,
         };
-        let watcher = event_mapping::watcher(self.tell.clone());
+        let watcher = event_mapping::event_listener(self.tell.clone());
         let (house, options) = (self.house, self.options);
         let agent =
             agent_setup::agent(&gate, house, options, session.clone(), self.speaking, &before, watcher)?;
-        let (persona, model) = agent.names();
+        let (persona, model) = agent.persona_and_model();
         let heading = ChatStatusBar {
-            who: format!("{persona} with {model}"),
+            persona_and_model: format!("{persona} with {model}"),
             session: short(&session),
-            place: self.options.cwd.clone(),
+            directory: self.options.cwd.clone(),
         };
-        self.tell(ChatEvent::Begin(heading, event_mapping::entries(&before)));
-        let following = tokio::spawn(event_mapping::follow(gate.subscribe(), self.tell.clone()));
+        self.tell(ChatEvent::Begin(heading, event_mapping::transcript_entries(&before)));
+        let following = tokio::spawn(event_mapping::forward_events(gate.subscribe(), self.tell.clone()));
         self.open = Some(OpenConversation { agent: Arc::new(agent), session, following });
         if !is_new {
             self.begin();
@@ -311,12 +314,12 @@ impl ChatController<'_> {
     }
 
     fn ask(&self) -> AskArg {
-        self.options.asking(self.speaking.ask, AskArg::Terminal)
+        self.options.resolve_ask(self.speaking.ask, AskArg::Terminal)
     }
 
     fn gate(&self) -> Result<Gate> {
         let (house, options) = (self.house, self.options);
-        let settings = options.chosen.clone().in_mode(self.speaking.mode).gate();
+        let settings = options.settings.clone().with_mode(self.speaking.mode).gate();
         terminal_approver::gate_with(house, options, &options.cwd, self.ask(), settings, || {
             Ok(Arc::new(ChatApprover::new(options, house, self.tell.clone(), self.answers.clone())))
         })
@@ -327,8 +330,8 @@ impl ChatController<'_> {
         let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
         let (agent, stop) = (Arc::clone(&open.agent), CancellationToken::new());
         let stopped = stop.clone();
-        let patience = if self.ask() == AskArg::Terminal { OnQuestion::Stays } else { OnQuestion::Leaves };
-        let went = tokio::spawn(async move { agent.go(patience, &stopped).await });
+        let patience = if self.ask() == AskArg::Terminal { OnQuestion::Wait } else { OnQuestion::Exit };
+        let went = tokio::spawn(async move { agent.run(patience, &stopped).await });
         self.work = Some(ConversationTask { stop, went });
     }
 
@@ -338,18 +341,19 @@ impl ChatController<'_> {
         let Some(word) = self.next.pop_front() else {
             let used = match open.agent.conversation().await {
                 Ok(conversation) if conversation.turns.is_empty() => String::new(),
-                Ok(conversation) => {
-                    agent_setup::used(TaskUsage::by(&conversation.turns, self.speaking.prices))
-                }
+                Ok(conversation) => agent_setup::format_usage(TaskUsage::from_turns(
+                    &conversation.turns,
+                    self.speaking.prices,
+                )),
                 Err(fault) => fault.to_string(),
             };
-            return self.tell(ChatEvent::Rests(used));
+            return self.tell(ChatEvent::WorkFinished(used));
         };
-        match open.agent.say(&word).await {
+        match open.agent.add_user_message(&word).await {
             Ok(()) => self.begin(),
             Err(broken) => {
                 self.told(format!("it was not said: {broken}"));
-                self.tell(ChatEvent::Rests(String::new()));
+                self.tell(ChatEvent::WorkFinished(String::new()));
             }
         }
     }
@@ -360,11 +364,11 @@ impl ChatController<'_> {
                 if let RunOutcome::Waiting(questions) = &went {
                     for question in questions {
                         // The screen shows them below as well.
-                        notify::told(&self.options.chosen, question, "a call of the model")
+                        notify::try_notify(&self.options.settings, question, "a call of the model")
                             .unwrap_or_default();
                     }
                 }
-                if let Some(text) = event_mapping::came(&went) {
+                if let Some(text) = event_mapping::outcome_message(&went) {
                     self.told(text);
                 }
             }
@@ -375,13 +379,13 @@ impl ChatController<'_> {
     /// Searches the conversations that can be continued here, and shows them.
     fn offer(&self) -> Result<()> {
         let gate =
-            self.house.gate(self.options, &self.options.cwd, AskArg::None, self.options.chosen.gate())?;
+            self.house.gate(self.options, &self.options.cwd, AskArg::None, self.options.settings.gate())?;
         let (house, options, tell) = (self.house.clone(), self.options.clone(), self.tell.clone());
         // There may be many.
         tokio::spawn(async move {
             let found = match picks(&gate, &house, &options).await {
                 Ok(picks) => ChatEvent::Pick(picks),
-                Err(error) => ChatEvent::Told(complete(&error)),
+                Err(error) => ChatEvent::Message(complete(&error)),
             };
             drop(tell.send(found));
         });
@@ -404,8 +408,8 @@ impl ChatController<'_> {
             HistoryFormat::Html => "html",
         };
         let path = file.map_or_else(|| PathBuf::from(format!("{}.{end}", open.session)), PathBuf::from);
-        let history = History::of(open.session.as_str(), &open.agent.conversation().await?);
-        history::write(&path, &history::written(&history, form)?)?;
+        let history = History::from_conversation(open.session.as_str(), &open.agent.conversation().await?);
+        history::write(&path, &history::format_history(&history, form)?)?;
         self.told(format!("written to {}", path.display()));
         Ok(())
     }
@@ -425,12 +429,12 @@ async fn picks(gate: &Gate, house: &AppContext, options: &ResolvedOptions) -> Re
             continue;
         };
         // Conversations of other directories are continued there.
-        if conversation.last_asked().is_none_or(|last| last.cwd != options.cwd) {
+        if conversation.last_known_turn().is_none_or(|last| last.cwd != options.cwd) {
             continue;
         }
-        let history = History::of(session.as_str(), &conversation);
-        let (title, about) = (history.first_words().to_owned(), agent_setup::about(&history));
-        picks.push(PickerItem { key: session.to_string(), title, about });
+        let history = History::from_conversation(session.as_str(), &conversation);
+        let (title, about) = (history.title().to_owned(), agent_setup::describe(&history));
+        picks.push(PickerItem { key: session.to_string(), title, description: about });
         if picks.len() == PICKS_MAX {
             break;
         }

@@ -14,7 +14,7 @@ pub(crate) fn run(typed: &CompletionsArgs, screen: &mut Console) -> ExitStatus {
     if screen.json() {
         screen.value(&json!({ "shell": typed.shell.to_string(), "script": script }));
     } else {
-        screen.trusted(&script);
+        screen.raw_text(&script);
     }
     ExitStatus::Completed
 }

@@ -34,20 +34,20 @@ pub(crate) fn run(
 
 fn show(options: &ResolvedOptions, screen: &mut Console) {
     if screen.json() {
-        let settings = options.chosen.all().map(held_json).collect::<Vec<_>>();
+        let settings = options.settings.all().map(held_json).collect::<Vec<_>>();
         screen.value(&json!({ "settings": settings, "state": options.state }));
         return;
     }
     let row = |held: &ConfigValue| {
         vec![held.key.name.to_owned(), one_line(&held.value.to_string()), one_line(&held.origin.to_string())]
     };
-    let rows: Vec<Vec<String>> = options.chosen.all().map(row).collect();
+    let rows: Vec<Vec<String>> = options.settings.all().map(row).collect();
     table(screen, &["SETTING", "VALUE", "FROM"], &rows);
 }
 
 fn held_json(held: &ConfigValue) -> serde_json::Value {
     let (file, line) = match &held.origin {
-        SettingSource::Own(path, line) | SettingSource::Project(path, line) => (Some(path), Some(line)),
+        SettingSource::User(path, line) | SettingSource::Project(path, line) => (Some(path), Some(line)),
         SettingSource::Default | SettingSource::Variable(_) | SettingSource::Flag(_) => (None, None),
     };
     let name = match &held.origin {
@@ -58,7 +58,7 @@ fn held_json(held: &ConfigValue) -> serde_json::Value {
     json!({
         "name": held.key.name,
         "value": held.value.json(),
-        "origin": { "kind": held.origin.word(), "file": file, "line": line, "name": name },
+        "origin": { "kind": held.origin.as_str(), "file": file, "line": line, "name": name },
     })
 }
 
@@ -124,7 +124,7 @@ fn begin(path: &Path) -> Result<PathBuf> {
 fn take(path: &Path, draft: &Path, screen: &mut Console) -> Result<ExitStatus> {
     let text = own::read_text(draft)?;
     if let Err(fault) = config::check(path, &text) {
-        diagnostics::tell_config(screen, &fault);
+        diagnostics::print_config_errors(screen, &fault);
         screen.hint(&format!(
             "what was there before stays; what you wrote is in `{}`, and `byleave config edit` opens it again",
             draft.display()

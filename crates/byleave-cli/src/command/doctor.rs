@@ -24,14 +24,14 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 
 pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let probe = ProbeReport::here(RunAs::Caller);
+    let probe = ProbeReport::run_all(RunAs::Caller);
     // Only the native backend has copies.
-    let native = probe.standing().any(|rung| rung == Backend::Native);
+    let native = probe.available().any(|rung| rung == Backend::Native);
     let copies = native.then(|| probe_overlays(&options.state, RunAs::Caller));
     let mut findings = vec![commands::finding(&probe, &options.waived)];
     findings.extend(environment::findings(options));
     findings.extend(agents::findings(options));
-    let is_well = findings.iter().all(|finding| finding.is_well);
+    let is_well = findings.iter().all(|finding| finding.is_ok);
     let status = if is_well { ExitStatus::Completed } else { ExitStatus::Failed };
     if screen.json() {
         let mut value = value(&probe);
@@ -59,17 +59,17 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         table(screen, &report.columns, &report.rows);
     }
     screen.line("");
-    for DoctorFinding { about, is_well, what, .. } in &findings {
+    for DoctorFinding { subject: about, is_ok: is_well, message: what, .. } in &findings {
         let sign = if *is_well { "ok ".to_owned() } else { screen.painted(Tone::Bad, "BAD") };
         screen.line(&format!("{sign} {about:9} {}", prose(what)));
     }
     for line in &report.lacking {
-        screen.toned(Tone::Careful, "note:", line);
+        screen.message_with_tone(Tone::Careful, "note:", line);
     }
     for line in &report.remedies {
         screen.hint(line);
     }
-    for DoctorFinding { about, hint, .. } in &findings {
+    for DoctorFinding { subject: about, hint, .. } in &findings {
         if let Some(hint) = hint {
             screen.hint(&format!("for {about}: {hint}"));
         }
@@ -89,9 +89,10 @@ struct DoctorReport {
 
 impl DoctorReport {
     fn of(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Self {
-        let standing: Vec<&BackendProbe> = probe.rungs.iter().filter(|tried| tried.took.is_ok()).collect();
+        let standing: Vec<&BackendProbe> =
+            probe.backends.iter().filter(|tried| tried.start_time.is_ok()).collect();
         let mut columns = vec!["GUARANTEE"];
-        columns.extend(standing.iter().map(|tried| match tried.rung {
+        columns.extend(standing.iter().map(|tried| match tried.backend {
             Backend::Native => "NATIVE",
             Backend::Bwrap => "BWRAP",
             Backend::Landlock => "LANDLOCK",
@@ -102,13 +103,13 @@ impl DoctorReport {
             row
         };
         let rows = if standing.is_empty() { Vec::new() } else { Guarantee::ALL.map(row).into() };
-        let lacking = standing.iter().take(1).flat_map(|tried| tried.given.iter());
+        let lacking = standing.iter().take(1).flat_map(|tried| tried.enforcement.iter());
         let lacking = lacking.filter_map(|(guarantee, given)| match given {
-            Enforcement::Fully => None,
-            Enforcement::Partly(why) | Enforcement::Not(why) => {
+            Enforcement::Full => None,
+            Enforcement::Partial(why) | Enforcement::Unavailable(why) => {
                 let then = if waived.contains(guarantee) {
                     "your settings do without it".to_owned()
-                } else if guarantee.lacks(given).is_none() {
+                } else if guarantee.unmet_reason(given).is_none() {
                     "commands run all the same, unless a rule requires it".to_owned()
                 } else {
                     format!(
@@ -118,13 +119,14 @@ impl DoctorReport {
                 Some(format!("`{guarantee}` {}: {why}; {then}", word(Some(given))))
             }
         });
-        let fallen = probe.rungs.iter().filter_map(|tried| Some((tried.rung, tried.took.as_ref().err()?)));
+        let fallen =
+            probe.backends.iter().filter_map(|tried| Some((tried.backend, tried.start_time.as_ref().err()?)));
         let remedies = fallen.flat_map(|(rung, obstacle)| {
             obstacle.remedies.iter().map(move |remedy| one_line(&format!("for {rung}: {remedy}")))
         });
         Self {
             level: level(probe),
-            rungs: probe.rungs.iter().map(rung).collect(),
+            rungs: probe.backends.iter().map(rung).collect(),
             columns,
             rows,
             lacking: lacking.collect(),
@@ -134,7 +136,7 @@ impl DoctorReport {
 }
 
 fn level(probe: &ProbeReport) -> String {
-    let found = &probe.surroundings;
+    let found = &probe.environment;
     let inside = found.container.map(|container| container.name());
     let inside: Vec<&str> = inside.into_iter().chain(found.wsl.map(|wsl| wsl.name())).collect();
     let inside = if inside.is_empty() { String::new() } else { format!(", in {}", inside.join(" in ")) };
@@ -142,7 +144,7 @@ fn level(probe: &ProbeReport) -> String {
         0 => "no Landlock".to_owned(),
         version => format!("Landlock {version}"),
     };
-    let level = match probe.standing().next() {
+    let level = match probe.available().next() {
         Some(Backend::Native) if probe.landlock == 0 => {
             "native: namespaces, mounts and a system call filter of our own, without Landlock behind them"
         }
@@ -155,52 +157,52 @@ fn level(probe: &ProbeReport) -> String {
 }
 
 fn rung(tried: &BackendProbe) -> String {
-    let came = match &tried.took {
+    let came = match &tried.start_time {
         Ok(took) => format!("stands: a command ran on it in {} ms", took.as_millis()),
-        Err(obstacle) => format!("does not stand: {}", obstacle.why),
+        Err(obstacle) => format!("does not stand: {}", obstacle.reason),
     };
-    one_line(&format!("  {:9} {came}", tried.rung.name()))
+    one_line(&format!("  {:9} {came}", tried.backend.name()))
 }
 
 fn given(tried: &BackendProbe, asked: Guarantee) -> Option<&Enforcement> {
-    tried.given.iter().find(|(guarantee, _)| *guarantee == asked).map(|(_, given)| given)
+    tried.enforcement.iter().find(|(guarantee, _)| *guarantee == asked).map(|(_, given)| given)
 }
 
 const fn word(given: Option<&Enforcement>) -> &'static str {
     match given {
-        Some(Enforcement::Fully) => "full",
-        Some(Enforcement::Partly(_)) => "partly",
-        Some(Enforcement::Not(_)) => "not",
+        Some(Enforcement::Full) => "full",
+        Some(Enforcement::Partial(_)) => "partly",
+        Some(Enforcement::Unavailable(_)) => "not",
         None => "",
     }
 }
 
 fn value(probe: &ProbeReport) -> Value {
-    let found = &probe.surroundings;
+    let found = &probe.environment;
     json!({
-        "level": probe.standing().next().map(Backend::name),
+        "level": probe.available().next().map(Backend::name),
         "kernel": probe.kernel,
         "landlock": probe.landlock,
         "container": found.container.map(|container| container.name()),
         "wsl": found.wsl.map(|wsl| wsl.name()),
-        "rungs": probe.rungs.iter().map(rung_value).collect::<Vec<_>>(),
+        "rungs": probe.backends.iter().map(rung_value).collect::<Vec<_>>(),
     })
 }
 
 fn rung_value(tried: &BackendProbe) -> Value {
-    let guarantees = tried.given.iter().map(|(guarantee, given)| {
+    let guarantees = tried.enforcement.iter().map(|(guarantee, given)| {
         let why = match given {
-            Enforcement::Fully => None,
-            Enforcement::Partly(why) | Enforcement::Not(why) => Some(why),
+            Enforcement::Full => None,
+            Enforcement::Partial(why) | Enforcement::Unavailable(why) => Some(why),
         };
         (guarantee.to_string(), json!({ "given": word(Some(given)), "why": why }))
     });
-    let obstacle = tried.took.as_ref().err();
+    let obstacle = tried.start_time.as_ref().err();
     json!({
-        "rung": tried.rung.name(),
-        "stands": tried.took.is_ok(),
-        "took_us": tried.took.as_ref().ok().and_then(|took| u64::try_from(took.as_micros()).ok()),
-        "why": obstacle.map(|obstacle| &obstacle.why),
+        "rung": tried.backend.name(),
+        "stands": tried.start_time.is_ok(),
+        "took_us": tried.start_time.as_ref().ok().and_then(|took| u64::try_from(took.as_micros()).ok()),
+        "why": obstacle.map(|obstacle| &obstacle.reason),
         "remedies": obstacle.map(|obstacle| &obstacle.remedies),
         "guarantees": guarantees.collect::<Map<_, _>>(),
     })
@@ -244,18 +246,23 @@ mod tests {
                 Ok(Duration::from_millis(5))
             } else {
                 let remedies = remedies(rung, failed, surroundings);
-                Err(BackendError { why: "cannot make a sandbox: permission denied".into(), remedies })
+                Err(BackendError { reason: "cannot make a sandbox: permission denied".into(), remedies })
             };
             // On the native backend this depends on the machine, so the test sets it.
             let given = |guarantee| match rung {
-                Backend::Native => (guarantee, Enforcement::Fully),
-                _ => (guarantee, rung.given(landlock, &confinement, guarantee)),
+                Backend::Native => (guarantee, Enforcement::Full),
+                _ => (guarantee, rung.enforcement(landlock, &confinement, guarantee)),
             };
             let given = if took.is_ok() { Guarantee::ALL.map(given).into() } else { Vec::new() };
-            BackendProbe { rung, took, given }
+            BackendProbe { backend: rung, start_time: took, enforcement: given }
         };
         let rungs = Backend::ALL.map(tried).into();
-        ProbeReport { kernel: "6.8.0-31-generic".into(), landlock, surroundings: surroundings.clone(), rungs }
+        ProbeReport {
+            kernel: "6.8.0-31-generic".into(),
+            landlock,
+            environment: surroundings.clone(),
+            backends: rungs,
+        }
     }
 
     fn written(probe: &ProbeReport) -> String {
@@ -266,8 +273,8 @@ mod tests {
         report.lacking.iter().for_each(|line| writeln!(text, "note: {line}").unwrap());
         report.remedies.iter().for_each(|line| writeln!(text, "hint: {line}").unwrap());
         let commands = commands::finding(probe, &BTreeSet::new());
-        let sign = if commands.is_well { "ok" } else { "BAD" };
-        writeln!(text, "{sign} {}: {}", commands.about, commands.what).unwrap();
+        let sign = if commands.is_ok { "ok" } else { "BAD" };
+        writeln!(text, "{sign} {}: {}", commands.subject, commands.message).unwrap();
         commands.hint.iter().for_each(|hint| writeln!(text, "hint: for commands: {hint}").unwrap());
         text
     }
@@ -278,11 +285,11 @@ mod tests {
         let ubuntu = HostEnvironment { apparmor_restricts: true, ..HostEnvironment::default() };
         let docker = HostEnvironment {
             container: Some(ContainerKind::Docker),
-            filtered: true,
+            has_syscall_filter: true,
             ..HostEnvironment::default()
         };
         let all = [
-            ("native", machine(7, &Backend::ALL, BackendFailure::Otherwise, &HostEnvironment::default())),
+            ("native", machine(7, &Backend::ALL, BackendFailure::Other, &HostEnvironment::default())),
             ("ubuntu", machine(4, &[Backend::Bwrap, Backend::Landlock], BackendFailure::Namespaces, &ubuntu)),
             ("docker", machine(6, &[Backend::Landlock], BackendFailure::Namespaces, &docker)),
             ("root", machine(7, &[], BackendFailure::Root, &HostEnvironment::default())),

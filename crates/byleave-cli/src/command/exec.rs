@@ -10,7 +10,7 @@ use byleave::audit_log::AuditLog as _;
 use byleave::core::id::CallId;
 use byleave::event::GateEvent;
 use byleave::result::{CallOutcome, CallResult, CallStatus};
-use byleave_tools::in_its_own_words;
+use byleave_tools::strip_gate_prefix;
 use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::app_context::AppContext;
 use crate::args::{AskArg, HookTicketArgs};
 use crate::console::{Console, prose};
-use crate::drive_call::{drive, waive};
+use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::hook::TicketStore;
@@ -36,9 +36,9 @@ pub(crate) async fn run(
         CliError::new(format!("no call {call} was prepared for an agent"))
             .hint("a hook prepares calls, and tells the agent what to run")
     };
-    TicketStore::of(options).find(call)?.ok_or_else(unknown)?;
-    let kept = house.book.record(call).await?.ok_or_else(unknown)?;
-    let heading = kept.record.heading().ok_or_else(unknown)?;
+    TicketStore::new(options).find(call)?.ok_or_else(unknown)?;
+    let kept = house.audit_log.record(call).await?.ok_or_else(unknown)?;
+    let heading = kept.record.header().ok_or_else(unknown)?;
     if heading.tool != "bash" {
         return Err(CliError::not_run(format!("call {call} is for the agent to do, not for a shell"))
             .hint("`byleave book show` says what was judged")
@@ -49,11 +49,11 @@ pub(crate) async fn run(
             .hint("make the call again")
             .into());
     }
-    let options = options.at(heading.cwd.clone())?;
-    let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.chosen.gate())?;
-    waive(&gate, &options).await?;
+    let options = options.in_directory(heading.cwd.clone())?;
+    let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
+    record_waivers(&gate, &options).await?;
     let (over, is_over) = oneshot::channel::<()>();
-    let streams = !gate.reviews_outputs();
+    let streams = !gate.has_output_reviewers();
     let printing = streams.then(|| tokio::spawn(print(gate.subscribe(), call, is_over)));
     let driven = drive(&gate, call, gate.resume(call), &options, screen).await;
     drop(over);
@@ -61,7 +61,7 @@ pub(crate) async fn run(
         Some(printing) => printing.await.unwrap_or(false),
         None => false,
     };
-    match &driven.standing {
+    match &driven.call_status {
         CallStatus::Settled(result) => Ok(told(result, printed, screen)),
         _ => Err(CliError::not_run("its result is held back until a person has looked at it")
             .hint("`byleave inbox` shows it")
@@ -86,33 +86,33 @@ async fn print(mut events: Receiver<GateEvent>, call: CallId, mut is_over: onesh
             }
         };
         match event {
-            Ok(GateEvent::Printed { call: of, printed }) if of == call => {
+            Ok(GateEvent::Output { call: of, chunk: printed }) if of == call => {
                 any = true;
-                if printed.left_out > 0 {
+                if printed.skipped_bytes > 0 {
                     line.push_str(&format!(
                         "\n[…{} bytes were printed too fast to be passed on]\n",
-                        printed.left_out
+                        printed.skipped_bytes
                     ));
                 }
                 line.push_str(&printed.text);
                 let whole = line.rfind('\n').map_or(0, |at| at + 1);
                 let rest = line.split_off(whole);
-                out(&in_its_own_words(&line));
+                out(&strip_gate_prefix(&line));
                 line = rest;
             }
             Err(RecvError::Closed) => break,
             Ok(_) | Err(RecvError::Lagged(_)) => {}
         }
     }
-    out(&in_its_own_words(&line));
+    out(&strip_gate_prefix(&line));
     any
 }
 
 /// Shows the result and returns the exit status of the command.
 fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus {
-    match &result.ending {
+    match &result.outcome {
         CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
-            let text = result.text();
+            let text = result.to_text();
             if printed {
                 let ours = text.split_inclusive('\n').filter(|line| line.starts_with("[byleave]"));
                 ours.for_each(out);
@@ -120,12 +120,12 @@ fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus 
                 out(&text);
             }
             let code = output.data.as_ref().and_then(|data| data.get("exit")).and_then(Value::as_u64);
-            match (&result.ending, code) {
+            match (&result.outcome, code) {
                 (CallOutcome::Completed(_), None) => ExitStatus::Completed,
                 (_, Some(code)) => ExitStatus::Command(u8::try_from(code).unwrap_or(1)),
                 (_, None) => {
                     let error = result.error().unwrap_or_else(|| "it failed".into());
-                    screen.say(&prose(&format!("byleave: {error}")));
+                    screen.message(&prose(&format!("byleave: {error}")));
                     ExitStatus::NOT_RUN
                 }
             }
@@ -133,9 +133,9 @@ fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus 
         CallOutcome::Withheld(_)
         | CallOutcome::Refused(_)
         | CallOutcome::Unknown(_)
-        | CallOutcome::Rehearsed(_) => {
+        | CallOutcome::DryRun(_) => {
             let error = result.error().unwrap_or_else(|| "it did not run".into());
-            screen.say(&prose(&format!("byleave: {error}")));
+            screen.message(&prose(&format!("byleave: {error}")));
             ExitStatus::NOT_RUN
         }
     }

@@ -15,7 +15,7 @@ use byleave::core::manifest::Manifest;
 use byleave::core::policy::{Policy, PolicyRequest};
 use byleave::plan;
 use byleave::policy_case::CaseDefaults;
-use byleave::policy_files::USER;
+use byleave::policy_files::USER_FILE_NAME;
 use byleave::tool::{Tool, ToolContext};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         ToolContext { tenant: options.tenant.clone(), session, agent, cwd: options.cwd.clone().into() };
     let planned = match tool.as_ref().and_then(|tool| tool.plan(&arguments, &site)) {
         Some(planned) => planned.await,
-        None => plan::by_class(&manifest, &arguments, &site),
+        None => plan::plan_by_class(&manifest, &arguments, &site),
     };
     let plan = planned.map_err(|fault| {
         CliError::new(format!("what it would do cannot be worked out: {fault}; a call like this is refused"))
@@ -59,17 +59,17 @@ pub(crate) async fn run(
     })?;
     let policy = policy(typed, options)?;
     let request = PolicyRequest {
-        mode: options.chosen.clone().in_mode(typed.mode).mode(),
+        mode: options.settings.clone().with_mode(typed.mode).mode(),
         now: now(),
-        ..PolicyRequest::plain(&manifest, &plan, &site.session, &site.agent)
+        ..PolicyRequest::new(&manifest, &plan, &site.session, &site.agent)
     };
     let explained = CallExplanation {
         plan: &plan,
-        trees: &plan::trees(&manifest, &arguments, &site),
+        trees: &plan::command_trees(&manifest, &arguments, &site),
         policy: &policy,
-        ruling: policy.rule(&request),
+        decision: policy.evaluate(&request),
         considered: policy.explain(&request),
-        own_file: options.config.as_ref().map(|config| format!("{config}/{USER}")),
+        own_file: options.config.as_ref().map(|config| format!("{config}/{USER_FILE_NAME}")),
     };
     if screen.json() {
         screen.value(&explained.json());
@@ -81,14 +81,14 @@ pub(crate) async fn run(
 
 /// Loads the policy: the one in force, or one file alone.
 fn policy(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<Policy> {
-    let state = real_path(&options.state)?.ok_or_else(CliError::homeless)?;
+    let state = real_path(&options.state)?.ok_or_else(CliError::no_state_dir)?;
     let rules = ActivePolicy { options, workspace: &options.cwd, state: &state };
     if !typed.only {
         return Ok(rules.load()?.policy);
     }
     let missing = CliError::new("`--only` needs a file to judge under");
     let file = options.policy.as_deref().ok_or_else(|| missing.hint("name it with `--policy FILE`"))?;
-    Ok(rules.only(file)?)
+    Ok(rules.load_only(file)?)
 }
 
 /// The call to explain.
@@ -104,7 +104,7 @@ fn subject(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<Expla
     match (&typed.command, &typed.tool) {
         (Some(command), _) => Ok(ExplainSubject {
             tool: None,
-            manifest: Manifest::of_commands("bash"),
+            manifest: Manifest::for_commands("bash"),
             arguments: json!({ "command": command }),
         }),
         (None, Some(tool)) => {

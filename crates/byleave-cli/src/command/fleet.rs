@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::private_file::read_private;
 use crate::resolved_options::ResolvedOptions;
-use crate::time::{now, span};
+use crate::time::{format_duration, now};
 
 pub(crate) async fn run(
     command: Command,
@@ -27,7 +27,7 @@ pub(crate) async fn run(
 }
 
 /// Reads the configuration file of a fleet.
-pub(crate) fn fleet_of(path: &Path) -> Result<Fleet> {
+pub(crate) fn load_fleet(path: &Path) -> Result<Fleet> {
     let flawed = |why: String| {
         CliError::new(format!("cannot use the fleet in `{}`: {why}", path.display())).hint(
             "docs/operations.md says what is in it; it holds keys, and only its owner may read it: `chmod 600`",
@@ -44,7 +44,7 @@ fn tenants(typed: &FleetArgs, options: &ResolvedOptions) -> Result<Vec<TenantId>
 }
 
 async fn status(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let health = fleet_of(&typed.file)?.look(&tenants(typed, options)?, now()).await;
+    let health = load_fleet(&typed.file)?.look(&tenants(typed, options)?, now()).await;
     if screen.json() {
         screen.value(&as_json(&health));
     } else {
@@ -56,7 +56,7 @@ async fn status(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Conso
 fn show(health: &Health, screen: &mut Console) {
     let mut say = |what: &str, stands: Result<String, &String>| match stands {
         Ok(stands) => screen.line(&prose(&format!("{what}: {stands}"))),
-        Err(why) => screen.toned(Tone::Careful, &format!("{what}:"), &prose(&one_line(why))),
+        Err(why) => screen.message_with_tone(Tone::Careful, &format!("{what}:"), &prose(&one_line(why))),
     };
     for (node, stands) in &health.nodes {
         say(&format!("engine at {}", one_line(node)), stands.as_ref().map(|()| "it answers".to_owned()));
@@ -69,13 +69,19 @@ fn show(health: &Health, screen: &mut Console) {
             let owed = match lag {
                 BookLag { waiting: 0, .. } => "it has everything".to_owned(),
                 BookLag { waiting, oldest_ms, .. } => {
-                    format!("{waiting} calls and acts are on their way, the oldest for {}", span(*oldest_ms))
+                    format!(
+                        "{waiting} calls and acts are on their way, the oldest for {}",
+                        format_duration(*oldest_ms)
+                    )
                 }
             };
-            match backlog.early {
+            match backlog.out_of_order {
                 0 => owed,
                 early => {
-                    format!("{owed}; {early} appends wait for those before them, {}", span(backlog.early_ms))
+                    format!(
+                        "{owed}; {early} appends wait for those before them, {}",
+                        format_duration(backlog.oldest_out_of_order_ms)
+                    )
                 }
             }
         });
@@ -84,7 +90,7 @@ fn show(health: &Health, screen: &mut Console) {
     for why in
         health.books.iter().filter_map(|(_, book)| book.as_ref().ok()).flat_map(|book| &book.lag.refused)
     {
-        screen.toned(Tone::Careful, "refused by the book:", &prose(&one_line(why)));
+        screen.message_with_tone(Tone::Careful, "refused by the book:", &prose(&one_line(why)));
     }
 }
 
@@ -97,7 +103,7 @@ fn as_json(health: &Health) -> Value {
             "waiting": lag.waiting,
             "oldest_ms": lag.oldest_ms,
             "refused": lag.refused,
-            "early": backlog.early,
+            "early": backlog.out_of_order,
         }),
         Err(why) => json!({ "tenant": tenant, "why": why }),
     });
@@ -111,7 +117,7 @@ fn as_json(health: &Health) -> Value {
 }
 
 async fn resend(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let fleet = fleet_of(&typed.file)?;
+    let fleet = load_fleet(&typed.file)?;
     let mut sent = serde_json::Map::new();
     for tenant in tenants(typed, options)? {
         let many = fleet.send_again(&tenant).await?;
@@ -123,7 +129,7 @@ async fn resend(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Conso
     if screen.json() {
         screen.value(&Value::Object(sent));
     } else {
-        screen.say(&prose("`byleave fleet status` says when they have arrived"));
+        screen.message(&prose("`byleave fleet status` says when they have arrived"));
     }
     Ok(ExitStatus::Completed)
 }

@@ -16,7 +16,7 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     // A halt before the first call is valid as well.
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     let by = &options.person.name;
     if typed.lift {

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use byleave::core::id::SessionId;
 use byleave::gate::Gate;
-use byleave_agent::history::{History, html, markdown};
+use byleave_agent::history::{History, render_html, render_markdown};
 use serde_json::{Value, json};
 
 use crate::agent_setup;
@@ -26,7 +26,7 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
     // For reading only: the gate reports settled calls and drives none.
-    let gate = house.gate(options, &options.cwd, AskArg::None, options.chosen.gate())?;
+    let gate = house.gate(options, &options.cwd, AskArg::None, options.settings.gate())?;
     let reader = HistoryReader { gate, house, options };
     match command.unwrap_or_else(|| HistoryCommand::List(HistoryListArgs::default())) {
         HistoryCommand::List(list) => reader.list(&list, screen).await,
@@ -37,15 +37,15 @@ pub(crate) async fn run(
         }
         HistoryCommand::Export { session, form, to } => {
             let history = reader.named(&session).await?;
-            let text = written(&history, form)?;
+            let text = format_history(&history, form)?;
             match to {
                 Some(path) => {
                     write(&path, &text)?;
-                    screen.say(&one_line(&format!("written to {}", path.display())));
+                    screen.message(&one_line(&format!("written to {}", path.display())));
                 }
                 None if std::io::stdout().is_terminal() => screen.text(&text),
                 // Unescaped, because it is for a file or another program.
-                None => screen.trusted(&text),
+                None => screen.raw_text(&text),
             }
             Ok(ExitStatus::Completed)
         }
@@ -66,7 +66,7 @@ impl HistoryReader<'_> {
 
     async fn of(&self, session: &SessionId) -> Result<History> {
         let conversation = agent_setup::conversation(&self.gate, &self.house, self.options, session).await?;
-        Ok(History::of(session.as_str(), &conversation))
+        Ok(History::from_conversation(session.as_str(), &conversation))
     }
 
     async fn list(&self, list: &HistoryListArgs, screen: &mut Console) -> Result<ExitStatus> {
@@ -80,7 +80,7 @@ impl HistoryReader<'_> {
                 Ok(history) => history,
                 Err(error) => {
                     let what = format!("{session} cannot be read: {error}");
-                    screen.toned(Tone::Careful, "note:", &prose(&what));
+                    screen.message_with_tone(Tone::Careful, "note:", &prose(&what));
                     continue;
                 }
             };
@@ -88,34 +88,34 @@ impl HistoryReader<'_> {
             if history.messages.is_empty() {
                 continue;
             }
-            if list.text.as_deref().is_some_and(|text| !history.has(text)) {
+            if list.text.as_deref().is_some_and(|text| !history.contains_text(text)) {
                 continue;
             }
             shown += 1;
             if screen.json() {
                 values.push(json!({
                     "session": session, "persona": history.persona, "model": history.model, "begun": history.begun,
-                    "first_words": history.first_words(), "used": history.used,
+                    "first_words": history.title(), "used": history.used,
                 }));
                 continue;
             }
-            screen.title(&one_line(history.first_words()));
-            screen.line(&one_line(&format!("  {}", agent_setup::about(&history))));
+            screen.title(&one_line(history.title()));
+            screen.line(&one_line(&format!("  {}", agent_setup::describe(&history))));
         }
         if screen.json() {
             screen.value(&Value::Array(values));
         } else if shown == 0 {
-            screen.say("there is no such conversation; `byleave run` begins one");
+            screen.message("there is no such conversation; `byleave run` begins one");
         }
         Ok(ExitStatus::Completed)
     }
 }
 
 /// Formats a conversation.
-pub(super) fn written(history: &History, form: HistoryFormat) -> Result<String> {
+pub(super) fn format_history(history: &History, form: HistoryFormat) -> Result<String> {
     Ok(match form {
-        HistoryFormat::Markdown => markdown(history),
-        HistoryFormat::Html => html(history),
+        HistoryFormat::Markdown => render_markdown(history),
+        HistoryFormat::Html => render_html(history),
         HistoryFormat::Json => format!("{}\n", serde_json::to_string_pretty(history)?),
     })
 }
@@ -124,7 +124,7 @@ fn show(history: &History, screen: &mut Console) -> Result<()> {
     if screen.json() {
         screen.value(&serde_json::to_value(history)?);
     } else {
-        screen.text(&markdown(history));
+        screen.text(&render_markdown(history));
     }
     Ok(())
 }

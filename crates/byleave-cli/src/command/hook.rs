@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use byleave_hook::{
-    Dialect, HookDecision, HookOutput, HookRequest, INPUT_BYTES_MAX, format_response, parse_request,
+    Dialect, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES, format_response, parse_request,
 };
 use tokio::sync::oneshot;
 
@@ -41,7 +41,7 @@ async fn judge_one(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let patience = typed.patience_ms.unwrap_or(dialect.patience_ms());
+    let patience = typed.patience_ms.unwrap_or(dialect.default_timeout_ms());
     let deadline = Instant::now() + Duration::from_millis(Dialect::deadline_ms(patience));
     let heard = match listened(dialect).await {
         Ok(heard) => heard,
@@ -50,7 +50,7 @@ async fn judge_one(
     let (own, options) = (heard.clone(), options.clone());
     // A separate task, so that a panic becomes a deny and not a crash.
     let judged = tokio::spawn(async move {
-        let house = AppContext::open_or_make(&options)?;
+        let house = AppContext::open_or_create(&options)?;
         let workspace = own.workspace(&options.cwd);
         let program = std::env::current_exe().context("nobody knows where this program is")?;
         HookEvaluator::new(&house, &options, &workspace, &program)?.answer(dialect, &own, deadline).await
@@ -73,14 +73,14 @@ async fn listened(dialect: Dialect) -> Result<HookRequest> {
     // A detached thread, because standard input may stay open forever.
     std::thread::spawn(move || {
         let mut said = Vec::new();
-        let read = std::io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut said).map(|_| said);
+        let read = std::io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut said).map(|_| said);
         // The receiver may have given up.
         drop(done.send(read));
     });
     let said =
         tokio::time::timeout(LISTENS, reading).await.context("the agent does not say what it wants")?;
     let said = said.context("reading broke")?.context("what the agent said cannot be read")?;
-    if said.len() as u64 > INPUT_BYTES_MAX {
+    if said.len() as u64 > MAX_INPUT_BYTES {
         return Err(CliError::new("the call is too large to be judged").hint("make it smaller").into());
     }
     Ok(parse_request(dialect, &said).map_err(|unheard| {
@@ -95,14 +95,14 @@ fn denied(dialect: Dialect, heard: Option<&HookRequest>, error: &anyhow::Error) 
 
 /// Writes exactly the text that the agent reads.
 fn speak(screen: &mut Console, said: &HookOutput, error: &anyhow::Error) -> Result<ExitStatus> {
-    let status = if said.exit == 0 { ExitStatus::Completed } else { ExitStatus::Unusable };
+    let status = if said.exit_code == 0 { ExitStatus::Completed } else { ExitStatus::Unusable };
     if screen.json() && status != ExitStatus::Completed {
         let hint = CliError::hint_in(error).unwrap_or("`byleave inbox` and `byleave book log` say more");
         return Err(CliError::new(format!("{error:#}")).hint(hint).into());
     }
-    said.stderr.lines().for_each(|line| screen.say(&crate::console::one_line(line)));
+    said.stderr.lines().for_each(|line| screen.message(&crate::console::one_line(line)));
     if !said.stdout.is_empty() {
-        screen.trusted(&said.stdout);
+        screen.raw_text(&said.stdout);
     }
     Ok(status)
 }

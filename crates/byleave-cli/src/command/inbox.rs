@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result};
 use byleave::approver::Reply;
 use byleave::audit_log::{AuditLog as _, PageRequest, QuestionFilter};
-use byleave::core::approval_scopes::offers;
+use byleave::core::approval_scopes::approval_scopes;
 use byleave::core::id::QuestionId;
 use byleave::core::question::QuestionKind;
 use byleave::core::question_view::{QuestionView, RehearsalView};
@@ -29,15 +29,15 @@ use crate::app_context::AppContext;
 use crate::args::{AskArg, InboxCommand, ListArgs};
 use crate::call_display::{self, table};
 use crate::console::{Console, one_line};
-use crate::drive_call::{self, drive, waive};
+use crate::drive_call::{self, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::hook;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::terminal_approver::{LocalBackend, is_dumb, manner};
-use crate::time::{now, span, utc};
+use crate::terminal_approver::{LocalBackend, is_dumb_terminal, prompt_settings};
+use crate::time::{format_duration, format_utc, now};
 
 pub(crate) async fn run(
     command: Option<InboxCommand>,
@@ -69,13 +69,13 @@ async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) 
             .hint("`byleave inbox show ID` prints it, `byleave inbox answer ID` answers")
             .into());
     }
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     let only = match id {
         Some(id) => Some(short_ids::question(&house, id).await?),
         None => None,
     };
     let clerk: Arc<dyn InboxBackend> = Arc::new(LocalBackend::new(options, &house));
-    let manner = manner(options);
+    let manner = prompt_settings(options);
     let ends = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&ends);
     let shown = spawn_blocking(move || match only {
@@ -95,8 +95,8 @@ async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) 
         // The call may have continued elsewhere in the meantime.
         InboxExit::Quit if only.is_some() => return stands(&house, only, options, screen).await,
         InboxExit::Quit => ExitStatus::Completed,
-        InboxExit::Gone if !heard.load(Ordering::Relaxed) => ExitStatus::Completed,
-        InboxExit::Gone | InboxExit::Aborted => ExitStatus::Aborted,
+        InboxExit::TerminalClosed if !heard.load(Ordering::Relaxed) => ExitStatus::Completed,
+        InboxExit::TerminalClosed | InboxExit::Aborted => ExitStatus::Aborted,
     })
 }
 
@@ -109,10 +109,10 @@ async fn answered(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let workspace = house.workspace_of(sheet.call).await?;
-    let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
-    waive(&gate, options).await?;
-    let driven = drive_call::answered(&gate, &sheet.question, reply, options, screen).await?;
-    call_display::standing(screen, &driven.standing);
+    let gate = house.gate(options, &workspace, AskArg::Inbox, options.settings.gate())?;
+    record_waivers(&gate, options).await?;
+    let driven = drive_call::answer_and_drive(&gate, &sheet.question, reply, options, screen).await?;
+    call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())
 }
 
@@ -124,44 +124,45 @@ async fn stands(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let call = match question {
-        Some(question) => house.book.call_of(question).await?,
+        Some(question) => house.audit_log.call_for_question(question).await?,
         None => None,
     };
     let Some(call) = call else { return Ok(ExitStatus::Completed) };
     let workspace = house.workspace_of(call).await?;
-    let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
+    let gate = house.gate(options, &workspace, AskArg::Inbox, options.settings.gate())?;
     let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
-    call_display::standing(screen, &driven.standing);
+    call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())
 }
 
 /// Checks whether there is a terminal that can be drawn on.
 fn is_seen(screen: &Console) -> bool {
-    io::stdin().is_terminal() && io::stdout().is_terminal() && !screen.json() && !is_dumb()
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !screen.json() && !is_dumb_terminal()
 }
 
 async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
     let filter = QuestionFilter { session: which.session, ..QuestionFilter::default() };
-    let open = house.book.questions(filter, PageRequest::first(which.limit)).await?;
+    let open = house.audit_log.questions(filter, PageRequest::with_limit(which.limit)).await?;
     if screen.json() {
         screen.value(&open.iter().map(json_output::question_item).collect());
     } else if open.is_empty() {
-        screen.say("no question is open");
+        screen.message("no question is open");
     } else {
         let now = now();
         let rows: Vec<Vec<String>> = open
             .iter()
             .map(|item| {
-                let left = item.expires_at.checked_sub(now).map_or_else(|| "too late".into(), span);
+                let left =
+                    item.expires_at.checked_sub(now).map_or_else(|| "too late".into(), format_duration);
                 vec![
                     short(&item.question),
-                    format!("{} ago", span(now.saturating_sub(item.asked_at))),
+                    format!("{} ago", format_duration(now.saturating_sub(item.asked_at))),
                     left,
                     kind(item.kind).to_owned(),
-                    one_line(&item.listing.agent),
-                    one_line(&item.listing.tool),
-                    one_line(&item.listing.summary),
+                    one_line(&item.call_summary.agent),
+                    one_line(&item.call_summary.tool),
+                    one_line(&item.call_summary.summary),
                 ]
             })
             .collect();
@@ -174,8 +175,8 @@ async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) 
 async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
     let question = short_ids::question(&house, id).await?;
-    let gate = house.gate(options, &options.cwd, AskArg::Inbox, options.chosen.gate())?;
-    let sheet = gate.sheet(question).await.map_err(CliError::from)?;
+    let gate = house.gate(options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
+    let sheet = gate.question_view(question).await.map_err(CliError::from)?;
     let rendering = render(&sheet);
     if screen.json() {
         let mut value = json!(sheet);
@@ -186,7 +187,7 @@ async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Resu
         screen.value(&value);
         return Ok(ExitStatus::Completed);
     }
-    let lines = rendering.wrapped(screen.columns().unwrap_or(usize::MAX));
+    let lines = rendering.wrap(screen.columns().unwrap_or(usize::MAX));
     for line in &lines {
         match line.role {
             LineRole::Title => screen.title(&line.text),
@@ -196,8 +197,8 @@ async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Resu
             }
             LineRole::Expiry => {
                 let at = sheet.question.expires_at;
-                let left = at.checked_sub(now()).map_or_else(|| "too late".to_owned(), span);
-                screen.line(&format!("  can be answered until {} (left: {left})", utc(at)));
+                let left = at.checked_sub(now()).map_or_else(|| "too late".to_owned(), format_duration);
+                screen.line(&format!("  can be answered until {} (left: {left})", format_utc(at)));
             }
             _ => screen.line(&line.text),
         }
@@ -206,17 +207,18 @@ async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Resu
     if rendering.complete && sheet.question.kind == QuestionKind::Release {
         screen.hint(&format!(
             "answer with `byleave inbox answer {id} release --digest {}`, or withhold, redact, edit, abort",
-            sheet.question.digest().short()
+            sheet.question.digest().short_hex()
         ));
     } else if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
         // A part can be kept only if a yes would commit that very rehearsal.
-        let stands = matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
+        let stands =
+            matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         let part = if stands { "part, " } else { "" };
-        let leave = if offers(&sheet).is_ok() { "leave, " } else { "" };
+        let leave = if approval_scopes(&sheet).is_ok() { "leave, " } else { "" };
         screen.hint(&format!(
             "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, {part}edit, {leave}abort",
-            sheet.question.digest().short()
+            sheet.question.digest().short_hex()
         ));
     } else {
         screen.hint(&format!(

@@ -56,14 +56,14 @@ fn set_up(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let plan = InitPlan::of(agent, project, &programs()?, options)?;
+    let plan = InitPlan::new(agent, project, &programs()?, options)?;
     if is_dry {
         report::diffs(&plan.texts(), screen);
     } else if plan.changes_something() {
         apply::apply(&plan, options)?;
     }
-    let cannot_run = can_run(&ProbeReport::here(RunAs::Caller), &options.waived).err();
-    report::plan(&plan, is_dry, cannot_run.as_ref(), screen);
+    let cannot_run = can_run(&ProbeReport::run_all(RunAs::Caller), &options.waived).err();
+    report::print_plan(&plan, is_dry, cannot_run.as_ref(), screen);
     Ok(ExitStatus::Completed)
 }
 
@@ -83,13 +83,13 @@ fn undo(
     let mut told = Vec::new();
     for setup in &meant {
         let others = all.iter().filter(|other| !std::ptr::eq(*other, *setup));
-        let back = revert::RevertPlan::of(setup, others, options)?;
+        let back = revert::RevertPlan::new(setup, others, options)?;
         if typed.dry_run {
             report::diffs(&back.texts(), screen);
         } else {
             back.apply(options)?;
         }
-        told.push(report::back(&back, typed.dry_run, screen));
+        told.push(report::print_revert(&back, typed.dry_run, screen));
     }
     if screen.json() {
         screen.value(&json!({ "undone": told, "dry_run": typed.dry_run }));
@@ -104,7 +104,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let places = options.agent_places(None)?;
     let all = init_journal::all(options)?;
     let found = KnownAgent::ALL.map(|agent| {
-        let traces = agent_configs::traces(agent, &places);
+        let traces = agent_configs::usage_traces(agent, &places);
         let trace = traces.into_iter().find(|trace| trace.exists());
         let set_up: Vec<&InitJournal> = all.iter().filter(|setup| setup.agent == agent).collect();
         (agent, trace, set_up)

@@ -9,7 +9,7 @@ use clap_mangen::Man as Page;
 use serde_json::json;
 
 use crate::args::{Args, ManArgs};
-use crate::call_display::counted;
+use crate::call_display::format_count;
 use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -44,10 +44,10 @@ pub(crate) fn run(typed: &ManArgs, screen: &mut Console) -> Result<ExitStatus> {
         let page = |page: &ManPage| json!({ "command": page.words, "file": page.file(), "text": page.text });
         screen.value(&pages.iter().map(page).collect());
     } else if let Some(dir) = &typed.dir {
-        let many = counted(pages.len() as u64, "page");
+        let many = format_count(pages.len() as u64, "page");
         screen.line(&one_line(&format!("{many} written to `{}`", dir.display())));
     } else if let Some(main) = pages.first() {
-        screen.trusted(&main.text);
+        screen.raw_text(&main.text);
     }
     Ok(ExitStatus::Completed)
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(
                 ToolCallFormat::Native
             };
             let found = agent_setup::persona(&name, options)?;
-            let prompt = found.persona.prompt(&described(options)?, calls);
+            let prompt = found.persona.system_prompt(&described(options)?, calls);
             if screen.json() {
                 let (persona, origin) = (&found.persona, origin(&found.origin));
                 screen.value(&json!({
@@ -53,7 +53,7 @@ pub(crate) fn run(
 }
 
 fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let all = Persona::all(agent_setup::personas(options).as_deref())?;
+    let all = Persona::load_all(agent_setup::personas(options).as_deref())?;
     let mut status = ExitStatus::Completed;
     let mut values = Vec::new();
     for found in all {
@@ -72,7 +72,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
             }
             Err(fault) => {
                 status = ExitStatus::Failed;
-                screen.toned(Tone::Bad, "error:", &prose(&fault.to_string()));
+                screen.message_with_tone(Tone::Bad, "error:", &prose(&fault.to_string()));
             }
         }
     }

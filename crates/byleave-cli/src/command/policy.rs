@@ -7,14 +7,14 @@ mod suggest;
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::core::policy::{BUILTIN, Layer, Policy as Compiled, PolicyFileError, Rule, builtin};
-use byleave::policy_files::{LoadedPolicy, PROJECT, PolicyFile, PolicyLoadError};
+use byleave::core::policy::{BUILTIN_TOML, Layer, Policy as Compiled, PolicyFileError, Rule, builtin_rules};
+use byleave::policy_files::{LoadedPolicy, PROJECT_PATH, PolicyFile, PolicyLoadError};
 use serde_json::{Value, json};
 
 use crate::active_policy::ActivePolicy;
 use crate::approval_scope;
 use crate::args::{LayerArg, PolicyCommand};
-use crate::call_display::{counted, table};
+use crate::call_display::{format_count, table};
 use crate::console::{Console, Tone, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -25,14 +25,14 @@ pub(crate) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let state = real_path(&options.state)?.ok_or_else(CliError::homeless)?;
+    let state = real_path(&options.state)?.ok_or_else(CliError::no_state_dir)?;
     let rules = ActivePolicy { options, workspace: &options.cwd, state: &state };
     match command.unwrap_or(PolicyCommand::Show) {
         PolicyCommand::Show => show(&rules.load()?, screen),
         PolicyCommand::Check { file, layer } => return check(&rules, &file, layer, screen),
         PolicyCommand::Test => test(&rules.load()?, screen),
-        PolicyCommand::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN })),
-        PolicyCommand::Builtin => screen.trusted(BUILTIN),
+        PolicyCommand::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN_TOML })),
+        PolicyCommand::Builtin => screen.raw_text(BUILTIN_TOML),
         PolicyCommand::Suggest => return suggest::run(options, &rules, screen).await,
         PolicyCommand::Replay { file } => return replay::run(&file, options, &rules, screen).await,
     }
@@ -67,7 +67,7 @@ fn row(rule: &Rule) -> Vec<String> {
 }
 
 fn rule_json(rule: &Rule) -> Value {
-    let written = |patterns: &[_]| patterns.iter().map(approval_scope::written).collect::<Vec<_>>();
+    let written = |patterns: &[_]| patterns.iter().map(approval_scope::format).collect::<Vec<_>>();
     json!({
         "id": rule.id,
         "layer": rule.layer,
@@ -93,9 +93,9 @@ fn check(
     layer: Option<LayerArg>,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let layer =
-        layer.map_or_else(|| if path.ends_with(PROJECT) { Layer::Project } else { Layer::User }, Layer::from);
-    let file = PolicyFile { layer, path: path.to_path_buf(), named: true };
+    let layer = layer
+        .map_or_else(|| if path.ends_with(PROJECT_PATH) { Layer::Project } else { Layer::User }, Layer::from);
+    let file = PolicyFile { layer, path: path.to_path_buf(), required: true };
     let read = match rules.read(&file) {
         Err(PolicyLoadError::File(fault)) if screen.json() => {
             screen.value(&flaws_json(&fault));
@@ -104,7 +104,7 @@ fn check(
         read => read?,
     };
     // A file must also be valid together with the built-in rules.
-    let mut all = builtin(&rules.places()).map_err(PolicyLoadError::from)?;
+    let mut all = builtin_rules(&rules.places()).map_err(PolicyLoadError::from)?;
     all.extend(read.rules.iter().cloned());
     Compiled::new(all).map_err(PolicyLoadError::from)?;
     if screen.json() {
@@ -112,24 +112,24 @@ fn check(
             "file": path,
             "right": true,
             "rules": read.rules.len(),
-            "examples_checked": read.checked,
-            "examples_unchecked": read.unchecked.iter().map(|one| &one.example.text).collect::<Vec<_>>(),
+            "examples_checked": read.checked_count,
+            "examples_unchecked": read.unchecked_examples.iter().map(|one| &one.example.text).collect::<Vec<_>>(),
         }));
         return Ok(ExitStatus::Completed);
     }
-    let count = |number: usize, word: &str| counted(number as u64, word);
-    let (many, checked) = (count(read.rules.len(), "rule"), count(read.checked, "example"));
+    let count = |number: usize, word: &str| format_count(number as u64, word);
+    let (many, checked) = (count(read.rules.len(), "rule"), count(read.checked_count, "example"));
     let name = one_line(&path.to_string_lossy());
     screen.line(&format!("`{name}` is right as a file of the {layer}: {many}, {checked} checked"));
-    for one in &read.unchecked {
+    for one in &read.unchecked_examples {
         unchecked(screen, &name, &one.rule, &one.example.text);
     }
     Ok(ExitStatus::Completed)
 }
 
 fn flaws_json(fault: &PolicyFileError) -> Value {
-    let flaws = fault.flaws.iter().map(
-        |flaw| json!({ "line": flaw.line, "column": flaw.column, "what": flaw.what, "todo": flaw.todo }),
+    let flaws = fault.diagnostics.iter().map(
+        |flaw| json!({ "line": flaw.line, "column": flaw.column, "what": flaw.message, "todo": flaw.help }),
     );
     json!({ "file": fault.file, "right": false, "flaws": flaws.collect::<Vec<_>>() })
 }
@@ -137,20 +137,23 @@ fn flaws_json(fault: &PolicyFileError) -> Value {
 fn test(loaded: &LoadedPolicy, screen: &mut Console) {
     if screen.json() {
         let unchecked = loaded
-            .unchecked
+            .unchecked_examples
             .iter()
             .map(|(file, one)| json!({ "file": file, "rule": one.rule, "example": one.example.text }));
         let unchecked: Vec<Value> = unchecked.collect();
-        screen.value(&json!({ "checked": loaded.checked, "failed": 0, "unchecked": unchecked }));
+        screen.value(&json!({ "checked": loaded.checked_count, "failed": 0, "unchecked": unchecked }));
         return;
     }
-    let files = counted(loaded.files.len() as u64, "file");
-    screen.line(&format!("{} of {files} checked, all hold", counted(loaded.checked as u64, "example")));
+    let files = format_count(loaded.files.len() as u64, "file");
+    screen.line(&format!(
+        "{} of {files} checked, all hold",
+        format_count(loaded.checked_count as u64, "example")
+    ));
     tell_unchecked(loaded, screen);
 }
 
 fn tell_unchecked(loaded: &LoadedPolicy, screen: &mut Console) {
-    for (file, one) in &loaded.unchecked {
+    for (file, one) in &loaded.unchecked_examples {
         unchecked(screen, &one_line(&file.to_string_lossy()), &one.rule, &one.example.text);
     }
 }
@@ -159,5 +162,5 @@ fn tell_unchecked(loaded: &LoadedPolicy, screen: &mut Console) {
 fn unchecked(screen: &mut Console, file: &str, rule: &str, example: &str) {
     let (rule, example) = (one_line(rule), one_line(example));
     let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: nobody can read it");
-    screen.toned(Tone::Careful, "note:", &line);
+    screen.message_with_tone(Tone::Careful, "note:", &line);
 }

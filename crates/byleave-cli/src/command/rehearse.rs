@@ -27,11 +27,11 @@ use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
 use self::keyboard::{KeyboardInput, LineReader};
-use crate::app_context::{AppContext, mend_copies};
+use crate::app_context::{AppContext, recover_and_gc_copies};
 use crate::args::{self, AskArg};
 use crate::call_display::{self, relative};
 use crate::console::{Console, Tone, prose};
-use crate::drive_call::{DriveResult, answered, drive, waive};
+use crate::drive_call::{DriveResult, answer_and_drive, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
@@ -43,25 +43,25 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let mut options = options.clone();
-    options.waived.extend(typed.waive.iter().filter_map(|name| Guarantee::named(name)));
+    options.waived.extend(typed.waive.iter().filter_map(|name| Guarantee::from_name(name)));
     let options = &options;
-    let mut settings = options.chosen.gate();
+    let mut settings = options.settings.gate();
     settings.limits.timeout_ms = typed.timeout_ms;
-    let house = AppContext::open_or_make(options)?;
-    mend_copies(options, screen)?;
+    let house = AppContext::open_or_create(options)?;
+    recover_and_gc_copies(options, screen)?;
     let gate = house.gate(options, &options.cwd, AskArg::Inbox, settings)?;
-    waive(&gate, options).await?;
+    record_waivers(&gate, options).await?;
     let call = call(&typed, options)?;
     let id = call.id;
     if !screen.json() {
-        screen.say("running it on a copy; nothing changes until you say so");
+        screen.message("running it on a copy; nothing changes until you say so");
     }
     let began = Instant::now();
     let driven = drive(&gate, id, gate.advance(call), options, screen).await;
-    let CallStatus::Waiting { question, .. } = &driven.standing else {
+    let CallStatus::Waiting { question, .. } = &driven.call_status else {
         return Ok(ended(screen, &driven));
     };
-    let sheet = gate.sheet(question.id).await.map_err(CliError::from)?;
+    let sheet = gate.question_view(question.id).await.map_err(CliError::from)?;
     let took = began.elapsed();
     let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else {
         return not_rehearsed(&gate, question, &sheet, id, options, screen).await;
@@ -72,8 +72,8 @@ pub(crate) async fn run(
     let told = |kept: bool| json!({ "call": id, "kept": kept, "rehearsal": rehearsal });
     let chosen = choose(&typed, rehearsal, options, screen).await?;
     if let RehearsalChoice::Interrupted = chosen {
-        answered(&gate, question, Reply::No { feedback: None }, options, screen).await?;
-        screen.say("interrupted: it is dropped, and nothing has changed");
+        answer_and_drive(&gate, question, Reply::No { feedback: None }, options, screen).await?;
+        screen.message("interrupted: it is dropped, and nothing has changed");
         return Ok(ExitStatus::Aborted);
     }
     let RehearsalChoice::Reply(reply) = chosen else {
@@ -91,30 +91,34 @@ pub(crate) async fn run(
         return Ok(ExitStatus::Waiting);
     };
     let is_dropped = matches!(reply, Reply::No { .. });
-    let driven = answered(&gate, question, reply, options, screen).await?;
-    let output = match &driven.standing {
+    let driven = answer_and_drive(&gate, question, reply, options, screen).await?;
+    let output = match &driven.call_status {
         _ if is_dropped => {
             if screen.json() {
                 screen.value(&told(false));
             }
-            screen.say("dropped: nothing has changed");
+            screen.message("dropped: nothing has changed");
             return Ok(ExitStatus::Completed);
         }
         CallStatus::Settled(CallResult {
-            ending: CallOutcome::Completed(output) | CallOutcome::Failed(output),
+            outcome: CallOutcome::Completed(output) | CallOutcome::Failed(output),
             ..
         }) => output,
         _ => return Ok(ended(screen, &driven)),
     };
     // A committed rehearsal was already shown. A second run, or a run that could not be committed, was not.
-    let is_as_shown = rehearsal.stands() && (output.undo.is_some() || rehearsal.changes.is_empty());
+    let is_as_shown = rehearsal.is_committable() && (output.undo.is_some() || rehearsal.changes.is_empty());
     match (screen.json(), is_as_shown) {
         (true, true) => screen.value(&told(true)),
         (false, true) => {}
-        (_, false) => call_display::standing(screen, &driven.standing),
+        (_, false) => call_display::print_status(screen, &driven.call_status),
     }
     if output.undo.is_some() {
-        screen.toned(Tone::Strong, "kept:", &format!("`byleave undo {}` takes it back", short(&id)));
+        screen.message_with_tone(
+            Tone::Strong,
+            "kept:",
+            &format!("`byleave undo {}` takes it back", short(&id)),
+        );
     }
     Ok(driven.status())
 }
@@ -204,19 +208,20 @@ async fn choose(
         return Ok(yes());
     }
     // A run without changes needs no answer, unless it wanted the network and may have to run again with it.
-    if rehearsal.changes.is_empty() && rehearsal.stands() {
+    if rehearsal.changes.is_empty() && rehearsal.is_committable() {
         return Ok(yes());
     }
     if typed.later || screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(RehearsalChoice::Later);
     }
     // Keys typed while it ran were not typed for this question.
-    std::thread::sleep(RiskLevel::Ordinary.dwell());
+    std::thread::sleep(RiskLevel::Normal.min_read_time());
     tcflush(io::stdin(), QueueSelector::IFlush)?;
     let mut keyboard = LineReader::new()?;
-    let apply = if rehearsal.stands() { "[y] apply this" } else { "[y] run it again with these hosts" };
+    let apply =
+        if rehearsal.is_committable() { "[y] apply this" } else { "[y] run it again with these hosts" };
     loop {
-        let some = rehearsal.changes.list.len() > 1 && rehearsal.stands();
+        let some = rehearsal.changes.list.len() > 1 && rehearsal.is_committable();
         let some = if some { "  [s] apply some" } else { "" };
         let asked = format!("{apply}  [n] drop it{some}  [d] differences  [l] later > ");
         match keyboard.prompt(&asked).await? {
@@ -227,7 +232,7 @@ async fn choose(
                 "d" | "diff" => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
                 "s" | "some" => match some_of(rehearsal, options, &mut keyboard).await? {
                     Some(paths) if !paths.is_empty() => {
-                        return Ok(RehearsalChoice::Reply(Reply::Part { paths, note: None }));
+                        return Ok(RehearsalChoice::Reply(Reply::Partial { paths, note: None }));
                     }
                     Some(_) => {}
                     None => return Ok(RehearsalChoice::Interrupted),
@@ -250,7 +255,7 @@ async fn some_of(
     for change in &rehearsal.changes.list {
         let path = relative(&change.path, Path::new(&options.cwd));
         // The question names what happens to the file, because "keep" would mean the opposite for a deletion.
-        let verb = change.what().verb();
+        let verb = change.kind().verb();
         let asked = format!("{verb} {path}?  [y] {verb} it  [n] leave it as it was > ");
         loop {
             match keyboard.prompt(&asked).await? {
@@ -281,7 +286,8 @@ async fn not_rehearsed(
         Some(RehearsalView::Not { why }) => why.clone(),
         _ => "nobody said why".to_owned(),
     };
-    answered(gate, question, Reply::No { feedback: Some("not on a copy".into()) }, options, screen).await?;
+    answer_and_drive(gate, question, Reply::No { feedback: Some("not on a copy".into()) }, options, screen)
+        .await?;
     let complaint =
         CliError::not_run(format!("it was not run: there is no copy to run it on: {}", prose(&why)));
     let hint = format!(
@@ -292,9 +298,9 @@ async fn not_rehearsed(
 }
 
 fn ended(screen: &mut Console, driven: &DriveResult) -> ExitStatus {
-    call_display::standing(screen, &driven.standing);
-    match &driven.standing {
-        CallStatus::Settled(CallResult { ending: CallOutcome::Refused(refusal), .. })
+    call_display::print_status(screen, &driven.call_status);
+    match &driven.call_status {
+        CallStatus::Settled(CallResult { outcome: CallOutcome::Refused(refusal), .. })
             if refusal.code == Code::CannotRun =>
         {
             ExitStatus::NOT_RUN

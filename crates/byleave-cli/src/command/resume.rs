@@ -29,15 +29,15 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     let house = AppContext::open_to_write(options)?;
     // If nobody is here, a new question stays open, so that an accepted call is not lost.
-    let ask = options.asking(typed.ask, AskArg::Inbox);
-    let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
-    proxied::equip(&gate)?;
+    let ask = options.resolve_ask(typed.ask, AskArg::Inbox);
+    let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.settings.gate())?;
+    proxied::register_tools(&gate)?;
     let mut worst = ExitStatus::Completed;
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();
     'looking: loop {
         // A finished call may unblock others, so the search repeats until it finds nothing new.
-        let drivable = house.book.drivable(now(), AT_ONCE).await?;
+        let drivable = house.audit_log.resumable_calls(now(), AT_ONCE).await?;
         let fresh: Vec<CallId> = drivable.into_iter().filter(|call| seen.insert(*call)).collect();
         if fresh.is_empty() {
             break;
@@ -47,9 +47,9 @@ pub(crate) async fn run(
             let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
             worst = worst.max(driven.status());
             if screen.json() {
-                values.push(json_output::standing(&driven.standing));
+                values.push(json_output::status(&driven.call_status));
             } else {
-                screen.line(&line(&driven.standing));
+                screen.line(&line(&driven.call_status));
             }
             if driven.interrupted {
                 break 'looking;
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     if screen.json() {
         screen.value(&values.into());
     } else if seen.is_empty() {
-        screen.say("nothing to drive on");
+        screen.message("nothing to drive on");
     }
     Ok(worst)
 }
@@ -69,10 +69,10 @@ fn line(standing: &CallStatus) -> String {
     match standing {
         CallStatus::Settled(result) => {
             let why = result.error().map(|error| format!("  {error}")).unwrap_or_default();
-            one_line(&format!("{call}  {}  {}{why}", result.tool, result.ending.word()))
+            one_line(&format!("{call}  {}  {}{why}", result.tool, result.outcome.as_str()))
         }
         CallStatus::Waiting { question, .. } => format!("{call}  waiting  question {}", short(&question.id)),
-        CallStatus::HeldUp { by, .. } => format!("{call}  held up  by call {}", short(by)),
+        CallStatus::Blocked { blocked_by: by, .. } => format!("{call}  held up  by call {}", short(by)),
         CallStatus::RunningElsewhere { .. } => format!("{call}  running  in another process"),
         CallStatus::Ready { .. } => format!("{call}  ready  for its agent"),
     }

@@ -13,7 +13,7 @@ use byleave_agent::agent_loop::{Agent, AgentEvent, OnQuestion, RunOutcome};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::limits::TaskUsage;
 use byleave_agent::model::{StreamEvent, ToolCall};
-use byleave_agent::model_turn::fresh_session;
+use byleave_agent::model_turn::new_session_id;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -23,8 +23,8 @@ use crate::agent_setup;
 use crate::app_context::AppContext;
 use crate::args::{AskArg, RunArgs};
 use crate::call_display;
-use crate::console::{Console, Tone, one_line, prose, spelled};
-use crate::drive_call::waive;
+use crate::console::{Console, Tone, escape_json, one_line, prose};
+use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::error_report;
 use crate::exit_status::ExitStatus;
@@ -32,8 +32,8 @@ use crate::json_output;
 use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
-use crate::signals::ended_then_at_once;
-use crate::time::{beginning, lasting, now, precise, utc};
+use crate::signals::two_stage_shutdown;
+use crate::time::{format_utc, now, parse_duration, parse_start_time, precise};
 
 /// The maximum length of a task.
 const TASK_BYTES_MAX: u64 = 256 * 1024;
@@ -43,10 +43,10 @@ pub(crate) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let every = typed.every.as_deref().map(lasting).transpose()?;
-    let at = typed.at.as_deref().map(|at| beginning(at, now())).transpose()?;
+    let every = typed.every.as_deref().map(parse_duration).transpose()?;
+    let at = typed.at.as_deref().map(|at| parse_start_time(at, now())).transpose()?;
     let task = typed.task.as_deref().map(task).transpose()?;
-    let (end, at_once) = ended_then_at_once()?;
+    let (end, at_once) = two_stage_shutdown()?;
     tokio::spawn(async move {
         at_once.cancelled().await;
         // Open calls stay open until somebody continues the session.
@@ -56,7 +56,7 @@ pub(crate) async fn run(
     loop {
         let wait = next.saturating_sub(now());
         if wait > 0 {
-            screen.say(&format!("the next begins at {}", utc(next)));
+            screen.message(&format!("the next begins at {}", format_utc(next)));
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
                 () = end.cancelled() => return Ok(ExitStatus::Aborted),
@@ -67,13 +67,13 @@ pub(crate) async fn run(
                 let came = once(&typed, task.as_deref(), options, &end, screen).await;
                 // A failed run does not end the later ones.
                 if every.is_some() {
-                    came.unwrap_or_else(|error| error_report::tell(screen, &error))
+                    came.unwrap_or_else(|error| error_report::report_error(screen, &error))
                 } else {
                     came?
                 }
             }
             None if every.is_some() => {
-                screen.toned(
+                screen.message_with_tone(
                     Tone::Careful,
                     "note:",
                     "another run works in this directory; this one is left out",
@@ -100,13 +100,13 @@ async fn once(
     end: &CancellationToken,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let house = AppContext::open_or_make(options)?;
-    let ask = options.asking(typed.speaking.ask, AskArg::None);
+    let house = AppContext::open_or_create(options)?;
+    let ask = options.resolve_ask(typed.speaking.ask, AskArg::None);
     let gate = agent_setup::gate(&house, options, &typed.speaking, ask)?;
-    waive(&gate, options).await?;
+    record_waivers(&gate, options).await?;
     let session = match &typed.resume {
         Some(named) => agent_setup::session(named, &house, options).await?,
-        None => fresh_session("run")?,
+        None => new_session_id("run")?,
     };
     let before = match &typed.resume {
         Some(_) => agent_setup::conversation(&gate, &house, options, &session).await?,
@@ -122,14 +122,14 @@ async fn once(
     if screen.json() {
         event(screen, &json!({ "event": "session", "session": session }));
     } else {
-        screen.say(&format!("session {session}"));
+        screen.message(&format!("session {session}"));
     }
     if let Some(task) = task {
-        agent.say(task).await?;
+        agent.add_user_message(task).await?;
     }
-    let patience = if ask == AskArg::Terminal { OnQuestion::Stays } else { OnQuestion::Leaves };
+    let patience = if ask == AskArg::Terminal { OnQuestion::Wait } else { OnQuestion::Exit };
     let went = watched(&agent, patience, end, told, screen).await?;
-    let used = TaskUsage::by(&agent.conversation().await?.turns, typed.speaking.prices);
+    let used = TaskUsage::from_turns(&agent.conversation().await?.turns, typed.speaking.prices);
     Ok(ended(&went, used, &session, options, screen))
 }
 
@@ -140,7 +140,7 @@ async fn watched(
     mut told: UnboundedReceiver<RunEvent>,
     screen: &mut Console,
 ) -> Result<RunOutcome> {
-    let mut going = std::pin::pin!(agent.go(patience, end));
+    let mut going = std::pin::pin!(agent.run(patience, end));
     let went = loop {
         tokio::select! {
             biased;
@@ -165,17 +165,17 @@ fn ended(
         RunOutcome::Done => ("done", None, ExitStatus::Completed),
         RunOutcome::Waiting(questions) => {
             for question in questions {
-                notify::waits(&options.chosen, question, "a call of the model", screen);
+                notify::notify_waiting(&options.settings, question, "a call of the model", screen);
             }
             let why = match questions.len() {
                 0 => "another program runs what comes next, or a person must answer first".to_owned(),
-                many => format!("{} to answer", call_display::counted(many as u64, "question")),
+                many => format!("{} to answer", call_display::format_count(many as u64, "question")),
             };
             ("waiting", Some(why), ExitStatus::Waiting)
         }
-        RunOutcome::Stopped(reached) => ("stopped", Some(reached.to_string()), ExitStatus::Failed),
+        RunOutcome::LimitReached(reached) => ("stopped", Some(reached.to_string()), ExitStatus::Failed),
         RunOutcome::Failed(why) => ("failed", Some(why.clone()), ExitStatus::Failed),
-        RunOutcome::CalledOff => ("called off", None, ExitStatus::Aborted),
+        RunOutcome::Cancelled => ("called off", None, ExitStatus::Aborted),
     };
     if screen.json() {
         let questions: Vec<Value> = match went {
@@ -191,13 +191,17 @@ fn ended(
     }
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     let tone = if status == ExitStatus::Completed { Tone::Strong } else { Tone::Careful };
-    screen.toned(tone, &format!("{word}{}", prose(&why)), &format!("({})", agent_setup::used(used)));
+    screen.message_with_tone(
+        tone,
+        &format!("{word}{}", prose(&why)),
+        &format!("({})", agent_setup::format_usage(used)),
+    );
     match went {
-        RunOutcome::Done | RunOutcome::CalledOff => {}
+        RunOutcome::Done | RunOutcome::Cancelled => {}
         RunOutcome::Waiting(_) => screen.hint(&format!(
             "answer with `byleave inbox`, then go on with `byleave run --ask inbox --resume {session}`"
         )),
-        RunOutcome::Stopped(_) | RunOutcome::Failed(_) => screen.hint(&format!(
+        RunOutcome::LimitReached(_) | RunOutcome::Failed(_) => screen.hint(&format!(
             "go on with `byleave run --resume {session}`, with another word where that is needed"
         )),
     }
@@ -206,7 +210,7 @@ fn ended(
 
 /// Prints an event as one line for a program.
 fn event(screen: &mut Console, value: &Value) {
-    screen.line(&spelled(&value.to_string()));
+    screen.line(&escape_json(&value.to_string()));
 }
 
 /// An event on its way to the screen.
@@ -223,21 +227,21 @@ enum RunEvent {
 impl RunEvent {
     fn of(happening: AgentEvent<'_>) -> Self {
         match happening {
-            AgentEvent::Turn(call) => Self::Turn(call),
-            AgentEvent::Heard(StreamEvent::Text(text)) => Self::Text(text.to_owned()),
-            AgentEvent::Heard(StreamEvent::Anew) => Self::Anew,
-            AgentEvent::Heard(StreamEvent::Thought(_) | StreamEvent::Call(_)) => Self::Nothing,
-            AgentEvent::Said(said) => {
+            AgentEvent::TurnStarted(call) => Self::Turn(call),
+            AgentEvent::Stream(StreamEvent::Text(text)) => Self::Text(text.to_owned()),
+            AgentEvent::Stream(StreamEvent::Anew) => Self::Anew,
+            AgentEvent::Stream(StreamEvent::Thought(_) | StreamEvent::Call(_)) => Self::Nothing,
+            AgentEvent::ModelResponded(said) => {
                 let flaws = said.flaws.iter().map(|flaw| flaw.what.clone()).collect();
                 Self::Said { text: said.text.clone(), flaws }
             }
-            AgentEvent::Calling(id, call) => Self::Calling(id, call.clone()),
-            AgentEvent::Called(call, asked, result) => Self::Called {
+            AgentEvent::CallStarted(id, call) => Self::Calling(id, call.clone()),
+            AgentEvent::CallFinished(call, asked, result) => Self::Called {
                 call,
                 tool: asked.name.clone(),
-                outcome: result.ending.word(),
+                outcome: result.outcome.as_str(),
                 error: result.error(),
-                ms: result.report().execution_time_ms,
+                ms: result.to_report().execution_time_ms,
             },
         }
     }
@@ -249,21 +253,21 @@ impl RunEvent {
         match self {
             Self::Said { text, flaws } => {
                 screen.text(text);
-                flaws.iter().for_each(|flaw| screen.toned(Tone::Careful, "note:", &prose(flaw)));
+                flaws.iter().for_each(|flaw| screen.message_with_tone(Tone::Careful, "note:", &prose(flaw)));
             }
             Self::Calling(id, call) => {
                 let why = call.reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
                 let arguments = Value::Object(call.args.clone());
                 let line: String =
                     one_line(&format!("{} {arguments}{why}", call.name)).chars().take(160).collect();
-                screen.say(&format!("  → {} {line}", short(id)));
+                screen.message(&format!("  → {} {line}", short(id)));
             }
             Self::Called { call, outcome, error, ms, .. } => {
                 let error = error.as_deref().map(|error| one_line(&format!(": {error}"))).unwrap_or_default();
                 let error: String = error.chars().take(200).collect();
-                screen.say(&format!("  ← {} {outcome} in {}{error}", short(call), precise(*ms)));
+                screen.message(&format!("  ← {} {outcome} in {}{error}", short(call), precise(*ms)));
             }
-            Self::Anew => screen.say("  the model was interrupted and begins anew"),
+            Self::Anew => screen.message("  the model was interrupted and begins anew"),
             Self::Turn(_) | Self::Text(_) | Self::Nothing => {}
         }
     }
@@ -294,7 +298,7 @@ impl DirectoryLock {
     fn enter(options: &ResolvedOptions) -> Result<Option<Self>> {
         let dir = options.state.join("runs");
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-        let path = dir.join(Digest::of(options.cwd.as_bytes()).short());
+        let path = dir.join(Digest::compute(options.cwd.as_bytes()).short_hex());
         let cannot = || format!("cannot lock `{}`", path.display());
         made.with_context(cannot)?;
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);

@@ -20,12 +20,12 @@ use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};
 use byleave_sandbox::launch::{
-    self, CommandOutcome, LaunchError, NetworkBridge, RunAs, RunningCommand, start_through,
+    self, CommandOutcome, LaunchError, NetworkBridge, RunAs, RunningCommand, start_with_network,
 };
 use byleave_sandbox::net::egress::Egress;
 use byleave_sandbox::plan::CommandSpec;
 use byleave_sandbox::probe::ProbeReport;
-use byleave_sandbox::report::told;
+use byleave_sandbox::report::describe_outcome;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     let set = options.waived.iter().map(|guarantee| guarantee.name().to_owned());
     let set: Vec<String> = set.filter(|name| !typed.waive.contains(name)).collect();
     typed.waive.extend(set);
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     let policy = Arc::new(house.policy(options, &options.cwd)?);
     let plan = plan(&typed, options)?;
     let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     let on = typed.on.map(Backend::from);
     let argv = typed.command;
     // Before the command starts, so that no signal is missed.
-    let ending = signals::ending()?;
+    let ending = signals::termination_signals()?;
     let (running, confinement) = tokio::task::spawn_blocking(move || {
         started(&confinement, argv, keeper, on).map(|running| (running, confinement))
     })
@@ -78,19 +78,19 @@ pub(crate) async fn run(
     .map_err(|error| not_run(&error))?;
     let (ended, signal) = waited(running, ending).await?;
     let outcome = ended.map_err(|error| CliError::not_run(one_line(&format!("it was ended: {error}"))))?;
-    let lines = told(&confinement, &outcome);
+    let lines = describe_outcome(&confinement, &outcome);
     if screen.json() {
         let status = format!("{:?}", outcome.status);
-        let wall = u64::try_from(outcome.wall.as_millis()).unwrap_or(u64::MAX);
-        screen.say(&json!({ "status": status, "wall_ms": wall, "told": lines }).to_string());
+        let wall = u64::try_from(outcome.wall_time.as_millis()).unwrap_or(u64::MAX);
+        screen.message(&json!({ "status": status, "wall_ms": wall, "told": lines }).to_string());
     } else {
         for line in &lines {
-            screen.toned(Tone::Careful, "byleave:", line);
+            screen.message_with_tone(Tone::Careful, "byleave:", line);
         }
     }
     Ok(match signal {
-        Some(signal) => ExitStatus::of_command(launch::CommandStatus::Signalled(signal)),
-        None => ExitStatus::of_command(outcome.status),
+        Some(signal) => ExitStatus::from_command(launch::CommandStatus::Signalled(signal)),
+        None => ExitStatus::from_command(outcome.status),
     })
 }
 
@@ -101,7 +101,7 @@ async fn waited(
     mut ending: mpsc::UnboundedReceiver<i32>,
 ) -> Result<(Result<CommandOutcome, LaunchError>, Option<i32>)> {
     let stopper = running.stopper()?;
-    let mut carried = tokio::task::spawn_blocking(move || stdio_forward::through(running));
+    let mut carried = tokio::task::spawn_blocking(move || stdio_forward::forward_until_exit(running));
     tokio::select! {
         ended = &mut carried => Ok((ended?, None)),
         Some(signal) = ending.recv() => {
@@ -153,9 +153,9 @@ fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan
 
 /// Returns the reason if a rule denies it. An ask is answered by typing the command.
 fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) -> Option<String> {
-    let manifest = Manifest::of_commands("sandbox");
-    let ruling = policy.rule(&PolicyRequest::plain(&manifest, plan, session, agent));
-    let why = || match ruling.decisive().map(|reason| (&reason.rule, &reason.why)) {
+    let manifest = Manifest::for_commands("sandbox");
+    let ruling = policy.evaluate(&PolicyRequest::new(&manifest, plan, session, agent));
+    let why = || match ruling.decisive_reason().map(|reason| (&reason.rule, &reason.why)) {
         Some((Some(rule), why)) => format!("{why} (`{rule}`)"),
         Some((None, why)) => why.clone(),
         None => "no reason is given".to_owned(),
@@ -174,13 +174,13 @@ fn confinement(
         workspace: PathBuf::from(&options.cwd).canonicalize()?,
         cwd: PathBuf::from(&options.cwd).canonicalize()?,
         home: options.home.as_ref().map(PathBuf::from),
-        unfinished: state.as_deref().map(tool_catalog::unfinished),
-        ours: state.into_iter().collect(),
+        run_markers_dir: state.as_deref().map(tool_catalog::unfinished),
+        private_paths: state.into_iter().collect(),
         environment: std::env::vars().collect(),
         read_only: typed.profile == SandboxProfileArg::Look,
-        rehearsing: false,
+        is_rehearsal: false,
     };
-    let mut confinement = from_plan::confinement(plan, policy, &place)?;
+    let mut confinement = from_plan::build_confinement(plan, policy, &place)?;
     for name in &typed.env {
         let unset = |_| {
             CliError::new(format!("the variable `{name}` is not set here"))
@@ -189,8 +189,8 @@ fn confinement(
         confinement.environment.insert(name.clone(), std::env::var(name).map_err(unset)?);
     }
     if typed.profile == SandboxProfileArg::Agent {
-        (confinement.limits.wall, confinement.limits.cpu) = (NO_END, NO_END);
-        confinement.limits.memory = confinement.limits.memory.saturating_mul(4);
+        (confinement.limits.wall_time, confinement.limits.cpu_time) = (NO_END, NO_END);
+        confinement.limits.memory_bytes = confinement.limits.memory_bytes.saturating_mul(4);
     }
     Ok(confinement)
 }
@@ -203,14 +203,14 @@ fn started(
 ) -> Result<RunningCommand, LaunchError> {
     let terminal = stdio_forward::terminal();
     let command =
-        &CommandSpec { argv, terminal, carried_by_caller: terminal.is_none(), ..CommandSpec::default() };
+        &CommandSpec { argv, terminal, caller_owns_streams: terminal.is_none(), ..CommandSpec::default() };
     let rung = match on {
         Some(rung) => rung,
-        None => ProbeReport::first(confinement, RunAs::Caller)?,
+        None => ProbeReport::choose_first(confinement, RunAs::Caller)?,
     };
     if rung == Backend::Native && confinement.network == Network::Proxied {
         let door = Egress::new(Arc::new(keeper));
-        return start_through(confinement, command, RunAs::Caller, &NetworkBridge::new()?, door);
+        return start_with_network(confinement, command, RunAs::Caller, &NetworkBridge::new()?, door);
     }
     backend::start_on(rung, confinement, command, RunAs::Caller)
 }

@@ -18,14 +18,14 @@ use byleave_server::{
 use tokio::net::TcpListener;
 
 use crate::active_policy::ActivePolicy;
-use crate::app_context::{AppContext, equipped, state_of};
+use crate::app_context::{AppContext, state_dir, with_tools};
 use crate::args::{AskArg, ServeArgs};
 use crate::atomic_replace;
 use crate::call_display;
 use crate::command::{token, webhook};
 use crate::config::Config;
 use crate::console::{Console, one_line, prose};
-use crate::drive_call::waive;
+use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::private_file::read_private;
@@ -51,26 +51,26 @@ pub(crate) async fn run(
             .hint("`--listen 127.0.0.1:0` listens where only this machine can reach it; `--tls-cert` and `--tls-key` protect more")
     };
     let tls = typed.tls_cert.as_deref().zip(typed.tls_key.as_deref());
-    let tls = tls.map(|(certificate, key)| listen::tls(certificate, key)).transpose().map_err(usable)?;
+    let tls = tls.map(|(certificate, key)| listen::load_tls(certificate, key)).transpose().map_err(usable)?;
     // Checked before anything listens, so that others do not see even that.
-    listen::may_listen(typed.listen, tls.is_some()).map_err(usable)?;
+    listen::check_address(typed.listen, tls.is_some()).map_err(usable)?;
     let tokens = token::tokens(options);
     let known = tokens.list().map_err(|fault| token::unusable(&fault))?;
-    let chosen = options.chosen.clone().in_mode(typed.mode);
-    call_display::tightened(screen, &chosen);
+    let chosen = options.settings.clone().with_mode(typed.mode);
+    call_display::print_tightened(screen, &chosen);
 
     let mut builder = Server::builder(options.tenant.clone(), tokens).limits(limits(&typed));
     builder = builder.metrics(metrics::collect().context("cannot count anything")?);
     let collector = OtlpExporter::from_env()?;
-    let told = collector.as_ref().map(|_| OtlpExporter::place());
+    let told = collector.as_ref().map(|_| OtlpExporter::endpoint());
     if let Some(collector) = collector {
         builder = builder.collector(collector);
     }
     let ground = ServeBackend::typed(&typed, options, screen).await?;
-    builder = builder.tenancy(tenancy(options, &chosen, &ground).await?);
+    builder = builder.tenant(tenancy(options, &chosen, &ground).await?);
     for name in &typed.tenants {
-        let options = options.of_tenant(TenantId::new(name.as_str())?);
-        builder = builder.tenancy(tenancy(&options, &chosen, &ground).await?);
+        let options = options.for_tenant(TenantId::new(name.as_str())?);
+        builder = builder.tenant(tenancy(&options, &chosen, &ground).await?);
     }
     if let Some((issuer, client)) = typed.oidc_issuer.zip(typed.oidc_client) {
         builder = builder.oidc(provider(&issuer, client, typed.oidc_secret.as_deref())?);
@@ -89,7 +89,7 @@ pub(crate) async fn run(
         None => usual_url(scheme, address, typed.hosts.first())?,
     };
     // Agents and webhooks get links with the public URL. The sign-in host is for people only.
-    let (builder, pages) = if tls.is_some() || public.is_protected() {
+    let (builder, pages) = if tls.is_some() || public.is_encrypted() {
         (builder, public.to_string())
     } else {
         let host = pages_host(options)?;
@@ -97,22 +97,22 @@ pub(crate) async fn run(
     };
     let builder = builder.public_url(public);
     let server = builder.notices(serving_file(options), webhook::webhooks(options)).build();
-    screen.say(&format!("listening on {scheme}://{address}/v1"));
-    screen.say(&format!("people sign in at {pages}/"));
-    if ground.is_crewed() {
-        screen.say(&prose(&format!(
+    screen.message(&format!("listening on {scheme}://{address}/v1"));
+    screen.message(&format!("people sign in at {pages}/"));
+    if ground.has_workers() {
+        screen.message(&prose(&format!(
             "calls are driven by workers in {}: `byleave token add NAME --scope work` makes a token for one, `byleave worker` is one",
             options.cwd
         )));
     }
     if let Some(place) = told {
-        screen.say(&format!("a collector is told of calls: {}", one_line(&place)));
+        screen.message(&format!("a collector is told of calls: {}", one_line(&place)));
     }
     if known.is_empty() {
-        screen.say(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
+        screen.message(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
     }
-    let serving = listen::serve(server, listener, tls, signals::ended()?, GRACE);
-    ground.hold(serving, screen).await?;
+    let serving = listen::serve(server, listener, tls, signals::shutdown_token()?, GRACE);
+    ground.serve(serving, screen).await?;
     Ok(ExitStatus::Completed)
 }
 
@@ -134,11 +134,11 @@ fn limits(typed: &ServeArgs) -> ServerLimits {
     ServerLimits {
         requests_per_second: each,
         burst: each.saturating_mul(4),
-        strangers_per_second: (each / STRANGERS).max(1),
-        calls: many(typed.calls),
-        connections: many(typed.connections),
-        streams: many(typed.streams),
-        streams_each: many(typed.streams / 8),
+        unauthenticated_per_second: (each / STRANGERS).max(1),
+        max_calls: many(typed.calls),
+        max_connections: many(typed.connections),
+        max_streams: many(typed.streams),
+        max_streams_per_principal: many(typed.streams / 8),
         ..ServerLimits::default()
     }
 }
@@ -181,23 +181,23 @@ fn usual_url(scheme: &str, address: SocketAddr, host: Option<&String>) -> Result
 
 /// Builds the gate of one tenant. Its questions stay open until somebody answers them.
 async fn tenancy(options: &ResolvedOptions, chosen: &Config, ground: &ServeBackend) -> Result<Tenant> {
-    let TenantBackend { ledger, book, crew } = ground.plot(options).await?;
-    let state = state_of(options)?;
+    let TenantBackend { ledger, audit_log: book, workers: crew } = ground.tenant_backend(options).await?;
+    let state = state_dir(options)?;
     let policy = ActivePolicy { options, workspace: &options.cwd, state: &state }.load()?.policy;
     let builder =
-        equipped(options, &options.cwd, AskArg::Inbox, chosen.gate(), Arc::clone(&ledger))?.policy(policy);
-    let builder = if crew.is_some() { builder.leaving(Arc::new(is_for_workers)) } else { builder };
+        with_tools(options, &options.cwd, AskArg::Inbox, chosen.gate(), Arc::clone(&ledger))?.policy(policy);
+    let builder = if crew.is_some() { builder.skip_calls(Arc::new(is_for_workers)) } else { builder };
     let own = ClientTools::default();
-    let gate = AppContext::built(own.behind(builder))?;
-    waive(&gate, options).await?;
+    let gate = AppContext::build_gate(own.attach_reviewers(builder))?;
+    record_waivers(&gate, options).await?;
     let mut tenancy =
         Tenant::new(options.tenant.clone(), gate, (ledger, book), options.cwd.clone(), chosen.mode());
     if let Some(crew) = crew {
-        tenancy = tenancy.crewed(crew);
+        tenancy = tenancy.with_workers(crew);
     }
     let options = options.clone();
     let tried = move |text: &str| {
         ActivePolicy { options: &options, workspace: &options.cwd, state: &state }.with_own(text)
     };
-    Ok(tenancy.own_tools(own).trying(Arc::new(tried)))
+    Ok(tenancy.with_client_tools(own).with_trial_policy(Arc::new(tried)))
 }

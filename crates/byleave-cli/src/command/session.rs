@@ -33,14 +33,14 @@ async fn open(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let read =
-        |scopes: &[String]| scopes.iter().map(|typed| approval_scope::read(typed)).collect::<Result<_, _>>();
+        |scopes: &[String]| scopes.iter().map(|typed| approval_scope::parse(typed)).collect::<Result<_, _>>();
     let ceiling = Ceiling { mode: typed.mode.into(), deny: read(&typed.deny)?, ask: read(&typed.ask)? };
     let agent = match typed.agent {
         Some(agent) => agent,
         None => AgentId::new(typed.session.as_str())?,
     };
     let opening = SessionNode { session: typed.session, parent: typed.parent, agent, ceiling };
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     let session = opening.session.clone();
     opened(gate.open_session(&options.tenant, &options.person.name, opening).await)?;
@@ -49,18 +49,18 @@ async fn open(
 }
 
 async fn show(session: &SessionId, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     let lineage = gate.lineage(&options.tenant, session).await?;
     if lineage.is_empty() && !screen.json() {
-        screen.say(&one_line(&format!("session `{session}` was never opened: it stands alone")));
+        screen.message(&one_line(&format!("session `{session}` was never opened: it stands alone")));
     }
     tell(&lineage, screen);
     Ok(ExitStatus::Completed)
 }
 
 /// Sets the parent of a call's session, or checks that it is already this one.
-pub(super) async fn beneath(
+pub(super) async fn open_under_parent(
     gate: &Gate,
     options: &ResolvedOptions,
     call: &Call,
@@ -71,7 +71,7 @@ pub(super) async fn beneath(
         return Ok(());
     }
     // The session is limited by its ancestors. It adds no limit of its own.
-    let ceiling = Ceiling::of(Mode::Yolo);
+    let ceiling = Ceiling::from_mode(Mode::Yolo);
     let (session, agent) = (call.session.clone(), call.agent.clone());
     let opening = SessionNode { session, parent: Some(parent), agent, ceiling };
     opened(gate.open_session(&options.tenant, &options.person.name, opening).await)
@@ -97,10 +97,10 @@ fn tell(lineage: &[SessionNode], screen: &mut Console) {
         let SessionNode { session, parent, agent, ceiling } = opening;
         let place = parent.as_ref().map(|parent| format!("sub-agent of {parent}"));
         let place = place.unwrap_or_else(|| "at the top".to_owned());
-        screen.line(&one_line(&format!("{session}  agent {agent}, {place}, mode {}", ceiling.mode.word())));
+        screen.line(&one_line(&format!("{session}  agent {agent}, {place}, mode {}", ceiling.mode.as_str())));
         for (said, patterns) in [("denied", &ceiling.deny), ("asks", &ceiling.ask)] {
             for pattern in patterns {
-                screen.line(&one_line(&format!("  {said}  {}", approval_scope::written(pattern))));
+                screen.line(&one_line(&format!("  {said}  {}", approval_scope::format(pattern))));
             }
         }
     }

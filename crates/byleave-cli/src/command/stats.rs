@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use crate::app_context::AppContext;
 use crate::args;
 use crate::bar_chart::{self, Bar};
-use crate::call_display::counted;
+use crate::call_display::format_count;
 use crate::console::{Console, Tone, one_line};
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
-use crate::time::{DAY, date, moment, now, span, utc};
+use crate::time::{DAY, date, format_duration, format_utc, now, parse_time};
 
 /// The number of tools and rules that are drawn. `--json` has all of them.
 const BARS_MAX: usize = 15;
@@ -30,8 +30,8 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let now = now();
-    let since = moment(&typed.since, now)?;
-    let until = typed.until.as_deref().map(|typed| moment(typed, now)).transpose()?;
+    let since = parse_time(&typed.since, now)?;
+    let until = typed.until.as_deref().map(|typed| parse_time(typed, now)).transpose()?;
     let wanted = StatsFilter {
         tenant: Some(options.tenant.clone()),
         session: typed.session,
@@ -42,7 +42,7 @@ pub(crate) async fn run(
     };
     let house = AppContext::open_to_read(options, None)?;
     let mut meter = ReadProgress::new();
-    let stats = stats::of(&*house.book, wanted, |read| meter.tell(read)).await?;
+    let stats = stats::collect(&*house.audit_log, wanted, |read| meter.tell(read)).await?;
     meter.end();
     if screen.json() {
         screen.value(&value(&stats, since, until));
@@ -50,8 +50,12 @@ pub(crate) async fn run(
         draw(screen, &stats, since, until.unwrap_or(now));
     }
     if stats.damaged > 0 {
-        let records = counted(stats.damaged, "record");
-        screen.toned(Tone::Careful, "warning:", &format!("{records} not counted, because damaged"));
+        let records = format_count(stats.damaged, "record");
+        screen.message_with_tone(
+            Tone::Careful,
+            "warning:",
+            &format!("{records} not counted, because damaged"),
+        );
         screen.hint("`byleave book verify` names the first place that is not as it was written");
     }
     Ok(ExitStatus::Completed)
@@ -111,21 +115,21 @@ fn value(stats: &Stats, since: Millis, until: Option<Millis>) -> Value {
 }
 
 fn draw(screen: &mut Console, stats: &Stats, since: Millis, until: Millis) {
-    screen.title(&format!("from {} to {}", utc(since), utc(until)));
+    screen.title(&format!("from {} to {}", format_utc(since), format_utc(until)));
     let row =
         |name: &str, number: u64, more: &str| format!("{name:<12} {number:>7}  {more}").trim_end().to_owned();
-    screen.line(&row("calls", stats.calls, &words(&stats.outcomes.all())));
+    screen.line(&row("calls", stats.calls, &words(&stats.outcomes.counts())));
     let ran = format!("{} began to run", stats.destructive.ran);
     let ran = if stats.destructive.calls > 0 { ran.as_str() } else { "" };
     screen.line(&row("destructive", stats.destructive.calls, ran));
-    screen.line(&row("questions", stats.questions.asked, &words(&stats.questions.answers.all())));
+    screen.line(&row("questions", stats.questions.asked, &words(&stats.questions.answers.counts())));
     let waited = &stats.questions.waited;
     if waited.count() > 0 {
         screen.line(&format!(
             "waited for people: {} in all, {} in the middle, {} at most",
-            span(waited.sum_ms()),
-            span(waited.median_ms()),
-            span(waited.longest_ms())
+            format_duration(waited.sum_ms()),
+            format_duration(waited.median_ms()),
+            format_duration(waited.longest_ms())
         ));
     }
     if stats.calls == 0 {
@@ -135,8 +139,10 @@ fn draw(screen: &mut Console, stats: &Stats, since: Millis, until: Millis) {
     tools(screen, stats);
     rules(screen, stats);
     if stats.unlisted > 0 {
-        screen
-            .say(&format!("{} in the sums and in no list: too many names", counted(stats.unlisted, "call")));
+        screen.message(&format!(
+            "{} in the sums and in no list: too many names",
+            format_count(stats.unlisted, "call")
+        ));
     }
 }
 
@@ -158,7 +164,7 @@ fn days(screen: &mut Console, days: &[DayCount], since: Millis, until: Millis) {
             let within = days.iter().filter(|day| (begin..begin + together).contains(&day.day));
             let (calls, asked) =
                 within.fold((0, 0), |(calls, asked), day| (calls + day.calls, asked + day.asked));
-            let remark = if asked > 0 { counted(asked, "question") } else { String::new() };
+            let remark = if asked > 0 { format_count(asked, "question") } else { String::new() };
             Bar { name: date(begin), number: calls, remark }
         })
         .collect();
@@ -199,7 +205,7 @@ fn rules(screen: &mut Console, stats: &Stats) {
         .map(|rule| {
             let origin = rule.origin.as_deref().map(|origin| format!("; {origin}")).unwrap_or_default();
             let remark = format!("{} of {} yes{origin}", yeses(&rule.answers), rule.asked);
-            Bar { name: one_line(&rule.name()), number: rule.asked, remark: one_line(&remark) }
+            Bar { name: one_line(&rule.label()), number: rule.asked, remark: one_line(&remark) }
         })
         .collect();
     bar_chart::draw(screen, &bars);
@@ -208,7 +214,7 @@ fn rules(screen: &mut Console, stats: &Stats) {
     if spare.is_empty() {
         return;
     }
-    let names: Vec<String> = spare.iter().take(3).map(|rule| rule.name()).collect();
+    let names: Vec<String> = spare.iter().take(3).map(|rule| rule.label()).collect();
     let more = if spare.len() > names.len() { ", …" } else { "" };
     screen.hint(&format!(
         "what {}{more} asked was always answered yes: a leave (`byleave inbox answer ID leave`) or a rule would spare such \
@@ -230,6 +236,6 @@ fn words(numbers: &[(&str, u64)]) -> String {
 fn rest(screen: &mut Console, all: usize, word: &str) {
     if let Some(more) = all.checked_sub(BARS_MAX).filter(|more| *more > 0) {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
-        screen.say(&format!("and {} more; `--json` has all", counted(more, word)));
+        screen.message(&format!("and {} more; `--json` has all", format_count(more, word)));
     }
 }

@@ -15,7 +15,7 @@ use crate::console::{Console, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
-use crate::time::{lasting, now, span};
+use crate::time::{format_duration, now, parse_duration};
 
 pub(crate) fn run(
     command: Option<TokenCommand>,
@@ -31,7 +31,7 @@ pub(crate) fn run(
 
 /// Returns the tokens of the server with this state directory.
 pub(super) fn tokens(options: &ResolvedOptions) -> TokenStore {
-    TokenStore::at(options.state.join("tokens.json"))
+    TokenStore::new(options.state.join("tokens.json"))
 }
 
 /// Converts an error to one with a hint.
@@ -40,16 +40,16 @@ pub(super) fn unusable(fault: &TokenError) -> CliError {
         TokenError::File(PrivateFileError::Exposed(_)) => {
             "close it with `chmod 600`, or remove it and make new tokens"
         }
-        TokenError::File(PrivateFileError::Unreadable { .. } | PrivateFileError::System { .. }) => {
+        TokenError::File(PrivateFileError::Unreadable { .. } | PrivateFileError::Io { .. }) => {
             "remove the file and make new tokens"
         }
-        TokenError::Lasting => "say how long with `--for`, as in `--for 30d`",
-        TokenError::Scopeless => "name one with `--scope`",
+        TokenError::InvalidLifetime => "say how long with `--for`, as in `--for 30d`",
+        TokenError::NoScopes => "name one with `--scope`",
         TokenError::AgentAdministers => "leave `administer` out, or say `--person`",
         TokenError::WorkAlone => "make a token with `--scope work` alone, and another for whatever else",
         TokenError::AgentSignsIn => "say `--person`",
-        TokenError::Nobody => "say `--as sub:SUBJECT` or `--as email:ADDRESS`",
-        TokenError::Known => "`byleave token list` lists who may",
+        TokenError::InvalidIdentity => "say `--as sub:SUBJECT` or `--as email:ADDRESS`",
+        TokenError::AlreadyRegistered => "`byleave token list` lists who may",
         TokenError::OtherKind { .. } => "choose another name",
         TokenError::TooMany => "`byleave token list` lists them, `byleave token remove` removes one",
     };
@@ -66,13 +66,14 @@ fn add(typed: AddTokenArgs, options: &ResolvedOptions, screen: &mut Console) -> 
         true => usual.iter().copied().collect(),
         false => typed.scopes.into_iter().map(scope).collect(),
     };
-    let (tenant, name, lasts_ms) = (typed.tenant, typed.name, lasting(&typed.lasting)?);
+    let (tenant, name, lasts_ms) = (typed.tenant, typed.name, parse_duration(&typed.lasting)?);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&options.state);
     made.with_context(|| format!("cannot make `{}`", options.state.display()))?;
-    let wanted = NewToken { tenant, name, kind, scopes, lasts_ms };
+    let wanted = NewToken { tenant, name, kind, scopes, lifetime_ms: lasts_ms };
     if let Some((issuer, who)) = typed.at.zip(typed.signs_in_as) {
         let identity = OidcIdentity { issuer, who };
-        let token = tokens(options).admit(wanted, identity, now()).map_err(|fault| unusable(&fault))?;
+        let token =
+            tokens(options).add_identity(wanted, identity, now()).map_err(|fault| unusable(&fault))?;
         return Ok(admitted(&token, screen));
     }
     let (token, secret) = tokens(options).add(wanted, now()).map_err(|fault| unusable(&fault))?;
@@ -86,13 +87,13 @@ fn add(typed: AddTokenArgs, options: &ResolvedOptions, screen: &mut Console) -> 
         return Ok(ExitStatus::Completed);
     }
     screen.line(&text);
-    screen.say(&prose(&format!(
+    screen.message(&prose(&format!(
         "token {} for {} `{}`, good for {}, for {}; it is not shown again",
         token.id,
-        token.kind.word(),
+        token.kind.as_str(),
         token.name,
         words(&token),
-        span(lasts_ms)
+        format_duration(lasts_ms)
     )));
     Ok(ExitStatus::Completed)
 }
@@ -102,7 +103,7 @@ fn admitted(token: &StoredToken, screen: &mut Console) -> ExitStatus {
     if screen.json() {
         screen.value(&shown(token));
     } else {
-        screen.say(&prose(&format!(
+        screen.message(&prose(&format!(
             "`{}` may sign in{}, good for {}; `byleave token remove {}` ends it",
             token.name,
             elsewhere(token),
@@ -124,15 +125,15 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     if screen.json() {
         screen.value(&found.iter().map(shown).collect());
     } else if found.is_empty() {
-        screen.say("there are no tokens; `byleave token add NAME` makes one");
+        screen.message("there are no tokens; `byleave token add NAME` makes one");
     } else {
         let now = now();
         let rows = found.iter().map(|token| {
             let left = match token.expires_at.checked_sub(now) {
-                Some(left) if left > 0 => format!("for {}", span(left)),
+                Some(left) if left > 0 => format!("for {}", format_duration(left)),
                 _ => "no longer".to_owned(),
             };
-            let (kind, tenant) = (token.kind.word().to_owned(), token.tenant.to_string());
+            let (kind, tenant) = (token.kind.as_str().to_owned(), token.tenant.to_string());
             let good = format!("{}{}", words(token), elsewhere(token));
             vec![token.id.clone(), tenant, token.name.to_string(), kind, one_line(&good), left]
         });
@@ -153,13 +154,13 @@ fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<E
     if screen.json() {
         screen.value(&shown(&removed));
     } else {
-        screen.say(&prose(&format!("token {} of `{}` counts no longer", removed.id, removed.name)));
+        screen.message(&prose(&format!("token {} of `{}` counts no longer", removed.id, removed.name)));
     }
     Ok(ExitStatus::Completed)
 }
 
 fn words(token: &StoredToken) -> String {
-    token.scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>().join(", ")
+    token.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn shown(token: &StoredToken) -> Value {

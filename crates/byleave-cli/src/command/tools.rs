@@ -33,7 +33,7 @@ pub(crate) fn run(
         ToolsCommand::Search { query } => {
             let found = catalog.search(&query.join(" "), FOUND_MAX);
             if found.is_empty() && !screen.json() {
-                screen.say("no tool fits");
+                screen.message("no tool fits");
             } else {
                 list(screen, &found);
             }

@@ -6,25 +6,25 @@ use anyhow::Result;
 use byleave::approver::Reply;
 use byleave::audit_log::CallFilter;
 use byleave::core::id::CallId;
-use byleave::core::render::summary;
+use byleave::core::render::summarize_changes;
 use byleave::result::{CallOutcome, CallStatus};
 use byleave_copy::CopyState;
 use serde_json::{Value, json};
 
-use crate::app_context::{AppContext, mend_copies};
+use crate::app_context::{AppContext, recover_and_gc_copies};
 use crate::args;
 use crate::call_display::{self, relative};
 use crate::command::rehearse::differences;
 use crate::console::{Console, Tone, one_line, prose};
-use crate::drive_call::{DriveResult, answered, drive};
+use crate::drive_call::{DriveResult, answer_and_drive, drive};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::time::{lasting, now};
+use crate::time::{now, parse_duration};
 use crate::tool_catalog::workplace;
-use crate::undo_target::{self, UndoScope, prepared};
+use crate::undo_target::{self, UndoScope, prepare_undo};
 
 pub(crate) async fn run(
     typed: args::UndoArgs,
@@ -32,7 +32,7 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let house = AppContext::open_to_write(options)?;
-    mend_copies(options, screen)?;
+    recover_and_gc_copies(options, screen)?;
     let calls = which(&typed, &house, options).await?;
     if calls.is_empty() {
         nothing_here(&typed, &house, options, screen).await?;
@@ -42,18 +42,18 @@ pub(crate) async fn run(
     for call in &calls {
         let what = undo_target::files_of(*call, &house, options).await;
         let driven = take_back(*call, typed.force, &house, options, screen).await?;
-        let CallStatus::Settled(result) = &driven.standing else {
-            call_display::standing(screen, &driven.standing);
+        let CallStatus::Settled(result) = &driven.call_status else {
+            call_display::print_status(screen, &driven.call_status);
             return Ok(driven.status());
         };
-        if let CallOutcome::Completed(output) = &result.ending {
+        if let CallOutcome::Completed(output) = &result.outcome {
             done += 1;
             if screen.json() {
                 values.push(json!({ "undone": call, "call": result.call, "text": output.text }));
             } else {
                 let text = prose(&output.text);
                 let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
-                screen.toned(
+                screen.message_with_tone(
                     Tone::Strong,
                     "undone:",
                     &format!("{text}{what}; `byleave undo {}` brings it back", short(&result.call)),
@@ -63,14 +63,14 @@ pub(crate) async fn run(
         }
         // Older changes depend on this one, so it stops here.
         if screen.json() {
-            values.push(json_output::standing(&driven.standing));
+            values.push(json_output::status(&driven.call_status));
             screen.value(&Value::from(std::mem::take(&mut values)));
         }
         if let Some(error) = result.error() {
-            screen.say_lines(&error);
+            screen.message_lines(&error);
         }
         if calls.len() > 1 {
-            screen.say(&format!(
+            screen.message(&format!(
                 "{done} of {} calls were taken back, the newest first; stopped here",
                 calls.len()
             ));
@@ -94,13 +94,13 @@ async fn which(typed: &args::UndoArgs, house: &AppContext, options: &ResolvedOpt
     }
     let Some(session) = typed.session.clone() else {
         let reach = if typed.anywhere { UndoScope::Anywhere } else { UndoScope::Here };
-        let newest = undo_target::newest_standing(CallFilter::default(), reach, house, options).await?;
+        let newest = undo_target::newest_undoable(CallFilter::default(), reach, house, options).await?;
         return Ok(newest.into_iter().map(|item| item.call).collect());
     };
-    let since = typed.since.as_deref().map(lasting).transpose()?;
+    let since = typed.since.as_deref().map(parse_duration).transpose()?;
     let since = since.map(|span| now().saturating_sub(span));
     let filter = CallFilter { session: Some(session), since, ..CallFilter::default() };
-    let standing = undo_target::standing(filter, house, options).await?;
+    let standing = undo_target::undoable_calls(filter, house, options).await?;
     Ok(standing.into_iter().map(|item| item.call).collect())
 }
 
@@ -118,16 +118,16 @@ async fn nothing_here(
     let newest = typed.call.is_none() && typed.session.is_none() && !typed.anywhere;
     let elsewhere = match newest {
         true => {
-            undo_target::newest_standing(CallFilter::default(), UndoScope::Anywhere, house, options).await?
+            undo_target::newest_undoable(CallFilter::default(), UndoScope::Anywhere, house, options).await?
         }
         false => None,
     };
     let Some(item) = elsewhere else {
-        screen.say("there is nothing to take back");
+        screen.message("there is nothing to take back");
         return Ok(());
     };
     let workspace = house.workspace_of(item.call).await?;
-    screen.say("there is nothing to take back in this directory, so nothing was changed");
+    screen.message("there is nothing to take back in this directory, so nothing was changed");
     screen.hint(&format!(
         "the last change was made in `{}`: `byleave undo {}` takes it back",
         one_line(&workspace),
@@ -144,17 +144,17 @@ async fn take_back(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<DriveResult> {
-    let (gate, undo) = prepared(call, force, house, options).await?;
+    let (gate, undo) = prepare_undo(call, force, house, options).await?;
     let driven = drive(&gate, undo.id, gate.advance(undo), options, screen).await;
-    let CallStatus::Waiting { question, .. } = &driven.standing else { return Ok(driven) };
-    answered(&gate, question, Reply::Yes { note: None }, options, screen).await
+    let CallStatus::Waiting { question, .. } = &driven.call_status else { return Ok(driven) };
+    answer_and_drive(&gate, question, Reply::Yes { note: None }, options, screen).await
 }
 
 /// `byleave diff`: shows what a call changed, or would change after a yes.
 pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
     let call = short_ids::call(&house, call).await?;
-    let store = workplace(options, &options.cwd).store()?;
+    let store = workplace(options, &options.cwd).open_store()?;
     let state = store.state(call.uuid())?;
     let none = |why: String| CliError::new(why).hint("`byleave book show` has the record of the call");
     let changes = store.changes(call.uuid()).map_err(|fault| none(prose(&fault.to_string())))?;
@@ -162,10 +162,10 @@ pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Con
         screen.value(&json!({ "call": call, "state": word(&state), "changes": changes }));
         return Ok(ExitStatus::Completed);
     }
-    screen.title(&format!("{}: {}", word(&state), summary(&changes)));
+    screen.title(&format!("{}: {}", word(&state), summarize_changes(&changes)));
     differences(screen, &changes, Path::new(&options.cwd));
     for change in changes.list.iter().filter(|change| change.diff.is_none()) {
-        screen.line(&format!("{} {}", change.what(), relative(&change.path, Path::new(&options.cwd))));
+        screen.line(&format!("{} {}", change.kind(), relative(&change.path, Path::new(&options.cwd))));
     }
     Ok(ExitStatus::Completed)
 }

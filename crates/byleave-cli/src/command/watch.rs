@@ -42,15 +42,15 @@ pub(crate) async fn run(
     let mut keys = signal(SignalKind::interrupt())
         .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))?;
     let house = AppContext::open_to_read(options, None)?;
-    live_output::tidy(&options.state.join("live"));
+    live_output::remove_stale(&options.state.join("live"));
     let wanted = StatsFilter { session: typed.session, tool: typed.tool, ..StatsFilter::default() };
     let mut scene = CallTracker::new(wanted);
     // The end of the audit log is read first. An entry in between is then shown twice rather than never.
-    let mut upto = house.book.written(None, 0).await?.upto;
+    let mut upto = house.audit_log.records_since(None, 0).await?.cursor;
     let mut happened = present(&house, &mut scene).await?;
     if typed.once {
-        scene.glimpse(&options.state);
-        format::standing(screen, &scene);
+        scene.read_live_statuses(&options.state);
+        format::print_open_calls(screen, &scene);
         return Ok(ExitStatus::Completed);
     }
     let mut region = (io::stdout().is_terminal() && !screen.json()).then(Region::new);
@@ -58,10 +58,10 @@ pub(crate) async fn run(
         happened.clear();
     }
     loop {
-        happened.extend(scene.glimpse(&options.state));
+        happened.extend(scene.read_live_statuses(&options.state));
         match &mut region {
             Some(region) => region.draw(screen, &scene, &happened),
-            None => happened.iter().for_each(|happening| format::happening(screen, happening)),
+            None => happened.iter().for_each(|happening| format::print_event(screen, happening)),
         }
         if screen.gone() || nobody_reads() {
             return Ok(ExitStatus::Completed);
@@ -85,13 +85,13 @@ async fn present(house: &AppContext, scene: &mut CallTracker) -> Result<Vec<Watc
     let mut open = Vec::new();
     for state in [CallState::Open, CallState::Waiting] {
         let filter = CallFilter { state: Some(state), ..CallFilter::default() };
-        open.extend(house.book.calls(filter, PageRequest::first(OPEN_MAX)).await?);
+        open.extend(house.audit_log.calls(filter, PageRequest::with_limit(OPEN_MAX)).await?);
     }
     open.sort_by_key(|item| item.cursor);
     let mut happened = Vec::new();
     for item in open {
-        if let Some(kept) = house.book.record(item.call).await? {
-            happened.extend(scene.meet(&kept));
+        if let Some(kept) = house.audit_log.record(item.call).await? {
+            happened.extend(scene.add_existing(&kept));
         }
     }
     Ok(happened)
@@ -103,14 +103,14 @@ async fn news(
     scene: &mut CallTracker,
     upto: Cursor,
 ) -> Result<(Cursor, Vec<WatchEvent>)> {
-    let written = house.book.written(Some(upto), NEWS_MAX).await?;
+    let written = house.audit_log.records_since(Some(upto), NEWS_MAX).await?;
     let mut happened = Vec::new();
     for call in written.calls {
-        if let Some(kept) = house.book.record(call).await? {
+        if let Some(kept) = house.audit_log.record(call).await? {
             happened.extend(scene.follow(&kept));
         }
     }
-    Ok((written.upto, happened))
+    Ok((written.cursor, happened))
 }
 
 /// Checks whether the reader of our output is gone. Otherwise only the next line would show it.

@@ -15,7 +15,7 @@ use crate::console::{Console, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
-use crate::time::{now, span};
+use crate::time::{format_duration, now};
 
 /// The maximum length of a URL from standard input.
 const URL_BYTES_MAX: u64 = 8 * 1024;
@@ -35,7 +35,7 @@ pub(crate) async fn run(
 
 /// Returns the webhooks of the server with this state directory.
 pub(super) fn webhooks(options: &ResolvedOptions) -> WebhookStore {
-    WebhookStore::at(options.state.join("webhooks.json"))
+    WebhookStore::new(options.state.join("webhooks.json"))
 }
 
 /// Converts an error to one with a hint.
@@ -75,26 +75,26 @@ fn add(typed: AddWebhookArgs, options: &ResolvedOptions, screen: &mut Console) -
         return Ok(ExitStatus::Completed);
     }
     screen.line(&text);
-    screen.say(&prose(&format!(
+    screen.message(&prose(&format!(
         "webhook {} tells {} of the questions of `{}`, signed with this secret; it is not shown again",
         webhook.id,
-        webhook.place(),
+        webhook.origin(),
         webhook.tenant
     )));
     Ok(ExitStatus::Completed)
 }
 
 fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let found = with_standing(options)?;
+    let found = with_status(options)?;
     if screen.json() {
         screen.value(&found.iter().map(|(webhook, standing)| shown(webhook, standing)).collect());
     } else if found.is_empty() {
-        screen.say("there are no webhooks; `byleave webhook add URL` adds one");
+        screen.message("there are no webhooks; `byleave webhook add URL` adds one");
     } else {
         let rows = found.iter().map(|(webhook, standing)| {
             let tenant = webhook.tenant.to_string();
-            let form = webhook.form.word().to_owned();
-            vec![webhook.id.clone(), tenant, form, webhook.place(), one_line(&words(standing))]
+            let form = webhook.form.as_str().to_owned();
+            vec![webhook.id.clone(), tenant, form, webhook.origin(), one_line(&format_status(standing))]
         });
         table(screen, &["WEBHOOK", "TENANT", "FORM", "WHERE", "HOW IT WENT"], &rows.collect::<Vec<_>>());
     }
@@ -109,7 +109,7 @@ fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<E
     if screen.json() {
         screen.value(&shown(&removed, &DeliveryStatus::default()));
     } else {
-        screen.say(&prose(&format!("{} is told nothing more", removed.place())));
+        screen.message(&prose(&format!("{} is told nothing more", removed.origin())));
     }
     Ok(ExitStatus::Completed)
 }
@@ -134,7 +134,7 @@ async fn test(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console)
             values.push(json!({ "id": webhook.id, "told": why.is_none(), "why": why }));
         } else {
             let what = why.map_or_else(|| "took it".to_owned(), |why| format!("did not take it: {why}"));
-            screen.line(&format!("{} {} {}", webhook.id, webhook.place(), one_line(&what)));
+            screen.line(&format!("{} {} {}", webhook.id, webhook.origin(), one_line(&what)));
         }
     }
     if screen.json() {
@@ -144,11 +144,11 @@ async fn test(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console)
 }
 
 /// Returns all webhooks with their delivery status.
-pub(super) fn with_standing(
+pub(super) fn with_status(
     options: &ResolvedOptions,
 ) -> Result<Vec<(StoredWebhook, DeliveryStatus)>, CliError> {
     let all = webhooks(options);
-    let read = || Ok((all.list()?, all.standing()?));
+    let read = || Ok((all.list()?, all.statuses()?));
     let (found, mut standing) = read().map_err(|fault| unusable(&fault))?;
     let with = |webhook: StoredWebhook| {
         let standing = standing.remove(&webhook.id).unwrap_or_default();
@@ -167,15 +167,15 @@ fn missing(id: &str) -> CliError {
 }
 
 /// Describes a delivery status.
-pub(super) fn words(standing: &DeliveryStatus) -> String {
+pub(super) fn format_status(standing: &DeliveryStatus) -> String {
     let ago = |at: Option<u64>| {
-        at.map_or_else(String::new, |at| format!(" {} ago", span(now().saturating_sub(at))))
+        at.map_or_else(String::new, |at| format!(" {} ago", format_duration(now().saturating_sub(at))))
     };
     let lost = match standing.given_up {
         0 => String::new(),
         lost => format!("; {lost} given up"),
     };
-    match (&standing.why, standing.is_well()) {
+    match (&standing.why, standing.is_healthy()) {
         (Some(why), false) => format!("failed{}: {why}{lost}", ago(standing.failed_at)),
         _ if standing.told == 0 => "nothing was told yet".to_owned(),
         _ => format!("told {}, the last{}{lost}", standing.told, ago(standing.told_at)),
@@ -187,7 +187,7 @@ fn shown(webhook: &StoredWebhook, standing: &DeliveryStatus) -> Value {
         "id": webhook.id,
         "tenant": webhook.tenant,
         "form": webhook.form,
-        "where": webhook.place(),
+        "where": webhook.origin(),
         "made_at": webhook.made_at,
         "standing": standing,
     })

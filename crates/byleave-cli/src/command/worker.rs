@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave_worker::websocket::{SocketConnector, trusting};
+use byleave_worker::websocket::{SocketConnector, tls_config};
 use byleave_worker::{Capabilities, ConnectionStatus, RemoteLedger, RemoteLedgerOptions as Place};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::active_policy::ActivePolicy;
-use crate::app_context::{AppContext, equipped, mend_copies, state_of};
+use crate::app_context::{AppContext, recover_and_gc_copies, state_dir, with_tools};
 use crate::args::{AskArg, WorkArgs};
 use crate::console::{Console, one_line, prose};
-use crate::drive_call::waive;
+use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::private_file::read_private;
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     let unusable = |why: String| {
         CliError::new(why).hint("`--server` is where the server listens: https, or http on this machine")
     };
-    let trusted = trusting(typed.tls_ca.as_deref()).map_err(|fault| {
+    let trusted = tls_config(typed.tls_ca.as_deref()).map_err(|fault| {
         CliError::new(fault.to_string())
             .hint("`--tls-ca` is a PEM file with the server's certificate, or its authority's")
     })?;
@@ -53,21 +53,22 @@ pub(crate) async fn run(
         dir: options.cwd.clone(),
         labels: typed.labels.into_iter().collect(),
     };
-    let place = Place { dir: options.state.join("worker"), patience: PATIENCE };
-    let (ledger, offers) = RemoteLedger::open_to_work(&place, skills, dial)?;
-    mend_copies(options, screen)?;
-    let rules = ActivePolicy { options, workspace: &options.cwd, state: &state_of(options)? }.load()?;
-    let builder = equipped(options, &options.cwd, AskArg::Inbox, options.chosen.gate(), Arc::new(ledger))?
-        .policy(rules.policy);
-    let gate = AppContext::built(builder)?;
-    let (reach, (leave, at_once)) = (offers.reach(), signals::ended_then_at_once()?);
+    let place = Place { dir: options.state.join("worker"), response_timeout: PATIENCE };
+    let (ledger, offers) = RemoteLedger::open_as_worker(&place, skills, dial)?;
+    recover_and_gc_copies(options, screen)?;
+    let rules = ActivePolicy { options, workspace: &options.cwd, state: &state_dir(options)? }.load()?;
+    let builder =
+        with_tools(options, &options.cwd, AskArg::Inbox, options.settings.gate(), Arc::new(ledger))?
+            .policy(rules.policy);
+    let gate = AppContext::build_gate(builder)?;
+    let (reach, (leave, at_once)) = (offers.status(), signals::two_stage_shutdown()?);
     let work = async {
         // Before the first call is taken.
         tokio::select! {
-            waived = waive(&gate, options) => waived?,
+            waived = record_waivers(&gate, options) => waived?,
             () = leave.cancelled() => return Ok(ExitStatus::Completed),
         }
-        offers.work(gate.clone(), leave.clone()).await;
+        offers.run(gate.clone(), leave.clone()).await;
         Ok(ExitStatus::Completed)
     };
     let place = format!("working in {} for {}", options.cwd, one_line(&typed.server));
@@ -89,9 +90,10 @@ async fn tell(
         let now = reach.borrow_and_update().clone();
         match now {
             ConnectionStatus::Unknown => {}
-            ConnectionStatus::Here => screen.say(&prose(place)),
-            ConnectionStatus::Away(why) => {
-                screen.say(&prose(&format!("the server cannot be used: {}; trying again", one_line(&why))));
+            ConnectionStatus::Connected => screen.message(&prose(place)),
+            ConnectionStatus::Unreachable(why) => {
+                screen
+                    .message(&prose(&format!("the server cannot be used: {}; trying again", one_line(&why))));
             }
         }
         tokio::select! {
@@ -99,7 +101,9 @@ async fn tell(
             () = leave.cancelled() => break,
         }
     }
-    screen.say("told to end: nothing new is taken; what runs is waited for, until the server has its result");
-    screen.say("a second signal ends at once, and leaves that unknown");
+    screen.message(
+        "told to end: nothing new is taken; what runs is waited for, until the server has its result",
+    );
+    screen.message("a second signal ends at once, and leaves that unknown");
     std::future::pending().await
 }

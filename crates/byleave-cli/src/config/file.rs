@@ -14,14 +14,14 @@ use crate::error::CliError;
 
 /// All errors of a settings file.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot use settings file `{file}`: {}", first(flaws))]
+#[error("cannot use settings file `{file}`: {}", first(diagnostics))]
 pub(crate) struct ConfigError {
     /// The file.
     pub(crate) file: String,
     /// Its text, to show the places.
     pub(crate) text: String,
     /// The errors. Never empty.
-    pub(crate) flaws: Vec<Diagnostic>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// A settings file that may exist.
@@ -66,7 +66,7 @@ pub(super) fn parse(
                 reader.unknown(name.get_ref(), name.span());
                 continue;
             };
-            match SettingValue::of_toml(key.kind, value) {
+            match SettingValue::from_toml(key.kind, value) {
                 Err((what, todo)) => reader.flaw(value.span(), format!("`{}`: {what}", key.name), todo),
                 Ok(value) => {
                     if let Some(todo) = project.and_then(|defaults| loosens(key, &value, defaults)) {
@@ -86,7 +86,11 @@ pub(super) fn parse(
         return Ok(all);
     }
     reader.flaws.sort_by_key(|flaw| flaw.span.start);
-    Err(ConfigError { file: path.to_string_lossy().into_owned(), text: text.to_owned(), flaws: reader.flaws })
+    Err(ConfigError {
+        file: path.to_string_lossy().into_owned(),
+        text: text.to_owned(),
+        diagnostics: reader.flaws,
+    })
 }
 
 /// Returns advice if a project's setting is looser than the default.
@@ -98,7 +102,7 @@ fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> 
         ProjectOverride::Never => Some(format!("{own}: a project may not set it at all")),
         ProjectOverride::Earlier | ProjectOverride::Lower | ProjectOverride::Raise => {
             let default = default?;
-            let is_fine = value == default || key.is_tighter(value, default);
+            let is_fine = value == default || key.is_stricter(value, default);
             (!is_fine).then(|| format!("{own}, or make it as strict as the default: `{default}`"))
         }
     }
@@ -107,13 +111,13 @@ fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> 
 /// Reads a file. Fails if others could have written it, or if a project's file is a link.
 fn text_of(file: &ConfigFile) -> Result<Option<String>, CliError> {
     let layer = if file.is_project { Layer::Project } else { Layer::User };
-    let of = PolicyFile { layer, path: file.path.clone(), named: false };
-    policy_files::text_of(&of).map_err(|fault| match fault {
-        PolicyLoadError::Unreadable { path, why } => {
+    let of = PolicyFile { layer, path: file.path.clone(), required: false };
+    policy_files::read_text(&of).map_err(|fault| match fault {
+        PolicyLoadError::Unreadable { path, reason: why } => {
             CliError::new(format!("cannot read settings file `{}`: {why}", path.display()))
                 .hint("make it readable, or move it away; nothing runs without it")
         }
-        PolicyLoadError::Untrusted { path, why } => {
+        PolicyLoadError::Untrusted { path, reason: why } => {
             CliError::new(format!("cannot trust settings file `{}`: {why}", path.display()))
         }
         other => CliError::new(other.to_string()),
@@ -136,13 +140,13 @@ impl ConfigParser<'_> {
 
     fn flaw(&mut self, span: Range<usize>, what: String, todo: String) {
         let (line, column) = place(self.text, span.start);
-        self.flaws.push(Diagnostic { span, line, column, what, todo });
+        self.flaws.push(Diagnostic { span, line, column, message: what, help: todo });
     }
 }
 
 fn first(flaws: &[Diagnostic]) -> String {
     let told = |flaw: &Diagnostic| {
-        format!("line {}, column {}: {}; {}", flaw.line, flaw.column, flaw.what, flaw.todo)
+        format!("line {}, column {}: {}; {}", flaw.line, flaw.column, flaw.message, flaw.help)
     };
     flaws.first().map(told).unwrap_or_default()
 }

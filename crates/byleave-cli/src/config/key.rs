@@ -110,7 +110,7 @@ impl SettingKey {
     }
 
     /// Checks whether a value is tighter than another, as far as a project may change it.
-    pub(super) fn is_tighter(&self, value: &SettingValue, than: &SettingValue) -> bool {
+    pub(super) fn is_stricter(&self, value: &SettingValue, than: &SettingValue) -> bool {
         match self.project {
             ProjectOverride::Never | ProjectOverride::Free => false,
             ProjectOverride::Earlier => self.rank(value) < self.rank(than),
@@ -133,7 +133,7 @@ impl SettingKey {
 
 /// Returns the error in the name of a guarantee.
 fn guarantee(name: &str) -> Option<String> {
-    if Guarantee::named(name).is_some() {
+    if Guarantee::from_name(name).is_some() {
         return None;
     }
     Some(match nearest(name, Guarantee::ALL.map(Guarantee::name)) {

@@ -15,8 +15,8 @@ fn load(own: &str, project: &str, variables: &[(&str, &str)]) -> Result<Config> 
 }
 
 fn held(config: &Config, name: &str) -> (String, &'static str) {
-    let held = config.held(name).unwrap();
-    (held.value.to_string(), held.origin.word())
+    let held = config.get(name).unwrap();
+    (held.value.to_string(), held.origin.as_str())
 }
 
 #[test]
@@ -35,13 +35,13 @@ fn the_defaults_are_all_there_and_are_the_library_s_own() {
 fn what_counts_is_the_nearest_that_was_said() {
     let own = "color = \"never\"\nmode = \"confirm-all\"\nstate = \"/own\"\n";
     let config = load(own, "", &[("BYLEAVE_STATE", "/variable"), ("BYLEAVE_ALLOW_DELETE", "1")]).unwrap();
-    let config = config.typed("color", "--color", Some(SettingValue::Text("always".into())));
+    let config = config.with_flag("color", "--color", Some(SettingValue::Text("always".into())));
     assert_eq!(held(&config, "color"), ("\"always\"".into(), "flag"));
     assert_eq!(held(&config, "state"), ("\"/variable\"".into(), "variable"));
     assert_eq!(held(&config, "allow_delete"), ("true".into(), "variable"));
     assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "user"));
     assert_eq!(held(&config, "editor"), ("\"\"".into(), "default"));
-    let SettingSource::Own(path, line) = &config.held("mode").unwrap().origin else { panic!("{config:?}") };
+    let SettingSource::User(path, line) = &config.get("mode").unwrap().origin else { panic!("{config:?}") };
     assert!(path.ends_with("own.toml"));
     assert_eq!(*line, 2);
 }
@@ -53,7 +53,7 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         "mode = \"confirm-all\"\ncall_timeout = \"10s\"\nallow_delete = false\ndwell_percent = 150\n";
     let own = "mode = \"yolo\"\nallow_delete = true\ncall_timeout = \"60s\"\n";
     let config = load(own, project, &[]).unwrap();
-    let config = config.typed("mode", "--mode", Some(SettingValue::Text("confirm-dangerous".into())));
+    let config = config.with_flag("mode", "--mode", Some(SettingValue::Text("confirm-dangerous".into())));
     assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "project"));
     assert_eq!(held(&config, "call_timeout"), ("\"10s\"".into(), "project"));
     assert_eq!(held(&config, "allow_delete"), ("false".into(), "project"));
@@ -62,7 +62,7 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
     let config_of = |own, project| held(&load(own, project, &[]).unwrap(), "mcp_elicitation");
     assert_eq!(config_of("mcp_elicitation = true", "mcp_elicitation = false"), ("false".into(), "project"));
     assert_eq!(config_of("mcp_elicitation = false", "mcp_elicitation = true"), ("false".into(), "user"));
-    assert_eq!(config.tightened().count(), 1);
+    assert_eq!(config.tightened_by_project().count(), 1);
     // A person who is stricter than the project stays so.
     let config = load("mode = \"read-only\"\n", "mode = \"confirm-all\"\n", &[]).unwrap();
     assert_eq!(held(&config, "mode"), ("\"read-only\"".into(), "user"));
@@ -95,7 +95,7 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         let fault =
             load("mode = \"yolo\"\nallow_delete = true\n", &format!("# one\n{line}\n"), &[]).unwrap_err();
         let fault = fault.downcast_ref::<ConfigError>().unwrap_or_else(|| panic!("{line}: {fault}"));
-        assert_eq!((fault.flaws[0].line, fault.flaws[0].column), (2, 1), "{line}");
+        assert_eq!((fault.diagnostics[0].line, fault.diagnostics[0].column), (2, 1), "{line}");
         assert!(fault.to_string().contains("may only tighten"), "{fault}");
     }
     // Every setting is tried above, or nobody may loosen it.

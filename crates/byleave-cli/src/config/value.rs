@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::suggestion::nearest;
-use crate::time::lasting;
+use crate::time::parse_duration;
 
 /// The kind of a setting's value.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ impl SettingValue {
     }
 
     /// Converts a value from a file.
-    pub(super) fn of_toml(
+    pub(super) fn from_toml(
         kind: SettingKind,
         found: &Spanned<DeValue<'_>>,
     ) -> Result<Self, SettingValueError> {
@@ -75,7 +75,7 @@ impl SettingValue {
             SettingKind::Number(..) => {
                 let number = value.as_integer().map(ToString::to_string);
                 let number = number.ok_or_else(|| wrong("a number", "write it without quotes"))?;
-                Self::of_text(kind, &number)
+                Self::from_text(kind, &number)
             }
             SettingKind::Flag => {
                 let flag = value.as_bool();
@@ -89,13 +89,13 @@ impl SettingValue {
                 checked(words.collect::<Option<_>>().ok_or_else(|| wrong("a list of texts", todo))?, check)
             }
             SettingKind::Choice(_) | SettingKind::Span(..) | SettingKind::Text => {
-                Self::of_text(kind, value.as_str().ok_or_else(|| wrong("a text", "put it in quotes"))?)
+                Self::from_text(kind, value.as_str().ok_or_else(|| wrong("a text", "put it in quotes"))?)
             }
         }
     }
 
     /// Parses a value from a variable or a flag.
-    pub(super) fn of_text(kind: SettingKind, text: &str) -> Result<Self, SettingValueError> {
+    pub(super) fn from_text(kind: SettingKind, text: &str) -> Result<Self, SettingValueError> {
         match kind {
             SettingKind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
             SettingKind::Choice(words) => {
@@ -110,7 +110,7 @@ impl SettingValue {
                 Ok(Self::Number(number.ok_or_else(|| (format!("it cannot be `{text}`"), todo()))?))
             }
             SettingKind::Span(least, most) => {
-                let ms = lasting(text).ok().filter(|ms| (least..=most).contains(ms));
+                let ms = parse_duration(text).ok().filter(|ms| (least..=most).contains(ms));
                 let todo = || {
                     let (least, most) = (span(least), span(most));
                     format!("write a number and s, m, h, d or w, from `{least}` to `{most}`")
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn a_span_is_written_as_it_is_read() {
         for text in ["30s", "90s", "24h", "2d", "52w", "10m", "3d"] {
-            assert_eq!(span(lasting(text).unwrap()), text);
+            assert_eq!(span(parse_duration(text).unwrap()), text);
         }
-        assert_eq!(span(lasting("60s").unwrap()), "60s");
-        assert_eq!(span(lasting("1d").unwrap()), "24h");
+        assert_eq!(span(parse_duration("60s").unwrap()), "60s");
+        assert_eq!(span(parse_duration("1d").unwrap()), "24h");
     }
 }

@@ -27,10 +27,10 @@ pub(super) fn read(text: &str) -> Result<Value, EditError> {
 pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(text, &OPTIONS).map_err(unreadable)?;
-    let top = root.object_value().ok_or(EditError::InDoubt)?;
+    let top = root.object_value().ok_or(EditError::UnsupportedSyntax)?;
     match op {
         EditOp::Set { at, value } => {
-            let (last, above) = at.split_last().ok_or(EditError::InDoubt)?;
+            let (last, above) = at.split_last().ok_or(EditError::UnsupportedSyntax)?;
             let object = made(&top, above)?;
             match object.get(last) {
                 Some(there) => there.set_value(input(value)),
@@ -38,28 +38,28 @@ pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
             }
         }
         EditOp::Remove { at } => {
-            let (last, above) = at.split_last().ok_or(EditError::InDoubt)?;
+            let (last, above) = at.split_last().ok_or(EditError::UnsupportedSyntax)?;
             let there = found(&top, above).and_then(|object| object.get(last));
             if let Some(there) = there {
                 there.remove();
             }
         }
         EditOp::Append { at, value } => {
-            let (last, above) = at.split_last().ok_or(EditError::InDoubt)?;
+            let (last, above) = at.split_last().ok_or(EditError::UnsupportedSyntax)?;
             let object = made(&top, above)?;
             let is_null = |node: CstNode| node.as_null_keyword().is_some();
             let list = match object.get(last).and_then(|there| there.value()) {
                 Some(node) if is_null(node.clone()) => Some(object.array_value_or_set(last)),
                 _ => object.array_value_or_create(last),
             };
-            let list = list.ok_or_else(|| EditError::Odd(at.join(".")))?;
+            let list = list.ok_or_else(|| EditError::UnexpectedStructure(at.join(".")))?;
             if matches!(value, Value::Object(_)) {
                 list.ensure_multiline();
             }
             list.append(input(value));
         }
         EditOp::Drop { at, value } => {
-            let Some((last, above)) = at.split_last() else { return Err(EditError::InDoubt) };
+            let Some((last, above)) = at.split_last() else { return Err(EditError::UnsupportedSyntax) };
             let list = found(&top, above).and_then(|object| object.array_value(last));
             let items = list.map(|list| list.elements()).unwrap_or_default();
             for item in items.into_iter().filter(|item| item.to_serde_value().as_ref() == Some(value)) {
@@ -82,7 +82,7 @@ fn made(top: &CstObject, at: &[String]) -> Result<CstObject, EditError> {
             .is_some_and(|node| node.as_null_keyword().is_some());
         let below =
             if is_null { Some(object.object_value_or_set(key)) } else { object.object_value_or_create(key) };
-        below.ok_or_else(|| EditError::Odd(at.join(".")))
+        below.ok_or_else(|| EditError::UnexpectedStructure(at.join(".")))
     })
 }
 

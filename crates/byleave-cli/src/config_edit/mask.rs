@@ -13,7 +13,7 @@ const MASK: &str = "****";
 const SECRET: [&str; 5] = ["env", "envs", "headers", "http_headers", "requestInit"];
 
 /// Returns the text for display. A text that does not parse is not shown at all.
-pub(crate) fn masked(format: FileFormat, text: &str) -> String {
+pub(crate) fn mask_secrets(format: FileFormat, text: &str) -> String {
     let ranges = match format {
         FileFormat::Json => json(text),
         FileFormat::Toml => toml(text),

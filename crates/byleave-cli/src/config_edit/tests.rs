@@ -130,7 +130,7 @@ fn secrets_are_masked_and_names_are_not() {
     let toml = "[s]\nargs = [\"--x\"]\nenv = { A = \"hunter2\", B = \"${HOME}\" }\n[s.http_headers]\nAuthorization = 't0p'\n";
     let yaml = "s:\n  args: [--x]\n  envs:\n    A: hunter2\n    B: ${HOME}\n    C: |\n      hunter2\n  headers: {Authorization: t0p}\n  after: seen\n";
     for (format, text) in [(FileFormat::Json, json), (FileFormat::Toml, toml), (FileFormat::Yaml, yaml)] {
-        let shown = masked(format, text);
+        let shown = mask_secrets(format, text);
         for secret in ["hunter", "t0p", "0032"] {
             assert!(!shown.contains(secret), "{shown}");
         }
@@ -138,5 +138,5 @@ fn secrets_are_masked_and_names_are_not() {
             assert_eq!(shown.contains(plain), text.contains(plain), "{shown}");
         }
     }
-    assert!(!masked(FileFormat::Json, "{\"env\": {\"A\": \"hunter2\"").contains("hunter"));
+    assert!(!mask_secrets(FileFormat::Json, "{\"env\": {\"A\": \"hunter2\"").contains("hunter"));
 }

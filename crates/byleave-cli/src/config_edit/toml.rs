@@ -15,7 +15,7 @@ pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
     match op {
         EditOp::Set { at, value } => {
             let (outer, inner) = two(at)?;
-            let fields = value.as_object().ok_or(EditError::InDoubt)?;
+            let fields = value.as_object().ok_or(EditError::UnsupportedSyntax)?;
             let mut table = Table::new();
             for (key, value) in ordered(fields) {
                 table.insert(key, Item::Value(value_of(value)?));
@@ -26,7 +26,7 @@ pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
             let (outer, inner) = two(at)?;
             remove(text, outer, inner)
         }
-        EditOp::Append { .. } | EditOp::Drop { .. } => Err(EditError::InDoubt),
+        EditOp::Append { .. } | EditOp::Drop { .. } => Err(EditError::UnsupportedSyntax),
     }
 }
 
@@ -105,10 +105,11 @@ fn whole_tables(table: &Table, spans: &mut Vec<std::ops::Range<usize>>) -> bool 
 /// Does the same with the TOML library, for tables that are written within another value.
 fn within(text: &str, outer: &str, inner: &str, table: Option<Table>) -> Result<String, EditError> {
     if text.contains('\r') {
-        return Err(EditError::InDoubt);
+        return Err(EditError::UnsupportedSyntax);
     }
     let mut document: DocumentMut = text.parse().map_err(unreadable)?;
-    let above = document.get_mut(outer).and_then(Item::as_table_like_mut).ok_or(EditError::InDoubt)?;
+    let above =
+        document.get_mut(outer).and_then(Item::as_table_like_mut).ok_or(EditError::UnsupportedSyntax)?;
     match table {
         Some(table) => {
             above.insert(inner, Item::Value(toml_edit::Value::InlineTable(table.into_inline_table())));
@@ -159,9 +160,9 @@ fn plain(value: &toml_edit::Value) -> Value {
 
 fn value_of(value: &Value) -> Result<toml_edit::Value, EditError> {
     Ok(match value {
-        Value::Null => return Err(EditError::InDoubt),
+        Value::Null => return Err(EditError::UnsupportedSyntax),
         Value::Bool(yes) => (*yes).into(),
-        Value::Number(number) => number.as_i64().ok_or(EditError::InDoubt)?.into(),
+        Value::Number(number) => number.as_i64().ok_or(EditError::UnsupportedSyntax)?.into(),
         Value::String(text) => text.as_str().into(),
         Value::Array(items) => toml_edit::Value::Array(items.iter().map(value_of).collect::<Result<_, _>>()?),
         Value::Object(fields) => {

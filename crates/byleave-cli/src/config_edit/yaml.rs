@@ -24,7 +24,7 @@ pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
             let (outer, inner) = two(at)?;
             remove(text, outer, inner)
         }
-        EditOp::Append { .. } | EditOp::Drop { .. } => Err(EditError::InDoubt),
+        EditOp::Append { .. } | EditOp::Drop { .. } => Err(EditError::UnsupportedSyntax),
     }
 }
 
@@ -44,9 +44,9 @@ fn remove(text: &str, outer: &str, inner: &str) -> Result<String, EditError> {
         if number == block.line && is_last {
             // Without an entry the value would be null and not a table.
             let (kept, line_end) = split_end(line);
-            let (key, comment) = kept.split_once(':').ok_or(EditError::InDoubt)?;
+            let (key, comment) = kept.split_once(':').ok_or(EditError::UnsupportedSyntax)?;
             let space = if comment.is_empty() { "" } else { comment };
-            write!(edited, "{key}: {{}}{space}{line_end}").map_err(|_| EditError::InDoubt)?;
+            write!(edited, "{key}: {{}}{space}{line_end}").map_err(|_| EditError::UnsupportedSyntax)?;
         } else if !(entry.line..end).contains(&number) {
             edited.push_str(line);
         }
@@ -65,7 +65,7 @@ fn add(text: &str, outer: &str, inner: &str, value: &Value) -> Result<String, Ed
             None => (block.line.saturating_add(1), 2),
         },
         None => {
-            write!(before, "{outer}:{line_end}").map_err(|_| EditError::InDoubt)?;
+            write!(before, "{outer}:{line_end}").map_err(|_| EditError::UnsupportedSyntax)?;
             (lines.len(), 2)
         }
     };
@@ -81,9 +81,9 @@ fn add(text: &str, outer: &str, inner: &str, value: &Value) -> Result<String, Ed
             Some(block) if block.line == number && block.entries.is_empty() => {
                 // Written as nothing or as `{}`: the entries follow now.
                 let (kept, end) = split_end(line);
-                let (key, rest) = kept.split_once(':').ok_or(EditError::InDoubt)?;
+                let (key, rest) = kept.split_once(':').ok_or(EditError::UnsupportedSyntax)?;
                 let rest = rest.trim_start().strip_prefix("{}").unwrap_or(rest);
-                write!(edited, "{key}:{}{end}", rest.trim_end()).map_err(|_| EditError::InDoubt)?;
+                write!(edited, "{key}:{}{end}", rest.trim_end()).map_err(|_| EditError::UnsupportedSyntax)?;
             }
             _ => edited.push_str(line),
         }
@@ -112,12 +112,14 @@ struct YamlEntry {
 impl YamlBlock {
     fn find(text: &str, outer: &str) -> Result<Option<Self>, EditError> {
         let document = document(text)?;
-        let YamlData::Mapping(top) = &document.data else { return Err(EditError::Odd(outer.to_owned())) };
+        let YamlData::Mapping(top) = &document.data else {
+            return Err(EditError::UnexpectedStructure(outer.to_owned()));
+        };
         let Some((key, value)) = top.iter().find(|(key, _)| text_of(key) == Some(outer)) else {
             return Ok(None);
         };
         if key.span.start.col() != 0 {
-            return Err(EditError::InDoubt);
+            return Err(EditError::UnsupportedSyntax);
         }
         let line = key.span.start.line().saturating_sub(1);
         let fields = match &value.data {
@@ -126,7 +128,7 @@ impl YamlBlock {
                 return Ok(Some(Self { line, column: 2, entries: Vec::new() }));
             }
             YamlData::Mapping(fields) => fields,
-            _ => return Err(EditError::Odd(outer.to_owned())),
+            _ => return Err(EditError::UnexpectedStructure(outer.to_owned())),
         };
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let mut entries = Vec::new();
@@ -136,16 +138,16 @@ impl YamlBlock {
             let is_first = lines.get(at).is_some_and(|line| {
                 line.chars().take(column).all(|letter| letter == ' ') && line.chars().count() > column
             });
-            let key = text_of(key).ok_or(EditError::InDoubt)?.to_owned();
+            let key = text_of(key).ok_or(EditError::UnsupportedSyntax)?.to_owned();
             if !is_first || at <= line || column == 0 {
-                return Err(EditError::InDoubt);
+                return Err(EditError::UnsupportedSyntax);
             }
             columns.push(column);
             entries.push(YamlEntry { key, line: at });
         }
         let column = columns.first().copied().unwrap_or(2);
         if columns.iter().any(|other| *other != column) {
-            return Err(EditError::InDoubt);
+            return Err(EditError::UnsupportedSyntax);
         }
         Ok(Some(Self { line, column, entries }))
     }

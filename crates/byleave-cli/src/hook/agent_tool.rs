@@ -8,9 +8,9 @@ use byleave::core::effect::{Effect, Plan};
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::gate::Gate;
-use byleave::plan::by_class;
+use byleave::plan::plan_by_class;
 use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
-use byleave_hook::{Dialect, ToolEffect, ToolKind, claims};
+use byleave_hook::{Dialect, ToolEffect, ToolKind, tool_effects};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
@@ -29,17 +29,17 @@ struct AgentTool {
 }
 
 /// Adds an agent's tool to the catalog of a gate.
-pub(super) fn equip(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String> {
+pub(super) fn register_tools(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String> {
     let manifest = manifest(dialect, tool);
     let name = manifest.name.clone();
-    if !gate.catalog().has(&name) {
+    if !gate.catalog().contains(&name) {
         gate.catalog().replace(AgentTool { manifest, tool: tool.to_owned() })?;
     }
     Ok(name)
 }
 
 /// Adds the directory of a call to its arguments. Each directory is relative to the one before.
-pub(super) fn placed(mut arguments: Value, directories: &[&str]) -> Result<Value> {
+pub(super) fn resolve_paths(mut arguments: Value, directories: &[&str]) -> Result<Value> {
     if arguments.get(AGENT_CWD).is_some() {
         let taken = CliError::refused(format!("an argument named `{AGENT_CWD}` is not judged"));
         return Err(taken.hint("leave it out").into());
@@ -52,7 +52,7 @@ pub(super) fn placed(mut arguments: Value, directories: &[&str]) -> Result<Value
 }
 
 /// Returns the arguments as the agent knows them.
-pub(super) fn unplaced(mut arguments: Value) -> Value {
+pub(super) fn original_arguments(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(AGENT_CWD);
     }
@@ -61,12 +61,12 @@ pub(super) fn unplaced(mut arguments: Value) -> Value {
 
 /// Returns the manifest of a tool from its name alone. An approval binds it, so it must always be the same.
 fn manifest(dialect: Dialect, tool: &str) -> Manifest {
-    let about = claims(tool, &json!({}));
+    let about = tool_effects(tool, &json!({}));
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
     let plain: String = tool.chars().map(|c| if is_name(c) { c } else { '_' }).take(100).collect();
     let described = format!("`{plain}` of {}: judged here, done by the agent.", dialect.name());
     let schema = json!({ "type": "object" });
-    let reads = matches!(about.kind, ToolKind::Reads | ToolKind::Own);
+    let reads = matches!(about.kind, ToolKind::ReadsFiles | ToolKind::AgentInternal);
     Manifest {
         permission_class: class(about.kind),
         // In this field everyone who lists or reads the record sees it, and it cannot be lost.
@@ -82,9 +82,9 @@ fn manifest(dialect: Dialect, tool: &str) -> Manifest {
 const fn class(kind: ToolKind) -> PermissionClass {
     match kind {
         ToolKind::Shell => PermissionClass::Bash,
-        ToolKind::Reads | ToolKind::Own => PermissionClass::Readonly,
-        ToolKind::Changes => PermissionClass::File,
-        ToolKind::Fetches => PermissionClass::Webfetch,
+        ToolKind::ReadsFiles | ToolKind::AgentInternal => PermissionClass::Readonly,
+        ToolKind::ChangesFiles => PermissionClass::File,
+        ToolKind::FetchesUrl => PermissionClass::Webfetch,
         ToolKind::Other => PermissionClass::Generic,
         ToolKind::Unknown => PermissionClass::Undeclared,
     }
@@ -103,7 +103,7 @@ impl Tool for AgentTool {
         Some(Box::pin(async move { self.planned(arguments, site) }))
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         true
     }
 
@@ -116,8 +116,8 @@ impl AgentTool {
     /// Plans the call as a tool of ours with arguments of the same meaning.
     fn planned(&self, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
         let directory = arguments.get(AGENT_CWD).and_then(Value::as_str).map(PathBuf::from);
-        let arguments = unplaced(arguments.clone());
-        let about = claims(&self.tool, &arguments);
+        let arguments = original_arguments(arguments.clone());
+        let about = tool_effects(&self.tool, &arguments);
         let mut manifest = Manifest::new(self.manifest.name.clone(), "", json!({}));
         manifest.permission_class = class(about.kind);
         let mut unknown = Vec::new();
@@ -125,7 +125,7 @@ impl AgentTool {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
-        for (number, claim) in about.claims.into_iter().enumerate() {
+        for (number, claim) in about.effects.into_iter().enumerate() {
             let (role, target) = match claim {
                 ToolEffect::Read(path) => (ArgumentRole::ReadPath, path),
                 ToolEffect::Write(path) => (ArgumentRole::WritePath, path),
@@ -149,7 +149,7 @@ impl AgentTool {
         if let Some(directory) = directory {
             site.cwd.push(directory);
         }
-        let mut plan = by_class(&manifest, &meant.into(), &site)?;
+        let mut plan = plan_by_class(&manifest, &meant.into(), &site)?;
         plan.reads_only &= unknown.is_empty();
         plan.effects.extend(unknown);
         Ok(plan)

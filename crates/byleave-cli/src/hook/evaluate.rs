@@ -13,8 +13,8 @@ use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::gate::Gate;
 use byleave::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
 use byleave_hook::{
-    Dialect, HookDecision, HookEvent, HookRequest, ToolKind, claims, directory_of, exec_line, is_ours,
-    ticket_of, with_command,
+    Dialect, HookDecision, HookEvent, HookRequest, ToolKind, exec_command_line, is_gateway_tool,
+    parse_exec_call, tool_effects, with_command, working_directory,
 };
 use serde_json::{Value, json};
 
@@ -65,17 +65,17 @@ impl HookEvaluator {
             CliError::new(format!("the agent works in `{workspace}`, which is no directory"))
                 .hint("start the agent in one")
         })?;
-        let options = options.at(real)?;
-        let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.chosen.gate())?;
+        let options = options.in_directory(real)?;
+        let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
         gate.catalog().replace(post_tool_report::ReportedRunTool::new())?;
         let state = options.state.canonicalize().context("the state directory is gone")?;
         let policy = house.policy(&options, &options.cwd)?;
         Ok(Self {
             gate,
-            tickets: TicketStore::of(&options),
+            tickets: TicketStore::new(&options),
             program: text_of(program)?,
             state: text_of(&state)?,
-            book: Arc::clone(&house.book),
+            book: Arc::clone(&house.audit_log),
             demanding: policy.rules().any(|rule| !rule.guarantees.is_empty()),
             is_resident: false,
             options,
@@ -88,11 +88,11 @@ impl HookEvaluator {
     }
 
     /// Returns the files that this gate was built from.
-    pub(crate) fn made_from(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
         let rules = ActivePolicy { options: &self.options, workspace: &self.options.cwd, state: &self.state };
         let rules = rules.files().into_iter().map(|file| file.path);
         let settings = self.options.config_files().into_iter().map(|file| file.path);
-        Fingerprint::of(rules.chain(settings).collect::<Vec<PathBuf>>())
+        Fingerprint::from_files(rules.chain(settings).collect::<Vec<PathBuf>>())
     }
 
     /// Returns the answer for an agent, before the deadline.
@@ -102,27 +102,27 @@ impl HookEvaluator {
         heard: &HookRequest,
         deadline: Instant,
     ) -> Result<HookDecision> {
-        match heard.moment {
+        match heard.kind {
             // The agent asks its own person itself.
-            HookEvent::Asking => Ok(passed(None)),
-            HookEvent::After => self.after(dialect, heard).await,
-            HookEvent::Before => self.before(dialect, heard, deadline).await,
+            HookEvent::PermissionPrompt => Ok(passed(None)),
+            HookEvent::PostToolUse => self.after(dialect, heard).await,
+            HookEvent::PreToolUse => self.before(dialect, heard, deadline).await,
         }
     }
 
     async fn before(&self, dialect: Dialect, heard: &HookRequest, deadline: Instant) -> Result<HookDecision> {
         // The gateway evaluates these calls.
-        if is_ours(dialect, &heard.tool, heard.server.as_deref()) {
+        if is_gateway_tool(dialect, &heard.tool, heard.server.as_deref()) {
             return Ok(passed(None));
         }
         if let Some(line) = heard.command()
-            && let Some(call) = ticket_of(line, &self.program, &self.state)
+            && let Some(call) = parse_exec_call(line, &self.program, &self.state)
         {
             return self.prepared_before(call);
         }
         let key = self.key(dialect, heard);
-        let kind = claims(&heard.tool, &heard.input).kind;
-        let looks = matches!(kind, ToolKind::Reads | ToolKind::Own) && !self.demanding;
+        let kind = tool_effects(&heard.tool, &heard.input).kind;
+        let looks = matches!(kind, ToolKind::ReadsFiles | ToolKind::AgentInternal) && !self.demanding;
         if looks && self.tickets.waiting(&key)?.is_none() {
             return self.look(dialect, heard, (&key, deadline)).await;
         }
@@ -133,11 +133,11 @@ impl HookEvaluator {
             let is_shell = call.tool == "bash";
             let standing = self.drive(call, deadline).await;
             let answer = match standing {
-                Some(CallStatus::Ready { .. }) if !self.tickets.hand_out(&key)? => continue,
+                Some(CallStatus::Ready { .. }) if !self.tickets.mark_delivered(&key)? => continue,
                 Some(CallStatus::Ready { call }) if is_shell => HookDecision::Rewrite {
                     input: with_command(
                         &heard.input,
-                        &exec_line(&self.program, &self.state, &call.to_string()),
+                        &exec_command_line(&self.program, &self.state, &call.to_string()),
                     ),
                     note: None,
                 },
@@ -149,12 +149,12 @@ impl HookEvaluator {
                     },
                 },
                 // It was refused, or another process was faster with the same call.
-                Some(CallStatus::Settled(result)) => match result.ending {
+                Some(CallStatus::Settled(result)) => match result.outcome {
                     CallOutcome::Completed(_) | CallOutcome::Failed(_) => {
-                        self.tickets.hand_out(&key)?;
+                        self.tickets.mark_delivered(&key)?;
                         continue;
                     }
-                    _ if !self.tickets.hand_out(&key)? => continue,
+                    _ if !self.tickets.mark_delivered(&key)? => continue,
                     _ => told(heard, &result),
                 },
                 waiting => self.not_yet(waiting.as_ref()),
@@ -176,20 +176,20 @@ impl HookEvaluator {
         let id = call.id;
         match self.gate.advance(call.clone()).await {
             CallStatus::Settled(result) => {
-                self.tickets.handed(key, &ticket)?;
+                self.tickets.record_delivered(key, &ticket)?;
                 Ok(told(heard, &result))
             }
             _ => {
                 self.tickets.open(key, &ticket)?;
                 let standing = self.drive(call, deadline).await;
                 match standing {
-                    Some(CallStatus::Ready { .. }) if self.tickets.hand_out(key)? => {
+                    Some(CallStatus::Ready { .. }) if self.tickets.mark_delivered(key)? => {
                         match self.gate.resume(id).await {
                             CallStatus::Settled(result) => Ok(told(heard, &result)),
                             other => Ok(self.not_yet(Some(&other))),
                         }
                     }
-                    Some(CallStatus::Settled(result)) if self.tickets.hand_out(key)? => {
+                    Some(CallStatus::Settled(result)) if self.tickets.mark_delivered(key)? => {
                         Ok(told(heard, &result))
                     }
                     waiting => Ok(self.not_yet(waiting.as_ref())),
@@ -204,7 +204,7 @@ impl HookEvaluator {
             return Ok(None);
         }
         let kept = self.book.record(call).await?.context("the call is not in the book")?;
-        let Some(Ok(ruling)) = kept.record.draft().and_then(|draft| draft.permitted()) else {
+        let Some(Ok(ruling)) = kept.record.draft().and_then(|draft| draft.decision()) else {
             return Ok(Some("it was not ruled".into()));
         };
         if ruling.guarantees.is_empty() {
@@ -231,16 +231,16 @@ impl HookEvaluator {
     }
 
     async fn after(&self, dialect: Dialect, heard: &HookRequest) -> Result<HookDecision> {
-        let line = heard.command().and_then(|line| ticket_of(line, &self.program, &self.state));
+        let line = heard.command().and_then(|line| parse_exec_call(line, &self.program, &self.state));
         let ticket = match line.and_then(|call| call.parse::<CallId>().ok()) {
             Some(call) => self.tickets.find(call)?,
-            None => self.tickets.out(&self.key(dialect, heard))?,
+            None => self.tickets.last_delivered(&self.key(dialect, heard))?,
         };
-        if is_ours(dialect, &heard.tool, heard.server.as_deref()) {
+        if is_gateway_tool(dialect, &heard.tool, heard.server.as_deref()) {
             return Ok(passed(None));
         }
         let mut call = self.named(dialect, heard, CallId::new(fresh_id()), post_tool_report::NAME)?;
-        call.arguments = post_tool_report::told(heard, ticket.as_ref());
+        call.arguments = post_tool_report::reported_run(heard, ticket.as_ref());
         call.reason = None;
         // A separate session: the report waits for no question and must not settle other calls. Its name says which call it is
         // about.
@@ -249,7 +249,7 @@ impl HookEvaluator {
         // The report raises no question.
         call.mode = Mode::ConfirmSensitive;
         Ok(match self.gate.advance(call).await {
-            CallStatus::Settled(CallResult { ending: CallOutcome::Completed(_), .. }) => passed(None),
+            CallStatus::Settled(CallResult { outcome: CallOutcome::Completed(_), .. }) => passed(None),
             CallStatus::Settled(result) => {
                 HookDecision::Deny { why: result.error().unwrap_or_else(|| "it is not on the record".into()) }
             }
@@ -258,20 +258,20 @@ impl HookEvaluator {
     }
 
     fn key(&self, dialect: Dialect, heard: &HookRequest) -> TicketKey {
-        TicketKey::of(dialect, heard, &self.options.cwd, self.options.chosen.mode())
+        TicketKey::for_call(dialect, heard, &self.options.cwd, self.options.settings.mode())
     }
 
     /// Creates the call for the agent's request.
     fn call(&self, dialect: Dialect, heard: &HookRequest, id: CallId) -> Result<Call> {
-        let is_shell = heard.command().is_some() && dialect.rewrites() && heard.rewrites;
+        let is_shell = heard.command().is_some() && dialect.can_rewrite_input() && heard.can_rewrite_input;
         if !is_shell {
-            let tool = agent_tool::equip(&self.gate, dialect, &heard.tool)?;
+            let tool = agent_tool::register_tools(&self.gate, dialect, &heard.tool)?;
             let mut call = self.named(dialect, heard, id, &tool)?;
-            call.arguments = agent_tool::placed(call.arguments, &self.directories(heard))?;
+            call.arguments = agent_tool::resolve_paths(call.arguments, &self.directories(heard))?;
             return Ok(call);
         }
-        let claimed = claims(&heard.tool, &heard.input);
-        let unknown = claimed.claims.iter().find_map(|claim| match claim {
+        let claimed = tool_effects(&heard.tool, &heard.input);
+        let unknown = claimed.effects.iter().find_map(|claim| match claim {
             byleave_hook::ToolEffect::Unknown(why) => Some(why.clone()),
             _ => None,
         });
@@ -289,7 +289,7 @@ impl HookEvaluator {
     /// Returns the directories from the workspace to the call: the agent's directory, and the one that the model names.
     fn directories<'a>(&self, heard: &'a HookRequest) -> Vec<&'a str> {
         let said = heard.cwd.as_deref().filter(|said| !self.is_workspace(said));
-        said.into_iter().chain(directory_of(&heard.tool, &heard.input)).collect()
+        said.into_iter().chain(working_directory(&heard.tool, &heard.input)).collect()
     }
 
     fn is_workspace(&self, directory: &str) -> bool {
@@ -310,7 +310,7 @@ impl HookEvaluator {
             arguments: heard.input.clone(),
             reason: reason.map(str::to_owned),
             cwd: self.options.cwd.clone(),
-            mode: self.options.chosen.mode(),
+            mode: self.options.settings.mode(),
             dry_run: false,
         })
     }
@@ -340,7 +340,7 @@ impl HookEvaluator {
                 CallStatus::Waiting { question, .. } if !is_told => {
                     is_told = true;
                     // A person without a notification still finds the question in the inbox.
-                    drop(notify::told(&self.options.chosen, question, &tool));
+                    drop(notify::try_notify(&self.options.settings, question, &tool));
                 }
                 _ => {}
             }
@@ -351,7 +351,7 @@ impl HookEvaluator {
             let gate = self.gate.clone();
             work = tokio::spawn(async move {
                 tokio::time::sleep(LOOKS_EVERY).await;
-                gate.prepare_again(id).await
+                gate.prepare_existing(id).await
             });
         }
     }
@@ -366,7 +366,7 @@ impl HookEvaluator {
                     "denied for now: a person must answer question {id} first (`byleave inbox` shows it); {again}"
                 )
             }
-            Some(CallStatus::HeldUp { by, .. }) => format!(
+            Some(CallStatus::Blocked { blocked_by: by, .. }) => format!(
                 "denied for now: call {} of this session waits for a person (`byleave inbox` shows it) and comes first; {again}",
                 short(by)
             ),
@@ -398,13 +398,14 @@ fn passed(note: Option<String>) -> HookDecision {
 
 /// Returns the decision for a call that the agent does itself.
 fn told(heard: &HookRequest, result: &CallResult) -> HookDecision {
-    match &result.ending {
+    match &result.outcome {
         CallOutcome::Completed(_) => {
-            let notes = result.changes.iter().filter(|change| change.what == ModifiedPart::Nothing);
-            let notes = notes.filter_map(|change| Some(format!("{}: {}", change.by, change.why.as_ref()?)));
+            let notes = result.modifications.iter().filter(|change| change.part == ModifiedPart::NoteOnly);
+            let notes =
+                notes.filter_map(|change| Some(format!("{}: {}", change.author, change.reason.as_ref()?)));
             let notes: Vec<String> = notes.collect();
             let note = (!notes.is_empty()).then(|| notes.join("; "));
-            let input = agent_tool::unplaced(result.arguments.clone());
+            let input = agent_tool::original_arguments(result.arguments.clone());
             if input == heard.input {
                 return passed(note);
             }

@@ -10,7 +10,7 @@ pub(crate) struct Fingerprint(Vec<(PathBuf, Option<[i64; 5]>)>);
 
 impl Fingerprint {
     /// Reads the current state of the files.
-    pub(crate) fn of(files: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub(crate) fn from_files(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let about = |path: &PathBuf| {
             let found = fs::metadata(path).ok()?;
             let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
@@ -27,7 +27,7 @@ impl Fingerprint {
 
     /// Returns the first file that has changed.
     pub(crate) fn changed(&self) -> Option<&PathBuf> {
-        let now = Self::of(self.0.iter().map(|(path, _)| path.clone()));
+        let now = Self::from_files(self.0.iter().map(|(path, _)| path.clone()));
         let pair = self.0.iter().zip(now.0).find(|((_, then), (_, now))| then != now);
         pair.map(|((path, _), _)| path)
     }

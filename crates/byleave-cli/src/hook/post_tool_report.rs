@@ -41,7 +41,7 @@ impl Tool for ReportedRunTool {
         &self.manifest
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         true
     }
 
@@ -51,7 +51,7 @@ impl Tool for ReportedRunTool {
 }
 
 /// Returns the arguments to record.
-pub(super) fn told(heard: &HookRequest, ticket: Option<&HookTicket>) -> Value {
+pub(super) fn reported_run(heard: &HookRequest, ticket: Option<&HookTicket>) -> Value {
     let response = heard.response.as_ref().map(ToString::to_string).unwrap_or_default();
     let end = response.floor_char_boundary(RESPONSE_BYTES_MAX);
     let kept = response.get(..end).unwrap_or_default();

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use byleave::core::call::Mode;
-use byleave::core::digest::{Digest, canonical};
+use byleave::core::digest::{Digest, canonical_json};
 use byleave::core::id::CallId;
 use byleave_files::own;
 use byleave_hook::{Dialect, HookRequest};
@@ -49,8 +49,8 @@ pub(crate) struct TicketKey(String);
 
 impl TicketKey {
     /// Returns the key: the same request in the same session and directory, in the same mode.
-    pub(crate) fn of(dialect: Dialect, heard: &HookRequest, cwd: &str, mode: Mode) -> Self {
-        let input = canonical(&heard.input);
+    pub(crate) fn for_call(dialect: Dialect, heard: &HookRequest, cwd: &str, mode: Mode) -> Self {
+        let input = canonical_json(&heard.input);
         let parts: [&[u8]; 7] = [
             dialect.name().as_bytes(),
             heard.session.as_bytes(),
@@ -58,9 +58,9 @@ impl TicketKey {
             input.as_bytes(),
             cwd.as_bytes(),
             heard.cwd.as_deref().unwrap_or_default().as_bytes(),
-            mode.word().as_bytes(),
+            mode.as_str().as_bytes(),
         ];
-        Self(Digest::of_parts("byleave.hook", &parts).to_string())
+        Self(Digest::compute_parts("byleave.hook", &parts).to_string())
     }
 }
 
@@ -71,13 +71,13 @@ impl HookTicket {
 
     pub(crate) fn dialect(&self) -> Result<Dialect> {
         let wrong = || CliError::new(format!("the ticket of call {} names no dialect", self.call));
-        Ok(Dialect::named(&self.dialect)
+        Ok(Dialect::from_name(&self.dialect)
             .ok_or_else(|| wrong().hint("a newer byleave may have written it"))?)
     }
 }
 
 impl TicketStore {
-    pub(crate) fn of(options: &ResolvedOptions) -> Self {
+    pub(crate) fn new(options: &ResolvedOptions) -> Self {
         Self { dir: options.state.join("hooks") }
     }
 
@@ -112,7 +112,7 @@ impl TicketStore {
     }
 
     /// Hands the answer out. Returns `false` if another process has it.
-    pub(crate) fn hand_out(&self, key: &TicketKey) -> Result<bool> {
+    pub(crate) fn mark_delivered(&self, key: &TicketKey) -> Result<bool> {
         let from = self.path("open", key);
         match fs::rename(&from, self.path("out", key)) {
             Ok(()) => Ok(true),
@@ -122,7 +122,7 @@ impl TicketStore {
     }
 
     /// Records the ticket of a call that did not have to wait.
-    pub(crate) fn handed(&self, key: &TicketKey, ticket: &HookTicket) -> Result<()> {
+    pub(crate) fn record_delivered(&self, key: &TicketKey, ticket: &HookTicket) -> Result<()> {
         self.make()?;
         let path = self.path("out", key);
         let open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
@@ -130,12 +130,12 @@ impl TicketStore {
     }
 
     /// Returns the call whose answer was last handed out for this key.
-    pub(crate) fn out(&self, key: &TicketKey) -> Result<Option<HookTicket>> {
+    pub(crate) fn last_delivered(&self, key: &TicketKey) -> Result<Option<HookTicket>> {
         read(&self.path("out", key))
     }
 
     /// Removes old tickets.
-    pub(crate) fn tidy(&self, now: SystemTime) {
+    pub(crate) fn remove_old(&self, now: SystemTime) {
         for part in ["calls", "open", "out"] {
             let Ok(found) = fs::read_dir(self.dir.join(part)) else { continue };
             for entry in found.flatten() {

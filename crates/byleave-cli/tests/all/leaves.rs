@@ -9,7 +9,7 @@ use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::Output;
 use byleave::gate::Gate;
 use byleave::result::CallStatus;
-use byleave::review::hold;
+use byleave::review::hold_reviewer;
 use byleave::settings::GateSettings;
 use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
@@ -95,8 +95,12 @@ fn held(world: &CliTestWorld, text: &'static str) {
             move |_: Value, _run| async move { Output::text(text).with_data(json!({"client": "ACME"})) };
         let gate = Gate::builder()
             .ledger(book)
-            .tool(TypedTool::new("tell", "tells", tell).class(PermissionClass::Readonly).not_sensitive())
-            .review_output("tell", hold("a person reads it first"))
+            .tool(
+                TypedTool::new("tell", "tells", tell)
+                    .permission_class(PermissionClass::Readonly)
+                    .not_sensitive(),
+            )
+            .review_output("tell", hold_reviewer("a person reads it first"))
             .settings(GateSettings { inbox: true, ..GateSettings::default() })
             .build()
             .unwrap();

@@ -63,7 +63,9 @@ fn accepted(world: &CliTestWorld, definition: &ServerDefinition) {
     let mut directory = std::fs::DirBuilder::new();
     directory.recursive(true).mode(0o700).create(world.state()).unwrap();
     let pin = LaunchPin::now(definition, "/usr/bin:/bin").unwrap();
-    PinFile::beside(&world.state()).change(&definition.name, |pinned| pinned.launch = Some(pin)).unwrap();
+    PinFile::in_state_dir(&world.state())
+        .update(&definition.name, |pinned| pinned.launch = Some(pin))
+        .unwrap();
 }
 
 /// All that is below a directory, but for the logins.

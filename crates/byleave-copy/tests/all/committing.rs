@@ -53,7 +53,7 @@ fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
         assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
         assert_eq!(place.store.state(copy.id()).unwrap(), CopyState::Open);
         // The rest can still be had.
-        copy.commit(&changes.only(&[place.path("other")])).unwrap();
+        copy.commit(&changes.only_paths(&[place.path("other")])).unwrap();
         assert_eq!(fs::read_to_string(place.path("other")).unwrap(), "other\n");
     }
 }
@@ -122,7 +122,7 @@ fn a_part_is_committed_with_what_it_needs_or_not_at_all() {
         place.directly(FILES);
         let copy = place.on_copy(script);
         let paths: Vec<_> = chosen.iter().map(|path| place.path(path)).collect();
-        let changes = copy.changes().unwrap().only(&paths);
+        let changes = copy.changes().unwrap().only_paths(&paths);
         match (copy.commit(&changes), expected) {
             (Ok(committed), Ok(expected)) => {
                 let found: Vec<_> = committed.changes.list.iter().map(|change| change.path.clone()).collect();
@@ -192,7 +192,7 @@ fn a_step_that_fails_takes_back_those_before_it() {
         let is = tree(&place.root);
         assert!(fixed("-i").unwrap().success());
         assert!(
-            matches!(&result, Err(Error::TakenBack { path, .. }) if *path == place.path("z/z")),
+            matches!(&result, Err(Error::RolledBack { path, .. }) if *path == place.path("z/z")),
             "{result:?}"
         );
         assert_eq!(differences(&before, &is), [""; 0]);
@@ -227,7 +227,7 @@ fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
         let mut tried = 0;
         while tried < 20 {
             // The layer is made by hand: a mount would need the workspace to stand still.
-            let copy = place.store.copy(
+            let copy = place.store.create_copy(
                 Uuid::new_v4(),
                 std::slice::from_ref(&place.root),
                 byleave_copy::CopyMethod::Overlay,

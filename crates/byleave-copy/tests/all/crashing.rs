@@ -74,7 +74,7 @@ fn check(place: &CopyFixture, rounds: usize) {
         assert!(
             recovered
                 .iter()
-                .all(|one| matches!(one.end, RecoveryOutcome::Finished | RecoveryOutcome::TakenBack)),
+                .all(|one| matches!(one.end, RecoveryOutcome::Finished | RecoveryOutcome::RolledBack)),
             "round {round}: {recovered:?}"
         );
         assert_eq!(place.store.recover().unwrap(), [], "round {round}");

@@ -67,7 +67,7 @@ fn renames_diffs_and_limits_are_told() {
     place.directly(&format!("{FILES}; ln b hard"));
     let copy = place.on_copy("mv d/x moved; echo three >> a; echo four > hard");
     let mut changes = copy.changes().unwrap();
-    copy.show(&mut changes).unwrap();
+    copy.fill_diffs(&mut changes).unwrap();
     assert_eq!(changes.renames.len(), 1);
     assert_eq!(
         (&changes.renames[0].from, &changes.renames[0].to),
@@ -133,7 +133,7 @@ fn attributes_of_overlays_do_not_leave_the_layer_and_strange_ones_are_faults() {
     set(&format!("{upper}/d/x"), "user.overlay.whiteout");
     assert_eq!(place.short(&copy.changes().unwrap()), ["created d/gone", "deleted d/x"]);
     set(&format!("{upper}/d"), "user.overlay.redirect");
-    assert!(matches!(copy.changes(), Err(Error::Layer { .. })));
+    assert!(matches!(copy.changes(), Err(Error::UnsupportedLayer { .. })));
 }
 
 // req: E5

@@ -53,8 +53,8 @@ impl CopyFixture {
     }
 
     pub(crate) fn on_copy_by(&self, method: CopyMethod, script: &str) -> WorkspaceCopy {
-        let copy = self.store.copy(Uuid::new_v4(), std::slice::from_ref(&self.root), method).unwrap();
-        mounted(&copy.copied(), &self.root, script);
+        let copy = self.store.create_copy(Uuid::new_v4(), std::slice::from_ref(&self.root), method).unwrap();
+        mounted(&copy.mounts(), &self.root, script);
         copy
     }
 
@@ -74,7 +74,7 @@ impl CopyFixture {
     pub(crate) fn short(&self, changes: &FileChanges) -> Vec<String> {
         let root = format!("{}/", self.root.display());
         let inside = |path: &str| path.strip_prefix(&root).unwrap_or(".").to_owned();
-        changes.list.iter().map(|change| format!("{} {}", change.what(), inside(&change.path))).collect()
+        changes.list.iter().map(|change| format!("{} {}", change.kind(), inside(&change.path))).collect()
     }
 }
 
@@ -100,7 +100,9 @@ pub(crate) fn mounted(copies: &[CopiedDir], root: &Path, script: &str) {
                 )
                 .unwrap();
             }
-            MountSource::Tree { at } => writeln!(whole, "mount --bind '{}' '{root}'", at.display()).unwrap(),
+            MountSource::Tree { path: at } => {
+                writeln!(whole, "mount --bind '{}' '{root}'", at.display()).unwrap()
+            }
         }
     }
     writeln!(whole, "set +e\ncd '{}'\n{script}", root.display()).unwrap();
@@ -141,7 +143,7 @@ fn look(root: &Path, at: &Path, all: &mut TreeSnapshot, first: &mut BTreeMap<u64
         format!("link to {}", fs::read_link(at).unwrap().display())
     } else if kind.is_file() {
         modified = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        format!("file {}", Digest::of(&fs::read(at).unwrap()))
+        format!("file {}", Digest::compute(&fs::read(at).unwrap()))
     } else if kind.is_fifo() {
         "pipe".into()
     } else {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::place::{CopyFixture, differences, tree};
 
 fn copy(place: &CopyFixture) -> WorkspaceCopy {
-    place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap()
+    place.store.create_copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap()
 }
 
 // req: B7, E6
@@ -23,9 +23,9 @@ fn what_is_put_is_committed_and_taken_back() {
         fs::write(at("gone"), "gone").unwrap();
         let before = tree(&place.root);
         let copy = copy(&place);
-        copy.put(&at("a/b/old"), b"new", None).unwrap();
-        copy.put(&at("a/c/d/fresh"), b"fresh", None).unwrap();
-        copy.take(&at("gone")).unwrap();
+        copy.write_file(&at("a/b/old"), b"new", None).unwrap();
+        copy.write_file(&at("a/c/d/fresh"), b"fresh", None).unwrap();
+        copy.remove_file(&at("gone")).unwrap();
         assert!(differences(&tree(&place.root), &before).is_empty(), "nothing is touched before the commit");
         let changes = copy.changes().unwrap();
         let paths: Vec<_> =
@@ -51,12 +51,12 @@ fn only_plain_files_of_the_copied_directories_are_put() {
     symlink("/", at("l")).unwrap();
     let copy = copy(&place);
     for path in ["d", "f/x", "l", "l/x", "../x", ""] {
-        let put = copy.put(&at(path), b"x", None);
-        assert!(matches!(put, Err(Error::Put { .. } | Error::Disk { .. })), "{path}: {put:?}");
+        let put = copy.write_file(&at(path), b"x", None);
+        assert!(matches!(put, Err(Error::CannotWrite { .. } | Error::Io { .. })), "{path}: {put:?}");
     }
     for path in ["d", "nothing", "f/x", "l/x"] {
-        let taken = copy.take(&at(path));
-        assert!(matches!(taken, Err(Error::Put { .. } | Error::Disk { .. })), "{path}: {taken:?}");
+        let taken = copy.remove_file(&at(path));
+        assert!(matches!(taken, Err(Error::CannotWrite { .. } | Error::Io { .. })), "{path}: {taken:?}");
     }
     assert!(copy.changes().unwrap().list.iter().all(|change| change.after.is_none()), "{copy:?}");
 }

@@ -16,14 +16,14 @@ fn a_copy_belongs_to_one_process_and_a_leftover_to_nobody() {
     let place = CopyFixture::new();
     let id = Uuid::new_v4();
     let roots = [place.root.clone()];
-    let copy = place.store.copy(id, &roots, CopyMethod::Overlay).unwrap();
-    assert!(matches!(place.store.copy(id, &roots, CopyMethod::Overlay), Err(Error::Busy(_))));
+    let copy = place.store.create_copy(id, &roots, CopyMethod::Overlay).unwrap();
+    assert!(matches!(place.store.create_copy(id, &roots, CopyMethod::Overlay), Err(Error::Busy(_))));
     assert!(matches!(place.store.reopen(id), Err(Error::Busy(_))));
     let upper = place.store.path().join(format!("copies/{id}/0/upper/left"));
     fs::write(&upper, "left").unwrap();
     drop(copy);
     assert_eq!(place.store.reopen(id).unwrap().changes().unwrap().list.len(), 1);
-    let copy = place.store.copy(id, &roots, CopyMethod::Overlay).unwrap();
+    let copy = place.store.create_copy(id, &roots, CopyMethod::Overlay).unwrap();
     assert!(!upper.exists());
     copy.discard().unwrap();
     assert_eq!(place.store.state(id).unwrap(), CopyState::Missing);
@@ -31,9 +31,9 @@ fn a_copy_belongs_to_one_process_and_a_leftover_to_nobody() {
 
 #[test]
 fn what_cannot_be_copied_is_refused() {
-    let place = CopyFixture::with(CopySettings { tree_bytes_max: 1000, ..CopySettings::default() });
+    let place = CopyFixture::with(CopySettings { max_tree_bytes: 1000, ..CopySettings::default() });
     place.directly("mkdir d; ln -s d l; head -c 2000 /dev/zero > f");
-    let copy = |path: PathBuf, method| place.store.copy(Uuid::new_v4(), &[path], method);
+    let copy = |path: PathBuf, method| place.store.create_copy(Uuid::new_v4(), &[path], method);
     assert!(matches!(copy(place.root.join("l"), CopyMethod::Overlay), Err(Error::Root { .. })));
     assert!(matches!(copy(place.root.join("f"), CopyMethod::Overlay), Err(Error::Root { .. })));
     assert!(matches!(
@@ -45,7 +45,10 @@ fn what_cannot_be_copied_is_refused() {
         Err(Error::TooLarge { limit_bytes: 1000, .. })
     ));
     let both = [place.root.clone(), place.root.join("d")];
-    assert!(matches!(place.store.copy(Uuid::new_v4(), &both, CopyMethod::Overlay), Err(Error::Root { .. })));
+    assert!(matches!(
+        place.store.create_copy(Uuid::new_v4(), &both, CopyMethod::Overlay),
+        Err(Error::Root { .. })
+    ));
 }
 
 #[test]
@@ -58,9 +61,11 @@ fn nobody_else_can_look_into_the_store_and_the_owner_of_a_root_can_mount() {
     }
     std::os::unix::fs::chown(&place.root, Some(61_003), Some(61_003)).unwrap();
     fs::set_permissions(&place.root, fs::Permissions::from_mode(0o750)).unwrap();
-    let copy =
-        place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap();
-    let MountSource::Overlay { upper, work, .. } = copy.copied().remove(0).source else { panic!() };
+    let copy = place
+        .store
+        .create_copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay)
+        .unwrap();
+    let MountSource::Overlay { upper, work, .. } = copy.mounts().remove(0).source else { panic!() };
     for path in [&upper, &work] {
         assert_eq!(fs::metadata(path).unwrap().uid(), 61_003);
     }
@@ -75,15 +80,15 @@ const HOUR: Duration = Duration::from_secs(3600);
 // req: E6
 #[test]
 fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
-    let settings = CopySettings { quota_bytes: 3 << 20, keep_for: 100 * HOUR, ..CopySettings::default() };
+    let settings = CopySettings { quota_bytes: 3 << 20, retention: 100 * HOUR, ..CopySettings::default() };
     let place = CopyFixture::with(settings);
     place.directly("for i in 1 2 3; do head -c 2000000 /dev/zero > f$i; done; echo a > a");
     let now = SystemTime::now();
     let (first, _) = place.commit("rm f1");
     let (second, _) = place.commit("rm f2; mkdir closed; chmod 000 closed");
-    let tidied = place.store.tidy(now + HOUR).unwrap();
+    let tidied = place.store.collect_garbage(now + HOUR).unwrap();
     assert_eq!(tidied.dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [first]);
-    assert!(tidied.kept_bytes < 3 << 20 && tidied.dropped[0].bytes > 1_900_000, "{tidied:?}");
+    assert!(tidied.stored_bytes < 3 << 20 && tidied.dropped[0].bytes > 1_900_000, "{tidied:?}");
     let Err(fault) = place.store.undo(first, Uuid::new_v4(), OnConflict::Refuse) else { panic!() };
     assert!(
         fault.to_string().contains("were dropped on 2")
@@ -96,12 +101,12 @@ fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
         (place.on_copy("echo b > a"), place.on_copy("echo c > a; mkdir k; touch k/k; chmod 000 k"));
     let waits = waiting.id();
     drop(waiting);
-    assert_eq!(place.store.tidy(now + 20 * HOUR).unwrap().dropped, []);
-    let dropped = place.store.tidy(now + 30 * HOUR).unwrap().dropped;
+    assert_eq!(place.store.collect_garbage(now + 20 * HOUR).unwrap().dropped, []);
+    let dropped = place.store.collect_garbage(now + 30 * HOUR).unwrap().dropped;
     assert_eq!(dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [waits]);
-    let dropped = place.store.tidy(now + 101 * HOUR).unwrap().dropped;
+    let dropped = place.store.collect_garbage(now + 101 * HOUR).unwrap().dropped;
     assert_eq!(dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [second]);
-    assert!(dropped[0].why.contains("100 hours"), "{dropped:?}");
+    assert!(dropped[0].reason.contains("100 hours"), "{dropped:?}");
     assert_eq!(place.store.state(held.id()).unwrap(), CopyState::Open);
 }
 
@@ -112,19 +117,21 @@ fn scratch_stays_with_the_session_and_is_no_change() {
     place.directly(
         "echo > Cargo.toml; mkdir -p node_modules/.cache src other/target; echo > other/target/mine",
     );
-    let found = || scratch::find(&place.root, &ScratchName::usual()).unwrap();
+    let found = || scratch::find_scratch_dirs(&place.root, &ScratchName::defaults()).unwrap();
     // A directory that only has the name of one is not scratch.
     assert_eq!(found(), [place.root.join("node_modules/.cache")]);
     let run = |session: &str, script: &str| {
-        let mut copy =
-            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap();
+        let mut copy = place
+            .store
+            .create_copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay)
+            .unwrap();
         let mut paths = found();
         paths.extend(place.store.scratch(session).paths().unwrap());
         paths.sort();
         paths.dedup();
         let stacks = copy.with_scratch(session, &paths).unwrap();
         // As the sandbox does it: what is below a scratch directory is what the copy of the workspace shows there.
-        mounted(&copy.copied(), &place.root, script);
+        mounted(&copy.mounts(), &place.root, script);
         drop(stacks);
         let changes = copy.changes().unwrap();
         (copy, changes)
@@ -134,7 +141,8 @@ fn scratch_stays_with_the_session_and_is_no_change() {
         "mkdir -p target/debug src/__pycache__; echo 1 > target/debug/a; echo p > src/__pycache__/p; echo c > node_modules/.cache/c; echo s > src/s",
     );
     assert_eq!(place.short(&changes), ["created src/s"]);
-    let harvested: Vec<_> = copy.harvested().unwrap().into_iter().map(|one| (one.path, one.files)).collect();
+    let harvested: Vec<_> =
+        copy.new_scratch_dirs().unwrap().into_iter().map(|one| (one.path, one.files)).collect();
     let mut expected = vec![(place.path("src/__pycache__"), 1), (place.path("target"), 1)];
     expected.sort();
     let mut sorted = harvested;
@@ -162,7 +170,7 @@ fn scratch_stays_with_the_session_and_is_no_change() {
     // Another session has its own.
     let (copy, _) = run("other", "test ! -e target || exit 1");
     copy.discard().unwrap();
-    place.store.scratch("s").drop().unwrap();
+    place.store.scratch("s").remove_all().unwrap();
     let (copy, _) = run("s", "test ! -e target || exit 1");
     copy.discard().unwrap();
 }
@@ -177,17 +185,19 @@ fn a_stack_that_is_too_deep_starts_over() {
     let paths = [place.root.join("target")];
     let mut deepest = 0;
     for number in 0..scratch::DEPTH_MAX + 3 {
-        let mut copy =
-            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap();
+        let mut copy = place
+            .store
+            .create_copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay)
+            .unwrap();
         drop(copy.with_scratch("s", &paths).unwrap());
-        let MountSource::Overlay { upper, lowers, .. } = copy.copied().remove(1).source else { panic!() };
+        let MountSource::Overlay { upper, lowers, .. } = copy.mounts().remove(1).source else { panic!() };
         deepest = deepest.max(lowers.len());
         fs::write(upper.join(number.to_string()), "").unwrap();
         let changes = copy.changes().unwrap();
         copy.commit(&changes).unwrap();
     }
     assert_eq!(deepest, scratch::DEPTH_MAX);
-    assert_eq!(place.store.scratch("s").lowers(&paths[0]).unwrap().len(), 2);
+    assert_eq!(place.store.scratch("s").lower_layers(&paths[0]).unwrap().len(), 2);
 }
 
 #[test]

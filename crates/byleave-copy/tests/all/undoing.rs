@@ -50,7 +50,7 @@ fn what_was_changed_since_is_a_conflict_unless_that_is_wanted() {
         assert_eq!(found, paths.iter().map(|path| place.path(path)).collect::<Vec<_>>(), "{mine} / {theirs}");
         assert_eq!(differences(&since, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
         assert_eq!(place.store.state(id).unwrap(), CopyState::Committed);
-        if conflicts.iter().any(|conflict| conflict.why.contains("directory that it was in")) {
+        if conflicts.iter().any(|conflict| conflict.reason.contains("directory that it was in")) {
             assert!(place.store.undo(id, by, OnConflict::Overwrite).is_err());
             continue;
         }
@@ -75,7 +75,7 @@ fn a_conflict_shows_all_three_sides() {
     place.directly(FILES);
     let copy = place.on_copy("sed -i s/2/two/ b");
     let mut changes = copy.changes().unwrap();
-    copy.show(&mut changes).unwrap();
+    copy.fill_diffs(&mut changes).unwrap();
     copy.commit(&changes).unwrap();
     let id = copy.id();
     drop(copy);
@@ -86,12 +86,12 @@ fn a_conflict_shows_all_three_sides() {
     let texts = conflicts[0].texts.clone().unwrap();
     assert_eq!(texts.base.as_deref(), Some("1\ntwo\n3\n4\n5\n6\n7\n8\n"));
     // Both sides fit together: the undo without what came since.
-    assert_eq!(conflicts[0].three_way().as_deref(), Some("1\n2\n3\n4\n5\n6\nseven\n8\n"));
+    assert_eq!(conflicts[0].merge_text().as_deref(), Some("1\n2\n3\n4\n5\n6\nseven\n8\n"));
     place.directly("sed -i s/two/zwei/ b");
     let Err(Error::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), OnConflict::Refuse) else {
         panic!()
     };
-    let merged = conflicts[0].three_way().unwrap();
+    let merged = conflicts[0].merge_text().unwrap();
     assert!(merged.contains("<<<<<<<") && merged.contains("zwei"), "{merged}");
 }
 
@@ -105,17 +105,17 @@ fn undo_says_what_became_of_a_call_and_follows_undos_of_undos() {
     let copy = place.on_copy("echo mine > a");
     let waiting = copy.id();
     drop(copy);
-    assert!(matches!(undo(waiting, second), Err(Error::Uncommitted(_))));
+    assert!(matches!(undo(waiting, second), Err(Error::NotCommitted(_))));
     let (id, changes) = place.commit("echo mine > a");
     assert_eq!(place.store.changes(id).unwrap().list[0].diff.as_deref(), Some("@@ -1 +1 @@\n-one\n+mine\n"));
     assert_eq!(place.store.changes(id).unwrap().digest(), changes.digest());
     undo(id, first).unwrap();
-    assert!(matches!(undo(id, second), Err(Error::Undone { by, .. }) if by == first));
+    assert!(matches!(undo(id, second), Err(Error::AlreadyUndone { undo_id: by, .. }) if by == first));
     undo(first, second).unwrap();
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "mine\n");
     undo(id, third).unwrap();
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
-    assert!(matches!(undo(id, fourth), Err(Error::Undone { .. })));
+    assert!(matches!(undo(id, fourth), Err(Error::AlreadyUndone { .. })));
 }
 
 /// A workspace like those that people have.

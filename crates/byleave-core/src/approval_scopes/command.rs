@@ -4,8 +4,8 @@
 //! runs of `git checkout`. Scopes with only the first arguments are therefore offered for a short list of commands. All other commands are
 //! offered with exactly their arguments.
 
-use crate::escape::{EscapeLevel, visible};
-use crate::pattern::{MatchCertainty, Pattern, last_step, run_fits};
+use crate::escape::{EscapeLevel, make_visible};
+use crate::pattern::{MatchCertainty, Pattern, file_name, run_matches};
 
 /// Commands that no further argument makes more harmful: they build and test the project, or print data from the forge. Arguments that make
 /// one of them write elsewhere, reach a host or run another program are effects of their own or not understood. They are asked about as
@@ -20,55 +20,58 @@ const ANY_WORDS_AFTER: &[(&str, &[&str])] = &[
 ];
 
 /// Returns the pattern of exactly this command: the resolved program, under the name by which it was called, and its arguments.
-pub(super) fn exactly(program: &str, argv: &[String]) -> (Pattern, String) {
-    (Pattern::Exactly(called(program, argv)), format!("{} and nothing more", spelled_out(program, argv)))
+pub(super) fn exact_pattern(program: &str, argv: &[String]) -> (Pattern, String) {
+    (
+        Pattern::Exactly(command_words(program, argv)),
+        format!("{} and nothing more", format_command(program, argv)),
+    )
 }
 
 /// Returns the program and its arguments in readable form.
-pub(super) fn spelled_out(program: &str, argv: &[String]) -> String {
-    let spelled: Vec<String> = called(program, argv).iter().map(|word| spelled(word)).collect();
-    format!("`{}`", visible(&spelled.join(" "), EscapeLevel::Name))
+pub(super) fn format_command(program: &str, argv: &[String]) -> String {
+    let spelled: Vec<String> = command_words(program, argv).iter().map(|word| quote_word(word)).collect();
+    format!("`{}`", make_visible(&spelled.join(" "), EscapeLevel::Name))
 }
 
 /// Returns the arguments, with the resolved program in the first place.
-fn called(program: &str, argv: &[String]) -> Vec<String> {
+fn command_words(program: &str, argv: &[String]) -> Vec<String> {
     let called = argv.first().map_or("", String::as_str);
     // A shell builtin has no path, and one file may be several programs. Both are identified by name.
-    let by_name = program.starts_with("shell:") || last_step(called) != last_step(program);
-    let first = if by_name { last_step(called) } else { program };
+    let by_name = program.starts_with("shell:") || file_name(called) != file_name(program);
+    let first = if by_name { file_name(called) } else { program };
     std::iter::once(first.to_owned()).chain(argv.iter().skip(1).cloned()).collect()
 }
 
 /// Returns the first arguments of a command that may be followed by any others, without the program.
 fn any_words_after(argv: &[String]) -> Option<Vec<&str>> {
     let (called, given) = argv.split_first()?;
-    let name = last_step(called);
+    let name = file_name(called);
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
     let (_, listed) = ANY_WORDS_AFTER.iter().find(|(program, _)| *program == name)?;
     listed.iter().map(|words| words.split(' ').collect::<Vec<&str>>()).find(|words| given.starts_with(words))
 }
 
 /// Returns the pattern of the same program with the same first arguments, if no others make it more harmful.
-pub(super) fn widened(program: &str, argv: &[String]) -> Option<(Pattern, String)> {
+pub(super) fn prefix_pattern(program: &str, argv: &[String]) -> Option<(Pattern, String)> {
     let words = any_words_after(argv)?;
-    let name = last_step(argv.first()?);
+    let name = file_name(argv.first()?);
     let called_by = |by: &str| -> Vec<String> {
         std::iter::once(by).chain(words.iter().copied()).map(str::to_owned).collect()
     };
     // By name if the system has the program under this name. Otherwise by path, unless the file has several names.
     let by_name = called_by(name);
-    let is_file = last_step(program) == name && !program.chars().any(|c| c.is_whitespace() || c.is_control());
-    let words = match run_fits(MatchCertainty::Surely, &by_name, program, argv) {
+    let is_file = file_name(program) == name && !program.chars().any(|c| c.is_whitespace() || c.is_control());
+    let words = match run_matches(MatchCertainty::Certain, &by_name, program, argv) {
         true => by_name,
         false if is_file => called_by(program),
         false => return None,
     };
-    let shown = visible(&words.join(" "), EscapeLevel::Name);
+    let shown = make_visible(&words.join(" "), EscapeLevel::Name);
     Some((Pattern::Run(words), format!("`{shown} …`, with whatever words after these")))
 }
 
 /// Quotes an argument as a shell needs it, so that the limits between arguments are visible.
-fn spelled(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,~^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -3,7 +3,7 @@
 //! `find . -name '*.o' -delete` and `find . -delete` have the same effect: `delete` of the directory. Only the arguments of the command
 //! distinguish them. The standing approval is therefore bound to all arguments, and to all other effects.
 
-use super::{ApprovalScope, ScopeWidth, command, not_sayable, shown};
+use super::{ApprovalScope, ScopeWidth, command, escape_name, not_expressible};
 use crate::effect::{Effect, Plan};
 use crate::pattern::Pattern;
 use crate::standing_approval::NotCoverableError;
@@ -12,24 +12,24 @@ use crate::standing_approval::NotCoverableError;
 const EFFECTS_MAX: usize = 200;
 
 /// Returns a scope for exactly this plan, or why its effects do not describe everything that it does.
-pub(super) fn offer(plan: &Plan, asked: &[&Effect]) -> Result<ApprovalScope, NotCoverableError> {
-    if let Some(why) = plan.effects.iter().find_map(not_sayable) {
-        return Err(NotCoverableError::NotSayable(why));
+pub(super) fn same_plan_scope(plan: &Plan, asked: &[&Effect]) -> Result<ApprovalScope, NotCoverableError> {
+    if let Some(why) = plan.effects.iter().find_map(not_expressible) {
+        return Err(NotCoverableError::NotExpressible(why));
     }
     if plan.effects.len() > EFFECTS_MAX {
-        return Err(NotCoverableError::NotSayable(format!("it has more than {EFFECTS_MAX} effects")));
+        return Err(NotCoverableError::NotExpressible(format!("it has more than {EFFECTS_MAX} effects")));
     }
-    let runs: Vec<String> = plan.effects.iter().filter_map(run).collect();
+    let runs: Vec<String> = plan.effects.iter().filter_map(format_run).collect();
     if runs.is_empty() {
         let why = "which files beneath a directory it means is not in its effects";
-        return Err(NotCoverableError::NotSayable(why.to_owned()));
+        return Err(NotCoverableError::NotExpressible(why.to_owned()));
     }
     let others = asked.iter().filter_map(|effect| {
-        let place = if plan.is_beneath(effect) { "something beneath " } else { "" };
+        let place = if plan.is_partial(effect) { "something beneath " } else { "" };
         let target = match effect {
             Effect::Run { .. } => return None,
-            Effect::Reach { host, port } => format!("{} at port {port}", shown(host)),
-            effect => shown(effect.path().unwrap_or_default()),
+            Effect::Reach { host, port } => format!("{} at port {port}", escape_name(host)),
+            effect => escape_name(effect.path().unwrap_or_default()),
         };
         Some(format!("{} {place}{target}", effect.kind()))
     });
@@ -41,9 +41,9 @@ pub(super) fn offer(plan: &Plan, asked: &[&Effect]) -> Result<ApprovalScope, Not
     })
 }
 
-fn run(effect: &Effect) -> Option<String> {
+fn format_run(effect: &Effect) -> Option<String> {
     match effect {
-        Effect::Run { program, argv } => Some(command::spelled_out(program, argv)),
+        Effect::Run { program, argv } => Some(command::format_command(program, argv)),
         _ => None,
     }
 }

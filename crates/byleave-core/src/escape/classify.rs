@@ -22,7 +22,7 @@ pub(super) enum CharTreatment {
     /// Shown as its code point.
     Hidden,
     /// Shown, with its code point.
-    Alike,
+    Lookalike,
     /// Shown inside a right-to-left fence.
     Rtl,
 }
@@ -31,48 +31,52 @@ pub(super) enum CharTreatment {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClassifiedChar {
     pub(super) c: char,
-    pub(super) fate: CharTreatment,
+    pub(super) treatment: CharTreatment,
     pub(super) traits: CharProperties,
 }
 
 impl ClassifiedChar {
     pub(super) const fn new(c: char, traits: CharProperties) -> Self {
-        Self { c, fate: if traits.shown { CharTreatment::Plain } else { CharTreatment::Hidden }, traits }
+        Self {
+            c,
+            treatment: if traits.printable { CharTreatment::Plain } else { CharTreatment::Hidden },
+            traits,
+        }
     }
 }
 
 /// Decides on marks and their bases.
 ///
 /// Plain characters are in normal form C, so two spellings of one shape (`é` as one or as two code points) never look the same.
-pub(super) fn settle_clusters(units: &mut [ClassifiedChar]) {
+pub(super) fn classify_clusters(units: &mut [ClassifiedChar]) {
     let mut rest = units;
     while let Some((base, tail)) = rest.split_first_mut() {
         let marks = tail.iter().take_while(|unit| unit.traits.mark).count();
         let (marks, tail) = tail.split_at_mut(marks);
-        settle_cluster(base, marks);
+        classify_cluster(base, marks);
         rest = tail;
     }
 }
 
-fn settle_cluster(base: &mut ClassifiedChar, marks: &mut [ClassifiedChar]) {
+fn classify_cluster(base: &mut ClassifiedChar, marks: &mut [ClassifiedChar]) {
     if base.c.is_ascii() && marks.is_empty() {
         return;
     }
     // A mark at the very start, or on a blank, has no base of its own.
-    let carries = base.fate == CharTreatment::Plain && base.traits.word && !base.traits.mark;
+    let carries = base.treatment == CharTreatment::Plain && base.traits.word && !base.traits.mark;
     if base.traits.mark {
-        base.fate = CharTreatment::Hidden;
+        base.treatment = CharTreatment::Hidden;
     }
     for (place, mark) in marks.iter_mut().enumerate() {
         if !carries || place >= MARKS_MAX || mark.traits.enclosing {
-            mark.fate = CharTreatment::Hidden;
+            mark.treatment = CharTreatment::Hidden;
         }
     }
-    let shown = marks.iter().take_while(|mark| mark.fate == CharTreatment::Plain).count();
+    let shown = marks.iter().take_while(|mark| mark.treatment == CharTreatment::Plain).count();
     for mark in marks.iter_mut().skip(shown) {
-        mark.fate = CharTreatment::Hidden;
+        mark.treatment = CharTreatment::Hidden;
     }
-    if base.fate != CharTreatment::Plain {
+    if base.treatment != CharTreatment::Plain {
         return;
     }
     let general = marks.iter().take(shown).any(|mark| mark.traits.script.is_all());
@@ -82,9 +86,9 @@ fn settle_cluster(base: &mut ClassifiedChar, marks: &mut [ClassifiedChar]) {
         is_normal(std::iter::once(base.c).chain(marks.iter().take(shown).map(|mark| mark.c)))
     };
     if general || !normal {
-        base.fate = CharTreatment::Alike;
+        base.treatment = CharTreatment::Lookalike;
         for mark in marks.iter_mut().take(shown) {
-            mark.fate = CharTreatment::Alike;
+            mark.treatment = CharTreatment::Lookalike;
         }
     }
 }
@@ -92,20 +96,20 @@ fn settle_cluster(base: &mut ClassifiedChar, marks: &mut [ClassifiedChar]) {
 /// Fences right-to-left runs: several words in prose, one word each in names.
 pub(super) fn fence_rtl(units: &mut [ClassifiedChar], care: EscapeLevel) {
     for unit in units.iter_mut() {
-        if unit.fate == CharTreatment::Plain && unit.traits.rtl {
-            unit.fate = CharTreatment::Rtl;
+        if unit.treatment == CharTreatment::Plain && unit.traits.rtl {
+            unit.treatment = CharTreatment::Rtl;
         }
     }
-    follow_bases(units);
+    apply_base_treatment(units);
     if care == EscapeLevel::Name {
         return;
     }
     let mut rest = units;
     while let Some((first, tail)) = rest.split_first_mut() {
-        if first.fate == CharTreatment::Rtl {
-            let glue = glue(tail);
+        if first.treatment == CharTreatment::Rtl {
+            let glue = connector_len(tail);
             for unit in tail.iter_mut().take(glue) {
-                unit.fate = CharTreatment::Rtl;
+                unit.treatment = CharTreatment::Rtl;
             }
         }
         rest = tail;
@@ -113,19 +117,20 @@ pub(super) fn fence_rtl(units: &mut [ClassifiedChar], care: EscapeLevel) {
 }
 
 /// Gives marks the treatment of their base. A mark that cannot have it is written as a code point, so that none is drawn on our own signs.
-fn follow_bases(units: &mut [ClassifiedChar]) {
+fn apply_base_treatment(units: &mut [ClassifiedChar]) {
     let mut before = CharTreatment::Hidden;
     for unit in units {
-        if unit.traits.mark && unit.fate != before {
-            unit.fate = if unit.fate == CharTreatment::Plain { before } else { CharTreatment::Hidden };
+        if unit.traits.mark && unit.treatment != before {
+            unit.treatment =
+                if unit.treatment == CharTreatment::Plain { before } else { CharTreatment::Hidden };
         }
-        before = unit.fate;
+        before = unit.treatment;
     }
 }
 
 /// Returns the number of characters between two right-to-left words that belong to the same sentence.
-fn glue(after: &[ClassifiedChar]) -> usize {
-    let fates = |n: usize| after.get(n).map(|unit| unit.fate);
+fn connector_len(after: &[ClassifiedChar]) -> usize {
+    let fates = |n: usize| after.get(n).map(|unit| unit.treatment);
     match after {
         [space, ..] if space.c == ' ' && fates(1) == Some(CharTreatment::Rtl) => 1,
         [stop, space, ..]

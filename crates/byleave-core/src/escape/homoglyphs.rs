@@ -5,7 +5,7 @@
 use unicode_security::mixed_script::AugmentedScriptSet;
 
 use super::classify::{CharTreatment, ClassifiedChar, EscapeLevel};
-use super::unicode::shares;
+use super::unicode::share_script;
 
 /// The kind of a word with regard to look-alikes, or the kind of gap between two words.
 #[derive(Clone, Copy)]
@@ -17,51 +17,51 @@ enum WordSegment {
     /// A word that needs no further check.
     Word,
     /// A word of one script that cannot be mistaken for ASCII.
-    Honest(AugmentedScriptSet),
+    SingleScript(AugmentedScriptSet),
     /// A word of one script whose letters can all be mistaken for ASCII.
-    Masked(AugmentedScriptSet),
+    AllLookalike(AugmentedScriptSet),
 }
 
 /// Marks characters that look like others.
-pub(super) fn mark(units: &mut [ClassifiedChar], care: EscapeLevel) {
+pub(super) fn mark_lookalikes(units: &mut [ClassifiedChar], care: EscapeLevel) {
     mark_symbols(units, care);
     let mut groups: Vec<&mut [ClassifiedChar]> =
         units.chunk_by_mut(|a, b| is_word(a) == is_word(b)).collect();
-    let mut parts: Vec<WordSegment> = groups.iter_mut().map(|group| judge(group, care)).collect();
+    let mut parts: Vec<WordSegment> = groups.iter_mut().map(|group| classify_word(group, care)).collect();
     if care == EscapeLevel::Text {
-        vouch(parts.iter_mut());
-        vouch(parts.iter_mut().rev());
+        accept_sentence_words(parts.iter_mut());
+        accept_sentence_words(parts.iter_mut().rev());
     }
     for (group, part) in groups.iter_mut().zip(parts) {
-        if matches!(part, WordSegment::Masked(_)) {
-            set_alike(group, |_| true);
+        if matches!(part, WordSegment::AllLookalike(_)) {
+            mark_units(group, |_| true);
         }
     }
 }
 
 fn is_word(unit: &ClassifiedChar) -> bool {
-    unit.fate != CharTreatment::Hidden && (unit.traits.word || unit.traits.mark)
+    unit.treatment != CharTreatment::Hidden && (unit.traits.word || unit.traits.mark)
 }
 
 /// Treats a short word like `с` or `а` as honest in a sentence of the same script.
-fn vouch<'a>(parts: impl Iterator<Item = &'a mut WordSegment>) {
+fn accept_sentence_words<'a>(parts: impl Iterator<Item = &'a mut WordSegment>) {
     let mut voucher: Option<AugmentedScriptSet> = None;
     for part in parts {
         match *part {
             WordSegment::Sentence => {}
             WordSegment::Break | WordSegment::Word => voucher = None,
-            WordSegment::Honest(script) => voucher = Some(script),
-            WordSegment::Masked(script) => {
-                voucher = voucher.filter(|with| shares(*with, script));
+            WordSegment::SingleScript(script) => voucher = Some(script),
+            WordSegment::AllLookalike(script) => {
+                voucher = voucher.filter(|with| share_script(*with, script));
                 if voucher.is_some() {
-                    *part = WordSegment::Honest(script);
+                    *part = WordSegment::SingleScript(script);
                 }
             }
         }
     }
 }
 
-fn judge(group: &mut [ClassifiedChar], care: EscapeLevel) -> WordSegment {
+fn classify_word(group: &mut [ClassifiedChar], care: EscapeLevel) -> WordSegment {
     if !group.first().is_some_and(is_word) {
         let sentence =
             group.iter().all(|unit| matches!(unit.c, ' ' | ',')) && group.iter().any(|unit| unit.c == ' ');
@@ -70,38 +70,38 @@ fn judge(group: &mut [ClassifiedChar], care: EscapeLevel) -> WordSegment {
     if group.iter().all(|unit| unit.c.is_ascii()) {
         return WordSegment::Word;
     }
-    set_alike(group, |unit| unit.traits.odd && unit.traits.like_ascii);
+    mark_units(group, |unit| unit.traits.restricted && unit.traits.ascii_lookalike);
     let has_latin = group.iter().any(|unit| unit.traits.latin);
-    let script = resolve(group.iter());
+    let script = common_scripts(group.iter());
     if script.is_empty() {
-        let others = resolve(group.iter().filter(|unit| !unit.traits.latin));
+        let others = common_scripts(group.iter().filter(|unit| !unit.traits.latin));
         if has_latin && (others.hanb || others.jpan || others.kore) {
-            set_alike(group, |unit| unit.traits.like_ascii);
+            mark_units(group, |unit| unit.traits.ascii_lookalike);
         } else if has_latin {
-            set_alike(group, |unit| !unit.traits.latin || unit.traits.like_letter);
+            mark_units(group, |unit| !unit.traits.latin || unit.traits.letter_lookalike);
         } else {
-            set_alike(group, |_| true);
+            mark_units(group, |_| true);
         }
         return WordSegment::Word;
     }
     if has_latin {
         if care == EscapeLevel::Name {
-            set_alike(group, |unit| unit.traits.like_letter);
+            mark_units(group, |unit| unit.traits.letter_lookalike);
         }
         return WordSegment::Word;
     }
     if script.is_all() {
         return WordSegment::Word;
     }
-    let masked = group.iter().all(|unit| unit.c.is_ascii() || unit.traits.like_ascii);
-    if masked { WordSegment::Masked(script) } else { WordSegment::Honest(script) }
+    let masked = group.iter().all(|unit| unit.c.is_ascii() || unit.traits.ascii_lookalike);
+    if masked { WordSegment::AllLookalike(script) } else { WordSegment::SingleScript(script) }
 }
 
 /// Marks the selected characters outside ASCII.
-fn set_alike(group: &mut [ClassifiedChar], which: impl Fn(&ClassifiedChar) -> bool) {
+fn mark_units(group: &mut [ClassifiedChar], which: impl Fn(&ClassifiedChar) -> bool) {
     for unit in group {
-        if unit.fate != CharTreatment::Hidden && !unit.c.is_ascii() && which(unit) {
-            unit.fate = CharTreatment::Alike;
+        if unit.treatment != CharTreatment::Hidden && !unit.c.is_ascii() && which(unit) {
+            unit.treatment = CharTreatment::Lookalike;
         }
     }
 }
@@ -111,12 +111,12 @@ fn mark_symbols(units: &mut [ClassifiedChar], care: EscapeLevel) {
     let mut rest = units;
     while let Some((unit, tail)) = rest.split_first_mut() {
         let after = tail.first().map(|next| next.c);
-        if unit.fate == CharTreatment::Plain && !unit.c.is_ascii() && !is_word(unit) {
+        if unit.treatment == CharTreatment::Plain && !unit.c.is_ascii() && !is_word(unit) {
             let at_home = care == EscapeLevel::Text
                 && (is_typographic(unit.c)
                     || is_wide_form(unit.c) && (before.is_some_and(is_wide) || after.is_some_and(is_wide)));
-            if !at_home && unit.traits.like_ascii {
-                unit.fate = CharTreatment::Alike;
+            if !at_home && unit.traits.ascii_lookalike {
+                unit.treatment = CharTreatment::Lookalike;
             }
         }
         before = Some(unit.c);
@@ -159,7 +159,7 @@ const fn is_wide(c: char) -> bool {
         || matches!(c, '\u{3001}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{20000}'..='\u{3ffff}')
 }
 
-fn resolve<'a>(units: impl Iterator<Item = &'a ClassifiedChar>) -> AugmentedScriptSet {
+fn common_scripts<'a>(units: impl Iterator<Item = &'a ClassifiedChar>) -> AugmentedScriptSet {
     let mut set = AugmentedScriptSet::default();
     for unit in units {
         set.intersect_with(unit.traits.script);

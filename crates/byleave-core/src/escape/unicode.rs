@@ -6,17 +6,17 @@ use unicode_security::mixed_script::AugmentedScriptSet;
 use unicode_security::{GeneralSecurityProfile as _, skeleton};
 
 /// The opening bracket of our marks. In the text it is itself written as a code point.
-pub const OPEN: char = '⟨';
+pub const MARK_OPEN: char = '⟨';
 /// The closing bracket of our marks.
-pub const CLOSE: char = '⟩';
+pub const MARK_CLOSE: char = '⟩';
 /// The sign for a tab.
-pub const TAB: char = '⇥';
+pub const TAB_MARK: char = '⇥';
 
 /// The properties of a character.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CharProperties {
     /// It has a shape, and is not one of our signs.
-    pub(super) shown: bool,
+    pub(super) printable: bool,
     /// It is a letter or a digit.
     pub(super) word: bool,
     /// It is drawn onto the character before it.
@@ -30,11 +30,11 @@ pub(super) struct CharProperties {
     /// It is a Latin letter.
     pub(super) latin: bool,
     /// It is not allowed in names by the general security profile.
-    pub(super) odd: bool,
+    pub(super) restricted: bool,
     /// It is outside ASCII, and can be mistaken for ASCII.
-    pub(super) like_ascii: bool,
+    pub(super) ascii_lookalike: bool,
     /// It is outside ASCII, and can be mistaken for a single ASCII character: `ı` can, `æ` cannot.
-    pub(super) like_letter: bool,
+    pub(super) letter_lookalike: bool,
     /// The scripts that it belongs to.
     pub(super) script: AugmentedScriptSet,
 }
@@ -49,7 +49,7 @@ const SLOTS: usize = 1024;
 
 impl CharPropertyCache {
     /// Returns the properties of a character.
-    pub(super) fn of(&mut self, c: char) -> CharProperties {
+    pub(super) fn get(&mut self, c: char) -> CharProperties {
         if self.slots.is_empty() {
             self.slots = vec![None; SLOTS];
         }
@@ -64,22 +64,22 @@ impl CharPropertyCache {
 fn look_up(c: char) -> CharProperties {
     let script = AugmentedScriptSet::for_char(c);
     CharProperties {
-        shown: is_printable(c) && !is_bracket(c) && c != TAB,
+        printable: is_printable(c) && !is_bracket(c) && c != TAB_MARK,
         word: c.is_alphanumeric(),
         mark: is_mark(c),
         enclosing: c.general_category() == Gc::EnclosingMark,
         normal: !is_conjoining(c) && is_normal(std::iter::once(c)),
         rtl: is_rtl(c),
-        latin: !script.is_all() && shares(script, AugmentedScriptSet::for_char('a')),
-        odd: !c.identifier_allowed(),
-        like_ascii: !c.is_ascii() && passes_for_ascii(c),
-        like_letter: !c.is_ascii() && passes_for_letter(c),
+        latin: !script.is_all() && share_script(script, AugmentedScriptSet::for_char('a')),
+        restricted: !c.identifier_allowed(),
+        ascii_lookalike: !c.is_ascii() && is_ascii_lookalike(c),
+        letter_lookalike: !c.is_ascii() && is_letter_lookalike(c),
         script,
     }
 }
 
 /// Checks whether two sets of scripts have one in common.
-pub(super) fn shares(mut a: AugmentedScriptSet, b: AugmentedScriptSet) -> bool {
+pub(super) fn share_script(mut a: AugmentedScriptSet, b: AugmentedScriptSet) -> bool {
     a.intersect_with(b);
     !a.is_empty()
 }
@@ -130,7 +130,8 @@ pub fn is_mark(c: char) -> bool {
 pub(super) const fn is_bracket(c: char) -> bool {
     matches!(
         c,
-        OPEN | CLOSE
+        MARK_OPEN
+            | MARK_CLOSE
             | '\u{2329}'
             | '\u{232a}'
             | '\u{3008}'
@@ -171,7 +172,7 @@ const fn is_rtl(c: char) -> bool {
 }
 
 /// Checks whether a character outside ASCII can be mistaken for ASCII.
-fn passes_for_ascii(c: char) -> bool {
+fn is_ascii_lookalike(c: char) -> bool {
     // Similar enough in most fonts, and not in the tables.
     if matches!(c, 'к' | 'κ' | 'τ' | 'ι' | 'η' | 'п' | 'г') {
         return true;
@@ -181,7 +182,7 @@ fn passes_for_ascii(c: char) -> bool {
 }
 
 /// Checks whether a letter can be mistaken for a single ASCII letter: `ı` can, `æ` cannot.
-fn passes_for_letter(c: char) -> bool {
+fn is_letter_lookalike(c: char) -> bool {
     let mut buffer = [0; 4];
     let mut shape = skeleton(c.encode_utf8(&mut buffer));
     shape.next().is_some_and(|first| first.is_ascii()) && shape.next().is_none()

@@ -14,25 +14,25 @@ use super::PatternError;
 const BRACES_MAX: usize = 100;
 
 /// Compiles a glob as patterns define it: `*` stays within one step of a path.
-pub(crate) fn glob_of(glob: &str) -> Result<Glob, PatternError> {
+pub(crate) fn parse_glob(glob: &str) -> Result<Glob, PatternError> {
     if glob.matches('{').count() > BRACES_MAX {
         let glob = glob.chars().take(BRACES_MAX).chain(['…']).collect();
-        return Err(PatternError::Glob { glob, why: format!("more than {BRACES_MAX} braces") });
+        return Err(PatternError::Glob { glob, reason: format!("more than {BRACES_MAX} braces") });
     }
     GlobBuilder::new(glob)
         .literal_separator(true)
         .build()
-        .map_err(|error| PatternError::Glob { glob: glob.into(), why: error.kind().to_string() })
+        .map_err(|error| PatternError::Glob { glob: glob.into(), reason: error.kind().to_string() })
 }
 
 /// Returns a glob that matches only this text.
-pub fn literal(text: &str) -> String {
+pub fn escape_glob(text: &str) -> String {
     // `globset::escape` keeps the backslash, which would swallow the character after it.
     globset::escape(text).replace('\\', "[\\]")
 }
 
 /// Returns one spelling for all texts that some file system treats as the same name.
-pub(crate) fn folded(text: &str) -> Cow<'_, str> {
+pub(crate) fn fold(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(text);
     }
@@ -53,34 +53,35 @@ impl FoldedGlob {
         // A rule about everything in a directory includes the directory, because reading it reads its contents.
         let itself = glob.strip_suffix("/**").filter(|itself| !itself.is_empty());
         let globs: Vec<&str> = [glob].into_iter().chain(itself).collect();
-        let folded = globs.iter().map(|glob| glob_of(&folded(glob))).collect::<Result<_, _>>()?;
+        let folded = globs.iter().map(|glob| parse_glob(&fold(glob))).collect::<Result<_, _>>()?;
         // A class that excludes letters excludes different ones once it is folded, so both forms are tested.
         let classes = glob.contains('[');
-        let exact = globs.iter().filter(|_| classes).map(|glob| glob_of(glob)).collect::<Result<_, _>>()?;
+        let exact =
+            globs.iter().filter(|_| classes).map(|glob| parse_glob(glob)).collect::<Result<_, _>>()?;
         Ok(Self { exact, folded })
     }
 }
 
 /// Returns the directories, case-folded, that contain everything a glob matches, as far as the glob shows. Deleting or moving one of them
 /// does so to its contents.
-pub(crate) fn holders(glob: &str) -> Vec<String> {
-    let (plain, _) = plain_start(glob);
+pub(crate) fn parent_dirs(glob: &str) -> Vec<String> {
+    let (plain, _) = literal_prefix(glob);
     let Some((directory, _)) = plain.rsplit_once('/') else { return Vec::new() };
     let above = std::iter::successors(Some(directory), |path| path.rsplit_once('/').map(|(above, _)| above));
-    let named = above.map(|path| if path.is_empty() { "/".to_owned() } else { folded(path).into_owned() });
+    let named = above.map(|path| if path.is_empty() { "/".to_owned() } else { fold(path).into_owned() });
     named.collect()
 }
 
 /// Returns the deepest path that contains everything a glob matches, or is the only match. `None` if that is the root or not known.
-pub(crate) fn place_of(glob: &str) -> Option<String> {
-    let (plain, whole) = plain_start(glob);
+pub(crate) fn base_path(glob: &str) -> Option<String> {
+    let (plain, whole) = literal_prefix(glob);
     let place = if whole { plain.as_str() } else { plain.rsplit_once('/').map_or("", |(above, _)| above) };
     let place = place.trim_end_matches('/');
     place.starts_with('/').then(|| place.to_owned())
 }
 
 /// Returns the start of a glob without wildcards, and whether that is the whole glob.
-fn plain_start(glob: &str) -> (String, bool) {
+fn literal_prefix(glob: &str) -> (String, bool) {
     let mut start = String::new();
     let mut rest = glob.chars();
     while let Some(c) = rest.next() {
@@ -115,7 +116,7 @@ mod tests {
             ("**/.env", &[]),
             ("{/a,/b}/c", &[]),
         ] {
-            assert_eq!(holders(glob), wanted, "{glob}");
+            assert_eq!(parent_dirs(glob), wanted, "{glob}");
         }
     }
 
@@ -131,14 +132,14 @@ mod tests {
             ("**/.env", None),
             ("/etc*", None),
         ] {
-            assert_eq!(place_of(glob).as_deref(), wanted, "{glob}");
+            assert_eq!(base_path(glob).as_deref(), wanted, "{glob}");
         }
     }
 
     #[test]
     fn two_spellings_of_one_name_are_folded_to_one() {
-        assert_eq!(folded("/W/.ENV"), "/w/.env");
-        assert_eq!(folded("se\u{301}cret"), folded("SÉCRET"));
-        assert!(matches!(folded("/w/.env"), Cow::Borrowed(_)));
+        assert_eq!(fold("/W/.ENV"), "/w/.env");
+        assert_eq!(fold("se\u{301}cret"), fold("SÉCRET"));
+        assert!(matches!(fold("/w/.env"), Cow::Borrowed(_)));
     }
 }

@@ -3,10 +3,10 @@
 //! A name is not an identity. An allow by name matches only the program that the system has under this name. It never matches a file of
 //! that name that an agent could have created. A deny by name matches everything with that name.
 
-use super::path::folded;
+use super::path::fold;
 
 /// The directories of programs that a bare name may mean in an allow. Anyone who can write there does not need to bypass the gate.
-const SYSTEM: &[&str] = &[
+const SYSTEM_DIRS: &[&str] = &[
     "/usr/bin/",
     "/usr/sbin/",
     "/usr/lib/",
@@ -30,10 +30,10 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// The directories beneath a home directory where tool chains put programs. The built-in rules ask before any of them is written.
-const HOME: &[&str] = &[".cargo/bin/", ".rustup/toolchains/", ".nvm/versions/node/", ".pyenv/versions/"];
+const HOME_DIRS: &[&str] = &[".cargo/bin/", ".rustup/toolchains/", ".nvm/versions/node/", ".pyenv/versions/"];
 
 /// Programs that are linked under another name.
-const STANDS_IN: &[(&str, &[&str])] = &[
+const LINK_NAMES: &[(&str, &[&str])] = &[
     ("awk", &["mawk", "gawk", "nawk", "original-awk", "busybox"]),
     ("sh", &["dash", "bash"]),
     ("cargo", &["rustup"]),
@@ -50,33 +50,33 @@ const STANDS_IN: &[(&str, &[&str])] = &[
 ];
 
 /// Long forms of short options that mean the same almost everywhere.
-const LONG: &[(char, &str)] = &[('r', "recursive"), ('R', "recursive"), ('f', "force")];
+const LONG_OPTIONS: &[(char, &str)] = &[('r', "recursive"), ('R', "recursive"), ('f', "force")];
 
 /// Checks whether this is surely a run of that program with these leading words.
-pub(super) fn fits(words: &[String], program: &str, argv: &[String]) -> bool {
+pub(super) fn matches(words: &[String], program: &str, argv: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
-    let named = if first.contains('/') { first == program } else { is_the_systems(first, program, argv) };
+    let named = if first.contains('/') { first == program } else { is_system_program(first, program, argv) };
     named && argv.len() > rest.len() && rest.iter().zip(argv.iter().skip(1)).all(|(a, b)| a == b)
 }
 
 /// Checks whether this is surely a run of that program, under its own name, with exactly these words.
-pub(super) fn is_exactly(words: &[String], program: &str, argv: &[String]) -> bool {
+pub(super) fn matches_exactly(words: &[String], program: &str, argv: &[String]) -> bool {
     let (Some((first, rest)), Some((called, given))) = (words.split_first(), argv.split_first()) else {
         return false;
     };
-    let named = if first.contains('/') { first == program } else { is_the_systems(first, program, argv) };
+    let named = if first.contains('/') { first == program } else { is_system_program(first, program, argv) };
     // One file may be many programs, and its behaviour depends on the name by which it is called.
-    named && last_step(called) == last_step(first) && rest == given
+    named && file_name(called) == file_name(first) && rest == given
 }
 
 /// Checks whether this could be a run of that program with these words. Options may be anywhere, and clusters are split.
-pub(super) fn could_fit(words: &[String], program: &str, argv: &[String]) -> bool {
+pub(super) fn could_match(words: &[String], program: &str, argv: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
     let called = argv.first().map_or("", String::as_str);
-    let alike = |a: &str, b: &str| folded(a) == folded(b);
+    let alike = |a: &str, b: &str| fold(a) == fold(b);
     let named = match first.contains('/') {
         true => alike(first, program) || alike(first, called),
-        false => alike(first, last_step(program)) || alike(first, last_step(called)),
+        false => alike(first, file_name(program)) || alike(first, file_name(called)),
     };
     let (options, plain): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| is_option(word));
     let given: Vec<&str> = argv.iter().skip(1).map(String::as_str).collect();
@@ -84,30 +84,31 @@ pub(super) fn could_fit(words: &[String], program: &str, argv: &[String]) -> boo
 }
 
 /// Returns the last step of a path.
-pub(crate) fn last_step(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn is_the_systems(name: &str, program: &str, argv: &[String]) -> bool {
-    let file = last_step(program);
+fn is_system_program(name: &str, program: &str, argv: &[String]) -> bool {
+    let file = file_name(program);
     let called = argv.first().is_some_and(|called| called == name || called == program);
-    let named = file == name || called && stands_in(name, file);
-    named && is_system(program)
+    let named = file == name || called && is_link_name(name, file);
+    named && is_system_path(program)
 }
 
 /// Checks whether systems use a file of this name for another program name: `python3` is `python3.12`, `gcc` is `x86_64-linux-gnu-gcc-12`,
 /// `cargo` is `rustup`.
-pub fn stands_in(name: &str, file: &str) -> bool {
+pub fn is_link_name(name: &str, file: &str) -> bool {
     let version = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     let native = file.split_once("-linux-gnu-").map(|(_, native)| native);
     native == Some(name)
         || native.unwrap_or(file).strip_prefix(name).is_some_and(version)
-        || STANDS_IN.iter().any(|(asked, files)| *asked == name && files.contains(&file))
+        || LINK_NAMES.iter().any(|(asked, files)| *asked == name && files.contains(&file))
 }
 
-fn is_system(program: &str) -> bool {
-    SYSTEM.iter().any(|directory| program.starts_with(directory))
-        || beneath_home(program).is_some_and(|rest| HOME.iter().any(|directory| rest.starts_with(directory)))
+fn is_system_path(program: &str) -> bool {
+    SYSTEM_DIRS.iter().any(|directory| program.starts_with(directory))
+        || beneath_home(program)
+            .is_some_and(|rest| HOME_DIRS.iter().any(|directory| rest.starts_with(directory)))
 }
 
 fn beneath_home(path: &str) -> Option<&str> {
@@ -155,14 +156,14 @@ fn has_option(given: &[&str], option: &str) -> bool {
         return true;
     }
     if let Some(long) = option.strip_prefix("--") {
-        let short = LONG.iter().filter(|(_, name)| *name == long);
+        let short = LONG_OPTIONS.iter().filter(|(_, name)| *name == long);
         return short.into_iter().any(|(letter, _)| given().any(|word| has_letter(word, *letter)));
     }
     let letters = option.trim_start_matches('-');
     // More than three letters are a word with one dash (`-exec`), not a cluster.
     letters.chars().count() <= 3
         && letters.chars().all(|letter| {
-            let long = LONG.iter().find(|(short, _)| *short == letter).map(|(_, name)| *name);
+            let long = LONG_OPTIONS.iter().find(|(short, _)| *short == letter).map(|(_, name)| *name);
             given().any(|word| has_letter(word, letter) || long.is_some_and(|long| abbreviates(word, long)))
         })
 }
@@ -190,7 +191,7 @@ mod tests {
     fn an_allow_by_name_is_about_the_systems_program() {
         let check = |pattern: &str, program: &str, argv: &str, wanted: bool| {
             assert_eq!(
-                fits(&words(pattern), program, &words(argv)),
+                matches(&words(pattern), program, &words(argv)),
                 wanted,
                 "{pattern} / {program} / {argv}"
             );
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn exactly_is_not_a_word_more() {
         let check = |pattern: &str, program: &str, argv: &str, wanted: bool| {
-            let found = is_exactly(&words(pattern), program, &words(argv));
+            let found = matches_exactly(&words(pattern), program, &words(argv));
             assert_eq!(found, wanted, "{pattern} / {program} / {argv}");
         };
         check("/usr/bin/git push", "/usr/bin/git", "git push", true);
@@ -239,7 +240,7 @@ mod tests {
     fn a_deny_by_name_is_about_all_that_goes_by_it() {
         let check = |pattern: &str, program: &str, argv: &str, wanted: bool| {
             assert_eq!(
-                could_fit(&words(pattern), program, &words(argv)),
+                could_match(&words(pattern), program, &words(argv)),
                 wanted,
                 "{pattern} / {program} / {argv}"
             );

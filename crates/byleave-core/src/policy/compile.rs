@@ -11,7 +11,7 @@ use crate::effect::Effect;
 use crate::pattern::{MatchCertainty, Pattern, PatternError, PatternMatcher};
 
 /// The version of the evaluation. It is raised when the same rules begin to mean something else, so that no earlier decision is reused.
-const ALGEBRA: &str = "4";
+const SEMANTICS_VERSION: &str = "4";
 
 /// Compiled rules, ready for evaluation.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Policy {
     rules: Vec<CompiledRule>,
     index: PatternIndex,
     /// The rules about whole calls, which name no effect.
-    whole: Vec<RuleNumber>,
+    call_rules: Vec<RuleNumber>,
     workspace: Option<String>,
     digest: Digest,
 }
@@ -28,7 +28,7 @@ pub struct Policy {
 #[derive(Debug)]
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
-    pub(super) place: String,
+    pub(super) location: String,
     except: Vec<PatternMatcher>,
     pub(super) condition: CompiledCondition,
     pub(super) delegate: Option<Delegation>,
@@ -48,19 +48,19 @@ impl Delegation {
         let ready = |patterns: &[Pattern], sense| {
             patterns
                 .iter()
-                .map(|pattern| PatternMatcher::in_sense(pattern.clone(), sense))
+                .map(|pattern| PatternMatcher::with_certainty(pattern.clone(), sense))
                 .collect::<Result<_, _>>()
         };
         Ok(Some(Self {
             to: NameGlob::new(to)?,
-            patterns: ready(&rule.patterns, MatchCertainty::Surely)?,
-            except: ready(&rule.except, MatchCertainty::Possibly)?,
+            patterns: ready(&rule.patterns, MatchCertainty::Certain)?,
+            except: ready(&rule.except, MatchCertainty::Possible)?,
         }))
     }
 
     /// Checks whether the effect is surely one that may be delegated.
     pub(super) fn covers(&self, effect: &Effect) -> bool {
-        let any = |matchers: &[PatternMatcher]| matchers.iter().any(|matcher| matcher.fits(effect));
+        let any = |matchers: &[PatternMatcher]| matchers.iter().any(|matcher| matcher.matches(effect));
         any(&self.patterns) && !any(&self.except)
     }
 }
@@ -71,35 +71,37 @@ impl Policy {
     /// A rule of the organisation or the user replaces the built-in *ask* with the same id. It cannot replace any other rule: a user's rule
     /// with the id of an organisation's rule applies in addition to it.
     pub fn new(mut rules: Vec<Rule>) -> Result<Self, PolicyError> {
-        let digest = version(&rules);
+        let digest = policy_digest(&rules);
         rules.sort_by(|a, b| (a.layer, &a.id).cmp(&(b.layer, &b.id)));
         for rule in &rules {
-            rule.check().map_err(|fault| rule.fault(fault))?;
+            rule.check().map_err(|fault| rule.to_policy_error(fault))?;
         }
         for (one, other) in rules.iter().zip(rules.iter().skip(1)) {
             if (one.layer, &one.id) == (other.layer, &other.id) {
-                return Err(one.fault(RuleError::Twice(other.place())));
+                return Err(one.to_policy_error(RuleError::DuplicateId(other.location())));
             }
         }
-        let rules = replace(rules)?;
+        let rules = apply_replacements(rules)?;
         let mut index = PatternIndexBuilder::default();
-        let rules: Vec<CompiledRule> =
-            (0..).zip(rules).map(|(no, rule)| ready(rule, no, &mut index)).collect::<Result<_, _>>()?;
+        let rules: Vec<CompiledRule> = (0..)
+            .zip(rules)
+            .map(|(no, rule)| compile_rule(rule, no, &mut index))
+            .collect::<Result<_, _>>()?;
         let index = index.build().map_err(|error| PolicyError::TooLarge(error.to_string()))?;
         let whole =
             (0..).zip(&rules).filter(|(_, ready): &(_, &CompiledRule)| ready.rule.patterns.is_empty());
         let whole = whole.map(|(no, _)| no).collect();
-        Ok(Self { rules, index, whole, workspace: None, digest })
+        Ok(Self { rules, index, call_rules: whole, workspace: None, digest })
     }
 
     /// Adds a boundary: tools access files outside this directory only if a rule or a person allows it (P4).
     ///
     /// Without a workspace there is no boundary.
     #[must_use]
-    pub fn within(self, workspace: Option<&str>) -> Self {
+    pub fn with_workspace(self, workspace: Option<&str>) -> Self {
         let Some(workspace) = workspace else { return self };
         let parts = [self.digest.as_bytes().as_slice(), workspace.as_bytes()];
-        let digest = Digest::of_parts("byleave.policy.within", &parts);
+        let digest = Digest::compute_parts("byleave.policy.within", &parts);
         Self { workspace: Some(workspace.to_owned()), digest, ..self }
     }
 
@@ -118,42 +120,43 @@ impl Policy {
         self.rules.iter().map(|ready| &ready.rule)
     }
 
-    pub(super) fn ready(&self, no: RuleNumber) -> Option<&CompiledRule> {
+    pub(super) fn compiled_rule(&self, no: RuleNumber) -> Option<&CompiledRule> {
         self.rules.get(no as usize)
     }
 
     /// Returns whether some rule depends on the session or the agent of a call.
-    pub fn looks_at_the_caller(&self) -> bool {
-        self.rules.iter().any(|ready| ready.rule.when.looks_at_the_caller())
+    pub fn depends_on_caller(&self) -> bool {
+        self.rules.iter().any(|ready| ready.rule.when.depends_on_caller())
     }
 
     /// Returns the rules about whole calls whose conditions hold, by layer and id.
-    pub(super) fn about_all(
+    pub(super) fn matching_call_rules(
         &self,
         holds: impl Fn(&CompiledRule) -> bool,
     ) -> impl Iterator<Item = RuleNumber> {
-        self.whole.iter().copied().filter(move |no| self.ready(*no).is_some_and(&holds))
+        self.call_rules.iter().copied().filter(move |no| self.compiled_rule(*no).is_some_and(&holds))
     }
 
     /// Finds the rules that match the effect and whose conditions hold, by layer and id.
-    pub(super) fn find(
+    pub(super) fn find_rules(
         &self,
         holds: impl Fn(&CompiledRule) -> bool,
         effect: &Effect,
         scratch: &mut IndexScratch,
     ) {
         self.index.find(effect, scratch);
-        scratch.found.extend(&self.whole);
+        scratch.found.extend(&self.call_rules);
         scratch.found.sort_unstable();
         scratch.found.retain(|no| {
-            self.ready(*no)
-                .is_some_and(|ready| holds(ready) && !ready.except.iter().any(|matcher| matcher.fits(effect)))
+            self.compiled_rule(*no).is_some_and(|ready| {
+                holds(ready) && !ready.except.iter().any(|matcher| matcher.matches(effect))
+            })
         });
     }
 }
 
 /// Removes the built-in asks that a rule of the organisation or the user replaces.
-fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
+fn apply_replacements(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
     let built_in = rules.iter().filter(|rule| rule.layer == Layer::Builtin);
     let built_in: HashMap<String, Verdict> = built_in.map(|rule| (rule.id.clone(), rule.verdict)).collect();
     let mut replaced = Vec::new();
@@ -161,38 +164,42 @@ fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
         match built_in.get(&rule.id) {
             None => {}
             Some(Verdict::Ask) => replaced.push(rule.id.clone()),
-            Some(verdict) => return Err(rule.fault(RuleError::NotReplaceable(*verdict))),
+            Some(verdict) => return Err(rule.to_policy_error(RuleError::NotReplaceable(*verdict))),
         }
     }
     let stays = |rule: &Rule| rule.layer != Layer::Builtin || !replaced.contains(&rule.id);
     Ok(rules.into_iter().filter(stays).collect())
 }
 
-fn ready(rule: Rule, no: RuleNumber, index: &mut PatternIndexBuilder) -> Result<CompiledRule, PolicyError> {
+fn compile_rule(
+    rule: Rule,
+    no: RuleNumber,
+    index: &mut PatternIndexBuilder,
+) -> Result<CompiledRule, PolicyError> {
     for pattern in &rule.patterns {
-        index.add(pattern, rule.sense(), no).map_err(|bad| rule.fault(bad))?;
+        index.add(pattern, rule.certainty(), no).map_err(|bad| rule.to_policy_error(bad))?;
     }
-    let sense = rule.sense_of_except();
-    let except = rule.except.iter().cloned().map(|pattern| PatternMatcher::in_sense(pattern, sense));
-    let except = except.collect::<Result<_, _>>().map_err(|bad| rule.fault(bad))?;
-    let condition = CompiledCondition::new(&rule.when).map_err(|bad| rule.fault(bad))?;
-    let delegate = Delegation::new(&rule).map_err(|bad| rule.fault(bad))?;
-    Ok(CompiledRule { place: rule.place(), except, condition, delegate, rule })
+    let sense = rule.except_certainty();
+    let except = rule.except.iter().cloned().map(|pattern| PatternMatcher::with_certainty(pattern, sense));
+    let except = except.collect::<Result<_, _>>().map_err(|bad| rule.to_policy_error(bad))?;
+    let condition = CompiledCondition::new(&rule.when).map_err(|bad| rule.to_policy_error(bad))?;
+    let delegate = Delegation::new(&rule).map_err(|bad| rule.to_policy_error(bad))?;
+    Ok(CompiledRule { location: rule.location(), except, condition, delegate, rule })
 }
 
-fn version(rules: &[Rule]) -> Digest {
+fn policy_digest(rules: &[Rule]) -> Digest {
     let mut each: Vec<Digest> = rules.iter().map(rule_digest).collect();
     each.sort_unstable();
-    let algebra = std::iter::once(ALGEBRA.as_bytes());
+    let algebra = std::iter::once(SEMANTICS_VERSION.as_bytes());
     let parts: Vec<&[u8]> = algebra.chain(each.iter().map(|digest| digest.as_bytes().as_slice())).collect();
-    Digest::of_parts("byleave.policy", &parts)
+    Digest::compute_parts("byleave.policy", &parts)
 }
 
 fn rule_digest(rule: &Rule) -> Digest {
     match serde_json::to_vec(rule) {
-        Ok(text) => Digest::of_parts("byleave.rule", &[&text]),
+        Ok(text) => Digest::compute_parts("byleave.rule", &[&text]),
         // A rule consists of strings and flags, so it always serializes.
-        Err(error) => Digest::of_parts("byleave.rule.unwritable", &[error.to_string().as_bytes()]),
+        Err(error) => Digest::compute_parts("byleave.rule.unwritable", &[error.to_string().as_bytes()]),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::request::PolicyRequest;
 use crate::call::Mode;
 use crate::manifest::PermissionClass;
-use crate::pattern::{MatchCertainty, PatternError, folded, glob_of};
+use crate::pattern::{MatchCertainty, PatternError, fold, parse_glob};
 
 /// The calls that a rule applies to. An absent field applies to all calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -39,7 +39,7 @@ pub struct RuleCondition {
 
 impl RuleCondition {
     /// Returns whether it depends on the session or the agent of a call.
-    pub const fn looks_at_the_caller(&self) -> bool {
+    pub const fn depends_on_caller(&self) -> bool {
         self.session.is_some() || self.agent.is_some()
     }
 }
@@ -78,19 +78,19 @@ impl CompiledCondition {
     }
 
     /// Checks whether it holds for the call with this certainty.
-    pub(super) fn holds(&self, request: &PolicyRequest<'_>, reads: bool, sense: MatchCertainty) -> bool {
+    pub(super) fn matches(&self, request: &PolicyRequest<'_>, reads: bool, sense: MatchCertainty) -> bool {
         let manifest = request.manifest;
         let fits = |name: &Option<NameGlob>, text: Option<&str>| {
-            name.as_ref().is_none_or(|name| text.is_some_and(|text| name.fits(text, sense)))
+            name.as_ref().is_none_or(|name| text.is_some_and(|text| name.matches(text, sense)))
         };
         // If the plan only reads, that is certain. If only the label says so, that is possible.
         let read_only = Tristate { yes: reads, no: !reads && !manifest.read_only };
         let sensitive =
             Tristate { yes: manifest.sensitive == Some(true), no: manifest.sensitive == Some(false) };
-        self.read_only.is_none_or(|wanted| read_only.is(wanted, sense))
-            && self.sensitive.is_none_or(|wanted| sensitive.is(wanted, sense))
+        self.read_only.is_none_or(|wanted| read_only.matches(wanted, sense))
+            && self.sensitive.is_none_or(|wanted| sensitive.matches(wanted, sense))
             && (self.class.is_empty() || self.class.contains(&manifest.permission_class))
-            && self.mode.is_none_or(|mode| request.mode.is_as_loose_as(mode))
+            && self.mode.is_none_or(|mode| request.mode.is_at_least_as_permissive(mode))
             && fits(&self.server, manifest.server.as_deref())
             && fits(&self.session, Some(request.session.as_str()))
             && fits(&self.agent, Some(request.agent.as_str()))
@@ -100,14 +100,14 @@ impl CompiledCondition {
 impl NameGlob {
     pub(super) fn new(glob: &str) -> Result<Self, PatternError> {
         Ok(Self {
-            exact: glob_of(glob)?.compile_matcher(),
-            folded: glob_of(&folded(glob))?.compile_matcher(),
+            exact: parse_glob(glob)?.compile_matcher(),
+            folded: parse_glob(&fold(glob))?.compile_matcher(),
         })
     }
 
-    pub(super) fn fits(&self, text: &str, sense: MatchCertainty) -> bool {
+    pub(super) fn matches(&self, text: &str, sense: MatchCertainty) -> bool {
         self.exact.is_match(text)
-            || sense == MatchCertainty::Possibly && self.folded.is_match(folded(text).as_ref())
+            || sense == MatchCertainty::Possible && self.folded.is_match(fold(text).as_ref())
     }
 }
 
@@ -118,12 +118,12 @@ struct Tristate {
 }
 
 impl Tristate {
-    const fn is(&self, wanted: bool, sense: MatchCertainty) -> bool {
+    const fn matches(&self, wanted: bool, sense: MatchCertainty) -> bool {
         match (wanted, sense) {
-            (true, MatchCertainty::Surely) => self.yes,
-            (false, MatchCertainty::Surely) => self.no,
-            (true, MatchCertainty::Possibly) => !self.no,
-            (false, MatchCertainty::Possibly) => !self.yes,
+            (true, MatchCertainty::Certain) => self.yes,
+            (false, MatchCertainty::Certain) => self.no,
+            (true, MatchCertainty::Possible) => !self.no,
+            (false, MatchCertainty::Possible) => !self.yes,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::session::{Ceiling, EffectiveMode, SessionNode};
 pub(super) struct SessionLevel<'a> {
     /// The call, as if this session made it.
     pub(super) request: PolicyRequest<'a>,
-    pub(super) met: EffectiveMode,
+    pub(super) effective_mode: EffectiveMode,
     /// The plan has no effect but reads.
     pub(super) reads_only: bool,
     /// This is the session that makes the call, not one above it.
@@ -26,13 +26,23 @@ pub(super) struct SessionLevel<'a> {
 
 impl<'a> SessionLevel<'a> {
     /// Creates the level of the call itself.
-    pub(super) fn own(request: &PolicyRequest<'a>, met: EffectiveMode, lineage: &'a [SessionNode]) -> Self {
-        Self { request: *request, met, reads_only: reads_only(request), is_own: true, lineage }
+    pub(super) fn for_own_session(
+        request: &PolicyRequest<'a>,
+        met: EffectiveMode,
+        lineage: &'a [SessionNode],
+    ) -> Self {
+        Self {
+            request: *request,
+            effective_mode: met,
+            reads_only: plan_reads_only(request),
+            is_own: true,
+            lineage,
+        }
     }
 
     /// Creates the level of a session of the lineage. The first is the session that makes the call, under the name with which it was
     /// opened.
-    pub(super) fn of(
+    pub(super) fn for_ancestor(
         opening: &'a SessionNode,
         above: usize,
         request: &PolicyRequest<'a>,
@@ -40,17 +50,17 @@ impl<'a> SessionLevel<'a> {
         lineage: &'a [SessionNode],
     ) -> Self {
         let request = PolicyRequest { session: &opening.session, agent: &opening.agent, ..*request };
-        Self { is_own: above == 0, ..Self::own(&request, met, lineage) }
+        Self { is_own: above == 0, ..Self::for_own_session(&request, met, lineage) }
     }
 
     /// Checks whether a rule applies to this call, or allows its delegation.
-    pub(super) fn holds(&self, ready: &CompiledRule) -> bool {
-        ready.condition.holds(&self.request, self.reads_only, ready.rule.sense())
+    pub(super) fn rule_applies(&self, ready: &CompiledRule) -> bool {
+        ready.condition.matches(&self.request, self.reads_only, ready.rule.certainty())
             || self.is_own && self.is_delegate(ready)
     }
 
     /// Checks whether an effect that the rule forbids is allowed because it was delegated.
-    pub(super) fn delegates(&self, ready: &CompiledRule, effect: &Effect) -> bool {
+    pub(super) fn is_delegated(&self, ready: &CompiledRule, effect: &Effect) -> bool {
         let covers = ready.delegate.as_ref().is_some_and(|delegate| delegate.covers(effect));
         covers && self.is_delegate(ready)
     }
@@ -62,13 +72,15 @@ impl<'a> SessionLevel<'a> {
         };
         let surely = |session, agent| {
             let request = PolicyRequest { session, agent, ..self.request };
-            ready.condition.holds(&request, self.reads_only, MatchCertainty::Surely)
+            ready.condition.matches(&request, self.reads_only, MatchCertainty::Certain)
         };
         let by_those_above = match self.is_own {
             true => above.iter().any(|opening| surely(&opening.session, &opening.agent)),
             false => surely(self.request.session, self.request.agent),
         };
-        !above.is_empty() && delegate.to.fits(own.agent.as_str(), MatchCertainty::Surely) && by_those_above
+        !above.is_empty()
+            && delegate.to.matches(own.agent.as_str(), MatchCertainty::Certain)
+            && by_those_above
     }
 }
 
@@ -84,9 +96,9 @@ pub(super) fn ceiling_reasons(
     {
         let effects = (0..).zip(&request.plan.effects);
         let effects: Vec<u32> =
-            effects.filter(|(_, effect)| fits_any(patterns, effect)).map(|(place, _)| place).collect();
+            effects.filter(|(_, effect)| matches_any(patterns, effect)).map(|(place, _)| place).collect();
         if !effects.is_empty() {
-            let verdict = cause.map_or(said, |cause| cause.under(met.asking));
+            let verdict = cause.map_or(said, |cause| cause.verdict_in_mode(met.mode));
             let why = "it is above the ceiling of the session".to_owned();
             reasons.push(DecisionReason { verdict, cause, rule: None, origin: None, effects, why });
         }
@@ -95,10 +107,10 @@ pub(super) fn ceiling_reasons(
 }
 
 /// Checks whether a pattern may match the effect. An invalid pattern matches everything.
-fn fits_any(patterns: &[Pattern], effect: &Effect) -> bool {
+fn matches_any(patterns: &[Pattern], effect: &Effect) -> bool {
     patterns.iter().any(|pattern| {
-        let matcher = PatternMatcher::in_sense(pattern.clone(), MatchCertainty::Possibly);
-        matcher.map_or(true, |matcher| matcher.fits(effect))
+        let matcher = PatternMatcher::with_certainty(pattern.clone(), MatchCertainty::Possible);
+        matcher.map_or(true, |matcher| matcher.matches(effect))
     })
 }
 
@@ -120,7 +132,7 @@ pub(super) fn add_from_above(
 }
 
 /// Checks whether the plan has no effect but reads. The plan's own flag is necessary, but not sufficient.
-fn reads_only(request: &PolicyRequest<'_>) -> bool {
+fn plan_reads_only(request: &PolicyRequest<'_>) -> bool {
     let PolicyRequest { manifest, plan, .. } = request;
     let reads = |effect: &Effect| matches!(effect, Effect::Read { .. }) || is_readonly_use(manifest, effect);
     plan.reads_only && !plan.effects.is_empty() && plan.effects.iter().all(reads)

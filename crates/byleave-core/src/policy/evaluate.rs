@@ -12,9 +12,9 @@ use crate::call::Mode;
 use crate::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use crate::effect::{Effect, is_at_or_beneath, is_resolved};
 use crate::manifest::{ApprovalRequirement, Manifest, PermissionClass};
-use crate::pattern::{Pattern, PatternMatcher, place_of};
+use crate::pattern::{Pattern, PatternMatcher, base_path};
 use crate::session::{EffectiveMode, SessionNode};
-use crate::standing_approval::{StandingApprovalMatcher, asked};
+use crate::standing_approval::{StandingApprovalMatcher, effects_to_cover};
 
 /// A rule that applies to an effect of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct MatchedRule<'a> {
     /// The rule.
     pub rule: &'a Rule,
     /// Whether the rule was among those that decided on the effect.
-    pub decided: bool,
+    pub decisive: bool,
 }
 
 /// Checks whether a decision made now is stricter than the one that a call was granted on.
@@ -38,22 +38,26 @@ pub fn is_stricter(now: &PolicyDecision, then: &PolicyDecision) -> bool {
 
 impl Policy {
     /// Evaluates a call of a session that nobody opened. It never fails. The same request under the same policy gets the same decision.
-    pub fn rule(&self, request: &PolicyRequest<'_>) -> PolicyDecision {
-        self.rule_in(request, &[])
+    pub fn evaluate(&self, request: &PolicyRequest<'_>) -> PolicyDecision {
+        self.evaluate_in_session(request, &[])
     }
 
     /// Evaluates a call of a session that was opened: as its own call, and as a call of each session above it. The strictest wins.
     ///
     /// The lineage begins with the session itself and ends at the top of the tree.
-    pub fn rule_in(&self, request: &PolicyRequest<'_>, lineage: &[SessionNode]) -> PolicyDecision {
+    pub fn evaluate_in_session(
+        &self,
+        request: &PolicyRequest<'_>,
+        lineage: &[SessionNode],
+    ) -> PolicyDecision {
         let met = EffectiveMode::new(request.mode, lineage);
         let LevelDecision { mut reasons, mut guarantees } =
-            self.hear(&SessionLevel::own(request, met, lineage));
+            self.evaluate_level(&SessionLevel::for_own_session(request, met, lineage));
         for (above, opening) in lineage.iter().enumerate() {
-            let level = SessionLevel::of(opening, above, request, met, lineage);
-            let heard = self.hear(&level);
+            let level = SessionLevel::for_ancestor(opening, above, request, met, lineage);
+            let heard = self.evaluate_level(&level);
             guarantees.extend(heard.guarantees);
-            let own = heard.reasons.into_iter().chain(self.not_this_agent(&level));
+            let own = heard.reasons.into_iter().chain(self.agent_denial(&level));
             for reason in own.chain(ceiling_reasons(&opening.ceiling, request, met)) {
                 add_from_above(&mut reasons, reason, opening, above);
             }
@@ -64,10 +68,10 @@ impl Policy {
         let mut verdict = reasons.first().map_or(Verdict::Ask, |reason| reason.verdict);
         let mut leave = None;
         if verdict == Verdict::Ask
-            && let Some(answer) = answering(request, &reasons)
+            && let Some(answer) = covering_approval(request, &reasons)
         {
             verdict = Verdict::Allow;
-            leave = Some(answer.leave().id);
+            leave = Some(answer.standing_approval().id);
         }
         if verdict == Verdict::Deny {
             guarantees.clear();
@@ -77,75 +81,84 @@ impl Policy {
 
     /// Checks whether some rule denies the effect, in any call. A sandbox must make such an effect impossible.
     pub fn may_deny(&self, effect: &Effect) -> bool {
-        self.guarded(effect) == Some(Verdict::Deny)
+        self.strictest_restriction(effect) == Some(Verdict::Deny)
     }
 
     /// Checks whether some rule asks about the effect, in any call. A sandbox must make such an effect impossible until a person has
     /// approved exactly that effect. The default ask, without a rule, is not included.
     pub fn may_ask(&self, effect: &Effect) -> bool {
-        self.guards(effect).contains(&Verdict::Ask)
+        self.restrictions(effect).contains(&Verdict::Ask)
     }
 
     /// Returns the stricter of both: a deny, or an ask.
-    pub fn guarded(&self, effect: &Effect) -> Option<Verdict> {
-        self.guards(effect).into_iter().max()
+    pub fn strictest_restriction(&self, effect: &Effect) -> Option<Verdict> {
+        self.restrictions(effect).into_iter().max()
     }
 
     /// Returns the verdicts, except allows, of the rules whose patterns match the effect.
-    fn guards(&self, effect: &Effect) -> Vec<Verdict> {
+    fn restrictions(&self, effect: &Effect) -> Vec<Verdict> {
         let mut scratch = IndexScratch::default();
         let guards =
             |ready: &CompiledRule| ready.rule.verdict != Verdict::Allow && !ready.rule.patterns.is_empty();
-        self.find(guards, effect, &mut scratch);
-        scratch.found.iter().filter_map(|no| self.ready(*no)).map(|ready| ready.rule.verdict).collect()
+        self.find_rules(guards, effect, &mut scratch);
+        scratch
+            .found
+            .iter()
+            .filter_map(|no| self.compiled_rule(*no))
+            .map(|ready| ready.rule.verdict)
+            .collect()
     }
 
     /// Returns the read patterns of rules with this verdict, each with the deepest path that contains all matches, if the pattern has one.
-    pub fn reads(&self, verdict: Verdict) -> impl Iterator<Item = (String, PatternMatcher)> {
+    pub fn read_matchers(&self, verdict: Verdict) -> impl Iterator<Item = (String, PatternMatcher)> {
         let rules = self.rules().filter(move |rule| rule.verdict == verdict);
-        rules.flat_map(|rule| rule.patterns.iter().map(|pattern| (rule.sense(), pattern))).filter_map(
+        rules.flat_map(|rule| rule.patterns.iter().map(|pattern| (rule.certainty(), pattern))).filter_map(
             |(sense, pattern)| {
                 let Pattern::Read(glob) = pattern else { return None };
-                Some((place_of(glob)?, PatternMatcher::in_sense(pattern.clone(), sense).ok()?))
+                Some((base_path(glob)?, PatternMatcher::with_certainty(pattern.clone(), sense).ok()?))
             },
         )
     }
 
     /// Returns every rule that applies to an effect of the plan, and whether it decided.
     pub fn explain(&self, request: &PolicyRequest<'_>) -> Vec<MatchedRule<'_>> {
-        let level = SessionLevel::own(request, EffectiveMode::new(request.mode, &[]), &[]);
+        let level = SessionLevel::for_own_session(request, EffectiveMode::new(request.mode, &[]), &[]);
         let mut scratch = IndexScratch::default();
         let mut considered = Vec::new();
         for (effect, what) in (0..).zip(&request.plan.effects) {
-            self.find(|ready| level.holds(ready), what, &mut scratch);
-            let grounds = self.judge_effect(&level, what, &scratch.found);
+            self.find_rules(|ready| level.rule_applies(ready), what, &mut scratch);
+            let grounds = self.evaluate_effect(&level, what, &scratch.found);
             considered.extend(scratch.found.iter().filter_map(|no| {
                 let decided = grounds.contains(&DecisionBasis::Rule(*no));
-                self.ready(*no).map(|ready| MatchedRule { effect, rule: &ready.rule, decided })
+                self.compiled_rule(*no).map(|ready| MatchedRule {
+                    effect,
+                    rule: &ready.rule,
+                    decisive: decided,
+                })
             }));
         }
         considered
     }
 
     /// Evaluates a call at one level of the tree.
-    fn hear(&self, level: &SessionLevel<'_>) -> LevelDecision {
-        let mut judged = self.judge(level);
-        judged.judge_call(level);
-        let reasons = judged.grounds.into_iter().map(|found| self.reason(found, level)).collect();
+    fn evaluate_level(&self, level: &SessionLevel<'_>) -> LevelDecision {
+        let mut judged = self.evaluate_call(level);
+        judged.add_call_bases(level);
+        let reasons = judged.bases.into_iter().map(|found| self.to_reason(found, level)).collect();
         LevelDecision { reasons, guarantees: judged.guarantees }
     }
 
     /// Returns the reason why the agent of this level may do nothing at all, if a rule denies its use.
-    fn not_this_agent(&self, level: &SessionLevel<'_>) -> Option<DecisionReason> {
+    fn agent_denial(&self, level: &SessionLevel<'_>) -> Option<DecisionReason> {
         let mut scratch = IndexScratch::default();
         let effect = Effect::Invoke { tool: format!("agent:{}", level.request.agent) };
-        self.find(|ready| level.holds(ready), &effect, &mut scratch);
-        let denies = |no: &&RuleNumber| self.verdict(DecisionBasis::Rule(**no)) == Verdict::Deny;
+        self.find_rules(|ready| level.rule_applies(ready), &effect, &mut scratch);
+        let denies = |no: &&RuleNumber| self.verdict_of_basis(DecisionBasis::Rule(**no)) == Verdict::Deny;
         let no = scratch.found.iter().find(denies)?;
-        Some(self.reason((DecisionBasis::Rule(*no), Vec::new()), level))
+        Some(self.to_reason((DecisionBasis::Rule(*no), Vec::new()), level))
     }
 
-    fn judge(&self, level: &SessionLevel<'_>) -> EvaluatedCall {
+    fn evaluate_call(&self, level: &SessionLevel<'_>) -> EvaluatedCall {
         let effects = &level.request.plan.effects;
         let mut scratch = IndexScratch::default();
         // An empty list of effects proves nothing, so it allows nothing.
@@ -157,14 +170,14 @@ impl Policy {
             ..EvaluatedCall::default()
         };
         if !some {
-            self.about_all(|ready| level.holds(ready))
+            self.matching_call_rules(|ready| level.rule_applies(ready))
                 .for_each(|no| judged.add(DecisionBasis::Rule(no), None));
         }
         for (place, effect) in (0..).zip(effects) {
-            self.find(|ready| level.holds(ready), effect, &mut scratch);
-            for ground in self.judge_effect(level, effect, &scratch.found) {
-                judged.all_allowed &= self.verdict(ground) == Verdict::Allow;
-                let rule = self.rule_of(ground);
+            self.find_rules(|ready| level.rule_applies(ready), effect, &mut scratch);
+            for ground in self.evaluate_effect(level, effect, &scratch.found) {
+                judged.all_allowed &= self.verdict_of_basis(ground) == Verdict::Allow;
+                let rule = self.rule_for(ground);
                 judged.all_explicit &= rule.is_some_and(|rule| {
                     rule.allows_explicitly() || matches!(ground, DecisionBasis::Delegated(_))
                 });
@@ -176,22 +189,22 @@ impl Policy {
     }
 
     /// Returns the grounds on which one effect gets its verdict. Never empty.
-    fn judge_effect(
+    fn evaluate_effect(
         &self,
         level: &SessionLevel<'_>,
         effect: &Effect,
         found: &[RuleNumber],
     ) -> Vec<DecisionBasis> {
-        let grounds = self.judge_by_rules(level, effect, found);
-        let strictest = grounds.iter().map(|ground| self.verdict(*ground)).max();
-        if !level.met.read_only || strictest == Some(Verdict::Deny) {
+        let grounds = self.evaluate_by_rules(level, effect, found);
+        let strictest = grounds.iter().map(|ground| self.verdict_of_basis(*ground)).max();
+        if !level.effective_mode.read_only || strictest == Some(Verdict::Deny) {
             return grounds;
         }
         let allowed = strictest == Some(Verdict::Allow);
         // A rule that delegates would otherwise forbid, so it does not say that nothing changes.
         let built_in = |ground: &DecisionBasis| {
             matches!(ground, DecisionBasis::Rule(_))
-                && self.rule_of(*ground).is_some_and(|rule| rule.layer == Layer::Builtin)
+                && self.rule_for(*ground).is_some_and(|rule| rule.layer == Layer::Builtin)
         };
         let changes_nothing = match effect {
             Effect::Read { .. } => true,
@@ -202,21 +215,21 @@ impl Policy {
             Effect::Invoke { .. } => is_readonly_use(level.request.manifest, effect),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => false,
         };
-        if changes_nothing { grounds } else { vec![DecisionBasis::Changes] }
+        if changes_nothing { grounds } else { vec![DecisionBasis::ReadOnlyMode] }
     }
 
     /// Returns the grounds on which one effect gets its verdict, before the mode applies.
     ///
     /// Every matching ask is a ground, not only the first one: a plain ask must not hide a firm one.
-    fn judge_by_rules(
+    fn evaluate_by_rules(
         &self,
         level: &SessionLevel<'_>,
         effect: &Effect,
         found: &[RuleNumber],
     ) -> Vec<DecisionBasis> {
         match effect {
-            Effect::Unknown { .. } => return self.beside(DecisionBasis::Unknown, found),
-            Effect::Unconfined { .. } => return self.beside(DecisionBasis::Unconfined, found),
+            Effect::Unknown { .. } => return self.with_call_rules(DecisionBasis::Unknown, found),
+            Effect::Unconfined { .. } => return self.with_call_rules(DecisionBasis::Unconfined, found),
             // A second spelling of a path would avoid every rule on the first. This is an error of the plan.
             _ if effect.path().is_some_and(|path| !is_resolved(path)) => {
                 return vec![DecisionBasis::Unresolved];
@@ -225,8 +238,8 @@ impl Policy {
         }
         let rules = || {
             found.iter().filter_map(|no| {
-                let ready = self.ready(*no)?;
-                let ground = match level.delegates(ready, effect) {
+                let ready = self.compiled_rule(*no)?;
+                let ground = match level.is_delegated(ready, effect) {
                     true => DecisionBasis::Delegated(*no),
                     false => DecisionBasis::Rule(*no),
                 };
@@ -234,24 +247,24 @@ impl Policy {
             })
         };
         let outside = self.is_outside(level.request.manifest, effect);
-        let Some(strictest) = rules().map(|(ground, _)| self.verdict(ground)).max() else {
+        let Some(strictest) = rules().map(|(ground, _)| self.verdict_of_basis(ground)).max() else {
             let readonly = level.reads_only && is_readonly_use(level.request.manifest, effect);
             return vec![match () {
                 () if readonly => DecisionBasis::Readonly,
-                () if outside => DecisionBasis::Outside,
+                () if outside => DecisionBasis::OutsideWorkspace,
                 () => DecisionBasis::Default,
             }];
         };
         let authority = rules().map(|(_, rule)| rule.layer.authority()).max().unwrap_or_default();
         let decides = |(ground, rule): &(DecisionBasis, &Rule)| {
-            self.verdict(*ground) == strictest
+            self.verdict_of_basis(*ground) == strictest
                 && (strictest != Verdict::Allow || rule.layer.authority() == authority)
         };
         let mut grounds: Vec<DecisionBasis> = rules().filter(decides).map(|(ground, _)| ground).collect();
         // A mode may let the ask of a rule pass. That does not allow a place outside the workspace.
-        let allows = |(ground, _): (DecisionBasis, &Rule)| self.verdict(ground) == Verdict::Allow;
+        let allows = |(ground, _): (DecisionBasis, &Rule)| self.verdict_of_basis(ground) == Verdict::Allow;
         if outside && strictest == Verdict::Ask && !rules().any(allows) {
-            grounds.push(DecisionBasis::Outside);
+            grounds.push(DecisionBasis::OutsideWorkspace);
         }
         grounds
     }
@@ -263,34 +276,36 @@ impl Policy {
     }
 
     /// Returns a built-in ask together with the asks of rules about whole calls, or only their denies.
-    fn beside(&self, own: DecisionBasis, found: &[RuleNumber]) -> Vec<DecisionBasis> {
+    fn with_call_rules(&self, own: DecisionBasis, found: &[RuleNumber]) -> Vec<DecisionBasis> {
         let rules = || found.iter().map(|no| DecisionBasis::Rule(*no));
         let denies: Vec<DecisionBasis> =
-            rules().filter(|ground| self.verdict(*ground) == Verdict::Deny).collect();
+            rules().filter(|ground| self.verdict_of_basis(*ground) == Verdict::Deny).collect();
         if denies.is_empty() { std::iter::once(own).chain(rules()).collect() } else { denies }
     }
 
-    fn rule_of(&self, ground: DecisionBasis) -> Option<&Rule> {
+    fn rule_for(&self, ground: DecisionBasis) -> Option<&Rule> {
         let (DecisionBasis::Rule(no) | DecisionBasis::Delegated(no)) = ground else { return None };
-        self.ready(no).map(|ready| &ready.rule)
+        self.compiled_rule(no).map(|ready| &ready.rule)
     }
 
     /// Returns the verdict of a ground before the mode applies.
-    fn verdict(&self, ground: DecisionBasis) -> Verdict {
+    fn verdict_of_basis(&self, ground: DecisionBasis) -> Verdict {
         match ground {
-            DecisionBasis::Rule(_) => self.rule_of(ground).map_or(Verdict::Deny, |rule| rule.verdict),
-            DecisionBasis::Unresolved | DecisionBasis::Forbidden(_) | DecisionBasis::Changes => Verdict::Deny,
+            DecisionBasis::Rule(_) => self.rule_for(ground).map_or(Verdict::Deny, |rule| rule.verdict),
+            DecisionBasis::Unresolved | DecisionBasis::Forbidden(_) | DecisionBasis::ReadOnlyMode => {
+                Verdict::Deny
+            }
             DecisionBasis::Readonly | DecisionBasis::Delegated(_) => Verdict::Allow,
             _ => Verdict::Ask,
         }
     }
 
-    fn reason(
+    fn to_reason(
         &self,
         (ground, effects): (DecisionBasis, Vec<u32>),
         level: &SessionLevel<'_>,
     ) -> DecisionReason {
-        let mode = level.met.asking;
+        let mode = level.effective_mode.mode;
         let danger = match ground {
             DecisionBasis::Danger(place) | DecisionBasis::Forbidden(place) => {
                 level.request.plan.dangers.get(place as usize)
@@ -298,33 +313,35 @@ impl Policy {
             _ => None,
         };
         let ready = match ground {
-            DecisionBasis::Rule(no) | DecisionBasis::Delegated(no) => self.ready(no),
+            DecisionBasis::Rule(no) | DecisionBasis::Delegated(no) => self.compiled_rule(no),
             _ => None,
         };
         let by_rule = ready.filter(|_| matches!(ground, DecisionBasis::Rule(_)));
         let cause = ground.cause().or_else(|| by_rule.and_then(|ready| ready.rule.cause()));
-        let said = self.verdict(ground);
+        let said = self.verdict_of_basis(ground);
         // The mode applies only to asks. A deny is not looked up, so no table can weaken it.
         let verdict = match (said, cause) {
-            (Verdict::Ask, Some(cause)) => cause.under(mode),
+            (Verdict::Ask, Some(cause)) => cause.verdict_in_mode(mode),
             (said, _) => said,
         };
         let mut why = match ready {
-            Some(_) if matches!(ground, DecisionBasis::Delegated(_)) => ground.why().to_owned(),
+            Some(_) if matches!(ground, DecisionBasis::Delegated(_)) => ground.message().to_owned(),
             Some(ready) if ready.rule.why.is_empty() => format!("the rule `{}` says so", ready.rule.id),
             Some(ready) => ready.rule.why.clone(),
-            None => danger.map_or_else(|| ground.why().to_owned(), |danger| danger.why.clone()),
+            None => danger.map_or_else(|| ground.message().to_owned(), |danger| danger.why.clone()),
         };
         match verdict.cmp(&said) {
-            Ordering::Less => why.push_str(&format!("; the mode `{}` lets it pass", mode.word())),
+            Ordering::Less => why.push_str(&format!("; the mode `{}` lets it pass", mode.as_str())),
             Ordering::Equal => {}
-            Ordering::Greater => why.push_str(&format!("; the mode `{}` asks nobody about it", mode.word())),
+            Ordering::Greater => {
+                why.push_str(&format!("; the mode `{}` asks nobody about it", mode.as_str()))
+            }
         }
         DecisionReason {
             verdict,
             cause,
             rule: ready.map(|ready| ready.rule.id.clone()).or_else(|| danger.map(|danger| danger.id.clone())),
-            origin: ready.map(|ready| ready.place.clone()),
+            origin: ready.map(|ready| ready.location.clone()),
             effects,
             why,
         }
@@ -343,7 +360,7 @@ enum DecisionBasis {
     /// No rule covers the effect.
     Default,
     /// The effect is outside the workspace, and no rule allows that place.
-    Outside,
+    OutsideWorkspace,
     /// The effect could not be predicted.
     Unknown,
     /// The effect gives up a guarantee of the sandbox.
@@ -353,7 +370,7 @@ enum DecisionBasis {
     /// The tool is sensitive, for one of three reasons.
     Sensitive(&'static str),
     /// The tool requires an approval.
-    ToolAsks,
+    ToolNeedsApproval,
     /// The call cannot be undone.
     Irreversible,
     /// A danger of the call, by its position in the plan's list.
@@ -363,7 +380,7 @@ enum DecisionBasis {
     /// The mode asks for everything.
     Mode,
     /// The mode is read-only, and this may change something.
-    Changes,
+    ReadOnlyMode,
     /// A rule allows the delegation of this effect, and it was delegated.
     Delegated(RuleNumber),
 }
@@ -373,13 +390,13 @@ impl DecisionBasis {
     const fn cause(self) -> Option<AskCause> {
         match self {
             Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
-            Self::Changes | Self::Delegated(_) => None,
+            Self::ReadOnlyMode | Self::Delegated(_) => None,
             Self::Default => Some(AskCause::Default),
-            Self::Outside => Some(AskCause::Outside),
+            Self::OutsideWorkspace => Some(AskCause::Outside),
             Self::Unknown | Self::Empty => Some(AskCause::NotUnderstood),
             Self::Unconfined | Self::Danger(_) => Some(AskCause::Dangerous),
             Self::Sensitive(_) => Some(AskCause::Sensitive),
-            Self::ToolAsks => Some(AskCause::ToolAsks),
+            Self::ToolNeedsApproval => Some(AskCause::ToolAsks),
             Self::Irreversible => Some(AskCause::Irreversible),
             Self::Mode => Some(AskCause::Mode),
         }
@@ -387,7 +404,7 @@ impl DecisionBasis {
 
     /// Returns the reason in words, without any words of the plan. A decision is on the record in clear text, where nothing can be
     /// forgotten.
-    const fn why(self) -> &'static str {
+    const fn message(self) -> &'static str {
         match self {
             Self::Unknown => "could not be worked out",
             Self::Unconfined => "leaves the sandbox",
@@ -395,14 +412,14 @@ impl DecisionBasis {
             Self::Unresolved => "the plan names a path that is not absolute and resolved",
             Self::Readonly => "the tool only reads, by its class",
             Self::Default => "no rule covers it",
-            Self::Outside => "it lies outside the workspace, and no rule allows that",
+            Self::OutsideWorkspace => "it lies outside the workspace, and no rule allows that",
             Self::Empty => "nothing is known of what it would do",
             Self::Sensitive(why) => why,
-            Self::ToolAsks => "the tool asks for an approval of this call",
+            Self::ToolNeedsApproval => "the tool asks for an approval of this call",
             Self::Irreversible => "it cannot be taken back",
             Self::Danger(_) | Self::Forbidden(_) => "it is dangerous",
             Self::Mode => "the mode asks for every call",
-            Self::Changes => "the mode `read-only` lets nothing be changed",
+            Self::ReadOnlyMode => "the mode `read-only` lets nothing be changed",
             Self::Delegated(_) => "the rule lets it be delegated to this sub-agent",
         }
     }
@@ -417,7 +434,7 @@ struct LevelDecision {
 /// The result of evaluating the effects of a call.
 #[derive(Default)]
 struct EvaluatedCall {
-    grounds: Vec<(DecisionBasis, Vec<u32>)>,
+    bases: Vec<(DecisionBasis, Vec<u32>)>,
     guarantees: Vec<String>,
     /// The call has no effect but reads.
     reads_only: bool,
@@ -429,24 +446,31 @@ struct EvaluatedCall {
 
 impl EvaluatedCall {
     fn add(&mut self, ground: DecisionBasis, effect: Option<u32>) {
-        match self.grounds.iter_mut().find(|(known, _)| *known == ground) {
+        match self.bases.iter_mut().find(|(known, _)| *known == ground) {
             Some((_, effects)) => effects.extend(effect),
-            None => self.grounds.push((ground, effect.into_iter().collect())),
+            None => self.bases.push((ground, effect.into_iter().collect())),
         }
     }
 
     /// Adds the grounds that apply to the call as a whole. They can only tighten.
-    fn judge_call(&mut self, level: &SessionLevel<'_>) {
+    fn add_call_bases(&mut self, level: &SessionLevel<'_>) {
         let request = &level.request;
         let PolicyRequest { manifest, plan, .. } = request;
         if plan.effects.is_empty() {
-            self.add(if level.met.read_only { DecisionBasis::Changes } else { DecisionBasis::Empty }, None);
+            self.add(
+                if level.effective_mode.read_only {
+                    DecisionBasis::ReadOnlyMode
+                } else {
+                    DecisionBasis::Empty
+                },
+                None,
+            );
         }
-        if let Some(why) = self.sensitive(manifest) {
+        if let Some(why) = self.sensitivity_reason(manifest) {
             self.add(DecisionBasis::Sensitive(why), None);
         }
-        if request.tool_asks || manifest.needs_approval == ApprovalRequirement::Always {
-            self.add(DecisionBasis::ToolAsks, None);
+        if request.tool_needs_approval || manifest.needs_approval == ApprovalRequirement::Always {
+            self.add(DecisionBasis::ToolNeedsApproval, None);
         }
         if plan.irreversible {
             self.add(DecisionBasis::Irreversible, None);
@@ -457,14 +481,14 @@ impl EvaluatedCall {
                 None,
             );
         }
-        if level.met.asking == Mode::ConfirmAll {
+        if level.effective_mode.mode == Mode::ConfirmAll {
             self.add(DecisionBasis::Mode, None);
         }
     }
 
     /// Returns the reason why the tool is treated as sensitive, unless rules explicitly allowed every effect. An undeclared tool is treated
     /// as sensitive, except for permitted reads (R10).
-    fn sensitive(&self, manifest: &Manifest) -> Option<&'static str> {
+    fn sensitivity_reason(&self, manifest: &Manifest) -> Option<&'static str> {
         let permitted_reads = self.reads_only && self.all_allowed;
         let why = match (manifest.sensitive, manifest.permission_class) {
             (Some(true), _) => "the tool says that it is sensitive",
@@ -479,20 +503,20 @@ impl EvaluatedCall {
 
 /// Returns the standing approval that answers every remaining question, if there is one. Of several, it returns the one with the fewest
 /// patterns.
-fn answering<'a>(
+fn covering_approval<'a>(
     request: &PolicyRequest<'a>,
     reasons: &[DecisionReason],
 ) -> Option<&'a StandingApprovalMatcher> {
-    if request.leaves.is_empty() {
+    if request.standing_approvals.is_empty() {
         return None;
     }
-    let asked = asked(&request.plan.effects, reasons).ok()?;
+    let asked = effects_to_cover(&request.plan.effects, reasons).ok()?;
     request
-        .leaves
+        .standing_approvals
         .iter()
         .filter(|leave| {
-            leave.applies(&request.manifest.name, request.session, request.now)
-                && leave.answers(&asked, request.plan)
+            leave.applies_to(&request.manifest.name, request.session, request.now)
+                && leave.covers_all(&asked, request.plan)
         })
-        .min_by_key(|leave| (leave.leave().scope.len(), leave.leave().id))
+        .min_by_key(|leave| (leave.standing_approval().scope.len(), leave.standing_approval().id))
 }

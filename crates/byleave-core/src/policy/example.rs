@@ -5,7 +5,7 @@
 
 use std::cell::OnceCell;
 
-use super::builtin::builtin;
+use super::builtin::builtin_rules;
 use super::compile::Policy;
 use super::condition::RuleCondition;
 use super::path_variables::PathVariables;
@@ -45,11 +45,11 @@ pub struct UncheckedExample {
 /// The result of checking one example.
 pub(super) enum ExampleResult {
     /// The example is as the rule says.
-    Holds,
+    Passed,
     /// The example is not as the rule says, with the reason.
-    Fails(String),
+    Failed(String),
     /// The example cannot be parsed.
-    NotRead,
+    Skipped,
 }
 
 /// A rule with valid patterns, compiled to check its examples.
@@ -59,18 +59,19 @@ pub(super) struct RuleUnderTest<'a> {
     patterns: Vec<PatternMatcher>,
     except: Vec<PatternMatcher>,
     /// The rule together with the built-in ones, created when the first command is evaluated.
-    beside_ours: OnceCell<Option<Policy>>,
+    with_builtin: OnceCell<Option<Policy>>,
 }
 
 impl<'a> RuleUnderTest<'a> {
     pub(super) fn new(rule: &'a Rule, places: &'a PathVariables<'a>) -> Self {
         let ready = |patterns: &[Pattern], sense| {
-            let matchers = patterns.iter().map(|pattern| PatternMatcher::in_sense(pattern.clone(), sense));
+            let matchers =
+                patterns.iter().map(|pattern| PatternMatcher::with_certainty(pattern.clone(), sense));
             matchers.filter_map(Result::ok).collect()
         };
-        let patterns = ready(&rule.patterns, rule.sense());
-        let except = ready(&rule.except, rule.sense_of_except());
-        Self { rule, places, patterns, except, beside_ours: OnceCell::new() }
+        let patterns = ready(&rule.patterns, rule.certainty());
+        let except = ready(&rule.except, rule.except_certainty());
+        Self { rule, places, patterns, except, with_builtin: OnceCell::new() }
     }
 
     /// Checks one example.
@@ -80,36 +81,36 @@ impl<'a> RuleUnderTest<'a> {
         wanted: bool,
         examples: &dyn ExampleChecker,
     ) -> ExampleResult {
-        let fits = match meant(self.rule, &example.text) {
+        let fits = match parse_example(self.rule, &example.text) {
             ParsedExample::Command(command) => match examples.plan(command) {
-                Some(plan) => self.runs(&plan),
-                None => return ExampleResult::NotRead,
+                Some(plan) => self.covers_command(&plan),
+                None => return ExampleResult::Skipped,
             },
-            ParsedExample::Effects(effects) => Some(effects.iter().any(|effect| self.about(effect))),
+            ParsedExample::Effects(effects) => Some(effects.iter().any(|effect| self.matches(effect))),
         };
-        let told = |text: &str| ExampleResult::Fails(text.to_owned());
+        let told = |text: &str| ExampleResult::Failed(text.to_owned());
         match (fits, wanted) {
             (None, _) => told("it cannot be judged under this rule"),
-            (Some(true), true) | (Some(false), false) => ExampleResult::Holds,
+            (Some(true), true) | (Some(false), false) => ExampleResult::Passed,
             (Some(false), true) => told("the rule does not cover it"),
             (Some(true), false) => told("the rule covers it"),
         }
     }
 
-    fn about(&self, effect: &Effect) -> bool {
-        let any = |matchers: &[PatternMatcher]| matchers.iter().any(|matcher| matcher.fits(effect));
+    fn matches(&self, effect: &Effect) -> bool {
+        let any = |matchers: &[PatternMatcher]| matchers.iter().any(|matcher| matcher.matches(effect));
         any(&self.patterns) && !any(&self.except)
     }
 
     /// Checks whether a command is covered. An allow must allow it together with the built-in rules. Another rule must match some part of
     /// it.
-    fn runs(&self, plan: &Plan) -> Option<bool> {
+    fn covers_command(&self, plan: &Plan) -> Option<bool> {
         let Self { rule, places, .. } = self;
         if rule.verdict != Verdict::Allow {
-            return Some(plan.effects.iter().any(|effect| self.about(effect)));
+            return Some(plan.effects.iter().any(|effect| self.matches(effect)));
         }
-        let policy = self.beside_ours.get_or_init(|| {
-            let mut rules = builtin(places).ok()?;
+        let policy = self.with_builtin.get_or_init(|| {
+            let mut rules = builtin_rules(places).ok()?;
             rules.retain(|other| other.id != rule.id);
             rules.push(Rule { when: RuleCondition::default(), ..(*rule).clone() });
             Policy::new(rules).ok()
@@ -118,8 +119,8 @@ impl<'a> RuleUnderTest<'a> {
         let mut manifest = Manifest::new("example", "", serde_json::Value::Null);
         (manifest.permission_class, manifest.sensitive) = (PermissionClass::Bash, Some(false));
         let (session, agent) = (SessionId::new("example").ok()?, AgentId::new("example").ok()?);
-        let request = PolicyRequest::plain(&manifest, plan, &session, &agent);
-        Some(policy.rule(&request).verdict == Verdict::Allow)
+        let request = PolicyRequest::new(&manifest, plan, &session, &agent);
+        Some(policy.evaluate(&request).verdict == Verdict::Allow)
     }
 }
 
@@ -129,7 +130,7 @@ enum ParsedExample<'a> {
 }
 
 /// Returns the meaning of an example: by its explicit kind, else a command if the rule has run patterns, else every kind that the rule has.
-fn meant<'a>(rule: &Rule, text: &'a str) -> ParsedExample<'a> {
+fn parse_example<'a>(rule: &Rule, text: &'a str) -> ParsedExample<'a> {
     let kinds = ["run", "read", "write", "delete", "reach", "invoke"];
     if let Some((kind, target)) = text.split_once(':')
         && kinds.contains(&kind)
@@ -137,19 +138,19 @@ fn meant<'a>(rule: &Rule, text: &'a str) -> ParsedExample<'a> {
         let target = target.trim_start();
         return match kind {
             "run" => ParsedExample::Command(target),
-            kind => ParsedExample::Effects(effect(kind, target).into_iter().collect()),
+            kind => ParsedExample::Effects(parse_effect(kind, target).into_iter().collect()),
         };
     }
     if rule.patterns.iter().any(|pattern| pattern.kind() == "run") {
         return ParsedExample::Command(text);
     }
     let mut effects: Vec<Effect> =
-        rule.patterns.iter().filter_map(|pattern| effect(pattern.kind(), text)).collect();
+        rule.patterns.iter().filter_map(|pattern| parse_effect(pattern.kind(), text)).collect();
     effects.dedup();
     ParsedExample::Effects(effects)
 }
 
-fn effect(kind: &str, target: &str) -> Option<Effect> {
+fn parse_effect(kind: &str, target: &str) -> Option<Effect> {
     let text = target.to_owned();
     Some(match kind {
         "read" => Effect::Read { path: text },

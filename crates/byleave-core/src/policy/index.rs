@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use globset::{Glob, GlobSet};
 
 use crate::effect::Effect;
-use crate::host::{AddressNumber, HostPattern, ParsedHost, PortPattern, first_bits};
+use crate::host::{AddressNumber, HostPattern, ParsedHost, PortPattern, mask_prefix};
 use crate::pattern::{
-    FoldedGlob, MatchCertainty, Pattern, PatternError, exactly_fits, folded, glob_of, holders, host_pattern,
-    last_step, run_fits,
+    FoldedGlob, MatchCertainty, Pattern, PatternError, exact_run_matches, file_name, fold, parent_dirs,
+    parse_glob, parse_host_pattern, run_matches,
 };
 
 /// The number of a rule: its position in the policy.
@@ -25,7 +25,7 @@ pub(super) struct PatternIndex {
     delete: GlobIndex,
     invoke: GlobIndex,
     /// The rules about something in a directory, by directory, case-folded.
-    holders: HashMap<String, Vec<RuleNumber>>,
+    parent_dirs: HashMap<String, Vec<RuleNumber>>,
     run: ProgramIndex,
     reach: HostIndex,
 }
@@ -45,8 +45,8 @@ type ProgramIndex = HashMap<String, HashMap<String, Vec<ArgvRule>>>;
 struct ArgvRule {
     words: Vec<String>,
     /// Matches only exactly these arguments.
-    exactly: bool,
-    sense: MatchCertainty,
+    exact: bool,
+    certainty: MatchCertainty,
     rule: RuleNumber,
 }
 
@@ -54,28 +54,28 @@ struct ArgvRule {
 struct HostIndex {
     /// Matches every host. A deny also matches a text that cannot be a host.
     any: Vec<PortRule>,
-    name: HashMap<String, Vec<PortRule>>,
+    names: HashMap<String, Vec<PortRule>>,
     /// Matches everything beneath a domain, keyed by the domain.
-    beneath: HashMap<String, Vec<PortRule>>,
-    net: HashMap<(u32, AddressNumber), Vec<PortRule>>,
+    subdomains: HashMap<String, Vec<PortRule>>,
+    nets: HashMap<(u32, AddressNumber), Vec<PortRule>>,
     /// The prefix lengths of all nets.
-    bits: Vec<u32>,
+    prefix_lens: Vec<u32>,
 }
 
 /// The ports of a matching host, and the rule about them.
 #[derive(Clone, Copy, Debug)]
 struct PortRule {
     ports: PortPattern,
-    sense: MatchCertainty,
+    certainty: MatchCertainty,
     rule: RuleNumber,
 }
 
 impl PortRule {
     /// Returns the rule if the port fits, and the host fits with the certainty that the rule needs.
-    const fn opens(&self, port: u16, is_sure: bool) -> Option<RuleNumber> {
-        let fits = match self.sense {
-            MatchCertainty::Surely => is_sure && self.ports.fit(port),
-            MatchCertainty::Possibly => self.ports.could_fit(port),
+    const fn matching_rule(&self, port: u16, is_sure: bool) -> Option<RuleNumber> {
+        let fits = match self.certainty {
+            MatchCertainty::Certain => is_sure && self.ports.matches(port),
+            MatchCertainty::Possible => self.ports.could_match(port),
         };
         if fits { Some(self.rule) } else { None }
     }
@@ -96,7 +96,7 @@ pub(super) struct PatternIndexBuilder {
     write: GlobIndexBuilder,
     delete: GlobIndexBuilder,
     invoke: GlobIndexBuilder,
-    holders: HashMap<String, Vec<RuleNumber>>,
+    parent_dirs: HashMap<String, Vec<RuleNumber>>,
     run: ProgramIndex,
     reach: HostIndex,
 }
@@ -119,7 +119,7 @@ impl PatternIndex {
             Effect::Write { path } => self.write.find(path, globs, found),
             Effect::Delete { path } => {
                 self.delete.find(path, globs, found);
-                found.extend(self.holders.get(folded(path).as_ref()).into_iter().flatten());
+                found.extend(self.parent_dirs.get(fold(path).as_ref()).into_iter().flatten());
             }
             Effect::Invoke { tool } => self.invoke.find(tool, globs, found),
             Effect::Run { program, argv } => self.find_run(program, argv, found),
@@ -136,15 +136,15 @@ impl PatternIndex {
         firsts.sort_unstable();
         firsts.dedup();
         let mut seen = "";
-        for name in [last_step(program), last_step(called)] {
+        for name in [file_name(program), file_name(called)] {
             if name == seen {
                 continue;
             }
             seen = name;
-            let Some(named) = self.run.get(folded(name).as_ref()) else { continue };
+            let Some(named) = self.run.get(fold(name).as_ref()) else { continue };
             for words in firsts.iter().filter_map(|first| named.get(*first)).flatten() {
-                let fits = if words.exactly { exactly_fits } else { run_fits };
-                if fits(words.sense, &words.words, program, argv) {
+                let fits = if words.exact { exact_run_matches } else { run_matches };
+                if fits(words.certainty, &words.words, program, argv) {
                     found.push(words.rule);
                 }
             }
@@ -154,36 +154,36 @@ impl PatternIndex {
 
 impl HostIndex {
     fn find(&self, host: &str, port: u16, found: &mut Vec<RuleNumber>) {
-        let host = ParsedHost::read(host);
-        found.extend(self.any.iter().filter_map(|door| door.opens(port, host.is_some())));
+        let host = ParsedHost::parse(host);
+        found.extend(self.any.iter().filter_map(|door| door.matching_rule(port, host.is_some())));
         let Some(host) = host else { return };
         let mut take = |doors: Option<&Vec<PortRule>>, is_sure: bool| {
-            found.extend(doors.into_iter().flatten().filter_map(|door| door.opens(port, is_sure)));
+            found.extend(doors.into_iter().flatten().filter_map(|door| door.matching_rule(port, is_sure)));
         };
-        take(self.name.get(&host.name), true);
+        take(self.names.get(&host.name), true);
         let mut rest = host.name.as_str();
-        while let Some((_, domain)) = rest.split_once('.').filter(|_| host.possibly.is_empty()) {
-            take(self.beneath.get(domain), true);
+        while let Some((_, domain)) = rest.split_once('.').filter(|_| host.possible_addresses.is_empty()) {
+            take(self.subdomains.get(domain), true);
             rest = domain;
         }
-        for bits in &self.bits {
-            for address in &host.possibly {
-                let is_sure = host.surely == Some(*address);
-                take(self.net.get(&(*bits, first_bits(*address, *bits))), is_sure);
+        for bits in &self.prefix_lens {
+            for address in &host.possible_addresses {
+                let is_sure = host.address == Some(*address);
+                take(self.nets.get(&(*bits, mask_prefix(*address, *bits))), is_sure);
             }
         }
     }
 
     fn add(&mut self, (pattern, ports): (HostPattern, PortPattern), sense: MatchCertainty, rule: RuleNumber) {
-        let door = PortRule { ports, sense, rule };
+        let door = PortRule { ports, certainty: sense, rule };
         match pattern {
             HostPattern::Any => self.any.push(door),
-            HostPattern::Name(name) => self.name.entry(name).or_default().push(door),
-            HostPattern::Beneath(domain) => self.beneath.entry(domain).or_default().push(door),
-            HostPattern::Net { base, bits } => {
-                self.net.entry((bits, base)).or_default().push(door);
-                if !self.bits.contains(&bits) {
-                    self.bits.push(bits);
+            HostPattern::Name(name) => self.names.entry(name).or_default().push(door),
+            HostPattern::Subdomains(domain) => self.subdomains.entry(domain).or_default().push(door),
+            HostPattern::Net { base, prefix_len: bits } => {
+                self.nets.entry((bits, base)).or_default().push(door);
+                if !self.prefix_lens.contains(&bits) {
+                    self.prefix_lens.push(bits);
                 }
             }
         }
@@ -197,7 +197,7 @@ impl GlobIndex {
             found.extend(globs.iter().filter_map(|glob| self.exact_rules.get(*glob)));
         }
         if !self.folded.is_empty() {
-            self.folded.matches_into(folded(text).as_ref(), globs);
+            self.folded.matches_into(fold(text).as_ref(), globs);
             found.extend(globs.iter().filter_map(|glob| self.folded_rules.get(*glob)));
         }
     }
@@ -220,25 +220,25 @@ impl PatternIndexBuilder {
             Pattern::Run(words) | Pattern::Exactly(words) => {
                 let exactly = matches!(pattern, Pattern::Exactly(_));
                 let mut words_of = words.iter();
-                let program = words_of.next().map_or("", |word| last_step(word));
+                let program = words_of.next().map_or("", |word| file_name(word));
                 let first = match sense {
-                    MatchCertainty::Surely => words_of.next(),
-                    MatchCertainty::Possibly => words_of.find(|word| !word.starts_with('-')),
+                    MatchCertainty::Certain => words_of.next(),
+                    MatchCertainty::Possible => words_of.find(|word| !word.starts_with('-')),
                 };
-                let named = self.run.entry(folded(program).into_owned()).or_default();
+                let named = self.run.entry(fold(program).into_owned()).or_default();
                 let entry = named.entry(first.cloned().unwrap_or_default()).or_default();
-                entry.push(ArgvRule { words: words.clone(), exactly, sense, rule });
+                entry.push(ArgvRule { words: words.clone(), exact: exactly, certainty: sense, rule });
             }
-            Pattern::Reach(host) => self.reach.add(host_pattern(host)?, sense, rule),
+            Pattern::Reach(host) => self.reach.add(parse_host_pattern(host)?, sense, rule),
             Pattern::Plan(_) => return Err(PatternError::PlanInRule),
         }
         if let (
             Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob),
-            MatchCertainty::Possibly,
+            MatchCertainty::Possible,
         ) = (pattern, sense)
         {
-            for holder in holders(glob) {
-                self.holders.entry(holder).or_default().push(rule);
+            for holder in parent_dirs(glob) {
+                self.parent_dirs.entry(holder).or_default().push(rule);
             }
         }
         Ok(())
@@ -251,7 +251,7 @@ impl PatternIndexBuilder {
             write: self.write.build()?,
             delete: self.delete.build()?,
             invoke: self.invoke.build()?,
-            holders: self.holders,
+            parent_dirs: self.parent_dirs,
             run: self.run,
             reach: self.reach,
         })
@@ -261,30 +261,30 @@ impl PatternIndexBuilder {
 impl GlobIndexBuilder {
     fn add(&mut self, glob: &str, sense: MatchCertainty, rule: RuleNumber) -> Result<(), PatternError> {
         match sense {
-            MatchCertainty::Surely => self.exact(vec![glob_of(glob)?], rule),
-            MatchCertainty::Possibly => {
+            MatchCertainty::Certain => self.add_exact(vec![parse_glob(glob)?], rule),
+            MatchCertainty::Possible => {
                 let wide = FoldedGlob::new(glob)?;
-                self.exact(wide.exact, rule);
-                self.folded(wide.folded, rule);
+                self.add_exact(wide.exact, rule);
+                self.add_folded(wide.folded, rule);
             }
         }
         Ok(())
     }
 
     fn add_name(&mut self, glob: &str, sense: MatchCertainty, rule: RuleNumber) -> Result<(), PatternError> {
-        self.exact(vec![glob_of(glob)?], rule);
-        if sense == MatchCertainty::Possibly {
-            self.folded(vec![glob_of(&folded(glob))?], rule);
+        self.add_exact(vec![parse_glob(glob)?], rule);
+        if sense == MatchCertainty::Possible {
+            self.add_folded(vec![parse_glob(&fold(glob))?], rule);
         }
         Ok(())
     }
 
-    fn exact(&mut self, globs: Vec<Glob>, rule: RuleNumber) {
+    fn add_exact(&mut self, globs: Vec<Glob>, rule: RuleNumber) {
         self.exact_rules.extend(globs.iter().map(|_| rule));
         self.exact.extend(globs);
     }
 
-    fn folded(&mut self, globs: Vec<Glob>, rule: RuleNumber) {
+    fn add_folded(&mut self, globs: Vec<Glob>, rule: RuleNumber) {
         self.folded_rules.extend(globs.iter().map(|_| rule));
         self.folded.extend(globs);
     }

@@ -11,13 +11,13 @@ pub struct LoadedRules {
     /// The rules.
     pub rules: Vec<Rule>,
     /// The examples that could not be checked.
-    pub unchecked: Vec<UncheckedExample>,
+    pub unchecked_examples: Vec<UncheckedExample>,
     /// The number of examples that were checked and hold.
-    pub checked: usize,
+    pub checked_count: usize,
 }
 
 /// Reads a policy file and checks its examples.
-pub fn read(
+pub fn load_rules(
     file: &RuleFile<'_>,
     places: &PathVariables<'_>,
     examples: &dyn ExampleChecker,
@@ -32,11 +32,11 @@ pub fn read(
         let yes = rule.yes.iter().map(|example| (example, true));
         for (example, wanted) in yes.chain(rule.no.iter().map(|example| (example, false))) {
             match subject.check(example, wanted, examples) {
-                ExampleResult::Holds => checked = checked.saturating_add(1),
-                ExampleResult::NotRead => {
+                ExampleResult::Passed => checked = checked.saturating_add(1),
+                ExampleResult::Skipped => {
                     unchecked.push(UncheckedExample { rule: rule.id.clone(), example: example.clone() });
                 }
-                ExampleResult::Fails(why) => {
+                ExampleResult::Failed(why) => {
                     let key = if wanted { "yes" } else { "no" };
                     let what = format!("example `{}` of `{key}` does not hold: {why}", example.text);
                     failed.push((example.at.clone(), what));
@@ -45,7 +45,7 @@ pub fn read(
         }
     }
     for (at, what) in failed {
-        parsed.flaw(file, at, what, "change the rule or the example");
+        parsed.add_diagnostic(file, at, what, "change the rule or the example");
     }
-    Ok(LoadedRules { rules: parsed.finish(file)?, unchecked, checked })
+    Ok(LoadedRules { rules: parsed.finish(file)?, unchecked_examples: unchecked, checked_count: checked })
 }

@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use self::expand::{Expansion, VariableExpander};
-pub use key::judged_by_effects;
+pub use key::class_judged_by_effects;
 
 use super::condition::RuleCondition;
 use super::path_variables::PathVariables;
@@ -42,7 +42,7 @@ pub struct PolicyFileError {
     /// The text, so that the places can be shown.
     pub text: String,
     /// The errors. Never empty.
-    pub flaws: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// One error in a policy file.
@@ -55,16 +55,16 @@ pub struct Diagnostic {
     /// The column in characters, from one.
     pub column: usize,
     /// The error.
-    pub what: String,
+    pub message: String,
     /// The remedy.
-    pub todo: String,
+    pub help: String,
 }
 
 impl fmt::Display for PolicyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot use policy file `{}`", self.file)?;
         let mut separator = ": ";
-        for Diagnostic { line, column, what, todo, .. } in &self.flaws {
+        for Diagnostic { line, column, message: what, help: todo, .. } in &self.diagnostics {
             write!(f, "{separator}line {line}, column {column}: {what}; {todo}")?;
             separator = " — ";
         }
@@ -78,37 +78,51 @@ pub(super) struct ParsedRules {
     /// The valid rules.
     pub(super) rules: Vec<Rule>,
     /// The errors.
-    pub(super) flaws: Vec<Diagnostic>,
+    pub(super) diagnostics: Vec<Diagnostic>,
 }
 
 impl ParsedRules {
     /// Adds an error.
-    pub(super) fn flaw(&mut self, file: &RuleFile<'_>, span: Range<usize>, what: String, todo: &str) {
-        self.flaws.push(flaw(file.text, span, what, todo.to_owned()));
+    pub(super) fn add_diagnostic(
+        &mut self,
+        file: &RuleFile<'_>,
+        span: Range<usize>,
+        what: String,
+        todo: &str,
+    ) {
+        self.diagnostics.push(diagnostic(file.text, span, what, todo.to_owned()));
     }
 
     /// Returns the rules if the file has no errors.
     pub(super) fn finish(mut self, file: &RuleFile<'_>) -> Result<Vec<Rule>, PolicyFileError> {
-        if self.flaws.is_empty() {
+        if self.diagnostics.is_empty() {
             return Ok(self.rules);
         }
-        self.flaws.sort_by_key(|flaw| flaw.span.start);
-        Err(PolicyFileError { file: file.name.to_owned(), text: file.text.to_owned(), flaws: self.flaws })
+        self.diagnostics.sort_by_key(|flaw| flaw.span.start);
+        Err(PolicyFileError {
+            file: file.name.to_owned(),
+            text: file.text.to_owned(),
+            diagnostics: self.diagnostics,
+        })
     }
 }
 
 /// Parses a policy file without checking its examples.
 pub(super) fn parse(file: &RuleFile<'_>, places: &PathVariables<'_>) -> ParsedRules {
-    let mut reader = RuleFileReader { file, places, found: ParsedRules::default() };
+    let mut reader = RuleFileReader { file, places, parsed: ParsedRules::default() };
     let (table, errors) = DeTable::parse_recoverable(file.text);
     if errors.is_empty() {
-        reader.file(table.get_ref());
+        reader.parse_file(table.get_ref());
     }
     for error in errors {
         let todo = "write it as TOML says: https://toml.io".to_owned();
-        reader.flaw(error.span().unwrap_or_default(), error.message().trim().replace('\n', ", "), todo);
+        reader.add_diagnostic(
+            error.span().unwrap_or_default(),
+            error.message().trim().replace('\n', ", "),
+            todo,
+        );
     }
-    reader.found
+    reader.parsed
 }
 
 type TomlValue<'i> = Spanned<DeValue<'i>>;
@@ -116,7 +130,7 @@ type TomlValue<'i> = Spanned<DeValue<'i>>;
 struct RuleFileReader<'a> {
     file: &'a RuleFile<'a>,
     places: &'a PathVariables<'a>,
-    found: ParsedRules,
+    parsed: ParsedRules,
 }
 
 /// A function that makes a pattern of one kind from a text.
@@ -134,30 +148,34 @@ const KINDS: &[(&str, &[PatternConstructor])] = &[
 ];
 
 impl RuleFileReader<'_> {
-    fn file(&mut self, table: &DeTable<'_>) {
+    fn parse_file(&mut self, table: &DeTable<'_>) {
         let mut seen: Vec<(String, usize)> = Vec::new();
         for (key, value) in table {
             if key.get_ref() != "rule" {
-                self.unknown(key, "a policy file", &["rule"]);
+                self.unknown_key(key, "a policy file", &["rule"]);
                 continue;
             }
             let Some(rules) = value.get_ref().as_array() else {
-                self.flaw(key.span(), "`rule` is not a list of tables", "begin every rule with `[[rule]]`");
+                self.add_diagnostic(
+                    key.span(),
+                    "`rule` is not a list of tables",
+                    "begin every rule with `[[rule]]`",
+                );
                 continue;
             };
             for rule in rules {
-                self.rule(rule, &mut seen);
+                self.parse_rule(rule, &mut seen);
             }
         }
     }
 
-    fn rule(&mut self, value: &TomlValue<'_>, seen: &mut Vec<(String, usize)>) {
+    fn parse_rule(&mut self, value: &TomlValue<'_>, seen: &mut Vec<(String, usize)>) {
         let Some(table) = value.get_ref().as_table() else {
-            self.flaw(value.span(), "this rule is not a table", "begin every rule with `[[rule]]`");
+            self.add_diagnostic(value.span(), "this rule is not a table", "begin every rule with `[[rule]]`");
             return;
         };
-        let flaws = self.found.flaws.len();
-        let line = place(self.file.text, value.span().start).0;
+        let flaws = self.parsed.diagnostics.len();
+        let line = line_and_column(self.file.text, value.span().start).0;
         let mut rule = Rule::new(format!("line-{line}"), self.file.layer, Verdict::Ask, Vec::new());
         if self.file.layer != Layer::Builtin {
             rule.origin = Some(format!("{}:{line}", self.file.name));
@@ -166,44 +184,44 @@ impl RuleFileReader<'_> {
         let mut whole_server = false;
         for (key, value) in table {
             match key.get_ref().as_ref() {
-                "id" => rule.id = self.id(value).unwrap_or_default(),
-                "verdict" => verdict = self.verdict(value),
-                "run" => self.runs(value, &mut rule.patterns),
+                "id" => rule.id = self.parse_id(value).unwrap_or_default(),
+                "verdict" => verdict = self.parse_verdict(value),
+                "run" => self.parse_runs(value, &mut rule.patterns),
                 "except" => {}
-                "when" => rule.when = self.when(value),
-                "why" => rule.why = self.text(value).unwrap_or_default(),
-                "firm" => rule.firm = self.flag(value).unwrap_or_default(),
-                "dangerous" => rule.dangerous = self.flag(value).unwrap_or_default(),
-                "guarantees" => rule.guarantees = self.plain_texts(value),
-                "delegate" => rule.delegate = self.glob(value),
-                "yes" => rule.yes = self.examples(value, table),
-                "no" => rule.no = self.examples(value, table),
+                "when" => rule.when = self.parse_when(value),
+                "why" => rule.why = self.parse_text(value).unwrap_or_default(),
+                "firm" => rule.firm = self.parse_flag(value).unwrap_or_default(),
+                "dangerous" => rule.dangerous = self.parse_flag(value).unwrap_or_default(),
+                "guarantees" => rule.guarantees = self.parse_plain_texts(value),
+                "delegate" => rule.delegate = self.parse_glob(value),
+                "yes" => rule.yes = self.parse_examples(value, table),
+                "no" => rule.no = self.parse_examples(value, table),
                 "mcp" => {
                     whole_server = mcp::names_whole_server(value);
-                    self.servers(value, &mut rule.patterns);
+                    self.parse_servers(value, &mut rule.patterns);
                 }
                 kind => match KINDS.iter().find(|(name, _)| *name == kind) {
-                    Some((_, kinds)) => self.patterns(value, kinds, &mut rule.patterns),
-                    None => self.unknown(key, "a rule", key::RULE),
+                    Some((_, kinds)) => self.parse_patterns(value, kinds, &mut rule.patterns),
+                    None => self.unknown_key(key, "a rule", key::RULE_KEYS),
                 },
             }
         }
         if !table.iter().any(|(key, _)| key.get_ref() == "verdict") {
-            self.flaw(
-                head(value),
+            self.add_diagnostic(
+                header_span(value),
                 "this rule has no verdict",
                 "add `verdict = \"deny\"`, `\"ask\"` or `\"allow\"`",
             );
         }
         rule.verdict = verdict.unwrap_or(Verdict::Deny);
         if whole_server && rule.verdict == Verdict::Allow {
-            self.only_reading(value, table, &mut rule);
+            self.restrict_to_read_only(value, table, &mut rule);
         }
         if let Some(except) = table.iter().find(|(key, _)| key.get_ref() == "except").map(|(_, value)| value)
         {
-            self.except(except, &mut rule);
+            self.parse_except(except, &mut rule);
         }
-        if self.found.flaws.len() > flaws {
+        if self.parsed.diagnostics.len() > flaws {
             return;
         }
         // Built-in patterns in unknown directories are left out, and so is a rule without any other pattern.
@@ -213,28 +231,28 @@ impl RuleFileReader<'_> {
         if let Err(fault) = rule.check() {
             let told = fault.to_string();
             let (what, todo) = told.rsplit_once("; ").unwrap_or((&told, "change it"));
-            self.flaw(head(value), format!("rule `{}`: {what}", rule.id), todo);
+            self.add_diagnostic(header_span(value), format!("rule `{}`: {what}", rule.id), todo);
             return;
         }
         match seen.iter().find(|(id, _)| *id == rule.id) {
             Some((id, other)) => {
                 let what = format!("another rule has the id `{id}`: the one on line {other}");
-                self.flaw(head(value), what, "rename one of them");
+                self.add_diagnostic(header_span(value), what, "rename one of them");
             }
             None => seen.push((rule.id.clone(), line)),
         }
-        self.found.rules.push(rule);
+        self.parsed.rules.push(rule);
     }
 
     /// Limits an allow for a whole server to reads. Tools that the server offers later are not included, and tools that change something
     /// must be named.
-    fn only_reading(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>, rule: &mut Rule) {
+    fn restrict_to_read_only(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>, rule: &mut Rule) {
         let others = table
             .iter()
-            .any(|(key, _)| key.get_ref() != "mcp" && key::KINDS.contains(&key.get_ref().as_ref()));
+            .any(|(key, _)| key.get_ref() != "mcp" && key::EXCEPT_KEYS.contains(&key.get_ref().as_ref()));
         if others || rule.when.read_only == Some(false) {
-            self.flaw(
-                head(value),
+            self.add_diagnostic(
+                header_span(value),
                 "an allow for a whole server is only about tools that read, so it stands alone",
                 "name the tools, as in `mcp = \"server/tool\"`, or put it into a rule of its own",
             );
@@ -243,32 +261,33 @@ impl RuleFileReader<'_> {
         rule.when.read_only = Some(true);
     }
 
-    fn patterns(&mut self, value: &TomlValue<'_>, kinds: &[PatternConstructor], to: &mut Vec<Pattern>) {
-        for (text, span) in self.texts(value) {
-            for expanded in self.expand(&text, &span, kinds) {
+    fn parse_patterns(&mut self, value: &TomlValue<'_>, kinds: &[PatternConstructor], to: &mut Vec<Pattern>) {
+        for (text, span) in self.parse_texts(value) {
+            for expanded in self.expand_text(&text, &span, kinds) {
                 to.extend(kinds.iter().map(|kind| kind(expanded.clone())));
             }
         }
     }
 
     /// Expands one text of a pattern and checks the results. Variables are replaced, and a directory includes everything in it.
-    fn expand(&mut self, text: &str, span: &Range<usize>, kinds: &[PatternConstructor]) -> Vec<String> {
+    fn expand_text(&mut self, text: &str, span: &Range<usize>, kinds: &[PatternConstructor]) -> Vec<String> {
         let Some(kind) = kinds.first().map(|kind| kind(text.to_owned())) else { return Vec::new() };
         let is_path = matches!(kind, Pattern::Read(_) | Pattern::Write(_) | Pattern::Delete(_));
         let expander = VariableExpander { places: self.places, built_in: self.file.layer == Layer::Builtin };
-        let expanded = if is_path { expander.path(text) } else { Expansion::Texts(vec![text.to_owned()]) };
+        let expanded =
+            if is_path { expander.expand_path(text) } else { Expansion::Texts(vec![text.to_owned()]) };
         let texts = match expanded {
             Expansion::Texts(texts) => texts,
-            Expansion::Nowhere => return Vec::new(),
-            Expansion::Flaw(what, todo) => {
-                self.flaw(span.clone(), what, todo);
+            Expansion::UnknownDirectory => return Vec::new(),
+            Expansion::Invalid(what, todo) => {
+                self.add_diagnostic(span.clone(), what, todo);
                 return Vec::new();
             }
         };
         for text in &texts {
             let pattern = kinds.first().map(|kind| kind(text.clone()));
-            if let Some((what, todo)) = pattern.as_ref().and_then(key::wrong) {
-                self.flaw(span.clone(), what, todo);
+            if let Some((what, todo)) = pattern.as_ref().and_then(key::pattern_problem) {
+                self.add_diagnostic(span.clone(), what, todo);
                 return Vec::new();
             }
         }
@@ -276,14 +295,14 @@ impl RuleFileReader<'_> {
     }
 
     /// Reads exceptions: for every kind of effect of the rule, or by kind.
-    fn except(&mut self, value: &TomlValue<'_>, rule: &mut Rule) {
+    fn parse_except(&mut self, value: &TomlValue<'_>, rule: &mut Rule) {
         if let Some(table) = value.get_ref().as_table() {
             for (key, value) in table {
                 match KINDS.iter().find(|(name, _)| *name == key.get_ref().as_ref()) {
-                    Some((_, kinds)) => self.patterns(value, kinds, &mut rule.except),
-                    None if key.get_ref() == "run" => self.runs(value, &mut rule.except),
-                    None if key.get_ref() == "mcp" => self.servers(value, &mut rule.except),
-                    None => self.unknown(key, "`except`", key::KINDS),
+                    Some((_, kinds)) => self.parse_patterns(value, kinds, &mut rule.except),
+                    None if key.get_ref() == "run" => self.parse_runs(value, &mut rule.except),
+                    None if key.get_ref() == "mcp" => self.parse_servers(value, &mut rule.except),
+                    None => self.unknown_key(key, "`except`", key::EXCEPT_KEYS),
                 }
             }
             return;
@@ -298,14 +317,14 @@ impl RuleFileReader<'_> {
         let rest: Vec<_> = rest.into_iter().filter(|kind| about(*kind)).collect();
         let run = rule.patterns.iter().any(|pattern| pattern.kind() == "run");
         match (run, rest.as_slice(), paths.is_empty()) {
-            (true, [], true) => self.runs(value, &mut rule.except),
-            (false, [_], true) if rule.patterns.iter().all(is_at_server) => {
-                self.servers(value, &mut rule.except);
+            (true, [], true) => self.parse_runs(value, &mut rule.except),
+            (false, [_], true) if rule.patterns.iter().all(is_mcp_pattern) => {
+                self.parse_servers(value, &mut rule.except);
             }
-            (false, [only], true) => self.patterns(value, &[*only], &mut rule.except),
-            (false, [], false) => self.patterns(value, &paths, &mut rule.except),
+            (false, [only], true) => self.parse_patterns(value, &[*only], &mut rule.except),
+            (false, [], false) => self.parse_patterns(value, &paths, &mut rule.except),
             (false, [], true) => {}
-            _ => self.flaw(
+            _ => self.add_diagnostic(
                 value.span(),
                 "the rule is about several kinds of effects, so an exception must say which it is about",
                 "write `except = { run = [..], read = [..] }`",
@@ -313,7 +332,7 @@ impl RuleFileReader<'_> {
         }
     }
 
-    fn when(&mut self, value: &TomlValue<'_>) -> RuleCondition {
+    fn parse_when(&mut self, value: &TomlValue<'_>) -> RuleCondition {
         let mut when = RuleCondition::default();
         let Some(table) = value.get_ref().as_table() else {
             self.wrong_type(value, "a table", "write `when = { class = \"bash\" }`");
@@ -321,83 +340,91 @@ impl RuleFileReader<'_> {
         };
         for (key, value) in table {
             match key.get_ref().as_ref() {
-                "read_only" => when.read_only = self.flag(value),
-                "sensitive" => when.sensitive = self.flag(value),
+                "read_only" => when.read_only = self.parse_flag(value),
+                "sensitive" => when.sensitive = self.parse_flag(value),
                 "class" => {
-                    for (text, span) in self.texts(value) {
-                        match key::class(&text) {
+                    for (text, span) in self.parse_texts(value) {
+                        match key::parse_class(&text) {
                             Some(class) => when.class.push(class),
-                            None => self.flaw(span, format!("there is no class `{text}`"), key::CLASSES),
+                            None => self.add_diagnostic(
+                                span,
+                                format!("there is no class `{text}`"),
+                                key::CLASS_HELP,
+                            ),
                         }
                     }
                 }
                 "mode" => {
-                    let text = self.text(value).unwrap_or_default();
-                    when.mode = key::mode(&text);
+                    let text = self.parse_text(value).unwrap_or_default();
+                    when.mode = key::parse_mode(&text);
                     if when.mode.is_none() {
-                        self.flaw(value.span(), format!("there is no mode `{text}`"), key::MODES);
+                        self.add_diagnostic(
+                            value.span(),
+                            format!("there is no mode `{text}`"),
+                            key::MODE_HELP,
+                        );
                     }
                 }
-                "server" => when.server = self.glob(value),
-                "session" => when.session = self.glob(value),
-                "agent" => when.agent = self.glob(value),
-                _ => self.unknown(key, "`when`", key::WHEN),
+                "server" => when.server = self.parse_glob(value),
+                "session" => when.session = self.parse_glob(value),
+                "agent" => when.agent = self.parse_glob(value),
+                _ => self.unknown_key(key, "`when`", key::WHEN_KEYS),
             }
         }
         when
     }
 
-    fn examples(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>) -> Vec<Example> {
+    fn parse_examples(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>) -> Vec<Example> {
         let has = |names: &[&str]| table.iter().any(|(key, _)| names.contains(&key.get_ref().as_ref()));
         let only_paths =
             has(&["read", "write", "delete", "touch"]) && !has(&["run", "reach", "invoke", "mcp", "tool"]);
         let expander = VariableExpander { places: self.places, built_in: self.file.layer == Layer::Builtin };
-        let texts = self.texts(value).into_iter();
+        let texts = self.parse_texts(value).into_iter();
         texts
             .filter_map(|(text, at)| {
-                let text = expander.example(&text, only_paths)?;
+                let text = expander.expand_example(&text, only_paths)?;
                 Some(Example { text, at })
             })
             .collect()
     }
 
-    fn id(&mut self, value: &TomlValue<'_>) -> Option<String> {
-        let id = self.text(value)?;
+    fn parse_id(&mut self, value: &TomlValue<'_>) -> Option<String> {
+        let id = self.parse_text(value)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
         if id.is_empty() || id.len() > 100 || !id.chars().all(plain) {
             let todo = "use letters, digits, `-`, `_`, `.`, `/` and `:`, at most 100 of them";
-            self.flaw(value.span(), format!("`{}` cannot be an id", id.escape_debug()), todo);
+            self.add_diagnostic(value.span(), format!("`{}` cannot be an id", id.escape_debug()), todo);
         }
         Some(id)
     }
 
-    fn verdict(&mut self, value: &TomlValue<'_>) -> Option<Verdict> {
-        let verdict = match self.text(value)?.as_str() {
+    fn parse_verdict(&mut self, value: &TomlValue<'_>) -> Option<Verdict> {
+        let verdict = match self.parse_text(value)?.as_str() {
             "allow" => Verdict::Allow,
             "ask" => Verdict::Ask,
             "deny" => Verdict::Deny,
             other => {
                 let what = format!("there is no verdict `{}`", other.escape_debug());
-                self.flaw(value.span(), what, "write `allow`, `ask` or `deny`");
+                self.add_diagnostic(value.span(), what, "write `allow`, `ask` or `deny`");
                 return None;
             }
         };
         if verdict == Verdict::Allow && self.file.layer == Layer::Project {
             let todo = "move the rule to your own policy file, or make it `ask` or `deny`";
-            self.flaw(value.span(), "the file of a project may not allow: it only tightens", todo);
+            self.add_diagnostic(value.span(), "the file of a project may not allow: it only tightens", todo);
         }
         Some(verdict)
     }
 
-    fn glob(&mut self, value: &TomlValue<'_>) -> Option<String> {
-        let text = self.text(value)?;
+    fn parse_glob(&mut self, value: &TomlValue<'_>) -> Option<String> {
+        let text = self.parse_text(value)?;
         if let Err(bad) = Pattern::Invoke(text.clone()).check() {
-            self.flaw(value.span(), bad.to_string(), "write it as a glob: `*` is any text");
+            self.add_diagnostic(value.span(), bad.to_string(), "write it as a glob: `*` is any text");
         }
         Some(text)
     }
 
-    fn text(&mut self, value: &TomlValue<'_>) -> Option<String> {
+    fn parse_text(&mut self, value: &TomlValue<'_>) -> Option<String> {
         let text = value.get_ref().as_str().map(str::to_owned);
         if text.is_none() {
             self.wrong_type(value, "a text", "put it in quotes");
@@ -405,7 +432,7 @@ impl RuleFileReader<'_> {
         text
     }
 
-    fn flag(&mut self, value: &TomlValue<'_>) -> Option<bool> {
+    fn parse_flag(&mut self, value: &TomlValue<'_>) -> Option<bool> {
         let flag = value.get_ref().as_bool();
         if flag.is_none() {
             self.wrong_type(value, "yes or no", "write `true` or `false`, without quotes");
@@ -413,57 +440,61 @@ impl RuleFileReader<'_> {
         flag
     }
 
-    fn plain_texts(&mut self, value: &TomlValue<'_>) -> Vec<String> {
-        self.texts(value).into_iter().map(|(text, _)| text).collect()
+    fn parse_plain_texts(&mut self, value: &TomlValue<'_>) -> Vec<String> {
+        self.parse_texts(value).into_iter().map(|(text, _)| text).collect()
     }
 
     /// Reads a text or a list of texts. An empty list is an error, because it says nothing.
-    fn texts(&mut self, value: &TomlValue<'_>) -> Vec<(String, Range<usize>)> {
+    fn parse_texts(&mut self, value: &TomlValue<'_>) -> Vec<(String, Range<usize>)> {
         let Some(items) = value.get_ref().as_array() else {
-            return self.text(value).map(|text| (text, value.span())).into_iter().collect();
+            return self.parse_text(value).map(|text| (text, value.span())).into_iter().collect();
         };
         if items.is_empty() {
-            self.flaw(value.span(), "the list is empty", "put something in it, or drop the key");
+            self.add_diagnostic(value.span(), "the list is empty", "put something in it, or drop the key");
         }
         let mut texts = Vec::new();
         for item in items {
-            texts.extend(self.text(item).map(|text| (text, item.span())));
+            texts.extend(self.parse_text(item).map(|text| (text, item.span())));
         }
         texts
     }
 
     fn wrong_type(&mut self, value: &TomlValue<'_>, wanted: &str, todo: &str) {
-        self.flaw(value.span(), format!("this is {}, not {wanted}", key::kind(value.get_ref())), todo);
+        self.add_diagnostic(
+            value.span(),
+            format!("this is {}, not {wanted}", key::value_kind(value.get_ref())),
+            todo,
+        );
     }
 
-    fn unknown(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, place: &str, known: &[&str]) {
+    fn unknown_key(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, place: &str, known: &[&str]) {
         let what = format!("{place} has no key `{}`", key.get_ref().escape_debug());
         let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-        self.flaw(key.span(), what, format!("it has {}", known.join(", ")));
+        self.add_diagnostic(key.span(), what, format!("it has {}", known.join(", ")));
     }
 
-    fn flaw(&mut self, span: Range<usize>, what: impl Into<String>, todo: impl Into<String>) {
-        self.found.flaws.push(flaw(self.file.text, span, what.into(), todo.into()));
+    fn add_diagnostic(&mut self, span: Range<usize>, what: impl Into<String>, todo: impl Into<String>) {
+        self.parsed.diagnostics.push(diagnostic(self.file.text, span, what.into(), todo.into()));
     }
 }
 
-fn flaw(text: &str, span: Range<usize>, what: String, todo: String) -> Diagnostic {
-    let (line, column) = place(text, span.start);
-    Diagnostic { span, line, column, what, todo }
+fn diagnostic(text: &str, span: Range<usize>, what: String, todo: String) -> Diagnostic {
+    let (line, column) = line_and_column(text, span.start);
+    Diagnostic { span, line, column, message: what, help: todo }
 }
 
-fn is_at_server(pattern: &Pattern) -> bool {
+fn is_mcp_pattern(pattern: &Pattern) -> bool {
     matches!(pattern, Pattern::Invoke(tool) if tool.starts_with("mcp:"))
 }
 
 /// Returns the position of a rule's `[[rule]]` line, without the rest.
-fn head(value: &TomlValue<'_>) -> Range<usize> {
+fn header_span(value: &TomlValue<'_>) -> Range<usize> {
     let span = value.span();
     span.start..span.end.min(span.start.saturating_add("[[rule]]".len()))
 }
 
 /// Returns line and column, from one.
-fn place(text: &str, at: usize) -> (usize, usize) {
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count().saturating_add(1);
     let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count());

@@ -27,7 +27,7 @@ impl PathVariables<'_> {
         ];
         for (what, path) in places {
             if let Some(path) = path.filter(|path| !is_resolved(path)) {
-                return Err(PolicyError::Place { what, path: path.to_owned() });
+                return Err(PolicyError::Directory { name: what, path: path.to_owned() });
             }
         }
         Ok(())

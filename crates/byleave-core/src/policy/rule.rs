@@ -115,18 +115,18 @@ impl Rule {
     }
 
     /// Returns how certain it must be that an effect fits. An allow needs proof.
-    pub const fn sense(&self) -> MatchCertainty {
+    pub const fn certainty(&self) -> MatchCertainty {
         match self.verdict {
-            Verdict::Allow => MatchCertainty::Surely,
-            Verdict::Ask | Verdict::Deny => MatchCertainty::Possibly,
+            Verdict::Allow => MatchCertainty::Certain,
+            Verdict::Ask | Verdict::Deny => MatchCertainty::Possible,
         }
     }
 
-    /// Returns how certain it must be that an effect is excepted. This is the opposite of [`Self::sense`].
-    pub const fn sense_of_except(&self) -> MatchCertainty {
+    /// Returns how certain it must be that an effect is excepted. This is the opposite of [`Self::certainty`].
+    pub const fn except_certainty(&self) -> MatchCertainty {
         match self.verdict {
-            Verdict::Allow => MatchCertainty::Possibly,
-            Verdict::Ask | Verdict::Deny => MatchCertainty::Surely,
+            Verdict::Allow => MatchCertainty::Possible,
+            Verdict::Ask | Verdict::Deny => MatchCertainty::Certain,
         }
     }
 
@@ -156,7 +156,7 @@ impl Rule {
         let asks = self.verdict == Verdict::Ask;
         let about = |except: &Pattern| self.patterns.iter().any(|pattern| pattern.kind() == except.kind());
         let fault = if self.id.is_empty() {
-            RuleError::Unnamed
+            RuleError::MissingId
         } else if self.patterns.is_empty() && !self.is_about_calls() {
             RuleError::NoPatterns
         } else if self.layer == Layer::Project && self.verdict == Verdict::Allow {
@@ -166,11 +166,11 @@ impl Rule {
         } else if self.dangerous && !asks {
             RuleError::OnlyAsk("dangerous")
         } else if self.firm && self.dangerous {
-            RuleError::FirmTwice
+            RuleError::FirmAndDangerous
         } else if !self.guarantees.is_empty() && self.verdict != Verdict::Allow {
             RuleError::GuaranteesUnused
         } else if self.delegate.is_some() && self.verdict == Verdict::Allow {
-            RuleError::DelegateHeld
+            RuleError::DelegateOnAllow
         } else if self.delegate.is_some() && self.layer == Layer::Project {
             RuleError::ProjectDelegates
         } else if !self.except.iter().all(about) {
@@ -186,12 +186,12 @@ impl Rule {
     }
 
     /// Returns the error with the name and place of the rule.
-    pub(super) fn fault(&self, fault: impl Into<RuleError>) -> PolicyError {
-        PolicyError::Rule { id: self.id.clone(), place: self.place(), fault: fault.into() }
+    pub(super) fn to_policy_error(&self, fault: impl Into<RuleError>) -> PolicyError {
+        PolicyError::Rule { id: self.id.clone(), location: self.location(), error: fault.into() }
     }
 
     /// Returns the location: the layer, and the file and line if they are known.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn location(&self) -> String {
         match &self.origin {
             Some(origin) => format!("{}, {origin}", self.layer),
             None => self.layer.to_string(),
@@ -203,20 +203,20 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// A rule is invalid.
-    #[error("cannot use rule `{id}` ({place}): {fault}")]
+    #[error("cannot use rule `{id}` ({location}): {error}")]
     Rule {
         /// The rule.
         id: String,
         /// The location: layer, file and line.
-        place: String,
+        location: String,
         /// The error.
-        fault: RuleError,
+        error: RuleError,
     },
     /// A directory that the built-in rules name is not an absolute resolved path.
-    #[error("cannot make rules for the {what} `{path}`: give an absolute path without `.` and `..`")]
-    Place {
+    #[error("cannot make rules for the {name} `{path}`: give an absolute path without `.` and `..`")]
+    Directory {
         /// The directory.
-        what: &'static str,
+        name: &'static str,
         /// The path as it was given.
         path: String,
     },
@@ -233,7 +233,7 @@ pub enum PolicyError {
 pub enum RuleError {
     /// The rule has no id.
     #[error("it has no id; give it one")]
-    Unnamed,
+    MissingId,
     /// The rule matches nothing.
     #[error("it is about nothing; name at least one effect, or for a deny or an ask say when it holds")]
     NoPatterns,
@@ -242,7 +242,7 @@ pub enum RuleError {
     Pattern(#[from] PatternError),
     /// Another rule of the layer has the same id.
     #[error("another rule of the same layer has this id (the other: {0}); rename one of them")]
-    Twice(String),
+    DuplicateId(String),
     /// A project may only tighten.
     #[error("a project holds only `deny` and `ask`; move it to the rules of the user")]
     ProjectAllows,
@@ -251,7 +251,7 @@ pub enum RuleError {
     OnlyAsk(&'static str),
     /// Both flags at once.
     #[error("a `dangerous` rule is firm already; drop `firm`")]
-    FirmTwice,
+    FirmAndDangerous,
     /// Guarantees on a rule that does not allow.
     #[error("only an `allow` depends on guarantees; drop them, or make the rule an `allow`")]
     GuaranteesUnused,
@@ -259,7 +259,7 @@ pub enum RuleError {
     #[error(
         "`delegate` is for what a rule denies or asks about; drop it, or make the rule a `deny` or an `ask`"
     )]
-    DelegateHeld,
+    DelegateOnAllow,
     /// A project may only tighten.
     #[error("a project only tightens, and `delegate` allows; move the rule to your own policy file")]
     ProjectDelegates,
@@ -270,6 +270,6 @@ pub enum RuleError {
     #[error("it excepts everything it is about, so it can never match; drop an exception")]
     AllExcepted,
     /// The rule has the id of a built-in rule that cannot be replaced.
-    #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", .0.word())]
+    #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", .0.as_str())]
     NotReplaceable(Verdict),
 }

@@ -51,7 +51,7 @@ fn plain() -> Manifest {
 }
 
 fn policy(more: Vec<Rule>) -> Policy {
-    Policy::new(builtin(&PLACES).unwrap().into_iter().chain(more).collect()).unwrap()
+    Policy::new(builtin_rules(&PLACES).unwrap().into_iter().chain(more).collect()).unwrap()
 }
 fn rule(id: &str, layer: Layer, verdict: Verdict, patterns: Vec<Pattern>) -> Rule {
     Rule { why: format!("{id} says {verdict:?}"), ..Rule::new(id, layer, verdict, patterns) }
@@ -89,7 +89,16 @@ impl TestCall {
         let (mode, tool_asks) = (*mode, *tool_asks);
         let agent = AgentId::new("a").unwrap();
         let (session, agent) = (&session, &agent);
-        policy.rule(&PolicyRequest { manifest, plan, mode, tool_asks, session, agent, leaves, now: NOW })
+        policy.evaluate(&PolicyRequest {
+            manifest,
+            plan,
+            mode,
+            tool_needs_approval: tool_asks,
+            session,
+            agent,
+            standing_approvals: leaves,
+            now: NOW,
+        })
     }
     fn check(&self, policy: &Policy, verdict: Verdict, causes: &[AskCause]) -> PolicyDecision {
         let ruling = self.ruled(policy);
@@ -174,11 +183,11 @@ fn the_built_in_rules_guard_secrets_and_our_state_and_open_the_workspace() {
 
 #[test]
 fn the_examples_of_the_built_in_rules_hold() {
-    let file = RuleFile { name: "builtin.toml", layer: Layer::Builtin, text: BUILTIN };
+    let file = RuleFile { name: "builtin.toml", layer: Layer::Builtin, text: BUILTIN_TOML };
     for places in [PLACES, PathVariables::default()] {
-        let read = super::read(&file, &places, &SkipExamples).unwrap();
-        assert!(read.checked > 30, "{}", read.checked);
-        assert_eq!(read.unchecked, []);
+        let read = load_rules(&file, &places, &SkipExamples).unwrap();
+        assert!(read.checked_count > 30, "{}", read.checked_count);
+        assert_eq!(read.unchecked_examples, []);
     }
 }
 
@@ -407,11 +416,11 @@ fn what_a_rule_denies_in_some_call_may_be_denied() {
     }
     assert!(policy.may_ask(&write("/w/.github/workflows/ci.yml")));
     assert!(!policy.may_ask(&write("/w/a")), "no rule covers it: that is not meant");
-    assert_eq!(policy.guarded(&write("/w/.github/workflows/ci.yml")), Some(Ask));
-    assert_eq!(policy.guarded(&write("/w/.git/config")), Some(Deny), "asked about, and denied");
-    assert_eq!(policy.guarded(&write("/w/a")), None);
-    let mut of_ours = policy.reads(Deny).filter(|(place, _)| place == "/home/u/.local/state/byleave");
-    assert!(of_ours.any(|(_, guard)| guard.fits(&read("/home/u/.local/state/byleave/book"))));
+    assert_eq!(policy.strictest_restriction(&write("/w/.github/workflows/ci.yml")), Some(Ask));
+    assert_eq!(policy.strictest_restriction(&write("/w/.git/config")), Some(Deny), "asked about, and denied");
+    assert_eq!(policy.strictest_restriction(&write("/w/a")), None);
+    let mut of_ours = policy.read_matchers(Deny).filter(|(place, _)| place == "/home/u/.local/state/byleave");
+    assert!(of_ours.any(|(_, guard)| guard.matches(&read("/home/u/.local/state/byleave/book"))));
 }
 
 // req: P8
@@ -498,7 +507,7 @@ fn a_danger_is_asked_about_whatever_is_allowed_and_a_forbidden_one_is_denied_in_
     for mode in Mode::ALL {
         let ruling = with(true).mode(mode).ruled(&policy);
         assert_eq!(ruling.verdict, Deny, "{mode:?}");
-        let decisive = ruling.decisive().unwrap();
+        let decisive = ruling.decisive_reason().unwrap();
         assert_eq!((decisive.rule.as_deref(), decisive.why.as_str()), (Some("harm"), "it harms"));
     }
 }
@@ -507,7 +516,7 @@ fn a_danger_is_asked_about_whatever_is_allowed_and_a_forbidden_one_is_denied_in_
 fn a_leave_holds_for_its_tool_session_and_time() {
     let policy = policy(vec![]);
     let check = |change: &dyn Fn(&mut StandingApproval), verdict| {
-        let mut given = leave(1, globs(&["/w/**"])).leave().clone();
+        let mut given = leave(1, globs(&["/w/**"])).standing_approval().clone();
         change(&mut given);
         let case = TestCall::new(plain(), &[write("/w/a")])
             .leaves(vec![StandingApprovalMatcher::new(given).unwrap()]);
@@ -616,16 +625,16 @@ fn explaining_names_every_rule_about_an_effect() {
         manifest: &manifest,
         plan: &plan,
         mode,
-        tool_asks: false,
+        tool_needs_approval: false,
         session: &session,
         agent: &agent,
-        leaves,
+        standing_approvals: leaves,
         now: NOW,
     };
     let told: Vec<(u32, &str, bool)> = policy
         .explain(&request)
         .into_iter()
-        .map(|one| (one.effect, one.rule.id.as_str(), one.decided))
+        .map(|one| (one.effect, one.rule.id.as_str(), one.decisive))
         .collect();
     assert_eq!(told, [(0, "workspace-read", true), (1, "ask", true), (1, "allow", false)]);
 }
@@ -642,7 +651,7 @@ fn the_workspace_boundary_holds_in_every_mode() {
         rule("asked", Layer::User, Ask, all("/{open,closed}/asked/**")),
         rule("tight", Layer::Project, Ask, all("/tight/**")),
     ];
-    let within = policy(rules.clone()).within(PLACES.workspace);
+    let within = policy(rules.clone()).with_workspace(PLACES.workspace);
     let classes = [
         PermissionClass::File,
         PermissionClass::Readonly,
@@ -680,9 +689,9 @@ fn the_workspace_boundary_holds_in_every_mode() {
     let both = TestCall::new(plain(), &[write("/w/f"), read("/x")]).mode(Yolo).ruled(&within);
     assert_eq!(both.verdict, Deny);
     assert_eq!(
-        both.decisive().map(|reason| (reason.cause, reason.effects.clone())),
+        both.decisive_reason().map(|reason| (reason.cause, reason.effects.clone())),
         Some((Some(AskCause::Outside), vec![1]))
     );
-    let elsewhere = policy(rules.clone()).within(Some("/elsewhere"));
+    let elsewhere = policy(rules.clone()).with_workspace(Some("/elsewhere"));
     assert!(within.digest() != elsewhere.digest() && within.digest() != policy(rules).digest());
 }

@@ -9,7 +9,7 @@ use super::value::{self, GUTTER};
 use super::writer::RenderingBuilder;
 
 /// Writes the differences between two values. Equal parts are left out, and differing parts are complete.
-pub(super) fn write(page: &mut RenderingBuilder, before: &Value, after: &Value) {
+pub(super) fn write_changes(page: &mut RenderingBuilder, before: &Value, after: &Value) {
     write_at(page, "", Some(before), Some(after));
 }
 
@@ -23,7 +23,7 @@ fn write_at(page: &mut RenderingBuilder, path: &str, before: Option<&Value>, aft
             names.sort();
             names.dedup();
             for name in names {
-                let shown = value::key(page, name);
+                let shown = value::format_key(page, name);
                 write_at(page, &format!("{path}/{shown}"), a.get(name), b.get(name));
             }
         }
@@ -33,8 +33,8 @@ fn write_at(page: &mut RenderingBuilder, path: &str, before: Option<&Value>, aft
             }
         }
         (Some(Value::String(a)), Some(Value::String(b))) if a.contains('\n') || b.contains('\n') => {
-            title(page, path, "changed");
-            lines(page, a, b);
+            write_title(page, path, "changed");
+            write_changed_lines(page, a, b);
         }
         _ => {
             let what = match (before.is_some(), after.is_some()) {
@@ -42,24 +42,24 @@ fn write_at(page: &mut RenderingBuilder, path: &str, before: Option<&Value>, aft
                 (false, _) => "added",
                 (true, false) => "taken away",
             };
-            title(page, path, what);
+            write_title(page, path, what);
             for (word, side) in [("before:", before), ("now:", after)] {
                 if let Some(side) = side {
-                    page.line(LineRole::Change, "    ", word);
-                    value::write(page, LineRole::Change, side);
+                    page.push_line(LineRole::Change, "    ", word);
+                    value::write_value(page, LineRole::Change, side);
                 }
             }
         }
     }
 }
 
-fn title(page: &mut RenderingBuilder, path: &str, what: &str) {
+fn write_title(page: &mut RenderingBuilder, path: &str, what: &str) {
     let path = if path.is_empty() { "all of it" } else { path };
-    page.line(LineRole::Change, "  ", &format!("{path} {what}"));
+    page.push_line(LineRole::Change, "  ", &format!("{path} {what}"));
 }
 
 /// Writes the lines between the common beginning and the common end: removed lines with a minus, added lines with a plus.
-fn lines(page: &mut RenderingBuilder, before: &str, after: &str) {
+fn write_changed_lines(page: &mut RenderingBuilder, before: &str, after: &str) {
     let old: Vec<&str> = before.split('\n').collect();
     let new: Vec<&str> = after.split('\n').collect();
     let same = |a: &[&str], b: &[&str]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
@@ -72,8 +72,8 @@ fn lines(page: &mut RenderingBuilder, before: &str, after: &str) {
             if !page.is_open() {
                 return;
             }
-            let shown = page.escaped(line, EscapeLevel::Text);
-            page.line(LineRole::Change, &format!("{GUTTER}{sign}{number:>4} ┃ "), &shown);
+            let shown = page.escape(line, EscapeLevel::Text);
+            page.push_line(LineRole::Change, &format!("{GUTTER}{sign}{number:>4} ┃ "), &shown);
         }
     }
 }

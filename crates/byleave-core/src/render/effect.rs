@@ -12,7 +12,7 @@ use super::writer::{RenderingBuilder, WARNING_GUTTER};
 const KINDS: [&str; 8] = ["unknown", "unconfined", "delete", "write", "run", "reach", "invoke", "read"];
 
 /// Writes all effects under a heading that counts them.
-pub(super) fn write(page: &mut RenderingBuilder, verb: &str, effects: &[Effect]) {
+pub(super) fn write_effects(page: &mut RenderingBuilder, verb: &str, effects: &[Effect]) {
     let counts: Vec<String> = KINDS
         .iter()
         .filter_map(|kind| {
@@ -21,19 +21,19 @@ pub(super) fn write(page: &mut RenderingBuilder, verb: &str, effects: &[Effect])
         })
         .collect();
     if effects.is_empty() {
-        page.heading(LineRole::Heading, &format!("{verb}: NOT KNOWN"));
-        page.line(
+        page.push_heading(LineRole::Heading, &format!("{verb}: NOT KNOWN"));
+        page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
             "the plan lists no effects, which does not prove that there are none",
         );
         return;
     }
-    page.heading(LineRole::Heading, &format!("{verb}: {}", counts.join(", ")));
+    page.push_heading(LineRole::Heading, &format!("{verb}: {}", counts.join(", ")));
     for kind in KINDS {
         let of_kind = effects.iter().zip(1_usize..).filter(|(effect, _)| effect.kind() == kind);
         for (effect, place) in of_kind {
-            write_one(page, place, effect);
+            write_effect(page, place, effect);
         }
     }
 }
@@ -43,44 +43,46 @@ pub(super) const fn changes_something(effect: &Effect) -> bool {
     !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. })
 }
 
-fn write_one(page: &mut RenderingBuilder, place: usize, effect: &Effect) {
+fn write_effect(page: &mut RenderingBuilder, place: usize, effect: &Effect) {
     let gutter = format!("{place:>5}. ");
     let loud = format!("{WARNING_GUTTER}{place:>3}. ");
     match effect {
         Effect::Unknown { why } => {
-            let why = page.quoted(why);
-            page.line(LineRole::Warning, &loud, &format!("NOT UNDERSTOOD: {why}"));
+            let why = page.quote(why);
+            page.push_line(LineRole::Warning, &loud, &format!("NOT UNDERSTOOD: {why}"));
         }
         Effect::Unconfined { guarantee } => {
-            let guarantee = page.quoted(guarantee);
-            page.line(LineRole::Warning, &loud, &format!("LEAVES THE SANDBOX, gives up {guarantee}"));
+            let guarantee = page.quote(guarantee);
+            page.push_line(LineRole::Warning, &loud, &format!("LEAVES THE SANDBOX, gives up {guarantee}"));
         }
-        Effect::Delete { path } => line(page, &gutter, "delete", path, ""),
-        Effect::Write { path } => line(page, &gutter, "write", path, ""),
-        Effect::Read { path } => line(page, &gutter, "read", path, ""),
-        Effect::Invoke { tool } => line(page, &gutter, "invoke", tool, ", whose effects only the tool knows"),
+        Effect::Delete { path } => write_line(page, &gutter, "delete", path, ""),
+        Effect::Write { path } => write_line(page, &gutter, "write", path, ""),
+        Effect::Read { path } => write_line(page, &gutter, "read", path, ""),
+        Effect::Invoke { tool } => {
+            write_line(page, &gutter, "invoke", tool, ", whose effects only the tool knows")
+        }
         Effect::Reach { host, port } => {
             let international = host.split('.').any(|label| label.starts_with("xn--"));
             let note = if international { ", a name with letters outside ASCII" } else { "" };
-            line(page, &gutter, "reach", host, &format!(" port {port}{note}"));
+            write_line(page, &gutter, "reach", host, &format!(" port {port}{note}"));
         }
-        Effect::Run { program, argv } => run(page, &gutter, program, argv),
+        Effect::Run { program, argv } => write_run(page, &gutter, program, argv),
     }
 }
 
-fn line(page: &mut RenderingBuilder, gutter: &str, verb: &str, target: &str, note: &str) {
-    let target = page.quoted(target);
-    page.line(LineRole::Effect, gutter, &format!("{verb:<6} {target}{note}"));
+fn write_line(page: &mut RenderingBuilder, gutter: &str, verb: &str, target: &str, note: &str) {
+    let target = page.quote(target);
+    page.push_line(LineRole::Effect, gutter, &format!("{verb:<6} {target}{note}"));
 }
 
 /// Writes the program that really runs, then its words one by one. The first word is only the name that the program is given.
-fn run(page: &mut RenderingBuilder, gutter: &str, program: &str, argv: &[String]) {
-    let shown = page.quoted(program);
+fn write_run(page: &mut RenderingBuilder, gutter: &str, program: &str, argv: &[String]) {
+    let shown = page.quote(program);
     if argv.iter().any(|word| word.contains('\n')) {
-        page.line(LineRole::Effect, gutter, &format!("run    {shown} with the words"));
-        value::write(page, LineRole::Effect, &Value::from(argv.to_vec()));
+        page.push_line(LineRole::Effect, gutter, &format!("run    {shown} with the words"));
+        value::write_value(page, LineRole::Effect, &Value::from(argv.to_vec()));
         return;
     }
-    let words: Vec<String> = argv.iter().map(|word| page.quoted(word)).collect();
-    page.line(LineRole::Effect, gutter, &format!("run    {shown} with the words {}", words.join(" ")));
+    let words: Vec<String> = argv.iter().map(|word| page.quote(word)).collect();
+    page.push_line(LineRole::Effect, gutter, &format!("run    {shown} with the words {}", words.join(" ")));
 }

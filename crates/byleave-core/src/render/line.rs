@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::escape::{CLOSE, OPEN, is_mark};
+use crate::escape::{MARK_CLOSE, MARK_OPEN, is_mark};
 
 /// A question as lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +24,8 @@ impl Rendering {
     /// Wraps the lines for a screen of this width. Wrapped lines keep their gutter.
     ///
     /// Widths are estimated on the safe side: a character that may take two columns is treated as two.
-    pub fn wrapped(&self, columns: usize) -> Vec<RenderLine> {
-        self.lines.iter().flat_map(|line| line.wrapped(columns)).collect()
+    pub fn wrap(&self, columns: usize) -> Vec<RenderLine> {
+        self.lines.iter().flat_map(|line| line.wrap(columns)).collect()
     }
 }
 
@@ -85,14 +85,14 @@ pub enum LineRole {
 
 impl RenderLine {
     /// Splits the line into pieces that fit, each with the gutter.
-    pub fn wrapped(&self, columns: usize) -> Vec<Self> {
-        if self.text.chars().map(columns_of).sum::<usize>() <= columns {
+    pub fn wrap(&self, columns: usize) -> Vec<Self> {
+        if self.text.chars().map(char_columns).sum::<usize>() <= columns {
             return vec![self.clone()];
         }
-        let (gutter, body) = self.parts();
-        let hanging = continued(gutter);
-        let room = columns.saturating_sub(gutter.chars().map(columns_of).sum()).max(8);
-        let pieces = split(body, room, columns_of);
+        let (gutter, body) = self.split_gutter();
+        let hanging = continuation_gutter(gutter);
+        let room = columns.saturating_sub(gutter.chars().map(char_columns).sum()).max(8);
+        let pieces = split(body, room, char_columns);
         let lines = pieces.into_iter().enumerate().map(|(place, piece)| Self {
             role: self.role,
             text: format!("{}{piece}", if place == 0 { gutter } else { &hanging }),
@@ -102,19 +102,19 @@ impl RenderLine {
     }
 
     /// Returns the gutter and the rest.
-    pub fn parts(&self) -> (&str, &str) {
+    pub fn split_gutter(&self) -> (&str, &str) {
         let at = self.text.char_indices().nth(usize::from(self.gutter)).map_or(self.text.len(), |(at, _)| at);
         self.text.split_at_checked(at).unwrap_or(("", &self.text))
     }
 }
 
 /// Returns the gutter of a continued line: the same width, without the number.
-pub(super) fn continued(gutter: &str) -> String {
+pub(super) fn continuation_gutter(gutter: &str) -> String {
     gutter.chars().map(|c| if matches!(c, '│' | '┃' | ' ') { c } else { ' ' }).collect()
 }
 
 /// Returns the maximum number of columns of a character.
-const fn columns_of(c: char) -> usize {
+const fn char_columns(c: char) -> usize {
     if (c as u32) < 0x1100 { 1 } else { 2 }
 }
 
@@ -127,10 +127,10 @@ pub(super) fn split(text: &str, room: usize, width: impl Fn(char) -> usize) -> V
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         atom.push(c);
-        if c == OPEN {
+        if c == MARK_OPEN {
             for next in chars.by_ref() {
                 atom.push(next);
-                if next == CLOSE {
+                if next == MARK_CLOSE {
                     break;
                 }
             }

@@ -12,7 +12,7 @@ use crate::rehearsal::Rehearsal;
 
 use super::line::LineRole;
 use super::value::{self, GUTTER};
-use super::writer::{RenderingBuilder, WARNING_GUTTER, counted};
+use super::writer::{RenderingBuilder, WARNING_GUTTER, format_count};
 
 /// The number of entries above which a completely new or removed directory is one line.
 const FOLD_MIN: usize = 12;
@@ -20,48 +20,55 @@ const FOLD_MIN: usize = 12;
 const DIFF_LINES_MAX: usize = 20_000;
 
 /// Writes the result of the rehearsal, or why there is none.
-pub(super) fn write(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_rehearsal(page: &mut RenderingBuilder, sheet: &QuestionView) {
     match &sheet.seen {
         None => {}
         Some(RehearsalView::Not { why }) => {
-            page.heading(LineRole::Heading, "What it really does is not known: it was not run on a copy");
+            page.push_heading(
+                LineRole::Heading,
+                "What it really does is not known: it was not run on a copy",
+            );
             value::write_text(page, LineRole::Effect, why);
         }
         Some(RehearsalView::Ran { rehearsal, ruling }) => {
-            page.heading(LineRole::Heading, "What it really did, on a copy");
-            ran(page, rehearsal, sheet);
+            page.push_heading(LineRole::Heading, "What it really did, on a copy");
+            write_run(page, rehearsal, sheet);
             if let Some(ruling) = ruling {
                 for reason in ruling.reasons.iter().filter(|reason| !reason.why.is_empty()) {
-                    let why = page.quoted(&reason.why);
-                    let word = reason.verdict.word();
-                    page.line(LineRole::Reason, "  ", &format!("the rules on what it did: {word}, {why}"));
+                    let why = page.quote(&reason.why);
+                    let word = reason.verdict.as_str();
+                    page.push_line(
+                        LineRole::Reason,
+                        "  ",
+                        &format!("the rules on what it did: {word}, {why}"),
+                    );
                 }
             }
         }
     }
 }
 
-fn ran(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &QuestionView) {
-    page.line(LineRole::Effect, "  ", &summary(&rehearsal.changes));
+fn write_run(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &QuestionView) {
+    page.push_line(LineRole::Effect, "  ", &summarize_changes(&rehearsal.changes));
     if rehearsal.scratch > 0 {
         let files = usize::try_from(rehearsal.scratch).unwrap_or(usize::MAX);
-        let files = counted(files, "file", "files");
-        page.line(LineRole::Effect, "  ", &format!("{files} in scratch, which is the session's own"));
+        let files = format_count(files, "file", "files");
+        page.push_line(LineRole::Effect, "  ", &format!("{files} in scratch, which is the session's own"));
     }
     for want in &rehearsal.wanted {
         let host = match &want.host {
-            Some(host) => page.quoted(host),
+            Some(host) => page.quote(host),
             None => "an address".to_owned(),
         };
         let port = if want.port == 0 { String::new() } else { format!(", port {}", want.port) };
-        page.line(
+        page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
             &format!("wanted the network: {host}{port}; it had none"),
         );
     }
     if rehearsal.left_running > 0 {
-        page.line(
+        page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
             "left something running in the background, which was ended",
@@ -71,17 +78,21 @@ fn ran(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &QuestionView)
     let weaker =
         rehearsal.weaker.iter().map(|weaker| ("was confined less than a rehearsal should be", weaker));
     for (what, why) in limits.chain(weaker) {
-        let why = page.quoted(why);
-        page.line(LineRole::Warning, WARNING_GUTTER, &format!("{what}: {why}"));
+        let why = page.quote(why);
+        page.push_line(LineRole::Warning, WARNING_GUTTER, &format!("{what}: {why}"));
     }
-    changes(page, &rehearsal.changes);
-    page.line(LineRole::Content, "  ", &format!("it printed {}", value::measure(&rehearsal.output.text)));
+    write_changes(page, &rehearsal.changes);
+    page.push_line(
+        LineRole::Content,
+        "  ",
+        &format!("it printed {}", value::measure(&rehearsal.output.text)),
+    );
     value::write_text(page, LineRole::Content, &rehearsal.output.text);
     if let Some(error) = &rehearsal.output.error {
-        let error = page.quoted(error);
-        page.line(LineRole::Warning, WARNING_GUTTER, &format!("it failed: {error}"));
+        let error = page.quote(error);
+        page.push_line(LineRole::Warning, WARNING_GUTTER, &format!("it failed: {error}"));
     }
-    let yes = if rehearsal.stands() {
+    let yes = if rehearsal.is_committable() {
         format!(
             "a yes makes exactly this final and runs nothing again; `byleave undo {}` takes it back",
             sheet.call
@@ -91,21 +102,21 @@ fn ran(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &QuestionView)
          over the network cannot be undone"
             .to_owned()
     };
-    page.line(LineRole::Effect, "  ", &yes);
+    page.push_line(LineRole::Effect, "  ", &yes);
 }
 
 /// Returns the changes in one line: the number of each kind, and how many exist only on the disk.
-pub fn summary(changes: &FileChanges) -> String {
+pub fn summarize_changes(changes: &FileChanges) -> String {
     if changes.is_empty() {
         return "changed nothing".to_owned();
     }
     let mut by_what: BTreeMap<FileChangeKind, usize> = BTreeMap::new();
     let mut lost = 0;
     for change in &changes.list {
-        *by_what.entry(change.what()).or_default() += 1;
+        *by_what.entry(change.kind()).or_default() += 1;
         let is_file =
             matches!(change.before.as_ref().map(|node| &node.kind), Some(FileNodeKind::File { .. }));
-        let is_gone = matches!(change.what(), FileChangeKind::Deleted | FileChangeKind::Changed) && is_file;
+        let is_gone = matches!(change.kind(), FileChangeKind::Deleted | FileChangeKind::Modified) && is_file;
         lost += usize::from(is_gone && change.standing == GitStatus::Untracked);
     }
     let mut words: Vec<String> = by_what.iter().map(|(what, count)| format!("{count} {what}")).collect();
@@ -118,7 +129,7 @@ pub fn summary(changes: &FileChanges) -> String {
     words.join(", ")
 }
 
-fn changes(page: &mut RenderingBuilder, changes: &FileChanges) {
+fn write_changes(page: &mut RenderingBuilder, changes: &FileChanges) {
     let from: BTreeMap<&str, &str> =
         changes.renames.iter().map(|rename| (rename.to.as_str(), rename.from.as_str())).collect();
     let gone: BTreeMap<&str, &str> =
@@ -131,21 +142,21 @@ fn changes(page: &mut RenderingBuilder, changes: &FileChanges) {
         }
         let beneath = after.iter().take_while(|inner| is_beneath(&inner.path, &change.path)).count();
         let whole = is_directory(change)
-            && matches!(change.what(), FileChangeKind::Created | FileChangeKind::Deleted);
+            && matches!(change.kind(), FileChangeKind::Created | FileChangeKind::Deleted);
         if whole && beneath > FOLD_MIN {
             let inner = after.get(..beneath).unwrap_or_default();
-            folded(page, change, inner);
+            write_collapsed_dir(page, change, inner);
             rest = after.get(beneath..).unwrap_or_default();
             continue;
         }
         rest = after;
-        let path = page.quoted(&change.path);
+        let path = page.quote(&change.path);
         let what = match (from.get(change.path.as_str()), gone.get(change.path.as_str())) {
-            (Some(from), _) => format!("renamed from {}", page.quoted(from)),
-            (_, Some(to)) => format!("renamed to {}", page.quoted(to)),
-            _ => change.what().to_string(),
+            (Some(from), _) => format!("renamed from {}", page.quote(from)),
+            (_, Some(to)) => format!("renamed to {}", page.quote(to)),
+            _ => change.kind().to_string(),
         };
-        page.line(LineRole::Effect, "  ", &format!("{what}  {path}  {}", told(change)));
+        page.push_line(LineRole::Effect, "  ", &format!("{what}  {path}  {}", describe_change(change)));
         let Some(diff) = &change.diff else { continue };
         let count = diff.lines().count();
         if lines + count > DIFF_LINES_MAX {
@@ -154,13 +165,13 @@ fn changes(page: &mut RenderingBuilder, changes: &FileChanges) {
         }
         lines += count;
         for line in diff.lines() {
-            let shown = page.escaped(line, EscapeLevel::Text);
-            page.line(LineRole::Change, GUTTER, &format!("┃ {shown}"));
+            let shown = page.escape(line, EscapeLevel::Text);
+            page.push_line(LineRole::Change, GUTTER, &format!("┃ {shown}"));
         }
     }
     if unshown > 0 {
-        let texts = counted(unshown, "text is", "texts are");
-        page.line(
+        let texts = format_count(unshown, "text is", "texts are");
+        page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
             &format!("{texts} too long to be compared here; `byleave diff` shows them"),
@@ -169,8 +180,8 @@ fn changes(page: &mut RenderingBuilder, changes: &FileChanges) {
 }
 
 /// Writes one line for a directory that is new or removed with everything in it.
-fn folded(page: &mut RenderingBuilder, directory: &FileChange, inner: &[FileChange]) {
-    let path = page.quoted(&directory.path);
+fn write_collapsed_dir(page: &mut RenderingBuilder, directory: &FileChange, inner: &[FileChange]) {
+    let path = page.quote(&directory.path);
     let node =
         |change: &FileChange| change.after.as_ref().or(change.before.as_ref()).map(|node| node.kind.clone());
     let bytes: u64 = inner
@@ -182,13 +193,13 @@ fn folded(page: &mut RenderingBuilder, directory: &FileChange, inner: &[FileChan
         .sum();
     let untracked = inner.iter().filter(|change| change.standing == GitStatus::Untracked).count();
     let tracked = inner.iter().filter(|change| change.standing == GitStatus::Tracked).count();
-    let things = counted(inner.len(), "thing", "things");
-    page.line(
+    let things = format_count(inner.len(), "thing", "things");
+    page.push_line(
         LineRole::Effect,
         "  ",
         &format!(
             "{}  {path}  with all in it: {things}, {bytes} bytes, {tracked} tracked, {untracked} that no repository has",
-            directory.what()
+            directory.kind()
         ),
     );
 }
@@ -203,7 +214,7 @@ fn is_directory(change: &FileChange) -> bool {
 }
 
 /// Returns the state before and after, and the git status.
-fn told(change: &FileChange) -> String {
+fn describe_change(change: &FileChange) -> String {
     let node = |kind: &FileNodeKind| match kind {
         FileNodeKind::File { size, .. } => format!("{size} bytes"),
         FileNodeKind::Directory => "directory".to_owned(),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::challenge::ChallengeVerdict;
 use crate::decision::{AskCause, DecisionReason, Verdict};
-use crate::digest::canonical;
+use crate::digest::canonical_json;
 use crate::effect::BindingState;
 use crate::question::QuestionKind;
 use crate::question_view::{QuestionView, RehearsalView};
@@ -13,12 +13,12 @@ use crate::session::{EffectiveMode, SessionNode};
 
 use super::effect;
 use super::line::LineRole;
-use super::writer::{RenderingBuilder, WARNING_GUTTER, counted};
+use super::writer::{RenderingBuilder, WARNING_GUTTER, format_count};
 use super::{change, value};
 
 /// Writes the question itself.
-pub(super) fn title(page: &mut RenderingBuilder, sheet: &QuestionView) {
-    let tool = page.quoted(&sheet.terms.tool);
+pub(super) fn write_title(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    let tool = page.quote(&sheet.terms.tool);
     let text = match sheet.question.kind {
         QuestionKind::Approval => format!("May this call of {tool} run?"),
         QuestionKind::Checkpoint => {
@@ -30,19 +30,19 @@ pub(super) fn title(page: &mut RenderingBuilder, sheet: &QuestionView) {
             format!("May the model see this result of {tool}? The call has run; its result is held")
         }
     };
-    page.heading(LineRole::Title, &text);
+    page.push_heading(LineRole::Title, &text);
     if let [own, parent, ..] = sheet.lineage.as_slice() {
         let named = |page: &mut RenderingBuilder, opening: &SessionNode| match own.agent == parent.agent {
-            true => page.quoted(opening.session.as_str()),
-            false => page.quoted(opening.agent.as_str()),
+            true => page.quote(opening.session.as_str()),
+            false => page.quote(opening.agent.as_str()),
         };
         let (own, parent) = (named(page, own), named(page, parent));
-        page.heading(LineRole::Title, &format!("Asked by sub-agent {own} of {parent}"));
+        page.push_heading(LineRole::Title, &format!("Asked by sub-agent {own} of {parent}"));
     }
 }
 
 /// Writes the effects, their targets, and whether they can be undone.
-pub(super) fn effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let verb = match sheet.question.kind {
         QuestionKind::Release => "What it was planned to do",
         QuestionKind::Approval | QuestionKind::Checkpoint if sheet.seen.is_some() => {
@@ -50,41 +50,42 @@ pub(super) fn effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
         }
         QuestionKind::Approval | QuestionKind::Checkpoint => "What it would do",
     };
-    effect::write(page, verb, &sheet.plan.effects);
+    effect::write_effects(page, verb, &sheet.plan.effects);
     if sheet.plan.irreversible {
-        page.line(LineRole::Warning, WARNING_GUTTER, "CANNOT BE UNDONE");
+        page.push_line(LineRole::Warning, WARNING_GUTTER, "CANNOT BE UNDONE");
     } else if sheet.plan.reads_only {
-        page.line(LineRole::Effect, "  ", "only reads: there is nothing to undo");
+        page.push_line(LineRole::Effect, "  ", "only reads: there is nothing to undo");
     } else {
-        let stands = matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
+        let stands =
+            matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         let undo = if stands { "can be undone" } else { "not marked as impossible to undo" };
-        page.line(LineRole::Effect, "  ", undo);
+        page.push_line(LineRole::Effect, "  ", undo);
     }
     if sheet.terms.destructive {
-        page.line(LineRole::Warning, WARNING_GUTTER, "the tool says of itself that it destroys");
+        page.push_line(LineRole::Warning, WARNING_GUTTER, "the tool says of itself that it destroys");
     }
     if sheet.terms.read_only {
         let changes = sheet.plan.effects.iter().any(effect::changes_something);
         if changes {
             page.warn("the tool says of itself that it only reads, but its plan does more");
         } else {
-            page.line(LineRole::Effect, "  ", "the tool says of itself that it only reads");
+            page.push_line(LineRole::Effect, "  ", "the tool says of itself that it only reads");
         }
     }
 }
 
 /// Writes why it asks.
-pub(super) fn reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
-    page.heading(LineRole::Heading, "Why it asks");
+pub(super) fn write_reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    page.push_heading(LineRole::Heading, "Why it asks");
     if sheet.question.kind == QuestionKind::Checkpoint || sheet.terms.checkpoint {
-        page.line(
+        page.push_line(
             LineRole::Reason,
             "  ",
             "the tool must be released by a checkpoint, in every mode, by no leave",
         );
     }
     if sheet.question.kind == QuestionKind::Release {
-        page.line(LineRole::Reason, "  ", "a reviewer holds the result; the notes below say why");
+        page.push_line(LineRole::Reason, "  ", "a reviewer holds the result; the notes below say why");
     }
     let mut reasons: Vec<&DecisionReason> = sheet.ruling.reasons.iter().collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
@@ -92,47 +93,47 @@ pub(super) fn reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
         write_reason(page, reason);
     }
     for guarantee in &sheet.ruling.guarantees {
-        let guarantee = page.quoted(guarantee);
-        page.line(LineRole::Reason, "  ", &format!("holds only with the guarantee {guarantee}"));
+        let guarantee = page.quote(guarantee);
+        page.push_line(LineRole::Reason, "  ", &format!("holds only with the guarantee {guarantee}"));
     }
 }
 
 /// Writes the complete arguments.
-pub(super) fn arguments(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_arguments(page: &mut RenderingBuilder, sheet: &QuestionView) {
     write_value(page, "Arguments, whole", &sheet.arguments);
     match &sheet.arguments {
         Value::Object(map) if map.is_empty() => page.warn("the call carries no arguments"),
         Value::Null => page.warn("the call carries no arguments"),
         _ => {}
     }
-    if !value::is_too_deep(&sheet.arguments) && looks_cut(&sheet.arguments) {
+    if !value::is_too_deep(&sheet.arguments) && looks_truncated(&sheet.arguments) {
         page.warn("the arguments look as if something had been cut away before they came here");
     }
 }
 
 /// Writes the changes since the model's first draft.
-pub(super) fn changes(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_changes(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(first) = &sheet.first_arguments else { return };
-    page.heading(LineRole::Heading, "Changed since the model wrote it, by a reviewer or a person");
+    page.push_heading(LineRole::Heading, "Changed since the model wrote it, by a reviewer or a person");
     if value::is_too_deep(first) || value::is_too_deep(&sheet.arguments) {
-        return page.miss("the arguments are nested too deep");
+        return page.mark_incomplete("the arguments are nested too deep");
     }
     if *first == sheet.arguments {
-        page.line(LineRole::Change, "  ", "changed back: the same as the model wrote");
+        page.push_line(LineRole::Change, "  ", "changed back: the same as the model wrote");
         return;
     }
-    change::write(page, first, &sheet.arguments);
+    change::write_changes(page, first, &sheet.arguments);
 }
 
 /// Writes the agent's case against its own call.
-pub(super) fn challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(challenge) = &sheet.challenge else { return };
-    page.heading(LineRole::Heading, "The agent's case against its own call, in the agent's words");
+    page.push_heading(LineRole::Heading, "The agent's case against its own call, in the agent's words");
     let verdict = match challenge.verdict {
         ChallengeVerdict::Proceed => "it came out as: proceed",
         ChallengeVerdict::Stop => "it came out as: STOP",
     };
-    page.line(LineRole::Challenge, "  ", verdict);
+    page.push_line(LineRole::Challenge, "  ", verdict);
     let why = std::slice::from_ref(&challenge.why);
     let parts = [
         ("because", why),
@@ -140,7 +141,7 @@ pub(super) fn challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
         ("it could go wrong like this", challenge.failure_scenarios.as_slice()),
     ];
     for (label, texts) in parts {
-        page.line(LineRole::Challenge, "  ", &format!("{label}:"));
+        page.push_line(LineRole::Challenge, "  ", &format!("{label}:"));
         for text in texts {
             value::write_text(page, LineRole::Challenge, text);
         }
@@ -148,11 +149,11 @@ pub(super) fn challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
 }
 
 /// Writes the notes of the reviewers.
-pub(super) fn notes(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_review_notes(page: &mut RenderingBuilder, sheet: &QuestionView) {
     if sheet.notes.is_empty() {
         return;
     }
-    page.heading(LineRole::Heading, "What the reviewers said");
+    page.push_heading(LineRole::Heading, "What the reviewers said");
     for note in &sheet.notes {
         let said = match note.said {
             ReviewOutcome::Pass => "has nothing to object",
@@ -160,8 +161,8 @@ pub(super) fn notes(page: &mut RenderingBuilder, sheet: &QuestionView) {
             ReviewOutcome::Held => "wants a person to look",
         };
         let cached = if note.cached { " (said before of the same)" } else { "" };
-        let who = page.quoted(&note.reviewer);
-        page.line(LineRole::Review, "  ", &format!("{who} {said}{cached}"));
+        let who = page.quote(&note.reviewer);
+        page.push_line(LineRole::Review, "  ", &format!("{who} {said}{cached}"));
         if let Some(why) = &note.why {
             value::write_text(page, LineRole::Review, why);
         }
@@ -169,24 +170,24 @@ pub(super) fn notes(page: &mut RenderingBuilder, sheet: &QuestionView) {
 }
 
 /// Writes the complete held result.
-pub(super) fn output(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_output(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(output) = &sheet.output else {
-        return page.miss("the held result is not there");
+        return page.mark_incomplete("the held result is not there");
     };
     let failed = if output.is_error { "; the tool says that it failed" } else { "" };
     let took = output.execution_time_ms;
-    page.heading(LineRole::Heading, &format!("The held result, whole (took {took} ms{failed})"));
+    page.push_heading(LineRole::Heading, &format!("The held result, whole (took {took} ms{failed})"));
     if output.truncated {
-        page.line(
+        page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
             "the tool's output was longer; this is what was kept of it",
         );
     }
-    page.line(LineRole::Content, "  ", &format!("text: {}", value::measure(&output.text)));
+    page.push_line(LineRole::Content, "  ", &format!("text: {}", value::measure(&output.text)));
     value::write_text(page, LineRole::Content, &output.text);
     if let Some(error) = &output.error {
-        page.line(LineRole::Content, "  ", &format!("error: {}", value::measure(error)));
+        page.push_line(LineRole::Content, "  ", &format!("error: {}", value::measure(error)));
         value::write_text(page, LineRole::Content, error);
     }
     if let Some(data) = &output.data {
@@ -198,54 +199,54 @@ pub(super) fn output(page: &mut RenderingBuilder, sheet: &QuestionView) {
 }
 
 /// Writes the model's own words, after the facts.
-pub(super) fn model(page: &mut RenderingBuilder, sheet: &QuestionView) {
+pub(super) fn write_model_reason(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(reason) = &sheet.reason else { return };
-    page.heading(LineRole::Heading, "What the model says about it: its own words, checked by nobody");
+    page.push_heading(LineRole::Heading, "What the model says about it: its own words, checked by nobody");
     value::write_text(page, LineRole::Model, reason);
 }
 
 /// Writes ids, digests and times.
-pub(super) fn details(page: &mut RenderingBuilder, sheet: &QuestionView) {
-    page.heading(LineRole::Heading, "Details");
+pub(super) fn write_details(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    page.push_heading(LineRole::Heading, "Details");
     let digest = sheet.question.digest();
     let rows = [
-        ("agent", page.quoted(sheet.agent.as_str())),
-        ("session", page.quoted(sheet.session.as_str())),
-        ("directory", page.quoted(&sheet.cwd)),
-        ("operation", page.quoted(&sheet.terms.operation)),
-        ("mode", EffectiveMode::new(sheet.mode, &sheet.lineage).words()),
+        ("agent", page.quote(sheet.agent.as_str())),
+        ("session", page.quote(sheet.session.as_str())),
+        ("directory", page.quote(&sheet.cwd)),
+        ("operation", page.quote(&sheet.terms.operation)),
+        ("mode", EffectiveMode::new(sheet.mode, &sheet.lineage).description()),
         ("call", sheet.call.to_string()),
         ("draft", sheet.draft.to_string()),
         ("question", sheet.question.id.to_string()),
-        ("digest", format!("{}  ({digest})", digest.short())),
+        ("digest", format!("{}  ({digest})", digest.short_hex())),
         ("binds", sheet.question.binding.to_string()),
         ("manifest", sheet.terms.manifest.to_string()),
         ("policy", sheet.ruling.policy.to_string()),
     ];
     for (label, text) in rows {
-        page.line(LineRole::Detail, "  ", &format!("{label:<10} {text}"));
+        page.push_line(LineRole::Detail, "  ", &format!("{label:<10} {text}"));
     }
     let expires = sheet.question.expires_at;
-    page.line(LineRole::Expiry, "  ", &format!("expires    {expires} (milliseconds since 1970)"));
+    page.push_line(LineRole::Expiry, "  ", &format!("expires    {expires} (milliseconds since 1970)"));
     for bound in &sheet.plan.bound {
-        let path = page.quoted(&bound.path);
+        let path = page.quote(&bound.path);
         let state = match bound.state {
             BindingState::Missing => "is not there".to_owned(),
-            BindingState::Content(digest) => format!("has the content {}", digest.short()),
+            BindingState::Content(digest) => format!("has the content {}", digest.short_hex()),
             BindingState::Directory { device, inode } => format!("is the directory {device}:{inode}"),
         };
-        page.line(LineRole::Detail, "  ", &format!("good only while {path} {state}"));
+        page.push_line(LineRole::Detail, "  ", &format!("good only while {path} {state}"));
     }
 }
 
 fn write_value(page: &mut RenderingBuilder, heading: &str, content: &Value) {
     if value::is_too_deep(content) {
-        page.heading(LineRole::Heading, heading);
-        return page.miss("values are nested too deep");
+        page.push_heading(LineRole::Heading, heading);
+        return page.mark_incomplete("values are nested too deep");
     }
-    let size = counted(canonical(content).len(), "byte", "bytes");
-    page.heading(LineRole::Heading, &format!("{heading} ({size} of JSON)"));
-    value::write(page, LineRole::Content, content);
+    let size = format_count(canonical_json(content).len(), "byte", "bytes");
+    page.push_heading(LineRole::Heading, &format!("{heading} ({size} of JSON)"));
+    value::write_value(page, LineRole::Content, content);
 }
 
 fn write_reason(page: &mut RenderingBuilder, reason: &DecisionReason) {
@@ -253,13 +254,13 @@ fn write_reason(page: &mut RenderingBuilder, reason: &DecisionReason) {
         (Verdict::Allow, _) => "allowed".to_owned(),
         (Verdict::Deny, _) => "DENIED".to_owned(),
         (Verdict::Ask, None) => "asks".to_owned(),
-        (Verdict::Ask, Some(cause)) => format!("asks, because {}", plain(cause)),
+        (Verdict::Ask, Some(cause)) => format!("asks, because {}", cause_text(cause)),
     };
     if let Some(rule) = &reason.rule {
-        text.push_str(&format!("; rule {}", page.quoted(rule)));
+        text.push_str(&format!("; rule {}", page.quote(rule)));
     }
     if let Some(origin) = &reason.origin {
-        text.push_str(&format!("; from {}", page.quoted(origin)));
+        text.push_str(&format!("; from {}", page.quote(origin)));
     }
     if !reason.effects.is_empty() {
         let places: Vec<String> =
@@ -267,17 +268,17 @@ fn write_reason(page: &mut RenderingBuilder, reason: &DecisionReason) {
         let word = if places.len() == 1 { "effect" } else { "effects" };
         text.push_str(&format!("; about {word} {}", places.join(", ")));
     }
-    page.line(LineRole::Reason, "  ", &text);
+    page.push_line(LineRole::Reason, "  ", &text);
     if reason.why.contains('\n') {
         value::write_text(page, LineRole::Reason, &reason.why);
     } else if !reason.why.is_empty() {
-        let why = page.quoted(&reason.why);
-        page.line(LineRole::Reason, "      ", &why);
+        let why = page.quote(&reason.why);
+        page.push_line(LineRole::Reason, "      ", &why);
     }
 }
 
 /// Returns a cause in plain words.
-const fn plain(cause: AskCause) -> &'static str {
+const fn cause_text(cause: AskCause) -> &'static str {
     match cause {
         AskCause::Rule => "a rule says so",
         AskCause::FirmRule => "a rule says so, and no standing leave may answer it",
@@ -294,13 +295,13 @@ const fn plain(cause: AskCause) -> &'static str {
 }
 
 /// Checks whether some text says how much was cut from it: `…(+1060 chars)`. The value that contains it is not complete.
-pub fn is_cut(value: &Value) -> bool {
+pub fn is_truncated(value: &Value) -> bool {
     has_mark(value, &["…(+", "… (+", "...(+"])
 }
 
 /// Checks whether some text carries a mark that other programs leave at a cut: `…(+1060 chars)`, `[truncated]`.
-fn looks_cut(value: &Value) -> bool {
-    is_cut(value) || has_mark(value, &["...[truncated", "…[truncated", "[truncated]", "<truncated>"])
+fn looks_truncated(value: &Value) -> bool {
+    is_truncated(value) || has_mark(value, &["...[truncated", "…[truncated", "[truncated]", "<truncated>"])
 }
 
 /// Checks whether one of these marks is in some text of the value, at any depth.

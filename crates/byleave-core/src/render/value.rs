@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::escape::EscapeLevel;
 
 use super::line::LineRole;
-use super::writer::{RenderingBuilder, counted};
+use super::writer::{RenderingBuilder, format_count};
 
 /// The gutter of everything that comes from outside.
 pub(super) const GUTTER: &str = "  │ ";
@@ -20,19 +20,19 @@ const SHORT_BYTES: usize = 200;
 const SAME_MAX: usize = 4;
 
 /// Writes a complete value.
-pub(super) fn write(page: &mut RenderingBuilder, role: LineRole, value: &Value) {
+pub(super) fn write_value(page: &mut RenderingBuilder, role: LineRole, value: &Value) {
     write_at(page, role, 0, "", value);
 }
 
 /// Writes a complete text as numbered lines.
 pub(super) fn write_text(page: &mut RenderingBuilder, role: LineRole, text: &str) {
-    numbered(page, role, 0, text);
+    write_numbered_lines(page, role, 0, text);
 }
 
 /// Returns the size of a text: lines and bytes, and whether its last line ends with a newline.
 pub(super) fn measure(text: &str) -> String {
-    let lines = counted(lines_of(text).count(), "line", "lines");
-    let bytes = counted(text.len(), "byte", "bytes");
+    let lines = format_count(split_lines(text).count(), "line", "lines");
+    let bytes = format_count(text.len(), "byte", "bytes");
     let open = if text.ends_with('\n') { "" } else { ", no newline at the end" };
     format!("{lines}, {bytes}{open}")
 }
@@ -50,20 +50,20 @@ pub(super) fn is_too_deep(value: &Value) -> bool {
 }
 
 /// Returns the name of a field: bare if it is a plain word, otherwise in quotes.
-pub(super) fn key(page: &mut RenderingBuilder, name: &str) -> String {
+pub(super) fn format_key(page: &mut RenderingBuilder, name: &str) -> String {
     let is_bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { page.quoted(name) }
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { page.quote(name) }
 }
 
 fn write_at(page: &mut RenderingBuilder, role: LineRole, depth: usize, label: &str, value: &Value) {
     if depth > DEPTH_MAX {
-        page.miss(format!("values are nested more than {DEPTH_MAX} deep"));
+        page.mark_incomplete(format!("values are nested more than {DEPTH_MAX} deep"));
     }
     if !page.is_open() {
         return;
     }
     let line = |page: &mut RenderingBuilder, text: &str| {
-        page.line(role, &gutter(depth), &format!("{label}{text}"));
+        page.push_line(role, &gutter(depth), &format!("{label}{text}"));
     };
     match value {
         Value::Null => line(page, "null"),
@@ -71,10 +71,10 @@ fn write_at(page: &mut RenderingBuilder, role: LineRole, depth: usize, label: &s
         Value::Number(number) => line(page, &number.to_string()),
         Value::String(text) if text.contains('\n') => {
             line(page, &format!("text, {}", measure(text)));
-            numbered(page, role, depth + 1, text);
+            write_numbered_lines(page, role, depth + 1, text);
         }
         Value::String(text) => {
-            let shown = page.quoted(text);
+            let shown = page.quote(text);
             let size =
                 if text.len() > SHORT_BYTES { format!(" {} bytes", text.len()) } else { String::new() };
             line(page, &format!("{shown}{size}"));
@@ -85,7 +85,7 @@ fn write_at(page: &mut RenderingBuilder, role: LineRole, depth: usize, label: &s
             for item in items {
                 write_at(page, role, depth + 1, "", item);
             }
-            page.line(role, &gutter(depth), "]");
+            page.push_line(role, &gutter(depth), "]");
         }
         Value::Object(map) if map.is_empty() => line(page, "{}"),
         Value::Object(map) => {
@@ -94,10 +94,10 @@ fn write_at(page: &mut RenderingBuilder, role: LineRole, depth: usize, label: &s
             let mut fields: Vec<_> = map.iter().collect();
             fields.sort_by(|a, b| a.0.cmp(b.0));
             for (name, item) in fields {
-                let label = format!("{}: ", key(page, name));
+                let label = format!("{}: ", format_key(page, name));
                 write_at(page, role, depth + 1, &label, item);
             }
-            page.line(role, &gutter(depth), "}");
+            page.push_line(role, &gutter(depth), "}");
         }
     }
 }
@@ -107,9 +107,9 @@ fn gutter(depth: usize) -> String {
 }
 
 /// Writes numbered lines behind a second bar, which nothing else has. No content can be mistaken for a field or a heading.
-fn numbered(page: &mut RenderingBuilder, role: LineRole, depth: usize, text: &str) {
-    let mut lines = lines_of(text).zip(1_usize..).peekable();
-    let digits = lines_of(text).count().to_string().len().max(3);
+fn write_numbered_lines(page: &mut RenderingBuilder, role: LineRole, depth: usize, text: &str) {
+    let mut lines = split_lines(text).zip(1_usize..).peekable();
+    let digits = split_lines(text).count().to_string().len().max(3);
     let gutter = gutter(depth);
     while let Some((line, number)) = lines.next() {
         if !page.is_open() {
@@ -119,23 +119,23 @@ fn numbered(page: &mut RenderingBuilder, role: LineRole, depth: usize, text: &st
         while let Some((_, same)) = lines.next_if(|(next, _)| *next == line) {
             last = same;
         }
-        let shown = page.escaped(line, EscapeLevel::Text);
+        let shown = page.escape(line, EscapeLevel::Text);
         let one = |number: usize| match line {
             "" => format!("{gutter}{number:>digits$} ┃"),
             _ => format!("{gutter}{number:>digits$} ┃ "),
         };
-        page.line(role, &one(number), &shown);
+        page.push_line(role, &one(number), &shown);
         let more = last - number;
         if more > SAME_MAX {
             let range = format!("{gutter}{:>digits$}–{last} ┃ ", number + 1);
-            page.line(role, &range, &format!("⟨the same line {more} more times⟩"));
+            page.push_line(role, &range, &format!("⟨the same line {more} more times⟩"));
         } else {
-            (number + 1..=last).for_each(|number| page.line(role, &one(number), &shown));
+            (number + 1..=last).for_each(|number| page.push_line(role, &one(number), &shown));
         }
     }
 }
 
 /// Returns the lines of a text. A newline at the end does not begin another line. A carriage return is content.
-fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+fn split_lines(text: &str) -> impl Iterator<Item = &str> {
     text.strip_suffix('\n').unwrap_or(text).split('\n')
 }

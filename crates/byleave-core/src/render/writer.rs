@@ -1,8 +1,8 @@
 //! The builder of a rendering: enforces the limits, escapes text from outside, and collects warnings.
 
-use crate::escape::{EscapeLevel, Escaper, visible};
+use crate::escape::{EscapeLevel, Escaper, make_visible};
 
-use super::line::{LineRole, RenderLine, Rendering, continued, split};
+use super::line::{LineRole, RenderLine, Rendering, continuation_gutter, split};
 
 /// The maximum size of the text. Nobody would read more.
 const BYTES_MAX: usize = 2_000_000;
@@ -28,7 +28,7 @@ pub(super) struct RenderingBuilder {
 
 impl RenderingBuilder {
     /// Marks the current end as the place for warnings about the whole question.
-    pub(super) fn leave_room_for_warnings(&mut self) {
+    pub(super) fn set_warnings_position(&mut self) {
         self.warnings_at = self.lines.len();
     }
 
@@ -38,7 +38,7 @@ impl RenderingBuilder {
     }
 
     /// Records that something cannot be shown, so the rendering is not complete.
-    pub(super) fn miss(&mut self, why: impl Into<String>) {
+    pub(super) fn mark_incomplete(&mut self, why: impl Into<String>) {
         self.missing.get_or_insert_with(|| why.into());
     }
 
@@ -56,17 +56,17 @@ impl RenderingBuilder {
     }
 
     /// Writes a line of our own at the left edge. Nothing from outside begins there.
-    pub(super) fn heading(&mut self, role: LineRole, text: &str) {
-        self.line(role, "", text);
+    pub(super) fn push_heading(&mut self, role: LineRole, text: &str) {
+        self.push_line(role, "", text);
     }
 
     /// Writes a line behind a gutter. The text must already be escaped. A text that is too long continues behind the same gutter.
-    pub(super) fn line(&mut self, role: LineRole, gutter: &str, text: &str) {
+    pub(super) fn push_line(&mut self, role: LineRole, gutter: &str, text: &str) {
         if text.len() <= LINE_CHARS_MAX {
-            self.push(role, gutter, text);
+            self.push_raw(role, gutter, text);
             return;
         }
-        let mut hanging = continued(gutter);
+        let mut hanging = continuation_gutter(gutter);
         if hanging.trim().is_empty() {
             hanging.push_str("  ");
         }
@@ -76,14 +76,14 @@ impl RenderingBuilder {
             let gutter = if place == 0 { gutter } else { &hanging };
             let back = if place == 0 { "" } else { "⟨continued⟩" };
             let on = if place == last { "" } else { "⟨continues⟩" };
-            self.push(role, gutter, &format!("{back}{piece}{on}"));
+            self.push_raw(role, gutter, &format!("{back}{piece}{on}"));
         }
     }
 
     /// Returns text from outside, escaped.
-    pub(super) fn escaped(&mut self, text: &str, care: EscapeLevel) -> String {
+    pub(super) fn escape(&mut self, text: &str, care: EscapeLevel) -> String {
         if text.len() > BYTES_MAX {
-            self.miss(format!("one text alone has {} bytes", text.len()));
+            self.mark_incomplete(format!("one text alone has {} bytes", text.len()));
             return String::new();
         }
         let mut out = String::with_capacity(text.len() + 8);
@@ -92,8 +92,8 @@ impl RenderingBuilder {
     }
 
     /// Returns a name, a path or a single line from outside, escaped and in quotes that cannot occur inside.
-    pub(super) fn quoted(&mut self, text: &str) -> String {
-        format!("“{}”", self.escaped(text, EscapeLevel::Name))
+    pub(super) fn quote(&mut self, text: &str) -> String {
+        format!("“{}”", self.escape(text, EscapeLevel::Name))
     }
 
     /// Returns the rendering, with the warnings in their place.
@@ -104,32 +104,32 @@ impl RenderingBuilder {
                 .push(format!("CANNOT BE SHOWN IN FULL: {why}; approving is not possible, only refusing"));
         }
         warnings.append(&mut self.warnings);
-        let tally = *self.escaper.tally();
-        let example = |c: Option<char>| visible(&c.unwrap_or_default().to_string(), EscapeLevel::Name);
-        if tally.hidden > 0 {
+        let tally = *self.escaper.counts();
+        let example = |c: Option<char>| make_visible(&c.unwrap_or_default().to_string(), EscapeLevel::Name);
+        if tally.hidden_chars > 0 {
             let first = example(tally.first_hidden);
-            let places = counted(tally.hidden, "place", "places");
+            let places = format_count(tally.hidden_chars, "place", "places");
             warnings.push(format!(
                 "contains characters that cannot be seen, shown in brackets in {places} below; the first is {first}"
             ));
         }
-        if tally.alike > 0 {
-            let first = tally.first_alike.map_or(0, u32::from);
-            let places = counted(tally.alike, "place", "places");
+        if tally.lookalikes > 0 {
+            let first = tally.first_lookalike.map_or(0, u32::from);
+            let places = format_count(tally.lookalikes, "place", "places");
             warnings.push(format!(
                 "contains characters that look like others, shown in brackets in {places} below; the first is U+{first:04X}"
             ));
         }
-        if tally.rtl > 0 {
+        if tally.rtl_runs > 0 {
             warnings.push("contains text that runs from right to left, shown as ⟨rtl … rtl⟩".into());
         }
         let complete = self.missing.is_none();
-        let lines = warnings.into_iter().map(|text| warning(&text));
+        let lines = warnings.into_iter().map(|text| warning_line(&text));
         self.lines.splice(self.warnings_at..self.warnings_at, lines);
         Rendering { lines: self.lines, complete }
     }
 
-    fn push(&mut self, role: LineRole, gutter: &str, text: &str) {
+    fn push_raw(&mut self, role: LineRole, gutter: &str, text: &str) {
         if !self.is_open() {
             return;
         }
@@ -139,10 +139,10 @@ impl RenderingBuilder {
         };
         let bytes = gutter.len() + text.len();
         if self.bytes + bytes > bytes_max {
-            return self.miss(format!("it takes more than {BYTES_MAX} bytes"));
+            return self.mark_incomplete(format!("it takes more than {BYTES_MAX} bytes"));
         }
         if self.lines.len() >= lines_max {
-            return self.miss(format!("it takes more than {LINES_MAX} lines"));
+            return self.mark_incomplete(format!("it takes more than {LINES_MAX} lines"));
         }
         self.bytes += bytes;
         let gutter_chars = u16::try_from(gutter.chars().count()).unwrap_or(u16::MAX);
@@ -153,11 +153,11 @@ impl RenderingBuilder {
 /// The gutter of a warning.
 pub(super) const WARNING_GUTTER: &str = "⚠ ";
 
-fn warning(text: &str) -> RenderLine {
+fn warning_line(text: &str) -> RenderLine {
     RenderLine { role: LineRole::Warning, text: format!("{WARNING_GUTTER}{text}"), gutter: 2 }
 }
 
 /// Formats a number with its noun: `1 line`, `2 lines`.
-pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+pub(super) fn format_count(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -8,21 +8,21 @@ use std::fmt::Write as _;
 use super::StandingApproval;
 use crate::call::Millis;
 use crate::effect::Effect;
-use crate::escape::{EscapeLevel, is_printable, visible};
-use crate::pattern::{Pattern, literal};
-use crate::time_format::{span, utc};
+use crate::escape::{EscapeLevel, is_printable, make_visible};
+use crate::pattern::{Pattern, escape_glob};
+use crate::time_format::{format_duration, format_utc};
 
 impl StandingApproval {
     /// Returns the equivalent rule as it would be in a policy file. Comments say what a rule cannot express.
-    pub fn rule(&self, now: Millis) -> String {
-        let mut text = format!("# a leave for calls of the tool {}\n", quoted(&self.tool));
-        for effects in self.scope.iter().filter_map(whole) {
+    pub fn to_rule_toml(&self, now: Millis) -> String {
+        let mut text = format!("# a leave for calls of the tool {}\n", quote_toml(&self.tool));
+        for effects in self.scope.iter().filter_map(plan_effects) {
             text.push_str("# for this very call and no other, which no rule can say:\n");
             for effect in effects {
-                text.push_str(&format!("#   {}\n", visible(&effect.to_string(), EscapeLevel::Name)));
+                text.push_str(&format!("#   {}\n", make_visible(&effect.to_string(), EscapeLevel::Name)));
             }
         }
-        let keys = keys(&self.scope);
+        let keys = patterns_to_toml(&self.scope);
         if !keys.is_empty() {
             text.push_str("[[rule]]\nverdict = \"allow\"\n");
             for line in keys {
@@ -30,23 +30,28 @@ impl StandingApproval {
                 text.push('\n');
             }
             if let Some(session) = &self.session {
-                text.push_str(&format!("when = {{ session = {} }}\n", quoted(&literal(session.as_str()))));
+                text.push_str(&format!(
+                    "when = {{ session = {} }}\n",
+                    quote_toml(&escape_glob(session.as_str()))
+                ));
             }
         }
-        text.push_str(&format!("# it counts {}\n", self.bounds(now)));
+        text.push_str(&format!("# it counts {}\n", self.describe_limits(now)));
         text.push_str("# never for what is dangerous, cannot be taken back or was not understood, and never against a deny\n");
         text
     }
 
     /// Returns the limits in words: the session, the time, the number of uses.
-    pub fn bounds(&self, now: Millis) -> String {
+    pub fn describe_limits(&self, now: Millis) -> String {
         let session = match &self.session {
-            Some(session) => format!("only in the session {}", quoted(session.as_str())),
+            Some(session) => format!("only in the session {}", quote_toml(session.as_str())),
             None => "in every session".to_owned(),
         };
         let time = match self.until.map(|until| (until, until.checked_sub(now).filter(|left| *left > 0))) {
-            Some((until, Some(left))) => format!("until {} (left: {})", utc(until), span(left)),
-            Some((until, None)) => format!("until {}, which is over", utc(until)),
+            Some((until, Some(left))) => {
+                format!("until {} (left: {})", format_utc(until), format_duration(left))
+            }
+            Some((until, None)) => format!("until {}, which is over", format_utc(until)),
             None => "without end".to_owned(),
         };
         let uses = match self.uses_max {
@@ -59,7 +64,7 @@ impl StandingApproval {
 }
 
 /// Returns the effects of a whole plan, if the pattern is for one.
-fn whole(pattern: &Pattern) -> Option<&[Effect]> {
+fn plan_effects(pattern: &Pattern) -> Option<&[Effect]> {
     match pattern {
         Pattern::Plan(effects) => Some(effects),
         _ => None,
@@ -67,17 +72,17 @@ fn whole(pattern: &Pattern) -> Option<&[Effect]> {
 }
 
 /// Returns the patterns as keys of a rule in a policy file, one line for each kind. A rule cannot match a whole plan.
-pub fn keys(patterns: &[Pattern]) -> Vec<String> {
+pub fn patterns_to_toml(patterns: &[Pattern]) -> Vec<String> {
     let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
     for pattern in patterns {
         let text = match pattern {
-            Pattern::Run(words) => quoted(&words.join(" ")),
+            Pattern::Run(words) => quote_toml(&words.join(" ")),
             Pattern::Exactly(words) => {
-                let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                let words: Vec<String> = words.iter().map(|word| quote_toml(word)).collect();
                 format!("[{}]", words.join(", "))
             }
-            Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text) => quoted(text),
-            Pattern::Reach(text) | Pattern::Invoke(text) => quoted(text),
+            Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text) => quote_toml(text),
+            Pattern::Reach(text) | Pattern::Invoke(text) => quote_toml(text),
             Pattern::Plan(_) => continue,
         };
         match keys.iter_mut().find(|(known, _)| *known == pattern.kind()) {
@@ -90,7 +95,7 @@ pub fn keys(patterns: &[Pattern]) -> Vec<String> {
 }
 
 /// Quotes a text for TOML. The result contains nothing that acts on a terminal.
-fn quoted(text: &str) -> String {
+fn quote_toml(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
@@ -111,7 +116,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::id::{SessionId, StandingApprovalId};
-    use crate::policy::{Layer, PathVariables, RuleFile, SkipExamples, read};
+    use crate::policy::{Layer, PathVariables, RuleFile, SkipExamples, load_rules};
 
     fn leave(scope: Vec<Pattern>) -> StandingApproval {
         let id = StandingApprovalId::new(uuid::Uuid::from_u128(1));
@@ -135,10 +140,10 @@ mod tests {
         let mut given = leave(scope.clone());
         given.session = SessionId::new("s[1]").ok();
         given.tool = "two\nlines".into();
-        let text = given.rule(0);
+        let text = given.to_rule_toml(0);
         assert!(text.chars().all(|c| c == '\n' || is_printable(c)), "{text:?}");
         let file = RuleFile { name: "leave", layer: Layer::User, text: &text };
-        let mut rules = read(&file, &PathVariables::default(), &SkipExamples).unwrap().rules;
+        let mut rules = load_rules(&file, &PathVariables::default(), &SkipExamples).unwrap().rules;
         let rule = rules.pop().unwrap();
         assert!(rules.is_empty());
         let sorted = |mut patterns: Vec<Pattern>| {
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn a_leave_for_one_plan_is_no_rule() {
         let delete = Effect::Delete { path: "/w/a\n[[rule]]".into() };
-        let text = leave(vec![Pattern::Plan(vec![delete])]).rule(0);
+        let text = leave(vec![Pattern::Plan(vec![delete])]).to_rule_toml(0);
         assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
         assert!(text.contains("delete /w/a"), "{text}");
     }
@@ -161,12 +166,12 @@ mod tests {
     #[test]
     fn bounds_are_said_in_words() {
         let mut given = leave(Vec::new());
-        assert_eq!(given.bounds(0), "in every session, without end, as often as it comes up");
+        assert_eq!(given.describe_limits(0), "in every session, without end, as often as it comes up");
         given.session = SessionId::new("s").ok();
         given.until = Some(7_200_000);
         given.uses_max = Some(3);
         let wanted = "only in the session \"s\", until 1970-01-01 02:00:00Z (left: 2 h), at most 3 times";
-        assert_eq!(given.bounds(0), wanted);
-        assert!(given.bounds(7_200_000).contains("which is over"));
+        assert_eq!(given.describe_limits(0), wanted);
+        assert!(given.describe_limits(7_200_000).contains("which is over"));
     }
 }

@@ -7,7 +7,7 @@ use byleave_core::id::{AgentId, SessionId, StandingApprovalId};
 use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
 use byleave_core::policy::{
-    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, RuleFile, SkipExamples, read,
+    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, RuleFile, SkipExamples, load_rules,
 };
 use byleave_core::session::{Ceiling, SessionNode};
 use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
@@ -169,13 +169,13 @@ impl DelegatedCall {
             manifest,
             plan,
             mode: *mode,
-            tool_asks: *tool_asks,
+            tool_needs_approval: *tool_asks,
             session,
             agent,
-            leaves,
+            standing_approvals: leaves,
             now: 0,
         };
-        policy.rule_in(&request, lineage)
+        policy.evaluate_in_session(&request, lineage)
     }
 
     fn without_leaves(&self) -> Self {
@@ -203,8 +203,8 @@ proptest! {
         let ruling = deal.ruled_as(&policy, &lineage, &lineage[0].session, &agent);
         for opening in &lineage {
             let fits = |pattern: &Pattern| {
-                let matcher = PatternMatcher::in_sense(pattern.clone(), MatchCertainty::Possibly).unwrap();
-                deal.plan.effects.iter().any(|effect| matcher.fits(effect))
+                let matcher = PatternMatcher::with_certainty(pattern.clone(), MatchCertainty::Possible).unwrap();
+                deal.plan.effects.iter().any(|effect| matcher.matches(effect))
             };
             let changes = |effect: &Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. } | Effect::Unknown { .. });
             if opening.ceiling.deny.iter().any(fits) {
@@ -281,7 +281,7 @@ proptest! {
             session: session(name),
             parent: parent.map(session),
             agent: AgentId::new(agent).unwrap(),
-            ceiling: Ceiling::of(Mode::ConfirmSensitive),
+            ceiling: Ceiling::from_mode(Mode::ConfirmSensitive),
         };
         let mut above = vec![opening("m", "main", None)];
         for i in 0..depth {
@@ -361,7 +361,7 @@ fn delegation_is_written_in_a_policy_file_and_only_where_it_means_something() {
     let places = PathVariables { workspace: Some("/w"), ..PathVariables::default() };
     let check = |layer: Layer, text: &str| {
         let file = RuleFile { name: "p.toml", layer, text };
-        read(&file, &places, &SkipExamples).map(|read| read.rules).map_err(|fault| fault.to_string())
+        load_rules(&file, &places, &SkipExamples).map(|read| read.rules).map_err(|fault| fault.to_string())
     };
     let deny = "[[rule]]\nid = \"d\"\nverdict = \"deny\"\nrun = \"git push\"\ndelegate = \"deployer*\"";
     assert_eq!(check(Layer::User, deny).unwrap()[0].delegate.as_deref(), Some("deployer*"));
@@ -386,7 +386,7 @@ fn a_built_in_rule_that_delegates_writes_nothing_in_read_only() {
             session: id(session),
             parent,
             agent: AgentId::new("main").unwrap(),
-            ceiling: Ceiling::of(mode),
+            ceiling: Ceiling::from_mode(mode),
         };
         let lineage =
             [session("c", Some(id("m")), Mode::ReadOnly), session("m", None, Mode::ConfirmSensitive)];

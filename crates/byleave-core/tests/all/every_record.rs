@@ -11,7 +11,7 @@ use byleave_core::decision::{AskCause, Verdict};
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::outcome::Outcome;
-use byleave_core::pipeline::{NextStep, Task, next};
+use byleave_core::pipeline::{NextStep, Task, next_step};
 use byleave_core::record::{Attempt, QuestionClosure, Record};
 use byleave_core::refusal::Code;
 
@@ -123,18 +123,18 @@ fn explore(record: &mut Record, lines: &mut Vec<ChainedEntry>, tally: &mut Recor
     tally.records += 1;
     tally.longest = tally.longest.max(record.entries().len());
     assert!(record.entries().len() <= STEPS_MAX, "does not settle: {:?}", kinds(record));
-    let now = next(record);
+    let now = next_step(record);
     if !record.is_empty() {
         check(record, &now, tally);
     }
-    if record.settled().is_some() {
+    if record.outcome().is_some() {
         tally.settled += 1;
     }
     let mut foreign = None;
     let mut moves = Vec::new();
     for word in WORDS.iter().chain(tally.followed.clone().iter().filter(|word| word.contains('/'))) {
         let entry = entry_for(record, &now, word);
-        match record.admits(&entry) {
+        match record.check_append(&entry) {
             Ok(()) => moves.push((*word, entry)),
             Err(_) => {
                 tally.spoiled += 1;
@@ -143,14 +143,14 @@ fn explore(record: &mut Record, lines: &mut Vec<ChainedEntry>, tally: &mut Recor
         }
     }
     for repeated in record.entries() {
-        if record.admits(repeated).is_err() {
+        if record.check_append(repeated).is_err() {
             tally.spoiled += 1;
         }
     }
     if let Some(foreign) = foreign {
         spoil(record, lines, &foreign, tally);
     }
-    assert!(!moves.is_empty() || record.settled().is_some(), "stuck: {:?}", kinds(record));
+    assert!(!moves.is_empty() || record.outcome().is_some(), "stuck: {:?}", kinds(record));
     for (word, entry) in moves {
         // A commit is begun again however often it is interrupted: twice is enough to see it.
         let seen_enough = word == "interrupted" && record.attempts() > 1;
@@ -170,14 +170,14 @@ fn explore(record: &mut Record, lines: &mut Vec<ChainedEntry>, tally: &mut Recor
 /// what the walk says of a damaged record does not depend on what the damage was, so one for each prefix is read back.
 fn spoil(record: &Record, lines: &[ChainedEntry], entry: &Entry, tally: &mut RecordCounts) {
     let body = serde_json::to_string(entry).unwrap();
-    let link = byleave_core::hash_chain::link(CALL, &record.head(), record.len(), &body);
-    let forged = ChainedEntry::found(record.len(), body, link);
+    let link = byleave_core::hash_chain::compute_link(CALL, &record.head(), record.len(), &body);
+    let forged = ChainedEntry::from_stored(record.len(), body, link);
     let all: Vec<ChainedEntry> = lines.iter().cloned().chain([forged]).collect();
-    let spoiled = Record::read(CALL, &all);
+    let spoiled = Record::from_stored_entries(CALL, &all);
     tally.read_back += 1;
     assert!(spoiled.damage().is_some(), "taken: {entry:?} after {:?}", kinds(record));
     assert_eq!(spoiled.entries(), record.entries(), "nothing behind the damage counts");
-    let next = next(&spoiled);
+    let next = next_step(&spoiled);
     let NextStep::Settle(outcome) = &next else { panic!("a spoiled record goes on: {}", said(&next)) };
     assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Unknown(_)), "{}", said(&next));
     if !record.is_empty() {
@@ -195,7 +195,7 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
             assert!(grant.covers(claim), "the claim rests on another grant");
             assert_consent(record);
         }
-        NextStep::Do(Task::Begin(_)) => assert_consent(record),
+        NextStep::Do(Task::Start(_)) => assert_consent(record),
         NextStep::Settle(Outcome::Completed { .. } | Outcome::Failed { .. }) => {
             assert!(
                 facts.iter().any(|fact| matches!(fact, RecordEvent::Ended { .. })),
@@ -217,8 +217,8 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
         };
         assert!(matches!(refusal.code, Code::Denied | Code::Cancelled), "{refusal}");
     }
-    let draft = record.draft().filter(|_| record.cancelled().is_none() && record.damage().is_none());
-    let seen = draft.and_then(|draft| draft.rehearsal()).and_then(|head| head.ruling.as_ref());
+    let draft = record.draft().filter(|_| record.cancelled_by().is_none() && record.damage().is_none());
+    let seen = draft.and_then(|draft| draft.rehearsal_summary()).and_then(|head| head.ruling.as_ref());
     if seen.is_some_and(|ruling| ruling.verdict == Verdict::Deny) {
         let NextStep::Settle(Outcome::Refused(refusal)) = next else {
             panic!("seen, and yet {}", said(next))
@@ -247,20 +247,20 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
 /// The draft that counts was validated, planned, permitted and reviewed; and where a ceremony was due, it was held.
 fn assert_consent(record: &Record) {
     let draft = record.draft().unwrap();
-    assert!(matches!(draft.validated(), Some(Ok(_))));
-    let plan = draft.planned().unwrap().as_ref().unwrap();
-    let ruling = draft.permitted().unwrap().as_ref().unwrap();
-    let review = draft.reviewed().unwrap().as_ref().unwrap();
-    let terms = record.resolved().unwrap().as_ref().unwrap();
+    assert!(matches!(draft.validation(), Some(Ok(_))));
+    let plan = draft.plan().unwrap().as_ref().unwrap();
+    let ruling = draft.decision().unwrap().as_ref().unwrap();
+    let review = draft.review().unwrap().as_ref().unwrap();
+    let terms = record.resolved_tool().unwrap().as_ref().unwrap();
     assert_ne!(ruling.verdict, Verdict::Deny);
     let stood_in = terms.challenge.is_some_and(|challenge| challenge.stands_in);
     let checkpoint = terms.checkpoint && !stood_in;
-    if !checkpoint && ruling.verdict == Verdict::Allow && !review.holds() {
+    if !checkpoint && ruling.verdict == Verdict::Allow && !review.is_held() {
         return;
     }
-    let rehearsal = draft.rehearsal();
+    let rehearsal = draft.rehearsal_summary();
     let spared = rehearsal.is_some_and(|head| head.quiet && head.unclear && head.stands);
-    if spared && !terms.checkpoint && !review.holds() && ruling.causes() == [AskCause::Default] {
+    if spared && !terms.checkpoint && !review.is_held() && ruling.causes() == [AskCause::Default] {
         return;
     }
     let answers = record.entries().iter().filter_map(|entry| match &entry.fact {
@@ -268,16 +268,18 @@ fn assert_consent(record: &Record) {
         _ => None,
     });
     let consented = answers.into_iter().any(|question| {
-        let Some(QuestionClosure::Answered { answered, .. }) = record.closing(question.id) else {
+        let Some(QuestionClosure::Answered { answer: answered, .. }) = record.question_closure(question.id)
+        else {
             return false;
         };
-        let (shown, _) = record.shown(question.id).unwrap();
+        let (shown, _) = record.question_context(question.id).unwrap();
         use byleave_core::question::Answer;
         match &answered.answer {
             Answer::Yes { .. } | Answer::Leave(_) => {
                 // Of a rehearsal that is gone, nobody has seen what the next one does.
-                let of_this =
-                    draft.asked().is_some_and(|asked| asked.as_ref().is_ok_and(|one| one.id == question.id));
+                let of_this = draft
+                    .question()
+                    .is_some_and(|asked| asked.as_ref().is_ok_and(|one| one.id == question.id));
                 shown.plan == plan.plan && (rehearsal.is_none() || of_this)
             }
             Answer::Part { .. } => shown.plan == plan.plan && rehearsal.is_some_and(|head| head.stands),
@@ -293,7 +295,7 @@ fn assert_consent(record: &Record) {
 }
 
 fn commits(record: &Record) -> bool {
-    record.draft().and_then(|draft| draft.rehearsal()).is_some_and(|head| head.stands)
+    record.draft().and_then(|draft| draft.rehearsal_summary()).is_some_and(|head| head.stands)
 }
 
 fn kinds(record: &Record) -> Vec<&'static str> {

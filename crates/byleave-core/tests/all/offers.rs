@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use byleave_core::approval_scopes::{ApprovalScope, ScopeWidth, offers, spares};
+use byleave_core::approval_scopes::{ApprovalScope, ScopeWidth, approval_scopes, covers_question};
 use byleave_core::call::Mode;
 use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave_core::digest::Digest;
@@ -12,7 +12,7 @@ use byleave_core::entry::{Limits, ResolvedTool};
 use byleave_core::id::{AgentId, CallId, QuestionId, SessionId, StandingApprovalId};
 use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::pattern::Pattern;
-use byleave_core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, builtin};
+use byleave_core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, builtin_rules};
 use byleave_core::question::{Question, QuestionKind};
 use byleave_core::question_view::QuestionView;
 use byleave_core::review::{ReviewNote, ReviewOutcome};
@@ -28,7 +28,7 @@ const PLACES: PathVariables<'_> =
 
 /// The built-in rules, made ready once.
 static OURS: LazyLock<Arc<Policy>> =
-    LazyLock::new(|| Arc::new(Policy::new(builtin(&PLACES).unwrap()).unwrap()));
+    LazyLock::new(|| Arc::new(Policy::new(builtin_rules(&PLACES).unwrap()).unwrap()));
 
 /// A call that was ruled, and can be ruled again under a leave.
 struct DecidedCall {
@@ -51,8 +51,8 @@ impl DecidedCall {
 
     fn ruled(&self, leaves: &[StandingApprovalMatcher]) -> PolicyDecision {
         let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-        let plain = PolicyRequest::plain(&self.manifest, &self.plan, &session, &agent);
-        self.policy.rule(&PolicyRequest { mode: self.mode, leaves, ..plain })
+        let plain = PolicyRequest::new(&self.manifest, &self.plan, &session, &agent);
+        self.policy.evaluate(&PolicyRequest { mode: self.mode, standing_approvals: leaves, ..plain })
     }
 
     fn asks_under(&self, scope: &[Pattern]) -> bool {
@@ -64,7 +64,7 @@ impl DecidedCall {
     }
 
     fn offers(&self) -> Result<Vec<ApprovalScope>, NotCoverableError> {
-        offers(&self.sheet())
+        approval_scopes(&self.sheet())
     }
 }
 
@@ -86,7 +86,7 @@ fn sheet(plan: Plan, ruling: PolicyDecision, mode: Mode) -> QuestionView {
         question: Question {
             id: QuestionId::new(Uuid::from_u128(7)),
             kind: QuestionKind::Approval,
-            binding: Digest::of(b"plan"),
+            binding: Digest::compute(b"plan"),
             expires_at: 1,
         },
         call: CallId::new(Uuid::from_u128(1)),
@@ -97,7 +97,7 @@ fn sheet(plan: Plan, ruling: PolicyDecision, mode: Mode) -> QuestionView {
         mode,
         terms: ResolvedTool {
             tool: "t".into(),
-            manifest: Digest::of(b"manifest"),
+            manifest: Digest::compute(b"manifest"),
             operation: "execute".into(),
             read_only: false,
             destructive: false,
@@ -299,7 +299,7 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
         "this very command and no other: run `/usr/bin/find . -name '*.o' -delete`; delete something beneath `/w`"
     );
     assert!(!shown.asks_under(&offer.scope), "the very same is spared");
-    assert_eq!(spares(&shown.sheet(), &offer.scope), Ok(()));
+    assert_eq!(covers_question(&shown.sheet(), &offer.scope), Ok(()));
     for (other, why) in [
         (somewhere("find . -delete", delete("/w")), "other words"),
         (somewhere("find . -name *.o -delete", delete("/w/src")), "another place"),
@@ -322,14 +322,14 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
 fn what_the_words_do_not_tell_apart_is_not_offered_at_all() {
     // A word that is known only when it runs: the next time it is another.
     let unknown = somewhere("find . -name … -delete", delete("/w"));
-    assert!(matches!(unknown.offers(), Err(NotCoverableError::NotSayable(_))));
+    assert!(matches!(unknown.offers(), Err(NotCoverableError::NotExpressible(_))));
     // A tool whose arguments are not among its effects.
     let mut silent = DecidedCall::new(vec![delete("/w/a")]);
     silent.plan.beneath = vec![delete("/w/a")];
-    assert!(matches!(silent.offers(), Err(NotCoverableError::NotSayable(_))));
+    assert!(matches!(silent.offers(), Err(NotCoverableError::NotExpressible(_))));
     let mut long = somewhere("find . -delete", delete("/w"));
     long.plan.effects.extend((0..300).map(|number| delete(&format!("/w/{number}"))));
-    assert!(matches!(long.offers(), Err(NotCoverableError::NotSayable(_))));
+    assert!(matches!(long.offers(), Err(NotCoverableError::NotExpressible(_))));
 }
 
 // A leave that was given before effects were marked, or for a path that has become a directory since.
@@ -351,7 +351,7 @@ fn a_path_alone_covers_nothing_beneath_it() {
         let mut scope = vec![run.clone()];
         scope.extend(globs.iter().map(|glob| Pattern::Delete((*glob).into())));
         assert_eq!(!scene.asks_under(&scope), spared, "{globs:?}");
-        assert_eq!(spares(&scene.sheet(), &scope).is_ok(), spared, "{globs:?}");
+        assert_eq!(covers_question(&scene.sheet(), &scope).is_ok(), spared, "{globs:?}");
     }
     let named = DecidedCall::new(vec![delete("/w/a")]);
     assert!(!named.asks_under(&[Pattern::Delete("/w/a".into())]), "a directory that was named");
@@ -360,17 +360,18 @@ fn a_path_alone_covers_nothing_beneath_it() {
 #[test]
 fn where_a_leave_would_not_help_it_is_said_why() {
     let mut scene = DecidedCall::new(vec![write("/w/a")]);
-    let check =
-        |sheet: &QuestionView, wanted: NotCoverableError| assert_eq!(offers(sheet).unwrap_err(), wanted);
+    let check = |sheet: &QuestionView, wanted: NotCoverableError| {
+        assert_eq!(approval_scopes(sheet).unwrap_err(), wanted)
+    };
     let mut question = scene.sheet();
     question.question.kind = QuestionKind::Checkpoint;
     check(&question, NotCoverableError::Checkpoint);
     question.question.kind = QuestionKind::Release;
-    check(&question, NotCoverableError::Result);
+    check(&question, NotCoverableError::OutputRelease);
     let mut held = scene.sheet();
     held.notes =
         vec![ReviewNote { reviewer: "r".into(), said: ReviewOutcome::Held, why: None, cached: false }];
-    check(&held, NotCoverableError::Held("r".into()));
+    check(&held, NotCoverableError::HeldByReviewer("r".into()));
     scene.plan.irreversible = true;
     assert!(matches!(scene.offers(), Err(NotCoverableError::Cause { cause: AskCause::Irreversible, .. })));
     scene.plan.irreversible = false;
@@ -378,8 +379,8 @@ fn where_a_leave_would_not_help_it_is_said_why() {
     let said = scene.offers().unwrap_err().to_string();
     assert_eq!(said, "what could do great harm is asked about every time: it burns");
     let scene = DecidedCall::new(vec![write("/w/a"), write("/w/b")]);
-    let narrow = spares(&scene.sheet(), &[Pattern::Write("/w/a".into())]);
-    assert_eq!(narrow, Err(NotCoverableError::Uncovered("write /w/b".into())));
+    let narrow = covers_question(&scene.sheet(), &[Pattern::Write("/w/a".into())]);
+    assert_eq!(narrow, Err(NotCoverableError::NotCovered("write /w/b".into())));
     for effects in [
         vec![Effect::Unknown { why: "x".into() }],
         vec![Effect::Unconfined { guarantee: "x".into() }],
@@ -508,10 +509,10 @@ proptest! {
                 prop_assert!(!offers.is_empty());
                 for offer in offers {
                     prop_assert!(!scene.asks_under(&offer.scope), "{offer:?}");
-                    prop_assert_eq!(spares(&scene.sheet(), &offer.scope), Ok(()));
+                    prop_assert_eq!(covers_question(&scene.sheet(), &offer.scope), Ok(()));
                 }
             }
-            Err(NotCoverableError::NotSayable(_)) => {}
+            Err(NotCoverableError::NotExpressible(_)) => {}
             Err(why) => {
                 // The judge is of the same mind: not even a leave for everything is enough.
                 let mut scope: Vec<Pattern> = vec![Pattern::Read("/**".into()), Pattern::Write("/**".into())];

@@ -7,7 +7,7 @@ use byleave_core::id::{AgentId, SessionId, StandingApprovalId};
 use byleave_core::manifest::{ApprovalRequirement, Manifest, PermissionClass};
 use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
 use byleave_core::policy::{
-    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, builtin, is_stricter,
+    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, builtin_rules, is_stricter,
 };
 use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
 use proptest::collection::vec;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 /// The built-in rules, read once.
-static OURS: std::sync::LazyLock<Vec<Rule>> = std::sync::LazyLock::new(|| builtin(&PLACES).unwrap());
+static OURS: std::sync::LazyLock<Vec<Rule>> = std::sync::LazyLock::new(|| builtin_rules(&PLACES).unwrap());
 const NOW: Millis = 1_000;
 const PLACES: PathVariables<'_> = PathVariables {
     workspace: Some("/w"),
@@ -282,12 +282,21 @@ fn caller() -> (SessionId, AgentId) {
 
 impl TestCall {
     fn ruled(&self, policy: &Policy, mode: Mode) -> PolicyDecision {
-        policy.rule(&self.request(mode, &caller()))
+        policy.evaluate(&self.request(mode, &caller()))
     }
 
     fn request<'a>(&'a self, mode: Mode, (session, agent): &'a (SessionId, AgentId)) -> PolicyRequest<'a> {
         let Self { manifest, plan, tool_asks, leaves } = self;
-        PolicyRequest { manifest, plan, mode, tool_asks: *tool_asks, session, agent, leaves, now: NOW }
+        PolicyRequest {
+            manifest,
+            plan,
+            mode,
+            tool_needs_approval: *tool_asks,
+            session,
+            agent,
+            standing_approvals: leaves,
+            now: NOW,
+        }
     }
 }
 
@@ -379,12 +388,12 @@ proptest! {
             let (without, with) = (bare.ruled(&policy, mode), scene.ruled(&policy, mode));
             prop_assert!(with.verdict <= without.verdict, "a leave never tightens");
             prop_assert_eq!(&with.reasons, &without.reasons, "a leave changes no reason");
-            let unanswerable = without.causes().into_iter().any(|cause| !cause.leave_may_answer());
+            let unanswerable = without.causes().into_iter().any(|cause| !cause.allows_standing_approval());
             if without.verdict != Verdict::Ask || unanswerable {
                 prop_assert_eq!(with, without);
             } else if with.verdict == Verdict::Allow {
-                let used = scene.leaves.iter().find(|leave| Some(leave.leave().id) == with.leave).unwrap();
-                prop_assert!(used.applies("t", &SessionId::new("s").unwrap(), NOW));
+                let used = scene.leaves.iter().find(|leave| Some(leave.standing_approval().id) == with.leave).unwrap();
+                prop_assert!(used.applies_to("t", &SessionId::new("s").unwrap(), NOW));
                 for ask in with.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask) {
                     let about = |place: u32| ask.effects.is_empty() || ask.effects.contains(&place);
                     let asked = (0..).zip(&scene.plan.effects).filter(|(place, _)| about(*place));
@@ -451,7 +460,7 @@ proptest! {
                 prop_assert!(reason.effects.is_sorted_by(|a, b| a < b));
                 prop_assert_eq!(reason.rule.is_some(), reason.origin.is_some());
             }
-            if let Some(decisive) = ruling.decisive() && ruling.verdict == Verdict::Deny {
+            if let Some(decisive) = ruling.decisive_reason() && ruling.verdict == Verdict::Deny {
                 prop_assert_eq!(decisive.verdict, Verdict::Deny);
             }
         }
@@ -508,13 +517,13 @@ proptest! {
     fn the_index_finds_just_the_rules_that_fit(rules in some_rules(), scene in a_scene()) {
         let policy = policy(&rules);
         let ready = |patterns: &[Pattern], sense: MatchCertainty| -> Vec<PatternMatcher> {
-            patterns.iter().map(|pattern| PatternMatcher::in_sense(pattern.clone(), sense).unwrap()).collect()
+            patterns.iter().map(|pattern| PatternMatcher::with_certainty(pattern.clone(), sense).unwrap()).collect()
         };
         let mut slow: Vec<(u32, Layer, &str)> = Vec::new();
         // Made ready once for each rule: that is what takes long, not the matching.
         for rule in rules.iter().filter(|rule| rule.when == RuleCondition::default()) {
-            let (about, except) = (ready(&rule.patterns, rule.sense()), ready(&rule.except, rule.sense_of_except()));
-            let fits = |matchers: &[PatternMatcher], effect: &Effect| matchers.iter().any(|matcher| matcher.fits(effect));
+            let (about, except) = (ready(&rule.patterns, rule.certainty()), ready(&rule.except, rule.except_certainty()));
+            let fits = |matchers: &[PatternMatcher], effect: &Effect| matchers.iter().any(|matcher| matcher.matches(effect));
             let effects = (0..).zip(&scene.plan.effects);
             let found = effects.filter(|(_, effect)| fits(&about, effect) && !fits(&except, effect));
             slow.extend(found.map(|(place, _)| (place, rule.layer, rule.id.as_str())));
@@ -538,8 +547,8 @@ fn a_deny_fits_a_program_by_what_it_was_called_and_by_what_it_is() {
             let run = Effect::Run { program: program.into(), argv: vec!["cargo".into(), "test".into()] };
             let plan = Plan { effects: vec![run], ..Plan::default() };
             let (manifest, session, agent) =
-                (Manifest::of_commands("bash"), SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-            let ruling = policy.rule(&PolicyRequest::plain(&manifest, &plan, &session, &agent));
+                (Manifest::for_commands("bash"), SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+            let ruling = policy.evaluate(&PolicyRequest::new(&manifest, &plan, &session, &agent));
             assert_eq!(ruling.verdict, Verdict::Deny, "{name} {program}");
         }
     }

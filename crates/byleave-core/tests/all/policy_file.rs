@@ -10,7 +10,7 @@ use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::pattern::Pattern;
 use byleave_core::policy::{
     ExampleChecker, Layer, LoadedRules, PathVariables, Policy, PolicyRequest, Rule, RuleFile, SkipExamples,
-    builtin, read,
+    builtin_rules, load_rules,
 };
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ const PLACES: PathVariables<'_> = PathVariables {
 };
 
 fn load(layer: Layer, text: &str) -> Result<LoadedRules, byleave_core::policy::PolicyFileError> {
-    read(&RuleFile { name: "p.toml", layer, text }, &PLACES, &SkipExamples)
+    load_rules(&RuleFile { name: "p.toml", layer, text }, &PLACES, &SkipExamples)
 }
 
 // req: P8
@@ -31,10 +31,10 @@ fn everything_wrong_is_told_with_its_place_and_what_to_do() {
     let check = |text: &str, line: usize, column: usize, wanted: &str| {
         let fault = load(Layer::User, text).unwrap_err();
         let found = fault
-            .flaws
+            .diagnostics
             .iter()
-            .find(|flaw| (flaw.line, flaw.column) == (line, column) && flaw.what.contains(wanted));
-        assert!(found.is_some_and(|flaw| !flaw.todo.is_empty()), "{text}\n{fault:#?}");
+            .find(|flaw| (flaw.line, flaw.column) == (line, column) && flaw.message.contains(wanted));
+        assert!(found.is_some_and(|flaw| !flaw.help.is_empty()), "{text}\n{fault:#?}");
         assert!(fault.to_string().contains(&format!("line {line}, column {column}")), "{fault}");
     };
     let rule = |more: &str| format!("[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = \"/x\"\n{more}");
@@ -84,7 +84,7 @@ fn a_project_never_allows() {
     let text = "[[rule]]\nverdict = \"allow\"\nread = \"/x\"";
     assert!(load(Layer::User, text).is_ok());
     let fault = load(Layer::Project, text).unwrap_err();
-    assert_eq!((fault.flaws[0].line, fault.flaws[0].column), (2, 11), "{fault}");
+    assert_eq!((fault.diagnostics[0].line, fault.diagnostics[0].column), (2, 11), "{fault}");
 }
 
 // req: M1
@@ -145,7 +145,7 @@ run = ["./run.sh now", "rm -r"]
 }
 
 fn read_nowhere(file: &RuleFile<'_>) -> bool {
-    read(file, &PathVariables::default(), &SkipExamples).is_err()
+    load_rules(file, &PathVariables::default(), &SkipExamples).is_err()
 }
 
 fn file(text: &str) -> RuleFile<'_> {
@@ -176,12 +176,12 @@ fn commands_are_checked_by_who_can_read_them_and_loudly_not_otherwise() {
         )
     };
     let good = text("git diff HEAD", "git diff >/etc/x");
-    let told = read(&file(&good), &PLACES, &WordSplitChecker).unwrap();
-    assert_eq!((told.checked, told.unchecked.len()), (2, 0));
-    let told = read(&file(&good), &PLACES, &SkipExamples).unwrap();
-    assert_eq!((told.checked, told.unchecked.len()), (0, 2));
+    let told = load_rules(&file(&good), &PLACES, &WordSplitChecker).unwrap();
+    assert_eq!((told.checked_count, told.unchecked_examples.len()), (2, 0));
+    let told = load_rules(&file(&good), &PLACES, &SkipExamples).unwrap();
+    assert_eq!((told.checked_count, told.unchecked_examples.len()), (0, 2));
     for bad in [text("git push", "git x"), text("git diff", "git diff -a")] {
-        assert!(read(&file(&bad), &PLACES, &WordSplitChecker).is_err(), "{bad}");
+        assert!(load_rules(&file(&bad), &PLACES, &WordSplitChecker).is_err(), "{bad}");
     }
 }
 
@@ -194,20 +194,20 @@ fn verdict(policy: &Policy, class: PermissionClass, effect: Effect) -> Verdict {
         manifest: &manifest,
         plan: &plan,
         mode: Mode::default(),
-        tool_asks: false,
+        tool_needs_approval: false,
         session: &session,
         agent: &agent,
-        leaves: &[],
+        standing_approvals: &[],
         now: 0,
     };
-    policy.rule(&request).verdict
+    policy.evaluate(&request).verdict
 }
 
 // req: P3, P4, P5
 #[test]
 fn what_the_corpus_says_of_files_and_hosts_holds_by_default() {
     use Verdict::{Allow, Ask, Deny};
-    let mut rules = builtin(&PLACES).unwrap();
+    let mut rules = builtin_rules(&PLACES).unwrap();
     // Whatever the person allows wholesale, the built-in denies and asks stand.
     rules.extend(
         load(Layer::User, "[[rule]]\nverdict = \"allow\"\nread = \"/w/**\"\nwrite = \"/w/**\"")
@@ -336,7 +336,7 @@ fn two_thousand_rules_judge_nearly_as_quickly_as_ten() {
             let verdict = [Verdict::Allow, Verdict::Ask, Verdict::Deny][i % 3];
             Rule::new(format!("r{i}"), Layer::User, verdict, patterns)
         });
-        Policy::new(rules.chain(builtin(&PLACES).unwrap()).collect()).unwrap()
+        Policy::new(rules.chain(builtin_rules(&PLACES).unwrap()).collect()).unwrap()
     };
     let (few, many) = (policy(10), policy(2_000));
     let effects = || {
@@ -376,7 +376,7 @@ proptest! {
     #[test]
     fn loading_never_panics(text in "\\PC*", layer in prop::sample::select(vec![Layer::User, Layer::Project])) {
         let loaded = load(layer, &text);
-        prop_assert!(loaded.is_ok() || !loaded.unwrap_err().flaws.is_empty());
+        prop_assert!(loaded.is_ok() || !loaded.unwrap_err().diagnostics.is_empty());
     }
 
     #[test]

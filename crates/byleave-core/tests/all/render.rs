@@ -7,7 +7,7 @@ use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::digest::Digest;
 use byleave_core::effect::{Binding, BindingState, Effect, Plan};
 use byleave_core::entry::{Limits, ResolvedTool};
-use byleave_core::escape::{EscapeLevel, is_mark, is_printable, visible};
+use byleave_core::escape::{EscapeLevel, is_mark, is_printable, make_visible};
 use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, FileRename, GitStatus};
 use byleave_core::id::{AgentId, CallId, QuestionId, SessionId};
 use byleave_core::outcome::ExecutionStatus;
@@ -39,7 +39,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
         question: Question {
             id: QuestionId::new(Uuid::from_u128(7)),
             kind: QuestionKind::Approval,
-            binding: Digest::of(b"plan"),
+            binding: Digest::compute(b"plan"),
             expires_at: 1_800_000_000_000,
         },
         call: CallId::new(Uuid::from_u128(1)),
@@ -50,7 +50,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
         mode: Mode::ConfirmSensitive,
         terms: ResolvedTool {
             tool: tool.into(),
-            manifest: Digest::of(b"manifest"),
+            manifest: Digest::compute(b"manifest"),
             operation: "execute".into(),
             read_only: false,
             destructive: false,
@@ -69,7 +69,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
         ruling: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: vec![asks(AskCause::Default, "")],
-            policy: Digest::of(b"policy"),
+            policy: Digest::compute(b"policy"),
             leave: None,
             guarantees: vec![],
             cached: false,
@@ -103,7 +103,7 @@ fn check(rendering: &Rendering) {
         assert!(line.text.chars().all(printable), "{:?}", line.text);
         assert!(line.text.chars().count() < 4_500, "a line of {} bytes", line.text.len());
         assert!(!line.text.starts_with(is_mark), "{:?}", line.text);
-        let (gutter, _) = line.parts();
+        let (gutter, _) = line.split_gutter();
         match line.role {
             LineRole::Title | LineRole::Heading => {
                 assert!(gutter.is_empty() || line.text.starts_with("  ⟨continued⟩"), "{:?}", line.text);
@@ -121,7 +121,7 @@ fn check(rendering: &Rendering) {
 fn joined(rendering: &Rendering) -> String {
     let mut text = String::new();
     for line in &rendering.lines {
-        let (_, body) = line.parts();
+        let (_, body) = line.split_gutter();
         let body = body.strip_prefix("⟨continued⟩").unwrap_or(body);
         match body.strip_suffix("⟨continues⟩") {
             Some(open) => text.push_str(open),
@@ -139,14 +139,16 @@ fn expected(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::String(text) if text.contains('\n') => {
             into.extend(
-                text.split('\n').filter(|line| !line.is_empty()).map(|line| visible(line, EscapeLevel::Text)),
+                text.split('\n')
+                    .filter(|line| !line.is_empty())
+                    .map(|line| make_visible(line, EscapeLevel::Text)),
             );
         }
-        Value::String(text) => into.push(format!("“{}”", visible(text, EscapeLevel::Name))),
+        Value::String(text) => into.push(format!("“{}”", make_visible(text, EscapeLevel::Name))),
         Value::Array(items) => items.iter().for_each(|item| expected(item, into)),
         Value::Object(map) => {
             for (name, item) in map {
-                into.push(visible(name, EscapeLevel::Name));
+                into.push(make_visible(name, EscapeLevel::Name));
                 expected(item, into);
             }
         }
@@ -178,8 +180,10 @@ fn a_plain_write() {
         json!({"path": "/ws/src/main.rs", "content": "fn main() {\n\tprintln!(\"hi\");\n}\n", "mode": 420}),
         vec![write("/ws/src/main.rs")],
     );
-    sheet.plan.bound =
-        vec![Binding { path: "/ws/src/main.rs".into(), state: BindingState::Content(Digest::of(b"old")) }];
+    sheet.plan.bound = vec![Binding {
+        path: "/ws/src/main.rs".into(),
+        state: BindingState::Content(Digest::compute(b"old")),
+    }];
     sheet.reason = Some("The entry point is missing.".into());
     snapshot("plain_write", &sheet);
 }
@@ -276,7 +280,7 @@ fn a_held_result() {
         truncated: true,
         execution_time_ms: 12,
         undo: None,
-        lost: false,
+        outcome_unknown: false,
     });
     snapshot("held_result", &sheet);
     sheet.output = None;
@@ -385,7 +389,7 @@ fn what_is_too_large_cannot_be_approved() {
 fn wrapping_keeps_the_gutter() {
     let command = format!("echo {}Details", "x".repeat(200));
     for columns in [20, 40, 80] {
-        for line in render(&bash(&format!("a\n{command}\nאבג שלום {command}"))).wrapped(columns) {
+        for line in render(&bash(&format!("a\n{command}\nאבג שלום {command}"))).wrap(columns) {
             let heads = matches!(line.role, LineRole::Title | LineRole::Heading | LineRole::Warning);
             assert!(heads || line.text.starts_with("  "), "{:?}", line.text);
             assert!(!line.text.starts_with("Details") || line.role == LineRole::Heading);
@@ -511,9 +515,9 @@ proptest! {
         assert_shows(&rendering, &sheet.arguments);
         assert_shows(&rendering, &output);
         let shown = joined(&rendering);
-        let path = format!("write  “{}”", visible(&text(4), EscapeLevel::Name));
+        let path = format!("write  “{}”", make_visible(&text(4), EscapeLevel::Name));
         prop_assert!(shown.contains(&path), "{}", shown);
-        prop_assert!(text(6).split('\n').all(|line| shown.contains(&visible(line, EscapeLevel::Text))), "{}", shown);
+        prop_assert!(text(6).split('\n').all(|line| shown.contains(&make_visible(line, EscapeLevel::Text))), "{}", shown);
         // As many lines of ours as there are parts: no content makes another.
         let ours = rendering.lines.iter().filter(|line| !line.text.starts_with(' ')).count();
         let heads = rendering.lines.iter().filter(|line| {
@@ -543,7 +547,7 @@ fn seen(list: Vec<FileChange>) -> Rehearsal {
 }
 
 fn text_of(size: u64, mode: u32) -> Option<FileNode> {
-    let digest = Some(Digest::of(&size.to_le_bytes()));
+    let digest = Some(Digest::compute(&size.to_le_bytes()));
     Some(FileNode { kind: FileNodeKind::File { size, digest }, mode, modified: 0 })
 }
 
@@ -570,7 +574,7 @@ fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
         (pipe(), GitStatus::Untracked, None),
     ];
     for (after, standing, wanted) in cases {
-        let effects = seen(vec![change(after, standing)]).observed().effects;
+        let effects = seen(vec![change(after, standing)]).observed_plan().effects;
         let unknown = effects.iter().find_map(|effect| match effect {
             Effect::Unknown { why } => Some(why.as_str()),
             _ => None,
@@ -648,7 +652,7 @@ fn a_part_is_named_from_the_directory_of_the_call_and_only_where_something_was_c
         diff: None,
     };
     let mut page = bash("./fmt.sh");
-    assert_eq!(page.part("src/a.rs"), None, "nothing was run on a copy");
+    assert_eq!(page.rehearsed_path("src/a.rs"), None, "nothing was run on a copy");
     page.cwd = "/ws".into();
     page.seen =
         Some(RehearsalView::Ran { rehearsal: seen(vec![made("/ws/src/a.rs"), made("/ws/b")]), ruling: None });
@@ -660,6 +664,6 @@ fn a_part_is_named_from_the_directory_of_the_call_and_only_where_something_was_c
         ("/b", None),
         ("../b", None),
     ] {
-        assert_eq!(page.part(named).as_deref(), part, "{named}");
+        assert_eq!(page.rehearsed_path(named).as_deref(), part, "{named}");
     }
 }

@@ -2,14 +2,14 @@
 
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::ChainedEntry;
-use byleave_core::pipeline::{NextStep, next};
+use byleave_core::pipeline::{NextStep, next_step};
 use byleave_core::record::Record;
 
 use crate::words::{CALL, entry, record, said};
 
 #[track_caller]
 fn check(words: &str, expected: &str) {
-    assert_eq!(said(&next(&record(words))), expected, "{words}");
+    assert_eq!(said(&next_step(&record(words))), expected, "{words}");
 }
 
 const JUDGED: &str = "received resolved validated planned:a";
@@ -172,10 +172,10 @@ fn an_answer_counts_only_for_its_own_question_and_in_time() {
     let Entry { fact: RecordEvent::Answered(answered), .. } = entry(&asked, "answered:yes") else { panic!() };
 
     let mut other = answered.clone();
-    other.digest = byleave_core::digest::Digest::of(b"another call's");
+    other.digest = byleave_core::digest::Digest::compute(b"another call's");
     assert!(asked.clone().push(Entry { at: 1, fact: RecordEvent::Answered(other) }).is_err());
 
-    let NextStep::Wait(question) = next(&asked) else { panic!() };
+    let NextStep::Wait(question) = next_step(&asked) else { panic!() };
     let late = Entry { at: question.expires_at + 1, fact: RecordEvent::Answered(answered.clone()) };
     assert!(asked.clone().push(late).is_err());
     let early = Entry { at: question.expires_at - 1, fact: RecordEvent::Expired { question: question.id } };
@@ -213,12 +213,12 @@ fn a_record_of_another_walk_is_not_guessed_at() {
     heading.walk += 1;
     let mut foreign = Record::new(CALL);
     let first = foreign.push(Entry { at, fact: RecordEvent::Received(heading) }).unwrap();
-    assert_eq!(said(&next(&foreign)), "refused walk-unknown");
+    assert_eq!(said(&next_step(&foreign)), "refused walk-unknown");
     // That walk went on; ours cannot say what came of it.
     let body = serde_json::to_string(&entry(&record("received"), "resolved")).unwrap();
-    let link = byleave_core::hash_chain::link(CALL, &first.link(), 1, &body);
-    let read = Record::read(CALL, &[first, ChainedEntry::found(1, body, link)]);
-    assert_eq!(said(&next(&read)), "unknown record-broken");
+    let link = byleave_core::hash_chain::compute_link(CALL, &first.link(), 1, &body);
+    let read = Record::from_stored_entries(CALL, &[first, ChainedEntry::from_stored(1, body, link)]);
+    assert_eq!(said(&next_step(&read)), "unknown record-broken");
 }
 
 const REHEARSED: &str = "received resolved:rehearsed validated planned:a permitted:ask reviewed rehearsing";
@@ -278,19 +278,19 @@ fn a_copy_that_is_gone_is_asked_about_again() {
     check(&format!("{again} asked answered:yes begun"), "execute");
     // Once it was begun there is no going back.
     let begun = record(&format!("{REHEARSED} rehearsed asked answered:yes begun interrupted"));
-    assert!(begun.admits(&entry(&begun, "lost")).is_err());
+    assert!(begun.check_append(&entry(&begun, "lost")).is_err());
     // Only a rehearsal that stands has parts.
     for words in ["rehearsed:wants asked", "rehearsed:not asked"] {
         let record = record(&format!("{REHEARSED} {words}"));
-        assert!(record.admits(&entry(&record, "answered:part")).is_err(), "{words}");
+        assert!(record.check_append(&entry(&record, "answered:part")).is_err(), "{words}");
     }
 }
 
 // req: E5, R2
 #[test]
 fn a_grant_binds_what_was_seen() {
-    let bound = |words: &str| match next(&record(&format!("{REHEARSED} {words}"))) {
-        NextStep::Do(byleave_core::pipeline::Task::Begin(grant)) => grant.binding(),
+    let bound = |words: &str| match next_step(&record(&format!("{REHEARSED} {words}"))) {
+        NextStep::Do(byleave_core::pipeline::Task::Start(grant)) => grant.binding(),
         other => panic!("{}", said(&other)),
     };
     let (whole, part) = (bound("rehearsed asked answered:yes"), bound("rehearsed asked answered:part"));

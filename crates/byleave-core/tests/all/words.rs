@@ -17,7 +17,7 @@ use byleave_core::id::{
 };
 use byleave_core::outcome::{ExecutionEnd, ExecutionStatus, Outcome};
 use byleave_core::pattern::Pattern;
-use byleave_core::pipeline::{NextStep, QuestionRequest, Task, WALK, next};
+use byleave_core::pipeline::{NextStep, QuestionRequest, RECORD_VERSION, Task, next_step};
 use byleave_core::question::{Answer, ApproverIdentity, Assurance, Question, QuestionKind, RecordedAnswer};
 use byleave_core::record::Record;
 use byleave_core::refusal::{Code, Refusal};
@@ -91,7 +91,7 @@ pub(crate) const WORDS: &[&str] = &[
 ];
 
 pub(crate) fn held(name: &str) -> ContentRef {
-    ContentRef { digest: Digest::of(name.as_bytes()), bytes: name.len() as u64 }
+    ContentRef { digest: Digest::compute(name.as_bytes()), bytes: name.len() as u64 }
 }
 
 fn no(code: Code) -> Refusal {
@@ -105,7 +105,7 @@ fn terms(word: &str) -> ResolvedTool {
     let challenge = |when, stands_in| Some(ChallengeRequirement { when, stands_in });
     ResolvedTool {
         tool: "t".into(),
-        manifest: Digest::of(b"manifest"),
+        manifest: Digest::compute(b"manifest"),
         operation: "invoke".into(),
         read_only: false,
         destructive: false,
@@ -126,7 +126,7 @@ fn terms(word: &str) -> ResolvedTool {
 fn ruling(verdict: Verdict, cause: Option<AskCause>, leave: Option<StandingApprovalId>) -> PolicyDecision {
     let reason =
         DecisionReason { verdict, cause, rule: None, origin: None, effects: vec![], why: "why".into() };
-    let policy = Digest::of(b"policy");
+    let policy = Digest::compute(b"policy");
     PolicyDecision { verdict, reasons: vec![reason], policy, leave, guarantees: vec![], cached: false }
 }
 
@@ -137,7 +137,7 @@ fn review(said: Option<ReviewOutcome>, change: Option<ContentRef>) -> Review {
 
 /// The question, grant or attempt that a word refers to when the walk asks for none: someone else's.
 fn foreign_question() -> Question {
-    let binding = Digest::of(b"foreign");
+    let binding = Digest::compute(b"foreign");
     Question {
         id: QuestionId::new(Uuid::from_u128(99)),
         kind: QuestionKind::Approval,
@@ -148,7 +148,7 @@ fn foreign_question() -> Question {
 
 /// The entry that a word stands for, at the end of this record.
 pub(crate) fn entry(record: &Record, word: &str) -> Entry {
-    entry_for(record, &next(record), word)
+    entry_for(record, &next_step(record), word)
 }
 
 /// The same, where it is known already what comes next.
@@ -161,7 +161,7 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
     let mut at = NOW;
     let fact = match word {
         "received" | "received:dry" => RecordEvent::Received(CallHeader {
-            walk: WALK,
+            walk: RECORD_VERSION,
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("s").unwrap(),
             agent: AgentId::new("a").unwrap(),
@@ -180,7 +180,7 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
         "planned:no" => RecordEvent::Planned(Err(no(Code::PlanFailed))),
         _ if word.starts_with("planned:") => {
             let effects =
-                word.trim_start_matches("planned:").bytes().map(u128::from).map(EffectDigest::numbered);
+                word.trim_start_matches("planned:").bytes().map(u128::from).map(EffectDigest::from_number);
             RecordEvent::Planned(Ok(PlanSummary {
                 plan: held(word),
                 effects: effects.collect(),
@@ -214,8 +214,8 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
         "challenged:no" => RecordEvent::Challenged(Err(no(Code::ChallengeFailed))),
         "rehearsing" => RecordEvent::Rehearsing {
             binding: match next {
-                NextStep::Do(Task::OpenRehearsal(binding)) => *binding,
-                _ => Digest::of(b"foreign"),
+                NextStep::Do(Task::StartRehearsal(binding)) => *binding,
+                _ => Digest::compute(b"foreign"),
             },
         },
         "rehearsed:not" => RecordEvent::Rehearsed(RehearsalOutcome::Not { why: "why".into() }),
@@ -233,15 +233,15 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
             }))
         }
         "lost" => {
-            let head = record.draft().and_then(|draft| draft.rehearsal());
+            let head = record.draft().and_then(|draft| draft.rehearsal_summary());
             RecordEvent::RehearsalLost {
-                rehearsal: head.map_or(Digest::of(b"foreign"), RehearsalSummary::digest),
+                rehearsal: head.map_or(Digest::compute(b"foreign"), RehearsalSummary::digest),
             }
         }
         "asked" => {
             let asking = match next {
                 NextStep::Do(Task::Ask(asking)) => *asking,
-                _ => QuestionRequest { kind: QuestionKind::Approval, binding: Digest::of(b"foreign") },
+                _ => QuestionRequest { kind: QuestionKind::Approval, binding: Digest::compute(b"foreign") },
             };
             let QuestionRequest { kind, binding } = asking;
             let id = QuestionId::new(Uuid::from_u128(serial));
@@ -283,8 +283,8 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
             let attempt = AttemptId::new(Uuid::from_u128(serial));
             let owner = OwnerId::new(Uuid::from_u128(5));
             RecordEvent::Begun(Ok(match next {
-                NextStep::Do(Task::Begin(grant)) => grant.claim(attempt, owner),
-                _ => Claim { attempt, owner, binding: Digest::of(b"foreign"), by: GrantedBy::Rule },
+                NextStep::Do(Task::Start(grant)) => grant.claim(attempt, owner),
+                _ => Claim { attempt, owner, binding: Digest::compute(b"foreign"), by: GrantedBy::Rule },
             }))
         }
         "begun:no" => RecordEvent::Begun(Err(no(Code::PolicyStricter))),
@@ -345,8 +345,8 @@ pub(crate) fn said(next: &NextStep) -> String {
         NextStep::Do(task) => task.name().into(),
         NextStep::Wait(question) => format!("wait {:?}", question.kind).to_lowercase(),
         NextStep::Settle(outcome) => match outcome.refusal() {
-            None => outcome.word().into(),
-            Some(refusal) => format!("{} {}", outcome.word(), refusal.code),
+            None => outcome.as_str().into(),
+            Some(refusal) => format!("{} {}", outcome.as_str(), refusal.code),
         },
     }
 }

@@ -54,7 +54,7 @@ fn tool(name: &str) -> TypedTool<Args> {
         |args: Args, _run: RunContext| async move { Output::text(args.path) },
     )
     .concurrency_safe()
-    .prompt()
+    .nonblocking()
 }
 
 /// Everything that calls go through, on one engine; with or without a book.
@@ -80,8 +80,10 @@ impl Ground {
         };
         let ledger = Arc::new(RestateLedger::open(options).unwrap());
         let roster = WorkerRegistry::new(ledger.deputy(|| true), Duration::from_secs(10));
-        let worker =
-            WorkerOptions { dir: folder.join(format!("{name}-far")), patience: Duration::from_secs(20) };
+        let worker = WorkerOptions {
+            dir: folder.join(format!("{name}-far")),
+            response_timeout: Duration::from_secs(20),
+        };
         let remote = Arc::new(RemoteLedger::open(&worker, Dialling(roster)).unwrap());
         Self {
             ingress: ingress.to_owned(),
@@ -113,7 +115,10 @@ impl Ground {
                 };
                 let by = ApproverIdentity { name: "person".into(), grade: Assurance::Terminal };
                 let (digest, reply) = (question.digest(), Reply::Yes { note: None });
-                self.near.answer(SubmittedAnswer { question: question.id, digest, reply, by }).await.unwrap();
+                self.near
+                    .answer(SubmittedAnswer { question: question.id, digest, reply, approver: by })
+                    .await
+                    .unwrap();
                 done(self.near.resume(call).await);
             }
         }
@@ -141,12 +146,12 @@ fn gate(ledger: Arc<dyn Ledger>) -> Gate {
         .ledger(ledger)
         .tool(
             tool("look")
-                .class(PermissionClass::Readonly)
+                .permission_class(PermissionClass::Readonly)
                 .role("/path", ArgumentRole::ReadPath)
                 .not_sensitive()
-                .repeatable(),
+                .idempotent(),
         )
-        .tool(tool("put").class(PermissionClass::File).role("/path", ArgumentRole::WritePath))
+        .tool(tool("put").permission_class(PermissionClass::File).role("/path", ArgumentRole::WritePath))
         .settings(settings)
         .build()
         .unwrap()
@@ -154,16 +159,16 @@ fn gate(ledger: Arc<dyn Ledger>) -> Gate {
 
 fn done(standing: CallStatus) {
     let CallStatus::Settled(result) = standing else { panic!("not settled: {standing:?}") };
-    assert!(matches!(result.ending, CallOutcome::Completed(_)), "{result:?}");
+    assert!(matches!(result.outcome, CallOutcome::Completed(_)), "{result:?}");
 }
 
 struct Dialling(WorkerRegistry);
 
 impl Connector for Dialling {
-    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
+    fn connect(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async {
             let ((ours, theirs), roster) = (FrameChannel::pair(), self.0.clone());
-            tokio::spawn(async move { server::attend(&roster, Permissions::All, theirs).await });
+            tokio::spawn(async move { server::serve_worker(&roster, Permissions::All, theirs).await });
             Ok(ours)
         })
     }

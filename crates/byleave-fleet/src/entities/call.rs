@@ -19,7 +19,7 @@ use byleave_core::effect::Effect;
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::GENESIS;
 use byleave_core::id::{CallId, QuestionId, SessionId, StandingApprovalId, TenantId};
-use byleave_core::pipeline::{NextStep, next};
+use byleave_core::pipeline::{NextStep, next_step};
 use byleave_core::record::Record;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -78,9 +78,9 @@ impl CallEntity {
             Ok(checked) => checked,
             Err(why) => return Ok(Json(Appended::Refused { why })),
         };
-        let moves = match invariants::moves(&checked.batch, append.owner) {
+        let moves = match invariants::check_batch(&checked.batch, append.owner) {
             Ok(moves) => moves,
-            Err(fault) => return Ok(Json(Appended::Refused { why: fault.why })),
+            Err(fault) => return Ok(Json(Appended::Refused { why: fault.reason })),
         };
         if let Some(hindered) = take_what_it_needs(&ctx, &append, &checked, &moves).await? {
             return Ok(Json(hindered));
@@ -136,23 +136,23 @@ impl CallEntity {
     ) -> HandlerResult<Json<bool>> {
         let wire::Interrupt { ledger, call, attempt, at } = interrupt.into_inner();
         let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(false)) };
-        let mut record = Record::read(call, &kept.lines(call));
+        let mut record = Record::from_stored_entries(call, &kept.lines(call));
         let open = invariants::open_attempt(&record);
         let owner = open.map(|(_, owner)| owner);
         let not = owner.map_or(Some(Interruption::NotOpen), |owner| {
-            invariants::not_interrupted(open, attempt, owner, |_| false)
+            invariants::check_interruptible(open, attempt, owner, |_| false)
         });
         if not.is_some() {
             return Ok(Json(false));
         }
         let before = record.clone();
-        let (line, _) = invariants::interrupted(&mut record, attempt, at)
-            .map_err(|fault| broken(&fault.what, &fault.why))?;
+        let (line, _) = invariants::interruption_entry(&mut record, attempt, at)
+            .map_err(|fault| broken(&fault.operation, &fault.reason))?;
         let at_len = kept.len();
         kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
         owing::tell(&ctx, &ledger, call, &kept, at_len, &record);
-        if let Some(heading) = record.heading() {
+        if let Some(heading) = record.header() {
             for told in pass(&ctx, &ledger, (&heading.tenant, &heading.session), &before) {
                 told.await?;
             }
@@ -169,9 +169,9 @@ impl CallEntity {
         let (ledger, call) =
             keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
         let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
-        let mut record = Record::read(call, &kept.lines(call));
+        let mut record = Record::from_stored_entries(call, &kept.lines(call));
         let before = listed(&record);
-        let NextStep::Wait(open) = next(&record) else { return Ok(()) };
+        let NextStep::Wait(open) = next_step(&record) else { return Ok(()) };
         if open.id != question {
             return Ok(());
         }
@@ -196,8 +196,8 @@ impl CallEntity {
     ) -> HandlerResult<()> {
         let (wire::CallName { call }, tenant) = forget.into_inner();
         let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
-        let record = Record::read(call, &kept.lines(call));
-        if record.heading().is_none_or(|heading| heading.tenant != tenant) {
+        let record = Record::from_stored_entries(call, &kept.lines(call));
+        if record.header().is_none_or(|heading| heading.tenant != tenant) {
             return Ok(());
         }
         kept.key = None;
@@ -274,19 +274,23 @@ async fn take_what_it_needs(
         let (ledger, tenant) = (append.ledger.clone(), append.tenant.clone());
         let begin = Json(Begin { ledger, tenant, relist });
         let halted = unsettled(ctx, append).begin(begin).call().await?;
-        let standing = invariants::StartConditions { halt: halted.0.as_ref(), leave_left: true, seat: None };
+        let standing = invariants::StartConditions {
+            halt: halted.0.as_ref(),
+            approval_usable: true,
+            exclusive_attempt: None,
+        };
         if let Some(StartBlockedError::Halted { why }) =
-            invariants::hindrance(append.call, checked.batch.begins.as_ref(), standing)
+            invariants::start_blocked(append.call, checked.batch.attempt_start.as_ref(), standing)
         {
             return Ok(Some(Appended::Halted { why }));
         }
     }
     let mut uses: Vec<(StandingApprovalId, Uses)> = Vec::new();
-    for leave in &moves.uses {
+    for leave in &moves.approvals_used {
         if uses.iter().any(|(other, _)| other == leave) {
             continue;
         }
-        let more = moves.uses.iter().filter(|other| *other == leave).count();
+        let more = moves.approvals_used.iter().filter(|other| *other == leave).count();
         let asked = append.begins.and_then(|begins| begins.leave).filter(|(other, _)| other == leave);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         uses.push((*leave, Uses { more, asked_max: asked.and_then(|(_, max)| max) }));
@@ -346,7 +350,7 @@ async fn project(
 ) -> Result<(), HandlerError> {
     let (ledger, call) = (&append.ledger, append.call);
     let asks: Vec<_> = moves
-        .asks
+        .questions
         .iter()
         .map(|question| {
             let key = keys::question(ledger, *question);
@@ -354,7 +358,7 @@ async fn project(
         })
         .collect();
     let gives: Vec<_> = moves
-        .gives
+        .approvals_granted
         .iter()
         .map(|leave| {
             let key = keys::leave(ledger, &append.tenant, leave.id);
@@ -365,11 +369,11 @@ async fn project(
         .collect();
     let whose = (&append.tenant, &append.session);
     let mut others = Vec::new();
-    if moves.frees_seat {
+    if moves.frees_session {
         others = pass(ctx, ledger, whose, &checked.before);
     }
     if let Some(PendingQuestion { effects, .. }) =
-        checked.batch.waits.as_ref().filter(|waits| !waits.effects.is_empty())
+        checked.batch.pending_question.as_ref().filter(|waits| !waits.effects.is_empty())
     {
         others.push(hold(ctx, ledger, whose, call, Some(effects.clone())));
     }
@@ -377,7 +381,7 @@ async fn project(
     // What begins was listed before.
     let relist = (drop != add && append.begins.is_none())
         .then(|| unsettled(ctx, append).relist(Json(Relist { drop, add })).call());
-    if let Some(PendingQuestion { question, .. }) = &checked.batch.waits {
+    if let Some(PendingQuestion { question, .. }) = &checked.batch.pending_question {
         let asked_at = checked.after.entries().last().map_or(0, |entry| entry.at);
         let expire = question.id.as_bytes().to_vec();
         // A late expiry does nothing.
@@ -453,10 +457,10 @@ fn hold<'ctx>(
 /// How an unsettled call is listed: by when it came in, and from when on it can be driven.
 fn listed(record: &Record) -> Option<String> {
     let opened_at: Millis = record.entries().first()?.at;
-    if record.settled().is_some() {
+    if record.outcome().is_some() {
         return None;
     }
-    let due = match next(record) {
+    let due = match next_step(record) {
         NextStep::Wait(question) => question.expires_at,
         NextStep::Do(_) | NextStep::Settle(_) => 0,
     };

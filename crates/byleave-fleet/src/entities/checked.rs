@@ -26,13 +26,13 @@ impl Checked {
             return Err("its lines do not lead to its last link".into());
         }
         let mut all = kept.as_ref().map(|kept| kept.lines(append.call)).unwrap_or_default();
-        let before = Record::read(append.call, &all);
+        let before = Record::from_stored_entries(append.call, &all);
         all.extend(lines.iter().cloned());
-        let after = Record::read(append.call, &all);
+        let after = Record::from_stored_entries(append.call, &all);
         if let Some(damage) = after.damage() {
             return Err(damage.to_string());
         }
-        let heading = after.heading().ok_or("a record begins with `received`")?;
+        let heading = after.header().ok_or("a record begins with `received`")?;
         let caller = heading.caller();
         if heading.tenant != append.tenant || heading.session != append.session {
             return Err("the call is of another session".into());
@@ -58,16 +58,16 @@ impl Checked {
         };
         let batch = Batch {
             call: append.call,
-            at_len: append.at_len,
-            before: append.before,
-            lines,
+            expected_len: append.at_len,
+            prev_link: append.before,
+            chained_entries: lines,
             entries,
             contents: Vec::new(),
             key: None,
-            listing,
-            waits,
-            begins: append.begins.map(Into::into),
-            settles: append.settles,
+            call_summary: listing,
+            pending_question: waits,
+            attempt_start: append.begins.map(Into::into),
+            is_final: append.settles,
         };
         let (key, mut bodies, mut projected) = match kept {
             None => {
@@ -95,5 +95,5 @@ impl Checked {
 
 /// Whether attempts of a call run alone in their session, by the terms that it was resolved on.
 pub(super) fn runs_alone(record: &Record) -> bool {
-    !matches!(record.resolved(), Some(Ok(terms)) if terms.concurrency_safe)
+    !matches!(record.resolved_tool(), Some(Ok(terms)) if terms.concurrency_safe)
 }

@@ -68,9 +68,8 @@ impl HoldsEntity {
         let Passing { session, call, effects } = passing.into_inner();
         let plan = Plan { effects, ..Plan::default() };
         let waiting = waiting(ctx.get(session.as_str()).await?)?;
-        let holds = |(other, holding): &&(CallId, Vec<Effect>)| {
-            *other != call && invariants::holds_up(holding, &plan)
-        };
+        let holds =
+            |(other, holding): &&(CallId, Vec<Effect>)| *other != call && invariants::blocks(holding, &plan);
         Ok(Json(waiting.iter().find(holds).map(|(other, _)| *other)))
     }
 }

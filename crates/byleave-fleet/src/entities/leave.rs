@@ -21,14 +21,14 @@ struct Standing {
 impl Standing {
     /// Whether there are so many uses left.
     fn has(&self, Uses { more, asked_max }: Uses) -> bool {
-        let left = |given: &Given| invariants::leave_left(&given.leave, self.used, more, asked_max);
+        let left = |given: &Given| invariants::has_uses_left(&given.leave, self.used, more, asked_max);
         !self.revoked && self.given.as_ref().is_some_and(left)
     }
 
     /// Whether it belongs on the list, and which that is.
     fn listed(&self) -> Option<&Given> {
         let given = self.given.as_ref()?;
-        (!self.revoked && invariants::leave_left(&given.leave, self.used, 1, None)).then_some(given)
+        (!self.revoked && invariants::has_uses_left(&given.leave, self.used, 1, None)).then_some(given)
     }
 }
 

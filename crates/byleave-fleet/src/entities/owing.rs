@@ -24,8 +24,8 @@ pub(super) async fn owed(ctx: &SharedObjectContext<'_>, kept: &Kept) -> Result<O
     };
     let (_, call) = keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
     let lines = kept.lines(call);
-    let record = Record::read(call, &lines);
-    let heading = record.heading().ok_or_else(|| broken("cannot project a record", "it has no heading"))?;
+    let record = Record::from_stored_entries(call, &lines);
+    let heading = record.header().ok_or_else(|| broken("cannot project a record", "it has no heading"))?;
     let from = projected.acknowledged;
     let before = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
     let mut owed = Owed {
@@ -53,7 +53,7 @@ pub(super) async fn owed(ctx: &SharedObjectContext<'_>, kept: &Kept) -> Result<O
         }
         seq = end;
     }
-    owed.settles = record.settled().is_some().then_some((kept.len(), kept.head));
+    owed.settles = record.outcome().is_some().then_some((kept.len(), kept.head));
     Ok(Some(owed))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn tell(
 /// Tells a projector that lines are owed from this place on.
 pub(super) fn tell_from(ctx: &ObjectContext<'_>, kept: &Kept, from: u32) -> Result<(), HandlerError> {
     let (ledger, call) = keys::of_call(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
-    owe(ctx, &ledger, call, from, &Record::read(call, &kept.lines(call)));
+    owe(ctx, &ledger, call, from, &Record::from_stored_entries(call, &kept.lines(call)));
     Ok(())
 }
 

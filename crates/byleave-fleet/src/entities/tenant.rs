@@ -3,7 +3,7 @@
 use byleave::ledger::invariants;
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::id::{AdminActionId, SessionId, TenantId};
-use byleave_core::session::{DEPTH_MAX, SessionNode, act_of};
+use byleave_core::session::{DEPTH_MAX, SessionNode, opening_action_id};
 use restate_sdk::prelude::*;
 
 use super::call::CallEntityClient;
@@ -176,7 +176,7 @@ fn act_place(act: AdminActionId) -> String {
 }
 
 fn opening_place(tenant: &TenantId, session: &SessionId) -> String {
-    act_place(act_of(tenant, session))
+    act_place(opening_action_id(tenant, session))
 }
 
 /// The opening that an act is.

@@ -101,14 +101,14 @@ pub(crate) async fn post(url: &str, body: &str) -> String {
 
 /// The same entries as lines of another call.
 pub(crate) fn as_lines_of(call: CallId, batch: Batch) -> Batch {
-    let mut before = batch.before;
+    let mut before = batch.prev_link;
     let line = |line: &ChainedEntry| {
-        let line = ChainedEntry::linked(call, before, line.seq(), line.body().to_owned());
+        let line = ChainedEntry::new(call, before, line.seq(), line.body().to_owned());
         before = line.link();
         line
     };
-    let lines = batch.lines.iter().map(line).collect();
-    Batch { call, lines, ..batch }
+    let lines = batch.chained_entries.iter().map(line).collect();
+    Batch { call, chained_entries: lines, ..batch }
 }
 
 /// An empty ledger on the engine that is there, under a name of its own.

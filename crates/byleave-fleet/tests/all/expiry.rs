@@ -56,8 +56,8 @@ async fn a_question_expires_with_nobody_there() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(ledger.drivable(0, 10).await.unwrap(), vec![id], "it can be driven on");
+    assert_eq!(ledger.resumable_calls(0, 10).await.unwrap(), vec![id], "it can be driven on");
     let CallStatus::Settled(result) = gate(open_ms).resume(id).await else { panic!("it is not settled") };
-    assert_eq!(result.ending.refusal().unwrap().code.as_str(), "unanswered");
+    assert_eq!(result.outcome.refusal().unwrap().code.as_str(), "unanswered");
     assert!(lines_of(&path.join("lines")).is_empty());
 }

@@ -35,10 +35,10 @@ impl Office {
 struct Dialling(WorkerRegistry);
 
 impl Connector for Dialling {
-    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
+    fn connect(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async {
             let ((ours, theirs), roster) = (FrameChannel::pair(), self.0.clone());
-            tokio::spawn(async move { server::attend(&roster, Permissions::All, theirs).await });
+            tokio::spawn(async move { server::serve_worker(&roster, Permissions::All, theirs).await });
             Ok(ours)
         })
     }
@@ -49,7 +49,7 @@ impl LedgerHarness for Office {
         Box::pin(async {
             let options = RemoteLedgerOptions {
                 dir: self.workers.path().to_path_buf(),
-                patience: Duration::from_secs(20),
+                response_timeout: Duration::from_secs(20),
             };
             let ledger = RemoteLedger::open(&options, Dialling(self.roster.clone()))?;
             Ok(Arc::new(ledger) as Arc<dyn Ledger>)

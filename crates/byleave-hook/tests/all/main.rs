@@ -40,13 +40,13 @@ fn every_dialect_is_heard() {
     for dialect in Dialect::ALL {
         let heard = parse_request(dialect, asked(dialect).to_string().as_bytes()).unwrap();
         let name = dialect.name();
-        assert_eq!((heard.moment, heard.session.as_str()), (HookEvent::Before, "abc"), "{name}");
+        assert_eq!((heard.kind, heard.session.as_str()), (HookEvent::PreToolUse, "abc"), "{name}");
         assert_eq!(heard.command(), Some("make"), "{name}");
         // Cursor says which directory is open. Of the others, it is where the hook runs, and not what the model may have chosen.
         let (cwd, workspace) = if dialect == Dialect::Cursor { (None, "/w") } else { (Some("/w"), "/here") };
         assert_eq!((heard.cwd.as_deref(), heard.workspace("/here").as_str()), (cwd, workspace), "{name}");
-        assert_eq!(heard.rewrites, dialect.rewrites(), "{name}");
-        assert_eq!(Dialect::named(name), Some(dialect));
+        assert_eq!(heard.can_rewrite_input, dialect.can_rewrite_input(), "{name}");
+        assert_eq!(Dialect::from_name(name), Some(dialect));
     }
 }
 
@@ -65,7 +65,7 @@ fn what_is_not_understood_is_never_heard_as_something_else() {
                 said[key] = "PreToolUseToo".into();
                 assert!(matches!(
                     parse_request(dialect, said.to_string().as_bytes()),
-                    Err(HookParseError::Event(_))
+                    Err(HookParseError::UnknownEvent(_))
                 ));
             }
         }
@@ -101,7 +101,7 @@ fn what_is_printed() {
     for dialect in Dialect::ALL {
         all.push_str(&format!("## {}\n", dialect.name()));
         let heard = parse_request(dialect, asked(dialect).to_string().as_bytes()).unwrap();
-        let after = byleave_hook::HookRequest { moment: HookEvent::After, ..heard.clone() };
+        let after = byleave_hook::HookRequest { kind: HookEvent::PostToolUse, ..heard.clone() };
         let before = answers
             .iter()
             .map(|(what, answer)| ((*what).to_owned(), format_response(dialect, Some(&heard), answer)));
@@ -112,8 +112,11 @@ fn what_is_printed() {
         ];
         for (what, said) in before.chain(others) {
             let (out, err) = (said.stdout.trim_end(), said.stderr.trim_end());
-            all.push_str(&format!("{what}: exit {}\n  out: {out}\n  err: {err}\n", said.exit));
-            assert!(said.exit != 2 || !err.is_empty(), "exit 2 without a word lets a call pass in Codex");
+            all.push_str(&format!("{what}: exit {}\n  out: {out}\n  err: {err}\n", said.exit_code));
+            assert!(
+                said.exit_code != 2 || !err.is_empty(),
+                "exit 2 without a word lets a call pass in Codex"
+            );
         }
     }
     insta::assert_snapshot!(all);

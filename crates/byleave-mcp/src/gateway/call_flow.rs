@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use byleave::approver::Reply;
 use byleave::clock::{Clock as _, SystemClock, fresh_id};
 use byleave::core::call::Call;
-use byleave::core::digest::{Digest, canonical};
+use byleave::core::digest::{Digest, canonical_json};
 use byleave::core::id::{AgentId, CallId, QuestionId};
 use byleave::core::question::{ApproverIdentity, Assurance, Question};
 use byleave::event::CallEvents;
@@ -56,32 +56,32 @@ pub(super) enum CallProgress {
         /// The result of the call.
         result: Box<CallResult>,
         /// If the call waited before: the time since it was last held.
-        picked_up: Option<Duration>,
+        resumed_after: Option<Duration>,
     },
     /// The client is asked, and repeats the call with the answer.
-    Asks(Box<InputRequiredResult>),
+    InputRequired(Box<InputRequiredResult>),
     /// The call waits for a person.
-    Waits {
+    Waiting {
         /// The id of the call.
         call: CallId,
         /// The question, unless another call with a question blocks this one.
         question: Option<QuestionId>,
     },
     /// The call cannot be followed, for this reason.
-    Unusable(String),
+    Error(String),
     /// No client waits for it any more.
     Gone,
 }
 
 /// Follows a call for as long as its client waits.
-pub(super) async fn follow(
+pub(super) async fn follow_call(
     at: &ClientConnection,
     job: ToolCallRequest,
     cx: &RequestContext<RoleServer>,
 ) -> CallProgress {
     match begin(at, job, cx).await {
         Ok(came) => came,
-        Err(why) => CallProgress::Unusable(why),
+        Err(why) => CallProgress::Error(why),
     }
 }
 
@@ -93,10 +93,10 @@ async fn begin(
     let gateway = &*at.gateway;
     let _counted = gateway.counted();
     let since = Instant::now();
-    let who = ClientIdentity::of(at, cx)?;
+    let who = ClientIdentity::from_request(at, cx)?;
     let key = key(gateway, &who.agent, &job);
     let ToolCallRequest { tool, arguments, reason, mut responses, mut state } = job;
-    let back = elicit::brought_back(&gateway.codec, &key, state.as_deref(), responses.as_ref());
+    let back = elicit::parse_returned_state(&gateway.codec, &key, state.as_deref(), responses.as_ref());
     let back = back
         .transpose()
         .map_err(|error| format!("the answer cannot be used: {error}; make the call again without it"))?;
@@ -107,32 +107,35 @@ async fn begin(
         withdraw(gateway, call, "the gateway: nobody came back for it").await;
     }
     // A call that comes back with an answer has not waited unattended.
-    let picked_up = found.slip.as_ref().filter(|_| back.is_none()).map(PendingCallLock::age);
+    let picked_up = found.pending.as_ref().filter(|_| back.is_none()).map(PendingCallLock::age);
     let mut asked = HashSet::new();
     let mut said = None;
     if let Some((back, reply)) = back {
-        if found.slip.is_none() {
+        if found.pending.is_none() {
             return Err("the answer was used already; make the call again without it".into());
         }
         asked.insert(back.question);
         said = reply.map(|reply| (back.question, back.digest, reply));
         (state, responses) = (back.state, back.responses);
     }
-    let call = found.slip.as_ref().map_or_else(|| CallId::new(fresh_id()), |slip| slip.call);
+    let call = found.pending.as_ref().map_or_else(|| CallId::new(fresh_id()), |slip| slip.call);
     let caller = Caller {
         peer: cx.peer.clone(),
-        progress: cx.meta.get_progress_token(),
+        progress_token: cx.meta.get_progress_token(),
         meta: cx.meta.clone(),
         version: who.version.clone(),
         capabilities: cx.client_capabilities(),
         input_responses: responses.clone(),
         request_state: state.clone(),
     };
-    let may_show = gateway.setup.elicitation && elicit::can_show(caller.capabilities.as_ref());
-    let may_open = gateway.setup.elicitation && elicit::can_open(caller.capabilities.as_ref());
-    let telling = ProgressReporter::new(&cx.peer, caller.progress.clone());
-    let entered = gateway.exchange.enter(call, caller);
-    let held = gateway.setup.deadline.map_or_else(|| deadline::held_at_most(&who.client), deadline::before);
+    let may_show = gateway.setup.elicitation && elicit::supports_form(caller.capabilities.as_ref());
+    let may_open = gateway.setup.elicitation && elicit::supports_url(caller.capabilities.as_ref());
+    let telling = ProgressReporter::new(&cx.peer, caller.progress_token.clone());
+    let entered = gateway.exchange.register(call, caller);
+    let held = gateway
+        .setup
+        .call_timeout
+        .map_or_else(|| deadline::max_hold_time(&who.client), deadline::with_margin);
     let mut following = CallFlow {
         at,
         cx,
@@ -148,7 +151,7 @@ async fn begin(
         since,
         telling,
         reports: None,
-        slip: found.slip,
+        slip: found.pending,
         asked,
         told: HashSet::new(),
         state,
@@ -237,7 +240,7 @@ impl<'a> CallFlow<'a> {
 
     /// Subscribes to the tool's reports, if the client wants them.
     fn listen(&mut self) {
-        if self.telling.is_wanted() {
+        if self.telling.is_enabled() {
             self.reports = Some(self.gateway().gate.follow(self.call));
         }
     }
@@ -248,7 +251,7 @@ impl<'a> CallFlow<'a> {
         let (at, cx) = (self.at, self.cx);
         let mut off = pin!(async {
             cx.ct.cancelled().await;
-            at.is_called_off(&cx.id).await
+            at.is_cancelled(&cx.id).await
         });
         let mut is_off = false;
         let standing = loop {
@@ -262,19 +265,20 @@ impl<'a> CallFlow<'a> {
                         withdraw(self.gateway(), self.call, &self.by).await;
                     }
                 }
-                report = heard(&mut self.reports) => self.telling.progress(report).await,
+                report = heard(&mut self.reports) => self.telling.report_progress(report).await,
             }
         };
         // Reports from before the end are sent before the end.
-        while let Some(report) = self.reports.as_mut().and_then(CallEvents::already) {
-            self.telling.progress(report).await;
+        while let Some(report) = self.reports.as_mut().and_then(CallEvents::try_next) {
+            self.telling.report_progress(report).await;
         }
         standing
     }
 
     async fn onward(mut self, mut standing: CallStatus) -> Result<CallProgress, String> {
         let mut shown: Option<ShownQuestion<'a>> = None;
-        let mut tick = tokio::time::interval(self.gateway().setup.tick.max(Duration::from_millis(10)));
+        let mut tick =
+            tokio::time::interval(self.gateway().setup.progress_interval.max(Duration::from_millis(10)));
         loop {
             let question = match standing {
                 CallStatus::Settled(result) => {
@@ -282,12 +286,12 @@ impl<'a> CallFlow<'a> {
                     return self.hand_over(result).await;
                 }
                 CallStatus::Waiting { ref question, .. } => Some(question.clone()),
-                CallStatus::HeldUp { .. }
+                CallStatus::Blocked { .. }
                 | CallStatus::RunningElsewhere { .. }
                 | CallStatus::Ready { .. } => None,
             };
             if self.slip.is_none() {
-                let slip = self.gateway().slips.put(&self.key, self.call);
+                let slip = self.gateway().slips.create(&self.key, self.call);
                 match slip {
                     Ok(slip) => self.slip = Some(slip),
                     Err(error) => {
@@ -320,11 +324,11 @@ impl<'a> CallFlow<'a> {
                 WakeReason::Late => {
                     let (call, question) = (self.call, question.map(|question| question.id));
                     self.let_go()?;
-                    return Ok(CallProgress::Waits { call, question });
+                    return Ok(CallProgress::Waiting { call, question });
                 }
                 WakeReason::Off => {
                     // A client that only disconnected may come back and repeat the call.
-                    if self.at.is_called_off(&self.cx.id).await {
+                    if self.at.is_cancelled(&self.cx.id).await {
                         withdraw(self.gateway(), self.call, &self.by).await;
                         self.slip
                             .take()
@@ -355,7 +359,7 @@ impl<'a> CallFlow<'a> {
             }
         });
         // Kept across all ticks. Otherwise an answer between two waits would be missed.
-        let mut moved = pin!(self.gateway().gate.until_it_moves(standing));
+        let mut moved = pin!(self.gateway().gate.wait_for_progress(standing));
         loop {
             tokio::select! {
                 biased;
@@ -363,17 +367,17 @@ impl<'a> CallFlow<'a> {
                 reply = &mut said => return WakeReason::Said(reply),
                 () = tokio::time::sleep_until(until) => return WakeReason::Late,
                 () = &mut moved => return WakeReason::Moved,
-                _ = tick.tick(), if self.telling.is_wanted() => {}
+                _ = tick.tick(), if self.telling.is_enabled() => {}
             }
             let waits = format!("waiting for an answer ({} s)", self.since.elapsed().as_secs());
-            self.telling.tick(waits).await;
+            self.telling.report_waiting(waits).await;
         }
     }
 
     /// Hands the result over, once. The lock file is removed first.
     async fn hand_over(mut self, result: CallResult) -> Result<CallProgress, String> {
         let is_left = self.slip.is_some() && self.cx.ct.is_cancelled();
-        if is_left && !self.at.is_called_off(&self.cx.id).await {
+        if is_left && !self.at.is_cancelled(&self.cx.id).await {
             self.let_go()?;
             return Ok(CallProgress::Gone);
         }
@@ -383,18 +387,18 @@ impl<'a> CallFlow<'a> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unkept(&error)),
         }
-        Ok(CallProgress::Settled { result: Box::new(result), picked_up: self.picked_up })
+        Ok(CallProgress::Settled { result: Box::new(result), resumed_after: self.picked_up })
     }
 
     /// Releases the lock file, so that a repeated call finds it.
     fn let_go(&mut self) -> Result<(), String> {
-        self.slip.take().map(PendingCallLock::leave).transpose().map(drop).map_err(|error| unkept(&error))
+        self.slip.take().map(PendingCallLock::release).transpose().map(drop).map_err(|error| unkept(&error))
     }
 
     /// Notifies the listener of a waiting question.
     fn tell(&mut self, question: &Question) {
         if self.told.insert(question.id)
-            && let Some(told) = &self.gateway().setup.told
+            && let Some(told) = &self.gateway().setup.notifier
         {
             told(question, &self.tool);
         }
@@ -410,13 +414,13 @@ impl<'a> CallFlow<'a> {
             && let Some(pages) = &self.gateway().setup.pages
             && let Some(url) = pages(question.id).await
         {
-            return Some(elicit::page(question.id, &self.tool, url));
+            return Some(elicit::url_elicitation(question.id, &self.tool, url));
         }
         if !self.may_show {
             return None;
         }
-        let sheet = self.gateway().gate.sheet(question.id).await;
-        sheet.ok().and_then(|sheet| elicit::form(&sheet))
+        let sheet = self.gateway().gate.question_view(question.id).await;
+        sheet.ok().and_then(|sheet| elicit::form_elicitation(&sheet))
     }
 
     fn show(&mut self, question: &Question, asking: ElicitRequestParams) -> ShownQuestion<'a> {
@@ -429,7 +433,7 @@ impl<'a> CallFlow<'a> {
             match peer.create_elicitation(asking).await {
                 // Whether the page was opened does not answer the question.
                 Ok(_) if on_page => None,
-                Ok(result) => elicit::reply(&result),
+                Ok(result) => elicit::parse_reply(&result),
                 Err(error) => {
                     tracing::info!(%error, "a client could not ask; the question stays in the inbox");
                     None
@@ -443,7 +447,7 @@ impl<'a> CallFlow<'a> {
     async fn close(&mut self, open: Option<&Question>) {
         let is_over = |page: &mut QuestionId| open.is_none_or(|open| open.id != *page);
         if let Some(page) = self.page.take_if(is_over)
-            && let Err(error) = self.cx.peer.send_notification(elicit::closed(page)).await
+            && let Err(error) = self.cx.peer.send_notification(elicit::completion_notification(page)).await
         {
             tracing::debug!(%error, "a client was not told that a page is done with");
         }
@@ -459,10 +463,10 @@ impl<'a> CallFlow<'a> {
             responses: self.responses.take(),
         };
         let left = Duration::from_millis(question.expires_at.saturating_sub(SystemClock.now()));
-        let asks = elicit::asked(&self.gateway().codec, &self.key, &state, asking, left);
+        let asks = elicit::input_required(&self.gateway().codec, &self.key, &state, asking, left);
         let asks = asks.map_err(|error| format!("the question cannot be sealed: {error}"))?;
         self.let_go()?;
-        Ok(CallProgress::Asks(Box::new(asks)))
+        Ok(CallProgress::InputRequired(Box::new(asks)))
     }
 
     /// Submits the answer that the client reports from a person.
@@ -470,9 +474,9 @@ impl<'a> CallFlow<'a> {
         // Not under the agent's name, because an agent cannot answer its own questions.
         let by =
             ApproverIdentity { name: format!("{} (elicitation)", self.by), grade: Assurance::ClientAttested };
-        match self.gateway().gate.answer(SubmittedAnswer { question, digest, reply, by }).await {
+        match self.gateway().gate.answer(SubmittedAnswer { question, digest, reply, approver: by }).await {
             // Another answer came first, and is valid.
-            Ok(_) | Err(AnswerError::Late) => Ok(()),
+            Ok(_) | Err(AnswerError::QuestionClosed) => Ok(()),
             Err(fault) => Err(fault.to_string()),
         }
     }
@@ -498,7 +502,7 @@ async fn withdraw(gateway: &GatewayInner, call: CallId, by: &str) {
 /// Returns the key that identifies a repeated call: its tenant, agent, directory, tool and arguments.
 fn key(gateway: &GatewayInner, agent: &AgentId, job: &ToolCallRequest) -> Digest {
     let setup = &gateway.setup;
-    let arguments = canonical(&job.arguments);
+    let arguments = canonical_json(&job.arguments);
     let parts: [&[u8]; 5] = [
         setup.tenant.as_str().as_bytes(),
         agent.as_str().as_bytes(),
@@ -506,7 +510,7 @@ fn key(gateway: &GatewayInner, agent: &AgentId, job: &ToolCallRequest) -> Digest
         job.tool.as_bytes(),
         arguments.as_bytes(),
     ];
-    Digest::of_parts("byleave.same-call", &parts)
+    Digest::compute_parts("byleave.same-call", &parts)
 }
 
 fn unkept(error: &io::Error) -> String {

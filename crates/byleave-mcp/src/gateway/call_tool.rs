@@ -10,10 +10,10 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 
-use super::call_flow::{CallProgress, ToolCallRequest, follow};
+use super::call_flow::{CallProgress, ToolCallRequest, follow_call};
 use super::connection::ClientConnection;
 use super::tool_list;
-use crate::result_conversion::{given_out, refusal_of_server};
+use crate::result_conversion::{error_from_result, response_from_result};
 
 /// The metadata key of the reason for a call, in the model's words.
 const REASON: &str = "byleave/reason";
@@ -27,40 +27,40 @@ pub(super) async fn call(
     request: CallToolRequestParams,
     cx: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let Some(tool) = tool_list::meant(&at.gateway, &request.name) else {
+    let Some(tool) = tool_list::catalog_name(&at.gateway, &request.name) else {
         return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
     };
     let job = ToolCallRequest {
         tool,
         arguments: Value::Object(request.arguments.unwrap_or_default()),
-        reason: reason(&cx.meta),
+        reason: model_reason(&cx.meta),
         responses: request.input_responses,
         state: request.request_state,
     };
-    Ok(match follow(at, job, cx).await {
-        CallProgress::Settled { result, picked_up } => match refusal_of_server(&result) {
+    Ok(match follow_call(at, job, cx).await {
+        CallProgress::Settled { result, resumed_after: picked_up } => match error_from_result(&result) {
             Some(said) => return Err(said),
-            None => noted(given_out(&result), picked_up),
+            None => noted(response_from_result(&result), picked_up),
         },
-        CallProgress::Asks(asks) => CallToolResponse::InputRequired(*asks),
-        CallProgress::Waits { call, question } => pending(&request.name, call, question).into(),
-        CallProgress::Unusable(why) => CallToolResult::error(vec![ContentBlock::text(why)]).into(),
-        CallProgress::Gone => return Err(gone()),
+        CallProgress::InputRequired(asks) => CallToolResponse::InputRequired(*asks),
+        CallProgress::Waiting { call, question } => pending(&request.name, call, question).into(),
+        CallProgress::Error(why) => CallToolResult::error(vec![ContentBlock::text(why)]).into(),
+        CallProgress::Gone => return Err(client_gone_error()),
     })
 }
 
 /// Returns the error for a request that was cancelled or whose client is gone. It is not read.
-pub(super) fn gone() -> ErrorData {
+pub(super) fn client_gone_error() -> ErrorData {
     ErrorData::internal_error("the request was cancelled", None)
 }
 
 /// Returns the reason of a call, in the model's words.
-pub(super) fn reason(meta: &RequestMetaObject) -> Option<String> {
+pub(super) fn model_reason(meta: &RequestMetaObject) -> Option<String> {
     meta.get(REASON).and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Returns the message about a call that waits.
-pub(super) fn waits(what: &str, question: Option<QuestionId>) -> String {
+pub(super) fn waiting_message(what: &str, question: Option<QuestionId>) -> String {
     let why = match question {
         Some(question) => format!("waits for a person's answer to question {question}"),
         None => "waits behind another call that waits for a person's answer".to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn waits(what: &str, question: Option<QuestionId>) -> String {
 }
 
 fn pending(tool: &str, call: CallId, question: Option<QuestionId>) -> CallToolResult {
-    let mut result = CallToolResult::success(vec![ContentBlock::text(waits(tool, question))]);
+    let mut result = CallToolResult::success(vec![ContentBlock::text(waiting_message(tool, question))]);
     let mut meta = MetaObject::new();
     let question = question.map(|question| question.to_string());
     meta.insert(PENDING.into(), json!({ "call": call.to_string(), "question": question }));

@@ -16,7 +16,10 @@ pub(super) struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    pub(super) fn of(at: &ClientConnection, cx: &RequestContext<RoleServer>) -> Result<Self, String> {
+    pub(super) fn from_request(
+        at: &ClientConnection,
+        cx: &RequestContext<RoleServer>,
+    ) -> Result<Self, String> {
         let client = cx.client_info().map(|client| client.name).unwrap_or_default();
         let named = || {
             let visible = |c: char| if c.is_control() || c.is_whitespace() { '-' } else { c };

@@ -27,14 +27,14 @@ pub struct ClientConnection {
     called_off: Mutex<HashSet<RequestId>>,
     word: Notify,
     /// The resources that it subscribed to, in the older protocol.
-    pub(super) watches: Arc<Mutex<HashMap<String, ResourceWatch>>>,
+    pub(super) resource_watches: Arc<Mutex<HashMap<String, ResourceWatch>>>,
     /// The task that sends notifications, in the older protocol.
-    pub(super) teller: Mutex<Option<AbortHandle>>,
+    pub(super) notifier_task: Mutex<Option<AbortHandle>>,
 }
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        if let Some(teller) = held(&self.teller).take() {
+        if let Some(teller) = lock(&self.notifier_task).take() {
             teller.abort();
         }
     }
@@ -48,8 +48,8 @@ impl ClientConnection {
             wire,
             called_off: Mutex::default(),
             word: Notify::new(),
-            watches: Arc::default(),
-            teller: Mutex::default(),
+            resource_watches: Arc::default(),
+            notifier_task: Mutex::default(),
         }
     }
 
@@ -62,7 +62,7 @@ impl ClientConnection {
     }
 
     /// Checks whether an ended request was cancelled, and not only abandoned by a client that disconnected.
-    pub(super) async fn is_called_off(&self, request: &RequestId) -> bool {
+    pub(super) async fn is_cancelled(&self, request: &RequestId) -> bool {
         // Over HTTP, closing a request cancels it.
         if self.wire == TransportKind::Http {
             return true;
@@ -80,7 +80,7 @@ impl ClientConnection {
     }
 
     /// Remembers that a request was cancelled, and wakes the tasks that wait for this.
-    pub(super) fn call_off(&self, request: RequestId) {
+    pub(super) fn cancel(&self, request: RequestId) {
         let mut called_off = self.called_off();
         if called_off.len() >= CALLED_OFF_MAX {
             called_off.clear();
@@ -91,10 +91,10 @@ impl ClientConnection {
     }
 
     fn called_off(&self) -> MutexGuard<'_, HashSet<RequestId>> {
-        held(&self.called_off)
+        lock(&self.called_off)
     }
 }
 
-pub(super) fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

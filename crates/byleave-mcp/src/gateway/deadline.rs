@@ -12,14 +12,14 @@ const KNOWN: &[(&str, u64)] =
 const OTHERS_S: u64 = 60;
 
 /// Returns how long a call of this client may be held before it needs a response.
-pub(super) fn held_at_most(client: &str) -> Duration {
+pub(super) fn max_hold_time(client: &str) -> Duration {
     let client = client.to_ascii_lowercase();
     let waits = KNOWN.iter().find(|(name, _)| client.starts_with(name)).map_or(OTHERS_S, |(_, waits)| *waits);
-    before(Duration::from_secs(waits))
+    with_margin(Duration::from_secs(waits))
 }
 
 /// Returns a time somewhat before a deadline, so that the response arrives in time.
-pub(super) fn before(deadline: Duration) -> Duration {
+pub(super) fn with_margin(deadline: Duration) -> Duration {
     let margin = (deadline / 10).clamp(Duration::from_millis(100), Duration::from_secs(15));
     deadline.saturating_sub(margin)
 }
@@ -39,9 +39,9 @@ mod tests {
             ("cursor-vscode", 60),
             ("", 60),
         ] {
-            let held = held_at_most(client).as_secs();
+            let held = max_hold_time(client).as_secs();
             assert!(held < gives_up && held >= gives_up * 4 / 5, "{client} is held for {held} s");
         }
-        assert!(before(Duration::from_millis(50)).is_zero());
+        assert!(with_margin(Duration::from_millis(50)).is_zero());
     }
 }

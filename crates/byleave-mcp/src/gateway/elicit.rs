@@ -57,20 +57,20 @@ pub(super) struct ElicitationState {
 }
 
 /// Checks whether a client can show a form.
-pub(super) fn can_show(capabilities: Option<&ClientCapabilities>) -> bool {
+pub(super) fn supports_form(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
     // A client that names no kind supports forms, because earlier versions had nothing else.
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
 /// Checks whether a client can open a page.
-pub(super) fn can_open(capabilities: Option<&ClientCapabilities>) -> bool {
+pub(super) fn supports_url(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
     elicitation.is_some_and(|elicitation| elicitation.url.is_some())
 }
 
 /// Creates the request to open the page of a question.
-pub(super) fn page(question: QuestionId, tool: &str, url: String) -> ElicitRequestParams {
+pub(super) fn url_elicitation(question: QuestionId, tool: &str, url: String) -> ElicitRequestParams {
     let message = format!(
         "Byleave: `{tool}` waits for your answer. Open the page to see all of it and to answer; agreeing here only opens the page."
     );
@@ -88,15 +88,15 @@ pub(super) const fn is_page(asking: &ElicitRequestParams) -> bool {
 }
 
 /// Creates the notification for a client of the older protocol that a page is done.
-pub(super) fn closed(question: QuestionId) -> ServerNotification {
+pub(super) fn completion_notification(question: QuestionId) -> ServerNotification {
     let params = json!({ "elicitationId": question.to_string() });
     ServerNotification::CustomNotification(CustomNotification::new(CLOSED, Some(params)))
 }
 
 /// Creates the form for a question, if a form may be used.
-pub(super) fn form(sheet: &QuestionView) -> Option<ElicitRequestParams> {
+pub(super) fn form_elicitation(sheet: &QuestionView) -> Option<ElicitRequestParams> {
     let is_plain = sheet.question.kind == QuestionKind::Approval
-        && RiskLevel::of(sheet).words(sheet.question.kind).is_none();
+        && RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind).is_none();
     let rendering = render(sheet);
     if !is_plain || !rendering.complete {
         return None;
@@ -128,7 +128,7 @@ pub(super) fn form(sheet: &QuestionView) -> Option<ElicitRequestParams> {
 }
 
 /// Returns the person's answer as reported by the client; `None` if there was no answer.
-pub(super) fn reply(result: &ElicitResult) -> Option<Reply> {
+pub(super) fn parse_reply(result: &ElicitResult) -> Option<Reply> {
     let of =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
     let words = of("reason").map(str::trim).filter(|words| !words.is_empty()).map(str::to_owned);
@@ -142,7 +142,7 @@ pub(super) fn reply(result: &ElicitResult) -> Option<Reply> {
 }
 
 /// Creates the result that asks a client of the newer protocol and ends its call.
-pub(super) fn asked(
+pub(super) fn input_required(
     codec: &RequestStateCodec,
     key: &Digest,
     state: &ElicitationState,
@@ -157,7 +157,7 @@ pub(super) fn asked(
 }
 
 /// Returns our state and the reported answer, if a client returned them.
-pub(super) fn brought_back(
+pub(super) fn parse_returned_state(
     codec: &RequestStateCodec,
     key: &Digest,
     state: Option<&str>,
@@ -168,7 +168,7 @@ pub(super) fn brought_back(
     let said = responses.and_then(|responses| responses.get(OURS));
     let said = said.and_then(|said| ElicitResult::deserialize(said).ok());
     Some(opened.map(|state| {
-        let said = said.as_ref().filter(|_| !state.on_page).and_then(reply);
+        let said = said.as_ref().filter(|_| !state.on_page).and_then(parse_reply);
         (state, said)
     }))
 }
@@ -179,7 +179,7 @@ mod tests {
 
     fn check(said: &Value, expected: Option<&Reply>) {
         let result: ElicitResult = serde_json::from_value(said.clone()).unwrap();
-        assert_eq!(reply(&result).as_ref(), expected, "{said}");
+        assert_eq!(parse_reply(&result).as_ref(), expected, "{said}");
     }
 
     // req: R5
@@ -213,22 +213,22 @@ mod tests {
     #[test]
     fn a_state_is_good_for_its_own_call_only() {
         let codec = RequestStateCodec::try_new([7_u8; 32]).unwrap();
-        let (key, other) = (Digest::of(b"this call"), Digest::of(b"another call"));
+        let (key, other) = (Digest::compute(b"this call"), Digest::compute(b"another call"));
         let (call, question) =
             (CallId::new(byleave::clock::fresh_id()), QuestionId::new(byleave::clock::fresh_id()));
-        let digest = Digest::of(b"asked");
+        let digest = Digest::compute(b"asked");
         let state = ElicitationState { call, question, digest, on_page: false, state: None, responses: None };
         let seal = |state: &ElicitationState| {
             let options = SealOptions::new().associated_data(key.as_bytes());
             format!("{SEALED}{}", codec.seal_json_with(state, &options).unwrap())
         };
         let sealed = seal(&state);
-        let opened = brought_back(&codec, &key, Some(&sealed), None).unwrap().unwrap();
+        let opened = parse_returned_state(&codec, &key, Some(&sealed), None).unwrap().unwrap();
         assert_eq!((opened.0.call, opened.1), (call, None));
-        assert!(brought_back(&codec, &other, Some(&sealed), None).unwrap().is_err());
-        assert!(brought_back(&codec, &key, Some("a state of a server"), None).is_none());
+        assert!(parse_returned_state(&codec, &other, Some(&sealed), None).unwrap().is_err());
+        assert!(parse_returned_state(&codec, &key, Some("a state of a server"), None).is_none());
         let changed = sealed.replace("rs1.", "rs1.A");
-        assert!(brought_back(&codec, &key, Some(&changed), None).unwrap().is_err());
+        assert!(parse_returned_state(&codec, &key, Some(&changed), None).unwrap().is_err());
         // A question for a page cannot be answered by the client.
         for (on_page, answered) in [(false, true), (true, false)] {
             let sealed = seal(&ElicitationState { on_page, ..state.clone() });
@@ -236,7 +236,8 @@ mod tests {
                 [json!({"action": "accept", "content": {"decision": "once"}}), json!({"action": "decline"})]
             {
                 let responses = serde_json::from_value(json!({ OURS: said })).unwrap();
-                let back = brought_back(&codec, &key, Some(&sealed), Some(&responses)).unwrap().unwrap();
+                let back =
+                    parse_returned_state(&codec, &key, Some(&sealed), Some(&responses)).unwrap().unwrap();
                 assert_eq!(back.1.is_some(), answered, "{said}");
             }
         }

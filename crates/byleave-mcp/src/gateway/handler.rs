@@ -20,13 +20,13 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use rmcp::{ErrorData, ServerHandler};
 
 use super::client_identity::ClientIdentity;
-use super::connection::{ClientConnection, held};
+use super::connection::{ClientConnection, lock};
 use super::notifications::{self, ServerChangeReceiver};
 use super::{call_tool, passthrough, read_resource, server_info, tool_list};
 
 impl ServerHandler for ClientConnection {
     fn get_info(&self) -> ServerConfig {
-        server_info::of(&self.gateway)
+        server_info::server_config(&self.gateway)
     }
 
     async fn list_tools(
@@ -34,14 +34,14 @@ impl ServerHandler for ClientConnection {
         request: Option<PaginatedRequestParams>,
         cx: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        tool_list::list(&self.gateway, &self.site(&cx)?, request)
+        tool_list::list_tools(&self.gateway, &self.site(&cx)?, request)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let setup = &self.gateway.setup;
         let agent = setup.agent.clone().or_else(|| "mcp".parse().ok())?;
         let (tenant, session) = (setup.tenant.clone(), self.session.clone());
-        tool_list::get(
+        tool_list::get_tool(
             &self.gateway,
             &ToolContext { tenant, session, agent, cwd: PathBuf::from(&setup.cwd) },
             name,
@@ -93,7 +93,7 @@ impl ServerHandler for ClientConnection {
         request: ReadResourceRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        read_resource::read(self, request, &cx).await
+        read_resource::read_resource(self, request, &cx).await
     }
 
     async fn complete(
@@ -117,9 +117,9 @@ impl ServerHandler for ClientConnection {
         request: SubscribeRequestParams,
         _cx: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if !held(&self.watches).contains_key(&request.uri) {
+        if !lock(&self.resource_watches).contains_key(&request.uri) {
             let watch = notifications::watch(&self.gateway, &request.uri).await?;
-            held(&self.watches).insert(request.uri, watch);
+            lock(&self.resource_watches).insert(request.uri, watch);
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl ServerHandler for ClientConnection {
         request: UnsubscribeRequestParams,
         _cx: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let watch = held(&self.watches).remove(&request.uri);
+        let watch = lock(&self.resource_watches).remove(&request.uri);
         drop(watch);
         Ok(())
     }
@@ -139,16 +139,19 @@ impl ServerHandler for ClientConnection {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        notifications::tell(&self.gateway, &context).await;
+        notifications::notify_subscriber(&self.gateway, &context).await;
         Ok(())
     }
 
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
-        let watches = Arc::clone(&self.watches);
-        let watched = move |uri: &str| held(&watches).contains_key(uri);
-        let teller =
-            tokio::spawn(notifications::tell_all(ServerChangeReceiver::new(&self.gateway), cx.peer, watched));
-        if let Some(before) = held(&self.teller).replace(teller.abort_handle()) {
+        let watches = Arc::clone(&self.resource_watches);
+        let watched = move |uri: &str| lock(&watches).contains_key(uri);
+        let teller = tokio::spawn(notifications::notify_legacy_client(
+            ServerChangeReceiver::new(&self.gateway),
+            cx.peer,
+            watched,
+        ));
+        if let Some(before) = lock(&self.notifier_task).replace(teller.abort_handle()) {
             before.abort();
         }
     }
@@ -159,14 +162,15 @@ impl ServerHandler for ClientConnection {
         _cx: NotificationContext<RoleServer>,
     ) {
         if let Some(request) = notification.request_id {
-            self.call_off(request);
+            self.cancel(request);
         }
     }
 }
 
 impl ClientConnection {
     fn site(&self, cx: &RequestContext<RoleServer>) -> Result<ToolContext, ErrorData> {
-        let who = ClientIdentity::of(self, cx).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let who =
+            ClientIdentity::from_request(self, cx).map_err(|why| ErrorData::invalid_params(why, None))?;
         let setup = &self.gateway.setup;
         let (tenant, cwd) = (setup.tenant.clone(), PathBuf::from(&setup.cwd));
         Ok(ToolContext { tenant, session: who.session, agent: who.agent, cwd })

@@ -55,21 +55,21 @@ pub enum HttpServeError {
     #[error("cannot use `{0}`: there is no token in it; remove the file, and a new one is made")]
     NoToken(String),
     /// A system call failed.
-    #[error("{what}: {why}")]
-    System {
+    #[error("{operation}: {source}")]
+    Io {
         /// The operation that failed.
-        what: String,
+        operation: String,
         /// The error of the system.
-        why: io::Error,
+        source: io::Error,
     },
 }
 
 impl GatewayToken {
     /// Reads the token from a file, which is created if it is missing.
-    pub fn in_file(path: &Path) -> Result<Self, HttpServeError> {
-        let fault = |why: io::Error| HttpServeError::System {
-            what: format!("cannot use the token in `{}`", path.display()),
-            why,
+    pub fn load_or_create(path: &Path) -> Result<Self, HttpServeError> {
+        let fault = |why: io::Error| HttpServeError::Io {
+            operation: format!("cannot use the token in `{}`", path.display()),
+            source: why,
         };
         match make(path) {
             Ok(()) => {}
@@ -85,7 +85,7 @@ impl GatewayToken {
         if text.len() < TOKEN_BYTES {
             return Err(HttpServeError::NoToken(path.display().to_string()));
         }
-        Ok(Self(Arc::new(Digest::of(text.as_bytes()))))
+        Ok(Self(Arc::new(Digest::compute(text.as_bytes()))))
     }
 
     /// Checks in constant time whether a request has the token.
@@ -95,7 +95,7 @@ impl GatewayToken {
         let given =
             given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
         let Some(given) = given else { return false };
-        let given = Digest::of(given.as_bytes());
+        let given = Digest::compute(given.as_bytes());
         let differ =
             given.as_bytes().iter().zip(self.0.as_bytes()).fold(0_u8, |differ, (a, b)| differ | (a ^ b));
         differ == 0
@@ -103,7 +103,7 @@ impl GatewayToken {
 }
 
 /// Checks that an address is a loopback address, which other machines cannot reach.
-pub fn is_ours(address: SocketAddr) -> Result<(), HttpServeError> {
+pub fn check_loopback(address: SocketAddr) -> Result<(), HttpServeError> {
     if address.ip().is_loopback() { Ok(()) } else { Err(HttpServeError::NotLoopback(address)) }
 }
 
@@ -114,9 +114,9 @@ pub async fn serve(
     token: GatewayToken,
     end: CancellationToken,
 ) -> Result<(), HttpServeError> {
-    let fault = |what: &str, why| HttpServeError::System { what: what.to_owned(), why };
+    let fault = |what: &str, why| HttpServeError::Io { operation: what.to_owned(), source: why };
     let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
-    is_ours(address)?;
+    check_loopback(address)?;
     let app = router(gateway, token, address.port(), end.clone());
     // With Nagle's algorithm on, clients wait for every event of a stream.
     let listener = listener.tap_io(|stream| {
@@ -139,7 +139,7 @@ fn router(gateway: Gateway, token: GatewayToken, port: u16, end: CancellationTok
         .with_json_response(true)
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_cancellation_token(end);
-    let connection = move || gateway.connection(TransportKind::Http).map_err(io::Error::other);
+    let connection = move || gateway.new_connection(TransportKind::Http).map_err(io::Error::other);
     let service = StreamableHttpService::new(connection, Arc::new(sessions), config);
     Router::new().nest_service(PATH, service).layer(middleware::from_fn_with_state(token, known))
 }
@@ -171,7 +171,7 @@ mod tests {
     fn a_token_is_made_once_and_is_its_owners_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mcp-token");
-        let token = GatewayToken::in_file(&path).unwrap();
+        let token = GatewayToken::load_or_create(&path).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.len(), 64);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -182,7 +182,7 @@ mod tests {
         };
         assert!(token.is_in(&with(format!("Bearer {text}"))));
         assert!(
-            GatewayToken::in_file(&path).unwrap().is_in(&with(format!("bearer {text}"))),
+            GatewayToken::load_or_create(&path).unwrap().is_in(&with(format!("bearer {text}"))),
             "the same the next time"
         );
         for wrong in [
@@ -196,6 +196,6 @@ mod tests {
         }
         assert!(!token.is_in(&HeaderMap::new()));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(GatewayToken::in_file(&path), Err(HttpServeError::Exposed(_))));
+        assert!(matches!(GatewayToken::load_or_create(&path), Err(HttpServeError::Exposed(_))));
     }
 }

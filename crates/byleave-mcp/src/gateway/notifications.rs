@@ -17,7 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
 use super::GatewayInner;
-use super::prompts_and_resources::{self, ReachableServer, passed_on};
+use super::prompts_and_resources::{self, ReachableServer, to_client_error};
 use crate::protocol_version::is_modern;
 use crate::upstream::ServerChange;
 
@@ -54,7 +54,7 @@ impl WatchedResources {
 
 /// Watches a resource at the server that offers it.
 pub(super) async fn watch(gateway: &Arc<GatewayInner>, uri: &str) -> Result<ResourceWatch, ErrorData> {
-    let Some(reached) = prompts_and_resources::whose(gateway, uri).await else {
+    let Some(reached) = prompts_and_resources::server_for_resource(gateway, uri).await else {
         return Err(ErrorData::resource_not_found("no server offers this resource", None));
     };
     let key = (reached.server.name().to_owned(), uri.to_owned());
@@ -80,14 +80,14 @@ async fn begin(
     reached: &ReachableServer,
     uri: &str,
 ) -> Result<Option<AbortHandle>, ErrorData> {
-    let is_modern = reached.server.says().is_some_and(|says| is_modern(&says.protocol_version));
+    let is_modern = reached.server.peer_info().is_some_and(|says| is_modern(&says.protocol_version));
     if !is_modern {
         #[expect(deprecated, reason = "servers of the older protocol know nothing else")]
         let subscribed = reached.peer.subscribe(SubscribeRequestParams::new(uri)).await;
-        return subscribed.map(|()| None).map_err(passed_on);
+        return subscribed.map(|()| None).map_err(to_client_error);
     }
     let filter = SubscriptionFilter::builder().resource_subscriptions([uri]).build();
-    let mut listening = reached.peer.listen(filter).await.map_err(passed_on)?;
+    let mut listening = reached.peer.listen(filter).await.map_err(to_client_error)?;
     let (updates, server) = (gateway.watched.updates.clone(), reached.server.name().to_owned());
     let task = tokio::spawn(async move {
         while let Ok(Some(notification)) = listening.next().await {
@@ -136,7 +136,7 @@ pub(super) struct ServerChangeReceiver {
 
 impl ServerChangeReceiver {
     pub(super) fn new(gateway: &Arc<GatewayInner>) -> Self {
-        let (servers, ours) = (gateway.servers.news(), gateway.watched.updates.subscribe());
+        let (servers, ours) = (gateway.servers.subscribe(), gateway.watched.updates.subscribe());
         Self { servers, ours, gateway: Arc::clone(gateway) }
     }
 
@@ -161,7 +161,7 @@ impl ServerChangeReceiver {
 }
 
 /// Notifies a client of the older protocol until it is gone.
-pub(super) async fn tell_all(
+pub(super) async fn notify_legacy_client(
     mut hearing: ServerChangeReceiver,
     peer: Peer<RoleServer>,
     watches: impl Fn(&str) -> bool,
@@ -183,7 +183,7 @@ pub(super) async fn tell_all(
 }
 
 /// Notifies a client of the newer protocol of the changes that it requested, until it cancels.
-pub(super) async fn tell(gateway: &Arc<GatewayInner>, context: &SubscriptionContext) {
+pub(super) async fn notify_subscriber(gateway: &Arc<GatewayInner>, context: &SubscriptionContext) {
     let mut hearing = ServerChangeReceiver::new(gateway);
     let mut watches = Vec::new();
     for uri in context.accepted().resource_subscriptions.iter().flatten() {

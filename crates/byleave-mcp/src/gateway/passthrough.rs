@@ -15,8 +15,8 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 
-use super::prompts_and_resources::{self, ReachableServer, passed_on};
-use super::tool_list::page;
+use super::prompts_and_resources::{self, ReachableServer, to_client_error};
+use super::tool_list::paginate;
 use super::{GatewayInner, NamingScheme};
 use crate::protocol_version::is_modern;
 
@@ -24,14 +24,15 @@ pub(super) async fn list_prompts(
     gateway: &GatewayInner,
     request: Option<PaginatedRequestParams>,
 ) -> Result<ListPromptsResult, ErrorData> {
-    let all = prompts_and_resources::prompts(gateway).await.into_iter().map(|(name, (_, mut prompt))| {
-        prompt.name = name;
-        if gateway.setup.names == NamingScheme::Ours {
-            prompt.icons = None;
-        }
-        prompt
-    });
-    let (items, next) = page(all.collect(), request, |prompt| prompt.name.clone())?;
+    let all =
+        prompts_and_resources::list_prompts(gateway).await.into_iter().map(|(name, (_, mut prompt))| {
+            prompt.name = name;
+            if gateway.setup.naming == NamingScheme::Catalog {
+                prompt.icons = None;
+            }
+            prompt
+        });
+    let (items, next) = paginate(all.collect(), request, |prompt| prompt.name.clone())?;
     let mut result = ListPromptsResult::with_all_items(items).with_cache_scope(CacheScope::Private);
     (result.ttl_ms, result.next_cursor) = (Some(0), next);
     Ok(result)
@@ -42,7 +43,7 @@ pub(super) async fn list_resources(
     request: Option<PaginatedRequestParams>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let all = prompts_and_resources::resources(gateway).await.into_values().collect();
-    let (items, next) = page(all, request, |resource: &rmcp::model::Resource| resource.uri.clone())?;
+    let (items, next) = paginate(all, request, |resource: &rmcp::model::Resource| resource.uri.clone())?;
     let mut result = ListResourcesResult::with_all_items(items).with_cache_scope(CacheScope::Private);
     (result.ttl_ms, result.next_cursor) = (Some(0), next);
     Ok(result)
@@ -54,7 +55,7 @@ pub(super) async fn list_templates(
 ) -> Result<ListResourceTemplatesResult, ErrorData> {
     let all = prompts_and_resources::templates(gateway).await.into_values().collect();
     let name = |template: &rmcp::model::ResourceTemplate| template.uri_template.clone();
-    let (items, next) = page(all, request, name)?;
+    let (items, next) = paginate(all, request, name)?;
     let mut result = ListResourceTemplatesResult::with_all_items(items).with_cache_scope(CacheScope::Private);
     (result.ttl_ms, result.next_cursor) = (Some(0), next);
     Ok(result)
@@ -68,9 +69,9 @@ pub(super) async fn get_prompt(
     let (reached, name) = prompt(gateway, &request.name).await?;
     request.name = name;
     tokio::select! {
-        got = reached.peer.get_prompt_once(request) => got.map_err(passed_on),
+        got = reached.peer.get_prompt_once(request) => got.map_err(to_client_error),
         // Dropping the request notifies the server.
-        () = cx.ct.cancelled() => Err(super::call_tool::gone()),
+        () = cx.ct.cancelled() => Err(super::call_tool::client_gone_error()),
     }
 }
 
@@ -85,20 +86,20 @@ pub(super) async fn complete(
             reached
         }
         Reference::Resource(reference) => {
-            let whose = prompts_and_resources::whose(gateway, &reference.uri).await;
+            let whose = prompts_and_resources::server_for_resource(gateway, &reference.uri).await;
             whose.ok_or_else(|| ErrorData::invalid_params("no server offers this resource", None))?
         }
         _ => return Err(ErrorData::invalid_params("this kind of reference is not known here", None)),
     };
-    reached.peer.complete(request).await.map_err(passed_on)
+    reached.peer.complete(request).await.map_err(to_client_error)
 }
 
 pub(super) async fn set_level(
     gateway: &GatewayInner,
     request: &SetLevelRequestParams,
 ) -> Result<(), ErrorData> {
-    for reached in prompts_and_resources::reached(gateway, |has| has.logging.is_some()) {
-        let is_older = reached.server.says().is_some_and(|says| !is_modern(&says.protocol_version));
+    for reached in prompts_and_resources::reachable_servers(gateway, |has| has.logging.is_some()) {
+        let is_older = reached.server.peer_info().is_some_and(|says| !is_modern(&says.protocol_version));
         if is_older {
             let set = reached.peer.set_level(request.clone()).await;
             if let Err(error) = set {
@@ -111,7 +112,7 @@ pub(super) async fn set_level(
 
 /// Returns the server of a prompt, and the prompt's name there.
 async fn prompt(gateway: &GatewayInner, name: &str) -> Result<(ReachableServer, String), ErrorData> {
-    let found = prompts_and_resources::prompts(gateway)
+    let found = prompts_and_resources::list_prompts(gateway)
         .await
         .remove(name)
         .map(|(reached, prompt)| (reached, prompt.name));

@@ -17,7 +17,7 @@ use byleave::core::digest::Digest;
 use byleave::core::id::CallId;
 
 /// How long a repeated call finds the one before.
-pub(super) const KEPT: Duration = Duration::from_secs(24 * 3_600);
+pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3_600);
 
 /// How often a path is retried that other processes remove meanwhile.
 const TRIES: usize = 4;
@@ -42,7 +42,7 @@ pub(super) struct PendingCallLock {
 #[derive(Debug, Default)]
 pub(super) struct PendingCallLookup {
     /// The same call made before and not yet picked up.
-    pub(super) slip: Option<PendingCallLock>,
+    pub(super) pending: Option<PendingCallLock>,
     /// Older calls whose clients did not come back in time.
     pub(super) outdated: Vec<CallId>,
 }
@@ -54,7 +54,7 @@ impl PendingCalls {
     }
 
     /// Creates and holds the lock file of a call.
-    pub(super) fn put(&self, key: &Digest, call: CallId) -> io::Result<PendingCallLock> {
+    pub(super) fn create(&self, key: &Digest, call: CallId) -> io::Result<PendingCallLock> {
         let dir = self.of(key);
         let (new, path) = (dir.join(format!(".{call}")), dir.join(call.to_string()));
         let mut tried = 0;
@@ -95,7 +95,7 @@ impl PendingCalls {
                 slip.remove()?;
                 found.outdated.push(call);
             } else {
-                found.slip = Some(slip);
+                found.pending = Some(slip);
                 break;
             }
         }
@@ -119,7 +119,7 @@ impl PendingCallLock {
     }
 
     /// Releases the lock file, so that a repeated call finds it. Its age is measured from now.
-    pub(super) fn leave(self) -> io::Result<()> {
+    pub(super) fn release(self) -> io::Result<()> {
         self.file.set_modified(SystemTime::now())
     }
 
@@ -131,7 +131,7 @@ impl PendingCallLock {
     }
 
     fn is_outdated(&self) -> bool {
-        self.age() > KEPT
+        self.age() > RETENTION
     }
 }
 
@@ -172,17 +172,17 @@ mod tests {
     fn a_slip_is_found_once_and_by_one() {
         let dir = tempfile::tempdir().unwrap();
         let slips = PendingCalls::new(dir.path().join("pending"));
-        let (key, call) = (Digest::of(b"key"), fresh());
-        assert!(slips.take(&key, None).unwrap().slip.is_none(), "nothing was written");
-        let slip = slips.put(&key, call).unwrap();
-        assert!(slips.take(&key, None).unwrap().slip.is_none(), "somebody holds it");
-        slip.leave().unwrap();
-        let again = slips.take(&key, None).unwrap().slip.unwrap();
+        let (key, call) = (Digest::compute(b"key"), fresh());
+        assert!(slips.take(&key, None).unwrap().pending.is_none(), "nothing was written");
+        let slip = slips.create(&key, call).unwrap();
+        assert!(slips.take(&key, None).unwrap().pending.is_none(), "somebody holds it");
+        slip.release().unwrap();
+        let again = slips.take(&key, None).unwrap().pending.unwrap();
         assert_eq!(again.call, call);
-        assert!(slips.take(&key, None).unwrap().slip.is_none(), "somebody holds it again");
-        assert!(slips.take(&Digest::of(b"other"), None).unwrap().slip.is_none());
+        assert!(slips.take(&key, None).unwrap().pending.is_none(), "somebody holds it again");
+        assert!(slips.take(&Digest::compute(b"other"), None).unwrap().pending.is_none());
         again.remove().unwrap();
-        assert!(slips.take(&key, None).unwrap().slip.is_none(), "it was picked up");
+        assert!(slips.take(&key, None).unwrap().pending.is_none(), "it was picked up");
     }
 
     // req: R5
@@ -190,23 +190,23 @@ mod tests {
     fn of_two_the_older_is_found_first_and_one_can_be_named() {
         let dir = tempfile::tempdir().unwrap();
         let slips = PendingCalls::new(dir.path().join("pending"));
-        let (key, first, second) = (Digest::of(b"key"), fresh(), fresh());
-        slips.put(&key, second).unwrap().leave().unwrap();
-        slips.put(&key, first).unwrap().leave().unwrap();
-        assert_eq!(slips.take(&key, Some(second)).unwrap().slip.unwrap().call, second);
-        assert_eq!(slips.take(&key, None).unwrap().slip.unwrap().call, first);
+        let (key, first, second) = (Digest::compute(b"key"), fresh(), fresh());
+        slips.create(&key, second).unwrap().release().unwrap();
+        slips.create(&key, first).unwrap().release().unwrap();
+        assert_eq!(slips.take(&key, Some(second)).unwrap().pending.unwrap().call, second);
+        assert_eq!(slips.take(&key, None).unwrap().pending.unwrap().call, first);
     }
 
     #[test]
     fn what_nobody_came_back_for_is_named_and_gone() {
         let dir = tempfile::tempdir().unwrap();
         let slips = PendingCalls::new(dir.path().join("pending"));
-        let (key, call) = (Digest::of(b"key"), fresh());
-        let slip = slips.put(&key, call).unwrap();
-        slip.file.set_modified(SystemTime::now() - KEPT - Duration::from_secs(1)).unwrap();
+        let (key, call) = (Digest::compute(b"key"), fresh());
+        let slip = slips.create(&key, call).unwrap();
+        slip.file.set_modified(SystemTime::now() - RETENTION - Duration::from_secs(1)).unwrap();
         drop(slip);
         let found = slips.take(&key, None).unwrap();
-        assert!(found.slip.is_none());
+        assert!(found.pending.is_none());
         assert_eq!(found.outdated, [call]);
         assert!(slips.take(&key, None).unwrap().outdated.is_empty());
     }

@@ -19,18 +19,18 @@ impl ProgressReporter {
     }
 
     /// Checks whether the client wants reports.
-    pub(super) const fn is_wanted(&self) -> bool {
+    pub(super) const fn is_enabled(&self) -> bool {
         self.to.is_some()
     }
 
     /// Reports that the call still waits.
-    pub(super) async fn tick(&mut self, words: String) {
+    pub(super) async fn report_waiting(&mut self, words: String) {
         let at = self.last + TICK;
         self.tell(at, None, words).await;
     }
 
     /// Reports progress of the tool.
-    pub(super) async fn progress(&mut self, progress: Progress) {
+    pub(super) async fn report_progress(&mut self, progress: Progress) {
         // Progress that does not rise is reported with a tiny increment, because its message is useful.
         let at = progress.fraction.filter(|fraction| *fraction > self.last).unwrap_or(self.last + TICK);
         self.tell(at, progress.fraction.map(|_| 1.0), progress.detail).await;

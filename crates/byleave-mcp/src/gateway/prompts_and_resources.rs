@@ -62,23 +62,24 @@ impl ServerResources {
 }
 
 /// Returns the connected servers with the requested capability, by name.
-pub(super) fn reached(
+pub(super) fn reachable_servers(
     gateway: &GatewayInner,
     has: impl Fn(&rmcp::model::ServerCapabilities) -> bool,
 ) -> Vec<ReachableServer> {
     let mut servers = gateway.servers.list();
     servers.sort_by(|a, b| a.name().cmp(b.name()));
     let reach = |server: Arc<dyn Server>| {
-        let peer = server.peer().filter(|_| server.says().is_some_and(|says| has(&says.capabilities)))?;
+        let peer =
+            server.peer().filter(|_| server.peer_info().is_some_and(|says| has(&says.capabilities)))?;
         Some(ReachableServer { server, peer })
     };
     servers.into_iter().filter_map(reach).collect()
 }
 
 /// Returns all prompts by their names here, sorted, each with its server and its original definition.
-pub(super) async fn prompts(gateway: &GatewayInner) -> BTreeMap<String, (ReachableServer, Prompt)> {
+pub(super) async fn list_prompts(gateway: &GatewayInner) -> BTreeMap<String, (ReachableServer, Prompt)> {
     let mut all = BTreeMap::new();
-    for reached in reached(gateway, |has| has.prompts.is_some()) {
+    for reached in reachable_servers(gateway, |has| has.prompts.is_some()) {
         for prompt in listed(&reached, "prompts", reached.peer.list_all_prompts()).await {
             let name = outward(gateway, &reached, &prompt.name);
             if all.contains_key(&name) {
@@ -93,16 +94,16 @@ pub(super) async fn prompts(gateway: &GatewayInner) -> BTreeMap<String, (Reachab
 
 /// Returns the name of a prompt here.
 fn outward(gateway: &GatewayInner, reached: &ReachableServer, name: &str) -> String {
-    match gateway.setup.names {
-        NamingScheme::Ours => format!("{}_{name}", reached.server.name()),
-        NamingScheme::Theirs => name.to_owned(),
+    match gateway.setup.naming {
+        NamingScheme::Catalog => format!("{}_{name}", reached.server.name()),
+        NamingScheme::Upstream => name.to_owned(),
     }
 }
 
 /// Returns all resources, by address.
 pub(super) async fn resources(gateway: &GatewayInner) -> BTreeMap<String, Resource> {
     let mut all = BTreeMap::new();
-    for reached in reached(gateway, |has| has.resources.is_some()) {
+    for reached in reachable_servers(gateway, |has| has.resources.is_some()) {
         for resource in listed(&reached, "resources", reached.peer.list_all_resources()).await {
             all.entry(resource.uri.clone()).or_insert(resource);
         }
@@ -113,7 +114,7 @@ pub(super) async fn resources(gateway: &GatewayInner) -> BTreeMap<String, Resour
 /// Returns all resource templates, by template.
 pub(super) async fn templates(gateway: &GatewayInner) -> BTreeMap<String, ResourceTemplate> {
     let mut all = BTreeMap::new();
-    for reached in reached(gateway, |has| has.resources.is_some()) {
+    for reached in reachable_servers(gateway, |has| has.resources.is_some()) {
         let listing = reached.peer.list_all_resource_templates();
         for template in listed(&reached, "templates of resources", listing).await {
             all.entry(template.uri_template.clone()).or_insert(template);
@@ -123,8 +124,8 @@ pub(super) async fn templates(gateway: &GatewayInner) -> BTreeMap<String, Resour
 }
 
 /// Returns the server that offers a resource, by its address or by a matching template.
-pub(super) async fn whose(gateway: &GatewayInner, uri: &str) -> Option<ReachableServer> {
-    for reached in reached(gateway, |has| has.resources.is_some()) {
+pub(super) async fn server_for_resource(gateway: &GatewayInner, uri: &str) -> Option<ReachableServer> {
+    for reached in reachable_servers(gateway, |has| has.resources.is_some()) {
         let name = reached.server.name();
         let known = gateway.shelf.resources().get(name).cloned();
         if known.is_some_and(|known| known.is_fresh() && known.has(uri)) {
@@ -147,7 +148,7 @@ pub(super) async fn whose(gateway: &GatewayInner, uri: &str) -> Option<Reachable
 }
 
 /// Converts the error of a server to one for the agent.
-pub(super) fn passed_on(error: ServiceError) -> ErrorData {
+pub(super) fn to_client_error(error: ServiceError) -> ErrorData {
     match error {
         ServiceError::McpError(error) => error,
         other => {

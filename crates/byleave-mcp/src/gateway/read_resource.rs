@@ -24,26 +24,26 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::GatewayInner;
-use super::call_flow::{CallProgress, ToolCallRequest, follow};
-use super::call_tool::{gone, reason, waits};
+use super::call_flow::{CallProgress, ToolCallRequest, follow_call};
+use super::call_tool::{client_gone_error, model_reason, waiting_message};
 use super::connection::ClientConnection;
 use super::prompts_and_resources;
-use super::tool_list::HIDDEN;
+use super::tool_list::RESOURCE_TOOL_PREFIX;
 use crate::active_callers::ActiveCallers;
-use crate::result_conversion::RESULT;
+use crate::result_conversion::RESULT_KEY;
 use crate::upstream::Servers;
 
 /// The error code of a request that was refused or that waits.
 const REFUSED: ErrorCode = ErrorCode(-32_000);
 
 /// Reads a resource.
-pub(super) async fn read(
+pub(super) async fn read_resource(
     at: &ClientConnection,
     request: ReadResourceRequestParams,
     cx: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResponse, ErrorData> {
     let uri = request.uri;
-    let Some(reached) = prompts_and_resources::whose(&at.gateway, &uri).await else {
+    let Some(reached) = prompts_and_resources::server_for_resource(&at.gateway, &uri).await else {
         let what = "no server offers this resource; `resources/list` says which there are";
         return Err(ErrorData::resource_not_found(what, Some(json!({ "uri": uri }))));
     };
@@ -52,35 +52,35 @@ pub(super) async fn read(
     let job = ToolCallRequest {
         tool,
         arguments: json!({ "uri": uri }),
-        reason: reason(&cx.meta),
+        reason: model_reason(&cx.meta),
         responses: request.input_responses,
         state: request.request_state,
     };
-    match follow(at, job, cx).await {
+    match follow_call(at, job, cx).await {
         CallProgress::Settled { result, .. } => given_out(&result, &uri),
-        CallProgress::Asks(asks) => Ok(ReadResourceResponse::InputRequired(*asks)),
-        CallProgress::Waits { question, call } => {
+        CallProgress::InputRequired(asks) => Ok(ReadResourceResponse::InputRequired(*asks)),
+        CallProgress::Waiting { question, call } => {
             let data = json!({ "pending": { "call": call.to_string(), "question": question } });
-            Err(ErrorData::new(REFUSED, waits(&uri, question), Some(data)))
+            Err(ErrorData::new(REFUSED, waiting_message(&uri, question), Some(data)))
         }
-        CallProgress::Unusable(why) => Err(ErrorData::new(REFUSED, why, None)),
-        CallProgress::Gone => Err(gone()),
+        CallProgress::Error(why) => Err(ErrorData::new(REFUSED, why, None)),
+        CallProgress::Gone => Err(client_gone_error()),
     }
 }
 
 fn given_out(result: &CallResult, uri: &str) -> Result<ReadResourceResponse, ErrorData> {
-    match &result.ending {
+    match &result.outcome {
         CallOutcome::Completed(output) => {
-            let passed_on = output.data.as_ref().and_then(|data| data.get(RESULT));
+            let passed_on = output.data.as_ref().and_then(|data| data.get(RESULT_KEY));
             let unchanged =
                 passed_on.filter(|passed_on| text_of(passed_on) == output.text && !output.truncated);
             let read = unchanged.and_then(response);
             // The text was changed, so the rest of the result was not released.
-            let said = || ReadResourceResult::new(vec![ResourceContents::text(result.text(), uri)]).into();
+            let said = || ReadResourceResult::new(vec![ResourceContents::text(result.to_text(), uri)]).into();
             Ok(read.unwrap_or_else(said))
         }
         _ => {
-            let code = result.ending.refusal().map(|refusal| refusal.code.as_str());
+            let code = result.outcome.refusal().map(|refusal| refusal.code.as_str());
             let why = result.error().unwrap_or_else(|| "it was not read".into());
             Err(ErrorData::new(REFUSED, why, Some(json!({ "code": code }))))
         }
@@ -110,13 +110,13 @@ fn text_of(result: &Value) -> String {
 
 /// Returns the tool that reads the resources of a server. It is registered on first use.
 fn reader(gateway: &GatewayInner, server: &str) -> Result<String, String> {
-    let name = format!("{HIDDEN}{server}");
+    let name = format!("{RESOURCE_TOOL_PREFIX}{server}");
     let catalog = gateway.gate.catalog();
-    if !catalog.has(&name) {
+    if !catalog.contains(&name) {
         let reader =
             ResourceReader::new(&name, server, Arc::clone(&gateway.servers), gateway.exchange.clone());
         if let Err(error) = catalog.register(reader)
-            && !catalog.has(&name)
+            && !catalog.contains(&name)
         {
             return Err(error.to_string());
         }
@@ -170,11 +170,11 @@ impl ResourceReader {
             Ok(ReadResourceResponse::InputRequired(result)) => serde_json::to_value(result),
             Ok(_) => return Output::failure("the server gave a kind of answer that is not known here"),
             Err(error) => {
-                return Output::failure(prompts_and_resources::passed_on(error).message.into_owned());
+                return Output::failure(prompts_and_resources::to_client_error(error).message.into_owned());
             }
         };
         match result {
-            Ok(result) => Output::text(text_of(&result)).with_data(json!({ RESULT: result })),
+            Ok(result) => Output::text(text_of(&result)).with_data(json!({ RESULT_KEY: result })),
             Err(error) => Output::failure(error.to_string()),
         }
     }
@@ -192,7 +192,7 @@ impl Tool for ResourceReader {
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         Some(Box::pin(async move {
             let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
-            let mut effects = vec![Effect::at_server(&self.server, "resources/read")];
+            let mut effects = vec![Effect::mcp_invoke(&self.server, "resources/read")];
             effects.extend(named(uri, site)?);
             Ok(Plan { effects, ..Plan::default() })
         }))
@@ -217,7 +217,7 @@ fn named(uri: &str, site: &ToolContext) -> Result<Option<Effect>, ToolError> {
             Some(Effect::Read { path: resolve(path, &site.cwd)? })
         }
         "http" | "https" | "ws" | "wss" => {
-            let host = url.host_str().and_then(host::normal).ok_or_else(unclear)?;
+            let host = url.host_str().and_then(host::normalize).ok_or_else(unclear)?;
             Some(Effect::Reach { host, port: url.port_or_known_default().ok_or_else(unclear)? })
         }
         _ => None,

@@ -15,10 +15,10 @@ the same call again is refused again.";
 
 /// Returns the gateway's description. A gateway for a single server passes on that server's description, except for
 /// unsupported parts.
-pub(super) fn of(gateway: &GatewayInner) -> ServerConfig {
+pub(super) fn server_config(gateway: &GatewayInner) -> ServerConfig {
     let servers = gateway.servers.list();
-    if gateway.setup.names == NamingScheme::Theirs
-        && let Some(says) = servers.first().and_then(|server| server.says())
+    if gateway.setup.naming == NamingScheme::Upstream
+        && let Some(says) = servers.first().and_then(|server| server.peer_info())
     {
         let (info, instructions) = (says.server_info.clone(), says.instructions.clone());
         let mut says = ServerConfig::new(says.capabilities.clone());

@@ -15,15 +15,15 @@ pub enum PipeError {
     Gateway(#[from] GatewayError),
     /// The client violated the protocol during initialization.
     #[error("the client did not begin as the protocol says: {0}")]
-    Beginning(String),
+    Handshake(String),
     /// The serving task failed.
     #[error("what served the client broke: {0}")]
-    Broke(String),
+    Task(String),
 }
 
 /// Serves the client until it disconnects or `end` is cancelled.
-pub async fn serve(gateway: &Gateway, end: CancellationToken) -> Result<(), PipeError> {
-    let connection = gateway.connection(TransportKind::Pipe)?;
+pub async fn serve_stdio(gateway: &Gateway, end: CancellationToken) -> Result<(), PipeError> {
+    let connection = gateway.new_connection(TransportKind::Pipe)?;
     let begun = tokio::select! {
         begun = connection.serve_with_ct(stdio_pipes(), end.clone()) => begun,
         () = end.cancelled() => return Ok(()),
@@ -32,7 +32,7 @@ pub async fn serve(gateway: &Gateway, end: CancellationToken) -> Result<(), Pipe
         Ok(serving) => serving,
         // A client that only checked whether the gateway starts.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-        Err(error) => return Err(PipeError::Beginning(error.to_string())),
+        Err(error) => return Err(PipeError::Handshake(error.to_string())),
     };
-    serving.waiting().await.map(drop).map_err(|error| PipeError::Broke(error.to_string()))
+    serving.waiting().await.map(drop).map_err(|error| PipeError::Task(error.to_string()))
 }

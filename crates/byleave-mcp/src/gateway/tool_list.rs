@@ -9,13 +9,13 @@ use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListToolsResult, PaginatedRequestParams, Tool};
 
 use super::{GatewayInner, NamingScheme};
-use crate::upstream::ACCEPT;
+use crate::upstream::ACCEPT_TOOL;
 
 /// The number of items on one page of a list.
 const PAGE: usize = 100;
 
 /// Lists the tools, sorted by name, one page at a time.
-pub(super) fn list(
+pub(super) fn list_tools(
     gateway: &GatewayInner,
     site: &ToolContext,
     request: Option<PaginatedRequestParams>,
@@ -23,7 +23,7 @@ pub(super) fn list(
     let mut tools: Vec<Tool> =
         offered(gateway).iter().filter_map(|entry| tool(gateway, entry, site)).collect();
     tools.sort_by(|a, b| a.name.cmp(&b.name));
-    let (page, next) = page(tools, request, |tool| tool.name.to_string())?;
+    let (page, next) = paginate(tools, request, |tool| tool.name.to_string())?;
     let mut result = ListToolsResult::with_all_items(page).with_cache_scope(CacheScope::Private);
     result.ttl_ms = Some(0);
     result.next_cursor = next;
@@ -31,18 +31,18 @@ pub(super) fn list(
 }
 
 /// Returns one tool by its public name.
-pub(super) fn get(gateway: &GatewayInner, site: &ToolContext, name: &str) -> Option<Tool> {
-    let meant = meant(gateway, name)?;
+pub(super) fn get_tool(gateway: &GatewayInner, site: &ToolContext, name: &str) -> Option<Tool> {
+    let meant = catalog_name(gateway, name)?;
     let entry = gateway.gate.catalog().get(&meant).ok()?;
     tool(gateway, &entry, site)
 }
 
 /// Returns the catalog name of a tool by its public name. Tools that are not offered cannot be named.
-pub(super) fn meant(gateway: &GatewayInner, name: &str) -> Option<String> {
-    match gateway.setup.names {
+pub(super) fn catalog_name(gateway: &GatewayInner, name: &str) -> Option<String> {
+    match gateway.setup.naming {
         // The gate refuses unknown tools, and the audit log records that.
-        NamingScheme::Ours => (!is_hidden(name)).then(|| name.to_owned()),
-        NamingScheme::Theirs => offered(gateway).into_iter().find_map(|entry| {
+        NamingScheme::Catalog => (!is_hidden(name)).then(|| name.to_owned()),
+        NamingScheme::Upstream => offered(gateway).into_iter().find_map(|entry| {
             let said = definition(gateway, &entry)?;
             (said.name == name).then(|| entry.name().to_owned())
         }),
@@ -50,14 +50,14 @@ pub(super) fn meant(gateway: &GatewayInner, name: &str) -> Option<String> {
 }
 
 /// The name prefix of the tools behind `resources/read`. They are in the catalog but never offered.
-pub(super) const HIDDEN: &str = "mcp-resources-of-";
+pub(super) const RESOURCE_TOOL_PREFIX: &str = "mcp-resources-of-";
 
 fn is_hidden(name: &str) -> bool {
-    name.starts_with(HIDDEN) || name == ACCEPT
+    name.starts_with(RESOURCE_TOOL_PREFIX) || name == ACCEPT_TOOL
 }
 
 fn offered(gateway: &GatewayInner) -> Vec<Arc<CatalogEntry>> {
-    let theirs = gateway.setup.names == NamingScheme::Theirs;
+    let theirs = gateway.setup.naming == NamingScheme::Upstream;
     let mut entries = gateway.gate.catalog().list();
     entries.retain(|entry| !is_hidden(entry.name()) && (!theirs || entry.manifest().server.is_some()));
     entries
@@ -67,7 +67,7 @@ fn offered(gateway: &GatewayInner) -> Vec<Arc<CatalogEntry>> {
 fn tool(gateway: &GatewayInner, entry: &CatalogEntry, site: &ToolContext) -> Option<Tool> {
     if let Some(said) = definition(gateway, entry) {
         let mut tool = (*said).clone();
-        if gateway.setup.names == NamingScheme::Ours {
+        if gateway.setup.naming == NamingScheme::Catalog {
             tool.name = entry.name().to_owned().into();
             // A client that shows icons fetches them. The tool's provider would learn who looks at it, and when.
             tool.icons = None;
@@ -88,7 +88,7 @@ fn definition(gateway: &GatewayInner, entry: &CatalogEntry) -> Option<Arc<Tool>>
 }
 
 /// Returns one page of a sorted list, and the cursor of the next. A cursor is the last name of the page before.
-pub(super) fn page<T>(
+pub(super) fn paginate<T>(
     mut items: Vec<T>,
     request: Option<PaginatedRequestParams>,
     name: impl Fn(&T) -> String,

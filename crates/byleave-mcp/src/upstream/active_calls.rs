@@ -25,7 +25,7 @@ const SPOKE: Duration = Duration::from_millis(3);
 pub(super) struct ActiveCalls {
     state: Mutex<ActiveCallsState>,
     /// The number of messages that are still being passed on.
-    pub(super) passing: watch::Sender<usize>,
+    pub(super) forwarding: watch::Sender<usize>,
 }
 
 #[derive(Default)]
@@ -49,15 +49,15 @@ struct RunningCall {
 impl ActiveCalls {
     /// Registers a call until the returned guard is dropped. Must be called before the request is sent, because the server
     /// may ask a question before the token is known here.
-    pub(super) fn enter(&self, run: &RunContext) -> ServerCallGuard<'_> {
-        let (call, session) = (run.call, run.site.session.clone());
+    pub(super) fn register(&self, run: &RunContext) -> ServerCallGuard<'_> {
+        let (call, session) = (run.call, run.context.session.clone());
         let working = RunningCall { call, session, run: run.clone(), spoke: false };
         self.state().calls.insert(call, working);
         ServerCallGuard { under_way: self, call, token: None }
     }
 
     /// Passes a report on to its call, or keeps it if the call is not known yet.
-    pub(super) fn hear(&self, report: ProgressNotificationParam) {
+    pub(super) fn report_progress(&self, report: ProgressNotificationParam) {
         let mut state = self.state();
         let call = state.tokens.get(&report.progress_token).copied();
         match call.and_then(|call| state.calls.get(&call).cloned()) {
@@ -75,7 +75,7 @@ impl ActiveCalls {
     }
 
     /// Returns an active call, if all active calls belong to one session. Otherwise the server's message is ambiguous.
-    pub(super) fn of_one_session(&self) -> Option<CallId> {
+    pub(super) fn single_session_call(&self) -> Option<CallId> {
         let state = self.state();
         let mut calls = state.calls.values();
         let first = calls.next()?;
@@ -83,7 +83,7 @@ impl ActiveCalls {
     }
 
     /// Notes that the server sent a message that any of the calls may have caused. Returns the first of them.
-    pub(super) fn spoken(&self) -> Option<CallId> {
+    pub(super) fn note_activity(&self) -> Option<CallId> {
         let mut state = self.state();
         state.calls.values_mut().for_each(|working| working.spoke = true);
         state.calls.keys().min().copied()
@@ -103,7 +103,7 @@ pub(super) struct ServerCallGuard<'a> {
 
 impl ServerCallGuard<'_> {
     /// Sets the token under which the server knows the call, and delivers the reports received so far.
-    pub(super) fn known_as(&mut self, token: ProgressToken) {
+    pub(super) fn set_progress_token(&mut self, token: ProgressToken) {
         let mut state = self.under_way.state();
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
             state.early.drain(..).partition(|report| report.progress_token == token);
@@ -118,12 +118,12 @@ impl ServerCallGuard<'_> {
     }
 
     /// Waits until messages from before the result are passed on. They take another path and must not arrive after it.
-    pub(super) async fn said_before(&self) {
+    pub(super) async fn wait_for_forwarded(&self) {
         tokio::task::yield_now().await;
         if self.under_way.state().calls.get(&self.call).is_some_and(|working| working.spoke) {
             tokio::time::sleep(SPOKE).await;
         }
-        let mut passing = self.under_way.passing.subscribe();
+        let mut passing = self.under_way.forwarding.subscribe();
         let passed = passing.wait_for(|count| *count == 0);
         if tokio::time::timeout(PASSING, passed).await.is_err() {
             tracing::debug!("a result was not kept waiting for what was said before it");
@@ -148,7 +148,7 @@ impl RunningCall {
             Some(total) => format!("{} of {total}", report.progress),
             None => report.progress.to_string(),
         });
-        self.run.progress(fraction, detail);
+        self.run.report_progress(fraction, detail);
     }
 }
 
@@ -179,17 +179,17 @@ mod tests {
     #[test]
     fn a_call_is_known_before_its_server_can_ask_about_it() {
         let under_way = ActiveCalls::default();
-        assert!(under_way.of_one_session().is_none());
+        assert!(under_way.single_session_call().is_none());
         let (one, other) = (run("one"), run("other"));
-        let mut here = under_way.enter(&one);
-        assert_eq!(under_way.of_one_session(), Some(one.call), "before anything was sent");
-        here.known_as(ProgressToken(NumberOrString::Number(1)));
-        let there = under_way.enter(&other);
-        assert!(under_way.of_one_session().is_none(), "nobody can say whom the server means");
+        let mut here = under_way.register(&one);
+        assert_eq!(under_way.single_session_call(), Some(one.call), "before anything was sent");
+        here.set_progress_token(ProgressToken(NumberOrString::Number(1)));
+        let there = under_way.register(&other);
+        assert!(under_way.single_session_call().is_none(), "nobody can say whom the server means");
         drop(there);
-        assert_eq!(under_way.of_one_session(), Some(one.call));
+        assert_eq!(under_way.single_session_call(), Some(one.call));
         drop(here);
-        assert!(under_way.of_one_session().is_none());
+        assert!(under_way.single_session_call().is_none());
         assert!(under_way.state().tokens.is_empty());
     }
 }

@@ -7,7 +7,7 @@
 
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::manifest::ArgumentRole;
-use byleave::path_resolution::named;
+use byleave::path_resolution::resolve_argument;
 use byleave::plan;
 use byleave::tool::ToolContext;
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ const COMMANDS: &[&str] = &["command", "cmd", "shell", "bash", "script", "comman
 const CODE: &[&str] = &["code", "python", "javascript", "js", "expression", "eval"];
 
 /// Adds the effects that the arguments suggest. For a tool that only reads, paths are only read.
-pub(super) fn effects(plan: &mut Plan, arguments: &Value, site: &ToolContext, reads: bool) {
+pub(super) fn add_argument_effects(plan: &mut Plan, arguments: &Value, site: &ToolContext, reads: bool) {
     let mut look = ArgumentScanner { plan, site, reads };
     look.at("", arguments, 0);
     let mut seen = std::collections::HashSet::new();
@@ -146,7 +146,7 @@ impl ArgumentScanner<'_> {
     }
 
     fn path(&mut self, text: &str) {
-        match named(text, &self.site.cwd) {
+        match resolve_argument(text, &self.site.cwd) {
             Ok(path) => {
                 self.plan.effects.push(Effect::Read { path: path.clone() });
                 if !self.reads {
@@ -158,7 +158,7 @@ impl ArgumentScanner<'_> {
     }
 
     fn judged(&mut self, role: ArgumentRole, text: &str) {
-        if let Err(fault) = plan::argument(self.plan, role, &Value::String(text.to_owned()), self.site) {
+        if let Err(fault) = plan::add_argument(self.plan, role, &Value::String(text.to_owned()), self.site) {
             self.unknown(&fault.to_string());
         }
     }
@@ -218,7 +218,7 @@ mod tests {
             cwd: cwd.clone(),
         };
         let mut plan = Plan::default();
-        effects(&mut plan, arguments, &site, reads);
+        add_argument_effects(&mut plan, arguments, &site, reads);
         let root = cwd.to_str().unwrap();
         plan.effects.iter().map(|effect| effect.to_string().replace(root, "")).collect()
     }

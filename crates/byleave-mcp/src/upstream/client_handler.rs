@@ -29,9 +29,9 @@ use crate::active_callers::{ActiveCallers, Caller};
 pub(super) struct HandlerContext {
     pub(super) definition: ServerDefinition,
     pub(super) exchange: ActiveCallers,
-    pub(super) under_way: ActiveCalls,
+    pub(super) active_calls: ActiveCalls,
     pub(super) roots: Vec<String>,
-    pub(super) news: broadcast::Sender<(String, ServerChange)>,
+    pub(super) changes: broadcast::Sender<(String, ServerChange)>,
 }
 
 /// Receives the messages of one server.
@@ -52,7 +52,7 @@ impl UpstreamHandler {
     /// Returns the client of the call that a question of the server belongs to.
     fn asked(&self) -> Result<(Arc<HandlerContext>, Arc<Caller>), ErrorData> {
         let around = self.around()?;
-        let call = around.under_way.of_one_session();
+        let call = around.active_calls.single_session_call();
         let caller = call.and_then(|call| around.exchange.caller(call));
         let nobody = || {
             ErrorData::invalid_request(
@@ -66,7 +66,7 @@ impl UpstreamHandler {
     fn tell(&self, news: ServerChange) {
         if let Ok(around) = self.around() {
             // There may be no listener.
-            drop(around.news.send((around.definition.name.to_string(), news)));
+            drop(around.changes.send((around.definition.name.to_string(), news)));
         }
     }
 }
@@ -92,7 +92,7 @@ impl ClientHandler for UpstreamHandler {
         let Ok((around, caller)) = self.asked() else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
-        mark(&mut params, around.definition.name.as_str());
+        mark_source(&mut params, around.definition.name.as_str());
         let can = caller.capabilities.as_ref().is_some_and(|can| can.elicitation.is_some());
         if !can {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
@@ -129,7 +129,7 @@ impl ClientHandler for UpstreamHandler {
         _context: NotificationContext<RoleClient>,
     ) {
         if let Ok(around) = self.around() {
-            around.under_way.hear(params);
+            around.active_calls.report_progress(params);
         }
     }
 
@@ -140,14 +140,14 @@ impl ClientHandler for UpstreamHandler {
     ) {
         let Ok(around) = self.around() else { return };
         // A message that several calls could have caused goes to the first of them. It is for people who look for errors.
-        around.under_way.passing.send_modify(|count| *count += 1);
-        let caller = around.under_way.spoken().and_then(|call| around.exchange.caller(call));
+        around.active_calls.forwarding.send_modify(|count| *count += 1);
+        let caller = around.active_calls.note_activity().and_then(|call| around.exchange.caller(call));
         if let Some(caller) = caller
             && let Err(error) = caller.peer.notify_logging_message(params).await
         {
             tracing::debug!(%error, "a log line of a server could not be passed on");
         }
-        around.under_way.passing.send_modify(|count| *count = count.saturating_sub(1));
+        around.active_calls.forwarding.send_modify(|count| *count = count.saturating_sub(1));
     }
 
     async fn on_resource_updated(
@@ -172,7 +172,7 @@ impl ClientHandler for UpstreamHandler {
 }
 
 /// Marks a question of a server, so that it cannot be mistaken for one of ours or of another server.
-pub(super) fn mark(params: &mut ElicitRequestParams, server: &str) {
+pub(super) fn mark_source(params: &mut ElicitRequestParams, server: &str) {
     let marked =
         |message: &mut String| *message = format!("[the MCP server `{server}` asks, not byleave] {message}");
     match params {

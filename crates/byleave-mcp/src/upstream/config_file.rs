@@ -14,17 +14,18 @@ type ServersTomlValue<'i> = Spanned<DeValue<'i>>;
 
 /// An error in the file of servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {message}")]
 pub struct ServersFileError {
     /// The line number.
     pub line: usize,
     /// The error, and what to do.
-    pub what: String,
+    pub message: String,
 }
 
 /// Returns the servers that a file defines, by name.
-pub fn read(text: &str) -> Result<Vec<ServerDefinition>, ServersFileError> {
-    let wrong = |span: Range<usize>, what: String| ServersFileError { line: line(text, span.start), what };
+pub fn parse_servers(text: &str) -> Result<Vec<ServerDefinition>, ServersFileError> {
+    let wrong =
+        |span: Range<usize>, what: String| ServersFileError { line: line(text, span.start), message: what };
     let table = DeTable::parse(text)
         .map_err(|error| wrong(error.span().unwrap_or_default(), error.message().to_owned()))?;
     let mut servers = Vec::new();
@@ -177,7 +178,7 @@ impl ServersFileParser<'_> {
     }
 
     fn wrong(&self, span: Range<usize>, what: String) -> ServersFileError {
-        ServersFileError { line: line(self.text, span.start), what }
+        ServersFileError { line: line(self.text, span.start), message: what }
     }
 }
 
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_is_meant() {
         let text = "[server.git]\ncommand = \"uvx\"\nargs = [\"mcp-server-git==1.2.3\"]\nenv = { A = \"${A}\" }\nworkspace = \"write\"\n\n[server.far]\nurl = \"https://a.example/mcp\"\n";
-        let servers = read(text).unwrap();
+        let servers = parse_servers(text).unwrap();
         assert_eq!(servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["far", "git"]);
         assert_eq!(servers[1].profile.workspace, DirectoryAccess::Write);
     }
@@ -212,7 +213,7 @@ mod tests {
             ("[server.a]\ncommand = \"x\"\nworkspace = \"all\"\n", 3),
             ("[server.a\n", 1),
         ] {
-            assert_eq!(read(text).unwrap_err().line, at, "{text}");
+            assert_eq!(parse_servers(text).unwrap_err().line, at, "{text}");
         }
     }
 }

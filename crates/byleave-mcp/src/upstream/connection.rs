@@ -27,7 +27,7 @@ use super::client_handler::{HandlerContext, UpstreamHandler};
 use super::http;
 use super::login;
 use super::pins::ServerListing;
-use super::raw_capture::{CapturedListing, CapturingReader, LINE_BYTES_MAX};
+use super::raw_capture::{CapturedListing, CapturingReader, MAX_LINE_BYTES};
 use super::server_definition::{Launch, ServerDefinition, ServerName};
 use super::server_process::{self, KillOnDrop, ServerEnvironment, ServerStartError};
 use super::tool_names;
@@ -98,7 +98,13 @@ impl ServerConnection {
         news: broadcast::Sender<(String, ServerChange)>,
     ) -> Self {
         let roots = vec![ground.workspace.to_string_lossy().into_owned()];
-        let around = HandlerContext { definition, exchange, under_way: ActiveCalls::default(), roots, news };
+        let around = HandlerContext {
+            definition,
+            exchange,
+            active_calls: ActiveCalls::default(),
+            roots,
+            changes: news,
+        };
         let (making, now) = Default::default();
         Self { shared: Arc::new(ServerConnectionShared { around: Arc::new(around), ground, making, now }) }
     }
@@ -107,12 +113,12 @@ impl ServerConnection {
         &self.shared.around.definition
     }
 
-    pub(super) fn exchange(&self) -> &ActiveCallers {
+    pub(super) fn active_callers(&self) -> &ActiveCallers {
         &self.shared.around.exchange
     }
 
-    pub(super) fn under_way(&self) -> &ActiveCalls {
-        &self.shared.around.under_way
+    pub(super) fn active_calls(&self) -> &ActiveCalls {
+        &self.shared.around.active_calls
     }
 
     /// Returns the connection, if there is one.
@@ -121,7 +127,7 @@ impl ServerConnection {
     }
 
     /// Returns the connection. Connects if there is none.
-    pub(super) async fn up(&self) -> Result<Arc<RunningServer>, ServerUnavailableError> {
+    pub(super) async fn connect(&self) -> Result<Arc<RunningServer>, ServerUnavailableError> {
         if let Some(connection) = self.now() {
             return Ok(connection);
         }
@@ -130,7 +136,7 @@ impl ServerConnection {
             return Ok(connection);
         }
         if let Some(wait) = failures.wait() {
-            return Err(self.down(format!(
+            return Err(self.unavailable(format!(
                 "it broke {} times; it is tried again in {} s",
                 failures.count,
                 wait.as_secs() + 1
@@ -148,10 +154,10 @@ impl ServerConnection {
             }
             Err(ServerConnectError::Broke(why)) => {
                 failures.add();
-                Err(self.down(why))
+                Err(self.unavailable(why))
             }
             // The server is up, and is tried again immediately, because the person may log in at any moment.
-            Err(ServerConnectError::WantsLogin) => Err(self.wants_login()),
+            Err(ServerConnectError::WantsLogin) => Err(self.note_login_needed()),
         }
     }
 
@@ -162,7 +168,7 @@ impl ServerConnection {
 
     /// Requests all tools of the server, once. This copy is the one that is shown, accepted and used.
     pub(super) async fn offered(&self) -> Result<ServerListing, ServerUnavailableError> {
-        let connection = self.up().await?;
+        let connection = self.connect().await?;
         let listed = tokio::time::timeout(LISTING, connection.offered()).await;
         let listed = listed.unwrap_or_else(|_| {
             Err(ServerConnectError::Broke(format!(
@@ -173,33 +179,35 @@ impl ServerConnection {
         listed.map_err(|why| match why {
             ServerConnectError::WantsLogin => {
                 self.drop_connection();
-                self.wants_login()
+                self.note_login_needed()
             }
-            ServerConnectError::Broke(why) => self.down(self.cut().map_or(why, str::to_owned)),
+            ServerConnectError::Broke(why) => {
+                self.unavailable(self.cut_off_reason().map_or(why, str::to_owned))
+            }
         })
     }
 
     /// Notes a success, which resets the earlier failures.
-    pub(super) fn worked(&self) {
+    pub(super) fn reset_failures(&self) {
         if let Ok(mut failures) = self.shared.making.try_lock() {
             *failures = ConnectFailures::default();
         }
     }
 
     /// Returns why the server was cut off, if it was.
-    pub(super) fn cut(&self) -> Option<&'static str> {
+    pub(super) fn cut_off_reason(&self) -> Option<&'static str> {
         self.held().as_ref().and_then(|connection| connection.heard.as_ref()?.cut())
     }
 
     /// Notes that the server requires a login, or a different one, so that lists can show it.
-    pub(super) fn wants_login(&self) -> ServerUnavailableError {
+    pub(super) fn note_login_needed(&self) -> ServerUnavailableError {
         let definition = self.definition();
         if let Launch::Http { url, .. } = &definition.launch
-            && let Err(fault) = self.shared.ground.logins.note_wanted(&definition.name, url)
+            && let Err(fault) = self.shared.ground.logins.mark_login_needed(&definition.name, url)
         {
             tracing::warn!(server = %definition.name, %fault, "that a login is needed cannot be noted");
         }
-        self.down(format!("it wants you to log in: `byleave mcp login {}`", definition.name))
+        self.unavailable(format!("it wants you to log in: `byleave mcp login {}`", definition.name))
     }
 
     async fn made(&self) -> Result<RunningServer, ServerConnectError> {
@@ -212,7 +220,7 @@ impl ServerConnection {
             if error.is_authorization_required() || is_unauthorized(&error) {
                 return ServerConnectError::WantsLogin;
             }
-            let trouble = login_trouble(&error);
+            let trouble = login_error(&error);
             ServerConnectError::Broke(
                 trouble.unwrap_or_else(|| format!("it does not speak MCP as we do: {error}")),
             )
@@ -222,7 +230,8 @@ impl ServerConnection {
                 let (definition, ground) =
                     (self.shared.around.definition.clone(), self.shared.ground.clone());
                 let child =
-                    tokio::task::spawn_blocking(move || server_process::started(&definition, &ground)).await;
+                    tokio::task::spawn_blocking(move || server_process::start_server(&definition, &ground))
+                        .await;
                 let child = child
                     .map_err(|error| error.to_string())?
                     .map_err(|error: ServerStartError| error.to_string())?;
@@ -231,7 +240,7 @@ impl ServerConnection {
                 (
                     ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?,
                     Some(heard),
-                    Some(child.leash),
+                    Some(child.kill_on_drop),
                 )
             }
             Launch::Http { url, headers } => {
@@ -255,8 +264,11 @@ impl ServerConnection {
             .tools_list_changed()
             .prompts_list_changed()
             .resources_list_changed();
-        let (peer, said, server) =
-            (peer.clone(), self.shared.around.news.clone(), self.shared.around.definition.name.to_string());
+        let (peer, said, server) = (
+            peer.clone(),
+            self.shared.around.changes.clone(),
+            self.shared.around.definition.name.to_string(),
+        );
         tokio::spawn(async move {
             let mut listening = match peer.listen(filter.build()).await {
                 Ok(listening) => listening,
@@ -275,7 +287,7 @@ impl ServerConnection {
         });
     }
 
-    pub(super) fn down(&self, why: String) -> ServerUnavailableError {
+    pub(super) fn unavailable(&self, why: String) -> ServerUnavailableError {
         ServerUnavailableError { server: self.shared.around.definition.name.to_string(), why }
     }
 
@@ -289,7 +301,7 @@ impl RunningServer {
         self.running.peer()
     }
 
-    pub(super) fn says(&self) -> Option<Arc<ServerPeerInfo>> {
+    pub(super) fn peer_info(&self) -> Option<Arc<ServerPeerInfo>> {
         self.running.peer().peer_info()
     }
 
@@ -298,13 +310,13 @@ impl RunningServer {
     }
 
     async fn offered(&self) -> Result<ServerListing, ServerConnectError> {
-        let says = self.says();
+        let says = self.peer_info();
         let instructions = says.as_ref().and_then(|says| says.instructions.clone());
         if says.is_none_or(|says| says.capabilities.tools.is_none()) {
             return Ok(ServerListing { instructions, ..ServerListing::default() });
         }
         if let Some(heard) = &self.heard {
-            heard.listen();
+            heard.start_capture();
         }
         let typed = self.listed().await?;
         let came = match &self.heard {
@@ -354,11 +366,11 @@ fn taken(came: Vec<Value>, instructions: Option<String>) -> ServerListing {
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let shown = name.chars().take(80).collect::<String>().escape_debug().to_string();
         let bytes = tool.to_string().len();
-        if !tool_names::is_sound(&name) {
-            offered.refused.push(format!("`{shown}` cannot be the name of a tool"));
+        if !tool_names::is_valid_tool_name(&name) {
+            offered.rejected.push(format!("`{shown}` cannot be the name of a tool"));
         } else if bytes > TOOL_BYTES_MAX {
             offered
-                .refused
+                .rejected
                 .push(format!("`{shown}` says {bytes} bytes of itself; {TOOL_BYTES_MAX} are taken"));
         } else {
             *seen.entry(name.clone()).or_default() += 1;
@@ -367,10 +379,10 @@ fn taken(came: Vec<Value>, instructions: Option<String>) -> ServerListing {
     }
     for (name, _) in seen.into_iter().filter(|(_, times)| *times > 1) {
         tools.remove(&name);
-        offered.refused.push(format!("`{name}` is offered more than once"));
+        offered.rejected.push(format!("`{name}` is offered more than once"));
     }
     offered.tools = tools;
-    offered.refused.sort();
+    offered.rejected.sort();
     offered
 }
 
@@ -380,10 +392,10 @@ async fn over_http(
     headers: &BTreeMap<String, String>,
     ground: &ServerEnvironment,
 ) -> Result<StreamableHttpClientTransport<AuthClient<reqwest::Client>>, String> {
-    let login = login::held(server, url, headers, &ground.logins).await;
+    let login = login::authorized_client(server, url, headers, &ground.logins).await;
     let login = login.map_err(|fault| fault.to_string())?;
     let headers =
-        server_process::resolved(headers, &ground.environment).map_err(|error| error.to_string())?;
+        server_process::resolve_variables(headers, &ground.environment).map_err(|error| error.to_string())?;
     let mut sent = HashMap::new();
     for (name, value) in headers {
         let name =
@@ -391,11 +403,11 @@ async fn over_http(
         let value = value.parse().map_err(|_| "the value of a header cannot be sent".to_owned())?;
         sent.insert(name, value);
     }
-    let client = http::client().build().map_err(|error| error.to_string())?;
+    let client = http::client_builder().build().map_err(|error| error.to_string())?;
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(sent)
         .max_concurrent_requests(64)
-        .max_sse_event_size(LINE_BYTES_MAX);
+        .max_sse_event_size(MAX_LINE_BYTES);
     Ok(StreamableHttpClientTransport::with_client(AuthClient::new(client, login), config))
 }
 
@@ -410,7 +422,7 @@ pub(super) fn is_unauthorized(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Returns why a login could not be used, if that caused the error. Nothing was then sent to the server.
-pub(super) fn login_trouble(error: &(dyn Error + 'static)) -> Option<String> {
+pub(super) fn login_error(error: &(dyn Error + 'static)) -> Option<String> {
     let trouble = causes(error).find_map(|cause| cause.downcast_ref::<AuthError>());
     trouble.map(|trouble| format!("its login cannot be used now: {trouble}"))
 }

@@ -21,7 +21,7 @@ use rmcp::transport::{AuthError, AuthorizationManager, CredentialStore as _, InM
 use serde_json::json;
 use url::Url;
 
-use self::endpoint::{EndpointPolicy, host};
+use self::endpoint::{EndpointPolicy, host_and_port};
 use self::http_client::LoginHttpClient;
 use self::redirect_listener::RedirectListener;
 use super::login_store::{Login, LoginStore, LoginStoreError, ServerCredentialStore};
@@ -42,7 +42,7 @@ pub struct LoginOptions {
     /// The client id at the authorization server. Without it, a client is registered.
     pub client_id: Option<String>,
     /// Whether hosts in the person's own network are allowed.
-    pub own_network: bool,
+    pub allow_private_network: bool,
 }
 
 /// The reason why a login failed.
@@ -50,22 +50,22 @@ pub struct LoginOptions {
 pub enum LoginError {
     /// The server is not remote, so there is no login.
     #[error("the server `{0}` is a program here, and needs no login")]
-    NotFar(ServerName),
+    NotRemote(ServerName),
     /// A configured header identifies the client already.
     #[error("the server `{0}` is sent a header `Authorization` already; take that out, and log in then")]
-    HasHeader(ServerName),
+    AlreadyAuthorized(ServerName),
     /// The server's own address cannot be used for a login.
     #[error("the address of the server cannot be logged in at: {0}")]
-    BadServer(EndpointError),
+    InvalidServerUrl(EndpointError),
     /// The server names an endpoint that is not allowed.
     #[error("the server is not to be trusted with a login: {0}; nothing was opened")]
-    Unsound(#[from] EndpointError),
+    Endpoint(#[from] EndpointError),
     /// The server does not name an authorization server.
     #[error("the server does not say where to log in: {0}")]
-    Nowhere(String),
+    NoAuthorizationServer(String),
     /// The authorization server does not support a safe login.
     #[error("the authorization server cannot be used: {0}")]
-    Unable(&'static str),
+    Unsupported(&'static str),
     /// The authorization server did not register the client.
     #[error("the authorization server does not take us: {0}")]
     NotRegistered(String),
@@ -80,13 +80,13 @@ pub enum LoginError {
     NotExchanged(String),
     /// The browser did not come back in time.
     #[error("nobody came back from the browser within {} s", .0.as_secs())]
-    TooLate(Duration),
+    Timeout(Duration),
     /// The login cannot be stored.
     #[error(transparent)]
-    Kept(#[from] LoginStoreError),
+    Store(#[from] LoginStoreError),
     /// A system call failed.
     #[error("cannot log in: {0}")]
-    System(String),
+    Io(String),
 }
 
 /// The checked endpoints of a login. Nothing was sent to them yet.
@@ -122,29 +122,30 @@ pub struct PendingLogin {
 
 impl LoginDestination {
     /// Asks a server for its login endpoints, and checks them.
-    pub async fn of(definition: &ServerDefinition, manner: LoginOptions) -> Result<Self, LoginError> {
+    pub async fn discover(definition: &ServerDefinition, manner: LoginOptions) -> Result<Self, LoginError> {
         let server = definition.name.clone();
         let Launch::Http { url, headers } = &definition.launch else {
-            return Err(LoginError::NotFar(server));
+            return Err(LoginError::NotRemote(server));
         };
         if names_itself(headers) {
-            return Err(LoginError::HasHeader(server));
+            return Err(LoginError::AlreadyAuthorized(server));
         }
-        let parsed = Url::parse(url).map_err(|error| LoginError::System(error.to_string()))?;
-        let standpoint = EndpointPolicy { server: parsed, own_network: manner.own_network };
-        standpoint.sound("address", url).map_err(LoginError::BadServer)?;
-        let courier = LoginHttpClient::new(standpoint.clone())
-            .map_err(|error| LoginError::System(error.to_string()))?;
+        let parsed = Url::parse(url).map_err(|error| LoginError::Io(error.to_string()))?;
+        let standpoint =
+            EndpointPolicy { server: parsed, allow_private_network: manner.allow_private_network };
+        standpoint.check_endpoint("address", url).map_err(LoginError::InvalidServerUrl)?;
+        let courier =
+            LoginHttpClient::new(standpoint.clone()).map_err(|error| LoginError::Io(error.to_string()))?;
         let courier = Arc::new(courier);
         let manager = managed(&standpoint.server, &courier).await?;
         let resolved = tokio::time::timeout(DISCOVERY, manager.resolve_metadata()).await;
-        let resolved = resolved.map_err(|_| LoginError::Nowhere("it takes too long".into()))?;
+        let resolved = resolved.map_err(|_| LoginError::NoAuthorizationServer("it takes too long".into()))?;
         let resolved = resolved.map_err(|error| match courier.refused() {
-            Some(unsound) => LoginError::Unsound(unsound),
-            None => LoginError::Nowhere(told(&error)),
+            Some(unsound) => LoginError::Endpoint(unsound),
+            None => LoginError::NoAuthorizationServer(told(&error)),
         })?;
         if !resolved.source.is_discovered() {
-            return Err(LoginError::Nowhere("it has no metadata for OAuth".into()));
+            return Err(LoginError::NoAuthorizationServer("it has no metadata for OAuth".into()));
         }
         let metadata = resolved.metadata;
         let (endpoints, issuer) = looked_at(&standpoint, &metadata)?;
@@ -152,7 +153,7 @@ impl LoginDestination {
         this.set_metadata(metadata.clone());
         let scopes = this.select_initial_scopes(&[]).await;
         if scopes.len() > SCOPES_MAX {
-            return Err(LoginError::Unable("it wants too many rights to be asked for"));
+            return Err(LoginError::Unsupported("it wants too many rights to be asked for"));
         }
         let (manager, url) = (this, url.clone());
         Ok(Self { server, url, standpoint, courier, manager, metadata, issuer, endpoints, scopes, client_id })
@@ -169,8 +170,8 @@ impl LoginDestination {
     }
 
     /// Returns the hosts beside the server's own that a login contacts, each with its purpose.
-    pub fn elsewhere(&self) -> Vec<(String, String)> {
-        let own = host(&self.standpoint.server);
+    pub fn other_hosts(&self) -> Vec<(String, String)> {
+        let own = host_and_port(&self.standpoint.server);
         let all = [
             ("issues the login", Some(&self.endpoints.issuer)),
             ("is opened in your browser", Some(&self.endpoints.authorization)),
@@ -180,24 +181,24 @@ impl LoginDestination {
         let mut hosts: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (what, url) in all {
             let Some(url) = url else { continue };
-            hosts.entry(host(url)).or_default().push(what);
+            hosts.entry(host_and_port(url)).or_default().push(what);
         }
         hosts.remove(&own);
         hosts.into_iter().map(|(host, what)| (host, what.join(", "))).collect()
     }
 
     /// Begins the login: registers a client if needed, and creates the address for the browser.
-    pub async fn begin(mut self) -> Result<PendingLogin, LoginError> {
-        let landing = RedirectListener::new().await.map_err(|error| LoginError::System(error.to_string()))?;
+    pub async fn start(mut self) -> Result<PendingLogin, LoginError> {
+        let landing = RedirectListener::new().await.map_err(|error| LoginError::Io(error.to_string()))?;
         let registration = self.endpoints.registration.clone();
-        self.courier.only(registration.into_iter().chain([self.endpoints.token.clone()]).collect());
+        self.courier.restrict_to(registration.into_iter().chain([self.endpoints.token.clone()]).collect());
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         let client = match self.client_id.clone() {
             Some(id) => {
-                let client = OAuthClientConfig::new(id, landing.address());
+                let client = OAuthClientConfig::new(id, landing.redirect_uri());
                 self.manager
                     .configure_client(client.clone())
-                    .map_err(|error| LoginError::System(told(&error)))?;
+                    .map_err(|error| LoginError::Io(told(&error)))?;
                 client
             }
             None if self.endpoints.registration.is_none() => {
@@ -205,7 +206,8 @@ impl LoginDestination {
                 return Err(LoginError::NotRegistered(why.into()));
             }
             None => {
-                let registered = self.manager.register_client("byleave", &landing.address(), &scopes).await;
+                let registered =
+                    self.manager.register_client("byleave", &landing.redirect_uri(), &scopes).await;
                 registered.map_err(|_| LoginError::NotRegistered(self.said()))?
             }
         };
@@ -215,11 +217,11 @@ impl LoginDestination {
             || told_us > CLIENT_BYTES_MAX
             || client.client_id.contains(char::is_control)
         {
-            return Err(LoginError::Unable("what it calls us cannot be used"));
+            return Err(LoginError::Unsupported("what it calls us cannot be used"));
         }
         let made = self.manager.get_authorization_url(&scopes).await;
-        let address = made.map_err(|error| LoginError::System(told(&error)))?;
-        let opened = self.standpoint.leads_to(&self.endpoints.authorization, &address)?;
+        let address = made.map_err(|error| LoginError::Io(told(&error)))?;
+        let opened = self.standpoint.check_redirect_target(&self.endpoints.authorization, &address)?;
         let said = |wanted: &str| {
             let mut found = opened.query_pairs().filter(|(name, _)| name == wanted);
             // If the endpoint already contains one of our parameters, it is ambiguous which one is used.
@@ -227,7 +229,7 @@ impl LoginDestination {
         };
         let (state, resource, method) = (said("state"), said("resource"), said("code_challenge_method"));
         let (Some(state), Some(resource), Some("S256")) = (state, resource, method.as_deref()) else {
-            return Err(LoginError::Unable("its endpoint says itself what is ours to say"));
+            return Err(LoginError::Unsupported("its endpoint says itself what is ours to say"));
         };
         Ok(PendingLogin { address: opened.into(), destination: self, landing, state, resource, client })
     }
@@ -235,7 +237,7 @@ impl LoginDestination {
     /// Returns the error that an endpoint gave.
     fn said(&self) -> String {
         self.courier
-            .said()
+            .error_message()
             .map_or_else(|| "it did not answer as it should".into(), |said| format!("it answers {said}"))
     }
 }
@@ -249,14 +251,14 @@ impl PendingLogin {
     /// Waits until the browser comes back, once. Exchanges the code for tokens and stores the login.
     pub async fn finish(self, wait: Duration, logins: &LoginStore) -> Result<(), LoginError> {
         let Self { destination, landing, state, resource, client, .. } = self;
-        let came = tokio::time::timeout(wait, landing.redirected(&state)).await;
-        let came = came.map_err(|_| LoginError::TooLate(wait))?;
-        let came = came.map_err(|error| LoginError::System(error.to_string()))?;
+        let came = tokio::time::timeout(wait, landing.wait_for_redirect(&state)).await;
+        let came = came.map_err(|_| LoginError::Timeout(wait))?;
+        let came = came.map_err(|error| LoginError::Io(error.to_string()))?;
         if came.state != state {
             return Err(LoginError::WrongState);
         }
         let Some(code) = came.code.filter(|_| came.error.is_none()) else {
-            let error = came.error.filter(|error| http_client::is_code(error));
+            let error = came.error.filter(|error| http_client::is_oauth_error_code(error));
             return Err(LoginError::Denied(error.unwrap_or_else(|| "without saying why".into())));
         };
         let kept = InMemoryCredentialStore::new();
@@ -269,7 +271,7 @@ impl PendingLogin {
                 AuthError::AuthorizationServerMismatch { .. }
                 | AuthError::AuthorizationServerMissingIssuer { .. }
                 | AuthError::AuthorizationFailed(_) => "another issuer answered than was asked".into(),
-                _ => destination.courier.said().map_or_else(
+                _ => destination.courier.error_message().map_or_else(
                     || "the token endpoint did not answer as it should".into(),
                     |said| format!("the token endpoint answers {said}"),
                 ),
@@ -284,36 +286,36 @@ impl PendingLogin {
             resource,
             client_secret: client.client_secret,
             secret_is_posted: posts_secret(&destination.metadata),
-            own_network: destination.standpoint.own_network,
+            own_network: destination.standpoint.allow_private_network,
             credentials,
         };
-        Ok(logins.keep(&destination.server, &destination.url, login)?)
+        Ok(logins.store(&destination.server, &destination.url, login)?)
     }
 }
 
 /// Returns the manager that supplies and refreshes the login for a server's connection. Without a login it sends none.
-pub(super) async fn held(
+pub(super) async fn authorized_client(
     server: &ServerName,
     url: &str,
     headers: &BTreeMap<String, String>,
     logins: &LoginStore,
 ) -> Result<AuthorizationManager, LoginError> {
-    let parsed = Url::parse(url).map_err(|error| LoginError::System(error.to_string()))?;
+    let parsed = Url::parse(url).map_err(|error| LoginError::Io(error.to_string()))?;
     let login = if names_itself(headers) { None } else { logins.login(server, url)? };
     let own_network = login.as_ref().is_some_and(|login| login.own_network);
     // The hosts were shown at login. They are checked again, because the file may have been changed.
-    let standpoint = EndpointPolicy { server: parsed, own_network };
+    let standpoint = EndpointPolicy { server: parsed, allow_private_network: own_network };
     let courier =
-        LoginHttpClient::new(standpoint.clone()).map_err(|error| LoginError::System(error.to_string()))?;
+        LoginHttpClient::new(standpoint.clone()).map_err(|error| LoginError::Io(error.to_string()))?;
     let courier = Arc::new(courier);
     let Some(login) = login else { return managed(&standpoint.server, &courier).await };
-    standpoint.sound("address", url).map_err(LoginError::BadServer)?;
-    let token = standpoint.sound("token endpoint", &login.token_endpoint)?;
-    courier.only(vec![token]);
+    standpoint.check_endpoint("address", url).map_err(LoginError::InvalidServerUrl)?;
+    let token = standpoint.check_endpoint("token endpoint", &login.token_endpoint)?;
+    courier.restrict_to(vec![token]);
     // The tokens are requested for the server as their resource.
     let resource = Url::parse(&login.resource).ok();
     let resource = resource.filter(|resource| resource.origin() == standpoint.server.origin());
-    let resource = resource.ok_or(LoginError::Unable("the login is for another server"))?;
+    let resource = resource.ok_or(LoginError::Unsupported("the login is for another server"))?;
     let mut manager = managed(&resource, &courier).await?;
     let mut metadata = AuthorizationMetadata::default();
     metadata.authorization_endpoint.clone_from(&login.authorization_endpoint);
@@ -325,7 +327,7 @@ pub(super) async fn held(
     manager.set_metadata(metadata);
     let mut client = OAuthClientConfig::new(login.credentials.client_id.clone(), url);
     client.client_secret.clone_from(&login.client_secret);
-    manager.configure_client(client).map_err(|error| LoginError::System(told(&error)))?;
+    manager.configure_client(client).map_err(|error| LoginError::Io(told(&error)))?;
     manager.set_credential_store(ServerCredentialStore::new(
         logins.clone(),
         server.clone(),
@@ -353,7 +355,7 @@ fn names_itself(headers: &BTreeMap<String, String>) -> bool {
 async fn managed(base: &Url, courier: &Arc<LoginHttpClient>) -> Result<AuthorizationManager, LoginError> {
     let courier = Arc::clone(courier);
     let manager = AuthorizationManager::new_with_oauth_http_client(base.as_str(), courier).await;
-    manager.map_err(|error| LoginError::System(told(&error)))
+    manager.map_err(|error| LoginError::Io(told(&error)))
 }
 
 /// Checks all endpoints that a login would use, before any of them is used.
@@ -361,21 +363,26 @@ fn looked_at(
     standpoint: &EndpointPolicy,
     metadata: &AuthorizationMetadata,
 ) -> Result<(OAuthEndpoints, String), LoginError> {
-    let issuer = metadata.issuer.clone().ok_or(LoginError::Unable("it does not say who it is"))?;
+    let issuer = metadata.issuer.clone().ok_or(LoginError::Unsupported("it does not say who it is"))?;
     let registration = metadata.registration_endpoint.as_deref();
     let endpoints = OAuthEndpoints {
-        authorization: standpoint.sound("authorization endpoint", &metadata.authorization_endpoint)?,
-        token: standpoint.sound("token endpoint", &metadata.token_endpoint)?,
-        registration: registration.map(|text| standpoint.sound("registration endpoint", text)).transpose()?,
-        issuer: standpoint.sound("issuer", &issuer)?,
+        authorization: standpoint
+            .check_endpoint("authorization endpoint", &metadata.authorization_endpoint)?,
+        token: standpoint.check_endpoint("token endpoint", &metadata.token_endpoint)?,
+        registration: registration
+            .map(|text| standpoint.check_endpoint("registration endpoint", text))
+            .transpose()?,
+        issuer: standpoint.check_endpoint("issuer", &issuer)?,
     };
     let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
     if !methods.iter().any(|method| method == "S256") {
-        return Err(LoginError::Unable("it does not say that it checks who begins a login (PKCE with S256)"));
+        return Err(LoginError::Unsupported(
+            "it does not say that it checks who begins a login (PKCE with S256)",
+        ));
     }
     if metadata.response_types_supported.as_ref().is_some_and(|types| !types.iter().any(|one| one == "code"))
     {
-        return Err(LoginError::Unable("it gives no codes"));
+        return Err(LoginError::Unsupported("it gives no codes"));
     }
     Ok((endpoints, issuer))
 }

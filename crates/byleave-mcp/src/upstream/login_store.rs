@@ -34,11 +34,11 @@ pub struct LoginStore {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginStatus {
     /// No login is needed, or none was requested yet.
-    No,
+    NotNeeded,
     /// A login is needed: the server requested one, the stored one has expired, or it was for another address.
     Needed,
     /// There is a login.
-    At {
+    LoggedIn {
         /// The issuer of the login.
         issuer: String,
     },
@@ -48,10 +48,10 @@ pub enum LoginStatus {
 #[derive(Debug, thiserror::Error)]
 pub enum LoginStoreError {
     /// A system call failed.
-    #[error("cannot {what} the login in `{path}`: {error}", path = path.display())]
-    System {
+    #[error("cannot {operation} the login in `{path}`: {error}", path = path.display())]
+    Io {
         /// The operation that failed.
-        what: &'static str,
+        operation: &'static str,
         /// The path.
         path: PathBuf,
         /// The error of the system.
@@ -96,16 +96,16 @@ pub(super) struct LoginLock(#[expect(dead_code, reason = "closing it lets go of 
 
 impl LoginStore {
     /// Returns the logins in a state directory.
-    pub fn beside(state: &Path) -> Self {
+    pub fn in_state_dir(state: &Path) -> Self {
         Self { directory: state.join("mcp-logins") }
     }
 
     /// Returns the login status at a server.
-    pub fn of(&self, definition: &ServerDefinition) -> Result<LoginStatus, LoginStoreError> {
-        let Launch::Http { url, .. } = &definition.launch else { return Ok(LoginStatus::No) };
-        let Some(kept) = self.read(&definition.name)? else { return Ok(LoginStatus::No) };
+    pub fn status(&self, definition: &ServerDefinition) -> Result<LoginStatus, LoginStoreError> {
+        let Launch::Http { url, .. } = &definition.launch else { return Ok(LoginStatus::NotNeeded) };
+        let Some(kept) = self.read(&definition.name)? else { return Ok(LoginStatus::NotNeeded) };
         let login = kept.login.filter(|login| kept.url == *url && !kept.wanted && !login.is_over());
-        Ok(login.map_or(LoginStatus::Needed, |login| LoginStatus::At { issuer: login.issuer }))
+        Ok(login.map_or(LoginStatus::Needed, |login| LoginStatus::LoggedIn { issuer: login.issuer }))
     }
 
     /// Deletes the login at a server. Returns whether there was one.
@@ -128,7 +128,7 @@ impl LoginStore {
     }
 
     /// Stores a new login and replaces any other.
-    pub(super) fn keep(&self, server: &ServerName, url: &str, login: Login) -> Result<(), LoginStoreError> {
+    pub(super) fn store(&self, server: &ServerName, url: &str, login: Login) -> Result<(), LoginStoreError> {
         let _lock = self.lock(server)?;
         self.write(&StoredLogin {
             server: server.clone(),
@@ -139,7 +139,7 @@ impl LoginStore {
     }
 
     /// Notes that the server at this address requires a login, or a different one.
-    pub(super) fn note_wanted(&self, server: &ServerName, url: &str) -> Result<(), LoginStoreError> {
+    pub(super) fn mark_login_needed(&self, server: &ServerName, url: &str) -> Result<(), LoginStoreError> {
         // The process that holds the lock is about to update the login.
         let Some(_lock) = self.try_lock(server)? else { return Ok(()) };
         let kept = self.read(server)?;
@@ -334,5 +334,5 @@ fn broken(fault: &LoginStoreError) -> AuthError {
 }
 
 fn fault(what: &'static str, path: &Path, error: io::Error) -> LoginStoreError {
-    LoginStoreError::System { what, path: path.to_owned(), error }
+    LoginStoreError::Io { operation: what, path: path.to_owned(), error }
 }

@@ -11,7 +11,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use byleave::core::digest::{Digest, canonical};
+use byleave::core::digest::{Digest, canonical_json};
 use byleave_files::{LinkPolicy, OpenedFile, own};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub struct ServerListing {
     /// Its tools as they were sent, by the server's own names.
     pub tools: BTreeMap<String, Value>,
     /// The tools that cannot be accepted, with reasons.
-    pub refused: Vec<String>,
+    pub rejected: Vec<String>,
 }
 
 /// A difference between the offer and the accepted version.
@@ -116,17 +116,17 @@ pub struct PinError {
 
 impl PinFile {
     /// Returns the pins in a state directory.
-    pub fn beside(state: &Path) -> Self {
+    pub fn in_state_dir(state: &Path) -> Self {
         Self { path: state.join("mcp-pins.json") }
     }
 
     /// Returns the accepted parts of a server; empty if it was never seen.
-    pub fn of(&self, server: &ServerName) -> Result<ServerPin, PinError> {
+    pub fn get(&self, server: &ServerName) -> Result<ServerPin, PinError> {
         Ok(self.read()?.remove(server).unwrap_or_default())
     }
 
     /// Changes the accepted parts of a server, one process at a time.
-    pub fn change(&self, server: &ServerName, change: impl FnOnce(&mut ServerPin)) -> Result<(), PinError> {
+    pub fn update(&self, server: &ServerName, change: impl FnOnce(&mut ServerPin)) -> Result<(), PinError> {
         let fault = |error| self.fault("write", error);
         let lock = OpenOptions::new()
             .create(true)
@@ -144,7 +144,7 @@ impl PinFile {
 
     /// Deletes all pins of a server.
     pub fn forget(&self, server: &ServerName) -> Result<(), PinError> {
-        self.change(server, |pinned| *pinned = ServerPin::default())
+        self.update(server, |pinned| *pinned = ServerPin::default())
     }
 
     fn read(&self) -> Result<BTreeMap<ServerName, ServerPin>, PinError> {
@@ -213,7 +213,7 @@ impl LaunchPin {
     /// Creates the pin of the current state. Programs are searched for as at start.
     pub fn now(definition: &ServerDefinition, search: &str) -> io::Result<Self> {
         let mut programs = BTreeMap::new();
-        for path in files(definition, search) {
+        for path in launched_files(definition, search) {
             // A script may be in a place where an agent can replace it.
             let opened = byleave_files::open(&path, LinkPolicy::Never)
                 .map_err(|error| io::Error::other(format!("`{}`: {error}", path.display())))?;
@@ -222,13 +222,13 @@ impl LaunchPin {
             };
             programs.insert(path, content);
         }
-        Ok(Self { definition: definition.digest().to_string(), programs })
+        Ok(Self { definition: definition.launch_digest().to_string(), programs })
     }
 }
 
 /// Returns the digest of a tool definition, or of anything else that a person is shown and accepts.
 pub fn digest(definition: &Value) -> Digest {
-    Digest::of_parts("byleave.mcp.tool", &[canonical(definition).as_bytes()])
+    Digest::compute_parts("byleave.mcp.tool", &[canonical_json(definition).as_bytes()])
 }
 
 /// Returns the digest of a program as text; `None` if the program is or becomes too large.
@@ -242,7 +242,7 @@ fn content(program: &OpenedFile) -> io::Result<Option<String>> {
 }
 
 /// Returns the program that is started, and the files that it is given to run.
-pub(super) fn files(definition: &ServerDefinition, search: &str) -> Vec<PathBuf> {
+pub(super) fn launched_files(definition: &ServerDefinition, search: &str) -> Vec<PathBuf> {
     let Launch::Child { command, args, cwd, .. } = &definition.launch else { return Vec::new() };
     let program = if command.contains('/') {
         Some(PathBuf::from(command))
@@ -314,16 +314,16 @@ mod tests {
     fn pins_are_kept_private_and_what_cannot_be_read_is_a_fault() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
-        let pins = PinFile::beside(folder.path());
+        let pins = PinFile::in_state_dir(folder.path());
         let name = ServerName::new("a").unwrap();
-        assert_eq!(pins.of(&name).unwrap(), ServerPin::default());
-        pins.change(&name, |pinned| pinned.instructions = Some("x".into())).unwrap();
-        assert_eq!(pins.of(&name).unwrap().instructions.as_deref(), Some("x"));
+        assert_eq!(pins.get(&name).unwrap(), ServerPin::default());
+        pins.update(&name, |pinned| pinned.instructions = Some("x".into())).unwrap();
+        assert_eq!(pins.get(&name).unwrap().instructions.as_deref(), Some("x"));
         let mode = fs::metadata(folder.path().join("mcp-pins.json")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         pins.forget(&name).unwrap();
-        assert_eq!(pins.of(&name).unwrap(), ServerPin::default());
+        assert_eq!(pins.get(&name).unwrap(), ServerPin::default());
         fs::write(folder.path().join("mcp-pins.json"), "{").unwrap();
-        assert!(pins.of(&name).is_err());
+        assert!(pins.get(&name).is_err());
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// The maximum size of one message.
-pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 /// The maximum number of bytes that a server may send within [`SPAN`]: twice the most that was observed.
 const SPAN_BYTES_MAX: u64 = 512 << 20;
 const SPAN_LINES_MAX: u64 = 250_000;
@@ -50,7 +50,7 @@ struct RateWindow {
 
 impl CapturedListing {
     /// Begins to capture tool definitions.
-    pub(super) fn listen(&self) {
+    pub(super) fn start_capture(&self) {
         self.state().tools = Some(Vec::new());
     }
 
@@ -117,7 +117,7 @@ impl RateWindow {
         self.bytes += bytes.len() as u64;
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line_bytes += piece.len();
-            if self.line_bytes > LINE_BYTES_MAX {
+            if self.line_bytes > MAX_LINE_BYTES {
                 return Err("it sent a message that is longer than 16 MiB");
             }
             if piece.ends_with(b"\n") {
@@ -161,7 +161,7 @@ mod tests {
         let heard = CapturedListing::default();
         let text =
             b"{\"id\":1,\"result\":{\"tools\":[{\"name\":\"a\",\"odd\":1}]}}\n{\"id\":2,\"result\":{}}\n";
-        heard.listen();
+        heard.start_capture();
         let mut tap = CapturingReader::new(&text[..], heard.clone());
         let mut read = Vec::new();
         // In small pieces, as pipes may deliver them.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use byleave::core::digest::{Digest, canonical};
+use byleave::core::digest::{Digest, canonical_json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -138,9 +138,9 @@ impl ServerDefinition {
     }
 
     /// Returns the digest that an approval to start it binds: every byte of how it is started, and what it may access.
-    pub fn digest(&self) -> Digest {
+    pub fn launch_digest(&self) -> Digest {
         let all = json!({ "launch": self.launch, "profile": self.profile, "sampling": self.sampling, "trusted": self.trusted });
-        Digest::of_parts("byleave.mcp.launch", &[canonical(&all).as_bytes()])
+        Digest::compute_parts("byleave.mcp.launch", &[canonical_json(&all).as_bytes()])
     }
 
     /// Checks whether the same definition may run another program tomorrow: a package without its version.
@@ -216,9 +216,12 @@ mod tests {
             ..one.clone()
         });
         for other in others {
-            assert_ne!(one.digest(), other.digest(), "{other:?}");
+            assert_ne!(one.launch_digest(), other.launch_digest(), "{other:?}");
         }
-        assert_eq!(one.digest(), ServerDefinition { from: Some("codex".into()), ..one.clone() }.digest());
+        assert_eq!(
+            one.launch_digest(),
+            ServerDefinition { from: Some("codex".into()), ..one.clone() }.launch_digest()
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use byleave::core::policy::Policy;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{LaunchError, NetworkBridge, RunAs, Stopper, start, start_through};
+use byleave_sandbox::launch::{LaunchError, NetworkBridge, RunAs, Stopper, start, start_with_network};
 use byleave_sandbox::net::egress::Egress;
 use byleave_sandbox::plan::CommandSpec;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -32,15 +32,15 @@ pub struct ServerEnvironment {
     /// The person's home directory, which is empty for servers.
     pub home: Option<PathBuf>,
     /// Directories of Byleave that servers cannot see: the state directory.
-    pub ours: Vec<PathBuf>,
+    pub hidden_paths: Vec<PathBuf>,
     /// The directory inside the state directory that lists unfinished runs.
-    pub unfinished: Option<PathBuf>,
+    pub unfinished_runs: Option<PathBuf>,
     /// The parent of each server's own persistent home directory.
     pub homes: PathBuf,
     /// The person's environment. The usual variables are passed on, others only if a definition refers to them.
     pub environment: BTreeMap<String, String>,
     /// The policy. Files that it denies to read are not visible to servers either.
-    pub rules: Arc<Policy>,
+    pub policy: Arc<Policy>,
     /// The person's logins at servers over HTTP.
     pub logins: LoginStore,
     /// Guarantees that the operator has waived, by name.
@@ -54,7 +54,7 @@ pub struct ServerEnvironment {
 pub(super) struct ServerProcess {
     pub(super) stdin: pipe::Sender,
     pub(super) stdout: pipe::Receiver,
-    pub(super) leash: KillOnDrop,
+    pub(super) kill_on_drop: KillOnDrop,
 }
 
 /// Kills a server with all processes that it started when it is dropped.
@@ -88,14 +88,14 @@ impl From<LaunchError> for ServerStartError {
 }
 
 /// Starts a server. Blocks for a moment.
-pub(super) fn started(
+pub(super) fn start_server(
     definition: &ServerDefinition,
     ground: &ServerEnvironment,
 ) -> Result<ServerProcess, ServerStartError> {
     let Launch::Child { command, args, env, cwd } = &definition.launch else {
         return Err(ServerStartError::Io(io::Error::other("it is not a program")));
     };
-    let env = resolved(env, &ground.environment)?;
+    let env = resolve_variables(env, &ground.environment)?;
     let argv: Vec<OsString> = std::iter::once(command).chain(args).map(OsString::from).collect();
     let name = definition.name.as_str();
     let (stdin, stdout, stderr, leash) = if ground.bare || definition.profile.unconfined {
@@ -107,12 +107,12 @@ pub(super) fn started(
     Ok(ServerProcess {
         stdin: pipe::Sender::from_owned_fd(stdin)?,
         stdout: pipe::Receiver::from_owned_fd(stdout)?,
-        leash: KillOnDrop(leash),
+        kill_on_drop: KillOnDrop(leash),
     })
 }
 
 /// Replaces `${NAME}` from the person's environment.
-pub(super) fn resolved(
+pub(super) fn resolve_variables(
     wanted: &BTreeMap<String, String>,
     environment: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ServerStartError> {
@@ -145,7 +145,7 @@ fn confined(
     let plan = granted_by(definition, ground);
     let mut confinement = confinement(definition, &plan, &home, cwd, ground)?;
     confinement.environment.extend(env);
-    let command = CommandSpec { argv, carried_by_caller: true, ..CommandSpec::default() };
+    let command = CommandSpec { argv, caller_owns_streams: true, ..CommandSpec::default() };
     let mut running = if confinement.network == Network::Proxied {
         let uplink = NetworkBridge::new().map_err(|error| ServerStartError::Unconfined(error.to_string()))?;
         // The server itself reaches the host, whichever call it is for.
@@ -153,8 +153,8 @@ fn confined(
         let (Ok(session), Ok(agent)) = (session, agent) else {
             return Err(ServerStartError::Unconfined("its name cannot be written down".into()));
         };
-        let keeper = CallHostPolicy::new(Arc::clone(&ground.rules), &plan, session, agent);
-        start_through(&confinement, &command, RunAs::Caller, &uplink, Egress::new(Arc::new(keeper)))?
+        let keeper = CallHostPolicy::new(Arc::clone(&ground.policy), &plan, session, agent);
+        start_with_network(&confinement, &command, RunAs::Caller, &uplink, Egress::new(Arc::new(keeper)))?
     } else {
         start(&confinement, &command, RunAs::Caller)?
     };
@@ -162,7 +162,7 @@ fn confined(
     let stopper = running.stopper()?;
     let name = definition.name.to_string();
     let server = name.clone();
-    running.tell_planted(move |planted| {
+    running.on_planted(move |planted| {
         tracing::warn!(server, count = planted.len(), "a server planted something");
     });
     thread::Builder::new().name("byleave-mcp-server".into()).spawn(move || match running.finish() {
@@ -182,7 +182,7 @@ fn granted_by(definition: &ServerDefinition, ground: &ServerEnvironment) -> Plan
     let mut plan = Plan::default();
     // The program itself, which was accepted by its content, with the files of its installation.
     let search = ground.environment.get("PATH").map(String::as_str).unwrap_or_default();
-    let programs = pins::files(definition, search);
+    let programs = pins::launched_files(definition, search);
     plan.effects.extend(programs.iter().map(|program| Effect::Read { path: path(&installed_in(program)) }));
     plan.effects.extend(profile.read.iter().map(|read| Effect::Read { path: path(read) }));
     plan.effects.extend(profile.write.iter().map(|write| Effect::Write { path: path(write) }));
@@ -194,7 +194,7 @@ fn granted_by(definition: &ServerDefinition, ground: &ServerEnvironment) -> Plan
         Effect::Reach { host: host.to_owned(), port }
     }));
     if profile.workspace == DirectoryAccess::Write {
-        plan.effects.push(Effect::at_server(definition.name.as_str(), "*"));
+        plan.effects.push(Effect::mcp_invoke(definition.name.as_str(), "*"));
     }
     plan
 }
@@ -221,13 +221,13 @@ fn confinement(
         cwd: cwd.filter(|cwd| cwd.starts_with(&workspace)).unwrap_or_else(|| workspace.clone()),
         workspace,
         home: ground.home.clone(),
-        ours: ground.ours.clone(),
-        unfinished: ground.unfinished.clone(),
+        private_paths: ground.hidden_paths.clone(),
+        run_markers_dir: ground.unfinished_runs.clone(),
         environment: ground.environment.clone(),
         read_only: false,
-        rehearsing: false,
+        is_rehearsal: false,
     };
-    let mut confinement = from_plan::confinement(plan, &ground.rules, &place)
+    let mut confinement = from_plan::build_confinement(plan, &ground.policy, &place)
         .map_err(|fault| ServerStartError::Unconfined(fault.to_string()))?;
     confinement.files.writable.push(home.to_path_buf());
     confinement.files.writable.dedup();
@@ -235,7 +235,7 @@ fn confinement(
     confinement.waived.extend(ground.waived.iter().copied());
     // A server lives as long as this process. The other resource limits remain.
     let long = Duration::from_secs(365 * 24 * 3_600);
-    (confinement.limits.wall, confinement.limits.cpu) = (long, long);
+    (confinement.limits.wall_time, confinement.limits.cpu_time) = (long, long);
     Ok(confinement)
 }
 

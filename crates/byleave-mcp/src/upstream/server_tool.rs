@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::argument_effects;
 use super::client_handler;
-use super::connection::{ServerConnection, is_unauthorized, login_trouble};
+use super::connection::{ServerConnection, is_unauthorized, login_error};
 use super::server_definition::ServerDefinition;
 use crate::active_callers::Caller;
 use crate::protocol_version::is_modern;
@@ -71,7 +71,7 @@ impl ServerTool {
         let Value::Object(arguments) = arguments else {
             return Output::failure("the arguments are not an object");
         };
-        let caller = self.link.exchange().caller(run.call);
+        let caller = self.link.active_callers().caller(run.call);
         let answered = tokio::select! {
             answered = self.rounds(arguments, caller.as_deref(), &run) => answered,
             // Dropping the request notifies the server.
@@ -79,7 +79,7 @@ impl ServerTool {
         };
         match answered {
             Ok(output) => output,
-            Err(ToolCallError::Said(said)) => result_conversion::refused_by_server(&said),
+            Err(ToolCallError::Said(said)) => result_conversion::output_from_error(&said),
             Err(ToolCallError::Broke(why)) => Output::failure(why),
         }
     }
@@ -100,7 +100,7 @@ impl ServerTool {
                 return self.checked(&answered);
             };
             if caller.is_some_and(|caller| caller.version.as_ref().is_some_and(is_modern)) {
-                return result_conversion::taken_in(&answered)
+                return result_conversion::output_from_response(&answered)
                     .map_err(|error| ToolCallError::Broke(error.to_string()));
             }
             let Some(caller) = caller else {
@@ -119,21 +119,21 @@ impl ServerTool {
         caller: Option<&Caller>,
         run: &RunContext,
     ) -> Result<CallToolResponse, ToolCallError> {
-        let connection = self.link.up().await.map_err(|down| ToolCallError::Broke(down.to_string()))?;
+        let connection = self.link.connect().await.map_err(|down| ToolCallError::Broke(down.to_string()))?;
         let mut options = PeerRequestOptions::no_options();
         options.meta = caller.map(passed_on);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let mut here = self.link.under_way().enter(run);
+        let mut here = self.link.active_calls().register(run);
         let asked = connection.peer().send_cancellable_request(request, options).await;
         let handle = asked.map_err(|error| self.broke(&error))?;
-        here.known_as(handle.progress_token.clone());
+        here.set_progress_token(handle.progress_token.clone());
         let mut called_off = CancelOnDrop { peer: connection.peer(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
         called_off.id = None;
-        here.said_before().await;
+        here.wait_for_forwarded().await;
         match answered.map_err(|error| self.broke(&error))? {
             ServerResult::CallToolResult(result) => {
-                self.link.worked();
+                self.link.reset_failures();
                 Ok(CallToolResponse::Complete(result))
             }
             ServerResult::InputRequiredResult(result) => Ok(CallToolResponse::InputRequired(result)),
@@ -145,16 +145,16 @@ impl ServerTool {
     fn broke(&self, error: &ServiceError) -> ToolCallError {
         if is_unauthorized(error) {
             self.link.drop_connection();
-            return self.link.wants_login().to_string().into();
+            return self.link.note_login_needed().to_string().into();
         }
-        if let Some(trouble) = login_trouble(error) {
+        if let Some(trouble) = login_error(error) {
             self.link.drop_connection();
-            return self.link.down(trouble).to_string().into();
+            return self.link.unavailable(trouble).to_string().into();
         }
         let why = match error {
             ServiceError::McpError(said) => return ToolCallError::Said(said.clone()),
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
-                let cut = self.link.cut();
+                let cut = self.link.cut_off_reason();
                 self.link.drop_connection();
                 if let Some(cut) = cut {
                     return format!("the server was cut off: {cut}").into();
@@ -191,7 +191,8 @@ impl ServerTool {
                 )
             })?;
         }
-        result_conversion::taken_in(answered).map_err(|error| ToolCallError::Broke(error.to_string()))
+        result_conversion::output_from_response(answered)
+            .map_err(|error| ToolCallError::Broke(error.to_string()))
     }
 
     /// Asks a client of the older protocol for the input that a server requests.
@@ -204,7 +205,7 @@ impl ServerTool {
         for (key, request) in wanted {
             let answer = match request {
                 InputRequest::Elicitation(ElicitRequest { mut params, .. }) => {
-                    client_handler::mark(&mut params, self.link.definition().name.as_str());
+                    client_handler::mark_source(&mut params, self.link.definition().name.as_str());
                     let asked = caller
                         .peer
                         .create_elicitation(params)
@@ -240,14 +241,14 @@ impl Tool for ServerTool {
         site: &'a ToolContext,
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         let mut plan = Plan { reads_only: self.reads, ..Plan::default() };
-        plan.effects.push(Effect::at_server(self.link.definition().name.as_str(), &self.name));
-        argument_effects::effects(&mut plan, arguments, site, self.reads);
+        plan.effects.push(Effect::mcp_invoke(self.link.definition().name.as_str(), &self.name));
+        argument_effects::add_argument_effects(&mut plan, arguments, site, self.reads);
         let changes = |effect: &Effect| !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. });
         plan.reads_only &= !plan.effects.iter().any(changes);
         Some(Box::pin(async move { Ok(plan) }))
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         true
     }
 

@@ -21,7 +21,7 @@ use super::pins::{Drift, LaunchPin, PinFile, ServerListing};
 use super::server_definition::{ServerDefinition, ServerName};
 use super::server_process::ServerEnvironment;
 use super::server_tool::ServerTool;
-use super::trust_server::{self, AcceptServerTool, AcceptanceContext, ServerAcceptor, hides};
+use super::trust_server::{self, AcceptServerTool, AcceptanceContext, ServerAcceptor, has_hidden_chars};
 use super::{Server, ServerChange, Servers, tool_names};
 use crate::active_callers::ActiveCallers;
 
@@ -41,19 +41,19 @@ pub struct Upstream {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerStatus {
     /// No connection was attempted yet.
-    Untried,
+    NotConnected,
     /// Its start was not accepted, or differs from the accepted one. It is not started.
     NotAccepted,
     /// It is unavailable, for this reason.
-    Down(String),
+    Unavailable(String),
     /// It is connected.
-    Up {
+    Connected {
         /// The catalog names of the tools that are offered.
         offered: Vec<String>,
         /// The parts that are suspended until a person accepts them.
         suspended: Vec<Drift>,
         /// The parts that cannot be accepted.
-        refused: Vec<String>,
+        rejected: Vec<String>,
     },
 }
 
@@ -100,7 +100,7 @@ impl Upstream {
                 name,
                 Arc::new(UpstreamServer {
                     link,
-                    stands: Mutex::new(ServerStatus::Untried),
+                    stands: Mutex::new(ServerStatus::NotConnected),
                     offered: Mutex::default(),
                     looking: tokio::sync::Mutex::default(),
                 }),
@@ -115,17 +115,17 @@ impl Upstream {
     }
 
     /// Returns all servers with their status.
-    pub fn standing(&self) -> Vec<(ServerName, ServerStatus)> {
+    pub fn statuses(&self) -> Vec<(ServerName, ServerStatus)> {
         self.inner.all.iter().map(|(name, one)| (name.clone(), one.stands().clone())).collect()
     }
 
     /// Starts a server, if this is accepted, and checks its offer.
-    pub async fn look(&self, server: &ServerName) -> ServerStatus {
+    pub async fn refresh(&self, server: &ServerName) -> ServerStatus {
         self.inner.look(server).await
     }
 
     /// Starts all servers at once.
-    pub async fn look_at_all(&self) {
+    pub async fn refresh_all(&self) {
         let looks = self.inner.all.keys().map(|server| self.inner.look(server));
         futures::future::join_all(looks).await;
     }
@@ -153,7 +153,7 @@ impl Upstream {
         if unpinned {
             return self.accept(gate, by, server).await;
         }
-        self.accept_as(gate, by, server, trust_server::of_the_day).await
+        self.accept_as(gate, by, server, trust_server::daily_call_id).await
     }
 
     async fn accept_as(
@@ -165,14 +165,14 @@ impl Upstream {
     ) -> Result<(), String> {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
-            let result = gate.settle(by.call(id(&arguments), server, arguments)?).await;
-            trust_server::came_of(&result)?;
+            let result = gate.settle(by.new_call(id(&arguments), server, arguments)?).await;
+            trust_server::check_result(&result)?;
         }
         Ok(())
     }
 
     /// Accepts the current state of a server without a question, for callers that have asked already.
-    pub async fn accept_unasked(&self, server: &ServerName) -> Result<(), String> {
+    pub async fn accept_without_asking(&self, server: &ServerName) -> Result<(), String> {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
             self.inner.accepted(&arguments).await?;
@@ -182,10 +182,10 @@ impl Upstream {
 
     /// Accepts a server on first use, for a person who named its exact command. If the server sends hidden characters, it is
     /// left for a person to check.
-    pub async fn accept_at_sight(&self, server: &ServerName) -> Result<(), String> {
+    pub async fn accept_on_first_use(&self, server: &ServerName) -> Result<(), String> {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
-            if hides(&arguments) {
+            if has_hidden_chars(&arguments) {
                 return Err("it says something that cannot be seen; it is not offered before somebody has looked at it".into());
             }
             self.inner.accepted(&arguments).await?;
@@ -193,17 +193,19 @@ impl Upstream {
         // Some servers offer the rest only after they know the client's capabilities. That still belongs to the first use.
         tokio::time::sleep(SETTLING).await;
         match self.inner.to_accept(server).await? {
-            Some(arguments) if !hides(&arguments) => self.inner.accepted(&arguments).await.map(drop),
+            Some(arguments) if !has_hidden_chars(&arguments) => {
+                self.inner.accepted(&arguments).await.map(drop)
+            }
             Some(_) | None => Ok(()),
         }
     }
 
     /// Maintains the servers until it is dropped: starts them, asks a person about parts that were not accepted, and checks
     /// again after changes.
-    pub async fn attend(self, gate: Gate, by: AcceptanceContext) {
+    pub async fn supervise(self, gate: Gate, by: AcceptanceContext) {
         let mut said = self.inner.said.subscribe();
         let mut asking: BTreeMap<ServerName, tokio::task::JoinHandle<()>> = BTreeMap::new();
-        self.look_at_all().await;
+        self.refresh_all().await;
         for server in self.inner.all.keys() {
             self.ask_where_needed(server, &gate, &by, &mut asking);
             self.inner.tell(server, ServerChange::Tools);
@@ -232,8 +234,8 @@ impl Upstream {
     ) {
         let open = match self.inner.all.get(server).map(|one| one.stands().clone()) {
             Some(ServerStatus::NotAccepted) => true,
-            Some(ServerStatus::Up { suspended, .. }) => !suspended.is_empty(),
-            Some(ServerStatus::Untried | ServerStatus::Down(_)) | None => false,
+            Some(ServerStatus::Connected { suspended, .. }) => !suspended.is_empty(),
+            Some(ServerStatus::NotConnected | ServerStatus::Unavailable(_)) | None => false,
         };
         if !open || asking.get(server).is_some_and(|task| !task.is_finished()) {
             return;
@@ -255,7 +257,7 @@ impl UpstreamInner {
         let definition = one.link.definition();
         let now = LaunchPin::now(definition, &self.search)
             .map_err(|error| format!("the program cannot be looked at: {error}"))?;
-        let pinned = self.pins.of(&definition.name).map_err(|fault| fault.to_string())?;
+        let pinned = self.pins.get(&definition.name).map_err(|fault| fault.to_string())?;
         // A program that cannot be pinned is accepted for as long as it runs.
         let accepted =
             pinned.launch.as_ref() == Some(&now) && (!definition.is_unpinned() || one.link.now().is_some());
@@ -263,7 +265,7 @@ impl UpstreamInner {
     }
 
     async fn look(&self, server: &ServerName) -> ServerStatus {
-        let Some(one) = self.all.get(server) else { return ServerStatus::Untried };
+        let Some(one) = self.all.get(server) else { return ServerStatus::NotConnected };
         let mut looking = one.looking.lock().await;
         let stands = match self.to_start(one) {
             Ok(None) => self.offers(one, &mut looking).await,
@@ -272,7 +274,7 @@ impl UpstreamInner {
                 one.link.drop_connection();
                 ServerStatus::NotAccepted
             }
-            Err(why) => ServerStatus::Down(why),
+            Err(why) => ServerStatus::Unavailable(why),
         };
         one.stands().clone_from(&stands);
         stands
@@ -284,21 +286,21 @@ impl UpstreamInner {
             Ok(offered) => Arc::new(offered),
             Err(down) => {
                 // Its accepted tools remain. The next call tries again, and reports the error.
-                return ServerStatus::Down(down.to_string());
+                return ServerStatus::Unavailable(down.to_string());
             }
         };
         *looking = Some(Arc::clone(&offered));
-        let pinned = match self.pins.of(server) {
+        let pinned = match self.pins.get(server) {
             Ok(pinned) => pinned,
-            Err(fault) => return ServerStatus::Down(fault.to_string()),
+            Err(fault) => return ServerStatus::Unavailable(fault.to_string()),
         };
         let suspended = pinned.drift(&offered);
-        let mut refused = offered.refused.clone();
+        let mut refused = offered.rejected.clone();
         let accepted: BTreeMap<String, (&String, &Value)> = offered
             .tools
             .iter()
             .filter(|(tool, definition)| pinned.has_accepted(tool, definition))
-            .map(|(tool, definition)| (tool_names::in_catalog(server, tool), (tool, definition)))
+            .map(|(tool, definition)| (tool_names::catalog_name(server, tool), (tool, definition)))
             .collect();
         // Unchanged tools remain in the catalog all the time, because a call may be on its way.
         self.withdraw(one, |name, told| {
@@ -312,7 +314,7 @@ impl UpstreamInner {
             }
         }
         let names = one.offered().keys().cloned().collect();
-        ServerStatus::Up { offered: names, suspended, refused }
+        ServerStatus::Connected { offered: names, suspended, rejected: refused }
     }
 
     fn offer(&self, one: &UpstreamServer, name: &str, tool: &str, definition: &Value) -> Result<(), String> {
@@ -338,15 +340,15 @@ impl UpstreamInner {
     async fn to_accept(&self, server: &ServerName) -> Result<Option<Value>, String> {
         let one = self.all.get(server).ok_or_else(|| format!("there is no server `{server}`"))?;
         if let Some(pin) = self.to_start(one)? {
-            return Ok(Some(trust_server::to_start(one.link.definition(), &pin)));
+            return Ok(Some(trust_server::start_arguments(one.link.definition(), &pin)));
         }
         match self.look(server).await {
-            ServerStatus::Up { suspended, .. } if suspended.is_empty() => Ok(None),
-            ServerStatus::Up { suspended, .. } => {
-                Ok(Some(trust_server::to_offer(one.link.definition(), &suspended)))
+            ServerStatus::Connected { suspended, .. } if suspended.is_empty() => Ok(None),
+            ServerStatus::Connected { suspended, .. } => {
+                Ok(Some(trust_server::offer_arguments(one.link.definition(), &suspended)))
             }
-            ServerStatus::Down(why) => Err(why),
-            ServerStatus::NotAccepted | ServerStatus::Untried => {
+            ServerStatus::Unavailable(why) => Err(why),
+            ServerStatus::NotAccepted | ServerStatus::NotConnected => {
                 Err(format!("the server `{server}` changed meanwhile"))
             }
         }
@@ -360,24 +362,24 @@ impl UpstreamInner {
         let changed = || format!("the server `{server}` has changed since it was shown; look at it again");
         if let Some(shown) = text("start_digest") {
             let pin = self.to_start(one)?.ok_or_else(changed)?;
-            if trust_server::started(&pin) != shown {
+            if trust_server::start_digest(&pin) != shown {
                 return Err(changed());
             }
             self.pins
-                .change(&server, |pinned| pinned.launch = Some(pin))
+                .update(&server, |pinned| pinned.launch = Some(pin))
                 .map_err(|fault| fault.to_string())?;
             // Started here, because a program that cannot be pinned is accepted for this one start.
-            one.link.up().await.map_err(|down| down.to_string())?;
+            one.link.connect().await.map_err(|down| down.to_string())?;
             return Ok(format!("the server `{server}` may be started"));
         }
         if let Some(shown) = text("offers_digest") {
             let offered = one.looking.lock().await.clone().ok_or_else(changed)?;
-            let pinned = self.pins.of(&server).map_err(|fault| fault.to_string())?;
+            let pinned = self.pins.get(&server).map_err(|fault| fault.to_string())?;
             let drift = pinned.drift(&offered);
-            if trust_server::offered(&drift) != shown {
+            if trust_server::offer_digest(&drift) != shown {
                 return Err(changed());
             }
-            self.pins.change(&server, |pinned| pinned.accept(drift)).map_err(|fault| fault.to_string())?;
+            self.pins.update(&server, |pinned| pinned.accept(drift)).map_err(|fault| fault.to_string())?;
             self.look(&server).await;
             self.tell(&server, ServerChange::Tools);
             return Ok(format!("what the server `{server}` offers is accepted"));
@@ -392,7 +394,7 @@ impl UpstreamInner {
 }
 
 impl ServerAcceptor for UpstreamInner {
-    fn accepted<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<String, String>> {
+    fn accept_arguments<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(Self::accepted(self, arguments))
     }
 }
@@ -401,7 +403,8 @@ impl UpstreamServer {
     /// Returns the connection, if everything that the server says of itself was accepted. Its texts reach the model in many
     /// ways.
     fn accepted(&self) -> Option<Arc<RunningServer>> {
-        let all = matches!(&*self.stands(), ServerStatus::Up { suspended, .. } if suspended.is_empty());
+        let all =
+            matches!(&*self.stands(), ServerStatus::Connected { suspended, .. } if suspended.is_empty());
         self.link.now().filter(|_| all)
     }
 
@@ -419,7 +422,7 @@ impl Servers for Upstream {
         self.inner.all.values().map(|one| Arc::clone(one) as Arc<dyn Server>).collect()
     }
 
-    fn news(&self) -> broadcast::Receiver<(String, ServerChange)> {
+    fn subscribe(&self) -> broadcast::Receiver<(String, ServerChange)> {
         self.inner.news.subscribe()
     }
 }
@@ -429,8 +432,8 @@ impl Server for UpstreamServer {
         self.link.definition().name.as_str()
     }
 
-    fn says(&self) -> Option<Arc<ServerPeerInfo>> {
-        self.accepted().and_then(|connection| connection.says())
+    fn peer_info(&self) -> Option<Arc<ServerPeerInfo>> {
+        self.accepted().and_then(|connection| connection.peer_info())
     }
 
     fn peer(&self) -> Option<Peer<RoleClient>> {

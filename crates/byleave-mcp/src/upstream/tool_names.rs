@@ -10,7 +10,7 @@ const CHARS_MAX: usize = 64;
 const DIGEST_CHARS: usize = 8;
 
 /// Checks whether a server may use this tool name. Other names cannot be displayed, or have another meaning elsewhere.
-pub(super) fn is_sound(tool: &str) -> bool {
+pub(super) fn is_valid_tool_name(tool: &str) -> bool {
     !tool.is_empty()
         && tool.len() <= 128
         && tool.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
@@ -19,7 +19,7 @@ pub(super) fn is_sound(tool: &str) -> bool {
 
 /// Returns the catalog name: `mcp_{server}_{tool}`. A name that is too long keeps its end, which says most, and gets a digest
 /// of the whole.
-pub fn in_catalog(server: &ServerName, tool: &str) -> String {
+pub fn catalog_name(server: &ServerName, tool: &str) -> String {
     let plain: String =
         tool.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let name = format!("mcp_{server}_{plain}");
@@ -27,7 +27,7 @@ pub fn in_catalog(server: &ServerName, tool: &str) -> String {
         return name;
     }
     let digest =
-        Digest::of_parts("byleave.mcp.name", &[server.as_str().as_bytes(), tool.as_bytes()]).to_string();
+        Digest::compute_parts("byleave.mcp.name", &[server.as_str().as_bytes(), tool.as_bytes()]).to_string();
     let digest: String = digest.chars().take(DIGEST_CHARS).collect();
     let start = format!("mcp_{server}_{digest}_");
     let kept = CHARS_MAX.saturating_sub(start.len());
@@ -42,13 +42,17 @@ mod tests {
     #[test]
     fn names_are_short_plain_and_their_own() {
         let server = ServerName::new("git_hub").unwrap();
-        assert_eq!(in_catalog(&server, "create.issue"), "mcp_git_hub_create_issue");
-        let long = in_catalog(&server, &"a".repeat(120));
-        let other = in_catalog(&server, &format!("b{}", "a".repeat(119)));
+        assert_eq!(catalog_name(&server, "create.issue"), "mcp_git_hub_create_issue");
+        let long = catalog_name(&server, &"a".repeat(120));
+        let other = catalog_name(&server, &format!("b{}", "a".repeat(119)));
         assert!(long.len() == CHARS_MAX && other.len() == CHARS_MAX && long != other, "{long} {other}");
         for name in ["", "../go", "a b", "a\u{1b}[8m", "a\u{e0072}", &"a".repeat(129), "é"] {
-            assert!(!is_sound(name), "{name}");
+            assert!(!is_valid_tool_name(name), "{name}");
         }
-        assert!(is_sound("textDocument/definition") && !is_sound("/go") && !is_sound("a//b"));
+        assert!(
+            is_valid_tool_name("textDocument/definition")
+                && !is_valid_tool_name("/go")
+                && !is_valid_tool_name("a//b")
+        );
     }
 }

@@ -22,12 +22,12 @@ use super::pins::{Drift, LaunchPin, digest};
 use super::server_definition::{ServerDefinition, ServerName};
 
 /// The name of the call that accepts a server. It is never offered to agents.
-pub const ACCEPT: &str = "mcp_accept";
+pub const ACCEPT_TOOL: &str = "mcp_accept";
 
 /// Knows the servers and stores the accepted parts.
 pub(super) trait ServerAcceptor: Send + Sync {
     /// Accepts the part that the arguments of an accepting call show, if it is still current. Returns a description.
-    fn accepted<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<String, String>>;
+    fn accept_arguments<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<String, String>>;
 }
 
 /// Accepts a server or its changes.
@@ -51,7 +51,7 @@ impl AcceptServerTool {
             "additionalProperties": false,
         });
         let description = "Accepts an MCP server as it is shown: that it is started so, or that its tools are offered to agents.";
-        let mut manifest = Manifest::new(ACCEPT, description, schema);
+        let mut manifest = Manifest::new(ACCEPT_TOOL, description, schema);
         manifest.permission_class = PermissionClass::Generic;
         manifest.needs_approval = ApprovalRequirement::Always;
         manifest.repeatable = true;
@@ -70,7 +70,7 @@ pub struct AcceptanceContext {
 
 impl AcceptanceContext {
     /// Creates the call that accepts a part of a server.
-    pub(super) fn call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
+    pub(super) fn new_call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
         let session = SessionId::new(format!("mcp-{server}")).map_err(|no| no.to_string())?;
         let agent = AgentId::new("byleave").map_err(|no| no.to_string())?;
         Ok(Call {
@@ -78,7 +78,7 @@ impl AcceptanceContext {
             tenant: self.tenant.clone(),
             session,
             agent,
-            tool: ACCEPT.into(),
+            tool: ACCEPT_TOOL.into(),
             arguments,
             reason: None,
             cwd: self.cwd.clone(),
@@ -99,7 +99,7 @@ impl Tool for AcceptServerTool {
         _site: &'a ToolContext,
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         let server = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
-        let effects = vec![Effect::at_server(server, "(accepted)")];
+        let effects = vec![Effect::mcp_invoke(server, "(accepted)")];
         // A started program and texts that a model has read cannot be taken back. No standing approval is therefore enough: a
         // person must look.
         Some(Box::pin(async move { Ok(Plan { effects, irreversible: true, ..Plan::default() }) }))
@@ -110,7 +110,7 @@ impl Tool for AcceptServerTool {
             let Some(servers) = self.servers.upgrade() else {
                 return Output::failure("nobody is there any more");
             };
-            match servers.accepted(&arguments).await {
+            match servers.accept_arguments(&arguments).await {
                 Ok(said) => Output::text(said),
                 Err(why) => Output::failure(why),
             }
@@ -119,7 +119,7 @@ impl Tool for AcceptServerTool {
 }
 
 /// Returns what a person is shown before a server is started for the first time, or in a new way.
-pub(super) fn to_start(definition: &ServerDefinition, pin: &LaunchPin) -> Value {
+pub(super) fn start_arguments(definition: &ServerDefinition, pin: &LaunchPin) -> Value {
     let mut start = json!({
         "started_by": definition.launch,
         "may_touch": definition.profile,
@@ -131,22 +131,22 @@ pub(super) fn to_start(definition: &ServerDefinition, pin: &LaunchPin) -> Value 
         let why = "the version is not fixed, so another program may be run tomorrow under the same words: this is asked at every start";
         start.insert("not_pinned".into(), Value::from(why));
     }
-    json!({ "server": definition.name, "start": start, "start_digest": started(pin) })
+    json!({ "server": definition.name, "start": start, "start_digest": start_digest(pin) })
 }
 
 /// Returns what a person is shown of the parts of an offer that were never accepted.
-pub(super) fn to_offer(definition: &ServerDefinition, drift: &[Drift]) -> Value {
+pub(super) fn offer_arguments(definition: &ServerDefinition, drift: &[Drift]) -> Value {
     let offers: Vec<Value> = drift.iter().map(shown).collect();
-    json!({ "server": definition.name, "offers": offers, "offers_digest": offered(drift) })
+    json!({ "server": definition.name, "offers": offers, "offers_digest": offer_digest(drift) })
 }
 
 /// Returns the digest of how a server would be started.
-pub(super) fn started(pin: &LaunchPin) -> String {
+pub(super) fn start_digest(pin: &LaunchPin) -> String {
     digest(&json!(pin)).to_string()
 }
 
 /// Returns the digest of the differences that would be accepted.
-pub(super) fn offered(drift: &[Drift]) -> String {
+pub(super) fn offer_digest(drift: &[Drift]) -> String {
     digest(&json!(drift)).to_string()
 }
 
@@ -163,7 +163,7 @@ fn shown(drift: &Drift) -> Value {
 }
 
 /// Returns the id of a call with these arguments on this day.
-pub(super) fn of_the_day(arguments: &Value) -> CallId {
+pub(super) fn daily_call_id(arguments: &Value) -> CallId {
     const DAY_MS: u64 = 24 * 3_600 * 1_000;
     let day = SystemClock.now() / DAY_MS * DAY_MS;
     let digest = digest(arguments);
@@ -173,21 +173,21 @@ pub(super) fn of_the_day(arguments: &Value) -> CallId {
 }
 
 /// Checks whether a value contains an invisible character.
-pub(super) fn hides(value: &Value) -> bool {
+pub(super) fn has_hidden_chars(value: &Value) -> bool {
     let hidden = |text: &str| text.chars().any(|c| !is_printable(c) && !matches!(c, '\n' | '\t'));
     match value {
         Value::String(text) => hidden(text),
-        Value::Array(items) => items.iter().any(hides),
-        Value::Object(fields) => fields.iter().any(|(name, item)| hidden(name) || hides(item)),
+        Value::Array(items) => items.iter().any(has_hidden_chars),
+        Value::Object(fields) => fields.iter().any(|(name, item)| hidden(name) || has_hidden_chars(item)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
 /// Returns the outcome of an accepting call: an error if nothing was accepted.
-pub(super) fn came_of(result: &CallResult) -> Result<(), String> {
-    match &result.ending {
+pub(super) fn check_result(result: &CallResult) -> Result<(), String> {
+    match &result.outcome {
         CallOutcome::Completed(_) => Ok(()),
-        _ => Err(result.error().unwrap_or_else(|| result.text())),
+        _ => Err(result.error().unwrap_or_else(|| result.to_text())),
     }
 }
 
@@ -199,12 +199,16 @@ mod tests {
     fn the_same_question_is_the_same_call_and_what_cannot_be_seen_is_noticed() {
         let one = json!({ "server": "a", "offers_digest": "1" });
         let other = json!({ "server": "a", "offers_digest": "2" });
-        assert_ne!(of_the_day(&one), of_the_day(&other));
+        assert_ne!(daily_call_id(&one), daily_call_id(&other));
         // Except when midnight falls between the two calls.
-        assert!((0..3).any(|_| of_the_day(&one) == of_the_day(&one)));
-        assert!(!hides(&json!({ "description": "adds\n\tnumbers: é 数" })));
+        assert!((0..3).any(|_| daily_call_id(&one) == daily_call_id(&one)));
+        assert!(!has_hidden_chars(&json!({ "description": "adds\n\tnumbers: é 数" })));
         for hidden in ["\u{1b}[8m", "\u{e0072}", "\u{202e}", "\u{200b}"] {
-            assert!(hides(&json!([{ "description": hidden }])) && hides(&json!({ hidden: 1 })), "{hidden:?}");
+            assert!(
+                has_hidden_chars(&json!([{ "description": hidden }]))
+                    && has_hidden_chars(&json!({ hidden: 1 })),
+                "{hidden:?}"
+            );
         }
     }
 }

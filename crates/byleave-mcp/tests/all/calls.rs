@@ -110,7 +110,7 @@ async fn calls_run_beside_each_other() {
 async fn a_reason_is_passed_to_who_is_asked_as_the_models_words() {
     let stage = GatewayFixture::new();
     let mut questions = stage.questions();
-    let setup = byleave_mcp::gateway::GatewaySettings { deadline: Some(Duration::ZERO), ..stage.setup() };
+    let setup = byleave_mcp::gateway::GatewaySettings { call_timeout: Some(Duration::ZERO), ..stage.setup() };
     let client = stage.client(setup, TestClient::new(&VERSIONS[2])).await;
     let mut request = crate::stage::mark("x");
     let mut meta = RequestMetaObject::new();
@@ -118,7 +118,7 @@ async fn a_reason_is_passed_to_who_is_asked_as_the_models_words() {
     request.meta = Some(meta);
     client.call_tool(request).await.unwrap();
     let (_, question) = questions.next().await;
-    let sheet = stage.gate.sheet(question.id).await.unwrap();
+    let sheet = stage.gate.question_view(question.id).await.unwrap();
     assert_eq!(sheet.reason.as_deref(), Some("because I say so"));
     assert_eq!(sheet.agent.as_str(), "tester");
 }

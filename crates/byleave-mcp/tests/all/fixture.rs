@@ -89,19 +89,19 @@ impl UpstreamFixture {
             .build()
             .unwrap();
         let ground = ServerEnvironment {
-            unfinished: None,
+            unfinished_runs: None,
             homes: workspace.join("homes"),
             workspace,
             home: None,
-            ours: Vec::new(),
+            hidden_paths: Vec::new(),
             environment: std::env::vars().collect(),
-            rules: Arc::new(rules()),
+            policy: Arc::new(rules()),
             waived: Default::default(),
-            logins: LoginStore::beside(state),
+            logins: LoginStore::in_state_dir(state),
             bare: true,
         };
         let server = definition.name.clone();
-        let pins = PinFile::beside(state);
+        let pins = PinFile::in_state_dir(state);
         let catalog = gate.catalog().clone();
         let upstream =
             Upstream::new(vec![definition], &ground, pins, &ActiveCallers::default(), catalog).unwrap();
@@ -111,7 +111,8 @@ impl UpstreamFixture {
     /// A server that is accepted as it is.
     pub(crate) async fn accepted(definition: ServerDefinition) -> Self {
         let stage = Self::new(definition);
-        let accepted = tokio::time::timeout(PATIENCE, stage.upstream.accept_unasked(&stage.server)).await;
+        let accepted =
+            tokio::time::timeout(PATIENCE, stage.upstream.accept_without_asking(&stage.server)).await;
         accepted.unwrap().unwrap();
         stage
     }
@@ -124,7 +125,7 @@ impl UpstreamFixture {
     }
 
     pub(crate) async fn look(&self) -> ServerStatus {
-        tokio::time::timeout(PATIENCE, self.upstream.look(&self.server)).await.unwrap()
+        tokio::time::timeout(PATIENCE, self.upstream.refresh(&self.server)).await.unwrap()
     }
 
     pub(crate) fn call(&self, tool: &str, arguments: Value) -> Call {

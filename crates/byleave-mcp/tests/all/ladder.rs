@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::stage::{GatewayFixture, SOON, TestClient, VERSIONS, is_error, is_pending, mark, no, text, yes};
 
 fn at_once(stage: &GatewayFixture) -> GatewaySettings {
-    GatewaySettings { deadline: Some(Duration::ZERO), ..stage.setup() }
+    GatewaySettings { call_timeout: Some(Duration::ZERO), ..stage.setup() }
 }
 
 // req: R5
@@ -21,7 +21,7 @@ async fn a_call_is_held_while_the_inbox_can_answer() {
         let stage = GatewayFixture::new();
         let mut questions = stage.questions();
         let handler = TestClient::new(version);
-        let setup = GatewaySettings { tick: Duration::from_millis(20), ..stage.setup() };
+        let setup = GatewaySettings { progress_interval: Duration::from_millis(20), ..stage.setup() };
         let client = stage.client(setup, handler.clone()).await;
         let peer = client.peer().clone();
         let held = tokio::spawn(async move { peer.call_tool(mark("x")).await });
@@ -119,7 +119,7 @@ async fn a_restart_between_the_answer_and_the_pick_up_loses_nothing_and_repeats_
 async fn two_same_calls_at_once_are_two_calls_and_each_is_picked_up() {
     let stage = GatewayFixture::new();
     let mut questions = stage.questions();
-    let setup = GatewaySettings { deadline: Some(Duration::from_millis(1_500)), ..stage.setup() };
+    let setup = GatewaySettings { call_timeout: Some(Duration::from_millis(1_500)), ..stage.setup() };
     let client = stage.client(setup, TestClient::new(&VERSIONS[1])).await;
     let both = || async { tokio::join!(client.call_tool(mark("x")), client.call_tool(mark("x"))) };
     let (first, second) = both().await;
@@ -161,7 +161,7 @@ async fn a_cancelled_call_withdraws_its_question() {
         let (call, question) = questions.next().await;
         handle.cancel(None).await.unwrap();
         let withdrawn = async {
-            while stage.gate.sheet(question.id).await.is_ok() {
+            while stage.gate.question_view(question.id).await.is_ok() {
                 tokio::task::yield_now().await;
             }
         };
@@ -207,7 +207,7 @@ async fn what_is_not_a_yes_is_none() {
             let stage = GatewayFixture::new();
             // A refusal has to come before the deadline, also on a slow machine; the others wait for it to pass.
             let deadline = if refused { SOON } else { Duration::from_millis(400) };
-            let setup = GatewaySettings { deadline: Some(deadline), ..stage.setup() };
+            let setup = GatewaySettings { call_timeout: Some(deadline), ..stage.setup() };
             let client = stage.client(setup, TestClient::new(version).with_form(said.clone())).await;
             let result = client.call_tool(mark("x")).await.unwrap();
             assert_eq!((is_error(&result), is_pending(&result)), (refused, !refused), "{version} {said}");

@@ -24,11 +24,11 @@ fn definition(url: &str) -> ServerDefinition {
 }
 
 async fn begun(fake: &FakeOAuthServers) -> PendingLogin {
-    destination(fake).await.unwrap().begin().await.unwrap()
+    destination(fake).await.unwrap().start().await.unwrap()
 }
 
 async fn destination(fake: &FakeOAuthServers) -> Result<LoginDestination, LoginError> {
-    LoginDestination::of(&definition(&fake.url), LoginOptions::default()).await
+    LoginDestination::discover(&definition(&fake.url), LoginOptions::default()).await
 }
 
 /// The person logs in, and the browser comes back.
@@ -36,7 +36,7 @@ async fn logged_in(fake: &FakeOAuthServers, state: &Path) {
     let begun = begun(fake).await;
     let address = begun.address().to_owned();
     let browser = tokio::task::spawn_blocking(move || browse(&address));
-    begun.finish(WAIT, &LoginStore::beside(state)).await.unwrap();
+    begun.finish(WAIT, &LoginStore::in_state_dir(state)).await.unwrap();
     let (status, page) = browser.await.unwrap();
     assert!(status == 200 && !page.contains(SECRET), "{status} {page}");
 }
@@ -46,12 +46,12 @@ async fn stage(fake: &FakeOAuthServers) -> UpstreamFixture {
     let folder = tempfile::tempdir().unwrap();
     logged_in(fake, folder.path()).await;
     let stage = UpstreamFixture::beside(definition(&fake.url), folder);
-    stage.upstream.accept_unasked(&stage.server).await.unwrap();
+    stage.upstream.accept_without_asking(&stage.server).await.unwrap();
     stage
 }
 
 fn standing(stage: &UpstreamFixture, fake: &FakeOAuthServers) -> LoginStatus {
-    LoginStore::beside(stage.folder.path()).of(&definition(&fake.url)).unwrap()
+    LoginStore::in_state_dir(stage.folder.path()).status(&definition(&fake.url)).unwrap()
 }
 
 // req: M1
@@ -60,8 +60,8 @@ async fn a_person_logs_in_and_the_server_is_reached() {
     let fake = FakeOAuthServers::start();
     let stage = stage(&fake).await;
     let result = stage.settle("mcp_h_hello", json!({})).await;
-    assert_eq!(result.text(), "reached");
-    assert_eq!(standing(&stage, &fake), LoginStatus::At { issuer: fake.issuer.clone() });
+    assert_eq!(result.to_text(), "reached");
+    assert_eq!(standing(&stage, &fake), LoginStatus::LoggedIn { issuer: fake.issuer.clone() });
     // The token went to the server, and nowhere else.
     let shared = fake.shared();
     for seen in &shared.seen {
@@ -75,7 +75,7 @@ async fn a_person_logs_in_and_the_server_is_reached() {
     assert_eq!(mode(&directory.join("h.lock")), 0o600);
     assert!(std::fs::read_to_string(directory.join("h.json")).unwrap().contains(SECRET));
     // Out again.
-    let logins = LoginStore::beside(stage.folder.path());
+    let logins = LoginStore::in_state_dir(stage.folder.path());
     assert!(logins.forget(&stage.server).unwrap() && !logins.forget(&stage.server).unwrap());
     assert!(!directory.join("h.json").exists());
 }
@@ -86,12 +86,12 @@ async fn what_others_can_read_is_not_used() {
     logged_in(&fake, folder.path()).await;
     let file = folder.path().join("mcp-logins/h.json");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-    let fault = LoginStore::beside(folder.path()).of(&definition(&fake.url)).unwrap_err();
+    let fault = LoginStore::in_state_dir(folder.path()).status(&definition(&fake.url)).unwrap_err();
     assert!(fault.to_string().contains("others may have read it"), "{fault}");
     // What is wrong with a file is not said in its own words.
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(&file, format!("{{\"server\":\"h\",\"{SECRET}\":1}}")).unwrap();
-    let fault = LoginStore::beside(folder.path()).of(&definition(&fake.url)).unwrap_err();
+    let fault = LoginStore::in_state_dir(folder.path()).status(&definition(&fake.url)).unwrap_err();
     assert!(!format!("{fault} {fault:?}").contains(SECRET), "{fault}");
 }
 
@@ -100,7 +100,7 @@ async fn the_hosts_that_have_a_part_in_it_are_named_first() {
     let fake = FakeOAuthServers::start();
     fake.shared().metadata.insert("token_endpoint".into(), json!("https://tokens.example/token"));
     let destination = destination(&fake).await.unwrap();
-    let hosts: Vec<String> = destination.elsewhere().into_iter().map(|(host, _)| host).collect();
+    let hosts: Vec<String> = destination.other_hosts().into_iter().map(|(host, _)| host).collect();
     assert_eq!(hosts, [fake.issuer.strip_prefix("http://").unwrap(), "tokens.example"]);
     assert_eq!(destination.scopes(), ["tools"]);
     // Nobody was told anything yet.
@@ -126,7 +126,7 @@ async fn an_endpoint_that_is_not_sound_is_refused_and_nothing_is_sent() {
             let fake = FakeOAuthServers::start();
             fake.shared().metadata.insert(which.into(), json!(endpoint));
             let Err(fault) = destination(&fake).await else { panic!("{which} {endpoint:?}") };
-            assert!(matches!(fault, LoginError::Unsound(_)), "{which} {endpoint:?}: {fault}");
+            assert!(matches!(fault, LoginError::Endpoint(_)), "{which} {endpoint:?}: {fault}");
             assert_eq!(fake.shared().seen.iter().filter(|seen| seen.method != "GET").count(), 0);
             assert_eq!(fake.asked("/authorize"), 0);
         }
@@ -145,7 +145,10 @@ async fn an_authorization_server_that_cannot_be_used_is_refused() {
         let fake = FakeOAuthServers::start();
         fake.shared().metadata.insert(which.into(), said.clone());
         let Err(fault) = destination(&fake).await else { panic!("{which} {said}") };
-        assert!(matches!(fault, LoginError::Nowhere(_) | LoginError::Unable(_)), "{which} {said}: {fault}");
+        assert!(
+            matches!(fault, LoginError::NoAuthorizationServer(_) | LoginError::Unsupported(_)),
+            "{which} {said}: {fault}"
+        );
     }
     // Not one that is named in plain http, or on this machine by somebody else.
     for named in ["http://auth.example/", "file:///etc/passwd", "https://10.0.0.1/"] {
@@ -161,14 +164,14 @@ async fn an_authorization_server_that_cannot_be_used_is_refused() {
     let fake = FakeOAuthServers::start();
     let endpoint = format!("{}/authorize?state=theirs", fake.issuer);
     fake.shared().metadata.insert("authorization_endpoint".into(), json!(endpoint));
-    assert!(destination(&fake).await.unwrap().begin().await.is_err());
+    assert!(destination(&fake).await.unwrap().start().await.is_err());
 }
 
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_state_or_issuer_exchanges_nothing() {
     let (fake, folder) = (FakeOAuthServers::start(), tempfile::tempdir().unwrap());
-    let logins = LoginStore::beside(folder.path());
+    let logins = LoginStore::in_state_dir(folder.path());
     let begun_here = begun(&fake).await;
     let back = in_query(begun_here.address(), "redirect_uri");
     let knock = tokio::task::spawn_blocking(move || {
@@ -200,8 +203,8 @@ async fn another_state_or_issuer_exchanges_nothing() {
 
     // Nobody comes.
     let fault = begun(&fake).await.finish(Duration::from_millis(50), &logins).await.unwrap_err();
-    assert!(matches!(fault, LoginError::TooLate(_)), "{fault}");
-    assert_eq!(logins.of(&definition(&fake.url)).unwrap(), LoginStatus::No);
+    assert!(matches!(fault, LoginError::Timeout(_)), "{fault}");
+    assert_eq!(logins.status(&definition(&fake.url)).unwrap(), LoginStatus::NotNeeded);
 }
 
 // req: M1
@@ -220,7 +223,7 @@ async fn a_redirect_of_the_token_endpoint_is_not_followed_and_no_secret_is_in_wh
         let begun = begun(&fake).await;
         let address = begun.address().to_owned();
         let browser = tokio::task::spawn_blocking(move || browse(&address));
-        let fault = begun.finish(WAIT, &LoginStore::beside(folder.path())).await.unwrap_err();
+        let fault = begun.finish(WAIT, &LoginStore::in_state_dir(folder.path())).await.unwrap_err();
         browser.await.unwrap();
         assert!(!format!("{fault} {fault:?}").contains(SECRET), "{status}: {fault}");
     }
@@ -232,23 +235,23 @@ async fn a_redirect_of_the_token_endpoint_is_not_followed_and_no_secret_is_in_wh
 async fn a_server_that_wants_a_login_costs_an_error_that_says_so() {
     let fake = FakeOAuthServers::start();
     let stage = UpstreamFixture::new(definition(&fake.url));
-    let why = stage.upstream.accept_unasked(&stage.server).await.unwrap_err();
+    let why = stage.upstream.accept_without_asking(&stage.server).await.unwrap_err();
     assert!(why.contains("`byleave mcp login h`"), "{why}");
     assert_eq!(standing(&stage, &fake), LoginStatus::Needed);
     // Again and again: it is no failure that is waited for.
     for _ in 0..3 {
-        let ServerStatus::Down(why) = stage.look().await else { panic!() };
+        let ServerStatus::Unavailable(why) = stage.look().await else { panic!() };
         assert!(why.contains("`byleave mcp login h`"), "{why}");
     }
     // Logged in, it is there at once.
     logged_in(&fake, stage.folder.path()).await;
-    stage.upstream.accept_unasked(&stage.server).await.unwrap();
-    assert_eq!(stage.settle("mcp_h_hello", json!({})).await.text(), "reached");
+    stage.upstream.accept_without_asking(&stage.server).await.unwrap();
+    assert_eq!(stage.settle("mcp_h_hello", json!({})).await.to_text(), "reached");
     // All tokens are taken back in the middle.
     fake.shared().access.clear();
     fake.shared().refresh.clear();
     let said = stage.settle("mcp_h_hello", json!({})).await;
-    let said = said.error().unwrap_or_else(|| said.text());
+    let said = said.error().unwrap_or_else(|| said.to_text());
     assert!(said.contains("`byleave mcp login h`") && !said.contains(SECRET), "{said}");
     assert_eq!(standing(&stage, &fake), LoginStatus::Needed);
     let kept = std::fs::read_to_string(stage.folder.path().join("mcp-logins/h.json")).unwrap();
@@ -264,21 +267,21 @@ async fn a_token_that_is_over_is_refreshed_and_kept() {
     let before = std::fs::read_to_string(&file).unwrap();
     // Taken back by the server, though it should have lasted.
     fake.shared().access.clear();
-    assert_eq!(stage.settle("mcp_h_hello", json!({})).await.text(), "reached");
+    assert_eq!(stage.settle("mcp_h_hello", json!({})).await.to_text(), "reached");
     let after = std::fs::read_to_string(&file).unwrap();
     assert!(before != after && fake.asked("/token") == 2);
     let token =
         serde_json::from_str::<Value>(&after).unwrap()["login"]["credentials"]["token_response"].clone();
     assert!(fake.shared().refresh.contains(token["refresh_token"].as_str().unwrap()), "the newest is kept");
-    assert_eq!(standing(&stage, &fake), LoginStatus::At { issuer: fake.issuer.clone() });
+    assert_eq!(standing(&stage, &fake), LoginStatus::LoggedIn { issuer: fake.issuer.clone() });
     // That nobody answers there now is no reason to log in again.
     fake.shared().access.clear();
     fake.shared().token_answer = Some((503, String::new(), format!("{{\"x\":\"{SECRET}\"}}")));
     let said = stage.settle("mcp_h_hello", json!({})).await;
-    let said = said.error().unwrap_or_else(|| said.text());
+    let said = said.error().unwrap_or_else(|| said.to_text());
     assert!(said.contains("its login cannot be used now") && !said.contains(SECRET), "{said}");
     fake.shared().token_answer = None;
-    assert_eq!(stage.settle("mcp_h_hello", json!({})).await.text(), "reached");
+    assert_eq!(stage.settle("mcp_h_hello", json!({})).await.to_text(), "reached");
 }
 
 // req: M2
@@ -296,7 +299,7 @@ async fn of_two_that_refresh_at_once_none_loses_what_the_other_was_given() {
         async move {
             for call in calls {
                 let result = gate.settle(call).await;
-                assert_eq!(result.text(), "reached", "{:?}", result.error());
+                assert_eq!(result.to_text(), "reached", "{:?}", result.error());
             }
         }
     };
@@ -314,17 +317,20 @@ async fn an_address_that_was_changed_does_not_get_the_token() {
     for url in [elsewhere.url.clone(), format!("{}/other", fake.url), format!("{}?x=1", fake.url)] {
         let before = fake.shared().seen.len();
         let stage = UpstreamFixture::sharing(definition(&url), folder.path());
-        let why = stage.upstream.accept_unasked(&stage.server).await.unwrap_err();
+        let why = stage.upstream.accept_without_asking(&stage.server).await.unwrap_err();
         assert!(why.contains("`byleave mcp login h`"), "{why}");
-        assert_eq!(LoginStore::beside(folder.path()).of(&definition(&url)).unwrap(), LoginStatus::Needed);
+        assert_eq!(
+            LoginStore::in_state_dir(folder.path()).status(&definition(&url)).unwrap(),
+            LoginStatus::Needed
+        );
         let seen = |fake: &FakeOAuthServers, from: usize| fake.shared().seen[from..].to_vec();
         for seen in seen(&fake, before).into_iter().chain(seen(&elsewhere, 0)) {
             assert!(seen.authorization.is_none() && !seen.body.contains(SECRET), "{seen:?}");
         }
     }
     // And where it is the same again, it is as before.
-    let at = LoginStatus::At { issuer: fake.issuer.clone() };
-    assert_eq!(LoginStore::beside(folder.path()).of(&definition(&fake.url)).unwrap(), at);
+    let at = LoginStatus::LoggedIn { issuer: fake.issuer.clone() };
+    assert_eq!(LoginStore::in_state_dir(folder.path()).status(&definition(&fake.url)).unwrap(), at);
 }
 
 #[tokio::test]
@@ -334,14 +340,14 @@ async fn a_server_that_is_told_who_we_are_or_is_a_program_needs_no_login() {
         Launch::Http { url: fake.url.clone(), headers: [("authorization".into(), "Bearer x".into())].into() };
     let sent = ServerDefinition::new(ServerName::new("h").unwrap(), launch);
     assert!(matches!(
-        LoginDestination::of(&sent, LoginOptions::default()).await,
-        Err(LoginError::HasHeader(_))
+        LoginDestination::discover(&sent, LoginOptions::default()).await,
+        Err(LoginError::AlreadyAuthorized(_))
     ));
     let child = Launch::Child { command: "true".into(), args: Vec::new(), env: BTreeMap::new(), cwd: None };
     let child = ServerDefinition::new(ServerName::new("h").unwrap(), child);
     assert!(matches!(
-        LoginDestination::of(&child, LoginOptions::default()).await,
-        Err(LoginError::NotFar(_))
+        LoginDestination::discover(&child, LoginOptions::default()).await,
+        Err(LoginError::NotRemote(_))
     ));
     assert_eq!(fake.shared().seen.len(), 0);
 }

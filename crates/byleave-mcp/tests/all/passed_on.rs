@@ -9,7 +9,7 @@ use byleave::core::outcome::Output;
 use byleave::tool::{RunContext, Tool};
 use byleave_mcp::active_callers::ActiveCallers;
 use byleave_mcp::gateway::{GatewaySettings, NamingScheme};
-use byleave_mcp::result_conversion::taken_in;
+use byleave_mcp::result_conversion::output_from_response;
 use byleave_mcp::upstream::{Server, ServerChange, Servers};
 use rmcp::model::{
     ArgumentInfo, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
@@ -147,7 +147,7 @@ impl Server for DirectServer {
         "fix"
     }
 
-    fn says(&self) -> Option<Arc<rmcp::model::ServerPeerInfo>> {
+    fn peer_info(&self) -> Option<Arc<rmcp::model::ServerPeerInfo>> {
         self.running.peer().peer_info()
     }
 
@@ -170,7 +170,7 @@ impl Servers for SingleServer {
         vec![Arc::clone(&self.server) as Arc<dyn Server>]
     }
 
-    fn news(&self) -> broadcast::Receiver<(String, ServerChange)> {
+    fn subscribe(&self) -> broadcast::Receiver<(String, ServerChange)> {
         self.news.subscribe()
     }
 }
@@ -191,7 +191,7 @@ impl Tool for ForwardTool {
         Box::pin(async move {
             let arguments = serde_json::from_value(arguments).unwrap();
             let request = CallToolRequestParams::new("do.it").with_arguments(arguments);
-            taken_in(&self.server.running.call_tool_once(request).await.unwrap()).unwrap()
+            output_from_response(&self.server.running.call_tool_once(request).await.unwrap()).unwrap()
         })
     }
 }
@@ -224,7 +224,7 @@ async fn scene() -> ForwardingFixture {
 }
 
 fn theirs(stage: &GatewayFixture) -> GatewaySettings {
-    GatewaySettings { names: NamingScheme::Theirs, ..stage.setup() }
+    GatewaySettings { naming: NamingScheme::Upstream, ..stage.setup() }
 }
 
 // req: M2
@@ -297,7 +297,7 @@ async fn a_resource_is_read_through_the_gate_and_only_if_it_is_offered() {
             let held =
                 tokio::spawn(async move { peer.read_resource(ReadResourceRequestParams::new(uri)).await });
             let (_, question) = questions.next().await;
-            let sheet = stage.gate.sheet(question.id).await.unwrap();
+            let sheet = stage.gate.question_view(question.id).await.unwrap();
             assert_eq!(sheet.arguments, json!({"uri": uri}));
             stage.answer(&question, yes()).await;
             let read = tokio::time::timeout(SOON, held).await.unwrap().unwrap().unwrap();
@@ -373,7 +373,7 @@ async fn news_reach_clients_of_the_newest_protocol_that_listen() {
 async fn a_servers_call_that_waits_is_pending_and_runs_when_it_is_picked_up() {
     let ForwardingFixture { stage, .. } = scene().await;
     let mut questions = stage.questions();
-    let setup = GatewaySettings { deadline: Some(std::time::Duration::ZERO), ..theirs(&stage) };
+    let setup = GatewaySettings { call_timeout: Some(std::time::Duration::ZERO), ..theirs(&stage) };
     let client = stage.client(setup, TestClient::new(&VERSIONS[1])).await;
     assert!(is_pending(&client.call_tool(call("do.it", json!({"a": 1}))).await.unwrap()));
     let (_, question) = questions.next().await;

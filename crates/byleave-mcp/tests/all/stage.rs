@@ -91,11 +91,11 @@ impl GatewayFixture {
             agent: None,
             elicitation: true,
             pages: None,
-            deadline: None,
-            tick: Duration::from_secs(5),
-            names: NamingScheme::Ours,
-            pending: self.dir.path().join("pending"),
-            told: None,
+            call_timeout: None,
+            progress_interval: Duration::from_secs(5),
+            naming: NamingScheme::Catalog,
+            pending_dir: self.dir.path().join("pending"),
+            notifier: None,
         }
     }
 
@@ -121,7 +121,7 @@ impl GatewayFixture {
     /// Answers a question, as a person at a terminal does.
     pub(crate) async fn answer(&self, question: &Question, reply: Reply) -> CallId {
         let by = ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal };
-        let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, by };
+        let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
         self.gate.answer(given).await.unwrap()
     }
 
@@ -171,34 +171,35 @@ fn gate(ledger: &Arc<MemoryLedger>, deeds: &Arc<ToolActivity>) -> Gate {
         TypedTool::new("echo", "Says a text back.", |args: TextArguments, _run: RunContext| async move {
             args.text
         })
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .read_only()
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive();
     let marks = Arc::clone(deeds);
     let mark = TypedTool::new("mark", "Leaves a mark.", move |args: TextArguments, _run: RunContext| {
         let marks = Arc::clone(&marks);
         async move { format!("mark {} {}", marks.marks.fetch_add(1, Ordering::SeqCst) + 1, args.text) }
     })
-    .class(PermissionClass::Generic);
+    .permission_class(PermissionClass::Generic);
     let seen = Arc::clone(deeds);
     let slow =
         TypedTool::new("slow", "Works until it is stopped.", move |_: NoArguments, run: RunContext| {
             let seen = Arc::clone(&seen);
             async move {
-                run.progress(0.25, "a quarter");
-                run.progress(0.5, "half");
+                run.report_progress(0.25, "a quarter");
+                run.report_progress(0.5, "half");
                 seen.slow_began.notify_one();
                 run.cancel.cancelled().await;
                 seen.slow_stopped.notify_one();
                 "stopped"
             }
         })
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .concurrency_safe()
         .not_sensitive();
-    let settings = GateSettings { inbox: true, poll: Duration::from_millis(20), ..GateSettings::default() };
+    let settings =
+        GateSettings { inbox: true, poll_interval: Duration::from_millis(20), ..GateSettings::default() };
     let ledger = Arc::clone(ledger) as Arc<dyn Ledger>;
     Gate::builder().ledger(ledger).tool(echo).tool(mark).tool(slow).settings(settings).build().unwrap()
 }
@@ -289,7 +290,7 @@ impl ClientHandler for TestClient {
 /// Connects a client to a gateway, over a pipe in memory.
 pub(crate) async fn connect(gateway: &Gateway, client: TestClient) -> RunningService<RoleClient, TestClient> {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
-    let connection = gateway.connection(TransportKind::Pipe).unwrap();
+    let connection = gateway.new_connection(TransportKind::Pipe).unwrap();
     tokio::spawn(async move {
         let served = connection.serve(ours).await.unwrap();
         served.waiting().await.unwrap();

@@ -17,11 +17,11 @@ async fn a_tool_of_a_server_is_called_like_any_other() {
     let entry = stage.gate.catalog().get(name).unwrap();
     assert_eq!((entry.manifest().sensitive, entry.manifest().server.as_deref()), (Some(true), Some("h")));
     let said = stage.settle(name, json!({"text": "hello"})).await;
-    assert!(said.success() && said.text().contains("hello"), "{said:?}");
+    assert!(said.is_success() && said.to_text().contains("hello"), "{said:?}");
     // A null that it does not want counts as absent; what its schema does not take is refused before it hears of it.
     let wrong = stage.settle(name, json!({"text": 1})).await;
     assert!(
-        matches!(&wrong.ending, CallOutcome::Refused(refusal) if refusal.code.to_string().contains("arguments")),
+        matches!(&wrong.outcome, CallOutcome::Refused(refusal) if refusal.code.to_string().contains("arguments")),
         "{wrong:?}"
     );
 }
@@ -65,12 +65,12 @@ async fn costs_an_error(modes: &[(&str, &str, u64, &str)]) {
         let result = stage.settle(&tool, json!({})).await;
         let error = result.error().unwrap_or_default();
         assert!(
-            matches!(result.ending, CallOutcome::Failed(_)) && error.contains(wanted),
+            matches!(result.outcome, CallOutcome::Failed(_)) && error.contains(wanted),
             "{mode}: {result:?}"
         );
         // The gate goes on, and so does the server where it can.
         let again = stage.settle(&tool, json!({})).await;
-        assert!(!matches!(again.ending, CallOutcome::Unknown(_)), "{mode}: {again:?}");
+        assert!(!matches!(again.outcome, CallOutcome::Unknown(_)), "{mode}: {again:?}");
     }
 }
 
@@ -82,7 +82,7 @@ async fn a_server_that_restarts_or_babbles_is_still_of_use() {
         let tool = stage.offered().pop().unwrap();
         for _ in 0..3 {
             let result = stage.settle(&tool, json!({})).await;
-            assert!(result.success(), "{mode}: {result:?}");
+            assert!(result.is_success(), "{mode}: {result:?}");
         }
     }
     // One that went away between two calls is started again. Where it goes in the middle of one, nobody can say what it did.
@@ -91,8 +91,8 @@ async fn a_server_that_restarts_or_babbles_is_still_of_use() {
     let mut done = 0;
     for _ in 0..20 {
         let result = stage.settle(&tool, json!({})).await;
-        done += usize::from(result.success());
-        assert!(result.success() || result.error().unwrap().contains("in the middle"), "{result:?}");
+        done += usize::from(result.is_success());
+        assert!(result.is_success() || result.error().unwrap().contains("in the middle"), "{result:?}");
     }
     assert!(done >= 5, "{done}");
 }
@@ -114,13 +114,13 @@ async fn a_call_that_is_called_off_is_called_off_at_the_server() {
             break;
         }
     }
-    assert!(stage.settle("mcp_h_taken_back", json!({})).await.success());
+    assert!(stage.settle("mcp_h_taken_back", json!({})).await.is_success());
     stage.gate.cancel(id, "a person").await.unwrap();
     let result = tokio::time::timeout(crate::fixture::PATIENCE, running).await.unwrap().unwrap();
-    assert!(!result.success(), "{result:?}");
+    assert!(!result.is_success(), "{result:?}");
     let mut told = String::new();
     for _ in 0..100 {
-        told = stage.settle("mcp_h_taken_back", json!({})).await.text();
+        told = stage.settle("mcp_h_taken_back", json!({})).await.to_text();
         if told != "[]" {
             break;
         }
@@ -160,19 +160,19 @@ async fn a_tool_that_changed_is_suspended_until_it_is_accepted() {
     // Its description is another as soon as it was accepted once.
     let stage = UpstreamFixture::accepted(hostile("turning", "")).await;
     let stands = stage.look().await;
-    let ServerStatus::Up { offered, suspended, .. } = &stands else { panic!("{stands:?}") };
+    let ServerStatus::Connected { offered, suspended, .. } = &stands else { panic!("{stands:?}") };
     assert!(offered.is_empty() && stage.offered().is_empty(), "{stands:?}");
     assert!(matches!(suspended.as_slice(), [Drift::Changed { .. }]), "{stands:?}");
     let refused = stage.settle("mcp_h_go", json!({})).await;
-    assert!(matches!(refused.ending, CallOutcome::Refused(_)), "{refused:?}");
+    assert!(matches!(refused.outcome, CallOutcome::Refused(_)), "{refused:?}");
     stage.upstream.accept(&stage.gate, &stage.asking(), &stage.server).await.unwrap();
     assert_eq!((stage.offered().len(), stage.asked()), (1, 1));
 
     // What it never offered before is not offered either, whatever was accepted of it.
     let stage = UpstreamFixture::accepted(hostile("changing", "")).await;
     let before = stage.offered();
-    assert!(stage.settle(&before[0], json!({})).await.success());
-    let ServerStatus::Up { suspended, .. } = stage.look().await else { panic!() };
+    assert!(stage.settle(&before[0], json!({})).await.is_success());
+    let ServerStatus::Connected { suspended, .. } = stage.look().await else { panic!() };
     assert!(matches!(suspended.as_slice(), [Drift::New { .. }, ..]), "{suspended:?}");
     assert_eq!(stage.offered(), before);
 }
@@ -182,7 +182,7 @@ async fn a_tool_that_changed_is_suspended_until_it_is_accepted() {
 async fn what_cannot_be_a_tool_is_not_taken() {
     for mode in ["remote-schema", "twins", "control-names"] {
         let stage = UpstreamFixture::accepted(hostile(mode, "")).await;
-        let ServerStatus::Up { refused, .. } = stage.look().await else { panic!("{mode}") };
+        let ServerStatus::Connected { rejected: refused, .. } = stage.look().await else { panic!("{mode}") };
         assert!(!refused.is_empty(), "{mode}: {:?}", stage.offered());
         for name in stage.offered() {
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{name:?}");
@@ -200,7 +200,7 @@ async fn a_server_whose_schemas_have_no_bottom_is_not_taken() {
 
 async fn is_not_accepted(mode: &str, wanted: &str) {
     let stage = UpstreamFixture::new(hostile(mode, ""));
-    let accepted = stage.upstream.accept_unasked(&stage.server).await;
+    let accepted = stage.upstream.accept_without_asking(&stage.server).await;
     assert!(accepted.unwrap_err().contains(wanted), "{mode}");
     assert!(stage.offered().is_empty());
 }
@@ -218,6 +218,6 @@ async fn what_a_server_says_of_its_tools_counts_only_if_it_is_trusted() {
         assert_eq!(stage.gate.catalog().get(&tool).unwrap().manifest().read_only, trusted);
         // The path is judged as an effect either way, and nobody allowed it.
         let result = stage.settle(&tool, json!({"path": path})).await;
-        assert!(result.success() && stage.asked() == 1, "{result:?} {}", stage.asked());
+        assert!(result.is_success() && stage.asked() == 1, "{result:?} {}", stage.asked());
     }
 }

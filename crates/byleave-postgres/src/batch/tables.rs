@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::audit_log::batch_encoding::{EncodedBatch, unframe};
-use byleave::audit_log::index_fields::state_from;
+use byleave::audit_log::batch_encoding::{EncodedBatch, decode};
+use byleave::audit_log::index_fields::state_from_number;
 use byleave::ledger::CallSummary;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
@@ -14,10 +14,11 @@ use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::{CallLookup, LogEnd, OutOfOrder, WriteBatch, WriteOp};
-use crate::call_projection::{CallRow, PartitionKey, ProjectionChanges, RecordLocation, all};
+use crate::call_projection::{CallRow, PartitionKey, ProjectionChanges, RecordLocation, collect_column};
 use crate::ingest::ValidatedIngest;
 use crate::line_rows::{
-    LINES_ALONE, by_call, digest, lines_of, rows_of, session, signed, tenant, unsigned, unsigned_long,
+    LINE_COLUMNS_WITHOUT_CONTENTS, decode_entries, digest_from_bytes, group_by_call, load_rows,
+    session_from_row, tenant_from_row, to_i32, to_u32, to_u64,
 };
 
 impl LogEnd {
@@ -45,7 +46,7 @@ impl WriteBatch {
     ) -> Result<Self, Error> {
         let calls: Vec<CallId> =
             works.iter().flat_map(|work| std::iter::once(work.place()).chain(work.forgets())).collect();
-        let ids: Vec<Uuid> = all(&calls, CallId::uuid);
+        let ids: Vec<Uuid> = collect_column(&calls, CallId::uuid);
         let mut batch = Self {
             end,
             standings: calls.iter().map(|call| (*call, CallLookup::default())).collect(),
@@ -64,23 +65,23 @@ impl WriteBatch {
             .fetch_all(&mut *connection)
             .await?
         {
-            batch.forgotten.insert((CallId::new(row.try_get(0)?), tenant(&row, 1)?));
+            batch.forgotten.insert((CallId::new(row.try_get(0)?), tenant_from_row(&row, 1)?));
         }
         // Entries are read only for appends that arrive again.
         let again: Vec<CallId> = works
             .iter()
             .filter(|work| match work {
-                WriteOp::Take(taking) => {
+                WriteOp::Ingest(taking) => {
                     batch.standings.get(&taking.call).is_some_and(|standing| taking.seq < standing.length())
                 }
-                WriteOp::Act(act) => batch.placed.contains(&act.place),
+                WriteOp::AdminAction(act) => batch.placed.contains(&act.record_id),
             })
             .map(WriteOp::place)
             .collect();
         if !again.is_empty() {
-            let rows = rows_of(connection, &again, LINES_ALONE).await?;
-            for rows in by_call(&rows) {
-                batch.known.extend(rows.first().map(|first| (first.call, lines_of(rows))));
+            let rows = load_rows(connection, &again, LINE_COLUMNS_WITHOUT_CONTENTS).await?;
+            for rows in group_by_call(&rows) {
+                batch.known.extend(rows.first().map(|first| (first.call, decode_entries(rows))));
             }
         }
         Ok(batch)
@@ -92,19 +93,19 @@ impl WriteBatch {
         for row in query(sql).bind(ids).fetch_all(&mut *connection).await? {
             self.placed.insert(CallId::new(row.try_get(0)?));
             let at =
-                RecordLocation { shard: row.try_get(1)?, month: row.try_get(2)?, first: row.try_get(3)? };
-            places.entry(at.leaf()).or_default().push((at, row.try_get(4)?));
+                RecordLocation { shard: row.try_get(1)?, month: row.try_get(2)?, first_pos: row.try_get(3)? };
+            places.entry(at.partition()).or_default().push((at, row.try_get(4)?));
         }
         for (leaf, places) in places {
             let sql = format!(
                 "SELECT id, tenant, session, tool, operation, summary, opened_at, changed_at, state, outcome, code, asked,
                     length, head, pos
                  FROM {} WHERE pos = ANY($1)",
-                leaf.table("call")
+                leaf.partition_name("call")
             );
-            let firsts = all(&places, |(at, _)| at.first);
+            let firsts = collect_column(&places, |(at, _)| at.first_pos);
             let places: HashMap<i64, (RecordLocation, bool)> =
-                places.into_iter().map(|place| (place.0.first, place)).collect();
+                places.into_iter().map(|place| (place.0.first_pos, place)).collect();
             for row in query(&sql).bind(firsts).fetch_all(&mut *connection).await? {
                 let Some((at, forgotten)) = places.get(&row.try_get(14)?) else { continue };
                 let listed = listed_at(&row, *at, *forgotten)?;
@@ -156,7 +157,7 @@ impl WriteBatch {
             self.standings.values().filter(|standing| standing.was.is_none()).filter_map(|standing| {
                 let listed = standing.listed.as_ref()?;
                 let key = standing.key.as_deref().filter(|_| !listed.forgotten);
-                Some((listed.call, listed.at, key, listed.forgotten))
+                Some((listed.call, listed.location, key, listed.forgotten))
             });
         let acts = self.opened_acts.iter().map(|(place, at)| (*place, *at, None, false));
         let records: Vec<(CallId, RecordLocation, Option<&[u8]>, bool)> = calls.chain(acts).collect();
@@ -166,12 +167,12 @@ impl WriteBatch {
         let sql = "INSERT INTO record(call, shard, month, first, key, forgotten)
             SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::integer[], $4::bigint[], $5::bytea[], $6::boolean[])";
         query(sql)
-            .bind(all(&records, |(call, ..)| call.uuid()))
-            .bind(all(&records, |(_, at, ..)| at.shard))
-            .bind(all(&records, |(_, at, ..)| at.month))
-            .bind(all(&records, |(_, at, ..)| at.first))
-            .bind(all(&records, |(_, _, key, _)| *key))
-            .bind(all(&records, |(.., forgotten)| *forgotten))
+            .bind(collect_column(&records, |(call, ..)| call.uuid()))
+            .bind(collect_column(&records, |(_, at, ..)| at.shard))
+            .bind(collect_column(&records, |(_, at, ..)| at.month))
+            .bind(collect_column(&records, |(_, at, ..)| at.first_pos))
+            .bind(collect_column(&records, |(_, _, key, _)| *key))
+            .bind(collect_column(&records, |(.., forgotten)| *forgotten))
             .execute(connection)
             .await?;
         Ok(())
@@ -183,17 +184,17 @@ impl WriteBatch {
             SELECT * FROM unnest($1::smallint[], $2::integer[], $3::uuid[], $4::integer[], $5::integer[],
                 $6::smallint[], $7::bigint[], $8::bigint[], $9::bytea[], $10::bytea[], $11::bytea[])";
         query(sql)
-            .bind(all(rows, |row| row.at.shard))
-            .bind(all(rows, |row| row.at.month))
-            .bind(all(rows, |row| row.call.uuid()))
-            .bind(all(rows, |row| signed(row.seq)))
-            .bind(all(rows, |row| signed(row.count)))
-            .bind(all(rows, |row| row.kind))
-            .bind(all(rows, |row| row.pos))
-            .bind(all(rows, |row| row.place))
-            .bind(all(rows, |row| row.head.as_bytes().as_slice()))
-            .bind(all(rows, |row| row.body.as_slice()))
-            .bind(all(rows, |row| row.contents.as_slice()))
+            .bind(collect_column(rows, |row| row.at.shard))
+            .bind(collect_column(rows, |row| row.at.month))
+            .bind(collect_column(rows, |row| row.call.uuid()))
+            .bind(collect_column(rows, |row| to_i32(row.seq)))
+            .bind(collect_column(rows, |row| to_i32(row.count)))
+            .bind(collect_column(rows, |row| row.kind))
+            .bind(collect_column(rows, |row| row.pos))
+            .bind(collect_column(rows, |row| row.place))
+            .bind(collect_column(rows, |row| row.head.as_bytes().as_slice()))
+            .bind(collect_column(rows, |row| row.body.as_slice()))
+            .bind(collect_column(rows, |row| row.contents.as_slice()))
             .execute(connection)
             .await?;
         Ok(())
@@ -207,7 +208,7 @@ impl WriteBatch {
                 changes.call(listed, standing.was);
             }
             for moved in &standing.moved {
-                changes.leaves(listed, moved);
+                changes.add_approvals(listed, moved);
             }
         }
         changes.write(connection).await
@@ -227,26 +228,26 @@ impl WriteBatch {
                 SELECT * FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::bytea[], $5::bytea[], $6::bytea[],
                     $7::bytea[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])";
             query(sql)
-                .bind(all(&early, |row| row.call.uuid()))
-                .bind(all(&early, |row| signed(row.seq)))
-                .bind(all(&early, |row| signed(row.end - row.seq)))
-                .bind(all(&early, |row| row.before.as_bytes().as_slice()))
-                .bind(all(&early, |row| row.head.as_bytes().as_slice()))
-                .bind(all(&early, |row| row.body.as_slice()))
-                .bind(all(&early, |row| row.contents.as_slice()))
-                .bind(all(&early, |row| row.listing.tenant.as_str()))
-                .bind(all(&early, |row| row.listing.session.as_str()))
-                .bind(all(&early, |row| row.listing.agent.as_str()))
-                .bind(all(&early, |row| row.listing.tool.as_str()))
-                .bind(all(&early, |row| row.listing.operation.as_str()))
-                .bind(all(&early, |row| row.listing.summary.as_str()))
+                .bind(collect_column(&early, |row| row.call.uuid()))
+                .bind(collect_column(&early, |row| to_i32(row.seq)))
+                .bind(collect_column(&early, |row| to_i32(row.end_seq - row.seq)))
+                .bind(collect_column(&early, |row| row.prev_link.as_bytes().as_slice()))
+                .bind(collect_column(&early, |row| row.head.as_bytes().as_slice()))
+                .bind(collect_column(&early, |row| row.body.as_slice()))
+                .bind(collect_column(&early, |row| row.contents.as_slice()))
+                .bind(collect_column(&early, |row| row.call_summary.tenant.as_str()))
+                .bind(collect_column(&early, |row| row.call_summary.session.as_str()))
+                .bind(collect_column(&early, |row| row.call_summary.agent.as_str()))
+                .bind(collect_column(&early, |row| row.call_summary.tool.as_str()))
+                .bind(collect_column(&early, |row| row.call_summary.operation.as_str()))
+                .bind(collect_column(&early, |row| row.call_summary.summary.as_str()))
                 .execute(&mut *connection)
                 .await?;
         }
         let placed = self
             .standings
             .iter()
-            .flat_map(|(call, standing)| standing.placed.iter().map(|seq| (call.uuid(), signed(*seq))));
+            .flat_map(|(call, standing)| standing.placed.iter().map(|seq| (call.uuid(), to_i32(*seq))));
         let (calls, seqs): (Vec<Uuid>, Vec<i32>) = placed.unzip();
         if !calls.is_empty() {
             let sql = "DELETE FROM early USING unnest($1::uuid[], $2::integer[]) AS old(call, seq)
@@ -257,10 +258,10 @@ impl WriteBatch {
     }
 
     async fn write_forgotten(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        let calls: Vec<Uuid> = all(&self.forgets, |(call, _)| call.uuid());
+        let calls: Vec<Uuid> = collect_column(&self.forgets, |(call, _)| call.uuid());
         query("INSERT INTO forgotten(call, tenant) SELECT * FROM unnest($1::uuid[], $2::text[]) ON CONFLICT DO NOTHING")
             .bind(&calls)
-            .bind(all(&self.forgets, |(_, tenant)| tenant.as_str()))
+            .bind(collect_column(&self.forgets, |(_, tenant)| tenant.as_str()))
             .execute(&mut *connection)
             .await?;
         let now: Vec<&CallRow> = self
@@ -270,22 +271,22 @@ impl WriteBatch {
             .filter_map(|standing| standing.listed.as_ref())
             .collect();
         query("UPDATE record SET key = NULL, forgotten = true WHERE call = ANY($1)")
-            .bind(all(&now, |listed| listed.call.uuid()))
+            .bind(collect_column(&now, |listed| listed.call.uuid()))
             .execute(&mut *connection)
             .await?;
         let sql = "UPDATE call SET summary = ''
             FROM unnest($1::smallint[], $2::integer[], $3::bigint[]) AS old(shard, month, pos)
             WHERE call.shard = old.shard AND call.month = old.month AND call.pos = old.pos";
         query(sql)
-            .bind(all(&now, |listed| listed.at.shard))
-            .bind(all(&now, |listed| listed.at.month))
-            .bind(all(&now, |listed| listed.at.first))
+            .bind(collect_column(&now, |listed| listed.location.shard))
+            .bind(collect_column(&now, |listed| listed.location.month))
+            .bind(collect_column(&now, |listed| listed.location.first_pos))
             .execute(&mut *connection)
             .await?;
         query("UPDATE early SET contents = '', summary = '' FROM unnest($1::uuid[], $2::text[]) AS old(call, tenant)
             WHERE early.call = old.call AND early.tenant = old.tenant")
             .bind(&calls)
-            .bind(all(&self.forgets, |(_, tenant)| tenant.as_str()))
+            .bind(collect_column(&self.forgets, |(_, tenant)| tenant.as_str()))
             .execute(connection)
             .await?;
         Ok(())
@@ -295,50 +296,50 @@ impl WriteBatch {
 fn listed_at(row: &PgRow, at: RecordLocation, forgotten: bool) -> Result<CallRow, Error> {
     Ok(CallRow {
         call: CallId::new(row.try_get(0)?),
-        at,
-        listing: CallSummary {
-            tenant: tenant(row, 1)?,
-            session: session(row, 2)?,
+        location: at,
+        call_summary: CallSummary {
+            tenant: tenant_from_row(row, 1)?,
+            session: session_from_row(row, 2)?,
             // Set when the call was opened, and never changed.
             agent: String::new(),
             tool: row.try_get(3)?,
             operation: row.try_get(4)?,
             summary: row.try_get(5)?,
         },
-        opened_at: unsigned_long(row.try_get(6)?),
-        changed_at: unsigned_long(row.try_get(7)?),
-        state: state_from(row.try_get::<i16, _>(8)?.into()),
+        opened_at: to_u64(row.try_get(6)?),
+        changed_at: to_u64(row.try_get(7)?),
+        state: state_from_number(row.try_get::<i16, _>(8)?.into()),
         outcome: row.try_get(9)?,
         code: row.try_get(10)?,
-        asked: row.try_get(11)?,
-        length: unsigned(row.try_get(12)?),
-        head: digest(row.try_get(13)?),
+        was_asked: row.try_get(11)?,
+        length: to_u32(row.try_get(12)?),
+        head: digest_from_bytes(row.try_get(13)?),
         question: None,
         forgotten,
     })
 }
 
 fn early_at(row: &PgRow) -> Result<ValidatedIngest, Error> {
-    let (seq, count) = (unsigned(row.try_get(1)?), unsigned(row.try_get(2)?));
-    let (head, body): (Digest, Vec<u8>) = (digest(row.try_get(4)?), row.try_get(5)?);
+    let (seq, count) = (to_u32(row.try_get(1)?), to_u32(row.try_get(2)?));
+    let (head, body): (Digest, Vec<u8>) = (digest_from_bytes(row.try_get(4)?), row.try_get(5)?);
     let mut lines = Vec::new();
-    unframe(EncodedBatch { seq, count, head, body: &body }, &mut lines);
+    decode(EncodedBatch { seq, count, head, body: &body }, &mut lines);
     let entries = lines.iter().map(|line| serde_json::from_str(line.body())).collect::<Result<_, _>>();
     Ok(ValidatedIngest {
         call: CallId::new(row.try_get(0)?),
         seq,
-        end: seq.saturating_add(count),
-        before: digest(row.try_get(3)?),
+        end_seq: seq.saturating_add(count),
+        prev_link: digest_from_bytes(row.try_get(3)?),
         head,
         // A row that was tampered with is written back as it is, so that verification finds it.
         entries: entries.unwrap_or_default(),
-        lines,
+        chained_entries: lines,
         body,
         key: None,
         contents: row.try_get(6)?,
-        listing: CallSummary {
-            tenant: tenant(row, 7)?,
-            session: session(row, 8)?,
+        call_summary: CallSummary {
+            tenant: tenant_from_row(row, 7)?,
+            session: session_from_row(row, 8)?,
             agent: row.try_get(9)?,
             tool: row.try_get(10)?,
             operation: row.try_get(11)?,

@@ -37,7 +37,7 @@ impl AuditLogHarness for PgFixture {
             let inner = Arc::new(SqliteLedger::open(&ground.dir.path().join("ledger"), &options)?);
             let book = Arc::new(ground.open_with(Arc::clone(&inner) as Arc<dyn Ledger>).await?);
             let ledger = Arc::new(ProjectingLedger { inner, book: Arc::clone(&book) });
-            Ok(OpenedStore { ledger, book })
+            Ok(OpenedStore { ledger, audit_log: book })
         })
     }
 
@@ -59,8 +59,8 @@ impl ProjectingLedger {
             Some(key) => Some(key.clone()),
             None => self.inner.load(batch.call).await?.and_then(|loaded| loaded.key),
         };
-        let taking = Ingest::seal(batch, &vault(), key.as_ref())?;
-        self.book.take(taking).await.map_err(fault)
+        let taking = Ingest::seal_batch(batch, &vault(), key.as_ref())?;
+        self.book.ingest(taking).await.map_err(fault)
     }
 }
 
@@ -96,32 +96,32 @@ impl Ledger for ProjectingLedger {
     ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
         Box::pin(async move {
             let came = self.inner.interrupt(call, attempt, at).await?;
-            if came == Interruption::Written {
+            if came == Interruption::Recorded {
                 let kept = self.inner.record(call).await?.expect("it was just written");
-                let at = kept.lines.len() - 1;
+                let at = kept.chained_entries.len() - 1;
                 let taking = Ingest {
                     call,
-                    before: kept.lines[at - 1].link(),
-                    lines: kept.lines[at..].to_vec(),
+                    prev_link: kept.chained_entries[at - 1].link(),
+                    chained_entries: kept.chained_entries[at..].to_vec(),
                     key: None,
                     contents: Vec::new(),
-                    listing: kept.listing.expect("it is listed"),
+                    call_summary: kept.call_summary.expect("it is listed"),
                 };
-                self.book.take(taking).await.map_err(fault)?;
+                self.book.ingest(taking).await.map_err(fault)?;
             }
             Ok(came)
         })
     }
 
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            self.inner.act(act.clone()).await?;
-            self.book.take_act(act).await.map_err(fault)
+            self.inner.record_admin_action(act.clone()).await?;
+            self.book.ingest_action(act).await.map_err(fault)
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
-        self.inner.halted(tenant)
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+        self.inner.active_halt(tenant)
     }
 
     fn lineage(
@@ -132,30 +132,30 @@ impl Ledger for ProjectingLedger {
         self.inner.lineage(tenant, session)
     }
 
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
-        self.inner.leaves(tenant, tool, now)
+        self.inner.standing_approvals(tenant, tool, now)
     }
 
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.inner.call_of(question)
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        self.inner.call_for_question(question)
     }
 
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
         call: CallId,
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.inner.held_up_by(tenant, session, call, plan)
+        self.inner.blocking_call(tenant, session, call, plan)
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
-        self.inner.drivable(now, limit)
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+        self.inner.resumable_calls(now, limit)
     }
 }

@@ -25,12 +25,12 @@ async fn what_is_forgotten_before_it_comes_stays_forgotten() {
     let book = ground.open().await;
     let (script, takings) = asked(ScriptSettings::default());
     let (stranger, strange) = asked(ScriptSettings { session: "r", ..ScriptSettings::default() });
-    book.take(takings[2].clone()).await.unwrap();
-    book.take_act(forget(script.call(), "local")).await.unwrap();
+    book.ingest(takings[2].clone()).await.unwrap();
+    book.ingest_action(forget(script.call(), "local")).await.unwrap();
     // Nobody forgets for others.
-    book.take_act(forget(stranger.call(), "other")).await.unwrap();
+    book.ingest_action(forget(stranger.call(), "other")).await.unwrap();
     for taking in takings.into_iter().chain(strange) {
-        book.take(taking).await.unwrap();
+        book.ingest(taking).await.unwrap();
     }
     for rebuilt in [false, true] {
         if rebuilt {
@@ -39,14 +39,15 @@ async fn what_is_forgotten_before_it_comes_stays_forgotten() {
         let kept = book.record(script.call()).await.unwrap().unwrap();
         assert!(kept.forgotten);
         assert_eq!(kept.record, script.record);
-        assert_eq!(kept.listing.unwrap().summary, "");
+        assert_eq!(kept.call_summary.unwrap().summary, "");
         assert!(book.contents(script.call()).await.unwrap().is_empty());
         assert!(!book.contents(stranger.call()).await.unwrap().is_empty());
-        let listed = book.calls(CallFilter::default(), PageRequest::first(9)).await.unwrap();
-        let summary = |call| listed.iter().find(|item| item.call == call).unwrap().listing.summary.as_str();
+        let listed = book.calls(CallFilter::default(), PageRequest::with_limit(9)).await.unwrap();
+        let summary =
+            |call| listed.iter().find(|item| item.call == call).unwrap().call_summary.summary.as_str();
         assert_eq!((summary(script.call()), summary(stranger.call())), ("", "does something"));
         let verified = book.verify().await.unwrap();
-        assert!(verified.is_sound(), "{:?}", verified.flaw);
+        assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     }
     let mut connection = ground.connection().await;
     let keys: Vec<Uuid> = query_scalar("SELECT call FROM record WHERE key IS NOT NULL")
@@ -63,13 +64,13 @@ async fn an_act_is_taken_once_and_never_changed() {
     let (script, _) = waiting(ScriptSettings::default());
     let act = forget(script.call(), "local");
     for _ in 0..2 {
-        let (one, two) = tokio::join!(book.take_act(act.clone()), book.take_act(act.clone()));
+        let (one, two) = tokio::join!(book.ingest_action(act.clone()), book.ingest_action(act.clone()));
         one.unwrap();
         two.unwrap();
     }
     let changed = AdminAction { by: "mallory".into(), ..act.clone() };
-    assert!(book.take_act(changed).await.is_err());
-    assert_eq!(book.acts().await.unwrap(), vec![act]);
+    assert!(book.ingest_action(changed).await.is_err());
+    assert_eq!(book.admin_actions().await.unwrap(), vec![act]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,11 +78,11 @@ async fn contents_and_keys_are_nowhere_in_the_clear() {
     let ground = PgSchema::new().await;
     let book = ground.open().await;
     let (mut script, first) = waiting(ScriptSettings::default());
-    script.hold(b"a secret that nobody else may read");
+    script.content_ref(b"a secret that nobody else may read");
     script.answer(byleave::core::question::Answer::Yes { note: None }).unwrap();
     let second = taking(&mut script);
     for taking in [second, first] {
-        book.take(taking).await.unwrap();
+        book.ingest(taking).await.unwrap();
     }
     let mut connection = ground.connection().await;
     let tables: Vec<String> =
@@ -114,6 +115,6 @@ async fn a_book_opens_only_with_the_keys_that_it_was_made_with() {
     let refused = PgAuditLog::open(other).await.err().expect("another master key");
     assert!(refused.to_string().contains("not the one it was made with"), "{refused}");
     let mut other = options(&ground.schema, ground.dir.path(), None);
-    other.sign = [6; 32].into();
+    other.signing_key = [6; 32].into();
     assert!(PgAuditLog::open(other).await.is_err(), "another signing key");
 }

@@ -29,8 +29,8 @@ async fn writer() {
         loop {
             let (script, takings) = asked(ScriptSettings::default());
             for taking in takings {
-                let end = taking.lines.last().unwrap().seq() + 1;
-                book.take(taking).await.unwrap();
+                let end = taking.chained_entries.last().unwrap().seq() + 1;
+                book.ingest(taking).await.unwrap();
                 let mut out = std::io::stdout().lock();
                 // Behind a word of ours: the harness writes there too.
                 out.write_all(format!("\nacknowledged {} {end}\n", script.call()).as_bytes()).unwrap();
@@ -73,20 +73,20 @@ async fn a_killed_writer_loses_nothing_that_was_acknowledged() {
     }
     // A transaction that was on its way when its process died is taken back, or committed, before anyone sees either.
     let verified = book.verify().await.unwrap();
-    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     for (call, end) in &acknowledged {
         let kept = book.record(*call).await.unwrap().expect("an acknowledged record");
         assert!(
-            kept.lines.len() >= *end,
+            kept.chained_entries.len() >= *end,
             "{call} has {} lines, and {end} were acknowledged",
-            kept.lines.len()
+            kept.chained_entries.len()
         );
         assert_eq!(kept.record.damage(), None);
     }
-    let listed = book.calls(CallFilter::default(), PageRequest::first(100_000)).await.unwrap();
+    let listed = book.calls(CallFilter::default(), PageRequest::with_limit(100_000)).await.unwrap();
     assert_eq!(listed.len() as u64, verified.records);
     book.rebuild().await.unwrap();
-    let again = book.calls(CallFilter::default(), PageRequest::first(100_000)).await.unwrap();
+    let again = book.calls(CallFilter::default(), PageRequest::with_limit(100_000)).await.unwrap();
     assert!(again == listed, "lists and lines have come apart");
     println!("{} calls, {} of them acknowledged, 6 kills", listed.len(), acknowledged.len());
 }
@@ -115,9 +115,9 @@ async fn a_lost_connection_is_a_fault_and_the_next_try_goes_on() {
             for taking in takings {
                 // What is not acknowledged is tried again, as whoever projects does.
                 loop {
-                    match book.take(taking.clone()).await {
+                    match book.ingest(taking.clone()).await {
                         Ok(()) => break,
-                        Err(IngestError::Fault(_)) => faults += 1,
+                        Err(IngestError::Ledger(_)) => faults += 1,
                         Err(other) => panic!("{other}"),
                     }
                 }
@@ -129,6 +129,6 @@ async fn a_lost_connection_is_a_fault_and_the_next_try_goes_on() {
     let (faults, ()) = tokio::join!(join_all((0..8).map(|_| write())), cut);
     println!("{} faults", faults.iter().sum::<u32>());
     let verified = book.verify().await.unwrap();
-    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     assert_eq!(verified.records, 96);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
 use byleave::core::id::{SessionId, TenantId};
 use byleave::core::question::QuestionKind;
-use byleave_postgres::{PgAuditLog, shard_of};
+use byleave_postgres::{PgAuditLog, shard_for_tenant};
 
 use crate::server::PgSchema;
 
@@ -27,7 +27,7 @@ async fn fill(ground: &PgSchema, questions: i64, months: u64) {
     );
     assert_eq!(ground.execute(&sql).await, months);
     for tenant in 0..TENANTS {
-        let shard = shard_of(&TenantId::new(format!("t{tenant}")).unwrap());
+        let shard = shard_for_tenant(&TenantId::new(format!("t{tenant}")).unwrap());
         ground
             .execute(&format!(
                 "INSERT INTO call SELECT {shard}, {month}, n, gen_random_uuid(), 't{tenant}', 's' || n % 100, 'agent',
@@ -102,7 +102,7 @@ async fn pages(questions: i64, months: u64, page_max: Duration) {
         let waiting = CallFilter { state: Some(CallState::Waiting), ..CallFilter::default() };
         for (what, filter) in [("waiting calls", waiting), ("calls", CallFilter::default())] {
             let begun = Instant::now();
-            assert_eq!(book.calls(filter, PageRequest::first(50)).await.unwrap().len(), 50);
+            assert_eq!(book.calls(filter, PageRequest::with_limit(50)).await.unwrap().len(), 50);
             let took = begun.elapsed();
             println!("figure: a page of {what}, analyzed {analyzed}: {took:?}");
             assert!(took < page_max, "a page of {what} took {took:?}");

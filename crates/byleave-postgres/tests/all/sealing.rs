@@ -16,7 +16,7 @@ const TENANTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 async fn fill(book: &PgAuditLog, times: usize) {
     let takings =
         (0..times).map(|n| waiting(ScriptSettings { tenant: TENANTS[n % 6], ..ScriptSettings::default() }).1);
-    for taken in join_all(takings.map(|taking| book.take(taking))).await {
+    for taken in join_all(takings.map(|taking| book.ingest(taking))).await {
         taken.unwrap();
     }
 }
@@ -36,7 +36,7 @@ async fn of_two_sealers_one_seals() {
         assert_eq!(one.anchor().await.unwrap().unwrap().number, sealed);
     }
     let verified = two.verify().await.unwrap();
-    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     assert_eq!((verified.segments, verified.unsealed), (sealed, 0));
     // One for each shard that something was written to, each time.
     let mut connection = ground.connection().await;
@@ -63,10 +63,10 @@ async fn what_is_written_while_it_is_sealed_is_sealed_later() {
     tokio::join!(write, seal(&one), seal(&two));
     two.seal().await.unwrap();
     let verified = one.verify().await.unwrap();
-    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     assert_eq!((verified.records, verified.unsealed), (360, 0));
     assert_eq!(verified.anchor.unwrap().number, verified.segments);
-    assert_eq!(one.lag().await.unwrap().unsealed, 0);
+    assert_eq!(one.lag().await.unwrap().unsealed_rows, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,7 +81,7 @@ async fn a_lease_is_respected_until_it_ends() {
     // Whoever held it is gone: another takes over once it has ended.
     ground.execute(&format!("{hold} '300 milliseconds'")).await;
     assert_eq!(book.seal().await.unwrap(), 1);
-    assert!(book.verify().await.unwrap().is_sound());
+    assert!(book.verify().await.unwrap().is_intact());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,17 +113,17 @@ async fn a_book_that_is_older_than_its_anchor_is_not_sealed() {
 async fn what_is_new_is_sealed_by_itself() {
     let ground = PgSchema::new().await;
     let mut options = options(&ground.schema, ground.dir.path(), None);
-    options.seal_every = Some(Duration::from_millis(10));
+    options.seal_interval = Some(Duration::from_millis(10));
     let book = PgAuditLog::open(options).await.unwrap();
     for taking in asked(ScriptSettings::default()).1 {
-        book.take(taking).await.unwrap();
+        book.ingest(taking).await.unwrap();
     }
     tokio::time::timeout(Duration::from_secs(120), async {
-        while book.lag().await.unwrap().unsealed > 0 {
+        while book.lag().await.unwrap().unsealed_rows > 0 {
             tokio::task::yield_now().await;
         }
     })
     .await
     .expect("it is sealed soon");
-    assert!(book.verify().await.unwrap().is_sound());
+    assert!(book.verify().await.unwrap().is_intact());
 }

@@ -72,12 +72,12 @@ pub(crate) fn options(schema: &str, dir: &Path, ledger: Option<Arc<dyn Ledger>>)
     PgAuditLogOptions {
         connect: connect(schema),
         unsealer: Arc::new(vault()),
-        sign: [5; 32].into(),
-        anchors: Arc::new(AnchorFile::at(dir.join("anchor.json"))),
+        signing_key: [5; 32].into(),
+        anchor_store: Arc::new(AnchorFile::new(dir.join("anchor.json"))),
         ledger,
-        seal_every: None,
+        seal_interval: None,
         lease: Duration::from_secs(10),
-        readers_max: 4,
+        max_readers: 4,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::server::vault;
 /// What the script has played since the last time, sealed.
 pub(crate) fn taking(script: &mut CallScript) -> Ingest {
     let key = script.key.clone();
-    Ingest::seal(&script.batch(), &vault(), Some(&key)).unwrap()
+    Ingest::seal_batch(&script.batch(), &vault(), Some(&key)).unwrap()
 }
 
 /// A call that a person is asked about, agrees to, and that runs to its end: four appends.
@@ -21,7 +21,7 @@ pub(crate) fn asked(setting: ScriptSettings) -> (CallScript, Vec<Ingest>) {
     let mut takings = vec![taking(&mut script)];
     script.answer(Answer::Yes { note: None }).unwrap();
     takings.push(taking(&mut script));
-    script.begin(OwnerId::new(Uuid::now_v7())).unwrap();
+    script.start(OwnerId::new(Uuid::now_v7())).unwrap();
     takings.push(taking(&mut script));
     script.end().unwrap();
     script.settle().unwrap();

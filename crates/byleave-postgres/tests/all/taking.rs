@@ -4,7 +4,7 @@ use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageReque
 use byleave::core::id::{OwnerId, TenantId};
 use byleave::core::question::Answer;
 use byleave::ledger::conformance::record_script::{CallScript, ScriptSettings};
-use byleave_postgres::{Ingest, IngestError, PgAuditLog, shard_of};
+use byleave_postgres::{Ingest, IngestError, PgAuditLog, shard_for_tenant};
 use futures::future::join_all;
 use sqlx_core::query_scalar::query_scalar;
 use uuid::Uuid;
@@ -12,15 +12,15 @@ use uuid::Uuid;
 use crate::server::PgSchema;
 use crate::story::{asked, taking, waiting};
 
-const ALL: PageRequest = PageRequest::first(1_000);
+const ALL: PageRequest = PageRequest::with_limit(1_000);
 
 async fn is_sound(book: &PgAuditLog) {
     let verified = book.verify().await.unwrap();
-    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert!(verified.is_intact(), "{:?}", verified.integrity_error);
 }
 
 fn contradicts(taken: &Result<(), IngestError>) -> bool {
-    matches!(taken, Err(IngestError::Contradicts { .. }))
+    matches!(taken, Err(IngestError::Conflict { .. }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,16 +30,16 @@ async fn the_same_again_is_taken_once() {
     let (script, takings) = asked(ScriptSettings::default());
     for taking in &takings {
         // At the same moment, in one transaction and in two processes.
-        let again = join_all([&one, &one, &one, &two, &two].map(|book| book.take(taking.clone()))).await;
+        let again = join_all([&one, &one, &one, &two, &two].map(|book| book.ingest(taking.clone()))).await;
         assert!(again.iter().all(Result::is_ok), "{again:?}");
     }
     for taking in takings.iter().rev() {
-        two.take(taking.clone()).await.unwrap();
+        two.ingest(taking.clone()).await.unwrap();
     }
     let kept = two.record(script.call()).await.unwrap().unwrap();
     assert_eq!(kept.record, script.record);
-    let written = one.written(Some(Cursor(0)), 100).await.unwrap();
-    assert_eq!(written.upto, Cursor(4));
+    let written = one.records_since(Some(Cursor(0)), 100).await.unwrap();
+    assert_eq!(written.cursor, Cursor(4));
     assert_eq!(one.calls(CallFilter::default(), ALL).await.unwrap().len(), 1);
     assert!(one.questions(QuestionFilter::default(), ALL).await.unwrap().is_empty());
     is_sound(&one).await;
@@ -51,28 +51,31 @@ async fn what_comes_early_waits_for_its_place() {
     let book = ground.open().await;
     let (script, takings) = asked(ScriptSettings::default());
     for place in [3, 1, 2, 1] {
-        book.take(takings[place].clone()).await.unwrap();
+        book.ingest(takings[place].clone()).await.unwrap();
     }
     assert!(book.record(script.call()).await.unwrap().is_none(), "nothing is there before its beginning");
     assert!(book.calls(CallFilter::default(), ALL).await.unwrap().is_empty());
     let lag = book.lag().await.unwrap();
-    assert_eq!((lag.early, lag.unsealed), (3, 0));
+    assert_eq!((lag.out_of_order, lag.unsealed_rows), (3, 0));
     is_sound(&book).await;
     drop(book);
 
     // Whoever comes next has it from the table.
     let book = ground.open().await;
-    book.take(takings[0].clone()).await.unwrap();
+    book.ingest(takings[0].clone()).await.unwrap();
     let kept = book.record(script.call()).await.unwrap().unwrap();
     assert_eq!(kept.record, script.record);
-    assert_eq!(kept.listing.as_ref(), Some(script.listing()));
+    assert_eq!(kept.call_summary.as_ref(), Some(script.call_summary()));
     let listed = book.calls(CallFilter::default(), ALL).await.unwrap();
     assert_eq!(listed[0].state, CallState::Settled);
     assert!(book.questions(QuestionFilter::default(), ALL).await.unwrap().is_empty());
     let contents = book.contents(script.call()).await.unwrap();
     assert!(!contents.is_empty());
     let lag = book.lag().await.unwrap();
-    assert_eq!((lag.early, lag.early_ms, lag.unsealed, lag.queued), (0, 0, 4, 0));
+    assert_eq!(
+        (lag.out_of_order, lag.oldest_out_of_order_ms, lag.unsealed_rows, lag.queued_writes),
+        (0, 0, 4, 0)
+    );
     is_sound(&book).await;
     book.rebuild().await.unwrap();
     assert_eq!(book.calls(CallFilter::default(), ALL).await.unwrap(), listed);
@@ -90,10 +93,13 @@ async fn many_in_any_order_by_several_end_up_the_same() {
     all.extend(all.clone());
     // An order that is none, and always the same.
     all.sort_by_cached_key(|taking| {
-        byleave::core::digest::Digest::of_parts("order", &[&taking.contents, taking.before.as_bytes()])
+        byleave::core::digest::Digest::compute_parts(
+            "order",
+            &[&taking.contents, taking.prev_link.as_bytes()],
+        )
     });
     let taken =
-        join_all(all.into_iter().zip(books.iter().cycle()).map(|(taking, book)| book.take(taking))).await;
+        join_all(all.into_iter().zip(books.iter().cycle()).map(|(taking, book)| book.ingest(taking))).await;
     for taken in taken {
         taken.unwrap();
     }
@@ -104,8 +110,8 @@ async fn many_in_any_order_by_several_end_up_the_same() {
     let listed = books[1].calls(CallFilter::default(), ALL).await.unwrap();
     assert_eq!(listed.len(), 60);
     assert!(listed.iter().all(|item| item.state == CallState::Settled));
-    assert_eq!(books[2].lag().await.unwrap().early, 0);
-    assert_eq!(books[2].written(Some(Cursor(0)), 1_000).await.unwrap().upto, Cursor(240));
+    assert_eq!(books[2].lag().await.unwrap().out_of_order, 0);
+    assert_eq!(books[2].records_since(Some(Cursor(0)), 1_000).await.unwrap().cursor, Cursor(240));
     books[1].seal().await.unwrap();
     is_sound(&books[2]).await;
 }
@@ -115,17 +121,17 @@ async fn a_forked_chain_is_refused_and_leaves_no_trace() {
     let ground = PgSchema::new().await;
     let (one, two) = (ground.open().await, ground.open().await);
     let (mut script, first) = waiting(ScriptSettings::default());
-    one.take(first.clone()).await.unwrap();
+    one.ingest(first.clone()).await.unwrap();
     let mut fork = script.clone();
     script.answer(Answer::Yes { note: None }).unwrap();
     fork.answer(Answer::No { feedback: None }).unwrap();
     let (yes, no) = (taking(&mut script), taking(&mut fork));
-    one.take(yes.clone()).await.unwrap();
+    one.ingest(yes.clone()).await.unwrap();
     let (_, beside) = waiting(ScriptSettings { session: "r", ..ScriptSettings::default() });
     for book in [&one, &two] {
         // Those who wait at the same moment are not spoilt by it.
         let (forked, again, good) =
-            tokio::join!(book.take(no.clone()), book.take(yes.clone()), book.take(beside.clone()));
+            tokio::join!(book.ingest(no.clone()), book.ingest(yes.clone()), book.ingest(beside.clone()));
         assert!(contradicts(&forked), "{forked:?}");
         again.unwrap();
         good.unwrap();
@@ -133,16 +139,16 @@ async fn a_forked_chain_is_refused_and_leaves_no_trace() {
     // What stands behind the fork does not fit either, wherever it stands.
     fork.settle().unwrap();
     let behind = taking(&mut fork);
-    assert!(contradicts(&one.take(behind).await));
-    script.begin(OwnerId::new(Uuid::now_v7())).unwrap();
+    assert!(contradicts(&one.ingest(behind).await));
+    script.start(OwnerId::new(Uuid::now_v7())).unwrap();
     let begun = taking(&mut script);
     let mut other = begun.clone();
-    other.before = no.lines.last().unwrap().link();
-    assert!(contradicts(&one.take(other).await), "a link that its lines do not follow from");
+    other.prev_link = no.chained_entries.last().unwrap().link();
+    assert!(contradicts(&one.ingest(other).await), "a link that its lines do not follow from");
     let mut other = begun.clone();
-    other.listing.session = beside.listing.session.clone();
-    assert!(contradicts(&one.take(other).await), "another session");
-    one.take(begun).await.unwrap();
+    other.call_summary.session = beside.call_summary.session.clone();
+    assert!(contradicts(&one.ingest(other).await), "another session");
+    one.ingest(begun).await.unwrap();
     let kept = two.record(script.call()).await.unwrap().unwrap();
     assert_eq!(kept.record, script.record);
     assert_eq!(one.calls(CallFilter::default(), ALL).await.unwrap().len(), 2);
@@ -160,13 +166,13 @@ async fn a_fork_that_came_early_is_refused_when_its_place_comes() {
     let (yes, no) = (taking(&mut script), taking(&mut fork));
     fork.settle().unwrap();
     let behind = taking(&mut fork);
-    book.take(behind.clone()).await.unwrap();
-    book.take(first).await.unwrap();
-    let taken = book.take(yes).await;
+    book.ingest(behind.clone()).await.unwrap();
+    book.ingest(first).await.unwrap();
+    let taken = book.ingest(yes).await;
     assert!(contradicts(&taken), "{taken:?}");
-    book.take(no).await.unwrap();
+    book.ingest(no).await.unwrap();
     assert_eq!(book.record(fork.call()).await.unwrap().unwrap().record, fork.record);
-    book.take(behind).await.unwrap();
+    book.ingest(behind).await.unwrap();
     is_sound(&book).await;
 }
 
@@ -174,13 +180,13 @@ async fn a_fork_that_came_early_is_refused_when_its_place_comes() {
 async fn two_tenants_lie_in_different_partitions() {
     let ground = PgSchema::new().await;
     let book = ground.open().await;
-    let shard = |tenant: &str| shard_of(&TenantId::new(tenant).unwrap());
+    let shard = |tenant: &str| shard_for_tenant(&TenantId::new(tenant).unwrap());
     let (one, other) = ("a", ["b", "c", "d"].into_iter().find(|other| shard(other) != shard("a")).unwrap());
     for tenant in [one, other] {
         for taking in asked(ScriptSettings { tenant, ..ScriptSettings::default() }).1 {
-            book.take(taking).await.unwrap();
+            book.ingest(taking).await.unwrap();
         }
-        book.take(waiting(ScriptSettings { tenant, ..ScriptSettings::default() }).1).await.unwrap();
+        book.ingest(waiting(ScriptSettings { tenant, ..ScriptSettings::default() }).1).await.unwrap();
     }
     let mut connection = ground.connection().await;
     for tenant in [one, other] {
@@ -209,7 +215,7 @@ async fn several_may_open_a_new_book_at_once() {
     let books = join_all((0..6).map(|_| ground.open())).await;
     let (script, takings) = asked(ScriptSettings::default());
     for (taking, book) in takings.into_iter().zip(&books) {
-        book.take(taking).await.unwrap();
+        book.ingest(taking).await.unwrap();
     }
     assert_eq!(books[5].record(script.call()).await.unwrap().unwrap().record, script.record);
 }
@@ -219,8 +225,8 @@ async fn text_that_postgres_does_not_have_is_listed_with_a_sign_for_it() {
     let ground = PgSchema::new().await;
     let book = ground.open().await;
     let (script, taking) = waiting(ScriptSettings { summary: "a\0b", ..ScriptSettings::default() });
-    book.take(taking).await.unwrap();
-    let summary = |items: Vec<byleave::audit_log::CallItem>| items[0].listing.summary.clone();
+    book.ingest(taking).await.unwrap();
+    let summary = |items: Vec<byleave::audit_log::CallItem>| items[0].call_summary.summary.clone();
     assert_eq!(summary(book.calls(CallFilter::default(), ALL).await.unwrap()), "a\u{2400}b");
     book.rebuild().await.unwrap();
     let filter = CallFilter { text: Some("A\0b".into()), ..CallFilter::default() };

@@ -4,7 +4,7 @@ use byleave::audit_log::{AuditLog as _, LogPosition, Verification};
 use byleave::core::admin_action::{AdminAction, AdminActionKind};
 use byleave::core::id::{AdminActionId, CallId, TenantId};
 use byleave::core::question::Answer;
-use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, leave};
+use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, standing_approval};
 use byleave_postgres::PgAuditLog;
 use uuid::Uuid;
 
@@ -29,22 +29,22 @@ impl SealedFixture {
         let book = ground.open().await;
         let (sealed, takings) = asked(ScriptSettings::default());
         for taking in takings {
-            book.take(taking).await.unwrap();
+            book.ingest(taking).await.unwrap();
         }
         let (mut gives, first) = waiting(ScriptSettings { session: "r", ..ScriptSettings::default() });
-        book.take(first).await.unwrap();
-        gives.answer(Answer::Leave(leave())).unwrap();
-        book.take(taking(&mut gives)).await.unwrap();
+        book.ingest(first).await.unwrap();
+        gives.answer(Answer::Leave(standing_approval())).unwrap();
+        book.ingest(taking(&mut gives)).await.unwrap();
         let (id, tenant) = (AdminActionId::new(Uuid::now_v7()), TenantId::new("local").unwrap());
         let deed = AdminActionKind::Halt { why: "fire".into() };
-        book.take_act(AdminAction { id, at: NOW, tenant, by: "ada".into(), deed }).await.unwrap();
+        book.ingest_action(AdminAction { id, at: NOW, tenant, by: "ada".into(), deed }).await.unwrap();
         book.seal().await.unwrap();
         let (open, takings) = asked(ScriptSettings { session: "o", ..ScriptSettings::default() });
         for taking in takings {
-            book.take(taking).await.unwrap();
+            book.ingest(taking).await.unwrap();
         }
         let verified = book.verify().await.unwrap();
-        assert!(verified.is_sound(), "{:?}", verified.flaw);
+        assert!(verified.is_intact(), "{:?}", verified.integrity_error);
         Self { ground, book, gives: gives.call(), sealed, open, act: id }
     }
 
@@ -58,8 +58,8 @@ async fn check(what: &str, change: impl Fn(&SealedFixture) -> (String, LogPositi
     let told = SealedFixture::new().await;
     let (sql, place) = change(&told);
     assert!(told.ground.execute(&sql).await > 0, "{what}: nothing was changed by {sql}");
-    let flaw = told.verify().await.flaw.unwrap_or_else(|| panic!("{what} is not found"));
-    assert_eq!(flaw.place, place, "{what}: {flaw}");
+    let flaw = told.verify().await.integrity_error.unwrap_or_else(|| panic!("{what} is not found"));
+    assert_eq!(flaw.position, place, "{what}: {flaw}");
 }
 
 /// One byte of a column of one row is another.
@@ -87,12 +87,12 @@ async fn a_changed_line_is_found() {
     for append in 0..4 {
         check("a sealed body", |told| {
             let (call, seq) = (told.sealed.call(), seq_of(&told.sealed, append));
-            (flip("body", 20, call, seq), LogPosition::Line { call, seq })
+            (flip("body", 20, call, seq), LogPosition::Entry { call, seq })
         })
         .await;
         check("an open body", |told| {
             let (call, seq) = (told.open.call(), seq_of(&told.open, append));
-            (flip("body", 20, call, seq), LogPosition::Line { call, seq })
+            (flip("body", 20, call, seq), LogPosition::Entry { call, seq })
         })
         .await;
     }
@@ -102,7 +102,7 @@ async fn a_changed_line_is_found() {
 async fn a_changed_link_place_or_content_is_found() {
     check("a link", |told| {
         let (call, seq) = (told.open.call(), seq_of(&told.open, 1));
-        (flip("head", 3, call, seq), LogPosition::Line { call, seq })
+        (flip("head", 3, call, seq), LogPosition::Entry { call, seq })
     })
     .await;
     check("a content", |told| {
@@ -118,13 +118,13 @@ async fn a_changed_link_place_or_content_is_found() {
     .await;
     check("an act", |told| {
         let sql = flip("body", 20, CallId::new(told.act.uuid()), 0);
-        (sql, LogPosition::Act { act: told.act })
+        (sql, LogPosition::AdminAction { action: told.act })
     })
     .await;
     check("a row of another tenant", |told| {
         let (call, seq) = (told.open.call(), 0);
         let sql = format!("UPDATE line SET shard = (shard + 1) % 8 WHERE call = '{call}'");
-        (sql, LogPosition::Line { call, seq })
+        (sql, LogPosition::Entry { call, seq })
     })
     .await;
     check("two rows that have changed places", |told| {
@@ -135,7 +135,7 @@ async fn a_changed_link_place_or_content_is_found() {
              WHERE line.call = '{call}' AND other.call = line.call
              AND (line.seq, other.seq) IN (({one}, {two}), ({two}, {one}))"
         );
-        (sql, LogPosition::Line { call, seq: one })
+        (sql, LogPosition::Entry { call, seq: one })
     })
     .await;
 }
@@ -144,12 +144,12 @@ async fn a_changed_link_place_or_content_is_found() {
 async fn what_is_gone_is_found() {
     check("a sealed row", |told| {
         let (call, seq) = (told.sealed.call(), seq_of(&told.sealed, 1));
-        (format!("DELETE FROM line WHERE call = '{call}' AND seq = {seq}"), LogPosition::Line { call, seq })
+        (format!("DELETE FROM line WHERE call = '{call}' AND seq = {seq}"), LogPosition::Entry { call, seq })
     })
     .await;
     check("a whole sealed record", |told| {
         let call = told.sealed.call();
-        (format!("DELETE FROM line WHERE call = '{call}'"), LogPosition::Line { call, seq: 0 })
+        (format!("DELETE FROM line WHERE call = '{call}'"), LogPosition::Entry { call, seq: 0 })
     })
     .await;
     check("the end of an open record", |told| {
@@ -178,7 +178,7 @@ async fn what_is_gone_is_found() {
     .await;
     check("a giving of a leave", |told| {
         let (call, seq) = (told.gives, seq_of(&told.sealed, 1));
-        ("DELETE FROM leave".into(), LogPosition::Line { call, seq })
+        ("DELETE FROM leave".into(), LogPosition::Entry { call, seq })
     })
     .await;
 }
@@ -196,7 +196,7 @@ async fn a_changed_segment_is_found() {
     .await;
     check("a shard", |told| {
         let sql = "UPDATE segment SET shard = (shard + 1) % 8".into();
-        (sql, LogPosition::Line { call: told.sealed.call(), seq: 0 })
+        (sql, LogPosition::Entry { call: told.sealed.call(), seq: 0 })
     })
     .await;
     check("all of them", |_| ("DELETE FROM segment".into(), LogPosition::Anchor)).await;
@@ -213,10 +213,10 @@ async fn what_is_written_into_a_projection_counts_for_nothing() {
         .execute(&format!("INSERT INTO leave VALUES ('local', 't', '{}', '{call}')", Uuid::now_v7()))
         .await;
     let tenant = TenantId::new("local").unwrap();
-    assert_eq!(told.book.leaves_given(&tenant, NOW).await.unwrap().len(), 1);
+    assert_eq!(told.book.list_standing_approvals(&tenant, NOW).await.unwrap().len(), 1);
     assert_eq!(told.book.record(call).await.unwrap().unwrap().record, told.open.record);
     told.book.rebuild().await.unwrap();
-    let listed = told.book.record(call).await.unwrap().unwrap().listing.unwrap();
-    assert_eq!(listed, *told.open.listing());
-    assert!(told.verify().await.is_sound());
+    let listed = told.book.record(call).await.unwrap().unwrap().call_summary.unwrap();
+    assert_eq!(listed, *told.open.call_summary());
+    assert!(told.verify().await.is_intact());
 }

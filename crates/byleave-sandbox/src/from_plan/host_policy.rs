@@ -30,17 +30,17 @@ impl CallHostPolicy {
             _ => None,
         });
         let granted = granted.collect();
-        Self { policy, granted, manifest: Manifest::of_commands("command"), session, agent }
+        Self { policy, granted, manifest: Manifest::for_commands("command"), session, agent }
     }
 
     /// Returns the same policy for a tool that reaches hosts itself. Rules can distinguish its class from that of commands.
     #[must_use]
-    pub fn of_tool(self, manifest: Manifest) -> Self {
+    pub fn for_tool(self, manifest: Manifest) -> Self {
         Self { manifest, ..self }
     }
 
     /// Returns whether a custom rule allows a host. The built-in rules allow no host that a command needs.
-    pub(super) fn may_open(policy: &Policy) -> bool {
+    pub(super) fn has_reach_rule(policy: &Policy) -> bool {
         let allows =
             policy.rules().filter(|rule| rule.verdict == Verdict::Allow && rule.layer != Layer::Builtin);
         allows.flat_map(|rule| &rule.patterns).any(|pattern| matches!(pattern, Pattern::Reach(_)))
@@ -48,11 +48,11 @@ impl CallHostPolicy {
 }
 
 impl HostPolicy for CallHostPolicy {
-    fn judge(&self, host: &str, port: u16) -> HostDecision {
+    fn decide(&self, host: &str, port: u16) -> HostDecision {
         let effect = Effect::Reach { host: host.to_owned(), port };
         let plan = Plan { effects: vec![effect], ..Plan::default() };
         let ruling =
-            self.policy.rule(&PolicyRequest::plain(&self.manifest, &plan, &self.session, &self.agent));
+            self.policy.evaluate(&PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent));
         match ruling.verdict {
             // A deny wins over a grant, because the rules may be newer than the grant.
             Verdict::Deny => {

@@ -12,7 +12,7 @@ use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
 use byleave_core::policy::Policy;
 
 use super::GrantedEffects;
-use crate::protected_paths::{IndexError, PathPolicy, look};
+use crate::protected_paths::{IndexError, PathPolicy, find_protected_paths};
 use crate::system_paths;
 
 /// The policy, asked about one path after another.
@@ -38,9 +38,11 @@ impl RulePathPolicy {
             })
         });
         let kept = kept
-            .filter_map(|pattern| PatternMatcher::in_sense(pattern.clone(), MatchCertainty::Possibly).ok())
+            .filter_map(|pattern| {
+                PatternMatcher::with_certainty(pattern.clone(), MatchCertainty::Possible).ok()
+            })
             .collect();
-        let path = something_new(workspace);
+        let path = sample_new_path(workspace);
         let asks_to_read = !policy.may_ask(&Effect::Read { path: path.clone() });
         let asks_to_write = !policy.may_ask(&Effect::Write { path });
         let marks = Self {
@@ -53,9 +55,9 @@ impl RulePathPolicy {
         };
         // Drops granted paths that need no grant. Most commands then share the same marks.
         let mut granted = granted;
-        granted.read.retain(|path| path.ancestors().any(|above| marks.of(above, Self::hides)));
+        granted.read.retain(|path| path.ancestors().any(|above| marks.of(above, Self::is_hidden)));
         for changed in [&mut granted.written, &mut granted.deleted] {
-            changed.retain(|path| marks.of(path, Self::protects) || marks.of(path, Self::plants));
+            changed.retain(|path| marks.of(path, Self::protects) || marks.of(path, Self::is_runnable_later));
         }
         Self { granted, ..marks }
     }
@@ -66,13 +68,13 @@ impl RulePathPolicy {
     }
 
     /// Returns the same policy for a run on a copy.
-    pub(super) fn on_a_copy(self) -> Self {
+    pub(super) fn for_copy(self) -> Self {
         Self { on_a_copy: true, ..self }
     }
 
     /// Returns the named paths outside of these roots that rules deny to read or ask about. A path that cannot be read inside
     /// need not be hidden. The system and these paths can be read.
-    pub(super) fn elsewhere(
+    pub(super) fn denied_outside_roots(
         &self,
         roots: &[PathBuf],
         readable: &[PathBuf],
@@ -81,8 +83,8 @@ impl RulePathPolicy {
         let can_be_read = |place: &Path| {
             system_paths::is_system(place) || readable.iter().any(|readable| place.starts_with(readable))
         };
-        let denied = self.policy.reads(Verdict::Deny).map(|(place, guard)| (place, guard, false));
-        let asked = self.policy.reads(Verdict::Ask).filter(|_| self.asks_to_read);
+        let denied = self.policy.read_matchers(Verdict::Deny).map(|(place, guard)| (place, guard, false));
+        let asked = self.policy.read_matchers(Verdict::Ask).filter(|_| self.asks_to_read);
         for (place, guard, asked) in denied.chain(asked.map(|(place, guard)| (place, guard, true))) {
             let place = PathBuf::from(place);
             let looked_through = roots.iter().any(|root| place.starts_with(root));
@@ -97,12 +99,12 @@ impl RulePathPolicy {
             }
             let text = place.to_string_lossy().into_owned();
             let is_granted = asked && self.holds_granted(&place);
-            if guard.fits(&Effect::Read { path: text }) && !is_granted {
+            if guard.matches(&Effect::Read { path: text }) && !is_granted {
                 hidden.insert(place);
             } else if place.is_dir() {
                 let one = SingleRulePolicy { marks: self, guard: &guard };
                 // A directory that this user cannot read is also unreadable for a command of this user.
-                match look(&place, &one) {
+                match find_protected_paths(&place, &one) {
                     Ok(marked) => hidden.extend(marked.hidden),
                     Err(IndexError::Unreadable { .. }) => hidden.extend(beneath(&place, &one)),
                     Err(fault) => return Err(fault),
@@ -116,7 +118,9 @@ impl RulePathPolicy {
     fn lies_in_granted(&self, path: &Path) -> bool {
         let is_asked = |granted: &PathBuf| {
             let path = granted.to_string_lossy().into_owned();
-            self.policy.guarded(&Effect::Read { path }).is_some_and(|verdict| verdict != Verdict::Deny)
+            self.policy
+                .strictest_restriction(&Effect::Read { path })
+                .is_some_and(|verdict| verdict != Verdict::Deny)
         };
         self.granted.read.iter().any(|granted| path.starts_with(granted) && is_asked(granted))
     }
@@ -133,8 +137,8 @@ struct SingleRulePolicy<'a> {
 }
 
 impl PathPolicy for SingleRulePolicy<'_> {
-    fn hides(&self, path: &str) -> bool {
-        self.guard.fits(&Effect::Read { path: path.to_owned() }) && self.marks.hides(path)
+    fn is_hidden(&self, path: &str) -> bool {
+        self.guard.matches(&Effect::Read { path: path.to_owned() }) && self.marks.is_hidden(path)
     }
 
     fn protects(&self, _: &str) -> bool {
@@ -143,9 +147,9 @@ impl PathPolicy for SingleRulePolicy<'_> {
 }
 
 impl PathPolicy for RulePathPolicy {
-    fn hides(&self, path: &str) -> bool {
+    fn is_hidden(&self, path: &str) -> bool {
         let effect = Effect::Read { path: path.to_owned() };
-        let guarded = match self.policy.guarded(&effect) {
+        let guarded = match self.policy.strictest_restriction(&effect) {
             Some(Verdict::Deny) => true,
             Some(_) => self.asks_to_read && !self.lies_in_granted(Path::new(path)),
             None => false,
@@ -157,14 +161,14 @@ impl PathPolicy for RulePathPolicy {
         if self.granted.changes(Path::new(path)) {
             return false;
         }
-        let guarded = |effect: Effect| match self.policy.guarded(&effect) {
+        let guarded = |effect: Effect| match self.policy.strictest_restriction(&effect) {
             Some(Verdict::Deny) => true,
             Some(_) => self.asks_to_write && !self.on_a_copy,
             None => false,
         };
         let removed = Effect::Delete { path: path.to_owned() };
-        if guarded(Effect::Write { path: something_new(Path::new(path)) })
-            || self.kept.iter().any(|kept| kept.fits(&removed))
+        if guarded(Effect::Write { path: sample_new_path(Path::new(path)) })
+            || self.kept.iter().any(|kept| kept.matches(&removed))
         {
             return true;
         }
@@ -172,13 +176,14 @@ impl PathPolicy for RulePathPolicy {
         guarded(Effect::Write { path: path.to_owned() }) && !Path::new(path).is_dir()
     }
 
-    fn plants(&self, path: &str) -> bool {
+    fn is_runnable_later(&self, path: &str) -> bool {
         if self.granted.changes(Path::new(path)) {
             return false;
         }
         let write = Effect::Write { path: path.to_owned() };
         // A path that a rule asks about by name was not answered with the call, whether it exists or not.
-        let is_asked = || self.asks_to_write && self.policy.guarded(&write) == Some(Verdict::Ask);
+        let is_asked =
+            || self.asks_to_write && self.policy.strictest_restriction(&write) == Some(Verdict::Ask);
         // A path that may be neither read nor written is a secret, and no program runs it. One that may be read but not written
         // is trusted.
         (self.policy.may_deny(&write) || is_asked())
@@ -202,7 +207,7 @@ impl PathPolicy for RulePathPolicy {
 }
 
 /// Returns the path of a possible new file in a directory, with a name that no rule matches in particular.
-pub(super) fn something_new(directory: &Path) -> String {
+pub(super) fn sample_new_path(directory: &Path) -> String {
     directory.join("something-new").to_string_lossy().into_owned()
 }
 
@@ -213,5 +218,5 @@ fn is_there(path: &Path) -> bool {
 /// Returns the direct entries of a directory that a rule hides.
 fn beneath(place: &Path, one: &SingleRulePolicy<'_>) -> Vec<PathBuf> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path.to_str().is_none_or(|text| one.hides(text)) && is_there(path)).collect()
+    entries.filter(|path| path.to_str().is_none_or(|text| one.is_hidden(text)) && is_there(path)).collect()
 }

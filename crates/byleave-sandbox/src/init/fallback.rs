@@ -9,8 +9,10 @@ use super::{
     PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECUREBITS, SECUREBITS, at, attend, become_command, harden,
     not_known, report, run_fault, start, syscalls,
 };
-use crate::plan_format::{InitProcessStep, PlanReader, REPORT_NOT_STARTED, REPORT_READY, REQUESTED};
-use crate::syscall::{EINVAL, Errno, close_from, drop_capabilities, exit, prctl, signals_blocked};
+use crate::plan_format::{
+    InitProcessStep, PlanReader, REPORT_NOT_STARTED, REPORT_READY, REQUEST_DESCRIPTORS,
+};
+use crate::syscall::{EINVAL, Errno, close_from, drop_capabilities, exit, prctl, set_blocked_signals};
 
 const EPERM: Errno = Errno(1);
 const PR_SET_CHILD_SUBREAPER: usize = 36;
@@ -19,8 +21,8 @@ const SCOPE_SIGNAL: u64 = 2;
 const ATTR_BYTES: usize = 24;
 
 /// Runs as the first process of a sandbox that another program built.
-pub(super) fn inner(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Result<Never, InitError> {
-    close_from(REQUESTED, 0).map_err(at(InitProcessStep::Read))?;
+pub(super) fn run_inner(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Result<Never, InitError> {
+    close_from(REQUEST_DESCRIPTORS, 0).map_err(at(InitProcessStep::Read))?;
     let mounts = syscalls::own_mounts().map_err(at(InitProcessStep::Start))?;
     harden(plan, capabilities_left)?;
     report([REPORT_READY, 0, 0, 0], 0);
@@ -28,14 +30,17 @@ pub(super) fn inner(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Res
 }
 
 /// Runs without its own sandbox.
-pub(super) fn alone(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Result<Never, InitError> {
+pub(super) fn run_without_namespaces(
+    plan: &mut PlanReader<'_>,
+    command: &InitCommand<'_>,
+) -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
-    close_from(REQUESTED, 0).map_err(at(InitProcessStep::Read))?;
+    close_from(REQUEST_DESCRIPTORS, 0).map_err(at(InitProcessStep::Read))?;
     // Orphaned processes become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, [1, 0, 0, 0]).map_err(&fault)?;
     prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(InitProcessStep::NoNewPrivileges))?;
     let apart = stand_apart(plan.clone())?;
-    signals_blocked(u64::MAX).map_err(&fault)?;
+    set_blocked_signals(u64::MAX).map_err(&fault)?;
     let children = syscalls::child_signals().map_err(&fault)?;
     let started = syscalls::fork().map_err(&fault)?;
     if started == 0 {
@@ -52,12 +57,13 @@ pub(super) fn alone(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Res
 
 /// Enters a domain that confines signals, if this kernel supports it. Returns whether it does.
 fn stand_apart(mut plan: PlanReader<'_>) -> Result<bool, InitError> {
-    for _ in 0..plan.small().ok_or(GARBLED)? {
+    for _ in 0..plan.read_u32().ok_or(GARBLED)? {
         for _ in 0..3 {
-            plan.number().ok_or(GARBLED)?;
+            plan.read_number().ok_or(GARBLED)?;
         }
     }
-    let [_size, _files, _net, scoped] = [plan.number(), plan.number(), plan.number(), plan.number()];
+    let [_size, _files, _net, scoped] =
+        [plan.read_number(), plan.read_number(), plan.read_number(), plan.read_number()];
     let scoped = scoped.ok_or(GARBLED)?;
     if scoped & SCOPE_SIGNAL == 0 {
         return Ok(false);
@@ -81,7 +87,7 @@ fn end_all(apart: bool) -> u32 {
             false => kill_children(),
         };
         // If nothing was killed, waiting could take forever.
-        if killed.is_err() || !syscalls::wait_for_a_child() {
+        if killed.is_err() || !syscalls::wait_for_child() {
             return ended;
         }
         ended = ended.saturating_add(1);

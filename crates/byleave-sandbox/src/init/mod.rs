@@ -16,11 +16,11 @@ use core::ffi::CStr;
 use self::fmt::ShortText;
 use crate::plan_format::{
     InitProcessStep, MountAccess, MountOp, PlanPart, PlanReader, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT,
-    REPORT_MOUNTS, REPORT_NOT_STARTED, REPORT_SOCKET, REPORT_TERMINAL, SLOTS,
+    REPORT_MOUNTS, REPORT_NOT_STARTED, REPORT_SOCKET, REPORT_TERMINAL, SLOT_COUNT,
 };
 use crate::syscall::{
     CLOSE_RANGE_CLOEXEC, EINVAL, ENOENT, Errno, close, close_from, drop_capabilities, dup3, exit, prctl,
-    signals_blocked,
+    set_blocked_signals,
 };
 
 /// The descriptor of the plan.
@@ -70,12 +70,12 @@ fn live() -> Result<Never, InitError> {
     let plan = syscalls::map(PLAN).map_err(at(InitProcessStep::Read))?;
     close(PLAN).map_err(at(InitProcessStep::Read))?;
     let mut plan = PlanReader::new(plan);
-    let part = plan.part().ok_or(GARBLED)?;
+    let part = plan.read_part().ok_or(GARBLED)?;
     if part != PlanPart::Command {
         // Resets signals for all processes that start from here on, because the launcher may ignore some.
         syscalls::default_signals().map_err(at(InitProcessStep::Start))?;
     }
-    let parked = plan.small().ok_or(GARBLED)?;
+    let parked = plan.read_u32().ok_or(GARBLED)?;
     let shared_filter = plan.bytes().ok_or(GARBLED)?;
     identity(&mut plan, part)?;
     mount_all(&mut plan)?;
@@ -90,14 +90,14 @@ fn live() -> Result<Never, InitError> {
     }
     let command = InitCommand::read(&mut plan).ok_or(GARBLED)?;
     match part {
-        PlanPart::Inner => return fallback::inner(&mut plan, &command),
-        PlanPart::Alone => return fallback::alone(&mut plan, &command),
+        PlanPart::Inner => return fallback::run_inner(&mut plan, &command),
+        PlanPart::WithoutNamespaces => return fallback::run_without_namespaces(&mut plan, &command),
         PlanPart::Whole | PlanPart::Session | PlanPart::Command => {}
     }
     let mounts = syscalls::own_mounts().map_err(at(InitProcessStep::Start))?;
     harden(&mut plan, capabilities)?;
     // The counters of a shared network say nothing about this command.
-    let unrouted = if part == PlanPart::Whole { network::unrouted } else { not_known };
+    let unrouted = if part == PlanPart::Whole { network::count_unrouted } else { not_known };
     start(&command, mounts, unrouted)
 }
 
@@ -123,8 +123,8 @@ fn harden(plan: &mut PlanReader<'_>, capabilities: fn() -> Result<(), Errno>) ->
 /// Maps one user and one group, each to itself.
 fn identity(plan: &mut PlanReader<'_>, part: PlanPart) -> Result<(), InitError> {
     let fault = at(InitProcessStep::Identity);
-    let uid = plan.number().ok_or(GARBLED)?;
-    let gid = plan.number().ok_or(GARBLED)?;
+    let uid = plan.read_number().ok_or(GARBLED)?;
+    let gid = plan.read_number().ok_or(GARBLED)?;
     if !matches!(part, PlanPart::Whole | PlanPart::Session) {
         return Ok(());
     }
@@ -138,25 +138,25 @@ fn identity(plan: &mut PlanReader<'_>, part: PlanPart) -> Result<(), InitError> 
 }
 
 fn mount_all(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
-    let mut held = [-1i32; SLOTS];
+    let mut held = [-1i32; SLOT_COUNT];
     let mut left_out = 0u32;
-    for index in 0..plan.small().ok_or(GARBLED)? {
-        let op = plan.op().ok_or(GARBLED)?;
+    for index in 0..plan.read_u32().ok_or(GARBLED)? {
+        let op = plan.read_op().ok_or(GARBLED)?;
         let fault = |errno| InitError { step: InitProcessStep::Mount, index, errno };
         if left_out > 0 {
             left_out -= 1;
             continue;
         }
         match op {
-            MountOp::IfThere { path } if !syscalls::is_there(path).map_err(fault)? => left_out = 2,
-            MountOp::IfThere { .. } => {}
+            MountOp::SkipIfMissing { path } if !syscalls::exists(path).map_err(fault)? => left_out = 2,
+            MountOp::SkipIfMissing { .. } => {}
             op => mount(&op, &mut held).map_err(fault)?,
         }
     }
     Ok(())
 }
 
-fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
+fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOT_COUNT]) -> Result<(), Errno> {
     let mut hold = |slot: u32, mount: i32| match held.get_mut(slot as usize) {
         Some(hand) => {
             *hand = mount;
@@ -165,8 +165,10 @@ fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
         None => Err(EINVAL),
     };
     match *op {
-        MountOp::Seclude => syscalls::make_private(),
-        MountOp::Hold { slot, path, depth, access } => hold(slot, syscalls::clone_tree(path, depth, access)?),
+        MountOp::MakePrivate => syscalls::make_private(),
+        MountOp::CloneTree { slot, path, depth, access } => {
+            hold(slot, syscalls::clone_tree(path, depth, access)?)
+        }
         MountOp::Layer { slot, path } => hold(slot, syscalls::open_path(path)?),
         MountOp::Overlay { slot, first, lowers, .. } => {
             let first = first as usize;
@@ -177,7 +179,7 @@ fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             Ok(())
         }
         // The condition has already been evaluated.
-        MountOp::IfThere { .. } => Ok(()),
+        MountOp::SkipIfMissing { .. } => Ok(()),
         MountOp::Seal => syscalls::seal(),
         MountOp::Scratch { slot, bytes, inodes, mode, access } => {
             let (mut size, mut count, mut octal) = (ShortText::new(), ShortText::new(), ShortText::new());
@@ -191,7 +193,7 @@ fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             ];
             hold(slot, syscalls::new_mount(c"tmpfs", &options, access)?)
         }
-        MountOp::Terminals { slot } => hold(slot, syscalls::terminals()?),
+        MountOp::Terminals { slot } => hold(slot, syscalls::mount_devpts()?),
         MountOp::Processes { slot } => hold(slot, syscalls::new_mount(c"proc", &[], MountAccess::Write)?),
         MountOp::Attach { slot, path, missing } => {
             let mount = held.get(slot as usize).copied().ok_or(EINVAL)?;
@@ -202,22 +204,22 @@ fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
         MountOp::File { path, text } => syscalls::new_file(path, text.to_bytes()),
         MountOp::Loopback => network::loopback_up(),
         MountOp::Route => network::route_names(),
-        MountOp::Offer { socket, port } => {
-            let made = network::listening(socket, port)?;
+        MountOp::OfferSocket { socket, port } => {
+            let made = network::open_listener(socket, port)?;
             let told = [REPORT_SOCKET, socket as u32, u32::from(port), 0];
-            syscalls::tell_with(LEASH, &message(told, 0), made);
+            syscalls::send_with_descriptor(LEASH, &message(told, 0), made);
             // From here on only the launcher holds the socket, so no process inside can accept on it.
             close(made)
         }
-        MountOp::Await => network::wait_for_word(LEASH),
+        MountOp::WaitForReady => network::wait_for_ready(LEASH),
         MountOp::Hostname { name } => syscalls::hostname(name),
     }
 }
 
 fn limits(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
-    for index in 0..plan.small().ok_or(GARBLED)? {
-        let resource = plan.small().ok_or(GARBLED)?;
-        let (soft, hard) = (plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?);
+    for index in 0..plan.read_u32().ok_or(GARBLED)? {
+        let resource = plan.read_u32().ok_or(GARBLED)?;
+        let (soft, hard) = (plan.read_number().ok_or(GARBLED)?, plan.read_number().ok_or(GARBLED)?);
         syscalls::limit(resource, soft, hard).map_err(|errno| InitError {
             step: InitProcessStep::Limits,
             index,
@@ -248,9 +250,13 @@ fn capabilities() -> Result<(), Errno> {
 }
 
 fn landlock(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
-    let size = plan.number().ok_or(GARBLED)?;
-    let attr = [plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?];
-    let rules = plan.small().ok_or(GARBLED)?;
+    let size = plan.read_number().ok_or(GARBLED)?;
+    let attr = [
+        plan.read_number().ok_or(GARBLED)?,
+        plan.read_number().ok_or(GARBLED)?,
+        plan.read_number().ok_or(GARBLED)?,
+    ];
+    let rules = plan.read_u32().ok_or(GARBLED)?;
     let fault = at(InitProcessStep::Landlock);
     if size == 0 {
         return Ok(());
@@ -258,7 +264,7 @@ fn landlock(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
     let size = usize::try_from(size).map_err(|_| GARBLED)?;
     let ruleset = syscalls::landlock_ruleset(&attr, size).map_err(&fault)?;
     for index in 0..rules {
-        let (path, access) = (plan.text().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?);
+        let (path, access) = (plan.text().ok_or(GARBLED)?, plan.read_number().ok_or(GARBLED)?);
         syscalls::landlock_rule(ruleset, path, access).map_err(|errno| InitError {
             step: InitProcessStep::Landlock,
             index: index + 1,
@@ -285,8 +291,8 @@ struct CStringArray<'a> {
 
 impl<'a> CStringArray<'a> {
     fn read(plan: &mut PlanReader<'a>) -> Option<Self> {
-        let count = usize::try_from(plan.number()?).ok()?;
-        let addresses = syscalls::room(count.checked_add(1)?).ok()?;
+        let count = usize::try_from(plan.read_number()?).ok()?;
+        let addresses = syscalls::allocate_words(count.checked_add(1)?).ok()?;
         for address in addresses.iter_mut().take(count) {
             *address = plan.text()?.as_ptr() as usize;
         }
@@ -308,7 +314,7 @@ impl<'a> InitCommand<'a> {
             programs: CStringArray::read(plan)?,
             arguments: CStringArray::read(plan)?,
             environment: CStringArray::read(plan)?,
-            terminal: plan.small()?,
+            terminal: plan.read_u32()?,
         })
     }
 }
@@ -316,7 +322,7 @@ impl<'a> InitCommand<'a> {
 /// Starts the command as the second process, because signals to a first process are ignored by default, and ends with it.
 fn start(command: &InitCommand<'_>, mounts: i32, unrouted: fn() -> u32) -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
-    signals_blocked(u64::MAX).map_err(&fault)?;
+    set_blocked_signals(u64::MAX).map_err(&fault)?;
     let children = syscalls::child_signals().map_err(&fault)?;
     let terminal = match command.terminal {
         0 => None,
@@ -324,7 +330,7 @@ fn start(command: &InitCommand<'_>, mounts: i32, unrouted: fn() -> u32) -> Resul
     };
     // Unmounting takes the kernel long, and nothing needs to wait for it. The mounts are kept until the launcher releases them.
     // This comes after the terminal, for which the launcher waits.
-    syscalls::tell_with(LEASH, &message([REPORT_MOUNTS, 0, 0, 0], 0), mounts);
+    syscalls::send_with_descriptor(LEASH, &message([REPORT_MOUNTS, 0, 0, 0], 0), mounts);
     close(mounts).map_err(&fault)?;
     let mut stack = syscalls::ChildStack::uninit();
     let mut beginning = CommandStart { command, terminal };
@@ -347,7 +353,7 @@ fn end_namespace() -> u32 {
         if syscalls::kill(-1).is_err() {
             break;
         }
-        while syscalls::wait_for_a_child() {
+        while syscalls::wait_for_child() {
             ended = ended.saturating_add(1);
         }
     }
@@ -368,7 +374,7 @@ fn attend(
         close(terminal).map_err(&fault)?;
     }
     // The output must end when the command and its children have closed it, not when we do.
-    let null = syscalls::null().map_err(&fault)?;
+    let null = syscalls::open_null().map_err(&fault)?;
     for standard in 0..3 {
         dup3(null, standard, 0).map_err(&fault)?;
     }
@@ -413,7 +419,7 @@ extern "C" fn begin_command(told: *mut u8) -> ! {
 /// Creates a terminal in the sandbox's own terminal file system, passes its outer end out, and keeps the inner one.
 fn open_terminal(size: u32) -> Result<i32, Errno> {
     let (outer, inner) = terminal::open(size)?;
-    syscalls::tell_with(LEASH, &message([REPORT_TERMINAL, 0, 0, 0], 0), outer);
+    syscalls::send_with_descriptor(LEASH, &message([REPORT_TERMINAL, 0, 0, 0], 0), outer);
     close(outer)?;
     Ok(inner)
 }
@@ -427,7 +433,7 @@ fn become_command(command: &InitCommand<'_>, terminal: Option<i32>) -> Result<Ne
         }
     }
     syscalls::change_directory(command.cwd)?;
-    signals_blocked(0)?;
+    set_blocked_signals(0)?;
     // Marked, not closed, because the control socket still carries the report if the command cannot be started.
     close_from(3, CLOSE_RANGE_CLOEXEC)?;
     let (argv, envp) = (command.arguments.addresses.as_ptr(), command.environment.addresses.as_ptr());
@@ -443,7 +449,7 @@ fn become_command(command: &InitCommand<'_>, terminal: Option<i32>) -> Result<Ne
 }
 
 fn report(words: [u32; 4], number: u64) {
-    syscalls::tell(LEASH, &message(words, number));
+    syscalls::send_message(LEASH, &message(words, number));
 }
 
 fn message(words: [u32; 4], number: u64) -> [u8; REPORT_BYTES] {

@@ -1,8 +1,11 @@
 //! Sets up the network of the sandbox: a loopback, addresses that stand for names, and sockets that are passed out.
 
-use super::syscalls::{self, O_CLOEXEC, ask};
+use super::syscalls::{self, O_CLOEXEC, checked_syscall};
 use crate::plan_format::SocketKind;
-use crate::syscall::{EINVAL, ENOENT, Errno, answer, close, fd_arg, fd_of, number, numbers, syscall};
+use crate::syscall::{
+    EINVAL, ENOENT, Errno, close, fd_arg, fd_from_result, number, syscall, syscall_result,
+    syscall_with_numbers,
+};
 
 pub(super) fn loopback_up() -> Result<(), Errno> {
     const AF_INET: usize = 2;
@@ -14,9 +17,9 @@ pub(super) fn loopback_up() -> Result<(), Errno> {
     for (at, byte) in [(0, b'l'), (1, b'o'), (16, IFF_UP_RUNNING)] {
         *request.get_mut(at).ok_or(EINVAL)? = byte;
     }
-    let socket = numbers(number::SOCKET, [AF_INET, SOCK_DGRAM | O_CLOEXEC, 0, 0, 0, 0])?;
-    let raised = ask!(number::IOCTL, [socket, SIOCSIFFLAGS, request.as_ptr() as usize, 0, 0, 0]);
-    close(fd_of(socket)?)?;
+    let socket = syscall_with_numbers(number::SOCKET, [AF_INET, SOCK_DGRAM | O_CLOEXEC, 0, 0, 0, 0])?;
+    let raised = checked_syscall!(number::IOCTL, [socket, SIOCSIFFLAGS, request.as_ptr() as usize, 0, 0, 0]);
+    close(fd_from_result(socket)?)?;
     raised.map(drop)
 }
 
@@ -25,7 +28,7 @@ pub(super) fn route_names() -> Result<(), Errno> {
     const AF_NETLINK: usize = 16;
     const SOCK_RAW: usize = 3;
     const LENGTH: usize = 44;
-    let socket = numbers(number::SOCKET, [AF_NETLINK, SOCK_RAW | O_CLOEXEC, 0, 0, 0, 0])?;
+    let socket = syscall_with_numbers(number::SOCKET, [AF_NETLINK, SOCK_RAW | O_CLOEXEC, 0, 0, 0, 0])?;
     // `struct nlmsghdr`: the length, RTM_NEWROUTE, the flags to create it and to acknowledge. `struct rtmsg`: IPv4, 15 bits, the
     // table, the origin, the scope and the type of a local route. Then the network and, as the interface to use, the first one.
     let request: [u32; 11] = [
@@ -41,11 +44,12 @@ pub(super) fn route_names() -> Result<(), Errno> {
         8 | 4 << 16,
         1,
     ];
-    let sent = ask!(number::WRITE, [socket, request.as_ptr() as usize, LENGTH, 0, 0, 0]);
+    let sent = checked_syscall!(number::WRITE, [socket, request.as_ptr() as usize, LENGTH, 0, 0, 0]);
     // The answer: a header of 16 bytes, and the result.
     let mut answer = [0u32; 32];
-    let heard = ask!(number::READ, [socket, answer.as_mut_ptr() as usize, size_of_val(&answer), 0, 0, 0]);
-    close(fd_of(socket)?)?;
+    let heard =
+        checked_syscall!(number::READ, [socket, answer.as_mut_ptr() as usize, size_of_val(&answer), 0, 0, 0]);
+    close(fd_from_result(socket)?)?;
     let [_, _, _, _, came, ..] = answer;
     match (sent?, heard?, came.cast_signed()) {
         (LENGTH, 20.., 0) => Ok(()),
@@ -55,7 +59,7 @@ pub(super) fn route_names() -> Result<(), Errno> {
 }
 
 /// Creates a bound socket of this network, which listens if its kind requires it.
-pub(super) fn listening(socket: SocketKind, port: u16) -> Result<i32, Errno> {
+pub(super) fn open_listener(socket: SocketKind, port: u16) -> Result<i32, Errno> {
     const AF_INET: u16 = 2;
     const SOCK_STREAM: usize = 1;
     const SOCK_DGRAM: usize = 2;
@@ -65,30 +69,33 @@ pub(super) fn listening(socket: SocketKind, port: u16) -> Result<i32, Errno> {
         SocketKind::Lookups => (SOCK_DGRAM, [127, 0, 0, 1]),
         SocketKind::Transparent => (SOCK_STREAM, [0; 4]),
     };
-    let made = fd_of(numbers(number::SOCKET, [usize::from(AF_INET), kind | O_CLOEXEC, 0, 0, 0, 0])?)?;
+    let made = fd_from_result(syscall_with_numbers(
+        number::SOCKET,
+        [usize::from(AF_INET), kind | O_CLOEXEC, 0, 0, 0, 0],
+    )?)?;
     // `struct sockaddr_in`: the family, the port and the address, in 16 bytes.
     let ([family, family_high], [high, low], [a, b, c, d]) =
         (AF_INET.to_ne_bytes(), port.to_be_bytes(), address);
     let bound: [u8; 16] = [family, family_high, high, low, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0];
-    ask!(number::BIND, [fd_arg(made), bound.as_ptr() as usize, size_of_val(&bound), 0, 0, 0])?;
+    checked_syscall!(number::BIND, [fd_arg(made), bound.as_ptr() as usize, size_of_val(&bound), 0, 0, 0])?;
     if kind == SOCK_STREAM {
-        numbers(number::LISTEN, [fd_arg(made), BACKLOG, 0, 0, 0, 0])?;
+        syscall_with_numbers(number::LISTEN, [fd_arg(made), BACKLOG, 0, 0, 0, 0])?;
     }
     Ok(made)
 }
 
 /// Waits until the launcher is ready. It is an error if the launcher has gone instead.
-pub(super) fn wait_for_word(socket: i32) -> Result<(), Errno> {
+pub(super) fn wait_for_ready(socket: i32) -> Result<(), Errno> {
     const EPIPE: Errno = Errno(32);
     let mut word = [0u8; 8];
-    match ask!(number::READ, [fd_arg(socket), word.as_mut_ptr() as usize, word.len(), 0, 0, 0])? {
+    match checked_syscall!(number::READ, [fd_arg(socket), word.as_mut_ptr() as usize, word.len(), 0, 0, 0])? {
         0 => Err(EPIPE),
         _ => Ok(()),
     }
 }
 
 /// Returns how many packets in this network had no route, plus one; zero if unknown.
-pub(super) fn unrouted() -> u32 {
+pub(super) fn count_unrouted() -> u32 {
     let mut room = [0u8; 16 << 10];
     let Some(four) = syscalls::read_file(c"/proc/self/net/snmp", &mut room).ok().and_then(counted_in_table)
     else {

@@ -2,10 +2,10 @@
 
 use core::ffi::CStr;
 
-use crate::plan_format::{CloneDepth, MountAccess, OnMissing, REQUESTED};
+use crate::plan_format::{CloneDepth, MountAccess, OnMissing, REQUEST_DESCRIPTORS};
 use crate::syscall::{
-    AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, answer, clone_and_run, close, fd_arg, fd_of, number,
-    numbers, syscall, text_arg,
+    AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, clone_and_run, close, fd_arg, fd_from_result, number,
+    syscall, syscall_result, syscall_with_numbers, text_arg,
 };
 
 const AT_FDCWD: usize = fd_arg(-100);
@@ -28,14 +28,14 @@ const FSCONFIG_CMD_CREATE: usize = 6;
 const CLOEXEC: usize = 1;
 
 /// Makes a system call with addresses among its arguments. The wrappers that use it vouch for them.
-macro_rules! ask {
+macro_rules! checked_syscall {
     ($nr:expr, [$($arg:expr),*]) => {{
         let args = [$($arg),*];
         // SAFETY: every address in this wrapper is of a live value of the type and size that the call takes.
-        answer(unsafe { syscall($nr, args) })
+        syscall_result(unsafe { syscall($nr, args) })
     }};
 }
-pub(super) use ask;
+pub(super) use checked_syscall;
 
 fn attributes(access: MountAccess) -> u64 {
     match access {
@@ -49,13 +49,15 @@ fn attributes(access: MountAccess) -> u64 {
 /// Opens a path as a reference (`O_PATH`), and refuses symbolic links everywhere on the way.
 pub(super) fn open_path(path: &CStr) -> Result<i32, Errno> {
     let how: [u64; 3] = [(O_PATH | O_CLOEXEC | O_NOFOLLOW) as u64, 0, RESOLVE_NO_SYMLINKS];
-    let fd =
-        ask!(number::OPENAT2, [AT_FDCWD, text_arg(path), how.as_ptr() as usize, size_of_val(&how), 0, 0])?;
-    fd_of(fd)
+    let fd = checked_syscall!(
+        number::OPENAT2,
+        [AT_FDCWD, text_arg(path), how.as_ptr() as usize, size_of_val(&how), 0, 0]
+    )?;
+    fd_from_result(fd)
 }
 
 /// Returns whether a path exists. An unknown state is an error.
-pub(super) fn is_there(path: &CStr) -> Result<bool, Errno> {
+pub(super) fn exists(path: &CStr) -> Result<bool, Errno> {
     const ENOTDIR: Errno = Errno(20);
     match open_path(path) {
         Ok(there) => close(there).map(|()| true),
@@ -67,7 +69,8 @@ pub(super) fn is_there(path: &CStr) -> Result<bool, Errno> {
 fn set_attributes(fd: usize, path: &CStr, flags: usize, set: u64, propagation: u64) -> Result<(), Errno> {
     let attr: [u64; 4] = [set, 0, propagation, 0];
     let args = attr.as_ptr() as usize;
-    ask!(number::MOUNT_SETATTR, [fd, text_arg(path), flags, args, size_of_val(&attr), 0]).map(drop)
+    checked_syscall!(number::MOUNT_SETATTR, [fd, text_arg(path), flags, args, size_of_val(&attr), 0])
+        .map(drop)
 }
 
 pub(super) fn make_private() -> Result<(), Errno> {
@@ -82,11 +85,11 @@ pub(super) fn clone_tree(path: &CStr, depth: CloneDepth, access: MountAccess) ->
     let recursive = if depth == CloneDepth::All { AT_RECURSIVE } else { 0 };
     let place = open_path(path)?;
     let flags = OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH | recursive;
-    let tree = ask!(number::OPEN_TREE, [fd_arg(place), text_arg(c""), flags, 0, 0, 0]);
+    let tree = checked_syscall!(number::OPEN_TREE, [fd_arg(place), text_arg(c""), flags, 0, 0, 0]);
     close(place)?;
     let tree = tree?;
     set_attributes(tree, c"", AT_EMPTY_PATH | recursive, attributes(access), 0)?;
-    fd_of(tree)
+    fd_from_result(tree)
 }
 
 /// Creates a file system that is not mounted yet. An option without a value is a flag.
@@ -95,23 +98,23 @@ pub(super) fn new_mount(
     options: &[(&CStr, Option<&CStr>)],
     access: MountAccess,
 ) -> Result<i32, Errno> {
-    let context = ask!(number::FSOPEN, [text_arg(kind), CLOEXEC, 0, 0, 0, 0])?;
+    let context = checked_syscall!(number::FSOPEN, [text_arg(kind), CLOEXEC, 0, 0, 0, 0])?;
     for (key, value) in options {
         let (command, value) = match value {
             Some(value) => (FSCONFIG_SET_STRING, text_arg(value)),
             None => (FSCONFIG_SET_FLAG, 0),
         };
-        ask!(number::FSCONFIG, [context, command, text_arg(key), value, 0, 0])?;
+        checked_syscall!(number::FSCONFIG, [context, command, text_arg(key), value, 0, 0])?;
     }
-    ask!(number::FSCONFIG, [context, FSCONFIG_CMD_CREATE, 0, 0, 0, 0])?;
+    checked_syscall!(number::FSCONFIG, [context, FSCONFIG_CMD_CREATE, 0, 0, 0, 0])?;
     let attributes = usize::try_from(attributes(access)).map_err(|_| EINVAL)?;
-    let mount = numbers(number::FSMOUNT, [context, CLOEXEC, attributes, 0, 0, 0])?;
-    close(fd_of(context)?)?;
-    fd_of(mount)
+    let mount = syscall_with_numbers(number::FSMOUNT, [context, CLOEXEC, attributes, 0, 0, 0])?;
+    close(fd_from_result(context)?)?;
+    fd_from_result(mount)
 }
 
 /// Creates a private pseudo-terminal file system.
-pub(super) fn terminals() -> Result<i32, Errno> {
+pub(super) fn mount_devpts() -> Result<i32, Errno> {
     let options = [(c"ptmxmode", Some(c"0666")), (c"mode", Some(c"620")), (c"newinstance", None)];
     new_mount(c"devpts", &options, MountAccess::Device)
 }
@@ -125,8 +128,10 @@ pub(super) fn attach(mount: i32, path: &CStr, missing: OnMissing) -> Result<(), 
         found => found?,
     };
     let empty = text_arg(c"");
-    let moved =
-        ask!(number::MOVE_MOUNT, [fd_arg(mount), empty, fd_arg(place), empty, MOVE_MOUNT_EMPTY_PATHS, 0]);
+    let moved = checked_syscall!(
+        number::MOVE_MOUNT,
+        [fd_arg(mount), empty, fd_arg(place), empty, MOVE_MOUNT_EMPTY_PATHS, 0]
+    );
     close(place)?;
     close(mount)?;
     moved.map(drop)
@@ -154,24 +159,24 @@ fn make_place(path: &CStr, missing: OnMissing) -> Result<(), Errno> {
         OnMissing::MakeDirectory => directory(path, 0o755),
         OnMissing::MakeFile => {
             let flags = O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW;
-            let file = ask!(number::OPENAT, [AT_FDCWD, text_arg(path), flags, 0o444, 0, 0])?;
-            close(fd_of(file)?)
+            let file = checked_syscall!(number::OPENAT, [AT_FDCWD, text_arg(path), flags, 0o444, 0, 0])?;
+            close(fd_from_result(file)?)
         }
     }
 }
 
 fn directory(path: &CStr, mode: u32) -> Result<(), Errno> {
-    ask!(number::MKDIRAT, [AT_FDCWD, text_arg(path), mode as usize, 0, 0, 0]).map(drop)
+    checked_syscall!(number::MKDIRAT, [AT_FDCWD, text_arg(path), mode as usize, 0, 0, 0]).map(drop)
 }
 
 pub(super) fn link(path: &CStr, to: &CStr) -> Result<(), Errno> {
-    ask!(number::SYMLINKAT, [text_arg(to), AT_FDCWD, text_arg(path), 0, 0, 0]).map(drop)
+    checked_syscall!(number::SYMLINKAT, [text_arg(to), AT_FDCWD, text_arg(path), 0, 0, 0]).map(drop)
 }
 
 pub(super) fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
-    let file = ask!(number::OPENAT, [AT_FDCWD, text_arg(path), O_WRONLY | O_CLOEXEC, 0, 0, 0])?;
-    let written = ask!(number::WRITE, [file, text.as_ptr() as usize, text.len(), 0, 0, 0]);
-    close(fd_of(file)?)?;
+    let file = checked_syscall!(number::OPENAT, [AT_FDCWD, text_arg(path), O_WRONLY | O_CLOEXEC, 0, 0, 0])?;
+    let written = checked_syscall!(number::WRITE, [file, text.as_ptr() as usize, text.len(), 0, 0, 0]);
+    close(fd_from_result(file)?)?;
     if written? == text.len() { Ok(()) } else { Err(EINVAL) }
 }
 
@@ -179,26 +184,29 @@ pub(super) fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
 pub(super) fn new_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     const O_EXCL: usize = 0o200;
     let flags = O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW;
-    let file = ask!(number::OPENAT, [AT_FDCWD, text_arg(path), flags, 0o444, 0, 0])?;
-    let written = ask!(number::WRITE, [file, text.as_ptr() as usize, text.len(), 0, 0, 0]);
-    close(fd_of(file)?)?;
+    let file = checked_syscall!(number::OPENAT, [AT_FDCWD, text_arg(path), flags, 0o444, 0, 0])?;
+    let written = checked_syscall!(number::WRITE, [file, text.as_ptr() as usize, text.len(), 0, 0, 0]);
+    close(fd_from_result(file)?)?;
     if written? == text.len() { Ok(()) } else { Err(EINVAL) }
 }
 
 pub(super) fn hostname(name: &CStr) -> Result<(), Errno> {
-    ask!(number::SETHOSTNAME, [text_arg(name), name.to_bytes().len(), 0, 0, 0, 0]).map(drop)
+    checked_syscall!(number::SETHOSTNAME, [text_arg(name), name.to_bytes().len(), 0, 0, 0, 0]).map(drop)
 }
 
 pub(super) fn limit(resource: u32, soft: u64, hard: u64) -> Result<(), Errno> {
     let limits: [u64; 2] = [soft, hard];
-    ask!(number::PRLIMIT64, [0, resource as usize, limits.as_ptr() as usize, 0, 0, 0]).map(drop)
+    checked_syscall!(number::PRLIMIT64, [0, resource as usize, limits.as_ptr() as usize, 0, 0, 0]).map(drop)
 }
 
 pub(super) fn landlock_ruleset(attr: &[u64; 3], size: usize) -> Result<i32, Errno> {
     if size > size_of_val(attr) {
         return Err(EINVAL);
     }
-    fd_of(ask!(number::LANDLOCK_CREATE_RULESET, [attr.as_ptr() as usize, size, 0, 0, 0, 0])?)
+    fd_from_result(checked_syscall!(
+        number::LANDLOCK_CREATE_RULESET,
+        [attr.as_ptr() as usize, size, 0, 0, 0, 0]
+    )?)
 }
 
 pub(super) fn landlock_rule(ruleset: i32, path: &CStr, access: u64) -> Result<(), Errno> {
@@ -210,7 +218,7 @@ pub(super) fn landlock_rule(ruleset: i32, path: &CStr, access: u64) -> Result<()
     const RULE_PATH_BENEATH: usize = 1;
     let parent = open_path(path)?;
     let rule = PathBeneath { access, parent };
-    let added = ask!(
+    let added = checked_syscall!(
         number::LANDLOCK_ADD_RULE,
         [fd_arg(ruleset), RULE_PATH_BENEATH, (&raw const rule) as usize, 0, 0, 0]
     );
@@ -219,7 +227,7 @@ pub(super) fn landlock_rule(ruleset: i32, path: &CStr, access: u64) -> Result<()
 }
 
 pub(super) fn landlock_enter(ruleset: i32) -> Result<(), Errno> {
-    numbers(number::LANDLOCK_RESTRICT_SELF, [fd_arg(ruleset), 0, 0, 0, 0, 0])?;
+    syscall_with_numbers(number::LANDLOCK_RESTRICT_SELF, [fd_arg(ruleset), 0, 0, 0, 0, 0])?;
     close(ruleset)
 }
 
@@ -233,16 +241,16 @@ pub(super) fn filter(program: &[u8]) -> Result<(), Errno> {
     const SET_MODE_FILTER: usize = 1;
     let length = u16::try_from(program.len() / 8).map_err(|_| EINVAL)?;
     let program = BpfProgram { length, instructions: program.as_ptr() };
-    ask!(number::SECCOMP, [SET_MODE_FILTER, 0, (&raw const program) as usize, 0, 0, 0]).map(drop)
+    checked_syscall!(number::SECCOMP, [SET_MODE_FILTER, 0, (&raw const program) as usize, 0, 0, 0]).map(drop)
 }
 
 /// Starts a new session without a terminal.
 pub(super) fn new_session() -> Result<(), Errno> {
-    numbers(number::SETSID, [0; 6]).map(drop)
+    syscall_with_numbers(number::SETSID, [0; 6]).map(drop)
 }
 
 pub(super) fn change_directory(path: &CStr) -> Result<(), Errno> {
-    ask!(number::CHDIR, [text_arg(path), 0, 0, 0, 0, 0]).map(drop)
+    checked_syscall!(number::CHDIR, [text_arg(path), 0, 0, 0, 0, 0]).map(drop)
 }
 
 /// Resets every signal to its default, because ignored signals would be inherited.
@@ -253,21 +261,28 @@ pub(super) fn default_signals() -> Result<(), Errno> {
     // The kernel's `struct sigaction`: handler, flags, restorer and mask; all zero is the default.
     let default = [0u64; 4];
     for signal in (1..=COUNT).filter(|signal| *signal != SIGKILL && *signal != SIGSTOP) {
-        ask!(number::RT_SIGACTION, [signal, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0])?;
+        checked_syscall!(
+            number::RT_SIGACTION,
+            [signal, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]
+        )?;
     }
     Ok(())
 }
 
 /// Returns the mount namespace of this process as a descriptor, which keeps it alive.
 pub(super) fn own_mounts() -> Result<i32, Errno> {
-    fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/proc/self/ns/mnt"), O_CLOEXEC, 0, 0, 0])?)
+    fd_from_result(checked_syscall!(
+        number::OPENAT,
+        [AT_FDCWD, text_arg(c"/proc/self/ns/mnt"), O_CLOEXEC, 0, 0, 0]
+    )?)
 }
 
 /// Makes ended children waitable again.
-pub(super) fn heed_children() -> Result<(), Errno> {
+pub(super) fn reset_sigchld() -> Result<(), Errno> {
     const SIGCHLD: usize = 17;
     let default = [0u64; 4];
-    ask!(number::RT_SIGACTION, [SIGCHLD, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
+    checked_syscall!(number::RT_SIGACTION, [SIGCHLD, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0])
+        .map(drop)
 }
 
 /// Makes ended children disappear without being waited for.
@@ -275,12 +290,13 @@ pub(super) fn ignore_children() -> Result<(), Errno> {
     const SIGCHLD: usize = 17;
     const SIG_IGN: u64 = 1;
     let ignore = [SIG_IGN, 0, 0, 0];
-    ask!(number::RT_SIGACTION, [SIGCHLD, ignore.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
+    checked_syscall!(number::RT_SIGACTION, [SIGCHLD, ignore.as_ptr() as usize, 0, size_of::<u64>(), 0, 0])
+        .map(drop)
 }
 
 /// Starts a process with its own mount, process and IPC namespaces, in a cgroup if there is one. Returns zero in the child; its
 /// id and its descriptor in the parent.
-pub(super) fn fork_apart(group: Option<i32>) -> Result<(usize, i32), Errno> {
+pub(super) fn fork_in_namespaces(group: Option<i32>) -> Result<(usize, i32), Errno> {
     /// `CLONE_PIDFD`, `CLONE_NEWNS`, `CLONE_NEWIPC`, `CLONE_NEWPID`.
     const FLAGS: u64 = 0x1000 | 0x2_0000 | 0x800_0000 | 0x2000_0000;
     const INTO_GROUP: u64 = 0x2_0000_0000;
@@ -292,7 +308,7 @@ pub(super) fn fork_apart(group: Option<i32>) -> Result<(usize, i32), Errno> {
     };
     // `struct clone_args`: flags, descriptor, two ids, signal, stack and its size, tls, ids to take and how many, cgroup.
     let args: [u64; 11] = [FLAGS | into, (&raw mut process) as u64, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, group];
-    let pid = ask!(number::CLONE3, [args.as_ptr() as usize, size_of_val(&args), 0, 0, 0, 0])?;
+    let pid = checked_syscall!(number::CLONE3, [args.as_ptr() as usize, size_of_val(&args), 0, 0, 0, 0])?;
     Ok((pid, process))
 }
 
@@ -330,7 +346,7 @@ const CONTROL_HEADER: usize = 16;
 #[derive(Clone, Copy)]
 pub(super) struct DescriptorMessage {
     pub(super) number: u64,
-    pub(super) descriptors: [i32; REQUESTED + 1],
+    pub(super) descriptors: [i32; REQUEST_DESCRIPTORS + 1],
     pub(super) count: usize,
 }
 
@@ -341,7 +357,9 @@ pub(super) fn receive(socket: i32) -> Option<DescriptorMessage> {
     let part = IoVector { at: (&raw mut number) as usize, length: size_of::<u64>() };
     let mut message = MessageHeader::of(&part, control.as_mut_ptr() as usize, size_of_val(&control));
     let at = (&raw mut message) as usize;
-    if ask!(number::RECVMSG, [fd_arg(socket), at, MSG_CMSG_CLOEXEC, 0, 0, 0]) != Ok(size_of::<u64>()) {
+    if checked_syscall!(number::RECVMSG, [fd_arg(socket), at, MSG_CMSG_CLOEXEC, 0, 0, 0])
+        != Ok(size_of::<u64>())
+    {
         return None;
     }
     let [length, kind, a, b, c, ..] = control;
@@ -360,7 +378,7 @@ pub(super) fn receive(socket: i32) -> Option<DescriptorMessage> {
 }
 
 /// Sends one message with a descriptor.
-pub(super) fn tell_with(socket: i32, bytes: &[u8], descriptor: i32) {
+pub(super) fn send_with_descriptor(socket: i32, bytes: &[u8], descriptor: i32) {
     const MSG_NOSIGNAL: usize = 0x4000;
     let part = IoVector { at: bytes.as_ptr() as usize, length: bytes.len() };
     let control = [(CONTROL_HEADER + 4) as u64, SOL_SOCKET_SCM_RIGHTS, u64::from(descriptor.cast_unsigned())];
@@ -386,13 +404,13 @@ pub(super) unsafe fn fork_in_memory(
     const CLONE_VM_SIGCHLD: usize = 0x100 | 17;
     let top = stack.as_mut_ptr() as usize + size_of::<ChildStack>();
     // SAFETY: the caller vouches for the stack, whose end is aligned as its elements are, and for the child's input.
-    answer(unsafe { clone_and_run(number::CLONE, [CLONE_VM_SIGCHLD, top], child, told) })
+    syscall_result(unsafe { clone_and_run(number::CLONE, [CLONE_VM_SIGCHLD, top], child, told) })
 }
 
 /// Starts a second process. Returns zero in the child, its id in the parent.
 pub(super) fn fork() -> Result<usize, Errno> {
     const SIGCHLD: usize = 17;
-    numbers(number::CLONE, [SIGCHLD, 0, 0, 0, 0, 0])
+    syscall_with_numbers(number::CLONE, [SIGCHLD, 0, 0, 0, 0, 0])
 }
 
 /// Replaces the program. Returns only if that failed.
@@ -401,7 +419,7 @@ pub(super) fn fork() -> Result<usize, Errno> {
 /// `argv` and `envp` end with a null pointer, and the others lead to strings.
 pub(super) unsafe fn exec(program: &CStr, argv: *const usize, envp: *const usize) -> Errno {
     // SAFETY: the caller vouches for the arrays.
-    match answer(unsafe {
+    match syscall_result(unsafe {
         syscall(number::EXECVE, [text_arg(program), argv as usize, envp as usize, 0, 0, 0])
     }) {
         Ok(_) => EINVAL,
@@ -411,8 +429,10 @@ pub(super) unsafe fn exec(program: &CStr, argv: *const usize, envp: *const usize
 
 /// Reads a file of the kernel, as far as it fits.
 pub(super) fn read_file<'a>(path: &CStr, room: &'a mut [u8]) -> Result<&'a [u8], Errno> {
-    let file = fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(path), O_CLOEXEC, 0, 0, 0])?)?;
-    let count = ask!(number::READ, [fd_arg(file), room.as_mut_ptr() as usize, room.len(), 0, 0, 0]);
+    let file =
+        fd_from_result(checked_syscall!(number::OPENAT, [AT_FDCWD, text_arg(path), O_CLOEXEC, 0, 0, 0])?)?;
+    let count =
+        checked_syscall!(number::READ, [fd_arg(file), room.as_mut_ptr() as usize, room.len(), 0, 0, 0]);
     close(file)?;
     room.get(..count?).ok_or(EINVAL)
 }
@@ -420,13 +440,13 @@ pub(super) fn read_file<'a>(path: &CStr, room: &'a mut [u8]) -> Result<&'a [u8],
 /// Kills a process, or with -1 every process that this one may signal, except for itself.
 pub(super) fn kill(process: i32) -> Result<(), Errno> {
     const SIGKILL: usize = 9;
-    numbers(number::KILL, [fd_arg(process), SIGKILL, 0, 0, 0, 0]).map(drop)
+    syscall_with_numbers(number::KILL, [fd_arg(process), SIGKILL, 0, 0, 0, 0]).map(drop)
 }
 
 /// Waits until a child has ended. Returns whether there was one.
-pub(super) fn wait_for_a_child() -> bool {
+pub(super) fn wait_for_child() -> bool {
     const WALL: usize = 0x4000_0000;
-    numbers(number::WAIT4, [fd_arg(-1), 0, WALL, 0, 0, 0]).is_ok()
+    syscall_with_numbers(number::WAIT4, [fd_arg(-1), 0, WALL, 0, 0, 0]).is_ok()
 }
 
 /// Reaps an ended child. Returns its id, its status, and the microseconds of processor time of it and its children.
@@ -437,7 +457,7 @@ pub(super) fn reap() -> Option<(usize, i32, u64)> {
     let mut usage = [0u64; 18];
     let args = [(&raw mut status) as usize, usage.as_mut_ptr() as usize];
     let [status_at, usage_at] = args;
-    let pid = ask!(number::WAIT4, [fd_arg(-1), status_at, WNOHANG, usage_at, 0, 0]).ok()?;
+    let pid = checked_syscall!(number::WAIT4, [fd_arg(-1), status_at, WNOHANG, usage_at, 0, 0]).ok()?;
     let [user_s, user_us, system_s, system_us, ..] = usage;
     let micros = (user_s + system_s).saturating_mul(1_000_000).saturating_add(user_us + system_us);
     (pid > 0).then_some((pid, status, micros))
@@ -448,7 +468,10 @@ pub(super) fn child_signals() -> Result<i32, Errno> {
     let mask = 1u64 << 16;
     let args = (&raw const mask) as usize;
     const NONBLOCK: usize = 0o4000;
-    fd_of(ask!(number::SIGNALFD4, [fd_arg(-1), args, size_of::<u64>(), O_CLOEXEC | NONBLOCK, 0, 0])?)
+    fd_from_result(checked_syscall!(
+        number::SIGNALFD4,
+        [fd_arg(-1), args, size_of::<u64>(), O_CLOEXEC | NONBLOCK, 0, 0]
+    )?)
 }
 
 /// Waits until one of two descriptors is readable. Returns whether the second is.
@@ -464,26 +487,27 @@ pub(super) fn wait_for_either(first: i32, second: i32) -> Result<bool, Errno> {
         PollDescriptor { fd: first, events: POLLIN, returned: 0 },
         PollDescriptor { fd: second, events: POLLIN, returned: 0 },
     ];
-    ask!(number::PPOLL, [both.as_mut_ptr() as usize, 2, 0, 0, 0, 0])?;
+    checked_syscall!(number::PPOLL, [both.as_mut_ptr() as usize, 2, 0, 0, 0, 0])?;
     let [_, second] = both;
     Ok(second.returned != 0)
 }
 
 /// Returns the process descriptor of this process, which is the first of its namespace.
 pub(super) fn own_descriptor() -> Result<i32, Errno> {
-    fd_of(numbers(number::PIDFD_OPEN, [1, 0, 0, 0, 0, 0])?)
+    fd_from_result(syscall_with_numbers(number::PIDFD_OPEN, [1, 0, 0, 0, 0, 0])?)
 }
 
 /// Reads and discards what a descriptor has.
 pub(super) fn drain(fd: i32) {
     let mut buffer = [0u8; 1024];
-    while let Ok(1..) = ask!(number::READ, [fd_arg(fd), buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0])
+    while let Ok(1..) =
+        checked_syscall!(number::READ, [fd_arg(fd), buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0])
     {
     }
 }
 
 /// Sends one message. A missing peer is ignored, because the next check of the control socket ends everything.
-pub(super) fn tell(socket: i32, message: &[u8]) {
+pub(super) fn send_message(socket: i32, message: &[u8]) {
     const MSG_NOSIGNAL: usize = 0x4000;
     let args = [fd_arg(socket), message.as_ptr() as usize, message.len(), MSG_NOSIGNAL, 0, 0];
     // SAFETY: the address and the length of a live message.
@@ -495,24 +519,30 @@ pub(super) fn map(fd: i32) -> Result<&'static [u8], Errno> {
     const SEEK_END: usize = 2;
     const PROT_READ: usize = 1;
     const MAP_PRIVATE: usize = 2;
-    let length = numbers(number::LSEEK, [fd_arg(fd), 0, SEEK_END, 0, 0, 0])?;
-    let at = numbers(number::MMAP, [0, length, PROT_READ, MAP_PRIVATE, fd_arg(fd), 0])?;
+    let length = syscall_with_numbers(number::LSEEK, [fd_arg(fd), 0, SEEK_END, 0, 0, 0])?;
+    let at = syscall_with_numbers(number::MMAP, [0, length, PROT_READ, MAP_PRIVATE, fd_arg(fd), 0])?;
     // SAFETY: a private mapping of `length` bytes that is never unmapped; the file is sealed against change.
     Ok(unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(at), length) })
 }
 
 /// Allocates zeroed memory for numbers that is never released.
-pub(super) fn room(count: usize) -> Result<&'static mut [usize], Errno> {
+pub(super) fn allocate_words(count: usize) -> Result<&'static mut [usize], Errno> {
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
     let bytes = count.checked_mul(size_of::<usize>()).ok_or(EINVAL)?;
-    let at = numbers(number::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, fd_arg(-1), 0])?;
+    let at = syscall_with_numbers(
+        number::MMAP,
+        [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, fd_arg(-1), 0],
+    )?;
     // SAFETY: a fresh mapping, zeroed and aligned to a page, that only the returned slice leads to.
     Ok(unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(at), count) })
 }
 
 /// Opens `/dev/null` to replace the standard streams, so that only the command keeps its output open.
-pub(super) fn null() -> Result<i32, Errno> {
+pub(super) fn open_null() -> Result<i32, Errno> {
     const O_RDWR: usize = 2;
-    fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/dev/null"), O_RDWR | O_CLOEXEC, 0, 0, 0])?)
+    fd_from_result(checked_syscall!(
+        number::OPENAT,
+        [AT_FDCWD, text_arg(c"/dev/null"), O_RDWR | O_CLOEXEC, 0, 0, 0]
+    )?)
 }

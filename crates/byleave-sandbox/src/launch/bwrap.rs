@@ -20,7 +20,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use super::process::{InitProcess, spawn_as};
 use super::running::{RunClock, RunningCommand};
 use super::stdio::ChildStdio;
-use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, init_report, ours, scan};
+use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, init_report, internal_error, scan};
 use crate::clone3;
 use crate::confinement::Confinement;
 use crate::plan::{CommandSpec, LaunchPlan};
@@ -40,9 +40,9 @@ pub struct Bwrap {
     /// Its path.
     pub path: PathBuf,
     /// Whether it can limit the size of an empty file system, which needs version 0.7.
-    pub sizes: bool,
+    pub supports_size: bool,
     /// Whether it can forbid further user namespaces, which needs version 0.8. Otherwise only the filter forbids them.
-    pub forbids_namespaces: bool,
+    pub supports_disable_userns: bool,
 }
 
 impl Bwrap {
@@ -64,8 +64,8 @@ impl Bwrap {
         }
         Ok(Self {
             path: path.to_path_buf(),
-            sizes: knows("--size"),
-            forbids_namespaces: knows("--disable-userns"),
+            supports_size: knows("--size"),
+            supports_disable_userns: knows("--disable-userns"),
         })
     }
 
@@ -76,23 +76,24 @@ impl Bwrap {
         command: &CommandSpec,
         run_as: RunAs,
     ) -> Result<RunningCommand, LaunchError> {
-        let (confinement, tripwire) = scan::once(confinement, None)?;
+        let (confinement, tripwire) = scan::prepare_command(confinement, None)?;
         let confinement = &confinement;
         let plan = LaunchPlan::new(confinement, command, identity(run_as)?, &ThisHost)?;
-        let network_apart = plan.network_apart;
+        let network_apart = plan.own_network;
         let (plan, mounts) = plan.for_inner();
         let arguments = self.arguments(&mounts, network_apart);
         let arguments: Vec<&CStr> = arguments.iter().map(CString::as_c_str).collect();
-        let program = own::open(&self.path).map_err(ours("opening bwrap"))?;
-        let (program, init) = (OwnedFd::from(program), embedded_init::program()?);
-        let ends = ChildStdio::new(&plan, command, confinement.limits.output)?;
+        let program = own::open(&self.path).map_err(internal_error("opening bwrap"))?;
+        let (program, init) = (OwnedFd::from(program), embedded_init::init_program()?);
+        let ends = ChildStdio::new(&plan, command, confinement.limits.output_bytes)?;
         let clock = RunClock::start(confinement);
-        let mut given: Vec<BorrowedFd<'_>> = ends.given().to_vec();
+        let mut given: Vec<BorrowedFd<'_>> = ends.child_descriptors().to_vec();
         given.push(init);
-        let pidfd = spawn_as(run_as, || clone3::spawn_here(program.as_fd(), &given, &arguments))?;
-        let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
-        let process = InitProcess { pidfd, child: true, leash: Some(leash) };
-        let mut running = ends.running(process, None, plan, clock, tripwire);
+        let pidfd =
+            spawn_as(run_as, || clone3::spawn_without_namespaces(program.as_fd(), &given, &arguments))?;
+        let leash = ends.control_socket.try_clone().map_err(internal_error("copying a descriptor"))?;
+        let process = InitProcess { pidfd, is_child: true, control_socket: Some(leash) };
+        let mut running = ends.into_running(process, None, plan, clock, tripwire);
         match stands(&mut running) {
             Ok(()) => Ok(running),
             Err(error) => {
@@ -111,7 +112,7 @@ impl Bwrap {
         if network_apart {
             words.all(&[c"--unshare-net"]);
         }
-        if self.forbids_namespaces {
+        if self.supports_disable_userns {
             words.all(&[c"--disable-userns"]);
         }
         words.all(&[c"--as-pid-1", c"--new-session", c"--chdir", c"/", c"--ro-bind", c"/", c"/"]);
@@ -125,25 +126,27 @@ impl Bwrap {
 fn stands(running: &mut RunningCommand) -> Result<(), LaunchError> {
     let pidfd = running.process.pidfd.as_fd();
     let mut polled =
-        [PollFd::new(&running.leash, PollFlags::IN), PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+        [PollFd::new(&running.control_socket, PollFlags::IN), PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
     let waited = loop {
         match poll(&mut polled, Some(&PATIENCE)) {
             Err(rustix::io::Errno::INTR) => {}
-            waited => break waited.map_err(ours("waiting for bwrap"))?,
+            waited => break waited.map_err(internal_error("waiting for bwrap"))?,
         }
     };
     if waited == 0 {
-        return Err(LaunchError::Bwrap { said: "it took too long".into() });
+        return Err(LaunchError::Bwrap { message: "it took too long".into() });
     }
-    match init_report::heard(&running.leash, &running.plan)? {
+    match init_report::read_message(&running.control_socket, &running.plan)? {
         Some(_) => Ok(()),
         None => {
-            running.streams.carry(pidfd, Instant::now().checked_add(std::time::Duration::from_secs(1)))?;
+            running
+                .streams
+                .copy_until_end(pidfd, Instant::now().checked_add(std::time::Duration::from_secs(1)))?;
             // If both streams are one, it is the first. Before the command starts, only bwrap prints.
-            let said = running.streams.printed().map(|printed| printed.bytes).concat();
+            let said = running.streams.take_output().map(|printed| printed.bytes).concat();
             let said = String::from_utf8_lossy(&said).trim().to_owned();
             let said = said.strip_prefix("bwrap: ").unwrap_or(&said).to_owned();
-            Err(LaunchError::Bwrap { said: if said.is_empty() { "it says nothing".into() } else { said } })
+            Err(LaunchError::Bwrap { message: if said.is_empty() { "it says nothing".into() } else { said } })
         }
     }
 }
@@ -186,7 +189,7 @@ impl BwrapArguments<'_> {
         let mut held: BTreeMap<u32, HeldMount> = BTreeMap::new();
         for op in mounts {
             match op {
-                MountOp::Hold { slot, path, access, .. } => {
+                MountOp::CloneTree { slot, path, access, .. } => {
                     let tree = || HeldMount::Tree { path: path.clone(), access: *access };
                     held.insert(*slot, self.emptied.get(path).cloned().unwrap_or_else(tree));
                 }
@@ -204,15 +207,18 @@ impl BwrapArguments<'_> {
                 MountOp::Hostname { name } => self.all(&[c"--hostname", name]),
                 // bwrap does these itself. It begins with private, read-only mounts, starts the loopback, creates the links of
                 // the devices, and has an option for further namespaces.
-                MountOp::Seclude
+                MountOp::MakePrivate
                 | MountOp::Seal
                 | MountOp::Loopback
                 | MountOp::Link { .. }
                 | MountOp::Write { .. } => {}
                 // Part of a proxied network, which is never requested of this backend.
-                MountOp::File { .. } | MountOp::Route | MountOp::Offer { .. } | MountOp::Await => {}
+                MountOp::File { .. }
+                | MountOp::Route
+                | MountOp::OfferSocket { .. }
+                | MountOp::WaitForReady => {}
                 // Part of a copy, which is never requested of this backend either.
-                MountOp::Layer { .. } | MountOp::Overlay { .. } | MountOp::IfThere { .. } => {}
+                MountOp::Layer { .. } | MountOp::Overlay { .. } | MountOp::SkipIfMissing { .. } => {}
             }
         }
     }
@@ -235,7 +241,7 @@ impl BwrapArguments<'_> {
             }
             HeldMount::Empty { bytes, mode, access } => {
                 self.number(c"--perms", &format!("{mode:04o}"));
-                if self.bwrap.sizes {
+                if self.bwrap.supports_size {
                     self.number(c"--size", &bytes.to_string());
                 }
                 self.all(&[c"--tmpfs", path]);

@@ -25,7 +25,7 @@ pub enum LaunchError {
     Plan(#[from] PlanError),
     /// The paths to hide could not be determined.
     #[error(transparent)]
-    Marked(#[from] IndexError),
+    Index(#[from] IndexError),
     /// Planted files are unknown, or still in place.
     #[error(transparent)]
     Tripwire(#[from] TripwireError),
@@ -44,10 +44,10 @@ pub enum LaunchError {
         error: io::Error,
     },
     /// The first process inside could not build the sandbox.
-    #[error("cannot build the sandbox: {inside}: {error}")]
-    Inside {
+    #[error("cannot build the sandbox: {failure}: {error}")]
+    Init {
         /// The step.
-        inside: InitFailure,
+        failure: InitFailure,
         /// The error of the kernel.
         #[source]
         error: io::Error,
@@ -57,7 +57,7 @@ pub enum LaunchError {
         "cannot run the command on a copy of `{root}`: {error}; `byleave doctor` says whether overlays can be had, and what helps",
         root = root.display()
     )]
-    NotCopied {
+    CopyFailed {
         /// The original path, or the missing layer.
         root: PathBuf,
         /// The error of the kernel.
@@ -66,12 +66,12 @@ pub enum LaunchError {
     },
     /// Too little space is free for copies, and the command has not run.
     #[error(
-        "cannot run the command on a copy: {free} bytes are free where `{kept_in}` is, and {reserve} have to stay free; make room",
-        kept_in = kept_in.display()
+        "cannot run the command on a copy: {free} bytes are free where `{store_dir}` is, and {reserve} have to stay free; make room",
+        store_dir = store_dir.display()
     )]
-    NoRoom {
+    DiskFull {
         /// The location of one of them.
-        kept_in: PathBuf,
+        store_dir: PathBuf,
         /// The free bytes.
         free: u64,
         /// The bytes that must stay free.
@@ -79,43 +79,43 @@ pub enum LaunchError {
     },
     /// Copies are only for single commands on the native backend.
     #[error("cannot run the command on a copy {0}; start it by itself, on the native rung")]
-    NoCopies(&'static str),
+    CopiesUnsupported(&'static str),
     /// Its network is not served.
     #[error("cannot start the command: its network is not served: {0}")]
-    Unserved(#[from] NetworkServeError),
+    Network(#[from] NetworkServeError),
     /// The terminal was not passed out of the sandbox.
     #[error("cannot start the command: its terminal did not come out of the sandbox")]
     NoTerminal,
     /// The system's bwrap could not build the sandbox.
-    #[error("cannot build the sandbox with bwrap: {said}")]
+    #[error("cannot build the sandbox with bwrap: {message}")]
     Bwrap {
         /// Its output.
-        said: String,
+        message: String,
     },
     /// The container engine could not run the command.
-    #[error("cannot run the command in a container: {said}")]
+    #[error("cannot run the command in a container: {message}")]
     Oci {
         /// Its output.
-        said: String,
+        message: String,
     },
     /// The kernel has no Landlock, which this backend needs.
     #[error("cannot confine the command by Landlock: this kernel has none")]
     NoLandlock,
     /// No backend works here.
     #[error("cannot confine a command on this machine ({obstacles}); `byleave doctor` says what would help")]
-    NoRung {
+    NoBackend {
         /// The reasons, by backend.
         obstacles: String,
     },
     /// A session does not answer.
     #[error("cannot start the command: its session does not answer; open another")]
-    Silent,
+    NoResponse,
     /// A report of the first process inside is invalid.
     #[error("cannot tell how the command ended: the sandbox's report is garbled")]
-    Garbled,
+    InvalidReport,
     /// A pipe, a file in memory or a thread of the launcher failed.
     #[error("cannot run the sandbox: {doing}: {error}")]
-    Ours {
+    Internal {
         /// The step.
         doing: &'static str,
         /// The error of the kernel.
@@ -124,6 +124,6 @@ pub enum LaunchError {
     },
 }
 
-pub(super) fn ours<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> LaunchError {
-    move |error| LaunchError::Ours { doing, error: error.into() }
+pub(super) fn internal_error<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> LaunchError {
+    move |error| LaunchError::Internal { doing, error: error.into() }
 }

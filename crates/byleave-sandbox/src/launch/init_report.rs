@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::{CommandStatus, LaunchError, ours, unmount_thread};
+use super::{CommandStatus, LaunchError, internal_error, unmount_thread};
 use crate::plan::LaunchPlan;
 use crate::plan_format::{
     InitProcessStep, MountOp, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_MOUNTS, REPORT_NOT_STARTED,
@@ -49,13 +49,13 @@ impl fmt::Display for InitFailure {
 fn mount_told(mount: Option<&MountOp<CString>>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match mount {
         None => f.write_str("mounting"),
-        Some(MountOp::Seclude) => f.write_str("making mounts private"),
-        Some(MountOp::Hold { path, .. }) => write!(f, "taking `{}` in hand", path.to_string_lossy()),
+        Some(MountOp::MakePrivate) => f.write_str("making mounts private"),
+        Some(MountOp::CloneTree { path, .. }) => write!(f, "taking `{}` in hand", path.to_string_lossy()),
         Some(MountOp::Layer { path, .. }) => {
             write!(f, "taking the layer `{}` in hand", path.to_string_lossy())
         }
         Some(MountOp::Overlay { root, .. }) => write!(f, "making a copy of `{}`", root.to_string_lossy()),
-        Some(MountOp::IfThere { path }) => write!(f, "looking at `{}`", path.to_string_lossy()),
+        Some(MountOp::SkipIfMissing { path }) => write!(f, "looking at `{}`", path.to_string_lossy()),
         Some(MountOp::Seal) => f.write_str("making everything read-only"),
         Some(MountOp::Scratch { .. }) => f.write_str("making an empty file system"),
         Some(MountOp::Terminals { .. }) => f.write_str("making terminals"),
@@ -66,8 +66,10 @@ fn mount_told(mount: Option<&MountOp<CString>>, f: &mut fmt::Formatter<'_>) -> f
         Some(MountOp::File { path, .. }) => write!(f, "making `{}`", path.to_string_lossy()),
         Some(MountOp::Loopback) => f.write_str("starting the loopback"),
         Some(MountOp::Route) => f.write_str("leading the addresses of names to the loopback"),
-        Some(MountOp::Offer { port, .. }) => write!(f, "making a socket for port {port} of its network"),
-        Some(MountOp::Await) => f.write_str("waiting until its network is served"),
+        Some(MountOp::OfferSocket { port, .. }) => {
+            write!(f, "making a socket for port {port} of its network")
+        }
+        Some(MountOp::WaitForReady) => f.write_str("waiting until its network is served"),
         Some(MountOp::Hostname { .. }) => f.write_str("naming the host"),
     }
 }
@@ -82,7 +84,7 @@ pub(super) struct CommandEnd {
 }
 
 /// Reads the reports. `None` if the process was killed before it could report.
-pub(super) fn reports(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<CommandEnd>, LaunchError> {
+pub(super) fn read_end_report(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<CommandEnd>, LaunchError> {
     let mut ended = None;
     loop {
         // All reports are there, because the writer has ended.
@@ -95,7 +97,7 @@ pub(super) fn reports(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<Comma
                 let status = CommandStatus::NotStarted(errno);
                 ended = Some(CommandEnd { status, cpu: Duration::ZERO, survivors: 0, unrouted: None });
             }
-            REPORT_MOUNTS => heard.descriptor.into_iter().for_each(unmount_thread::take),
+            REPORT_MOUNTS => heard.descriptor.into_iter().for_each(unmount_thread::close_mounts),
             // A report of a process that did not become the command is ignored.
             REPORT_ENDED if ended.is_none() => {
                 let cpu = Duration::from_micros(heard.number);
@@ -118,7 +120,7 @@ pub(super) struct InitMessage {
 }
 
 /// Waits for the next message from inside. `None` if none comes. A reported failure is an error.
-pub(super) fn heard(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<InitMessage>, LaunchError> {
+pub(super) fn read_message(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<InitMessage>, LaunchError> {
     // A process that reports nothing for this long has failed.
     let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
     loop {
@@ -126,7 +128,7 @@ pub(super) fn heard(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<InitMes
             Err(Errno::INTR) => {}
             Ok(0) => return Ok(None),
             Ok(_) => break,
-            Err(errno) => return Err(ours("waiting for the sandbox")(errno)),
+            Err(errno) => return Err(internal_error("waiting for the sandbox")(errno)),
         }
     }
     match next(leash)? {
@@ -147,13 +149,13 @@ fn next(leash: &OwnedFd) -> Result<Option<InitMessage>, LaunchError> {
         match recvmsg(leash, &mut parts, &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN | Errno::CONNRESET) => return Ok(None),
-            received => break received.map_err(ours("reading what the sandbox reports"))?.bytes,
+            received => break received.map_err(internal_error("reading what the sandbox reports"))?.bytes,
         }
     };
     match received {
         0 => return Ok(None),
         REPORT_BYTES => {}
-        _ => return Err(LaunchError::Garbled),
+        _ => return Err(LaunchError::InvalidReport),
     }
     let mut descriptors = control.drain().filter_map(|part| match part {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
@@ -169,9 +171,9 @@ fn fault(step: u32, index: u32, errno: i32, plan: &LaunchPlan) -> LaunchError {
     let error = io::Error::from_raw_os_error(errno);
     match mount {
         Some(MountOp::Overlay { root: path, .. } | MountOp::Layer { path, .. }) => {
-            LaunchError::NotCopied { root: OsStr::from_bytes(path.to_bytes()).into(), error }
+            LaunchError::CopyFailed { root: OsStr::from_bytes(path.to_bytes()).into(), error }
         }
-        mount => LaunchError::Inside { inside: InitFailure { step, mount }, error },
+        mount => LaunchError::Init { failure: InitFailure { step, mount }, error },
     }
 }
 

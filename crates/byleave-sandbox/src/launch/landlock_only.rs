@@ -12,7 +12,7 @@ use super::process::{InitProcess, spawn_as};
 use super::running::{RunClock, RunningCommand};
 use super::stdio::ChildStdio;
 use super::temp_dir::CommandTempDir;
-use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, ours, scan};
+use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, internal_error, scan};
 use crate::clone3;
 use crate::confinement::Confinement;
 use crate::plan::{CommandSpec, LaunchPlan};
@@ -24,20 +24,22 @@ pub(crate) fn start(
     run_as: RunAs,
 ) -> Result<RunningCommand, LaunchError> {
     let identity = identity(run_as)?;
-    let (confinement, tripwire) = scan::once(confinement, None)?;
+    let (confinement, tripwire) = scan::prepare_command(confinement, None)?;
     let confinement = &confinement;
     let scratch = CommandTempDir::new(identity)?;
     let plan = LaunchPlan::new(confinement, command, identity, &ThisHost)?;
     let processes = processes_of(identity.uid);
-    let plan = plan.for_alone(&confinement.files, &scratch.path, processes, &ThisHost, entries)?;
-    let program = embedded_init::program()?;
-    let ends = ChildStdio::new(&plan, command, confinement.limits.output)?;
+    let plan = plan.without_namespaces(&confinement.files, &scratch.path, processes, &ThisHost, entries)?;
+    let program = embedded_init::init_program()?;
+    let ends = ChildStdio::new(&plan, command, confinement.limits.output_bytes)?;
     let clock = RunClock::start(confinement);
-    let pidfd = spawn_as(run_as, || clone3::spawn_here(program, &ends.given(), &[c"byleave-init"]))?;
-    let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
-    let process = InitProcess { pidfd, child: true, leash: Some(leash) };
-    let mut running = ends.running(process, None, plan, clock, tripwire);
-    running.scratch = Some(scratch);
+    let pidfd = spawn_as(run_as, || {
+        clone3::spawn_without_namespaces(program, &ends.child_descriptors(), &[c"byleave-init"])
+    })?;
+    let leash = ends.control_socket.try_clone().map_err(internal_error("copying a descriptor"))?;
+    let process = InitProcess { pidfd, is_child: true, control_socket: Some(leash) };
+    let mut running = ends.into_running(process, None, plan, clock, tripwire);
+    running.temp_dir = Some(scratch);
     Ok(running)
 }
 

@@ -49,7 +49,7 @@ use crate::net::egress::Egress;
 use crate::net::session_router::SessionRouter;
 use crate::plan::{CommandSpec, HostInfo, LaunchPlan, PathKind, UserIdentity};
 use crate::tripwire::Tripwire;
-use error::ours;
+use error::internal_error;
 use network_bridge::CommandNetwork;
 use process::{InitProcess, spawn};
 use running::RunClock;
@@ -71,14 +71,14 @@ pub fn run(confinement: &Confinement, command: &CommandSpec) -> Result<CommandOu
 }
 
 /// Returns how far the native launcher gives a guarantee to a command that runs as its caller.
-pub fn given(guarantee: Guarantee) -> Enforcement {
+pub fn enforcement(guarantee: Guarantee) -> Enforcement {
     given_as(RunAs::Caller, guarantee)
 }
 
 /// Checks whether the native launcher gives all guarantees of a confinement to a command of this user. It starts nothing.
-pub fn suffices(confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
+pub fn check_enforcement(confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
     identity(run_as)?;
-    Ok(confinement.held_against(|guarantee| given_as(run_as, guarantee))?)
+    Ok(confinement.check_enforcement(|guarantee| given_as(run_as, guarantee))?)
 }
 
 /// Returns how far the native launcher gives a guarantee. The limit on processes needs no cgroup, because the kernel counts the
@@ -86,42 +86,44 @@ pub fn suffices(confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchEr
 /// one limit, which includes their first processes.
 fn given_as(run_as: RunAs, guarantee: Guarantee) -> Enforcement {
     let partly = |why: &str| {
-        Enforcement::Partly(format!("every process is limited by itself, for want of a cgroup: {why}"))
+        Enforcement::Partial(format!("every process is limited by itself, for want of a cgroup: {why}"))
     };
     match (guarantee, run_as) {
-        (Guarantee::MemoryLimited, RunAs::Caller) => match cgroup::here() {
-            Ok(_) => Enforcement::Fully,
+        (Guarantee::MemoryLimited, RunAs::Caller) => match cgroup::delegated_cgroup() {
+            Ok(_) => Enforcement::Full,
             Err(absent) => partly(&absent.to_string()),
         },
         (Guarantee::MemoryLimited, RunAs::User(_)) => {
             partly("another user's processes cannot be born in one of ours")
         }
         (Guarantee::ReadsConfined, _) if clone3::landlock_version() == 0 => {
-            Enforcement::Not("this kernel has no Landlock".into())
+            Enforcement::Unavailable("this kernel has no Landlock".into())
         }
         (Guarantee::WritesLockedTwice, _) if clone3::landlock_version() == 0 => {
-            Enforcement::Not("mounts alone hold it, for want of Landlock".into())
+            Enforcement::Unavailable("mounts alone hold it, for want of Landlock".into())
         }
-        _ => Enforcement::Fully,
+        _ => Enforcement::Full,
     }
 }
 
 fn has_groups(run_as: RunAs) -> bool {
-    run_as == RunAs::Caller && cgroup::here().is_ok()
+    run_as == RunAs::Caller && cgroup::delegated_cgroup().is_ok()
 }
 
 /// Creates a cgroup for one command, if cgroups are available.
 fn group(run_as: RunAs, limits: &ResourceLimits) -> Result<Option<CommandCgroup>, LaunchError> {
     match run_as {
-        RunAs::Caller => match cgroup::here() {
-            Ok(delegated) => delegated.group(limits).map(Some).map_err(ours("making a cgroup")),
+        RunAs::Caller => match cgroup::delegated_cgroup() {
+            Ok(delegated) => {
+                delegated.create_cgroup(limits).map(Some).map_err(internal_error("making a cgroup"))
+            }
             Err(_) => Ok(None),
         },
         RunAs::User(_) => Ok(None),
     }
 }
 
-/// Starts a command. It refuses one with a proxied network: see [`start_through`].
+/// Starts a command. It refuses one with a proxied network: see [`start_with_network`].
 pub fn start(
     confinement: &Confinement,
     command: &CommandSpec,
@@ -132,7 +134,7 @@ pub fn start(
 
 /// Starts a command. If its network is [`Network::Proxied`](crate::confinement::Network::Proxied), it goes only through this
 /// egress. With any other network the egress is not used.
-pub fn start_through(
+pub fn start_with_network(
     confinement: &Confinement,
     command: &CommandSpec,
     run_as: RunAs,
@@ -142,9 +144,9 @@ pub fn start_through(
     start_by(confinement, command, run_as, Some((uplink, door)), None)
 }
 
-/// Starts a command as [`start`] does, or as [`start_through`] if there is an egress. It scans for paths to hide or protect only
+/// Starts a command as [`start`] does, or as [`start_with_network`] if there is an egress. It scans for paths to hide or protect only
 /// as far as the cache does not know them.
-pub fn start_warm(
+pub fn start_with_cache(
     confinement: &Confinement,
     command: &CommandSpec,
     run_as: RunAs,
@@ -162,29 +164,33 @@ fn start_by(
     warm: Option<&IndexCache>,
 ) -> Result<RunningCommand, LaunchError> {
     let identity = identity(run_as)?;
-    confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
+    confinement.check_enforcement(|guarantee| given_as(run_as, guarantee))?;
     let through = match (network_bridge::is_served(confinement), through) {
         (false, _) => None,
-        (true, None) => return Err(NetworkServeError::NoUplink.into()),
+        (true, None) => return Err(NetworkServeError::NoBridge.into()),
         (true, Some((uplink, door))) => {
-            uplink.suits(&door)?;
+            uplink.check_egress(&door)?;
             Some((uplink, door))
         }
     };
-    let (confinement, tripwire) = scan::once(confinement, warm)?;
+    let (confinement, tripwire) = scan::prepare_command(confinement, warm)?;
     let plan = LaunchPlan::new(&confinement, command, identity, &ThisHost)?;
     let Some((uplink, door)) = through else {
         return begin(plan, &confinement, tripwire, command, run_as)?.with_terminal();
     };
-    let wiring = uplink.wiring();
+    let wiring = uplink.network_plan();
     let plan = plan
-        .with_wiring(&wiring, &confinement.files, &ThisHost)?
-        .with_variables(&wiring.variables(&format!("http://{}", network_bridge::proxy_at())))?;
+        .with_network_plan(&wiring, &confinement.files, &ThisHost)?
+        .with_variables(&wiring.variables(&format!("http://{}", network_bridge::proxy_address())))?;
     let mut running = begin(plan, &confinement, tripwire, command, run_as)?;
     let door = Arc::new(door);
-    let serving =
-        uplink.join(&running.leash, &running.plan, &Arc::default(), SessionRouter::one(Arc::clone(&door)))?;
-    running.joined = Some(CommandNetwork::Own { uplink: uplink.clone(), serving, door });
+    let serving = uplink.serve_command(
+        &running.control_socket,
+        &running.plan,
+        &Arc::default(),
+        SessionRouter::single(Arc::clone(&door)),
+    )?;
+    running.network = Some(CommandNetwork::Own { uplink: uplink.clone(), serving, door });
     running.with_terminal()
 }
 
@@ -196,17 +202,17 @@ fn begin(
     run_as: RunAs,
 ) -> Result<RunningCommand, LaunchError> {
     let group = group(run_as, &confinement.limits)?;
-    let plan = if group.is_some() { plan.in_group() } else { plan };
-    let program = embedded_init::program()?;
-    let ends = ChildStdio::new(&plan, command, confinement.limits.output)?;
+    let plan = if group.is_some() { plan.for_cgroup() } else { plan };
+    let program = embedded_init::init_program()?;
+    let ends = ChildStdio::new(&plan, command, confinement.limits.output_bytes)?;
     let clock = RunClock::start(confinement);
-    if let Some((kept_in, free)) = clock.watch.short_of_room() {
-        let reserve = confinement.limits.reserve;
-        return Err(LaunchError::NoRoom { kept_in: kept_in.to_path_buf(), free, reserve });
+    if let Some((kept_in, free)) = clock.monitor.find_full_disk() {
+        let reserve = confinement.limits.reserve_bytes;
+        return Err(LaunchError::DiskFull { store_dir: kept_in.to_path_buf(), free, reserve });
     }
-    let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
-    let process = InitProcess { pidfd, child: true, leash: None };
-    Ok(ends.running(process, group, plan, clock, tripwire))
+    let pidfd = spawn(program, ends.child_descriptors(), plan.own_network, run_as, group.as_ref())?;
+    let process = InitProcess { pidfd, is_child: true, control_socket: None };
+    Ok(ends.into_running(process, group, plan, clock, tripwire))
 }
 
 pub(crate) fn identity(run_as: RunAs) -> Result<UserIdentity, LaunchError> {

@@ -15,7 +15,7 @@ use rustix::net::{SendFlags, send};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 use super::init_report::InitMessage;
-use super::{LaunchError, init_report, ours};
+use super::{LaunchError, init_report, internal_error};
 use crate::confinement::{Confinement, Network};
 use crate::net::decision_log::HostAccessRecord;
 use crate::net::egress::Egress;
@@ -60,12 +60,12 @@ enum BridgeRuntime {
 pub enum NetworkServeError {
     /// The network must be served, but no bridge was given.
     #[error("nothing was given that serves it; start the command through an uplink, or with its network off")]
-    NoUplink,
+    NoBridge,
     /// The runtime does not run while the caller waits.
     #[error(
         "the runtime that was handed in runs on the caller's thread alone; hand in one with threads of its own"
     )]
-    OneThread,
+    SingleThreadedRuntime,
     /// The runtime makes no progress, or has no network or no timer.
     #[error(
         "the runtime that was handed in does not run; hand in one that does, with its network and time enabled"
@@ -85,7 +85,7 @@ pub enum NetworkServeError {
     Sockets(#[source] io::Error),
     /// No token could be created for the call.
     #[error(transparent)]
-    Pass(#[from] ProxyTokenError),
+    ProxyToken(#[from] ProxyTokenError),
 }
 
 impl NetworkBridge {
@@ -97,9 +97,9 @@ impl NetworkBridge {
     }
 
     /// Creates a bridge on a runtime that has its own threads, which callers of the launcher do not block.
-    pub fn on(runtime: Handle) -> Result<Self, NetworkServeError> {
+    pub fn with_runtime(runtime: Handle) -> Result<Self, NetworkServeError> {
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
-            return Err(NetworkServeError::OneThread);
+            return Err(NetworkServeError::SingleThreadedRuntime);
         }
         // This needs a test: in a runtime without network or timer the task panics, which ends only the task.
         let (done, tried) = mpsc::channel();
@@ -120,7 +120,7 @@ impl NetworkBridge {
 
     /// Adds a TLS interceptor for credentials. Programs inside then trust its authority, beside those that this machine trusts.
     #[must_use]
-    pub fn intercepting(mut self, interception: Arc<TlsInterceptor>) -> Self {
+    pub fn with_interceptor(mut self, interception: Arc<TlsInterceptor>) -> Self {
         let known = AUTHORITIES.iter().find_map(|path| own::read_text(path).ok());
         self.authorities = Some((known.unwrap_or_default() + "\n" + interception.certificate()).into());
         self.interception = Some(interception);
@@ -135,12 +135,12 @@ impl NetworkBridge {
     }
 
     /// Returns the network plan of the sandbox.
-    pub(super) fn wiring(&self) -> NetworkPlan {
+    pub(super) fn network_plan(&self) -> NetworkPlan {
         NetworkPlan { ports: self.ports.clone(), authorities: self.authorities.clone() }
     }
 
     /// Refuses an egress whose certificates programs inside would not trust.
-    pub(super) fn suits(&self, door: &Egress) -> Result<(), NetworkServeError> {
+    pub(super) fn check_egress(&self, door: &Egress) -> Result<(), NetworkServeError> {
         match (door.interception(), &self.interception) {
             (None, _) => Ok(()),
             (Some(doors), Some(ours)) if Arc::ptr_eq(doors, ours) => Ok(()),
@@ -149,7 +149,7 @@ impl NetworkBridge {
     }
 
     /// Takes the sockets that were created inside, serves them, and then notifies the process that waits inside.
-    pub(super) fn join(
+    pub(super) fn serve_command(
         &self,
         leash: &OwnedFd,
         plan: &LaunchPlan,
@@ -157,9 +157,9 @@ impl NetworkBridge {
         doors: Arc<SessionRouter>,
     ) -> Result<ProxyServer, LaunchError> {
         let mut sockets = ProxySockets::default();
-        for expected in plan.offers() {
+        for expected in plan.offered_sockets() {
             let InitMessage { words, descriptor, .. } =
-                init_report::heard(leash, plan)?.ok_or(NetworkServeError::NoSockets)?;
+                init_report::read_message(leash, plan)?.ok_or(NetworkServeError::NoSockets)?;
             let descriptor = descriptor.ok_or(NetworkServeError::NoSockets)?;
             let [kind, which, ..] = words;
             if (kind, which) != (REPORT_SOCKET, expected as u32) {
@@ -175,20 +175,21 @@ impl NetworkBridge {
             let _within = self.handle()?.enter();
             serve(sockets, names, doors).map_err(NetworkServeError::Sockets)?
         };
-        send(leash, b"served", SendFlags::NOSIGNAL).map_err(ours("telling the sandbox that it is served"))?;
+        send(leash, b"served", SendFlags::NOSIGNAL)
+            .map_err(internal_error("telling the sandbox that it is served"))?;
         Ok(serving)
     }
 
     fn handle(&self) -> Result<&Handle, NetworkServeError> {
         match &*self.runs {
             BridgeRuntime::Own(Some(runtime)) => Ok(runtime.handle()),
-            BridgeRuntime::Own(None) => Err(NetworkServeError::NoUplink),
+            BridgeRuntime::Own(None) => Err(NetworkServeError::NoBridge),
             BridgeRuntime::Handed(handle) => Ok(handle),
         }
     }
 
     /// Stops serving a network, and waits until its descriptors are closed.
-    pub(super) fn settle(&self, serving: ProxyServer) {
+    pub(super) fn close_server(&self, serving: ProxyServer) {
         let Ok(handle) = self.handle() else { return };
         let (done, settled) = mpsc::channel();
         handle.spawn(async move {
@@ -224,7 +225,7 @@ pub(super) fn is_served(confinement: &Confinement) -> bool {
 }
 
 /// Returns the address of the proxy inside.
-pub(super) fn proxy_at() -> SocketAddr {
+pub(super) fn proxy_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], PROXY_PORT))
 }
 
@@ -235,7 +236,7 @@ pub struct NetworkReport {
     /// entries belong to this command alone, as far as [`SessionRouter`] can determine.
     pub decisions: Vec<HostAccessRecord>,
     /// The number of further entries.
-    pub left_out: u64,
+    pub omitted_decisions: u64,
 }
 
 /// The network of a running command.
@@ -252,12 +253,12 @@ impl CommandNetwork {
     pub(super) fn close(self) -> NetworkReport {
         match self {
             Self::Own { uplink, serving, door } => {
-                uplink.settle(serving);
-                NetworkReport { decisions: door.decisions(), left_out: door.decisions_left_out() }
+                uplink.close_server(serving);
+                NetworkReport { decisions: door.decisions(), omitted_decisions: door.omitted_decisions() }
             }
             Self::Shared(pass) => {
-                let left_out = pass.decisions_left_out();
-                NetworkReport { decisions: pass.close(), left_out }
+                let left_out = pass.omitted_decisions();
+                NetworkReport { decisions: pass.close(), omitted_decisions: left_out }
             }
         }
     }

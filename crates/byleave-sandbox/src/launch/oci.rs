@@ -14,12 +14,13 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::streams::CommandStreams;
 use super::{
-    CommandOutcome, CommandStatus, LaunchError, NetworkReport, RunAs, ThisHost, identity, ours, scan,
+    CommandOutcome, CommandStatus, LaunchError, NetworkReport, RunAs, ThisHost, identity, internal_error,
+    scan,
 };
 use crate::confinement::{Confinement, Network};
 use crate::guarantee::{Enforcement, Guarantee};
 use crate::limits::LimitKind;
-use crate::plan::{CommandSpec, HostInfo, PathKind, PlanError, UserIdentity, resolved};
+use crate::plan::{CommandSpec, HostInfo, PathKind, PlanError, UserIdentity, check_resolved};
 use crate::tripwire::{Tripwire, TripwireGuard};
 
 /// The exit status of `run` for failures of the engine itself.
@@ -41,23 +42,27 @@ pub struct OciEngine {
 
 impl OciEngine {
     /// Returns how far it gives a guarantee of a confinement.
-    pub fn given(&self, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
+    pub fn enforcement(&self, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
         match guarantee {
             Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-                Enforcement::Not("the way to our proxy is made by the native launcher only".into())
+                Enforcement::Unavailable("the way to our proxy is made by the native launcher only".into())
             }
-            Guarantee::WritesLockedTwice => Enforcement::Not("mounts alone hold it, without Landlock".into()),
-            Guarantee::PrivilegesDropped => Enforcement::Partly(
+            Guarantee::WritesLockedTwice => {
+                Enforcement::Unavailable("mounts alone hold it, without Landlock".into())
+            }
+            Guarantee::PrivilegesDropped => Enforcement::Partial(
                 "the system call filter is the engine's, and lets more pass than ours".into(),
             ),
-            Guarantee::EnvironmentClean => Enforcement::Partly("what the image sets is there as well".into()),
-            Guarantee::TreeKilled => Enforcement::Partly(
+            Guarantee::EnvironmentClean => {
+                Enforcement::Partial("what the image sets is there as well".into())
+            }
+            Guarantee::TreeKilled => Enforcement::Partial(
                 "the container lives on when this program is killed before its end".into(),
             ),
             Guarantee::TmpLimited => {
-                Enforcement::Partly("their size is limited, and their number is not".into())
+                Enforcement::Partial("their size is limited, and their number is not".into())
             }
-            _ => Enforcement::Fully,
+            _ => Enforcement::Full,
         }
     }
 
@@ -69,22 +74,22 @@ impl OciEngine {
         run_as: RunAs,
     ) -> Result<CommandOutcome, LaunchError> {
         let identity = identity(run_as)?;
-        if !confinement.files.copied.is_empty() {
-            return Err(LaunchError::NoCopies("in a container, whose engine mounts none"));
+        if !confinement.files.copies.is_empty() {
+            return Err(LaunchError::CopiesUnsupported("in a container, whose engine mounts none"));
         }
-        confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
-        let (confinement, tripwire) = scan::once(confinement, None)?;
+        confinement.check_enforcement(|guarantee| self.enforcement(confinement, guarantee))?;
+        let (confinement, tripwire) = scan::prepare_command(confinement, None)?;
         let confinement = &confinement;
         let mut random = [0u8; 8];
         getrandom::fill(&mut random)
-            .map_err(|error| ours("naming a container")(std::io::Error::other(error)))?;
+            .map_err(|error| internal_error("naming a container")(std::io::Error::other(error)))?;
         let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
         let arguments = self.arguments(&name, confinement, command, identity, &ThisHost)?;
         let began = Instant::now();
         let mut engine = std::process::Command::new(&self.engine);
         engine.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut engine = engine.spawn().map_err(ours("starting the container engine"))?;
-        let streams = streams(&mut engine, command, confinement.limits.output);
+        let mut engine = engine.spawn().map_err(internal_error("starting the container engine"))?;
+        let streams = streams(&mut engine, command, confinement.limits.output_bytes);
         let ended = streams
             .and_then(|streams| self.attend(&mut engine, streams, &name, confinement, began, tripwire));
         if ended.is_err() {
@@ -102,55 +107,60 @@ impl OciEngine {
         began: Instant,
         tripwire: Tripwire,
     ) -> Result<CommandOutcome, LaunchError> {
-        let id = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(LaunchError::Garbled)?;
-        let pidfd = pidfd_open(id, PidfdFlags::empty()).map_err(ours("watching the container engine"))?;
-        let deadline = began.checked_add(confinement.limits.wall);
+        let id = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(LaunchError::InvalidReport)?;
+        let pidfd =
+            pidfd_open(id, PidfdFlags::empty()).map_err(internal_error("watching the container engine"))?;
+        let deadline = began.checked_add(confinement.limits.wall_time);
         let mut guard = TripwireGuard::new(tripwire);
         let in_time = loop {
             let until = deadline.map_or(guard.next(), |deadline| deadline.min(guard.next()));
-            if streams.carry(pidfd.as_fd(), Some(until))? {
+            if streams.copy_until_end(pidfd.as_fd(), Some(until))? {
                 break true;
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 break false;
             }
-            guard.look()?;
+            guard.check_if_due()?;
         };
         if !in_time {
             self.remove(name)?;
-            streams.carry(pidfd.as_fd(), None)?;
+            streams.copy_until_end(pidfd.as_fd(), None)?;
         }
-        let code = engine.wait().map_err(ours("waiting for the container engine"))?.code();
-        let [stdout, stderr] = streams.printed();
+        let code = engine.wait().map_err(internal_error("waiting for the container engine"))?.code();
+        let [stdout, stderr] = streams.take_output();
         let status = match code {
             _ if !in_time => CommandStatus::Signalled(9),
             Some(ENGINE_FAILED) => {
                 let said = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
-                return Err(LaunchError::Oci { said });
+                return Err(LaunchError::Oci { message: said });
             }
             Some(NOT_RUNNABLE) => CommandStatus::NotStarted(13),
             Some(NOT_FOUND) => CommandStatus::NotStarted(2),
             // The convention of shells. A command that returns such a number itself cannot be distinguished.
             Some(code) if code > SIGNALLED => CommandStatus::Signalled(code - SIGNALLED),
             Some(code) => CommandStatus::Exited(code),
-            None => return Err(LaunchError::Garbled),
+            None => return Err(LaunchError::InvalidReport),
         };
         let ended_by = if in_time { None } else { Some(LimitKind::Wall) };
-        let reached = if stdout.dropped + stderr.dropped > 0 { vec![LimitKind::Output] } else { Vec::new() };
-        let planted = guard.end()?;
+        let reached = if stdout.dropped_bytes + stderr.dropped_bytes > 0 {
+            vec![LimitKind::Output]
+        } else {
+            Vec::new()
+        };
+        let planted = guard.finish()?;
         let (wall, cpu, network) = (began.elapsed(), Duration::ZERO, NetworkReport::default());
         Ok(CommandOutcome {
             status,
-            ended_by,
-            reached,
+            limit_exceeded: ended_by,
+            limits_reached: reached,
             planted,
-            earlier: guard.earlier(),
+            planted_earlier: guard.earlier(),
             stdout,
             stderr,
-            wall,
-            cpu,
+            wall_time: wall,
+            cpu_time: cpu,
             network,
-            unrouted: None,
+            unrouted_count: None,
             survivors: 0,
         })
     }
@@ -162,7 +172,7 @@ impl OciEngine {
             let mut engine = std::process::Command::new(&self.engine);
             engine.args(&self.options).args(words);
             engine.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            engine.status().map_err(ours("removing a container"))?;
+            engine.status().map_err(internal_error("removing a container"))?;
         }
         Ok(())
     }
@@ -194,15 +204,15 @@ impl OciEngine {
             ("--ipc", "private".into()),
             ("--user", format!("{}:{}", identity.uid, identity.gid)),
             ("--pids-limit", limits.pids.to_string()),
-            ("--memory", limits.memory.to_string()),
-            ("--memory-swap", limits.memory.to_string()),
-            ("--ulimit", format!("fsize={0}:{0}", limits.file)),
-            ("--ulimit", format!("cpu={0}:{0}", limits.cpu.as_secs().max(1))),
+            ("--memory", limits.memory_bytes.to_string()),
+            ("--memory-swap", limits.memory_bytes.to_string()),
+            ("--ulimit", format!("fsize={0}:{0}", limits.file_bytes)),
+            ("--ulimit", format!("cpu={0}:{0}", limits.cpu_time.as_secs().max(1))),
             ("--ulimit", "nofile=4096:4096".into()),
             // The engine's default may exceed its own limit. The effective limit is the one on pids.
             ("--ulimit", "nproc=4096:4096".into()),
             ("--ulimit", "core=0:0".into()),
-            ("--tmpfs", format!("/tmp:rw,nosuid,nodev,mode=1777,size={}", limits.tmp)),
+            ("--tmpfs", format!("/tmp:rw,nosuid,nodev,mode=1777,size={}", limits.tmp_bytes)),
             ("--workdir", told(&confinement.files.cwd)?),
             ("--entrypoint", String::new()),
         ] {
@@ -231,7 +241,7 @@ fn rootless() -> bool {
 
 fn streams(engine: &mut Child, command: &CommandSpec, kept_max: u64) -> Result<CommandStreams, LaunchError> {
     let ends = (engine.stdin.take(), engine.stdout.take(), engine.stderr.take());
-    let (Some(stdin), Some(stdout), Some(stderr)) = ends else { return Err(LaunchError::Garbled) };
+    let (Some(stdin), Some(stdout), Some(stderr)) = ends else { return Err(LaunchError::InvalidReport) };
     CommandStreams::new(
         Some(stdin.into()),
         &command.stdin,
@@ -282,10 +292,10 @@ fn mounts(confinement: &Confinement, host: &impl HostInfo) -> Result<Vec<String>
 
 /// Formats a path for the engine, which cannot quote a comma.
 fn told(path: &Path) -> Result<String, PlanError> {
-    resolved(path)?;
+    check_resolved(path)?;
     match path.to_str() {
         Some(text) if !text.contains([',', '"', '\n']) => Ok(text.to_owned()),
-        _ => Err(PlanError::Unspeakable(path.to_path_buf())),
+        _ => Err(PlanError::NotExpressible(path.to_path_buf())),
     }
 }
 
@@ -374,7 +384,7 @@ mod tests {
         let mut odd = confinement();
         odd.files.writable.push("/h/a,readonly=false".into());
         let refused = oci.arguments("n", &odd, &command, identity, &FakeOciHost);
-        assert!(matches!(refused, Err(PlanError::Unspeakable(_))), "{refused:?}");
+        assert!(matches!(refused, Err(PlanError::NotExpressible(_))), "{refused:?}");
         let refused = oci.run(&confinement(), &command, RunAs::User(identity)).unwrap_err().to_string();
         assert!(refused.contains("privileges-dropped") && refused.contains("tree-killed"), "{refused}");
     }

@@ -72,7 +72,7 @@ pub struct CapturedOutput {
     /// The bytes that were kept.
     pub bytes: Vec<u8>,
     /// The number of further bytes.
-    pub dropped: u64,
+    pub dropped_bytes: u64,
 }
 
 /// The outcome of a command. None of its processes runs any more.
@@ -81,27 +81,27 @@ pub struct CommandOutcome {
     /// How it ended.
     pub status: CommandStatus,
     /// The limit that ended it, if known.
-    pub ended_by: Option<LimitKind>,
+    pub limit_exceeded: Option<LimitKind>,
     /// Limits that it reached without being ended by them, if known.
-    pub reached: Vec<LimitKind>,
+    pub limits_reached: Vec<LimitKind>,
     /// Files that were planted during the run for others to run later, with their new names.
     pub planted: Vec<PlantedFile>,
     /// Files that were disabled before the run, because earlier killed runs had planted them.
-    pub earlier: Vec<PlantedFile>,
+    pub planted_earlier: Vec<PlantedFile>,
     /// Its standard output. If both streams were requested as one, this includes its errors.
     pub stdout: CapturedOutput,
     /// Its standard error.
     pub stderr: CapturedOutput,
     /// Elapsed time.
-    pub wall: Duration,
+    pub wall_time: Duration,
     /// Processor time of all its processes. Without a cgroup, only of those that were waited for.
-    pub cpu: Duration,
+    pub cpu_time: Duration,
     /// Its requests to a proxied network.
     pub network: NetworkReport,
     /// How many packets had no route because they bypassed the proxy: connections or datagrams to an address, by IPv4 or IPv6.
     /// `None` if unknown: in a session, on the network of this machine, and for a command that was killed with all processes
     /// around it. It is only a number, because the kernel does not report the targets.
-    pub unrouted: Option<u64>,
+    pub unrouted_count: Option<u64>,
     /// How many processes were still running when the command itself ended. They were killed then. Zero if there were none, else
     /// at least one: of a process and a child that it waits for, only one may be counted. Also zero for a command that was killed
     /// with all processes around it.

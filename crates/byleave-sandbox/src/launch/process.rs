@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::{LaunchError, RunAs, ours};
+use super::{LaunchError, RunAs, internal_error};
 use crate::cgroup::CommandCgroup;
 use crate::clone3::{self, SpawnStage};
 
@@ -16,21 +16,21 @@ use crate::clone3::{self, SpawnStage};
 pub(super) struct InitProcess {
     pub(super) pidfd: OwnedFd,
     /// Whether it is our child and must be reaped.
-    pub(super) child: bool,
+    pub(super) is_child: bool,
     /// Its control socket, if killing it would not end the processes that it started. It then ends them all itself.
-    pub(super) leash: Option<OwnedFd>,
+    pub(super) control_socket: Option<OwnedFd>,
 }
 
 impl InitProcess {
     /// Ends it, and all processes that it started. It is not an error if it has already ended.
     pub(super) fn kill(&self) -> Result<(), LaunchError> {
-        kill(self.pidfd.as_fd(), self.leash.as_ref())
+        kill(self.pidfd.as_fd(), self.control_socket.as_ref())
     }
 
     /// Returns a handle to end it from another thread.
     pub(super) fn stopper(&self) -> Result<Stopper, LaunchError> {
-        let copy = |fd: &OwnedFd| fd.try_clone().map_err(ours("copying a descriptor"));
-        let leash = self.leash.as_ref().map(copy).transpose()?;
+        let copy = |fd: &OwnedFd| fd.try_clone().map_err(internal_error("copying a descriptor"));
+        let leash = self.control_socket.as_ref().map(copy).transpose()?;
         Ok(Stopper { pidfd: copy(&self.pidfd)?, leash })
     }
 
@@ -39,18 +39,18 @@ impl InitProcess {
         loop {
             match poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], None) {
                 Err(rustix::io::Errno::INTR) => {}
-                waited => return waited.map(drop).map_err(ours("waiting for the command")),
+                waited => return waited.map(drop).map_err(internal_error("waiting for the command")),
             }
         }
     }
 
     /// Waits for its end and reaps it.
     pub(super) fn reap(&self) -> Result<(), LaunchError> {
-        if !self.child {
+        if !self.is_child {
             return self.wait();
         }
         let error = io::Error::from_raw_os_error;
-        clone3::reap(&self.pidfd).map_err(|errno| ours("waiting for the sandbox")(error(errno)))
+        clone3::reap(&self.pidfd).map_err(|errno| internal_error("waiting for the sandbox")(error(errno)))
     }
 }
 
@@ -79,7 +79,7 @@ fn kill(pidfd: BorrowedFd<'_>, leash: Option<&OwnedFd>) -> Result<(), LaunchErro
     };
     match ended {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(errno) => Err(ours("killing the command")(errno)),
+        Err(errno) => Err(internal_error("killing the command")(errno)),
     }
 }
 

@@ -41,18 +41,21 @@ pub(super) struct ResourceMonitor {
 impl ResourceMonitor {
     /// Creates the monitor before a command begins.
     pub(super) fn new(limits: &ResourceLimits, files: &FileConfinement, began: Instant) -> Self {
-        let written = files.copied.iter().map(|copied| match &copied.source {
-            CopySource::Overlay { upper, .. } => upper.clone(),
-            CopySource::Tree { at } => at.clone(),
+        let written = files.copies.iter().map(|copied| match &copied.source {
+            CopySource::Overlay { upper_dir: upper, .. } => upper.clone(),
+            CopySource::Tree { path: at } => at.clone(),
         });
-        let roots = files.copied.iter().map(|copied| copied.root.clone()).collect();
+        let roots = files.copies.iter().map(|copied| copied.root.clone()).collect();
         let mut watch = Self {
-            cpu_max: limits.cpu,
+            cpu_max: limits.cpu_time,
             cpu_used: Duration::ZERO,
             cpu_next: began,
-            growth: GrowthMonitor::new(limits.growth, files.written_for_real()),
-            copies: GrowthMonitor { seen_at: roots, ..GrowthMonitor::new(limits.copy, written.collect()) },
-            reserve: limits.reserve,
+            growth: GrowthMonitor::new(limits.growth_bytes, files.directly_writable()),
+            copies: GrowthMonitor {
+                seen_at: roots,
+                ..GrowthMonitor::new(limits.copy_bytes, written.collect())
+            },
+            reserve: limits.reserve_bytes,
             next: began + INTERVAL,
         };
         watch.cpu_next = watch.cpu_earliest(began);
@@ -65,7 +68,7 @@ impl ResourceMonitor {
     }
 
     /// Returns the limit that the command has exceeded, if any.
-    pub(super) fn look(
+    pub(super) fn check_limits(
         &mut self,
         process: BorrowedFd<'_>,
         group: Option<&CommandCgroup>,
@@ -85,11 +88,11 @@ impl ResourceMonitor {
         if self.copies.passed(|| ProcessTree::beneath(process).ok()) {
             return Some(LimitKind::Copy);
         }
-        self.short_of_room().map(|_| LimitKind::Reserve)
+        self.find_full_disk().map(|_| LimitKind::Reserve)
     }
 
     /// Returns the exceeded limits on growth, after everything has ended.
-    pub(super) fn grew(&mut self) -> impl Iterator<Item = LimitKind> {
+    pub(super) fn grown_limits(&mut self) -> impl Iterator<Item = LimitKind> {
         let nobody = || Some(ProcessTree::default());
         let grew =
             [(self.growth.passed(nobody), LimitKind::Growth), (self.copies.passed(nobody), LimitKind::Copy)];
@@ -97,7 +100,7 @@ impl ResourceMonitor {
     }
 
     /// Returns a location of copies with less free space than required, and its free space.
-    pub(super) fn short_of_room(&self) -> Option<(&Path, u64)> {
+    pub(super) fn find_full_disk(&self) -> Option<(&Path, u64)> {
         let rooms = self.copies.bases.iter().map(|(path, ..)| (path.as_path(), free(path)));
         rooms.filter_map(|(path, free)| Some((path, free?))).find(|(_, free)| *free < self.reserve)
     }

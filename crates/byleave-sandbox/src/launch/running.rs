@@ -11,7 +11,7 @@ use super::process::{InitProcess, Stopper};
 use super::resource_monitor::ResourceMonitor;
 use super::streams::CommandStreams;
 use super::temp_dir::CommandTempDir;
-use super::{CommandOutcome, CommandStatus, LaunchError, Pipes, ours};
+use super::{CommandOutcome, CommandStatus, LaunchError, Pipes, internal_error};
 use crate::cgroup::{CgroupUsage, CommandCgroup};
 use crate::confinement::Confinement;
 use crate::limits::{LimitKind, ResourceLimits};
@@ -24,16 +24,16 @@ use crate::tripwire::{PlantedFile, TripwireGuard};
 pub struct RunningCommand {
     pub(super) process: InitProcess,
     pub(super) group: Option<CommandCgroup>,
-    pub(super) leash: OwnedFd,
+    pub(super) control_socket: OwnedFd,
     pub(super) streams: CommandStreams,
     pub(super) plan: LaunchPlan,
     pub(super) clock: RunClock,
     pub(super) guard: TripwireGuard,
     /// Closed after the processes have ended, so that connections still waiting are known to be theirs.
-    pub(super) joined: Option<CommandNetwork>,
-    pub(super) over: bool,
+    pub(super) network: Option<CommandNetwork>,
+    pub(super) is_finished: bool,
     /// Removed with the command.
-    pub(super) scratch: Option<CommandTempDir>,
+    pub(super) temp_dir: Option<CommandTempDir>,
 }
 
 impl RunningCommand {
@@ -42,11 +42,11 @@ impl RunningCommand {
         if self.plan.terminal.is_none() {
             return Ok(self);
         }
-        match init_report::heard(&self.leash, &self.plan)? {
+        match init_report::read_message(&self.control_socket, &self.plan)? {
             Some(InitMessage { words: [REPORT_TERMINAL, ..], descriptor: Some(terminal), .. }) => {
-                self.streams.terminal(terminal)?;
+                self.streams.set_terminal(terminal)?;
             }
-            Some(_) => return Err(LaunchError::Garbled),
+            Some(_) => return Err(LaunchError::InvalidReport),
             None => return Err(LaunchError::NoTerminal),
         }
         Ok(self)
@@ -67,8 +67,8 @@ impl RunningCommand {
     /// Forwards output as it arrives, instead of keeping it. It is then not in the outcome, and no limit applies to it. The
     /// thread that waits in [`RunningCommand::finish`] calls the listener, and the command is blocked meanwhile. With two pipes,
     /// the order is the order of reading.
-    pub fn pass_on(&mut self, to: impl FnMut(&[u8]) + Send + Sync + 'static) {
-        self.streams.pass_on(Box::new(to));
+    pub fn forward_output(&mut self, to: impl FnMut(&[u8]) + Send + Sync + 'static) {
+        self.streams.forward_output(Box::new(to));
     }
 
     /// Returns a handle to end the command from another thread.
@@ -78,8 +78,8 @@ impl RunningCommand {
 
     /// Reports planted files when they are found and disabled, instead of keeping them. They are then not in the outcome. The
     /// thread that waits in [`RunningCommand::finish`] calls the listener.
-    pub fn tell_planted(&mut self, to: impl FnMut(&[PlantedFile]) + Send + Sync + 'static) {
-        self.guard.tell(Box::new(to));
+    pub fn on_planted(&mut self, to: impl FnMut(&[PlantedFile]) + Send + Sync + 'static) {
+        self.guard.set_listener(Box::new(to));
     }
 
     /// Waits until the command and all processes that it started have ended, or the time is over. Meanwhile it checks for planted
@@ -88,81 +88,86 @@ impl RunningCommand {
         let killed_for = self.carry()?;
         if killed_for.is_some() {
             self.kill()?;
-            self.streams.carry(self.process.pidfd.as_fd(), None)?;
+            self.streams.copy_until_end(self.process.pidfd.as_fd(), None)?;
         }
         self.process.reap()?;
-        self.over = true;
-        let planted = self.guard.end()?;
+        self.is_finished = true;
+        let planted = self.guard.finish()?;
         let wall = self.clock.began.elapsed();
-        let network = self.joined.take().map(CommandNetwork::close).unwrap_or_default();
-        let account =
-            self.group.take().map(CommandCgroup::end).transpose().map_err(ours("ending a cgroup"))?;
+        let network = self.network.take().map(CommandNetwork::close).unwrap_or_default();
+        let account = self
+            .group
+            .take()
+            .map(CommandCgroup::finish)
+            .transpose()
+            .map_err(internal_error("ending a cgroup"))?;
         let CommandEnd { status, cpu: waited_cpu, survivors, unrouted } =
-            init_report::reports(&self.leash, &self.plan)?.unwrap_or_else(|| {
+            init_report::read_end_report(&self.control_socket, &self.plan)?.unwrap_or_else(|| {
                 // It was killed, by us or by another process that may. The first process had no time to report it.
                 let status = CommandStatus::Signalled(Signal::KILL.as_raw());
                 CommandEnd { status, cpu: Duration::ZERO, survivors: 0, unrouted: None }
             });
-        let has_own_network = self.plan.network_apart && self.plan.part == PlanPart::Whole;
+        let has_own_network = self.plan.own_network && self.plan.part == PlanPart::Whole;
         let unrouted = unrouted.filter(|_| has_own_network);
-        let CgroupUsage { memory, pids, cpu } =
+        let CgroupUsage { memory_limit_hit: memory, pids_limit_hit: pids, cpu } =
             account.unwrap_or(CgroupUsage { cpu: waited_cpu, ..CgroupUsage::default() });
-        let cpu = cpu.max(self.clock.watch.cpu_used());
+        let cpu = cpu.max(self.clock.monitor.cpu_used());
         let ended_by = match status {
             _ if killed_for.is_some() => killed_for,
             _ if memory => Some(LimitKind::Memory),
             // Any process can send that signal.
             CommandStatus::Signalled(signal)
-                if signal == Signal::XCPU.as_raw() && cpu >= self.clock.limits.cpu =>
+                if signal == Signal::XCPU.as_raw() && cpu >= self.clock.limits.cpu_time =>
             {
                 Some(LimitKind::Cpu)
             }
             _ => None,
         };
-        let [stdout, stderr] = self.streams.printed();
+        let [stdout, stderr] = self.streams.take_output();
         let told = |is_reached: bool, limit| is_reached.then_some(limit).into_iter();
-        let grew = self.clock.watch.grew().filter(|limit| killed_for != Some(*limit));
+        let grew = self.clock.monitor.grown_limits().filter(|limit| killed_for != Some(*limit));
         let reached = told(pids, LimitKind::Pids).chain(grew);
-        let reached = reached.chain(told(stdout.dropped + stderr.dropped > 0, LimitKind::Output)).collect();
+        let reached =
+            reached.chain(told(stdout.dropped_bytes + stderr.dropped_bytes > 0, LimitKind::Output)).collect();
         Ok(CommandOutcome {
             status,
-            ended_by,
-            reached,
+            limit_exceeded: ended_by,
+            limits_reached: reached,
             planted,
-            earlier: self.guard.earlier(),
+            planted_earlier: self.guard.earlier(),
             stdout,
             stderr,
-            wall,
-            cpu,
+            wall_time: wall,
+            cpu_time: cpu,
             network,
-            unrouted,
+            unrouted_count: unrouted,
             survivors,
         })
     }
 
     /// Transfers input and output until everything has ended or a limit is exceeded. Returns that limit.
     fn carry(&mut self) -> Result<Option<LimitKind>, LaunchError> {
-        let deadline = self.clock.began.checked_add(self.clock.limits.wall);
+        let deadline = self.clock.began.checked_add(self.clock.limits.wall_time);
         loop {
-            let next = self.clock.watch.next().min(self.guard.next());
+            let next = self.clock.monitor.next().min(self.guard.next());
             let until = deadline.map_or(next, |deadline| deadline.min(next));
-            if self.streams.carry(self.process.pidfd.as_fd(), Some(until))? {
+            if self.streams.copy_until_end(self.process.pidfd.as_fd(), Some(until))? {
                 return Ok(None);
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(Some(LimitKind::Wall));
             }
-            let passed = self.clock.watch.look(self.process.pidfd.as_fd(), self.group.as_ref());
+            let passed = self.clock.monitor.check_limits(self.process.pidfd.as_fd(), self.group.as_ref());
             if passed.is_some() {
                 return Ok(passed);
             }
-            self.guard.look()?;
+            self.guard.check_if_due()?;
         }
     }
 
     fn kill(&self) -> Result<(), LaunchError> {
         if let Some(group) = &self.group {
-            group.kill().map_err(ours("killing what is in a cgroup"))?;
+            group.kill().map_err(internal_error("killing what is in a cgroup"))?;
         }
         self.process.kill()
     }
@@ -171,12 +176,12 @@ impl RunningCommand {
 impl Drop for RunningCommand {
     fn drop(&mut self) {
         // Best effort, with a fallback: the control socket closes with this as well.
-        if !self.over && self.kill().is_ok() {
+        if !self.is_finished && self.kill().is_ok() {
             self.process.reap().unwrap_or_default();
             // No caller is left to receive the result.
-            self.guard.end().unwrap_or_default();
+            self.guard.finish().unwrap_or_default();
         }
-        self.joined.take().map(CommandNetwork::close);
+        self.network.take().map(CommandNetwork::close);
     }
 }
 
@@ -185,12 +190,12 @@ impl Drop for RunningCommand {
 pub(super) struct RunClock {
     began: Instant,
     limits: ResourceLimits,
-    pub(super) watch: ResourceMonitor,
+    pub(super) monitor: ResourceMonitor,
 }
 
 impl RunClock {
     pub(super) fn start(confinement: &Confinement) -> Self {
         let (limits, began) = (confinement.limits, Instant::now());
-        Self { began, limits, watch: ResourceMonitor::new(&limits, &confinement.files, began) }
+        Self { began, limits, monitor: ResourceMonitor::new(&limits, &confinement.files, began) }
     }
 }

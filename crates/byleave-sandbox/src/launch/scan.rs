@@ -15,11 +15,11 @@ pub(super) fn index(
     make: fn(Vec<PathBuf>, Option<Arc<dyn PathPolicy + Send + Sync>>) -> DynDirectoryIndex,
 ) -> DynDirectoryIndex {
     let mut roots = files.writable.clone();
-    roots.extend(files.asked.iter().flat_map(|asked| asked.roots.iter().cloned()));
+    roots.extend(files.path_policy.iter().flat_map(|asked| asked.roots.iter().cloned()));
     roots.sort();
     // A root inside another one is scanned with it.
     roots.dedup_by(|inner, outer| inner.starts_with(outer));
-    make(roots, files.asked.as_ref().map(|asked| Arc::clone(&asked.marker)))
+    make(roots, files.path_policy.as_ref().map(|asked| Arc::clone(&asked.policy)))
 }
 
 /// A cache of the index between single commands. While the directories and the policy stay the same, only changes are scanned
@@ -48,7 +48,7 @@ impl IndexCache {
             return Arc::clone(&known.index);
         }
         let index = Arc::new(Mutex::new(index(files, DirectoryIndex::new)));
-        let (writable, asked) = (files.writable.clone(), files.asked.clone());
+        let (writable, asked) = (files.writable.clone(), files.path_policy.clone());
         *known = Some(CachedIndex { writable, asked, index: Arc::clone(&index) });
         index
     }
@@ -56,10 +56,10 @@ impl IndexCache {
 
 impl CachedIndex {
     fn is_of(&self, files: &FileConfinement) -> bool {
-        let same_asked = match (&self.asked, &files.asked) {
+        let same_asked = match (&self.asked, &files.path_policy) {
             (None, None) => true,
             (Some(known), Some(asked)) => {
-                known.roots == asked.roots && (known == asked || known.marker.agrees_with(&*asked.marker))
+                known.roots == asked.roots && (known == asked || known.policy.agrees_with(&*asked.policy))
             }
             _ => false,
         };
@@ -68,41 +68,41 @@ impl CachedIndex {
 }
 
 /// Prepares one command: its confinement with all paths to hide or protect, and the tripwire.
-pub(super) fn once(
+pub(super) fn prepare_command(
     confinement: &Confinement,
     warm: Option<&IndexCache>,
 ) -> Result<(Confinement, Tripwire), LaunchError> {
     let files = &confinement.files;
-    let marker = files.asked.as_ref().map(|asked| &asked.marker);
-    let earlier = match &files.unfinished {
-        Some(directory) => tripwire::settle(directory, &files.writable, marker)?,
+    let marker = files.path_policy.as_ref().map(|asked| &asked.policy);
+    let earlier = match &files.run_markers_dir {
+        Some(directory) => tripwire::recover_abandoned(directory, &files.writable, marker)?,
         None => Vec::new(),
     };
     // Watched if there is a policy, so that afterwards only changes are checked again. After a run on a copy there is no check.
-    let make = if files.asked.is_some() && files.copied.is_empty() {
+    let make = if files.path_policy.is_some() && files.copies.is_empty() {
         DirectoryIndex::new
     } else {
-        DirectoryIndex::cold
+        DirectoryIndex::new_unwatched
     };
     let looked = warm.map_or_else(|| Arc::new(Mutex::new(index(files, make))), |warm| warm.index(files));
-    let marked = looked.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
-    let marked = with_marked(confinement, &marked);
-    let written = files.written_for_real();
+    let marked = looked.lock().unwrap_or_else(PoisonError::into_inner).protected_paths()?;
+    let marked = with_protected_paths(confinement, &marked);
+    let written = files.directly_writable();
     // New files in the original of a copy are not from this command.
-    let looked = match files.copied.is_empty() {
+    let looked = match files.copies.is_empty() {
         true => looked,
-        false => Arc::new(Mutex::new(DirectoryIndex::cold(written.clone(), marker.cloned()))),
+        false => Arc::new(Mutex::new(DirectoryIndex::new_unwatched(written.clone(), marker.cloned()))),
     };
-    let tripwire = Tripwire::on(&looked)?.after(earlier);
-    let tripwire = match &files.unfinished {
-        Some(directory) if !written.is_empty() => tripwire.noted_in(directory)?,
+    let tripwire = Tripwire::from_index(&looked)?.with_earlier(earlier);
+    let tripwire = match &files.run_markers_dir {
+        Some(directory) if !written.is_empty() => tripwire.with_marker_in(directory)?,
         _ => tripwire,
     };
     Ok((marked, tripwire))
 }
 
 /// Adds the marked paths to a confinement.
-pub(super) fn with_marked(confinement: &Confinement, marked: &ProtectedPaths) -> Confinement {
+pub(super) fn with_protected_paths(confinement: &Confinement, marked: &ProtectedPaths) -> Confinement {
     let mut confinement = confinement.clone();
     // A symbolic link has no content. Its target is marked by its own path.
     let is_link = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());

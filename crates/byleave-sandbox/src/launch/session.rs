@@ -23,10 +23,10 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use super::network_bridge::{self, CommandNetwork};
 use super::process::{InitProcess, spawn};
 use super::running::{RunClock, RunningCommand};
-use super::stdio::{ChildStdio, leash, null};
+use super::stdio::{ChildStdio, control_socket_pair, open_null};
 use super::{
     LaunchError, NetworkBridge, NetworkServeError, RunAs, ThisHost, embedded_init, given_as, group,
-    has_groups, identity, init_report, ours, scan,
+    has_groups, identity, init_report, internal_error, scan,
 };
 use crate::cgroup::CommandCgroup;
 use crate::confinement::Confinement;
@@ -63,8 +63,8 @@ impl SessionNetwork {
     /// Creates it if the network of a confinement is proxied.
     fn for_confinement(confinement: &Confinement, uplink: NetworkBridge) -> Option<Self> {
         network_bridge::is_served(confinement).then(|| {
-            let (wiring, names) = (uplink.wiring(), Arc::default());
-            Self { uplink, wiring, doors: SessionRouter::in_turn(), names }
+            let (wiring, names) = (uplink.network_plan(), Arc::default());
+            Self { uplink, wiring, doors: SessionRouter::by_running_call(), names }
         })
     }
 }
@@ -90,18 +90,18 @@ struct SessionProcess {
 
 impl SandboxSession {
     /// Builds the sandbox. This many first processes of commands wait ready in it. With zero, each is started on request. It
-    /// refuses a proxied network: see [`SandboxSession::open_through`]. It also refuses copies, which are for a single command:
+    /// refuses a proxied network: see [`SandboxSession::open_with_network`]. It also refuses copies, which are for a single command:
     /// see [`start`](super::start).
     pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
         if network_bridge::is_served(&confinement) {
-            return Err(NetworkServeError::NoUplink.into());
+            return Err(NetworkServeError::NoBridge.into());
         }
         Self::open_with(confinement, run_as, parked, None)
     }
 
     /// Builds the sandbox, as [`SandboxSession::open`] does. If its network is [`Network::Proxied`](crate::confinement::Network),
     /// this bridge serves it, and each command has its own egress. The commands share one loopback.
-    pub fn open_through(
+    pub fn open_with_network(
         confinement: Confinement,
         run_as: RunAs,
         parked: u32,
@@ -117,35 +117,40 @@ impl SandboxSession {
         parked: u32,
         network: Option<SessionNetwork>,
     ) -> Result<Self, LaunchError> {
-        if !confinement.files.copied.is_empty() {
-            return Err(LaunchError::NoCopies("in a session, whose commands share a place"));
+        if !confinement.files.copies.is_empty() {
+            return Err(LaunchError::CopiesUnsupported("in a session, whose commands share a place"));
         }
-        confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
+        confinement.check_enforcement(|guarantee| given_as(run_as, guarantee))?;
         let mut index = scan::index(&confinement.files, DirectoryIndex::new);
-        let place = SessionProcess::new(&confinement, index.marked()?, run_as, parked, network.as_ref())?;
+        let place =
+            SessionProcess::new(&confinement, index.protected_paths()?, run_as, parked, network.as_ref())?;
         let (index, place) = (Arc::new(Mutex::new(index)), Mutex::new(place));
         Ok(Self { confinement, run_as, parked, network, index, place })
     }
 
-    /// Starts a command in it. It is refused if the session's network is proxied: see [`SandboxSession::start_through`].
+    /// Starts a command in it. It is refused if the session's network is proxied: see [`SandboxSession::start_with_network`].
     ///
     /// Background processes of a command end with it. A server for later commands must be started as a separate command. It is
     /// reachable over the loopback until it is dropped or stopped. [`RunningCommand::finish`] takes its output and should wait in
     /// a separate thread. Otherwise the server blocks once its pipe is full.
     pub fn start(&self, command: &CommandSpec) -> Result<RunningCommand, LaunchError> {
         match self.network {
-            Some(_) => Err(NetworkServeError::NoUplink.into()),
+            Some(_) => Err(NetworkServeError::NoBridge.into()),
             None => self.begin(command, None),
         }
     }
 
     /// Starts a command in it, whose network goes through this egress. If the session's network is not proxied, the egress is not
     /// used.
-    pub fn start_through(&self, command: &CommandSpec, door: Egress) -> Result<RunningCommand, LaunchError> {
+    pub fn start_with_network(
+        &self,
+        command: &CommandSpec,
+        door: Egress,
+    ) -> Result<RunningCommand, LaunchError> {
         let Some(shared) = &self.network else { return self.begin(command, None) };
-        shared.uplink.suits(&door)?;
-        let pass = shared.doors.open(door).map_err(NetworkServeError::from)?;
-        let variables = shared.wiring.variables(&pass.proxy_url(network_bridge::proxy_at()));
+        shared.uplink.check_egress(&door)?;
+        let pass = shared.doors.register_call(door).map_err(NetworkServeError::from)?;
+        let variables = shared.wiring.variables(&pass.proxy_url(network_bridge::proxy_address()));
         self.begin(command, Some((pass, variables)))
     }
 
@@ -155,7 +160,7 @@ impl SandboxSession {
         network: Option<(ProxyToken, Vec<(&'static str, String)>)>,
     ) -> Result<RunningCommand, LaunchError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        let marked = self.index.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
+        let marked = self.index.lock().unwrap_or_else(PoisonError::into_inner).protected_paths()?;
         if marked != place.marked || covered(&place.confinement) != place.covered {
             *place = SessionProcess::new(
                 &self.confinement,
@@ -165,26 +170,26 @@ impl SandboxSession {
                 self.network.as_ref(),
             )?;
         }
-        let tripwire = Tripwire::on(&self.index)?;
+        let tripwire = Tripwire::from_index(&self.index)?;
         let mut plan = place.plan.with_command(&self.confinement, command)?;
         if let Some((_, variables)) = &network {
             plan = plan.with_variables(variables)?;
         }
-        let ends = ChildStdio::new(&plan, command, self.confinement.limits.output)?;
+        let ends = ChildStdio::new(&plan, command, self.confinement.limits.output_bytes)?;
         let clock = RunClock::start(&self.confinement);
         let (pidfd, group) = if self.parked == 0 {
             let group = group(self.run_as, &self.confinement.limits)?;
             (place.request(&ends, group.as_ref(), &plan)?.0, group)
         } else {
             let (pidfd, number) = place.request(&ends, None, &plan)?;
-            let group = place.ready.remove(&number).ok_or(LaunchError::Garbled)?;
+            let group = place.ready.remove(&number).ok_or(LaunchError::InvalidReport)?;
             place.order(self.run_as)?;
             (pidfd, group)
         };
         drop(place);
-        let process = InitProcess { pidfd, child: false, leash: None };
-        let mut running = ends.running(process, group, plan, clock, tripwire);
-        running.joined = network.map(|(pass, _)| CommandNetwork::Shared(pass));
+        let process = InitProcess { pidfd, is_child: false, control_socket: None };
+        let mut running = ends.into_running(process, group, plan, clock, tripwire);
+        running.network = network.map(|(pass, _)| CommandNetwork::Shared(pass));
         running.with_terminal()
     }
 }
@@ -219,26 +224,26 @@ impl SessionProcess {
         parked: u32,
         network: Option<&SessionNetwork>,
     ) -> Result<Self, LaunchError> {
-        let confinement = scan::with_marked(confinement, &marked);
+        let confinement = scan::with_protected_paths(confinement, &marked);
         let covered = covered(&confinement);
         // The command of this plan is never started.
         let nothing = CommandSpec { argv: vec!["/".into()], ..CommandSpec::default() };
         let mut plan = LaunchPlan::new(&confinement, &nothing, identity(run_as)?, &ThisHost)?;
         if let Some(shared) = network {
-            plan = plan.with_wiring(&shared.wiring, &confinement.files, &ThisHost)?;
+            plan = plan.with_network_plan(&shared.wiring, &confinement.files, &ThisHost)?;
         }
         let plan = plan.for_session(parked)?;
-        let plan = if has_groups(run_as) { plan.in_group() } else { plan };
-        let written = embedded_init::sealed(c"byleave-plan", &plan.encode())?;
-        let (requests, inner) = leash()?;
-        let null = null()?;
-        let (orders, taken) = leash()?;
+        let plan = if has_groups(run_as) { plan.for_cgroup() } else { plan };
+        let written = embedded_init::sealed_memfd(c"byleave-plan", &plan.encode())?;
+        let (requests, inner) = control_socket_pair()?;
+        let null = open_null()?;
+        let (orders, taken) = control_socket_pair()?;
         let given = [taken.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
         // It has no cgroup of its own. It is our process, never grows, and outlives every command.
-        let pidfd = spawn(embedded_init::program()?, given, plan.network_apart, run_as, None)?;
+        let pidfd = spawn(embedded_init::init_program()?, given, plan.own_network, run_as, None)?;
         drop((inner, taken));
         let common = plan.clone().for_command();
-        let process = InitProcess { pidfd, child: true, leash: None };
+        let process = InitProcess { pidfd, is_child: true, control_socket: None };
         let mut place = Self {
             process,
             requests,
@@ -252,7 +257,7 @@ impl SessionProcess {
             serving: None,
         };
         if let Some(SessionNetwork { uplink, doors, names, .. }) = network {
-            let serving = uplink.join(&place.requests, &plan, names, Arc::clone(doors))?;
+            let serving = uplink.serve_command(&place.requests, &plan, names, Arc::clone(doors))?;
             place.serving = Some((serving, uplink.clone()));
         }
         place.answered(&plan)?;
@@ -278,19 +283,19 @@ impl SessionProcess {
         group: Option<&CommandCgroup>,
         plan: &LaunchPlan,
     ) -> Result<(OwnedFd, u64), LaunchError> {
-        let mut descriptors = ends.given().to_vec();
+        let mut descriptors = ends.child_descriptors().to_vec();
         descriptors.extend(group.map(AsFd::as_fd));
         send(&self.requests, 0, &descriptors)?;
         let (process, number) = self.answered(plan)?;
-        Ok((process.ok_or(LaunchError::Garbled)?, number))
+        Ok((process.ok_or(LaunchError::InvalidReport)?, number))
     }
 
     /// Reads the answer of a first process: a descriptor, if any, and the number of its order.
     fn answered(&self, plan: &LaunchPlan) -> Result<(Option<OwnedFd>, u64), LaunchError> {
-        match init_report::heard(&self.requests, plan)? {
+        match init_report::read_message(&self.requests, plan)? {
             Some(heard) if heard.words.first() == Some(&REPORT_READY) => Ok((heard.descriptor, heard.number)),
-            Some(_) => Err(LaunchError::Garbled),
-            None => Err(LaunchError::Silent),
+            Some(_) => Err(LaunchError::InvalidReport),
+            None => Err(LaunchError::NoResponse),
         }
     }
 }
@@ -300,11 +305,11 @@ fn send(to: &OwnedFd, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(),
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(LaunchError::Garbled);
+        return Err(LaunchError::InvalidReport);
     }
     sendmsg(to, &[IoSlice::new(&number.to_ne_bytes())], &mut control, SendFlags::NOSIGNAL)
         .map(drop)
-        .map_err(ours("asking the session for a command"))
+        .map_err(internal_error("asking the session for a command"))
 }
 
 impl Drop for SessionProcess {
@@ -314,7 +319,7 @@ impl Drop for SessionProcess {
             self.process.reap().unwrap_or_default();
         }
         if let Some((serving, uplink)) = self.serving.take() {
-            uplink.settle(serving);
+            uplink.close_server(serving);
         }
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::termios::isatty;
 
-use super::{CapturedOutput, LaunchError, ours};
+use super::{CapturedOutput, LaunchError, internal_error};
 
 /// Our ends of a command's standard streams.
 #[derive(Debug)]
@@ -97,12 +97,12 @@ impl CommandStreams {
     }
 
     /// Sends output to this listener as it arrives.
-    pub(super) fn pass_on(&mut self, to: OutputSink) {
+    pub(super) fn forward_output(&mut self, to: OutputSink) {
         self.pass_on = Some(OutputForwarder(to));
     }
 
     /// Creates the streams of a terminal that is still to be received.
-    pub(super) fn to_come(input: &[u8], kept_max: u64) -> Self {
+    pub(super) fn pending_terminal(input: &[u8], kept_max: u64) -> Self {
         const END: u8 = 4;
         // At the beginning of a line this character is the end of input. Within a line, the first one only submits the line.
         let ends: &[u8] = if matches!(input.last(), None | Some(b'\n')) { &[END] } else { &[END, END] };
@@ -112,9 +112,9 @@ impl CommandStreams {
     }
 
     /// Sets the received terminal.
-    pub(super) fn terminal(&mut self, outer: OwnedFd) -> Result<(), LaunchError> {
+    pub(super) fn set_terminal(&mut self, outer: OwnedFd) -> Result<(), LaunchError> {
         nonblocking(&outer, true)?;
-        let typed = outer.try_clone().map_err(ours("copying a descriptor"))?;
+        let typed = outer.try_clone().map_err(internal_error("copying a descriptor"))?;
         self.input = Some((typed, std::mem::take(&mut self.to_type)));
         let [shown, _] = &mut self.outputs;
         shown.from = Some(outer);
@@ -134,7 +134,7 @@ impl CommandStreams {
     }
 
     /// Transfers until the process and all others inside have ended. Returns whether that was before the deadline.
-    pub(super) fn carry(
+    pub(super) fn copy_until_end(
         &mut self,
         process: BorrowedFd<'_>,
         deadline: Option<Instant>,
@@ -177,7 +177,7 @@ impl CommandStreams {
         match poll(&mut polled, left.as_ref()) {
             Ok(0) | Err(Errno::INTR) => return Ok(WaitResult::Nothing),
             Ok(_) => {}
-            Err(errno) => return Err(ours("waiting for the command")(errno)),
+            Err(errno) => return Err(internal_error("waiting for the command")(errno)),
         }
         let ended = polled.first().is_some_and(|process| !process.revents().is_empty());
         Ok(if ended { WaitResult::Ended } else { WaitResult::Something })
@@ -192,7 +192,7 @@ impl CommandStreams {
             // The command does not read any more, which is not an error. A terminal that no process has open returns another
             // error.
             Err(Errno::PIPE | Errno::IO) => bytes.clear(),
-            Err(errno) => return Err(ours("writing to the command")(errno)),
+            Err(errno) => return Err(internal_error("writing to the command")(errno)),
         }
         if bytes.is_empty() {
             self.input = None;
@@ -218,18 +218,18 @@ impl CommandStreams {
                     }
                     let kept = usize::try_from(self.left).unwrap_or(usize::MAX).min(count);
                     output.printed.bytes.extend(buffer.iter().take(kept));
-                    output.printed.dropped += (count - kept) as u64;
+                    output.printed.dropped_bytes += (count - kept) as u64;
                     self.left -= kept as u64;
                 }
                 Err(Errno::AGAIN) => {}
                 Err(Errno::INTR) => more = true,
-                Err(errno) => return Err(ours("reading from the command")(io::Error::from(errno))),
+                Err(errno) => return Err(internal_error("reading from the command")(io::Error::from(errno))),
             }
         }
         Ok(more)
     }
 
-    pub(super) fn printed(&mut self) -> [CapturedOutput; 2] {
+    pub(super) fn take_output(&mut self) -> [CapturedOutput; 2] {
         self.outputs.each_mut().map(|output| std::mem::take(&mut output.printed))
     }
 }
@@ -240,9 +240,9 @@ fn reversed(input: &[u8]) -> Vec<u8> {
 }
 
 fn nonblocking(fd: &OwnedFd, wanted: bool) -> Result<(), LaunchError> {
-    let mut flags = fcntl_getfl(fd).map_err(ours("preparing a descriptor"))?;
+    let mut flags = fcntl_getfl(fd).map_err(internal_error("preparing a descriptor"))?;
     flags.set(OFlags::NONBLOCK, wanted);
-    fcntl_setfl(fd, flags).map_err(ours("preparing a descriptor"))
+    fcntl_setfl(fd, flags).map_err(internal_error("preparing a descriptor"))
 }
 
 enum WaitResult {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use super::{LaunchError, ours};
+use super::{LaunchError, internal_error};
 use crate::plan::UserIdentity;
 
 /// The temporary directory of one command, which is removed with it.
@@ -15,22 +15,22 @@ pub(crate) struct CommandTempDir {
 
 impl CommandTempDir {
     pub(crate) fn new(owner: UserIdentity) -> Result<Self, LaunchError> {
-        Self::within(&std::env::temp_dir(), owner)
+        Self::new_in(&std::env::temp_dir(), owner)
     }
 
     /// Creates one in this directory.
-    pub(crate) fn within(above: &Path, owner: UserIdentity) -> Result<Self, LaunchError> {
+    pub(crate) fn new_in(above: &Path, owner: UserIdentity) -> Result<Self, LaunchError> {
         let making = "making a temporary directory";
         let mut random = [0u8; 8];
-        getrandom::fill(&mut random).map_err(|error| ours(making)(std::io::Error::other(error)))?;
+        getrandom::fill(&mut random).map_err(|error| internal_error(making)(std::io::Error::other(error)))?;
         let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
-        let above = above.canonicalize().map_err(ours(making))?;
+        let above = above.canonicalize().map_err(internal_error(making))?;
         let path = above.join(name);
-        fs::DirBuilder::new().mode(0o700).create(&path).map_err(ours(making))?;
+        fs::DirBuilder::new().mode(0o700).create(&path).map_err(internal_error(making))?;
         let made = Self { path };
-        let ours_already = fs::metadata(&made.path).map_err(ours(making))?.uid() == owner.uid;
+        let ours_already = fs::metadata(&made.path).map_err(internal_error(making))?.uid() == owner.uid;
         if !ours_already {
-            chown(&made.path, Some(owner.uid), Some(owner.gid)).map_err(ours(making))?;
+            chown(&made.path, Some(owner.uid), Some(owner.gid)).map_err(internal_error(making))?;
         }
         Ok(made)
     }

@@ -12,13 +12,13 @@ use crate::clone3;
 const WAITING: usize = 16;
 
 /// Takes the mounts of an ended command.
-pub(super) fn take(mounts: OwnedFd) {
+pub(super) fn close_mounts(mounts: OwnedFd) {
     static UNDERTAKER: OnceLock<Option<SyncSender<OwnedFd>>> = OnceLock::new();
     let undertaker = UNDERTAKER.get_or_init(|| {
         let (sender, receiver) = sync_channel::<OwnedFd>(WAITING);
         let thread = std::thread::Builder::new().name("byleave-undertaker".into());
         let work = move || {
-            clone3::be_patient();
+            clone3::lower_thread_priority();
             receiver.into_iter().for_each(drop);
         };
         thread.spawn(work).ok().map(|_| sender)

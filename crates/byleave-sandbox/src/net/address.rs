@@ -19,7 +19,7 @@ pub struct IpNetwork {
 pub enum IpNetworkError {
     /// It cannot be parsed.
     #[error("cannot read net `{0}`: write an address, `/`, and how many bits count, such as `10.0.0.0/8`")]
-    Unread(String),
+    Invalid(String),
     /// It is not inside a private range.
     #[error("cannot open net `{0}`: only nets inside {PRIVATE_TOLD} can be opened")]
     NotPrivate(String),
@@ -80,8 +80,8 @@ const fn v6(first: u16, second: u16, bits: u32) -> IpNetwork {
 
 impl IpNetwork {
     /// Parses a network: an address, `/`, and the length of the prefix in bits.
-    pub fn read(text: &str) -> Result<Self, IpNetworkError> {
-        let unread = || IpNetworkError::Unread(text.to_owned());
+    pub fn parse(text: &str) -> Result<Self, IpNetworkError> {
+        let unread = || IpNetworkError::Invalid(text.to_owned());
         let (base, bits) = text.split_once('/').ok_or_else(unread)?;
         let (base, bits): (IpAddr, u32) =
             (base.parse().map_err(|_| unread())?, bits.parse().map_err(|_| unread())?);
@@ -136,7 +136,10 @@ impl AddressPolicy {
     }
 
     /// Adds networks of the operator.
-    pub fn and(mut self, nets: impl IntoIterator<Item = IpNetwork>) -> Result<Self, IpNetworkError> {
+    pub fn with_networks(
+        mut self,
+        nets: impl IntoIterator<Item = IpNetwork>,
+    ) -> Result<Self, IpNetworkError> {
         for net in nets {
             if !PRIVATE.iter().any(|private| net.inside(private)) {
                 return Err(IpNetworkError::NotPrivate(net.told()));
@@ -148,7 +151,7 @@ impl AddressPolicy {
 
     /// Adds loopback for tests, which have no other network. This function does not exist in a release.
     #[cfg(debug_assertions)]
-    pub fn and_loopback() -> Self {
+    pub fn with_loopback() -> Self {
         Self { opened: vec![v4([127, 0, 0, 0], 8)] }
     }
 
@@ -246,7 +249,7 @@ mod tests {
 
     #[test]
     fn an_operator_opens_nets_of_their_own_and_never_this_machine() {
-        let opened = |text: &str| AddressPolicy::global().and([IpNetwork::read(text).unwrap()]);
+        let opened = |text: &str| AddressPolicy::global().with_networks([IpNetwork::parse(text).unwrap()]);
         let own = opened("10.1.0.0/16").unwrap();
         assert!(own.holds("10.1.2.3".parse().unwrap()));
         assert!(!own.holds("10.2.2.3".parse().unwrap()));
@@ -264,7 +267,7 @@ mod tests {
             assert!(opened(text).is_err(), "{text}");
         }
         for text in ["10.0.0.1/8", "10.0.0.0/33", "10.0.0.0", "x/8", "10.0.0.0/-1"] {
-            assert!(IpNetwork::read(text).is_err(), "{text}");
+            assert!(IpNetwork::parse(text).is_err(), "{text}");
         }
     }
 }

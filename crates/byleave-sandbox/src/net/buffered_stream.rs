@@ -43,7 +43,7 @@ pub(crate) enum ReadHeadError {
     /// It took too long.
     TooSlow,
     /// The connection failed.
-    Broken(io::Error),
+    Io(io::Error),
 }
 
 impl BufferedStream {
@@ -52,7 +52,7 @@ impl BufferedStream {
         Self { reader: StreamReader::new(Box::new(reader)), writer: Box::new(writer) }
     }
 
-    pub(crate) fn of<S: AsyncRead + AsyncWrite + Send + 'static>(stream: S) -> Self {
+    pub(crate) fn from_stream<S: AsyncRead + AsyncWrite + Send + 'static>(stream: S) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self { reader: StreamReader::new(Box::new(reader)), writer: Box::new(writer) }
     }
@@ -66,7 +66,7 @@ impl BufferedStream {
             let mut left: usize = 1 << 20;
             while left > 0 {
                 self.reader.consume(usize::MAX);
-                match self.reader.more().await? {
+                match self.reader.fill_buffer().await? {
                     0 => break,
                     read => left = left.saturating_sub(read),
                 }
@@ -83,7 +83,7 @@ impl StreamReader {
     }
 
     /// Returns the unused bytes.
-    pub(crate) fn held(&self) -> &[u8] {
+    pub(crate) fn buffered(&self) -> &[u8] {
         self.buffer.get(self.used..).unwrap_or_default()
     }
 
@@ -97,7 +97,7 @@ impl StreamReader {
     }
 
     /// Reads more bytes after the unused ones. Returns 0 at the end. It is cancel-safe.
-    pub(crate) async fn more(&mut self) -> io::Result<usize> {
+    pub(crate) async fn fill_buffer(&mut self) -> io::Result<usize> {
         if self.buffer.capacity().saturating_sub(self.buffer.len()) < STRIDE / 4 {
             self.buffer.drain(..self.used.min(self.buffer.len()));
             self.used = 0;
@@ -107,25 +107,25 @@ impl StreamReader {
     }
 
     /// Returns whether the peer is still connected and has sent nothing unexpected.
-    pub(crate) async fn is_quiet(&mut self) -> bool {
-        if !self.held().is_empty() {
+    pub(crate) async fn is_idle(&mut self) -> bool {
+        if !self.buffered().is_empty() {
             return false;
         }
-        let mut more = Box::pin(self.more());
+        let mut more = Box::pin(self.fill_buffer());
         poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await
     }
 
     /// Takes the next HTTP head.
-    pub(crate) async fn head(
+    pub(crate) async fn read_head(
         &mut self,
         bytes_max: usize,
         idle: Duration,
         whole: Duration,
     ) -> Result<Vec<u8>, ReadHeadError> {
-        if self.held().is_empty() {
-            match tokio::time::timeout(idle, self.more()).await {
+        if self.buffered().is_empty() {
+            match tokio::time::timeout(idle, self.fill_buffer()).await {
                 Err(_) | Ok(Ok(0)) => return Err(ReadHeadError::Closed),
-                Ok(read) => read.map_err(ReadHeadError::Broken)?,
+                Ok(read) => read.map_err(ReadHeadError::Io)?,
             };
         }
         tokio::time::timeout(whole, self.head_begun(bytes_max)).await.unwrap_or(Err(ReadHeadError::TooSlow))
@@ -134,8 +134,8 @@ impl StreamReader {
     async fn head_begun(&mut self, bytes_max: usize) -> Result<Vec<u8>, ReadHeadError> {
         let mut searched = 0;
         loop {
-            let held = self.held();
-            if let Some(end) = http_head::end(held, searched) {
+            let held = self.buffered();
+            if let Some(end) = http_head::find_end(held, searched) {
                 if end > bytes_max {
                     return Err(ReadHeadError::TooLong);
                 }
@@ -147,8 +147,8 @@ impl StreamReader {
             if searched > bytes_max {
                 return Err(ReadHeadError::TooLong);
             }
-            if self.more().await.map_err(ReadHeadError::Broken)? == 0 {
-                return Err(ReadHeadError::Broken(io::ErrorKind::UnexpectedEof.into()));
+            if self.fill_buffer().await.map_err(ReadHeadError::Io)? == 0 {
+                return Err(ReadHeadError::Io(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
@@ -156,32 +156,32 @@ impl StreamReader {
     /// Takes a line that ends in CR LF, without its end.
     async fn line(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(end) = self.held().windows(2).position(|two| two == b"\r\n") {
+            if let Some(end) = self.buffered().windows(2).position(|two| two == b"\r\n") {
                 if end > bytes_max {
-                    return Err(malformed("a line of a chunk is too long"));
+                    return Err(malformed_error("a line of a chunk is too long"));
                 }
-                let line = self.held().get(..end).unwrap_or_default().to_vec();
+                let line = self.buffered().get(..end).unwrap_or_default().to_vec();
                 self.consume(end.saturating_add(2));
                 return Ok(line);
             }
-            if self.held().len() > bytes_max.saturating_add(2) {
-                return Err(malformed("a line of a chunk is too long"));
+            if self.buffered().len() > bytes_max.saturating_add(2) {
+                return Err(malformed_error("a line of a chunk is too long"));
             }
             self.need_more().await?;
         }
     }
 
     async fn need_more(&mut self) -> io::Result<()> {
-        if self.more().await? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+        if self.fill_buffer().await? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
     /// Copies everything until the peer closes, and then closes.
     pub(crate) async fn copy_all(&mut self, to: &mut StreamWriter, count: impl Fn(usize)) -> io::Result<()> {
         loop {
-            if self.held().is_empty() && self.more().await? == 0 {
+            if self.buffered().is_empty() && self.fill_buffer().await? == 0 {
                 return to.shutdown().await;
             }
-            let held = self.held();
+            let held = self.buffered();
             to.write_all(held).await?;
             to.flush().await?;
             let copied = held.len();
@@ -199,13 +199,13 @@ impl StreamReader {
     ) -> io::Result<()> {
         let mut left = length;
         while left > 0 {
-            if self.held().is_empty() {
+            if self.buffered().is_empty() {
                 // Flushes before waiting, because the receiver may need these bytes before the next ones come.
                 to.flush().await?;
                 self.need_more().await?;
             }
-            let part = usize::try_from(left).unwrap_or(usize::MAX).min(self.held().len());
-            to.write_all(self.held().get(..part).unwrap_or_default()).await?;
+            let part = usize::try_from(left).unwrap_or(usize::MAX).min(self.buffered().len());
+            to.write_all(self.buffered().get(..part).unwrap_or_default()).await?;
             count(part);
             self.consume(part);
             left = left.saturating_sub(part as u64);
@@ -229,8 +229,8 @@ impl StreamReader {
             let hex = !digits.is_empty() && digits.len() < 16 && digits.iter().all(u8::is_ascii_hexdigit);
             let size = str::from_utf8(digits).ok().filter(|_| hex);
             let size = size.and_then(|size| u64::from_str_radix(size, 16).ok());
-            let size = size.ok_or_else(|| malformed("the size of a chunk is not a number"))?;
-            if written == ChunkFraming::Kept {
+            let size = size.ok_or_else(|| malformed_error("the size of a chunk is not a number"))?;
+            if written == ChunkFraming::Chunked {
                 to.write_all(format!("{size:x}\r\n").as_bytes()).await?;
             }
             if size == 0 {
@@ -238,9 +238,9 @@ impl StreamReader {
             }
             self.copy_sized(to, size, &count).await?;
             if !self.line(0).await?.is_empty() {
-                return Err(malformed("a chunk is longer than it says"));
+                return Err(malformed_error("a chunk is longer than it says"));
             }
-            if written == ChunkFraming::Kept {
+            if written == ChunkFraming::Chunked {
                 to.write_all(b"\r\n").await?;
             }
         }
@@ -250,9 +250,9 @@ impl StreamReader {
             if line.is_empty() {
                 break;
             }
-            left = left.checked_sub(line.len()).ok_or_else(|| malformed("the trailer is too long"))?;
+            left = left.checked_sub(line.len()).ok_or_else(|| malformed_error("the trailer is too long"))?;
         }
-        if written == ChunkFraming::Kept { to.write_all(b"\r\n").await } else { Ok(()) }
+        if written == ChunkFraming::Chunked { to.write_all(b"\r\n").await } else { Ok(()) }
     }
 }
 
@@ -260,9 +260,9 @@ impl StreamReader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkFraming {
     /// As chunks.
-    Kept,
+    Chunked,
     /// As plain bytes.
-    Dropped,
+    Raw,
 }
 
 impl AsyncRead for StreamReader {
@@ -271,11 +271,11 @@ impl AsyncRead for StreamReader {
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.held().is_empty() {
+        if self.buffered().is_empty() {
             return Pin::new(&mut self.inner).poll_read(context, to);
         }
-        let part = self.held().len().min(to.remaining());
-        to.put_slice(self.held().get(..part).unwrap_or_default());
+        let part = self.buffered().len().min(to.remaining());
+        to.put_slice(self.buffered().get(..part).unwrap_or_default());
         self.consume(part);
         Poll::Ready(Ok(()))
     }
@@ -291,20 +291,20 @@ pub(crate) async fn relay(
     let up = client.reader.copy_all(&mut upstream.writer, |bytes| entry.count_sent(bytes));
     let down = upstream.reader.copy_all(&mut client.writer, |bytes| entry.count_received(bytes));
     let both = async { tokio::try_join!(up, down).map(drop) };
-    unless_silent(both, entry, idle).await
+    with_idle_timeout(both, entry, idle).await
 }
 
 /// Runs this future, unless no byte is counted for too long.
-pub(crate) async fn unless_silent<T>(
+pub(crate) async fn with_idle_timeout<T>(
     work: impl Future<Output = io::Result<T>>,
     entry: &NetworkLogEntry,
     idle: Duration,
 ) -> io::Result<T> {
     let silence = async {
-        let mut before = entry.traffic();
+        let mut before = entry.total_bytes();
         loop {
             tokio::time::sleep(idle).await;
-            let now = entry.traffic();
+            let now = entry.total_bytes();
             if now == before {
                 return;
             }
@@ -314,12 +314,12 @@ pub(crate) async fn unless_silent<T>(
     tokio::select! {
         done = work => done,
         () = silence => {
-            entry.note("closed, since nothing moved for too long");
+            entry.add_reason("closed, since nothing moved for too long");
             Err(io::ErrorKind::TimedOut.into())
         }
     }
 }
 
-pub(crate) fn malformed(what: &'static str) -> io::Error {
+pub(crate) fn malformed_error(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }

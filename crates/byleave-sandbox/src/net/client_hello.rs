@@ -8,7 +8,7 @@ pub(crate) struct ClientHello {
     /// The server name, as it was sent.
     pub(crate) server_name: Option<String>,
     /// Whether there is a second, encrypted hello.
-    pub(crate) hides_another: bool,
+    pub(crate) has_encrypted_hello: bool,
     /// The length of the records that contain it.
     pub(crate) bytes: usize,
 }
@@ -17,11 +17,11 @@ pub(crate) struct ClientHello {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClientHelloResult {
     /// More bytes are needed.
-    More,
+    NeedMore,
     /// It is complete.
-    Whole(ClientHello),
+    Complete(ClientHello),
     /// It cannot be parsed.
-    Flawed(&'static str),
+    Invalid(&'static str),
 }
 
 /// The type of a handshake record.
@@ -35,7 +35,7 @@ const ENCRYPTED_HELLO: u16 = 0xfe0d;
 const ENCRYPTED_SERVER_NAME: u16 = 0xffce;
 
 /// Parses the ClientHello at the beginning of these bytes, which are TLS records.
-pub(crate) fn read(bytes: &[u8]) -> ClientHelloResult {
+pub(crate) fn parse_client_hello(bytes: &[u8]) -> ClientHelloResult {
     let mut rest = ByteReader(bytes);
     let mut handshake = Vec::new();
     loop {
@@ -44,23 +44,25 @@ pub(crate) fn read(bytes: &[u8]) -> ClientHelloResult {
                 Ok(body) => match hello(body) {
                     Some(hello) => {
                         let bytes = bytes.len().saturating_sub(rest.0.len());
-                        ClientHelloResult::Whole(ClientHello { bytes, ..hello })
+                        ClientHelloResult::Complete(ClientHello { bytes, ..hello })
                     }
-                    None => ClientHelloResult::Flawed("its ClientHello is malformed"),
+                    None => ClientHelloResult::Invalid("its ClientHello is malformed"),
                 },
-                Err(flaw) => ClientHelloResult::Flawed(flaw),
+                Err(flaw) => ClientHelloResult::Invalid(flaw),
             };
         }
-        let Some(kind) = rest.u8() else { return ClientHelloResult::More };
+        let Some(kind) = rest.u8() else { return ClientHelloResult::NeedMore };
         if kind != HANDSHAKE {
-            return ClientHelloResult::Flawed("it does not begin with a ClientHello");
+            return ClientHelloResult::Invalid("it does not begin with a ClientHello");
         }
-        let (Some(version), Some(length)) = (rest.u16(), rest.u16()) else { return ClientHelloResult::More };
+        let (Some(version), Some(length)) = (rest.u16(), rest.u16()) else {
+            return ClientHelloResult::NeedMore;
+        };
         let length = usize::from(length);
         if version >> 8 != 3 || length == 0 || length > RECORD_BYTES_MAX {
-            return ClientHelloResult::Flawed("it has a malformed record");
+            return ClientHelloResult::Invalid("it has a malformed record");
         }
-        let Some(fragment) = rest.take(length) else { return ClientHelloResult::More };
+        let Some(fragment) = rest.take(length) else { return ClientHelloResult::NeedMore };
         handshake.extend_from_slice(fragment);
     }
 }
@@ -125,7 +127,7 @@ fn hello(body: &[u8]) -> Option<ClientHello> {
     rest.take(usize::from(ciphers))?;
     let compressions = rest.u8()?;
     rest.take(usize::from(compressions))?;
-    let mut hello = ClientHello { server_name: None, hides_another: false, bytes: 0 };
+    let mut hello = ClientHello { server_name: None, has_encrypted_hello: false, bytes: 0 };
     if rest.0.is_empty() {
         return Some(hello);
     }
@@ -142,7 +144,7 @@ fn hello(body: &[u8]) -> Option<ClientHello> {
             // Two server names are ambiguous.
             SERVER_NAME if hello.server_name.is_some() => return None,
             SERVER_NAME => hello.server_name = Some(server_name(content)?),
-            ENCRYPTED_HELLO | ENCRYPTED_SERVER_NAME => hello.hides_another = true,
+            ENCRYPTED_HELLO | ENCRYPTED_SERVER_NAME => hello.has_encrypted_hello = true,
             _ => {}
         }
     }
@@ -229,18 +231,18 @@ pub(crate) mod tests {
     }
 
     fn whole(server_name: Option<&str>, hides_another: bool) -> ClientHelloResult {
-        ClientHelloResult::Whole(ClientHello {
+        ClientHelloResult::Complete(ClientHello {
             server_name: server_name.map(Into::into),
-            hides_another,
+            has_encrypted_hello: hides_another,
             bytes: 0,
         })
     }
 
-    fn read(bytes: &[u8]) -> ClientHelloResult {
-        match super::read(bytes) {
-            ClientHelloResult::Whole(hello) => {
+    fn parse_client_hello(bytes: &[u8]) -> ClientHelloResult {
+        match super::parse_client_hello(bytes) {
+            ClientHelloResult::Complete(hello) => {
                 assert_eq!(hello.bytes, bytes.len());
-                ClientHelloResult::Whole(ClientHello { bytes: 0, ..hello })
+                ClientHelloResult::Complete(ClientHello { bytes: 0, ..hello })
             }
             other => other,
         }
@@ -264,22 +266,23 @@ pub(crate) mod tests {
     fn a_hello_names_its_server_however_it_is_cut() {
         for cut in [1, 3, 50, 16_000] {
             let bytes = made(&[(10, vec![1, 2]), named("a.example")], cut);
-            assert_eq!(read(&bytes), whole(Some("a.example"), false), "{cut}");
+            assert_eq!(parse_client_hello(&bytes), whole(Some("a.example"), false), "{cut}");
             for short in 0..bytes.len() {
-                assert_eq!(read(&bytes[..short]), ClientHelloResult::More, "{cut} {short}");
+                assert_eq!(parse_client_hello(&bytes[..short]), ClientHelloResult::NeedMore, "{cut} {short}");
             }
         }
-        assert_eq!(read(&made(&[], 16_000)), whole(None, false));
+        assert_eq!(parse_client_hello(&made(&[], 16_000)), whole(None, false));
         assert_eq!(
-            read(&made(&[named("a.example"), (0xfe0d, vec![0])], 16_000)),
+            parse_client_hello(&made(&[named("a.example"), (0xfe0d, vec![0])], 16_000)),
             whole(Some("a.example"), true)
         );
     }
 
     #[test]
     fn a_hello_that_could_be_read_two_ways_is_not_read() {
-        let flawed =
-            |bytes: &[u8], what: &str| assert!(matches!(read(bytes), ClientHelloResult::Flawed(_)), "{what}");
+        let flawed = |bytes: &[u8], what: &str| {
+            assert!(matches!(parse_client_hello(bytes), ClientHelloResult::Invalid(_)), "{what}")
+        };
         flawed(&made(&[named("a.example"), named("b.example")], 16_000), "two extensions");
         let mut two = named("a.example").1;
         two.extend(named("b.example").1);

@@ -43,7 +43,7 @@ pub enum CredentialError {
     #[error(
         "cannot add the credential for `{0}`: it travels in TLS, and there is no interception to add it there"
     )]
-    NoInterception(String),
+    NoInterceptor(String),
 }
 
 /// Headers that determine where a message goes or ends. A credential in one of them would allow request smuggling.
@@ -60,7 +60,7 @@ impl Credential {
         value: impl Into<Vec<u8>>,
     ) -> Result<Self, CredentialError> {
         let value = Zeroizing::new(value.into());
-        let host = super::host_normalize::spelled(host)?;
+        let host = super::host_normalize::normalize_host(host)?;
         let header = header.to_ascii_lowercase();
         if !super::http_head::is_token(header.as_bytes()) || READ_BY_US.contains(&header.as_str()) {
             return Err(CredentialError::Header(header));
@@ -72,7 +72,7 @@ impl Credential {
     }
 
     /// Returns whether it applies to this host, port and transport.
-    pub(crate) fn fits(&self, host: &str, port: u16, over: CredentialTransport) -> bool {
+    pub(crate) fn matches(&self, host: &str, port: u16, over: CredentialTransport) -> bool {
         self.over == over && self.port == port && self.host == host
     }
 

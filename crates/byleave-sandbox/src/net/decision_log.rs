@@ -45,11 +45,11 @@ pub struct HostAccessRecord {
     /// The port; 0 for a lookup, which has none.
     pub port: u16,
     /// The way it was requested.
-    pub way: HostAccessMethod,
+    pub method: HostAccessMethod,
     /// Whether it was allowed.
-    pub given: bool,
+    pub is_allowed: bool,
     /// The reason for a refusal, for people and models. For an allowed host, a remark.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Bytes from the command to the host.
     pub sent: u64,
     /// Bytes from the host to the command.
@@ -98,18 +98,23 @@ impl NetworkLog {
     }
 
     /// Logs that a host was allowed.
-    pub(crate) fn given(&self, host: &str, port: u16, way: HostAccessMethod) -> Arc<NetworkLogEntry> {
+    pub(crate) fn record_allowed(
+        &self,
+        host: &str,
+        port: u16,
+        way: HostAccessMethod,
+    ) -> Arc<NetworkLogEntry> {
         let ruled = HostAccessResult { given: true, why: None, credential: false, times: 1 };
         self.push(NetworkLogEntry::new(host, port, way, ruled))
     }
 
     /// Logs that a host was refused. A repeated refusal is only counted.
-    pub(crate) fn refused(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) {
+    pub(crate) fn record_refused(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) {
         {
-            let inner = locked(&self.inner);
+            let inner = lock_ignoring_poison(&self.inner);
             let same = inner.entries.iter().rev().take(64).find(|entry| entry.is(host, port, way, why));
             if let Some(same) = same {
-                let mut ruled = locked(&same.ruled);
+                let mut ruled = lock_ignoring_poison(&same.ruled);
                 ruled.times = ruled.times.saturating_add(1);
                 return;
             }
@@ -120,7 +125,7 @@ impl NetworkLog {
 
     fn push(&self, entry: NetworkLogEntry) -> Arc<NetworkLogEntry> {
         let entry = Arc::new(entry);
-        let mut inner = locked(&self.inner);
+        let mut inner = lock_ignoring_poison(&self.inner);
         if inner.entries.len() < self.kept_max {
             inner.entries.push(Arc::clone(&entry));
         } else {
@@ -131,12 +136,12 @@ impl NetworkLog {
 
     /// Returns the entries so far.
     pub(crate) fn decisions(&self) -> Vec<HostAccessRecord> {
-        locked(&self.inner).entries.iter().map(|entry| entry.decision()).collect()
+        lock_ignoring_poison(&self.inner).entries.iter().map(|entry| entry.decision()).collect()
     }
 
     /// Returns how many entries did not fit.
     pub(crate) fn left_out(&self) -> u64 {
-        locked(&self.inner).left_out
+        lock_ignoring_poison(&self.inner).left_out
     }
 }
 
@@ -153,7 +158,7 @@ impl NetworkLogEntry {
     }
 
     fn is(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) -> bool {
-        let ruled = locked(&self.ruled);
+        let ruled = lock_ignoring_poison(&self.ruled);
         !ruled.given
             && self.host == host
             && self.port == port
@@ -162,19 +167,19 @@ impl NetworkLogEntry {
     }
 
     /// Revokes an allowed entry, because the traffic did not match the request.
-    pub(crate) fn refuse(&self, why: &str) {
-        let mut ruled = locked(&self.ruled);
+    pub(crate) fn revoke(&self, why: &str) {
+        let mut ruled = lock_ignoring_poison(&self.ruled);
         ruled.given = false;
         ruled.why = Some(why.to_owned());
     }
 
     /// Notes why an allowed connection failed or ended.
-    pub(crate) fn note(&self, why: &str) {
-        locked(&self.ruled).why = Some(why.to_owned());
+    pub(crate) fn add_reason(&self, why: &str) {
+        lock_ignoring_poison(&self.ruled).why = Some(why.to_owned());
     }
 
-    pub(crate) fn credential_added(&self) {
-        locked(&self.ruled).credential = true;
+    pub(crate) fn set_credential_added(&self) {
+        lock_ignoring_poison(&self.ruled).credential = true;
     }
 
     pub(crate) fn count_sent(&self, bytes: usize) {
@@ -186,18 +191,18 @@ impl NetworkLogEntry {
     }
 
     /// Returns the traffic in both directions.
-    pub(crate) fn traffic(&self) -> u64 {
+    pub(crate) fn total_bytes(&self) -> u64 {
         self.sent.load(Ordering::Relaxed).wrapping_add(self.received.load(Ordering::Relaxed))
     }
 
     fn decision(&self) -> HostAccessRecord {
-        let ruled = locked(&self.ruled);
+        let ruled = lock_ignoring_poison(&self.ruled);
         HostAccessRecord {
             host: self.host.clone(),
             port: self.port,
-            way: self.way,
-            given: ruled.given,
-            why: ruled.why.clone(),
+            method: self.way,
+            is_allowed: ruled.given,
+            reason: ruled.why.clone(),
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
             credential: ruled.credential,
@@ -207,6 +212,6 @@ impl NetworkLogEntry {
 }
 
 /// Locks a mutex, also after a panic elsewhere, because the log is still correct.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DnsAnswer {
     /// The name has this address.
-    Found(Ipv4Addr),
+    Address(Ipv4Addr),
     /// The name is not granted.
     Refused,
     /// No address is left.
@@ -25,7 +25,7 @@ const NOT_IMPLEMENTED: u8 = 4;
 const REFUSED: u8 = 5;
 
 /// Answers a query after checking its name. `None` if it gets no answer.
-pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> DnsAnswer) -> Option<Vec<u8>> {
+pub(crate) fn answer_query(query: &[u8], judge: impl FnOnce(&str) -> DnsAnswer) -> Option<Vec<u8>> {
     let [id_high, id_low, flags, _, questions_high, questions_low, ..] = *query else { return None };
     if query.len() < HEADER || flags & 0x80 != 0 {
         return None;
@@ -61,7 +61,7 @@ pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> DnsAnswer) -> Opt
     }
     match judge(&name) {
         // Inside there is no IPv6, and no other record type is served.
-        DnsAnswer::Found(address) => respond(0, question, (kind == TYPE_A).then_some(address)),
+        DnsAnswer::Address(address) => respond(0, question, (kind == TYPE_A).then_some(address)),
         DnsAnswer::Refused => respond(REFUSED, question, None),
         DnsAnswer::Failed => respond(SERVER_FAILURE, question, None),
     }
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn a_granted_name_has_one_address_and_no_other_record() {
-        let found = DnsAnswer::Found(Ipv4Addr::new(198, 18, 0, 16));
+        let found = DnsAnswer::Address(Ipv4Addr::new(198, 18, 0, 16));
         let ask = |kind| {
-            answer(&query(&[b"A", b"example"], kind), |name| {
+            answer_query(&query(&[b"A", b"example"], kind), |name| {
                 assert_eq!(name, "A.example");
                 found
             })
@@ -132,13 +132,13 @@ mod tests {
             (coded(ask(1)), coded(ask(28)), coded(ask(65)), coded(ask(16))),
             ((0, 1), (0, 0), (0, 0), (0, 0))
         );
-        assert_eq!(coded(answer(&query(&[b"a"], 1), |_| DnsAnswer::Refused)), (REFUSED, 0));
-        assert_eq!(coded(answer(&query(&[b"a"], 1), |_| DnsAnswer::Failed)), (SERVER_FAILURE, 0));
+        assert_eq!(coded(answer_query(&query(&[b"a"], 1), |_| DnsAnswer::Refused)), (REFUSED, 0));
+        assert_eq!(coded(answer_query(&query(&[b"a"], 1), |_| DnsAnswer::Failed)), (SERVER_FAILURE, 0));
     }
 
     #[test]
     fn what_is_no_plain_question_is_not_judged() {
-        let unjudged = |query: &[u8]| answer(query, |_| panic!("judged"));
+        let unjudged = |query: &[u8]| answer_query(query, |_| panic!("judged"));
         let long = [b'a'; 63];
         for labels in [&[&b"a.b"[..]][..], &[b"a\0"], &[&long, &long, &long, &long, b"a"], &[]] {
             assert_eq!(coded(unjudged(&query(labels, 1))), (FORMAT_ERROR, 0), "{labels:?}");

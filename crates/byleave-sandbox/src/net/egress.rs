@@ -20,8 +20,10 @@ use tokio::sync::{OnceCell, watch};
 
 use super::address::AddressPolicy;
 use super::credential::{Credential, CredentialError, CredentialTransport};
-use super::decision_log::{HostAccessMethod, HostAccessRecord, NetworkLog, NetworkLogEntry, locked};
-use super::host_normalize::{shortened, spelled};
+use super::decision_log::{
+    HostAccessMethod, HostAccessRecord, NetworkLog, NetworkLogEntry, lock_ignoring_poison,
+};
+use super::host_normalize::{normalize_host, shorten};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::tls_intercept::TlsInterceptor;
 
@@ -43,11 +45,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait HostPolicy: Send + Sync {
     /// Decides about a host by its name or, if the command requested an address, by that address. It has no side effects. An
     /// address outside the public internet must also be opened in [`AddressPolicy`].
-    fn judge(&self, host: &str, port: u16) -> HostDecision;
+    fn decide(&self, host: &str, port: u16) -> HostDecision;
 
     /// Asks a person about this host, for this call. `Err` has the reason for a refusal. It is called once per call for each host
     /// and port.
-    fn ask<'a>(&'a self, _host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
+    fn ask_user<'a>(&'a self, _host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async { Err("nobody is there to be asked".to_owned()) })
     }
 }
@@ -75,9 +77,9 @@ impl Resolver for SystemResolver {
 pub struct NetworkLimits {
     /// Concurrent connections. Further ones wait, or are closed if other calls would have to wait with them. Each takes two
     /// descriptors of the supervisor.
-    pub connections_max: usize,
+    pub max_connections: usize,
     /// The maximum size of an HTTP head or a ClientHello, in bytes.
-    pub head_bytes_max: usize,
+    pub max_head_bytes: usize,
     /// The maximum time for a head to arrive.
     pub head_timeout: Duration,
     /// The maximum time without traffic.
@@ -85,24 +87,24 @@ pub struct NetworkLimits {
     /// The maximum time for resolving and connecting.
     pub connect_timeout: Duration,
     /// The maximum number of different hosts per call.
-    pub hosts_max: usize,
+    pub max_hosts: usize,
     /// The maximum number of questions per call.
-    pub questions_max: usize,
+    pub max_questions: usize,
     /// The maximum number of log entries.
-    pub decisions_max: usize,
+    pub max_decisions: usize,
 }
 
 impl Default for NetworkLimits {
     fn default() -> Self {
         Self {
-            connections_max: 128,
-            head_bytes_max: 64 << 10,
+            max_connections: 128,
+            max_head_bytes: 64 << 10,
             head_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
             connect_timeout: Duration::from_secs(10),
-            hosts_max: 4096,
-            questions_max: 8,
-            decisions_max: 1024,
+            max_hosts: 4096,
+            max_questions: 8,
+            max_decisions: 1024,
         }
     }
 }
@@ -154,7 +156,7 @@ impl Drop for CountGuard<'_> {
 struct DenyAllHosts;
 
 impl HostPolicy for DenyAllHosts {
-    fn judge(&self, _host: &str, _port: u16) -> HostDecision {
+    fn decide(&self, _host: &str, _port: u16) -> HostDecision {
         HostDecision::Refused("nothing leaves while it runs on a copy".to_owned())
     }
 }
@@ -185,7 +187,7 @@ impl Egress {
             keeper,
             resolver: Arc::new(SystemResolver),
             reachable: AddressPolicy::global(),
-            log: NetworkLog::new(bounds.decisions_max),
+            log: NetworkLog::new(bounds.max_decisions),
             bounds,
             credentials: Vec::new(),
             interception: None,
@@ -198,7 +200,7 @@ impl Egress {
 
     /// Creates an egress that lets nothing out and logs what was requested, for a command on a copy. A lookup still gives an
     /// address, which leads nowhere, so that the requested port becomes known.
-    pub fn closed() -> Self {
+    pub fn deny_all() -> Self {
         Self { answers_lookups: true, ..Self::new(Arc::new(DenyAllHosts)) }
     }
 
@@ -211,15 +213,15 @@ impl Egress {
 
     /// Sets the reachable addresses.
     #[must_use]
-    pub fn with_reachable(mut self, reachable: AddressPolicy) -> Self {
+    pub fn with_address_policy(mut self, reachable: AddressPolicy) -> Self {
         self.reachable = reachable;
         self
     }
 
     /// Sets the limits.
     #[must_use]
-    pub fn with_bounds(mut self, bounds: NetworkLimits) -> Self {
-        self.log = NetworkLog::new(bounds.decisions_max);
+    pub fn with_limits(mut self, bounds: NetworkLimits) -> Self {
+        self.log = NetworkLog::new(bounds.max_decisions);
         self.bounds = bounds;
         self
     }
@@ -233,7 +235,7 @@ impl Egress {
         if let (Some(first), None) =
             (credentials.iter().find(|one| one.over() == CredentialTransport::Tls), &interception)
         {
-            return Err(CredentialError::NoInterception(first.host().to_owned()));
+            return Err(CredentialError::NoInterceptor(first.host().to_owned()));
         }
         self.credentials = credentials;
         self.interception = interception;
@@ -246,7 +248,7 @@ impl Egress {
     }
 
     /// Returns how many log entries did not fit.
-    pub fn decisions_left_out(&self) -> u64 {
+    pub fn omitted_decisions(&self) -> u64 {
         self.log.left_out()
     }
 
@@ -257,17 +259,17 @@ impl Egress {
 
     /// Waits a short time until open connections have ended after the shutdown. Must not be called on the runtime that serves
     /// them.
-    pub(crate) fn wait_until_empty(&self, patience: Duration) {
-        drop(locked(&self.held).take());
+    pub(crate) fn wait_until_idle(&self, patience: Duration) {
+        drop(lock_ignoring_poison(&self.held).take());
         // Either all connections have ended, or the serving runtime does not run, and then nothing gets through either.
-        locked(&self.let_go).recv_timeout(patience).map(|never| match never {}).ok();
+        lock_ignoring_poison(&self.let_go).recv_timeout(patience).map(|never| match never {}).ok();
     }
 
     /// Runs this future while the egress is open, unless too many are running.
-    pub(crate) async fn while_open(&self, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-        let _held = locked(&self.held).clone();
+    pub(crate) async fn run_while_open(&self, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+        let _held = lock_ignoring_poison(&self.held).clone();
         let _one = CountGuard::among(&self.open);
-        if self.open.load(Ordering::Relaxed) > self.bounds.connections_max {
+        if self.open.load(Ordering::Relaxed) > self.bounds.max_connections {
             return Err(io::Error::other("too many connections of one call"));
         }
         let mut shut = self.shut.subscribe();
@@ -297,50 +299,51 @@ impl Egress {
     }
 
     /// Logs a refusal that has no connection.
-    pub(crate) fn refused(
+    pub(crate) fn record_refusal(
         &self,
         host: &str,
         port: u16,
         way: HostAccessMethod,
         refusal: &ConnectionRefusedError,
     ) {
-        self.log.refused(host, port, way, &refusal.to_string());
+        self.log.record_refused(host, port, way, &refusal.to_string());
     }
 
     /// Connects to a host for a tool that talks to it directly. It connects only to a checked address.
-    pub async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, ConnectionError> {
-        self.enter(host, port, HostAccessMethod::Tool).await.map(|passage| passage.stream)
+    pub async fn connect_host(&self, host: &str, port: u16) -> Result<TcpStream, ConnectionError> {
+        self.connect_recorded(host, port, HostAccessMethod::Tool).await.map(|passage| passage.stream)
     }
 
     /// Checks, asks, resolves, checks the addresses, connects, and logs the result.
-    pub(crate) async fn enter(
+    pub(crate) async fn connect_recorded(
         &self,
         host: &str,
         port: u16,
         way: HostAccessMethod,
     ) -> Result<GrantedConnection, ConnectionError> {
-        let host = spelled(host).inspect_err(|refusal| self.refused(&shortened(host), port, way, refusal))?;
+        let host = normalize_host(host)
+            .inspect_err(|refusal| self.record_refusal(&shorten(host), port, way, refusal))?;
         let entered = self.pass(&host, port).await;
         match entered {
-            Ok(stream) => Ok(GrantedConnection { stream, entry: self.log.given(&host, port, way) }),
+            Ok(stream) => Ok(GrantedConnection { stream, entry: self.log.record_allowed(&host, port, way) }),
             Err(ConnectionError::Refused(refusal)) => {
-                self.refused(&host, port, way, &refusal);
+                self.record_refusal(&host, port, way, &refusal);
                 Err(refusal.into())
             }
             Err(failed @ ConnectionError::Failed { .. }) => {
-                self.log.given(&host, port, way).note(&failed.to_string());
+                self.log.record_allowed(&host, port, way).add_reason(&failed.to_string());
                 Err(failed)
             }
         }
     }
 
     /// Checks a host again for the next request on an open connection.
-    pub(crate) async fn judge(&self, host: &str, port: u16) -> Result<(), ConnectionRefusedError> {
+    pub(crate) async fn recheck_host(&self, host: &str, port: u16) -> Result<(), ConnectionRefusedError> {
         let cell = {
-            let mut judged = locked(&self.judged);
+            let mut judged = lock_ignoring_poison(&self.judged);
             let key = (host.to_owned(), port);
-            if !judged.hosts.contains_key(&key) && judged.hosts.len() >= self.bounds.hosts_max {
-                return Err(ConnectionRefusedError::TooManyHosts(self.bounds.hosts_max));
+            if !judged.hosts.contains_key(&key) && judged.hosts.len() >= self.bounds.max_hosts {
+                return Err(ConnectionRefusedError::TooManyHosts(self.bounds.max_hosts));
             }
             Arc::clone(judged.hosts.entry(key).or_default())
         };
@@ -349,14 +352,17 @@ impl Egress {
     }
 
     /// Checks whether a name should get an address: on one of these ports it is granted, or a person would be asked.
-    pub(crate) fn might_pass(&self, name: &str, ports: &[u16]) -> Result<(), ConnectionRefusedError> {
-        let mut refused = Err(ConnectionRefusedError::NoHost(name.to_owned()));
+    pub(crate) fn check_lookup(&self, name: &str, ports: &[u16]) -> Result<(), ConnectionRefusedError> {
+        let mut refused = Err(ConnectionRefusedError::InvalidHost(name.to_owned()));
         for port in ports {
-            match self.keeper.judge(name, *port) {
+            match self.keeper.decide(name, *port) {
                 HostDecision::Granted | HostDecision::Ask => return Ok(()),
                 HostDecision::Refused(why) => {
-                    refused =
-                        Err(ConnectionRefusedError::NotGranted { host: name.to_owned(), port: *port, why });
+                    refused = Err(ConnectionRefusedError::NotGranted {
+                        host: name.to_owned(),
+                        port: *port,
+                        reason: why,
+                    });
                 }
             }
         }
@@ -364,15 +370,15 @@ impl Egress {
     }
 
     async fn judge_first(&self, host: &str, port: u16) -> Result<(), ConnectionRefusedError> {
-        let refused = |why| ConnectionRefusedError::NotGranted { host: host.to_owned(), port, why };
-        match self.keeper.judge(host, port) {
+        let refused = |why| ConnectionRefusedError::NotGranted { host: host.to_owned(), port, reason: why };
+        match self.keeper.decide(host, port) {
             HostDecision::Granted => Ok(()),
             HostDecision::Refused(why) => Err(refused(why)),
             HostDecision::Ask => {
                 {
-                    let mut judged = locked(&self.judged);
-                    if judged.questions >= self.bounds.questions_max {
-                        let max = self.bounds.questions_max;
+                    let mut judged = lock_ignoring_poison(&self.judged);
+                    if judged.questions >= self.bounds.max_questions {
+                        let max = self.bounds.max_questions;
                         return Err(ConnectionRefusedError::TooManyQuestions {
                             host: host.to_owned(),
                             port,
@@ -381,14 +387,14 @@ impl Egress {
                     }
                     judged.questions = judged.questions.saturating_add(1);
                 }
-                self.keeper.ask(host, port).await.map_err(refused)
+                self.keeper.ask_user(host, port).await.map_err(refused)
             }
         }
     }
 
     async fn pass(&self, host: &str, port: u16) -> Result<TcpStream, ConnectionError> {
-        self.judge(host, port).await?;
-        let failed = |why: String| ConnectionError::Failed { host: host.to_owned(), port, why };
+        self.recheck_host(host, port).await?;
+        let failed = |why: String| ConnectionError::Failed { host: host.to_owned(), port, reason: why };
         let found = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
             Err(_) => tokio::time::timeout(self.bounds.connect_timeout, self.resolver.resolve(host))
@@ -409,7 +415,7 @@ impl Egress {
         let failed = |fault: io::Error| ConnectionError::Failed {
             host: host.to_owned(),
             port,
-            why: fault.to_string(),
+            reason: fault.to_string(),
         };
         // A silent address leaves time for the others.
         let each = self.bounds.connect_timeout / u32::try_from(checked.len()).unwrap_or(1).max(1);
@@ -438,6 +444,6 @@ impl Egress {
             stream.set_nodelay(true).map_err(failed)?;
             return Ok(stream);
         }
-        Err(ConnectionError::Failed { host: host.to_owned(), port, why })
+        Err(ConnectionError::Failed { host: host.to_owned(), port, reason: why })
     }
 }

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use super::refusal::ConnectionRefusedError;
 
 /// Normalizes a host. Refuses text that one parser could read as an address and another as a name.
-pub(crate) fn spelled(host: &str) -> Result<String, ConnectionRefusedError> {
-    let no_host = || ConnectionRefusedError::NoHost(shortened(host));
+pub(crate) fn normalize_host(host: &str) -> Result<String, ConnectionRefusedError> {
+    let no_host = || ConnectionRefusedError::InvalidHost(shorten(host));
     if host.len() > 255 {
         return Err(no_host());
     }
-    let name = byleave_core::host::normal(host).ok_or_else(no_host)?;
+    let name = byleave_core::host::normalize(host).ok_or_else(no_host)?;
     if name.parse::<IpAddr>().is_ok() {
         return Ok(name);
     }
@@ -26,7 +26,7 @@ pub(crate) fn spelled(host: &str) -> Result<String, ConnectionRefusedError> {
 }
 
 /// Shortens and escapes text from inside, so that it is safe to print in a line.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let shown: String = text.chars().take(80).flat_map(char::escape_default).collect();
     if text.chars().count() > 80 { format!("{shown}…") } else { shown }
 }

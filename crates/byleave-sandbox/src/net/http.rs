@@ -9,13 +9,14 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 
 use super::buffered_stream::{
-    BufferedStream, ChunkFraming, ReadHeadError, StreamReader, StreamWriter, malformed, unless_silent,
+    BufferedStream, ChunkFraming, ReadHeadError, StreamReader, StreamWriter, malformed_error,
+    with_idle_timeout,
 };
 use super::credential::{Credential, CredentialTransport};
 use super::credential_mask::MaskingReader;
 use super::decision_log::{HostAccessMethod, NetworkLogEntry};
 use super::egress::{Egress, NetworkLimits};
-use super::host_normalize::{shortened, spelled};
+use super::host_normalize::{normalize_host, shorten};
 use super::http_head::{BodyFraming, Header, HttpVersion, RequestHead, ResponseHead};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 
@@ -23,23 +24,23 @@ use super::refusal::{ConnectionError, ConnectionRefusedError};
 pub(crate) struct UpstreamConnection {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) over: CredentialTransport,
-    pub(crate) line: BufferedStream,
+    pub(crate) transport: CredentialTransport,
+    pub(crate) stream: BufferedStream,
     pub(crate) entry: Arc<NetworkLogEntry>,
 }
 
 impl UpstreamConnection {
     /// Returns the credentials that are added to requests to it.
     fn added<'a>(&self, door: &'a Egress) -> Vec<&'a Credential> {
-        door.credentials().iter().filter(|one| one.fits(&self.host, self.port, self.over)).collect()
+        door.credentials().iter().filter(|one| one.matches(&self.host, self.port, self.transport)).collect()
     }
 
     /// Masks the added credentials in replies.
     fn masked(mut self, door: &Egress) -> Self {
         let added = self.added(door);
         if !added.is_empty() {
-            let masked = MaskingReader::new(self.line.reader, added.iter().map(|one| one.expose()));
-            self.line.reader = StreamReader::new(Box::new(masked));
+            let masked = MaskingReader::new(self.stream.reader, added.iter().map(|one| one.expose()));
+            self.stream.reader = StreamReader::new(Box::new(masked));
         }
         self
     }
@@ -61,12 +62,12 @@ impl ProxyResponse {
         }
     }
 
-    pub(crate) fn no_pass() -> Self {
+    pub(crate) fn invalid_token() -> Self {
         let text = "blocked by policy: the connection shows no pass of a running call: use the proxy variables as they are";
         Self { status: "407 Proxy Authentication Required", code: "no-pass", text: text.to_owned() }
     }
 
-    pub(crate) fn unconnected(why: &ConnectionError) -> Self {
+    pub(crate) fn connection_failed(why: &ConnectionError) -> Self {
         let text = why.to_string();
         match why {
             ConnectionError::Refused(refusal) => Self { status: "403 Forbidden", code: refusal.code(), text },
@@ -74,9 +75,9 @@ impl ProxyResponse {
         }
     }
 
-    pub(crate) fn no_head(why: &ReadHeadError) -> Option<Self> {
+    pub(crate) fn head_error(why: &ReadHeadError) -> Option<Self> {
         let (status, text) = match why {
-            ReadHeadError::Closed | ReadHeadError::Broken(_) => return None,
+            ReadHeadError::Closed | ReadHeadError::Io(_) => return None,
             ReadHeadError::TooLong => {
                 ("431 Request Header Fields Too Large", "the head of the request is too long")
             }
@@ -94,7 +95,7 @@ impl ProxyResponse {
     }
 
     /// Returns its bytes, as the last response on a connection.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (status, code, text) = (self.status, self.code, &self.text);
         let length = text.len().saturating_add(1);
         let challenge = if self.status.starts_with("407") {
@@ -132,9 +133,11 @@ pub(crate) async fn serve_pinned(
         let path = match pinned_path(&request, &upstream) {
             Ok(path) => path,
             Err(refusal) => {
-                upstream.entry.refuse(&refusal.to_string());
+                upstream.entry.revoke(&refusal.to_string());
                 drop(upstream);
-                return client.close_with(&ProxyResponse::unconnected(&refusal.into()).bytes()).await;
+                return client
+                    .close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes())
+                    .await;
             }
         };
         if exchange(door, client, &mut upstream, &request, &path).await? != ConnectionReuse::KeepBoth {
@@ -153,28 +156,28 @@ pub(crate) async fn serve_named(
     let aim = match aim(request) {
         Ok(aim) => aim,
         Err(RequestError::Malformed(flaw)) => {
-            client.close_with(&ProxyResponse::malformed(flaw).bytes()).await?;
+            client.close_with(&ProxyResponse::malformed(flaw).to_bytes()).await?;
             return Ok(ConnectionReuse::Close);
         }
         Err(RequestError::Refused { host, port, refusal }) => {
-            door.refused(&host, port, HostAccessMethod::Http, &refusal);
-            client.close_with(&ProxyResponse::unconnected(&refusal.into()).bytes()).await?;
+            door.record_refusal(&host, port, HostAccessMethod::Http, &refusal);
+            client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await?;
             return Ok(ConnectionReuse::Close);
         }
     };
     let mut upstream = match reused(door, kept, &aim).await {
         Some(upstream) => upstream,
-        None => match door.enter(&aim.host, aim.port, HostAccessMethod::Http).await {
+        None => match door.connect_recorded(&aim.host, aim.port, HostAccessMethod::Http).await {
             Ok(passage) => UpstreamConnection {
                 host: aim.host.clone(),
                 port: aim.port,
-                over: CredentialTransport::Plain,
-                line: BufferedStream::tcp(passage.stream),
+                transport: CredentialTransport::Plain,
+                stream: BufferedStream::tcp(passage.stream),
                 entry: passage.entry,
             }
             .masked(door),
             Err(why) => {
-                client.close_with(&ProxyResponse::unconnected(&why).bytes()).await?;
+                client.close_with(&ProxyResponse::connection_failed(&why).to_bytes()).await?;
                 return Ok(ConnectionReuse::Close);
             }
         },
@@ -191,18 +194,18 @@ pub(crate) async fn next_request(
     bounds: &NetworkLimits,
     client: &mut BufferedStream,
 ) -> io::Result<Option<RequestHead>> {
-    let head = client.reader.head(bounds.head_bytes_max, bounds.idle_timeout, bounds.head_timeout).await;
+    let head = client.reader.read_head(bounds.max_head_bytes, bounds.idle_timeout, bounds.head_timeout).await;
     let said = match head {
-        Ok(head) => match RequestHead::read(&head) {
+        Ok(head) => match RequestHead::parse(&head) {
             Ok(request) => return Ok(Some(request)),
             Err(flaw) => ProxyResponse::malformed(flaw),
         },
-        Err(why) => match ProxyResponse::no_head(&why) {
+        Err(why) => match ProxyResponse::head_error(&why) {
             Some(said) => said,
             None => return Ok(None),
         },
     };
-    client.close_with(&said.bytes()).await?;
+    client.close_with(&said.to_bytes()).await?;
     Ok(None)
 }
 
@@ -213,7 +216,7 @@ async fn reused(
 ) -> Option<UpstreamConnection> {
     let mut upstream = kept.take().filter(|kept| kept.host == aim.host && kept.port == aim.port)?;
     // Checks again, because a grant could be revoked between two requests.
-    (door.judge(&aim.host, aim.port).await.is_ok() && upstream.line.reader.is_quiet().await)
+    (door.recheck_host(&aim.host, aim.port).await.is_ok() && upstream.stream.reader.is_idle().await)
         .then_some(upstream)
 }
 
@@ -228,7 +231,7 @@ fn aim(request: &RequestHead) -> Result<RequestTarget, RequestError> {
     let (host, port) =
         host_and_port(authority, 80).ok_or(RequestError::Malformed("its host cannot be read"))?;
     let refused = |host: &str, refusal| RequestError::Refused { host: host.to_owned(), port, refusal };
-    let host = spelled(host).map_err(|refusal| refused(&shortened(host), refusal))?;
+    let host = normalize_host(host).map_err(|refusal| refused(&shorten(host), refusal))?;
     if let Some(said) = request.host().map_err(RequestError::Malformed)? {
         same_host(&host, port, said).map_err(|refusal| refused(&host, refusal))?;
     }
@@ -239,9 +242,9 @@ fn pinned_path(
     request: &RequestHead,
     upstream: &UpstreamConnection,
 ) -> Result<String, ConnectionRefusedError> {
-    let other = |said: &str| ConnectionRefusedError::OtherHost {
+    let other = |said: &str| ConnectionRefusedError::HostMismatch {
         granted: upstream.host.clone(),
-        said: shortened(said),
+        received: shorten(said),
     };
     if request.method == "CONNECT" {
         return Err(other(&request.target));
@@ -286,9 +289,10 @@ pub(crate) fn host_and_port(authority: &str, otherwise: u16) -> Option<(&str, u1
 }
 
 fn same_host(granted: &str, port: u16, said: &str) -> Result<(), ConnectionRefusedError> {
-    let other = || ConnectionRefusedError::OtherHost { granted: granted.to_owned(), said: shortened(said) };
+    let other =
+        || ConnectionRefusedError::HostMismatch { granted: granted.to_owned(), received: shorten(said) };
     let (host, said_port) = host_and_port(said, port).ok_or_else(other)?;
-    let host = spelled(host).map_err(|_| other())?;
+    let host = normalize_host(host).map_err(|_| other())?;
     if host == granted && said_port == port { Ok(()) } else { Err(other()) }
 }
 
@@ -313,23 +317,27 @@ async fn exchange(
 ) -> io::Result<ConnectionReuse> {
     let added = upstream.added(door);
     if request.method == "TRACE" && !added.is_empty() {
-        upstream.entry.refuse(&ConnectionRefusedError::Trace.to_string());
-        client.close_with(&ProxyResponse::unconnected(&ConnectionRefusedError::Trace.into()).bytes()).await?;
+        upstream.entry.revoke(&ConnectionRefusedError::TraceMethod.to_string());
+        client
+            .close_with(
+                &ProxyResponse::connection_failed(&ConnectionRefusedError::TraceMethod.into()).to_bytes(),
+            )
+            .await?;
         return Ok(ConnectionReuse::Close);
     }
     if !added.is_empty() {
-        upstream.entry.credential_added();
+        upstream.entry.set_credential_added();
     }
     let head = written(request, upstream, path, &added);
     let entry = Arc::clone(&upstream.entry);
     let bounds = door.bounds();
     let mut answered = false;
-    let both = both_ways(client, &mut upstream.line, &head, request, bounds, &entry, &mut answered);
-    match unless_silent(both, &entry, bounds.idle_timeout).await {
+    let both = both_ways(client, &mut upstream.stream, &head, request, bounds, &entry, &mut answered);
+    match with_idle_timeout(both, &entry, bounds.idle_timeout).await {
         Ok(after) => Ok(after),
         Err(fault) if answered => Err(fault),
         Err(fault) => {
-            client.close_with(&ProxyResponse::broken(&fault).bytes()).await?;
+            client.close_with(&ProxyResponse::broken(&fault).to_bytes()).await?;
             Ok(ConnectionReuse::Close)
         }
     }
@@ -345,7 +353,7 @@ fn written(
     let mut out = format!("{} {path} HTTP/1.1\r\n", request.method).into_bytes();
     let host =
         if upstream.host.contains(':') { format!("[{}]", upstream.host) } else { upstream.host.clone() };
-    let usual = match upstream.over {
+    let usual = match upstream.transport {
         CredentialTransport::Plain => 80,
         CredentialTransport::Tls => 443,
     };
@@ -354,8 +362,10 @@ fn written(
     // Added credentials could not be found in a compressed response.
     let plainly = |header: &Header| header.name == "accept-encoding" && !added.is_empty();
     let replaced = |header: &Header| plainly(header) || added.iter().any(|one| one.header() == header.name);
-    let travelling =
-        request.headers.iter().filter(|header| header.name != "host" && header.travels(&request.headers));
+    let travelling = request
+        .headers
+        .iter()
+        .filter(|header| header.name != "host" && header.is_forwarded(&request.headers));
     for header in travelling.filter(|header| !replaced(header)) {
         Header::write(&header.name, &header.value, &mut out);
     }
@@ -430,9 +440,9 @@ async fn send_body(
     match framing {
         BodyFraming::Sized(length) => from.copy_sized(to, length, count).await?,
         BodyFraming::Chunked => {
-            from.copy_chunked(to, ChunkFraming::Kept, bounds.head_bytes_max, count).await?
+            from.copy_chunked(to, ChunkFraming::Chunked, bounds.max_head_bytes, count).await?
         }
-        BodyFraming::UntilClosed => return Err(malformed("a request has no end")),
+        BodyFraming::UntilClosed => return Err(malformed_error("a request has no end")),
     }
     to.flush().await
 }
@@ -446,18 +456,18 @@ async fn receive(
     answered: &mut bool,
 ) -> io::Result<ConnectionReuse> {
     let (response, framing, keeps) = loop {
-        let head = from.head(bounds.head_bytes_max, bounds.idle_timeout, bounds.head_timeout).await;
+        let head = from.read_head(bounds.max_head_bytes, bounds.idle_timeout, bounds.head_timeout).await;
         let head = head.map_err(|why| match why {
-            ReadHeadError::Closed => malformed("it closed the connection without an answer"),
-            ReadHeadError::TooLong => malformed("the head of its answer is too long"),
-            ReadHeadError::TooSlow => malformed("the head of its answer took too long"),
-            ReadHeadError::Broken(fault) => fault,
+            ReadHeadError::Closed => malformed_error("it closed the connection without an answer"),
+            ReadHeadError::TooLong => malformed_error("the head of its answer is too long"),
+            ReadHeadError::TooSlow => malformed_error("the head of its answer took too long"),
+            ReadHeadError::Io(fault) => fault,
         })?;
         entry.count_received(head.len());
-        let response = ResponseHead::read(&head).map_err(malformed)?;
+        let response = ResponseHead::parse(&head).map_err(malformed_error)?;
         match response.status {
             // No upgrade was requested. A switch would leave HTTP unchecked.
-            101 => return Err(malformed("it switched to another protocol unasked")),
+            101 => return Err(malformed_error("it switched to another protocol unasked")),
             100..=199 if request.version == HttpVersion::Zero => {}
             100..=199 => {
                 *answered = true;
@@ -496,8 +506,8 @@ async fn receive(
         BodyFraming::Sized(length) => from.copy_sized(to, length, count).await?,
         BodyFraming::Chunked => {
             let chunks =
-                if request.version == HttpVersion::One { ChunkFraming::Kept } else { ChunkFraming::Dropped };
-            from.copy_chunked(to, chunks, bounds.head_bytes_max, count).await?;
+                if request.version == HttpVersion::One { ChunkFraming::Chunked } else { ChunkFraming::Raw };
+            from.copy_chunked(to, chunks, bounds.max_head_bytes, count).await?;
         }
         BodyFraming::UntilClosed => from.copy_all(to, count).await?,
     }
@@ -511,7 +521,7 @@ async fn receive(
 
 fn passed_on(response: &ResponseHead, framing: BodyFraming, keeps: bool) -> Vec<u8> {
     let mut out = format!("HTTP/1.1 {} {}\r\n", response.status, response.reason).into_bytes();
-    for header in response.headers.iter().filter(|header| header.travels(&response.headers)) {
+    for header in response.headers.iter().filter(|header| header.is_forwarded(&response.headers)) {
         Header::write(&header.name, &header.value, &mut out);
     }
     framing.write(&mut out);

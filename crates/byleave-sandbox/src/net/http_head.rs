@@ -68,7 +68,7 @@ const OURS: [&str; 12] = [
 ];
 
 /// Returns the length of a head, including the empty line at its end.
-pub(crate) fn end(bytes: &[u8], from: usize) -> Option<usize> {
+pub(crate) fn find_end(bytes: &[u8], from: usize) -> Option<usize> {
     let start = from.saturating_sub(3);
     let found = bytes.get(start..)?.windows(4).position(|four| four == b"\r\n\r\n")?;
     start.checked_add(found)?.checked_add(4)
@@ -76,7 +76,7 @@ pub(crate) fn end(bytes: &[u8], from: usize) -> Option<usize> {
 
 impl RequestHead {
     /// Parses the head of a request, including the empty line.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let (line, headers) = lines(bytes)?;
         let line = str::from_utf8(line).map_err(|_| "its first line is not text")?;
         let [method, target, version] = line
@@ -116,7 +116,7 @@ impl RequestHead {
 
 impl ResponseHead {
     /// Parses the head of a response, including the empty line.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let (line, headers) = lines(bytes)?;
         let line = String::from_utf8_lossy(line);
         let mut words = line.splitn(3, ' ');
@@ -150,7 +150,7 @@ impl HttpVersion {
 
 impl Header {
     /// Returns whether the header is forwarded: it is not hop-by-hop, and `Connection` does not name it.
-    pub(crate) fn travels(&self, all: &[Self]) -> bool {
+    pub(crate) fn is_forwarded(&self, all: &[Self]) -> bool {
         let named = || {
             all.iter()
                 .filter(|header| header.name == "connection")
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_request_is_read() {
-        let read = RequestHead::read(
+        let read = RequestHead::parse(
             b"POST http://a.example/x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\r\n",
         )
         .unwrap();
@@ -265,7 +265,7 @@ mod tests {
             (read.framing, read.host(), read.keeps_alive()),
             (BodyFraming::Sized(3), Ok(Some("a.example")), true)
         );
-        assert_eq!(end(b"GET / HTTP/1.1\r\n\r\nrest", 0), Some(18));
+        assert_eq!(find_end(b"GET / HTTP/1.1\r\n\r\nrest", 0), Some(18));
     }
 
     #[test]
@@ -290,9 +290,9 @@ mod tests {
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
             "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
         ] {
-            assert!(RequestHead::read(head.as_bytes()).is_err(), "{head:?}");
+            assert!(RequestHead::parse(head.as_bytes()).is_err(), "{head:?}");
         }
-        let two = RequestHead::read(b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n").unwrap();
+        let two = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n").unwrap();
         assert!(two.host().is_err());
     }
 }

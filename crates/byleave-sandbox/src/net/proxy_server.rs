@@ -42,7 +42,7 @@ pub fn serve(
     doors: Arc<SessionRouter>,
 ) -> io::Result<ProxyServer> {
     let mut tasks = JoinSet::new();
-    let permits = Arc::new(Semaphore::new(doors.bounds().connections_max));
+    let permits = Arc::new(Semaphore::new(doors.bounds().max_connections));
     if let Some(listener) = sockets.proxy {
         let each = {
             let doors = Arc::clone(&doors);
@@ -61,16 +61,16 @@ pub fn serve(
             let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
             move |stream| {
                 // Such a connection cannot present a token. Its call is determined now, not when it is served.
-                let (unshown, names) = (doors.unshown(), Arc::clone(&names));
+                let (unshown, names) = (doors.egress_without_token(), Arc::clone(&names));
                 async move {
                     match unshown {
-                        DefaultEgress::Door(door) => {
-                            door.while_open(transparent_proxy::serve(&door, &names, stream)).await
+                        DefaultEgress::Single(door) => {
+                            door.run_while_open(transparent_proxy::serve(&door, &names, stream)).await
                         }
-                        DefaultEgress::Several(doors) => {
+                        DefaultEgress::Ambiguous(doors) => {
                             transparent_proxy::refuse(&doors, &names, stream).await
                         }
-                        DefaultEgress::Nobody => Ok(()),
+                        DefaultEgress::Unavailable => Ok(()),
                     }
                 }
             }
@@ -78,12 +78,12 @@ pub fn serve(
         tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), Arc::clone(&doors), each));
     }
     let waiting = Arc::new(waiting);
-    doors.wait_at(&waiting);
+    doors.set_listeners(&waiting);
     if let Some(socket) = sockets.lookups {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::UdpSocket::from_std(socket)?;
         let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
-        tasks.spawn(async move { transparent_proxy::answer(&doors, &names, &socket, &ports).await });
+        tasks.spawn(async move { transparent_proxy::serve_lookups(&doors, &names, &socket, &ports).await });
     }
     Ok(ProxyServer { doors, tasks, _waiting: waiting })
 }
@@ -91,7 +91,7 @@ pub fn serve(
 impl ProxyServer {
     /// Returns the requests so far without a token, and the results. The others are with their tokens.
     pub fn decisions(&self) -> Vec<HostAccessRecord> {
-        self.doors.otherwise().map(|door| door.decisions()).unwrap_or_default()
+        self.doors.default_egress().map(|door| door.decisions()).unwrap_or_default()
     }
 
     /// Ends every connection, and returns the requests without a token and the results.
@@ -121,7 +121,7 @@ async fn accept<F, W>(
         while open.try_join_next().is_some() {}
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         let taken = poll_fn(|context| {
-            let _turn = doors.turn();
+            let _turn = doors.lock_accept();
             listener.poll_accept(context).map_ok(|(stream, _)| each(stream))
         });
         match taken.await {

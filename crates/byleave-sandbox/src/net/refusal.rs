@@ -6,14 +6,14 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionRefusedError {
     /// The rules or a person refuse it.
-    #[error("`{host}:{port}` is not granted: {why}")]
+    #[error("`{host}:{port}` is not granted: {reason}")]
     NotGranted {
         /// The requested host.
         host: String,
         /// The requested port.
         port: u16,
         /// The reason of the policy.
-        why: String,
+        reason: String,
     },
     /// The call requested more different hosts than the limit.
     #[error("this call wanted more than {0} different hosts")]
@@ -30,7 +30,7 @@ pub enum ConnectionRefusedError {
     },
     /// It is neither a name nor an address in normalized form.
     #[error("`{0}` is neither a host name nor an address in its usual spelling")]
-    NoHost(String),
+    InvalidHost(String),
     /// The name resolves only to addresses that are not reachable.
     #[error("`{host}` leads to {address}, which is not an address of the public internet")]
     NotGlobal {
@@ -48,12 +48,12 @@ pub enum ConnectionRefusedError {
         address: IpAddr,
     },
     /// The ClientHello has another name than the granted one.
-    #[error("the connection was granted for `{granted}`, and the TLS inside it asks for `{said}`")]
-    OtherServerName {
+    #[error("the connection was granted for `{granted}`, and the TLS inside it asks for `{received}`")]
+    ServerNameMismatch {
         /// The granted name.
         granted: String,
         /// The name in the ClientHello.
-        said: String,
+        received: String,
     },
     /// The ClientHello has no name.
     #[error(
@@ -66,26 +66,26 @@ pub enum ConnectionRefusedError {
     )]
     HiddenServerName(String),
     /// The ClientHello cannot be parsed.
-    #[error("the connection was granted for `{host}`, and the TLS inside it cannot be read: {flaw}")]
-    UnreadHello {
+    #[error("the connection was granted for `{host}`, and the TLS inside it cannot be read: {problem}")]
+    InvalidClientHello {
         /// The granted name.
         host: String,
         /// The problem.
-        flaw: &'static str,
+        problem: &'static str,
     },
     /// The request is for another host than the granted one.
-    #[error("the connection was granted for `{granted}`, and the request inside it is for `{said}`")]
-    OtherHost {
+    #[error("the connection was granted for `{granted}`, and the request inside it is for `{received}`")]
+    HostMismatch {
         /// The granted name.
         granted: String,
         /// The host of the request.
-        said: String,
+        received: String,
     },
     /// A connection to a web port uses neither HTTP nor TLS.
     #[error(
         "the connection to `{host}:{port}` speaks neither HTTP/1 nor TLS, and on that port nothing else is let through"
     )]
-    OtherProtocol {
+    UnsupportedProtocol {
         /// The granted name.
         host: String,
         /// The granted port.
@@ -93,15 +93,15 @@ pub enum ConnectionRefusedError {
     },
     /// The method would send a credential back into the sandbox.
     #[error("`TRACE` is refused where a credential is added, since the answer would show it")]
-    Trace,
+    TraceMethod,
     /// Our resolver did not give out this address.
     #[error("{0} belongs to no name: connect by name")]
-    NoName(IpAddr),
+    UnknownAddress(IpAddr),
     /// Several calls run in the session, and the connection cannot be attributed to one of them.
     #[error(
         "several commands of this session run at once, and nothing says which of them wants `{0}`: connect through the proxy of the `http_proxy` variable, or when no other runs"
     )]
-    WhoseCall(String),
+    AmbiguousCall(String),
 }
 
 impl ConnectionRefusedError {
@@ -111,18 +111,18 @@ impl ConnectionRefusedError {
             Self::NotGranted { .. } => "host-not-granted",
             Self::TooManyHosts(_) => "too-many-hosts",
             Self::TooManyQuestions { .. } => "too-many-questions",
-            Self::NoHost(_) => "no-host",
+            Self::InvalidHost(_) => "no-host",
             Self::NotGlobal { .. } => "address-not-public",
             Self::ThisMachine { .. } => "address-of-this-machine",
-            Self::OtherServerName { .. } => "other-server-name",
+            Self::ServerNameMismatch { .. } => "other-server-name",
             Self::NoServerName(_) => "no-server-name",
             Self::HiddenServerName(_) => "hidden-server-name",
-            Self::UnreadHello { .. } => "tls-unread",
-            Self::OtherHost { .. } => "other-host",
-            Self::OtherProtocol { .. } => "other-protocol",
-            Self::Trace => "trace-refused",
-            Self::NoName(_) => "address-without-name",
-            Self::WhoseCall(_) => "whose-call",
+            Self::InvalidClientHello { .. } => "tls-unread",
+            Self::HostMismatch { .. } => "other-host",
+            Self::UnsupportedProtocol { .. } => "other-protocol",
+            Self::TraceMethod => "trace-refused",
+            Self::UnknownAddress(_) => "address-without-name",
+            Self::AmbiguousCall(_) => "whose-call",
         }
     }
 }
@@ -134,13 +134,13 @@ pub enum ConnectionError {
     #[error("blocked by policy: {0}")]
     Refused(#[from] ConnectionRefusedError),
     /// It was granted, but the host did not answer.
-    #[error("cannot connect to `{host}:{port}`: {why}")]
+    #[error("cannot connect to `{host}:{port}`: {reason}")]
     Failed {
         /// The requested host.
         host: String,
         /// The requested port.
         port: u16,
         /// The error of the network.
-        why: String,
+        reason: String,
     },
 }

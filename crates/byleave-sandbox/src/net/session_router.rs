@@ -4,7 +4,7 @@
 //! in its proxy variables. A connection uses the egress of the token that it presents, and none without a token. When a call
 //! ends, its token and every connection made with it end too.
 //!
-//! A lookup, and a connection to the address that it gave, cannot present a token. With [`SessionRouter::in_turn`] they belong to
+//! A lookup, and a connection to the address that it gave, cannot present a token. With [`SessionRouter::by_running_call`] they belong to
 //! the running call, if exactly one runs. While several run, they cannot be attributed. Then the connection is refused, and
 //! lookups are answered if the name might pass for any of the calls. A refusal is logged for each of them.
 //!
@@ -21,7 +21,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::decision_log::{HostAccessRecord, locked};
+use super::decision_log::{HostAccessRecord, lock_ignoring_poison};
 use super::egress::{Egress, NetworkLimits};
 
 /// The user name beside a token, for protocols that require one.
@@ -61,11 +61,11 @@ enum DefaultRoute {
 /// The egress of a connection that cannot present a token.
 pub(crate) enum DefaultEgress {
     /// This egress.
-    Door(Arc<Egress>),
+    Single(Arc<Egress>),
     /// One of these, and it is unknown which.
-    Several(Vec<Arc<Egress>>),
+    Ambiguous(Vec<Arc<Egress>>),
     /// None.
-    Nobody,
+    Unavailable,
 }
 
 /// The token that a connection presents to use the egress of its call. Dropping or closing it shuts the egress.
@@ -82,7 +82,7 @@ pub struct ProxyTokenError(getrandom::Error);
 
 impl SessionRouter {
     /// Creates a router with one egress for every connection, if nothing else runs in the namespace.
-    pub fn one(door: Arc<Egress>) -> Arc<Self> {
+    pub fn single(door: Arc<Egress>) -> Arc<Self> {
         let bounds = door.bounds().clone();
         Arc::new(Self { otherwise: DefaultRoute::Always(door), bounds, ..Self::default() })
     }
@@ -95,22 +95,22 @@ impl SessionRouter {
 
     /// Creates a router by token. Lookups and connections that cannot present one use the egress of the only open call, and none
     /// while several are open.
-    pub fn in_turn() -> Arc<Self> {
+    pub fn by_running_call() -> Arc<Self> {
         Arc::new(Self { otherwise: DefaultRoute::WhoRunsAlone, bounds: session_bounds(), ..Self::default() })
     }
 
     /// Opens an egress for one call.
-    pub fn open(self: &Arc<Self>, door: Egress) -> Result<ProxyToken, ProxyTokenError> {
+    pub fn register_call(self: &Arc<Self>, door: Egress) -> Result<ProxyToken, ProxyTokenError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(ProxyTokenError)?;
         let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let door = Arc::new(door);
-        locked(&self.by_pass).insert(text.clone(), Arc::clone(&door));
+        lock_ignoring_poison(&self.by_pass).insert(text.clone(), Arc::clone(&door));
         Ok(ProxyToken { text, door, doors: Arc::clone(self) })
     }
 
     /// Returns the egress for connections without a token, if it is the same for all of them.
-    pub(crate) fn otherwise(&self) -> Option<Arc<Egress>> {
+    pub(crate) fn default_egress(&self) -> Option<Arc<Egress>> {
         match &self.otherwise {
             DefaultRoute::Always(door) => Some(Arc::clone(door)),
             DefaultRoute::Nobody | DefaultRoute::WhoRunsAlone => None,
@@ -118,37 +118,37 @@ impl SessionRouter {
     }
 
     /// Returns the current egress for connections that cannot present a token.
-    pub(crate) fn unshown(&self) -> DefaultEgress {
+    pub(crate) fn egress_without_token(&self) -> DefaultEgress {
         match &self.otherwise {
-            DefaultRoute::Nobody => DefaultEgress::Nobody,
-            DefaultRoute::Always(door) => DefaultEgress::Door(Arc::clone(door)),
+            DefaultRoute::Nobody => DefaultEgress::Unavailable,
+            DefaultRoute::Always(door) => DefaultEgress::Single(Arc::clone(door)),
             DefaultRoute::WhoRunsAlone => {
-                let open: Vec<Arc<Egress>> = locked(&self.by_pass).values().cloned().collect();
+                let open: Vec<Arc<Egress>> = lock_ignoring_poison(&self.by_pass).values().cloned().collect();
                 match <[Arc<Egress>; 1]>::try_from(open) {
-                    Ok([door]) => DefaultEgress::Door(door),
-                    Err(open) if open.is_empty() => DefaultEgress::Nobody,
-                    Err(open) => DefaultEgress::Several(open),
+                    Ok([door]) => DefaultEgress::Single(door),
+                    Err(open) if open.is_empty() => DefaultEgress::Unavailable,
+                    Err(open) => DefaultEgress::Ambiguous(open),
                 }
             }
         }
     }
 
     /// Returns the lock that is held while a connection is accepted and assigned.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        locked(&self.turn)
+    pub(crate) fn lock_accept(&self) -> MutexGuard<'_, ()> {
+        lock_ignoring_poison(&self.turn)
     }
 
     /// Sets the listeners of connections that cannot present a token.
-    pub(crate) fn wait_at(&self, listeners: &Arc<Vec<TcpListener>>) {
-        *locked(&self.waiting) = Arc::downgrade(listeners);
+    pub(crate) fn set_listeners(&self, listeners: &Arc<Vec<TcpListener>>) {
+        *lock_ignoring_poison(&self.waiting) = Arc::downgrade(listeners);
     }
 
     /// Returns the egress for this token. A wrong token does not fall back to the default. At the proxy a token can be presented,
-    /// and with [`SessionRouter::in_turn`] it must be.
-    pub(crate) fn shown(&self, pass: Option<&[u8]>) -> Option<Arc<Egress>> {
+    /// and with [`SessionRouter::by_running_call`] it must be.
+    pub(crate) fn egress_for_token(&self, pass: Option<&[u8]>) -> Option<Arc<Egress>> {
         match pass.map(str::from_utf8) {
-            None => self.otherwise(),
-            Some(Ok(pass)) => locked(&self.by_pass).get(pass).cloned(),
+            None => self.default_egress(),
+            Some(Ok(pass)) => lock_ignoring_poison(&self.by_pass).get(pass).cloned(),
             Some(Err(_)) => None,
         }
     }
@@ -166,8 +166,8 @@ impl ProxyToken {
     }
 
     /// Returns how many log entries did not fit.
-    pub fn decisions_left_out(&self) -> u64 {
-        self.door.decisions_left_out()
+    pub fn omitted_decisions(&self) -> u64 {
+        self.door.omitted_decisions()
     }
 
     /// Returns the requested hosts so far and the results.
@@ -179,15 +179,15 @@ impl ProxyToken {
     /// the runtime that serves them is running.
     pub fn close(self) -> Vec<HostAccessRecord> {
         self.shut();
-        self.door.wait_until_empty(PATIENCE);
+        self.door.wait_until_idle(PATIENCE);
         self.door.decisions()
     }
 
     /// Shuts the egress. The processes of the call are gone by now. A connection of theirs that still waits must not be assigned
     /// to the next call.
     fn shut(&self) {
-        let turn = self.doors.turn();
-        if let Some(listeners) = locked(&self.doors.waiting).upgrade() {
+        let turn = self.doors.lock_accept();
+        if let Some(listeners) = lock_ignoring_poison(&self.doors.waiting).upgrade() {
             for listener in listeners.iter() {
                 // As many as can wait, because those of this call are the first.
                 for _ in 0..WAITING_MAX {
@@ -197,7 +197,7 @@ impl ProxyToken {
                 }
             }
         }
-        locked(&self.doors.by_pass).remove(&self.text);
+        lock_ignoring_poison(&self.doors.by_pass).remove(&self.text);
         drop(turn);
         self.door.shut();
     }
@@ -216,11 +216,11 @@ impl fmt::Debug for ProxyToken {
 }
 
 fn session_bounds() -> NetworkLimits {
-    NetworkLimits { connections_max: SESSION_CONNECTIONS_MAX, ..NetworkLimits::default() }
+    NetworkLimits { max_connections: SESSION_CONNECTIONS_MAX, ..NetworkLimits::default() }
 }
 
 /// Returns the token in the value of a `Proxy-Authorization`. A value of another form becomes a token that opens nothing.
-pub(crate) fn pass_of(value: &[u8]) -> Vec<u8> {
+pub(crate) fn parse_token(value: &[u8]) -> Vec<u8> {
     let decoded = value
         .split_at_checked(6)
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::buffered_stream::{BufferedStream, StreamReader, malformed};
+use super::buffered_stream::{BufferedStream, StreamReader, malformed_error};
 use super::refusal::ConnectionError;
 
 /// The first byte of SOCKS5.
@@ -23,14 +23,14 @@ pub(crate) struct SocksRequest {
     pub(crate) host: String,
     pub(crate) port: u16,
     /// The presented token.
-    pub(crate) pass: Option<Vec<u8>>,
+    pub(crate) token: Option<Vec<u8>>,
 }
 
 /// Reads the request. `None` if it is not a connect request, which was then answered.
-pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<SocksRequest>> {
+pub(crate) async fn read_request(client: &mut BufferedStream) -> io::Result<Option<SocksRequest>> {
     let reader = &mut client.reader;
     if reader.read_u8().await? != VERSION {
-        return Err(malformed("not SOCKS5"));
+        return Err(malformed_error("not SOCKS5"));
     }
     let mut methods = vec![0; usize::from(reader.read_u8().await?)];
     reader.read_exact(&mut methods).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<Soc
     reader.read_exact(&mut head).await?;
     let [version, command, _, kind] = head;
     if version != VERSION {
-        return Err(malformed("not SOCKS5"));
+        return Err(malformed_error("not SOCKS5"));
     }
     let host = match kind {
         1 => Ipv4Addr::from_bits(reader.read_u32().await?).to_string(),
@@ -72,13 +72,13 @@ pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<Soc
         client.close_with(&reply(NO_SUCH_COMMAND)).await?;
         return Ok(None);
     }
-    Ok(Some(SocksRequest { host, port, pass }))
+    Ok(Some(SocksRequest { host, port, token: pass }))
 }
 
 /// Reads the password. The user name is ignored.
 async fn password(reader: &mut StreamReader) -> io::Result<Vec<u8>> {
     if reader.read_u8().await? != 1 {
-        return Err(malformed("not a name and password of SOCKS5"));
+        return Err(malformed_error("not a name and password of SOCKS5"));
     }
     let mut name = vec![0; usize::from(reader.read_u8().await?)];
     reader.read_exact(&mut name).await?;
@@ -88,17 +88,17 @@ async fn password(reader: &mut StreamReader) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the reply to a client without a token of a running call.
-pub(crate) fn no_pass() -> [u8; 10] {
+pub(crate) fn invalid_token_reply() -> [u8; 10] {
     reply(NOT_ALLOWED)
 }
 
 /// Returns the reply to a granted request.
-pub(crate) fn given() -> [u8; 10] {
+pub(crate) fn success_reply() -> [u8; 10] {
     reply(SUCCEEDED)
 }
 
 /// Returns the reply to a request that was refused or failed.
-pub(crate) fn unconnected(why: &ConnectionError) -> [u8; 10] {
+pub(crate) fn failure_reply(why: &ConnectionError) -> [u8; 10] {
     reply(match why {
         ConnectionError::Refused(_) => NOT_ALLOWED,
         ConnectionError::Failed { .. } => UNREACHABLE,

@@ -18,7 +18,7 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::buffered_stream::BufferedStream;
-use super::decision_log::locked;
+use super::decision_log::lock_ignoring_poison;
 
 /// The TLS interceptor of one session, with its own certificate authority and the settings to verify hosts.
 pub struct TlsInterceptor {
@@ -69,7 +69,7 @@ impl TlsInterceptor {
     }
 
     /// Opens TLS at both ends. The ClientHello is still buffered and names the host.
-    pub(crate) async fn open(
+    pub(crate) async fn intercept(
         &self,
         host: &str,
         client: BufferedStream,
@@ -83,13 +83,13 @@ impl TlsInterceptor {
             let config = self.config(host).map_err(io::Error::other)?;
             let before = tokio::io::join(client.reader, client.writer);
             let before = TlsAcceptor::from(config).accept(before).await?;
-            Ok((BufferedStream::of(before), BufferedStream::of(behind)))
+            Ok((BufferedStream::from_stream(before), BufferedStream::from_stream(behind)))
         };
         tokio::time::timeout(whole, opening).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn config(&self, host: &str) -> Result<Arc<ServerConfig>, TlsInterceptorError> {
-        if let Some(config) = locked(&self.made).get(host) {
+        if let Some(config) = lock_ignoring_poison(&self.made).get(host) {
             return Ok(Arc::clone(config));
         }
         let key = KeyPair::generate()?;
@@ -108,7 +108,7 @@ impl TlsInterceptor {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let config = Arc::new(config);
         // Only hosts with a credential get here, so this map stays small.
-        locked(&self.made).insert(host.to_owned(), Arc::clone(&config));
+        lock_ignoring_poison(&self.made).insert(host.to_owned(), Arc::clone(&config));
         Ok(config)
     }
 }

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::buffered_stream::BufferedStream;
-use super::decision_log::{HostAccessMethod, locked};
+use super::decision_log::{HostAccessMethod, lock_ignoring_poison};
 use super::dns::{self, DnsAnswer};
 use super::egress::Egress;
-use super::host_normalize::{shortened, spelled};
+use super::host_normalize::{normalize_host, shorten};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::session_router::{DefaultEgress, SessionRouter};
 use super::{http, proxy, tunnel};
@@ -37,8 +37,8 @@ struct NameAddressTable {
 
 impl NameAddressMap {
     /// Returns the address for a name, the same each time. `None` if no address is left.
-    pub fn address(&self, name: &str) -> Option<Ipv4Addr> {
-        let mut table = locked(&self.0);
+    pub fn address_for(&self, name: &str) -> Option<Ipv4Addr> {
+        let mut table = lock_ignoring_poison(&self.0);
         if let Some(address) = table.by_name.get(name) {
             return Some(*address);
         }
@@ -53,8 +53,8 @@ impl NameAddressMap {
     }
 
     /// Returns the name for an address.
-    pub fn name(&self, address: Ipv4Addr) -> Option<String> {
-        locked(&self.0).by_address.get(&address).cloned()
+    pub fn name_for(&self, address: Ipv4Addr) -> Option<String> {
+        lock_ignoring_poison(&self.0).by_address.get(&address).cloned()
     }
 }
 
@@ -64,18 +64,18 @@ pub(crate) async fn serve(door: &Egress, names: &NameAddressMap, stream: TcpStre
     let local = stream.local_addr()?;
     let (address, port) = (local.ip(), local.port());
     let name = match address {
-        IpAddr::V4(address) => names.name(address),
+        IpAddr::V4(address) => names.name_for(address),
         IpAddr::V6(_) => None,
     };
     let client = BufferedStream::tcp(stream);
     let why: ConnectionError = match name {
-        Some(name) => match proxy::enter(door, &name, port, HostAccessMethod::Transparent).await {
+        Some(name) => match proxy::connect_upstream(door, &name, port, HostAccessMethod::Transparent).await {
             Ok(upstream) => return tunnel::run(door, client, upstream).await,
             Err(why) => why,
         },
         None => {
-            let refusal = ConnectionRefusedError::NoName(address);
-            door.refused(&address.to_string(), port, HostAccessMethod::Transparent, &refusal);
+            let refusal = ConnectionRefusedError::UnknownAddress(address);
+            door.record_refusal(&address.to_string(), port, HostAccessMethod::Transparent, &refusal);
             refusal.into()
         }
     };
@@ -90,24 +90,33 @@ pub(crate) async fn refuse(
 ) -> io::Result<()> {
     let local = stream.local_addr()?;
     let name = match local.ip() {
-        IpAddr::V4(address) => names.name(address),
+        IpAddr::V4(address) => names.name_for(address),
         IpAddr::V6(_) => None,
     };
     let host = name.unwrap_or_else(|| local.ip().to_string());
-    let refusal = ConnectionRefusedError::WhoseCall(host.clone());
+    let refusal = ConnectionRefusedError::AmbiguousCall(host.clone());
     for door in doors {
-        door.refused(&host, local.port(), HostAccessMethod::Transparent, &refusal);
+        door.record_refusal(&host, local.port(), HostAccessMethod::Transparent, &refusal);
     }
     told(BufferedStream::tcp(stream), local.port(), &refusal.into()).await
 }
 
 /// Sends the reason to HTTP clients. For others the connection is just closed.
 async fn told(mut client: BufferedStream, port: u16, why: &ConnectionError) -> io::Result<()> {
-    if port == 80 { client.close_with(&http::ProxyResponse::unconnected(why).bytes()).await } else { Ok(()) }
+    if port == 80 {
+        client.close_with(&http::ProxyResponse::connection_failed(why).to_bytes()).await
+    } else {
+        Ok(())
+    }
 }
 
 /// Answers lookups until it is stopped.
-pub(crate) async fn answer(doors: &SessionRouter, names: &NameAddressMap, socket: &UdpSocket, ports: &[u16]) {
+pub(crate) async fn serve_lookups(
+    doors: &SessionRouter,
+    names: &NameAddressMap,
+    socket: &UdpSocket,
+    ports: &[u16],
+) {
     let mut query = vec![0; 4096];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut query).await else {
@@ -115,8 +124,9 @@ pub(crate) async fn answer(doors: &SessionRouter, names: &NameAddressMap, socket
             tokio::task::yield_now().await;
             continue;
         };
-        let answer =
-            query.get(..length).and_then(|query| dns::answer(query, |name| found(doors, names, ports, name)));
+        let answer = query
+            .get(..length)
+            .and_then(|query| dns::answer_query(query, |name| found(doors, names, ports, name)));
         if let Some(answer) = answer {
             // A client that is gone needs no answer.
             socket.send_to(&answer, from).await.ok();
@@ -125,33 +135,34 @@ pub(crate) async fn answer(doors: &SessionRouter, names: &NameAddressMap, socket
 }
 
 fn found(doors: &SessionRouter, names: &NameAddressMap, ports: &[u16], wanted: &str) -> DnsAnswer {
-    let open = match doors.unshown() {
-        DefaultEgress::Door(door) => vec![door],
+    let open = match doors.egress_without_token() {
+        DefaultEgress::Single(door) => vec![door],
         // An address alone lets nothing through.
-        DefaultEgress::Several(open) => open,
-        DefaultEgress::Nobody => return DnsAnswer::Refused,
+        DefaultEgress::Ambiguous(open) => open,
+        DefaultEgress::Unavailable => return DnsAnswer::Refused,
     };
-    let name = match spelled(wanted) {
+    let name = match normalize_host(wanted) {
         Ok(name) => name,
         Err(refusal) => {
-            open.iter()
-                .for_each(|door| door.refused(&shortened(wanted), 0, HostAccessMethod::Lookup, &refusal));
+            open.iter().for_each(|door| {
+                door.record_refusal(&shorten(wanted), 0, HostAccessMethod::Lookup, &refusal)
+            });
             return DnsAnswer::Refused;
         }
     };
-    let judged: Vec<_> = open.iter().map(|door| (door, door.might_pass(&name, ports))).collect();
+    let judged: Vec<_> = open.iter().map(|door| (door, door.check_lookup(&name, ports))).collect();
     if judged.iter().any(|(_, judged)| judged.is_ok()) {
-        return names.address(&name).map_or(DnsAnswer::Failed, DnsAnswer::Found);
+        return names.address_for(&name).map_or(DnsAnswer::Failed, DnsAnswer::Address);
     }
     let mut answers = false;
     for (door, judged) in judged {
         if let Err(refusal) = judged {
-            door.refused(&name, 0, HostAccessMethod::Lookup, &refusal);
+            door.record_refusal(&name, 0, HostAccessMethod::Lookup, &refusal);
             answers |= door.answers_lookups();
         }
     }
     if answers {
-        names.address(&name).map_or(DnsAnswer::Failed, DnsAnswer::Found)
+        names.address_for(&name).map_or(DnsAnswer::Failed, DnsAnswer::Address)
     } else {
         DnsAnswer::Refused
     }

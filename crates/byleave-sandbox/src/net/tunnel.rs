@@ -6,12 +6,12 @@
 use std::io;
 use std::sync::Arc;
 
-use super::buffered_stream::{BufferedStream, StreamReader, StreamWriter, relay, unless_silent};
+use super::buffered_stream::{BufferedStream, StreamReader, StreamWriter, relay, with_idle_timeout};
 use super::client_hello::{self, ClientHello, ClientHelloResult, HANDSHAKE};
 use super::credential::CredentialTransport;
 use super::decision_log::NetworkLogEntry;
 use super::egress::{Egress, NetworkLimits};
-use super::host_normalize::{shortened, spelled};
+use super::host_normalize::{normalize_host, shorten};
 use super::http::{self, ProxyResponse, UpstreamConnection};
 use super::http_head::is_token;
 use super::refusal::ConnectionRefusedError;
@@ -41,7 +41,7 @@ pub(crate) async fn run(
 ) -> io::Result<()> {
     let bounds = door.bounds();
     let web = matches!(upstream.port, 80 | 443);
-    let hearing = spoken(&mut client.reader, &mut upstream.line.reader, web);
+    let hearing = spoken(&mut client.reader, &mut upstream.stream.reader, web);
     let heard = match tokio::time::timeout(bounds.idle_timeout, hearing).await {
         Ok(heard) => heard?,
         Err(_) => return Ok(()),
@@ -51,14 +51,16 @@ pub(crate) async fn run(
         TunnelProtocol::Http => http::serve_pinned(door, &mut client, upstream).await,
         TunnelProtocol::Tls => tls(door, client, upstream).await,
         TunnelProtocol::Other if web => {
-            let refusal =
-                ConnectionRefusedError::OtherProtocol { host: upstream.host.clone(), port: upstream.port };
-            upstream.entry.refuse(&refusal.to_string());
+            let refusal = ConnectionRefusedError::UnsupportedProtocol {
+                host: upstream.host.clone(),
+                port: upstream.port,
+            };
+            upstream.entry.revoke(&refusal.to_string());
             drop(upstream);
-            client.close_with(&ProxyResponse::unconnected(&refusal.into()).bytes()).await
+            client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await
         }
         TunnelProtocol::Other => {
-            relay(&mut client, &mut upstream.line, &upstream.entry, bounds.idle_timeout).await
+            relay(&mut client, &mut upstream.stream, &upstream.entry, bounds.idle_timeout).await
         }
     }
 }
@@ -70,12 +72,12 @@ async fn spoken(
     web: bool,
 ) -> io::Result<TunnelProtocol> {
     loop {
-        if let Some(spoken) = heard(client.held()) {
+        if let Some(spoken) = heard(client.buffered()) {
             return Ok(spoken);
         }
         if web {
-            if client.more().await? == 0 {
-                return Ok(if client.held().is_empty() {
+            if client.fill_buffer().await? == 0 {
+                return Ok(if client.buffered().is_empty() {
                     TunnelProtocol::Nothing
                 } else {
                     TunnelProtocol::Other
@@ -84,10 +86,10 @@ async fn spoken(
             continue;
         }
         tokio::select! {
-            read = client.more() => if read? == 0 {
+            read = client.fill_buffer() => if read? == 0 {
                 return Ok(TunnelProtocol::Other);
             },
-            read = upstream.more() => {
+            read = upstream.fill_buffer() => {
                 read?;
                 return Ok(TunnelProtocol::Other);
             }
@@ -132,19 +134,20 @@ async fn tls(door: &Egress, mut client: BufferedStream, mut upstream: UpstreamCo
     let added = door
         .credentials()
         .iter()
-        .any(|one| one.fits(&upstream.host, upstream.port, CredentialTransport::Tls));
+        .any(|one| one.matches(&upstream.host, upstream.port, CredentialTransport::Tls));
     if added {
         // An egress with a credential for TLS always has an interceptor, because it cannot be created without one.
         let Some(interception) = door.interception() else { return Ok(()) };
-        let UpstreamConnection { host, port, line, entry, .. } = upstream;
-        let opened = interception.open(&host, client, line, bounds.head_timeout).await;
-        let (mut client, line) = opened.inspect_err(|fault| entry.note(&fault.to_string()))?;
-        let upstream = UpstreamConnection { host, port, over: CredentialTransport::Tls, line, entry };
+        let UpstreamConnection { host, port, stream: line, entry, .. } = upstream;
+        let opened = interception.intercept(&host, client, line, bounds.head_timeout).await;
+        let (mut client, line) = opened.inspect_err(|fault| entry.add_reason(&fault.to_string()))?;
+        let upstream =
+            UpstreamConnection { host, port, transport: CredentialTransport::Tls, stream: line, entry };
         return http::serve_pinned(door, &mut client, upstream).await;
     }
     let (host, entry) = (upstream.host.clone(), Arc::clone(&upstream.entry));
-    let up = copy_hellos(&mut client.reader, &mut upstream.line.writer, &host, hello, bounds, &entry);
-    let down = upstream.line.reader.copy_all(&mut client.writer, |bytes| entry.count_received(bytes));
+    let up = copy_hellos(&mut client.reader, &mut upstream.stream.writer, &host, hello, bounds, &entry);
+    let down = upstream.stream.reader.copy_all(&mut client.writer, |bytes| entry.count_received(bytes));
     let both = async { tokio::try_join!(up, async { down.await.map_err(TunnelError::from) }) };
     let both = async {
         match both.await {
@@ -153,7 +156,7 @@ async fn tls(door: &Egress, mut client: BufferedStream, mut upstream: UpstreamCo
             Err(TunnelError::Broken(fault)) => Err(fault),
         }
     };
-    match unless_silent(both, &entry, bounds.idle_timeout).await? {
+    match with_idle_timeout(both, &entry, bounds.idle_timeout).await? {
         Some(refusal) => refused(&mut client, upstream, &refusal).await,
         None => Ok(()),
     }
@@ -164,7 +167,7 @@ async fn refused(
     upstream: UpstreamConnection,
     refusal: &ConnectionRefusedError,
 ) -> io::Result<()> {
-    upstream.entry.refuse(&refusal.to_string());
+    upstream.entry.revoke(&refusal.to_string());
     drop(upstream);
     client.close_with(&ALERT).await
 }
@@ -193,14 +196,14 @@ async fn copy_hellos(
     let count = |bytes| entry.count_sent(bytes);
     from.copy_sized(to, first.bytes as u64, count).await?;
     loop {
-        match client_hello::other_records(from.held()) {
+        match client_hello::other_records(from.buffered()) {
             Some(0) => {
                 let hello = hello(from, host, bounds).await?.map_err(TunnelError::Refused)?;
                 from.copy_sized(to, hello.bytes as u64, count).await?;
             }
             Some(bytes) => from.copy_sized(to, bytes as u64, count).await?,
             None => {
-                if from.more().await? == 0 {
+                if from.fill_buffer().await? == 0 {
                     return Ok(from.copy_all(to, count).await?);
                 }
             }
@@ -214,18 +217,18 @@ async fn hello(
     host: &str,
     bounds: &NetworkLimits,
 ) -> io::Result<Result<ClientHello, ConnectionRefusedError>> {
-    let unread = |flaw| ConnectionRefusedError::UnreadHello { host: host.to_owned(), flaw };
+    let unread = |flaw| ConnectionRefusedError::InvalidClientHello { host: host.to_owned(), problem: flaw };
     let reading = async {
         loop {
-            match client_hello::read(from.held()) {
-                ClientHelloResult::Whole(hello) => return Ok(named(&hello, host).map(|()| hello)),
-                ClientHelloResult::Flawed(flaw) => return Ok(Err(unread(flaw))),
-                ClientHelloResult::More if from.held().len() > bounds.head_bytes_max => {
+            match client_hello::parse_client_hello(from.buffered()) {
+                ClientHelloResult::Complete(hello) => return Ok(named(&hello, host).map(|()| hello)),
+                ClientHelloResult::Invalid(flaw) => return Ok(Err(unread(flaw))),
+                ClientHelloResult::NeedMore if from.buffered().len() > bounds.max_head_bytes => {
                     return Ok(Err(unread("its ClientHello is too long")));
                 }
-                ClientHelloResult::More => {}
+                ClientHelloResult::NeedMore => {}
             }
-            if from.more().await? == 0 {
+            if from.fill_buffer().await? == 0 {
                 return Ok(Err(unread("its ClientHello has no end")));
             }
         }
@@ -236,17 +239,18 @@ async fn hello(
 }
 
 fn named(hello: &ClientHello, host: &str) -> Result<(), ConnectionRefusedError> {
-    if hello.hides_another {
+    if hello.has_encrypted_hello {
         return Err(ConnectionRefusedError::HiddenServerName(host.to_owned()));
     }
     match &hello.server_name {
         // An address has no name to send.
         None if host.parse::<std::net::IpAddr>().is_ok() => Ok(()),
         None => Err(ConnectionRefusedError::NoServerName(host.to_owned())),
-        Some(said) if spelled(said).is_ok_and(|said| said == host) => Ok(()),
-        Some(said) => {
-            Err(ConnectionRefusedError::OtherServerName { granted: host.to_owned(), said: shortened(said) })
-        }
+        Some(said) if normalize_host(said).is_ok_and(|said| said == host) => Ok(()),
+        Some(said) => Err(ConnectionRefusedError::ServerNameMismatch {
+            granted: host.to_owned(),
+            received: shorten(said),
+        }),
     }
 }
 

@@ -66,8 +66,8 @@ impl PlanWriter {
 
     fn op(&mut self, op: &MountOp<CString>) {
         match op {
-            MountOp::Seclude => self.number(0),
-            MountOp::Hold { slot, path, depth, access } => {
+            MountOp::MakePrivate => self.number(0),
+            MountOp::CloneTree { slot, path, depth, access } => {
                 self.slot(1, *slot);
                 self.text(path);
                 self.number(match depth {
@@ -102,7 +102,7 @@ impl PlanWriter {
             }
             MountOp::File { path, text } => self.two(12, path, text),
             MountOp::Route => self.number(13),
-            MountOp::Offer { socket, port } => {
+            MountOp::OfferSocket { socket, port } => {
                 self.number(14);
                 self.number(match socket {
                     SocketKind::Proxy => 0,
@@ -111,7 +111,7 @@ impl PlanWriter {
                 });
                 self.number(u64::from(*port));
             }
-            MountOp::Await => self.number(15),
+            MountOp::WaitForReady => self.number(15),
             MountOp::Layer { slot, path } => {
                 self.slot(16, *slot);
                 self.text(path);
@@ -121,7 +121,7 @@ impl PlanWriter {
                 self.text(root);
                 [*first, *lowers].into_iter().for_each(|number| self.number(u64::from(number)));
             }
-            MountOp::IfThere { path } => {
+            MountOp::SkipIfMissing { path } => {
                 self.number(18);
                 self.text(path);
             }

@@ -50,7 +50,7 @@ pub(super) fn rules(
     files: &FileConfinement,
     host: &impl HostInfo,
 ) -> Result<Option<LandlockRuleset>, PlanError> {
-    let Some(lock) = empty(host.landlock()) else { return Ok(None) };
+    let Some(lock) = empty_ruleset(host.landlock()) else { return Ok(None) };
     let all = lock.files;
     let rule =
         |path: &Path, access: u64| path_text(path).map(|path| LandlockRule { path, access: access & all });
@@ -62,7 +62,7 @@ pub(super) fn rules(
         ReadScope::Everything => rules.push(rule(Path::new("/"), READ)?),
         ReadScope::Only(paths) => {
             let paths = paths.iter().chain(&files.home_readable).map(PathBuf::as_path);
-            for path in system_paths::system().chain(paths) {
+            for path in system_paths::system_paths().chain(paths) {
                 // The target of a link is named by its own path.
                 match host.kind(path) {
                     Some(PathKind::Directory) => rules.push(rule(path, READ)?),
@@ -78,18 +78,18 @@ pub(super) fn rules(
         rules.push(rule(path, ALL_BUT_DEVICES)?);
     }
     for path in &files.writable {
-        rules.push(rule(path, ALL_BUT_DEVICES & of_its_kind(path, host))?);
+        rules.push(rule(path, ALL_BUT_DEVICES & applicable_access(path, host))?);
     }
     Ok(Some(LandlockRuleset { rules, ..lock }))
 }
 
 /// Returns the operations that apply to the kind of file at a path.
-pub(super) fn of_its_kind(path: &Path, host: &impl HostInfo) -> u64 {
+pub(super) fn applicable_access(path: &Path, host: &impl HostInfo) -> u64 {
     if host.kind(path) == Some(PathKind::Directory) { u64::MAX } else { OF_A_FILE }
 }
 
 /// Returns a ruleset of this version without rules, which allows nothing. `None` without Landlock.
-pub(super) fn empty(version: u32) -> Option<LandlockRuleset> {
+pub(super) fn empty_ruleset(version: u32) -> Option<LandlockRuleset> {
     if version == 0 {
         return None;
     }

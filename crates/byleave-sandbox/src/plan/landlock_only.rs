@@ -21,7 +21,7 @@ impl LaunchPlan {
     /// Returns the parts of this plan that work without namespaces. The command has its own temporary directory. The kernel
     /// applies the process limit to all processes of the user, so the limit is raised by the existing ones. `entries` lists a
     /// directory.
-    pub(crate) fn for_alone(
+    pub(crate) fn without_namespaces(
         mut self,
         files: &FileConfinement,
         scratch: &Path,
@@ -29,9 +29,9 @@ impl LaunchPlan {
         host: &impl HostInfo,
         entries: impl Fn(&Path) -> Vec<PathBuf>,
     ) -> Result<Self, PlanError> {
-        self.part = PlanPart::Alone;
+        self.part = PlanPart::WithoutNamespaces;
         self.mounts.clear();
-        self.filter = seccomp::compile_alone(Arch::HERE)?.bytes();
+        self.filter = seccomp::compile_without_namespaces(Arch::CURRENT)?.to_bytes();
         for (resource, soft, hard) in &mut self.limits {
             if *resource == PROCESSES {
                 *soft = soft.saturating_add(processes);
@@ -40,7 +40,7 @@ impl LaunchPlan {
         }
         self.environment.retain(|variable| !variable.to_bytes().starts_with(b"TMPDIR="));
         self.environment.push(text(format!("TMPDIR={}", scratch.display()), "the environment")?);
-        let Some(mut lock) = landlock::empty(host.landlock()) else {
+        let Some(mut lock) = landlock::empty_ruleset(host.landlock()) else {
             self.landlock = None;
             return Ok(self);
         };
@@ -49,7 +49,7 @@ impl LaunchPlan {
             ReadScope::Everything => allowed.around(Path::new("/")),
             ReadScope::Only(paths) => {
                 let paths = paths.iter().map(PathBuf::as_path);
-                system_paths::system()
+                system_paths::system_paths()
                     .chain([Path::new("/proc")])
                     .chain(paths)
                     .for_each(|path| allowed.around(path));
@@ -58,7 +58,7 @@ impl LaunchPlan {
         files.home_readable.iter().for_each(|path| allowed.around(path));
         let mut rules = Vec::new();
         let mut rule = |path: &Path, access: u64| {
-            let access = access & lock.files & landlock::of_its_kind(path, host);
+            let access = access & lock.files & landlock::applicable_access(path, host);
             rules.push(LandlockRule { path: path_text(path)?, access });
             Ok::<_, PlanError>(())
         };
@@ -161,7 +161,7 @@ mod tests {
         let identity = UserIdentity { uid: 1, gid: 1 };
         let plan = LaunchPlan::new(&confinement, &command, identity, &FakeHost).unwrap();
         let pids = plan.limits.iter().find(|(resource, ..)| *resource == PROCESSES).unwrap().1;
-        let plan = plan.for_alone(&files, Path::new("/tmp/mine"), 30, &FakeHost, entries).unwrap();
+        let plan = plan.without_namespaces(&files, Path::new("/tmp/mine"), 30, &FakeHost, entries).unwrap();
         let rules = plan.landlock.unwrap().rules;
         let told: Vec<(&str, bool)> = rules
             .iter()

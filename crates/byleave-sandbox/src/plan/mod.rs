@@ -37,10 +37,10 @@ pub struct CommandSpec {
     pub terminal: Option<TerminalSize>,
     /// Whether the caller handles its standard streams, which it takes from the running command. Nothing of them is kept, and
     /// `stdin` is not used. It has no effect with a terminal, which can be taken anyway.
-    pub carried_by_caller: bool,
+    pub caller_owns_streams: bool,
     /// Whether output and errors share one pipe and become one stream, in the order printed. It has no effect if the caller
     /// handles the streams, nor in a container, whose engine has a pipe for each.
-    pub together: bool,
+    pub merge_output: bool,
 }
 
 /// The size of a terminal.
@@ -96,7 +96,7 @@ pub struct LaunchPlan {
     /// The user that it runs as.
     pub identity: UserIdentity,
     /// Whether it has its own network.
-    pub network_apart: bool,
+    pub own_network: bool,
     /// The mounts, in order.
     pub mounts: Vec<MountOp<CString>>,
     /// The directory that the command starts in.
@@ -134,7 +134,7 @@ pub enum PlanError {
     ShowsHome(PathBuf),
     /// A writable path would show all mounts.
     #[error("cannot let the command write `{}`: it holds what the sandbox itself stands on; name a directory beneath it", .0.display())]
-    TooMuch(PathBuf),
+    ShowsAllMounts(PathBuf),
     /// Too many writable paths and toolchains.
     #[error(
         "cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them"
@@ -142,13 +142,13 @@ pub enum PlanError {
     TooMany(usize),
     /// A copy of a path that is not writable, or that has no mount point.
     #[error("cannot run on a copy of `{root}`: {why}", root = .0.display(), why = .1)]
-    NoCopy(PathBuf, &'static str),
+    InvalidCopy(PathBuf, &'static str),
     /// The layers or files of a copy could be reached inside.
     #[error("cannot keep a copy in `{}`: the command could reach it there; keep it in a directory that is hidden from it", .0.display())]
-    CopyShown(PathBuf),
+    CopyVisible(PathBuf),
     /// A path that cannot be passed to a container engine.
     #[error("cannot confine to `{}` in a container: a comma, a quotation mark or a line break in its name; rename it", .0.display())]
-    Unspeakable(PathBuf),
+    NotExpressible(PathBuf),
     /// A zero byte in a path, an argument or the environment.
     #[error("cannot run the command: a zero byte in {0}")]
     ZeroByte(&'static str),
@@ -170,8 +170,8 @@ impl LaunchPlan {
     ) -> Result<Self, PlanError> {
         let files = &confinement.files;
         let network_apart = confinement.network != Network::Host;
-        let scratch_bytes = confinement.limits.tmp;
-        let mounts = mounts::program(files, scratch_bytes, network_apart, host)?;
+        let scratch_bytes = confinement.limits.tmp_bytes;
+        let mounts = mounts::mount_program(files, scratch_bytes, network_apart, host)?;
         if host.kind(&files.cwd) != Some(PathKind::Directory) {
             return Err(PlanError::Missing(files.cwd.clone()));
         }
@@ -181,7 +181,7 @@ impl LaunchPlan {
             parked: 0,
             shared_filter: Vec::new(),
             identity,
-            network_apart,
+            own_network: network_apart,
             mounts,
             cwd: text(&files.cwd, "the working directory")?,
             programs: programs(confinement, command)?,
@@ -198,7 +198,7 @@ impl LaunchPlan {
 impl LaunchPlan {
     /// Adapts this plan to a command in a cgroup, which limits memory and processes better. A cgroup limits used memory instead
     /// of reserved memory, and the command alone instead of all processes of the user in a session.
-    pub(crate) fn in_group(mut self) -> Self {
+    pub(crate) fn for_cgroup(mut self) -> Self {
         self.limits.retain(|(resource, ..)| ![DATA, PROCESSES].contains(resource));
         self
     }
@@ -207,7 +207,8 @@ impl LaunchPlan {
     pub(crate) fn for_session(mut self, parked: u32) -> Result<Self, PlanError> {
         self.part = PlanPart::Session;
         self.parked = parked;
-        [self.shared_filter, self.filter] = seccomp::compile_shared(Arch::HERE)?.map(|part| part.bytes());
+        [self.shared_filter, self.filter] =
+            seccomp::compile_for_session(Arch::CURRENT)?.map(|part| part.to_bytes());
         Ok(self)
     }
 
@@ -215,7 +216,7 @@ impl LaunchPlan {
     pub(crate) fn for_command(mut self) -> Self {
         self.part = PlanPart::Command;
         self.shared_filter.clear();
-        self.mounts = mounts::of_a_command();
+        self.mounts = mounts::command_mounts();
         self
     }
 
@@ -269,7 +270,7 @@ fn programs(confinement: &Confinement, command: &CommandSpec) -> Result<Vec<CStr
 /// Returns the system call filter, compiled once.
 fn filter_here() -> Result<Vec<u8>, JumpTooLongError> {
     static COMPILED: OnceLock<Result<Vec<u8>, JumpTooLongError>> = OnceLock::new();
-    COMPILED.get_or_init(|| Ok(seccomp::compile(Arch::HERE)?.bytes())).clone()
+    COMPILED.get_or_init(|| Ok(seccomp::compile(Arch::CURRENT)?.to_bytes())).clone()
 }
 
 /// The kernel's number for the limit on writable memory of a process.
@@ -285,13 +286,13 @@ fn resources(limits: &ResourceLimits) -> Vec<(u32, u64, u64)> {
     const DESCRIPTORS: u32 = 7;
     const LOCKED: u32 = 8;
     const QUEUES: u32 = 12;
-    let cpu = limits.cpu.as_secs().max(1);
+    let cpu = limits.cpu_time.as_secs().max(1);
     let fixed = |resource, value| (resource, value, value);
     vec![
         // The launcher measures all processes together and normally acts first. This applies if it is late.
         (CPU, cpu.saturating_add(2), cpu.saturating_add(3)),
-        fixed(FILE, limits.file),
-        fixed(DATA, limits.memory),
+        fixed(FILE, limits.file_bytes),
+        fixed(DATA, limits.memory_bytes),
         fixed(CORE, 0),
         // The limit includes the first process inside.
         fixed(PROCESSES, u64::from(limits.pids) + 1),
@@ -310,7 +311,7 @@ fn path_text(path: &Path) -> Result<CString, PlanError> {
 }
 
 /// Refuses a path that is not absolute or contains `.` or `..`.
-pub(crate) fn resolved(path: &Path) -> Result<(), PlanError> {
+pub(crate) fn check_resolved(path: &Path) -> Result<(), PlanError> {
     let plain = |component| matches!(component, Component::RootDir | Component::Normal(_));
     if path.is_absolute() && path.components().all(plain) {
         Ok(())

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use super::{HostInfo, PathKind, PlanError, overlays, path_text, resolved, text};
+use super::{HostInfo, PathKind, PlanError, check_resolved, overlays, path_text, text};
 use crate::confinement::{CopiedPath, CopySource, FileConfinement, ReadScope};
-use crate::plan_format::{CloneDepth, LAYERS, MountAccess, MountOp, OnMissing, SLOTS};
+use crate::plan_format::{CloneDepth, LAYER_SLOTS, MountAccess, MountOp, OnMissing, SLOT_COUNT};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Places with sockets, logs, disks and backups of others. They are hidden in every confinement, if they exist.
@@ -31,17 +31,17 @@ pub(super) const HIDDEN_EVERYWHERE: [&str; 10] = [
 const INODES: u64 = 100_000;
 
 /// Returns the steps that build this file system, in order.
-pub(super) fn program(
+pub(super) fn mount_program(
     files: &FileConfinement,
     scratch_bytes: u64,
     network_apart: bool,
     host: &impl HostInfo,
 ) -> Result<Vec<MountOp<CString>>, PlanError> {
     check(files, host)?;
-    overlays::check(files, host)?;
+    overlays::check_copies(files, host)?;
     let mut program = MountProgramBuilder::new(files, host)?;
     program.hide_copies(files)?;
-    program.ops.push(MountOp::Seclude);
+    program.ops.push(MountOp::MakePrivate);
     program.hold_devices()?;
     program.hold_kept()?;
     program.ops.push(MountOp::Seal);
@@ -55,7 +55,7 @@ pub(super) fn program(
 }
 
 /// Returns the steps that show a command of a session its own terminals and processes.
-pub(super) fn of_a_command() -> Vec<MountOp<CString>> {
+pub(super) fn command_mounts() -> Vec<MountOp<CString>> {
     let place = MountOp::Attach { slot: 0, path: c"/dev/pts".into(), missing: OnMissing::Fault };
     [vec![MountOp::Terminals { slot: 0 }, place], processes()].concat()
 }
@@ -74,11 +74,11 @@ fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError>
         ReadScope::Only(paths) => paths,
     };
     for path in readable {
-        resolved(path)?;
+        check_resolved(path)?;
     }
     let named = [&files.home_readable, &files.writable, &files.hidden, &files.protected];
     for path in named.into_iter().flatten().chain(&files.home).chain([&files.cwd]) {
-        resolved(path)?;
+        check_resolved(path)?;
         if host.kind(path) == Some(PathKind::Link) {
             return Err(PlanError::Link(path.clone()));
         }
@@ -93,7 +93,7 @@ fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError>
         let ours = ["/dev", "/proc", "/sys", "/tmp", "/var/tmp"].map(Path::new);
         let beneath_the_kernel = ["/dev", "/proc", "/sys"].iter().any(|place| path.starts_with(place));
         if ours.iter().any(|place| place.starts_with(path)) || beneath_the_kernel {
-            return Err(PlanError::TooMuch(path.clone()));
+            return Err(PlanError::ShowsAllMounts(path.clone()));
         }
     }
     Ok(())
@@ -126,9 +126,9 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         kept.extend(readable.map(|path| (path.clone(), (MountAccess::Read, None))));
         kept.extend(files.writable.iter().map(|path| (path.clone(), (MountAccess::Write, None))));
         // Trees inside a copy are part of the copy.
-        kept.retain(|path, _| !files.copied.iter().any(|copied| path.starts_with(&copied.root)));
+        kept.retain(|path, _| !files.copies.iter().any(|copied| path.starts_with(&copied.root)));
         kept.extend(
-            files.copied.iter().map(|one| (one.root.clone(), (MountAccess::Write, Some(&one.source)))),
+            files.copies.iter().map(|one| (one.root.clone(), (MountAccess::Write, Some(&one.source)))),
         );
         // Sorted by path, so that an inner tree comes after the outer one.
         let kept: Vec<MountedTree<'_>> = (1u32..)
@@ -136,13 +136,13 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
             .filter_map(|(slot, (path, (access, copy)))| {
                 let kind = match copy {
                     None => host.kind(&path)?,
-                    Some(copy) => overlays::kind(copy, host)?,
+                    Some(copy) => overlays::copy_kind(copy, host)?,
                 };
                 Some(MountedTree { kind, path, access, slot, copy })
             })
             .collect();
-        if kept.len() + DEVICES.len() + LAYERS >= SLOTS - 1 {
-            return Err(PlanError::TooMany(SLOTS - DEVICES.len() - LAYERS - 2));
+        if kept.len() + DEVICES.len() + LAYER_SLOTS >= SLOT_COUNT - 1 {
+            return Err(PlanError::TooMany(SLOT_COUNT - DEVICES.len() - LAYER_SLOTS - 2));
         }
         let mut emptied = BTreeSet::from(["/dev", "/tmp", "/var/tmp"].map(PathBuf::from));
         emptied.extend(files.home.clone());
@@ -163,7 +163,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
             }
         }
         emptied.retain(|path| host.kind(path) == Some(PathKind::Directory));
-        Ok(Self { host, ops: Vec::new(), kept, copied: &files.copied, emptied, masked })
+        Ok(Self { host, ops: Vec::new(), kept, copied: &files.copies, emptied, masked })
     }
 
     /// Refuses the parts of a copy if they would be visible inside, because they could be changed there directly.
@@ -172,8 +172,8 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
             overlays::is_named(part, files)
                 || (self.shown(part) && !part.ancestors().any(|above| self.masked.contains_key(above)))
         };
-        match self.copied.iter().flat_map(|copied| copied.source.parts()).find(shown) {
-            Some(part) => Err(PlanError::CopyShown(part.clone())),
+        match self.copied.iter().flat_map(|copied| copied.source.paths()).find(shown) {
+            Some(part) => Err(PlanError::CopyVisible(part.clone())),
             None => Ok(()),
         }
     }
@@ -185,7 +185,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         depth: CloneDepth,
         access: MountAccess,
     ) -> Result<(), PlanError> {
-        self.ops.push(MountOp::Hold { slot, path: path_text(path)?, depth, access });
+        self.ops.push(MountOp::CloneTree { slot, path: path_text(path)?, depth, access });
         Ok(())
     }
 
@@ -215,8 +215,8 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
             self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.access, kept.copy)).collect();
         kept.iter().try_for_each(|(slot, path, access, copy)| match copy {
             None => self.hold(*slot, path, CloneDepth::All, *access),
-            Some(CopySource::Tree { at }) => self.hold(*slot, at, CloneDepth::All, *access),
-            Some(CopySource::Overlay { lowers, upper, work }) => {
+            Some(CopySource::Tree { path: at }) => self.hold(*slot, at, CloneDepth::All, *access),
+            Some(CopySource::Overlay { lower_layers: lowers, upper_dir: upper, work_dir: work }) => {
                 self.overlay(*slot, path, lowers, [upper, work])
             }
         })
@@ -250,7 +250,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
     /// Makes the two following steps depend on this path.
     fn if_there(&mut self, path: &Path) -> Result<(), PlanError> {
         if self.may_be_gone(path) {
-            self.ops.push(MountOp::IfThere { path: path_text(path)? });
+            self.ops.push(MountOp::SkipIfMissing { path: path_text(path)? });
         }
         Ok(())
     }
@@ -346,7 +346,8 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
     /// hidden paths, because after a rename no rule might match them the next time.
     fn protect(&mut self, files: &FileConfinement) -> Result<(), PlanError> {
         let mut points: BTreeMap<PathBuf, MountAccess> = BTreeMap::new();
-        let protected = files.protected.iter().chain(overlays::read_only(files)).map(|path| (path, true));
+        let protected =
+            files.protected.iter().chain(overlays::read_only_in_copies(files)).map(|path| (path, true));
         let hidden = self.masked.keys().map(|path| (path, false));
         let shown =
             protected.chain(hidden).filter(|(path, _)| self.host.kind(path).is_some() && self.shown(path));
@@ -424,11 +425,11 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
 
 /// Returns the slots for devices, which are the last ones.
 fn device_slots() -> impl Iterator<Item = (u32, &'static str)> {
-    let last = u32::try_from(SLOTS - 1).unwrap_or_default();
+    let last = u32::try_from(SLOT_COUNT - 1).unwrap_or_default();
     DEVICES.iter().zip(0u32..).map(move |(device, at)| (last - at, *device))
 }
 
 /// Returns the first of the slots for layers, which come before those for devices.
 fn layer_slot() -> u32 {
-    u32::try_from(SLOTS - DEVICES.len() - LAYERS).unwrap_or_default()
+    u32::try_from(SLOT_COUNT - DEVICES.len() - LAYER_SLOTS).unwrap_or_default()
 }

@@ -60,7 +60,7 @@ impl NetworkPlan {
 
 impl LaunchPlan {
     /// Adds a proxied network to this plan.
-    pub(crate) fn with_wiring(
+    pub(crate) fn with_network_plan(
         mut self,
         wiring: &NetworkPlan,
         files: &FileConfinement,
@@ -74,7 +74,7 @@ impl LaunchPlan {
             |bytes| MountOp::Scratch { slot: 0, bytes, inodes: 64, mode: 0o755, access: MountAccess::Write };
         let read_only = |path: &str| {
             let path = text(path, "a path")?;
-            Ok::<_, PlanError>(MountOp::Hold {
+            Ok::<_, PlanError>(MountOp::CloneTree {
                 slot: 0,
                 path,
                 depth: CloneDepth::One,
@@ -103,19 +103,20 @@ impl LaunchPlan {
             }
         }
         self.mounts.push(MountOp::Route);
-        self.mounts.push(MountOp::Offer { socket: SocketKind::Proxy, port: PROXY_PORT });
-        self.mounts.push(MountOp::Offer { socket: SocketKind::Lookups, port: 53 });
+        self.mounts.push(MountOp::OfferSocket { socket: SocketKind::Proxy, port: PROXY_PORT });
+        self.mounts.push(MountOp::OfferSocket { socket: SocketKind::Lookups, port: 53 });
         let transparent = wiring.ports.iter();
-        self.mounts
-            .extend(transparent.map(|port| MountOp::Offer { socket: SocketKind::Transparent, port: *port }));
-        self.mounts.push(MountOp::Await);
+        self.mounts.extend(
+            transparent.map(|port| MountOp::OfferSocket { socket: SocketKind::Transparent, port: *port }),
+        );
+        self.mounts.push(MountOp::WaitForReady);
         Ok(self)
     }
 
     /// Returns the sockets that are passed out, in order.
-    pub(crate) fn offers(&self) -> impl Iterator<Item = SocketKind> + '_ {
+    pub(crate) fn offered_sockets(&self) -> impl Iterator<Item = SocketKind> + '_ {
         self.mounts.iter().filter_map(|op| match op {
-            MountOp::Offer { socket, .. } => Some(*socket),
+            MountOp::OfferSocket { socket, .. } => Some(*socket),
             _ => None,
         })
     }

@@ -2,24 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{HostInfo, PathKind, PlanError, resolved};
+use super::{HostInfo, PathKind, PlanError, check_resolved};
 use crate::confinement::{CopiedPath, CopySource, FileConfinement, ReadScope};
-use crate::plan_format::LAYERS;
+use crate::plan_format::LAYER_SLOTS;
 
 /// Refuses copies that could not be mounted, or that would differ from their description.
-pub(super) fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError> {
-    for (at, copied) in files.copied.iter().enumerate() {
+pub(super) fn check_copies(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError> {
+    for (at, copied) in files.copies.iter().enumerate() {
         let root = &copied.root;
-        let refuse = |why| Err(PlanError::NoCopy(root.clone(), why));
-        resolved(root)?;
+        let refuse = |why| Err(PlanError::InvalidCopy(root.clone(), why));
+        check_resolved(root)?;
         if !files.writable.iter().any(|writable| root.starts_with(writable)) {
             return refuse("it lies in nothing that the command may write");
         }
-        if files.copied.iter().take(at).any(|other| other.root == *root) {
+        if files.copies.iter().take(at).any(|other| other.root == *root) {
             return refuse("there are two copies of it");
         }
-        for part in copied.source.parts() {
-            resolved(part)?;
+        for part in copied.source.paths() {
+            check_resolved(part)?;
             match host.kind(part) {
                 Some(PathKind::Link) => return Err(PlanError::Link(part.clone())),
                 None => return Err(PlanError::Missing(part.clone())),
@@ -32,25 +32,25 @@ pub(super) fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(),
         let kind = host.kind(root);
         match (&copied.source, kind) {
             (_, Some(PathKind::Link)) => return Err(PlanError::Link(root.clone())),
-            (CopySource::Tree { at }, Some(kind)) if host.kind(at) != Some(kind) => {
+            (CopySource::Tree { path: at }, Some(kind)) if host.kind(at) != Some(kind) => {
                 return refuse("one is a directory, and the other is not");
             }
             (CopySource::Overlay { .. }, Some(PathKind::File)) => {
                 return refuse("only a directory can lie under layers; make a whole copy of it");
             }
-            (CopySource::Overlay { lowers, .. }, _) if lowers.len() + 3 > LAYERS => {
+            (CopySource::Overlay { lower_layers: lowers, .. }, _) if lowers.len() + 3 > LAYER_SLOTS => {
                 return refuse("it has too many layers; make fewer of them");
             }
-            (CopySource::Overlay { upper, work, .. }, _)
+            (CopySource::Overlay { upper_dir: upper, work_dir: work, .. }, _)
                 if upper.starts_with(work) || work.starts_with(upper) =>
             {
                 return refuse("what is written and where that is prepared lie in each other");
             }
-            (CopySource::Overlay { lowers, .. }, None) if lowers.is_empty() => {
+            (CopySource::Overlay { lower_layers: lowers, .. }, None) if lowers.is_empty() => {
                 return Err(PlanError::Missing(root.clone()));
             }
             // Only another copy can provide a mount point for it.
-            (_, None) if !files.copied.iter().any(|other| holds(other, root)) => {
+            (_, None) if !files.copies.iter().any(|other| holds(other, root)) => {
                 return Err(PlanError::Missing(root.clone()));
             }
             _ => {}
@@ -64,17 +64,17 @@ fn holds(copied: &CopiedPath, path: &Path) -> bool {
 }
 
 /// Returns the kind of file that appears at the path of a copy.
-pub(super) fn kind(source: &CopySource, host: &impl HostInfo) -> Option<PathKind> {
+pub(super) fn copy_kind(source: &CopySource, host: &impl HostInfo) -> Option<PathKind> {
     match source {
         CopySource::Overlay { .. } => Some(PathKind::Directory),
-        CopySource::Tree { at } => host.kind(at),
+        CopySource::Tree { path: at } => host.kind(at),
     }
 }
 
 /// Returns whether the copy contains everything that exists outside, before the command has begun.
 pub(super) const fn is_fresh(source: &CopySource) -> bool {
     match source {
-        CopySource::Overlay { lowers, .. } => lowers.is_empty(),
+        CopySource::Overlay { lower_layers: lowers, .. } => lowers.is_empty(),
         CopySource::Tree { .. } => false,
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn is_named(path: &Path, files: &FileConfinement) -> bool {
 }
 
 /// Returns the paths that must stay read-only inside a writable copy.
-pub(super) fn read_only(files: &FileConfinement) -> impl Iterator<Item = &PathBuf> {
-    let in_copy = |path: &&PathBuf| files.copied.iter().any(|copied| holds(copied, path));
+pub(super) fn read_only_in_copies(files: &FileConfinement) -> impl Iterator<Item = &PathBuf> {
+    let in_copy = |path: &&PathBuf| files.copies.iter().any(|copied| holds(copied, path));
     files.home_readable.iter().filter(move |path| in_copy(path) && !files.writable.contains(path))
 }

@@ -100,7 +100,7 @@ fn attached(path: &'static CStr) -> impl Fn(&MountOp<CString>) -> bool {
 }
 
 fn held(want_path: &'static CStr, want: MountAccess) -> impl Fn(&MountOp<CString>) -> bool {
-    move |op| matches!(op, MountOp::Hold { path, access, .. } if path.as_c_str() == want_path && *access == want)
+    move |op| matches!(op, MountOp::CloneTree { path, access, .. } if path.as_c_str() == want_path && *access == want)
 }
 
 // req: E2
@@ -108,7 +108,7 @@ fn held(want_path: &'static CStr, want: MountAccess) -> impl Fn(&MountOp<CString
 fn the_order_of_mounts_is_the_safety_of_it() {
     let plan = plan(files(), &usual()).unwrap();
     let seal = at(&plan, |op| *op == MountOp::Seal);
-    assert_eq!(at(&plan, |op| *op == MountOp::Seclude), 0);
+    assert_eq!(at(&plan, |op| *op == MountOp::MakePrivate), 0);
     // Writable trees are cloned before everything is made read-only.
     assert!(at(&plan, held(c"/home/me/ws", MountAccess::Write)) < seal);
     assert!(at(&plan, held(c"/home/me/.cargo", MountAccess::Read)) < seal);
@@ -131,7 +131,7 @@ fn the_order_of_mounts_is_the_safety_of_it() {
         assert!(git < mask && mask < proc, "{path:?}");
     }
     let mounts = |op: &MountOp<CString>| {
-        matches!(op, MountOp::Attach { .. } | MountOp::Hold { .. } | MountOp::Scratch { .. })
+        matches!(op, MountOp::Attach { .. } | MountOp::CloneTree { .. } | MountOp::Scratch { .. })
     };
     assert_eq!(last(&plan, mounts), proc, "the processes come last");
 }
@@ -182,7 +182,7 @@ fn what_is_not_there_is_not_mounted_and_what_has_to_be_there_is_an_error() {
     );
     assert_eq!(
         case(&|files| files.writable = vec!["/tmp".into()], &usual()),
-        PlanError::TooMuch("/tmp".into())
+        PlanError::ShowsAllMounts("/tmp".into())
     );
     assert_eq!(
         case(&|files| files.hidden = vec!["/home/me/ws/../x".into()], &usual()),
@@ -235,11 +235,11 @@ fn what_is_written_is_what_is_read() {
     let plan = plan(files(), &usual()).unwrap();
     let bytes = plan.encode();
     let mut reader = PlanReader::new(&bytes);
-    assert_eq!((reader.part(), reader.number()), (Some(PlanPart::Whole), Some(0)));
+    assert_eq!((reader.read_part(), reader.read_number()), (Some(PlanPart::Whole), Some(0)));
     assert_eq!(reader.bytes(), Some(&[][..]), "no session");
-    assert_eq!((reader.number(), reader.number()), (Some(1000), Some(100)));
-    let count = reader.small().unwrap();
-    let read: Vec<MountOp<&CStr>> = (0..count).map(|_| reader.op().unwrap()).collect();
+    assert_eq!((reader.read_number(), reader.read_number()), (Some(1000), Some(100)));
+    let count = reader.read_u32().unwrap();
+    let read: Vec<MountOp<&CStr>> = (0..count).map(|_| reader.read_op().unwrap()).collect();
     assert_eq!(read.len(), plan.mounts.len());
     for (read, written) in read.iter().zip(&plan.mounts) {
         assert_eq!(format!("{read:?}"), format!("{written:?}"));
@@ -248,7 +248,7 @@ fn what_is_written_is_what_is_read() {
     // A truncated plan is invalid, and nothing is read past the end.
     for length in 0..64 {
         let mut cut = PlanReader::new(&bytes[..length]);
-        while cut.number().is_some() {}
+        while cut.read_number().is_some() {}
         assert_eq!(cut.text(), None);
     }
 }
@@ -259,11 +259,11 @@ fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
     let wiring = NetworkPlan { ports: vec![80, 443], authorities: Some("PEM".into()) };
     let with = |host: &FakeHost, files: FileConfinement| {
         let plan = plan(files.clone(), host).unwrap();
-        plan.with_wiring(&wiring, &files, host).unwrap()
+        plan.with_network_plan(&wiring, &files, host).unwrap()
     };
     let plan = with(&host(&["/home/me/ws/", "/etc/resolv.conf"]), files());
-    assert_eq!(plan.mounts.last(), Some(&MountOp::Await));
-    assert_eq!(plan.offers().count(), 4);
+    assert_eq!(plan.mounts.last(), Some(&MountOp::WaitForReady));
+    assert_eq!(plan.offered_sockets().count(), 4);
     let written = last(&plan, |op| matches!(op, MountOp::File { .. }));
     let sealed = at(&plan, held(c"/dev/byleave", MountAccess::Mask));
     assert!(at(&plan, attached(c"/dev/byleave")) < written && written < sealed);
@@ -297,14 +297,14 @@ fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top(
     let overlay = |root: &str, name: &str, lowers: &[&str]| CopiedPath {
         root: root.into(),
         source: CopySource::Overlay {
-            lowers: lowers.iter().map(PathBuf::from).collect(),
-            upper: format!("/home/me/state/{name}/upper").into(),
-            work: format!("/home/me/state/{name}/work").into(),
+            lower_layers: lowers.iter().map(PathBuf::from).collect(),
+            upper_dir: format!("/home/me/state/{name}/upper").into(),
+            work_dir: format!("/home/me/state/{name}/work").into(),
         },
     };
     let mut files = files();
     files.hidden.push("/home/me/ws/target/keys".into());
-    files.copied = vec![
+    files.copies = vec![
         overlay("/home/me/ws/target", "t", &["/home/me/state/old/upper"]),
         overlay("/home/me/ws", "w", &[]),
     ];
@@ -344,21 +344,21 @@ fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top(
     let env = at(&made_for, attached(c"/home/me/ws/.env"));
     let keys = at(&made_for, attached(c"/home/me/ws/target/keys"));
     assert!(target < env && target < keys);
-    let if_there = |op: &MountOp<CString>| matches!(op, MountOp::IfThere { .. });
+    let if_there = |op: &MountOp<CString>| matches!(op, MountOp::SkipIfMissing { .. });
     assert!(if_there(&made_for.mounts[keys - 2]) && !if_there(&made_for.mounts[env - 2]));
     // As the first process reads it.
     let encoded = made_for.encode();
     let mut read = PlanReader::new(&encoded);
-    read.part().unwrap();
-    read.number().unwrap();
+    read.read_part().unwrap();
+    read.read_number().unwrap();
     read.bytes().unwrap();
-    read.number().unwrap();
-    read.number().unwrap();
-    assert_eq!(read.small(), u32::try_from(made_for.mounts.len()).ok());
+    read.read_number().unwrap();
+    read.read_number().unwrap();
+    assert_eq!(read.read_u32(), u32::try_from(made_for.mounts.len()).ok());
     for op in &made_for.mounts {
-        assert_eq!(format!("{:?}", read.op().unwrap()), format!("{op:?}"));
+        assert_eq!(format!("{:?}", read.read_op().unwrap()), format!("{op:?}"));
     }
     // The location of the copy must not be visible.
     files.home_readable.push("/home/me/state".into());
-    assert!(matches!(plan(files, &told), Err(PlanError::CopyShown(_))));
+    assert!(matches!(plan(files, &told), Err(PlanError::CopyVisible(_))));
 }

@@ -17,9 +17,9 @@ pub struct HostEnvironment {
     /// `user.max_user_namespaces` is zero.
     pub no_user_namespaces: bool,
     /// `kernel.unprivileged_userns_clone` is zero.
-    pub clone_forbidden: bool,
+    pub userns_clone_disabled: bool,
     /// A system call filter already applies to this process.
-    pub filtered: bool,
+    pub has_syscall_filter: bool,
     /// The kernel has Landlock, but was booted without it.
     pub landlock_off: bool,
     /// The container around this process.
@@ -74,7 +74,7 @@ impl WslVersion {
 
 impl HostEnvironment {
     /// Reads the environment of this process.
-    pub fn here() -> Self {
+    pub fn detect() -> Self {
         const EOPNOTSUPP: i32 = 95;
         let read = |path: &str| own::read_text(path).ok();
         let found =
@@ -101,8 +101,8 @@ impl HostEnvironment {
         Self {
             apparmor_restricts: is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
             no_user_namespaces: is("/proc/sys/user/max_user_namespaces", "0"),
-            clone_forbidden: is("/proc/sys/kernel/unprivileged_userns_clone", "0"),
-            filtered: filtered.into_iter().any(|mode| mode.trim() == "2"),
+            userns_clone_disabled: is("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+            has_syscall_filter: filtered.into_iter().any(|mode| mode.trim() == "2"),
             landlock_off: false,
             container,
             wsl: match () {
@@ -134,7 +134,7 @@ pub enum BackendFailure {
     /// Landlock is missing.
     Landlock,
     /// A failure without advice.
-    Otherwise,
+    Other,
 }
 
 /// Returns remedies, most likely first.
@@ -166,12 +166,12 @@ pub fn remedies(rung: Backend, failed: BackendFailure, surroundings: &HostEnviro
             ]
         }
         BackendFailure::Landlock => match surroundings.container {
-            Some(container) if surroundings.filtered => {
+            Some(container) if surroundings.has_syscall_filter => {
                 vec!["a kernel from 5.13 on that has Landlock", unfiltered(container)]
             }
             _ => vec!["a kernel from 5.13 on that has Landlock (`CONFIG_SECURITY_LANDLOCK`)"],
         },
-        BackendFailure::Otherwise => Vec::new(),
+        BackendFailure::Other => Vec::new(),
     };
     told.into_iter().map(str::to_owned).collect()
 }
@@ -184,7 +184,7 @@ fn namespaces(rung: Backend, surroundings: &HostEnvironment) -> Vec<&'static str
     if surroundings.no_user_namespaces {
         told.push("`sudo sysctl -w user.max_user_namespaces=15000`, and the same in `/etc/sysctl.d`");
     }
-    if surroundings.clone_forbidden {
+    if surroundings.userns_clone_disabled {
         told.push("`sudo sysctl -w kernel.unprivileged_userns_clone=1`, and the same in `/etc/sysctl.d`");
     }
     match surroundings.container {
@@ -193,7 +193,7 @@ fn namespaces(rung: Backend, surroundings: &HostEnvironment) -> Vec<&'static str
         None if surroundings.apparmor_restricts => told.push(
             "AppArmor refuses user namespaces to bwrap too; load its profile: `sudo apt install apparmor-profiles`, then `sudo ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && sudo apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict`",
         ),
-        None if told.is_empty() && surroundings.filtered => {
+        None if told.is_empty() && surroundings.has_syscall_filter => {
             told.push("a system call filter is on this process already; start it outside of what put it there");
         }
         None if told.is_empty() => told.push("a kernel with user namespaces (`CONFIG_USER_NS`)"),

@@ -31,7 +31,7 @@ pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
         outcome => {
             let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
             let told = format!("a command on it ended with {:?} {said}", outcome.status);
-            Err(why(there, &LaunchError::NotCopied { root: there.into(), error: io::Error::other(told) }))
+            Err(why(there, &LaunchError::CopyFailed { root: there.into(), error: io::Error::other(told) }))
         }
     }
 }
@@ -39,8 +39,8 @@ pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
 /// Runs a command that changes something in a copy, and checks that nothing else changed.
 fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
     let identity = identity(run_as)?;
-    let (lower, kept) = (CommandTempDir::new(identity)?, CommandTempDir::within(store, identity)?);
-    let making = |error| LaunchError::Ours { doing: "making a copy to try", error };
+    let (lower, kept) = (CommandTempDir::new(identity)?, CommandTempDir::new_in(store, identity)?);
+    let making = |error| LaunchError::Internal { doing: "making a copy to try", error };
     let [upper, work] = ["upper", "work"].map(|name| kept.path.join(name));
     for directory in [&upper, &work] {
         fs::create_dir(directory).map_err(making)?;
@@ -51,19 +51,19 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
     chown(root.join(REPLACED), Some(identity.uid), Some(identity.gid)).map_err(making)?;
     let copied = CopiedPath {
         root: root.clone(),
-        source: CopySource::Overlay { lowers: Vec::new(), upper: upper.clone(), work },
+        source: CopySource::Overlay { lower_layers: Vec::new(), upper_dir: upper.clone(), work_dir: work },
     };
     let confinement = Confinement {
         files: FileConfinement {
             cwd: root.clone(),
             writable: vec![root.clone()],
             hidden: vec![kept.path.clone()],
-            copied: vec![copied],
+            copies: vec![copied],
             ..FileConfinement::default()
         },
         network: Network::Off,
         environment: BTreeMap::from([("PATH".into(), super::PATH.into())]),
-        limits: ResourceLimits { wall: WALL, reserve: 0, ..ResourceLimits::default() },
+        limits: ResourceLimits { wall_time: WALL, reserve_bytes: 0, ..ResourceLimits::default() },
         waived: BTreeSet::from(Guarantee::ALL),
         required: BTreeSet::new(),
     };
@@ -78,13 +78,13 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
         getxattr(upper.join(REPLACED), "user.overlay.opaque", &mut opaque) == Ok(1) && opaque == *b"y";
     if outcome.status == CommandStatus::Exited(0) && (is_there(&root) || !is_there(&upper) || !is_marked) {
         let error = io::Error::other("what was changed is not in its layer, or not there alone");
-        return Err(LaunchError::NotCopied { root, error });
+        return Err(LaunchError::CopyFailed { root, error });
     }
     Ok(outcome)
 }
 
 fn why(store: &Path, error: &LaunchError) -> String {
-    let LaunchError::NotCopied { error: answer, .. } = error else { return error.to_string() };
+    let LaunchError::CopyFailed { error: answer, .. } = error else { return error.to_string() };
     let told = |what: &str| format!("no overlay can be written to `{}` ({answer}): {what}", store.display());
     let kind = statfs(store).map(|found| found.f_type).unwrap_or_default();
     match answer.raw_os_error() {
@@ -122,7 +122,7 @@ mod tests {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         for (errno, words) in [(ENODEV, "modprobe overlay"), (EPERM, "5.11"), (22, "--state")] {
             let error = io::Error::from_raw_os_error(errno);
-            let told = why(folder.path(), &LaunchError::NotCopied { root: "/w".into(), error });
+            let told = why(folder.path(), &LaunchError::CopyFailed { root: "/w".into(), error });
             assert!(told.contains(words) && told.contains(&folder.path().display().to_string()), "{told}");
         }
     }

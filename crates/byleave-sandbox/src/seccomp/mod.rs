@@ -7,7 +7,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use rules::{ALONE, GROUPS, NEEDED_TO_BEGIN, NEWEST, SyscallGroup};
+use rules::{GROUPS, NEEDED_BEFORE_START, NEWEST_SYSCALL, SyscallGroup, WITHOUT_NAMESPACES};
 
 /// An architecture that filters are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Arch {
 impl Arch {
     /// The architecture that this program was compiled for.
     #[cfg(target_arch = "x86_64")]
-    pub const HERE: Self = Self::X86_64;
+    pub const CURRENT: Self = Self::X86_64;
     /// The architecture that this program was compiled for.
     #[cfg(target_arch = "aarch64")]
     pub const HERE: Self = Self::Aarch64;
@@ -42,7 +42,7 @@ pub struct SyscallFilter {
 
 impl SyscallFilter {
     /// Returns the filter in the format of the kernel.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let instruction = |instruction: &Instruction| {
             let [code, code_high] = instruction.code.to_le_bytes();
             let [a, b, c, d] = instruction.k.to_le_bytes();
@@ -63,14 +63,14 @@ pub fn compile(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
 }
 
 /// Compiles the filter for a command without its own namespaces. Calls that namespaces would isolate are not available.
-pub fn compile_alone(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
-    compile_groups(arch, GROUPS.iter().chain(ALONE))
+pub fn compile_without_namespaces(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
+    compile_groups(arch, GROUPS.iter().chain(WITHOUT_NAMESPACES))
 }
 
 /// Compiles the filter in two parts, of which the stricter one applies to every call. The first is for the first process of a
 /// session, and its commands inherit it. The small second part is for each command, and refuses calls that its first process
 /// needs until then. Installing a filter takes longer than most other steps of starting a command.
-pub fn compile_shared(arch: Arch) -> Result<[SyscallFilter; 2], JumpTooLongError> {
+pub fn compile_for_session(arch: Arch) -> Result<[SyscallFilter; 2], JumpTooLongError> {
     let all = answers(arch, GROUPS.iter()).into_iter();
     let (rest, shared): (Vec<_>, Vec<_>) = all.partition(|(number, _)| is_needed(*number));
     Ok([compile_answers(arch, &shared)?, compile_answers(arch, &rest)?])
@@ -78,7 +78,7 @@ pub fn compile_shared(arch: Arch) -> Result<[SyscallFilter; 2], JumpTooLongError
 
 /// Returns whether the first process of a command needs a call in order to start. The numbers are the same on every architecture.
 fn is_needed(call: u32) -> bool {
-    NEEDED_TO_BEGIN.iter().any(|needed| needed.x86_64 == Some(call))
+    NEEDED_BEFORE_START.iter().any(|needed| needed.x86_64 == Some(call))
 }
 
 /// Compiles groups. If a call is in several of them, the last one applies.
@@ -92,7 +92,7 @@ fn compile_groups<'a>(
 fn answers<'a>(arch: Arch, groups: impl Iterator<Item = &'a SyscallGroup>) -> Vec<(u32, SyscallAction)> {
     let mut answers: BTreeMap<u32, SyscallAction> = BTreeMap::new();
     for group in groups {
-        answers.extend(group.calls.iter().filter_map(|call| Some((call.number(arch)?, group.answer))));
+        answers.extend(group.calls.iter().filter_map(|call| Some((call.number(arch)?, group.action))));
     }
     answers.into_iter().collect()
 }
@@ -104,7 +104,7 @@ fn compile_answers(arch: Arch, refusals: &[(u32, SyscallAction)]) -> Result<Sysc
         ret(KILL_PROCESS),
         load(OFFSET_NUMBER),
         // This includes every x32 call, whose number has a high bit set.
-        jump(JGT, 0, 1, NEWEST)?,
+        jump(JGT, 0, 1, NEWEST_SYSCALL)?,
         ret(refusal(ENOSYS)),
     ];
     if let Some((lowest, _)) = refusals.first().filter(|_| refusals.len() <= BUCKET) {

@@ -20,13 +20,13 @@ const SET_ID_MODES: u32 = 0o6000;
 const MAKES_A_FILE: u32 = 0o20_000_100;
 
 /// The newest known system call. The numbers are the same on every architecture from 424 on.
-pub(super) const NEWEST: u32 = 469;
+pub(super) const NEWEST_SYSCALL: u32 = 469;
 
 /// Calls with the same action, and the reason.
 pub(super) struct SyscallGroup {
     #[expect(dead_code, reason = "for people who read this table")]
-    pub(super) why: &'static str,
-    pub(super) answer: SyscallAction,
+    pub(super) reason: &'static str,
+    pub(super) action: SyscallAction,
     pub(super) calls: &'static [Syscall],
 }
 
@@ -41,8 +41,8 @@ const fn x86(name: &'static str, number: u32) -> Syscall {
 
 pub(super) const GROUPS: &[SyscallGroup] = &[
     SyscallGroup {
-        why: "what is mounted where is the launcher's affair",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "what is mounted where is the launcher's affair",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("mount", 165, 40),
             call("umount2", 166, 39),
@@ -59,18 +59,18 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "another namespace is a way around this one",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "another namespace is a way around this one",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[call("setns", 308, 268), call("unshare", 272, 97)],
     },
     SyscallGroup {
-        why: "a file by its handle is a file without its path, past every mask",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "a file by its handle is a file without its path, past every mask",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[call("name_to_handle_at", 303, 264), call("open_by_handle_at", 304, 265)],
     },
     SyscallGroup {
-        why: "the memory and descriptors of other processes",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "the memory and descriptors of other processes",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("ptrace", 101, 117),
             call("process_vm_readv", 310, 270),
@@ -81,13 +81,13 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "keyrings are not confined by any namespace",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "keyrings are not confined by any namespace",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[call("add_key", 248, 217), call("request_key", 249, 218), call("keyctl", 250, 219)],
     },
     SyscallGroup {
-        why: "code in the kernel",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "code in the kernel",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("bpf", 321, 280),
             call("init_module", 175, 105),
@@ -98,8 +98,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "kernel interfaces with a long history of holes, which no build needs",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "kernel interfaces with a long history of holes, which no build needs",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("perf_event_open", 298, 241),
             call("userfaultfd", 323, 282),
@@ -113,8 +113,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "the machine itself",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "the machine itself",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("reboot", 169, 142),
             call("swapon", 167, 224),
@@ -136,8 +136,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "long dead, or for the C library of another age",
-        answer: SyscallAction::Refuse(EPERM),
+        reason: "long dead, or for the C library of another age",
+        action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("nfsservctl", 180, 42),
             call("lookup_dcookie", 212, 18),
@@ -148,8 +148,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "performs operations that no filter sees",
-        answer: SyscallAction::Refuse(ENOSYS),
+        reason: "performs operations that no filter sees",
+        action: SyscallAction::Refuse(ENOSYS),
         calls: &[
             call("io_uring_setup", 425, 425),
             call("io_uring_enter", 426, 426),
@@ -157,48 +157,48 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "takes its flags by reference, where no filter can look; programs fall back to `clone`",
-        answer: SyscallAction::Refuse(ENOSYS),
+        reason: "takes its flags by reference, where no filter can look; programs fall back to `clone`",
+        action: SyscallAction::Refuse(ENOSYS),
         calls: &[call("clone3", 435, 435)],
     },
     SyscallGroup {
-        why: "takes its mode by reference, where no filter can look; programs fall back to `openat`",
-        answer: SyscallAction::Refuse(ENOSYS),
+        reason: "takes its mode by reference, where no filter can look; programs fall back to `openat`",
+        action: SyscallAction::Refuse(ENOSYS),
         calls: &[call("openat2", 437, 437)],
     },
     SyscallGroup {
-        why: "namespaces by the old call",
-        answer: SyscallAction::RefuseBits { argument: 0, bits: NEW_NAMESPACES, errno: EPERM },
+        reason: "namespaces by the old call",
+        action: SyscallAction::RefuseBits { argument: 0, bits: NEW_NAMESPACES, errno: EPERM },
         calls: &[call("clone", 56, 220)],
     },
     SyscallGroup {
-        why: "typing into a terminal, and taking over the console",
-        answer: SyscallAction::RefuseValues { argument: 1, values: TERMINAL_TRICKS, errno: EPERM },
+        reason: "typing into a terminal, and taking over the console",
+        action: SyscallAction::RefuseValues { argument: 1, values: TERMINAL_TRICKS, errno: EPERM },
         calls: &[call("ioctl", 16, 29)],
     },
     SyscallGroup {
-        why: "the limits of other processes, of the first one inside above all, which has the same user",
-        answer: SyscallAction::AllowValues { argument: 0, values: &[0], errno: EPERM },
+        reason: "the limits of other processes, of the first one inside above all, which has the same user",
+        action: SyscallAction::AllowValues { argument: 0, values: &[0], errno: EPERM },
         calls: &[call("prlimit64", 302, 261)],
     },
     SyscallGroup {
-        why: "other personalities weaken the layout of memory",
-        answer: SyscallAction::AllowValues { argument: 0, values: PERSONALITIES, errno: EPERM },
+        reason: "other personalities weaken the layout of memory",
+        action: SyscallAction::AllowValues { argument: 0, values: PERSONALITIES, errno: EPERM },
         calls: &[call("personality", 135, 92)],
     },
     SyscallGroup {
-        why: "what a namespace of networks does not confine, or needs no program",
-        answer: SyscallAction::Families { errno: EAFNOSUPPORT },
+        reason: "what a namespace of networks does not confine, or needs no program",
+        action: SyscallAction::Families { errno: EAFNOSUPPORT },
         calls: &[call("socket", 41, 198)],
     },
     SyscallGroup {
-        why: "pairs of local sockets and nothing else",
-        answer: SyscallAction::AllowValues { argument: 0, values: &[AF_UNIX], errno: EAFNOSUPPORT },
+        reason: "pairs of local sockets and nothing else",
+        action: SyscallAction::AllowValues { argument: 0, values: &[AF_UNIX], errno: EAFNOSUPPORT },
         calls: &[call("socketpair", 53, 199)],
     },
     SyscallGroup {
-        why: "a file that runs as its owner outlives the sandbox",
-        answer: SyscallAction::RefuseBits { argument: 1, bits: SET_ID_MODES, errno: EPERM },
+        reason: "a file that runs as its owner outlives the sandbox",
+        action: SyscallAction::RefuseBits { argument: 1, bits: SET_ID_MODES, errno: EPERM },
         calls: &[
             x86("chmod", 90),
             call("fchmod", 91, 52),
@@ -208,8 +208,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "the same, where the mode is the third argument",
-        answer: SyscallAction::RefuseBits { argument: 2, bits: SET_ID_MODES, errno: EPERM },
+        reason: "the same, where the mode is the third argument",
+        action: SyscallAction::RefuseBits { argument: 2, bits: SET_ID_MODES, errno: EPERM },
         calls: &[
             call("fchmodat", 268, 53),
             call("fchmodat2", 452, 452),
@@ -218,8 +218,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        why: "the same, for a file that is made by opening it",
-        answer: SyscallAction::RefuseBitsWith {
+        reason: "the same, for a file that is made by opening it",
+        action: SyscallAction::RefuseBitsWith {
             argument: 2,
             bits: SET_ID_MODES,
             with: 1,
@@ -229,8 +229,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         calls: &[x86("open", 2)],
     },
     SyscallGroup {
-        why: "the same, for a file that is made by opening it in a directory",
-        answer: SyscallAction::RefuseBitsWith {
+        reason: "the same, for a file that is made by opening it in a directory",
+        action: SyscallAction::RefuseBitsWith {
             argument: 3,
             bits: SET_ID_MODES,
             with: 2,
@@ -243,7 +243,7 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
 
 /// Calls that the first process of a command in a session needs until the command begins: a new process namespace, and mounting
 /// its `/proc`.
-pub(super) const NEEDED_TO_BEGIN: &[Syscall] = &[
+pub(super) const NEEDED_BEFORE_START: &[Syscall] = &[
     call("move_mount", 429, 429),
     call("fsopen", 430, 430),
     call("fsconfig", 431, 431),
@@ -253,20 +253,20 @@ pub(super) const NEEDED_TO_BEGIN: &[Syscall] = &[
 ];
 
 /// Further refusals without namespaces: calls that would reach the network, sockets and shared memory of other processes.
-pub(super) const ALONE: &[SyscallGroup] = &[
+pub(super) const WITHOUT_NAMESPACES: &[SyscallGroup] = &[
     SyscallGroup {
-        why: "any socket is a way to somebody: there is no network of its own, and a local one is opened by its path",
-        answer: SyscallAction::Refuse(EAFNOSUPPORT),
+        reason: "any socket is a way to somebody: there is no network of its own, and a local one is opened by its path",
+        action: SyscallAction::Refuse(EAFNOSUPPORT),
         calls: &[call("socket", 41, 198)],
     },
     SyscallGroup {
-        why: "one of a pair for datagrams can be led to any other local socket by its path",
-        answer: SyscallAction::BoundPairs { errno: EAFNOSUPPORT },
+        reason: "one of a pair for datagrams can be led to any other local socket by its path",
+        action: SyscallAction::BoundPairs { errno: EAFNOSUPPORT },
         calls: &[call("socketpair", 53, 199)],
     },
     SyscallGroup {
-        why: "shared memory, semaphores and queues are those of all users",
-        answer: SyscallAction::Refuse(ENOSYS),
+        reason: "shared memory, semaphores and queues are those of all users",
+        action: SyscallAction::Refuse(ENOSYS),
         calls: &[
             call("shmget", 29, 194),
             call("shmat", 30, 196),

@@ -50,11 +50,11 @@ fn number(arch: Arch, name: &str) -> Option<u32> {
 fn every_call_is_answered_as_the_table_says_and_all_others_are_allowed() {
     for arch in [Arch::X86_64, Arch::Aarch64] {
         let filter = compile(arch).unwrap();
-        for nr in 0..=NEWEST {
+        for nr in 0..=NEWEST_SYSCALL {
             let group =
                 GROUPS.iter().find(|group| group.calls.iter().any(|call| call.number(arch) == Some(nr)));
             let got = decide(&filter, arch.audit(), nr, [0; 6]);
-            match group.map(|group| group.answer) {
+            match group.map(|group| group.action) {
                 Some(SyscallAction::Refuse(errno)) => {
                     assert_eq!(got, FilterDecision::Errno(errno.into()), "{arch:?} {nr}")
                 }
@@ -123,7 +123,7 @@ fn a_foreign_architecture_is_killed_and_what_is_newer_does_not_exist() {
     assert_eq!(decide(&filter, i386, 20, [0; 6]), FilterDecision::Kill);
     let getpid_of_x32 = 0x4000_0000 | 39;
     assert_eq!(decide(&filter, Arch::X86_64.audit(), getpid_of_x32, [0; 6]), FilterDecision::Errno(38));
-    assert_eq!(decide(&filter, Arch::X86_64.audit(), NEWEST + 1, [0; 6]), FilterDecision::Errno(38));
+    assert_eq!(decide(&filter, Arch::X86_64.audit(), NEWEST_SYSCALL + 1, [0; 6]), FilterDecision::Errno(38));
 }
 
 // req: E2
@@ -146,7 +146,7 @@ fn no_call_is_named_twice_and_the_filter_stays_small() {
 fn without_namespaces_there_are_no_sockets_and_nothing_is_shared() {
     const AF_UNIX: u64 = 1;
     for (arch, calls) in [(Arch::X86_64, [41, 29, 64, 68, 240]), (Arch::Aarch64, [198, 194, 190, 186, 180])] {
-        let (usual, alone) = (compile(arch).unwrap(), compile_alone(arch).unwrap());
+        let (usual, alone) = (compile(arch).unwrap(), compile_without_namespaces(arch).unwrap());
         for number in calls {
             let asked =
                 |filter: &SyscallFilter| decide(filter, arch.audit(), number, [AF_UNIX, 0, 0, 0, 0, 0]);
@@ -154,7 +154,7 @@ fn without_namespaces_there_are_no_sockets_and_nothing_is_shared() {
             assert_ne!(asked(&alone), ALLOWED, "{number}");
         }
     }
-    let filter = compile_alone(Arch::X86_64).unwrap();
+    let filter = compile_without_namespaces(Arch::X86_64).unwrap();
     let pair = |family, kind| decide(&filter, Arch::X86_64.audit(), 53, [family, kind, 0, 0, 0, 0]);
     for kind in [1, 5, 1 | 0o2_000_000, 5 | 0o4000] {
         assert_eq!(pair(AF_UNIX, kind), ALLOWED, "a pair of sockets leads to nobody");
@@ -170,8 +170,8 @@ fn without_namespaces_there_are_no_sockets_and_nothing_is_shared() {
 fn in_two_parts_it_refuses_what_it_refuses_in_one() {
     let arguments = [0, 1, 2, 16, 0o4755, 0x5412, 0o101, 0x1000_0011, 0xffff_ffff];
     for arch in [Arch::X86_64, Arch::Aarch64] {
-        let (whole, parts) = (compile(arch).unwrap(), compile_shared(arch).unwrap());
-        let numbers = (0..NEWEST + 2).chain([0x4000_0000 | 39]);
+        let (whole, parts) = (compile(arch).unwrap(), compile_for_session(arch).unwrap());
+        let numbers = (0..NEWEST_SYSCALL + 2).chain([0x4000_0000 | 39]);
         for (number, of) in numbers.flat_map(|number| [(number, arch.audit()), (number, 0x4000_0003)]) {
             for (one, other) in arguments.iter().flat_map(|one| arguments.map(|other| (*one, other))) {
                 let args = [one, other, other, one, 0, 0];

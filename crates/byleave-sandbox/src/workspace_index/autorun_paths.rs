@@ -1,6 +1,6 @@
 //! The places where editors, shells and Git look for files to run.
 
-use crate::repository::{GitPathKind, part};
+use crate::repository::{GitPathKind, classify_git_path};
 
 /// Names that make a file run when a person or a program enters its directory. They include paths that the built-in rules protect
 /// from writes, as far as a single name identifies them.
@@ -53,46 +53,48 @@ const ENDING: &str = ".code-workspace";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EnclosingTree {
     /// No special tree.
-    Anything,
+    Ordinary,
     /// A repository's own directory, or a directory at this path beneath it.
-    Git(String),
+    GitDirectory(String),
     /// A tree that is new or not as a whole.
-    Whole,
+    NewTree,
 }
 
 impl EnclosingTree {
     /// Returns whether the directory belongs to no special tree.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self, Self::Anything)
+    pub(super) fn is_ordinary(&self) -> bool {
+        matches!(self, Self::Ordinary)
     }
 
     /// Returns whether it can contain such a place.
-    pub(super) fn leads_on(&self) -> bool {
+    pub(super) fn may_contain_runnable(&self) -> bool {
         match self {
-            Self::Anything => true,
-            Self::Git(beneath) => beneath.is_empty() || part(beneath) == GitPathKind::Above,
-            Self::Whole => false,
+            Self::Ordinary => true,
+            Self::GitDirectory(beneath) => {
+                beneath.is_empty() || classify_git_path(beneath) == GitPathKind::Parent
+            }
+            Self::NewTree => false,
         }
     }
 
     /// Classifies an entry with this name, and returns the tree that a directory of this name belongs to.
-    pub(super) fn look_at(&self, name: &str, is_directory: bool) -> (GitPathKind, Self) {
+    pub(super) fn classify(&self, name: &str, is_directory: bool) -> (GitPathKind, Self) {
         match self {
             // A link to hooks elsewhere.
-            Self::Git(beneath) if beneath.is_empty() && name == "hooks" && !is_directory => {
-                (GitPathKind::Run, Self::Whole)
+            Self::GitDirectory(beneath) if beneath.is_empty() && name == "hooks" && !is_directory => {
+                (GitPathKind::Run, Self::NewTree)
             }
-            Self::Anything if name == ".git" => (GitPathKind::Run, Self::Git(String::new())),
-            Self::Anything if NAMES.contains(&name) || name.ends_with(ENDING) => {
-                (GitPathKind::Run, Self::Whole)
+            Self::Ordinary if name == ".git" => (GitPathKind::Run, Self::GitDirectory(String::new())),
+            Self::Ordinary if NAMES.contains(&name) || name.ends_with(ENDING) => {
+                (GitPathKind::Run, Self::NewTree)
             }
-            Self::Anything => (GitPathKind::Other, Self::Anything),
-            Self::Git(above) => {
+            Self::Ordinary => (GitPathKind::Other, Self::Ordinary),
+            Self::GitDirectory(above) => {
                 let beneath = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
-                let is = part(&beneath);
-                (is, if above == "hooks" { Self::Whole } else { Self::Git(beneath) })
+                let is = classify_git_path(&beneath);
+                (is, if above == "hooks" { Self::NewTree } else { Self::GitDirectory(beneath) })
             }
-            Self::Whole => (GitPathKind::Other, Self::Whole),
+            Self::NewTree => (GitPathKind::Other, Self::NewTree),
         }
     }
 }
@@ -110,7 +112,7 @@ mod tests {
         let (_, names) = rule.split_once("\"**/.{").unwrap();
         let (names, _) = names.split_once('}').unwrap();
         for name in names.split(',') {
-            let is = EnclosingTree::Anything.look_at(&format!(".{name}"), true).0;
+            let is = EnclosingTree::Ordinary.classify(&format!(".{name}"), true).0;
             assert_eq!(is, GitPathKind::Run, "`.{name}` is not in `NAMES`");
         }
     }

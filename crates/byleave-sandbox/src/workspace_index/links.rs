@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::IndexedDirectory;
 
 /// Returns the other names of these paths, in these directories beneath these roots.
-pub(super) fn of(
+pub(super) fn find_aliases(
     paths: &[PathBuf],
     roots: &[PathBuf],
     directories: &HashMap<PathBuf, IndexedDirectory>,

@@ -27,7 +27,7 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
 use rustix::io::Errno;
 
 use self::autorun_paths::EnclosingTree;
-pub use self::path_policy::{ENTRIES_MAX, IndexError, PathPolicy, ProtectedPaths};
+pub use self::path_policy::{IndexError, MAX_ENTRIES, PathPolicy, ProtectedPaths};
 use crate::repository::{GitPathKind, RepositoryDetector, SETTINGS, is_list};
 
 /// File systems that report every change on this machine: ext, xfs, btrfs, tmpfs, f2fs, overlay, zfs, bcachefs. File systems that
@@ -107,11 +107,11 @@ impl<M> fmt::Debug for DirectoryIndex<M> {
 impl<M: PathPolicy> DirectoryIndex<M> {
     /// Creates an index that watches these directories, with this policy. It scans nothing yet.
     pub fn new(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
-        Self { eyes: ChangeWatcher::open(&roots), ..Self::cold(roots, marker) }
+        Self { eyes: ChangeWatcher::open(&roots), ..Self::new_unwatched(roots, marker) }
     }
 
     /// Creates an index for one or two scans, which watches nothing.
-    pub fn cold(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
+    pub fn new_unwatched(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
         Self {
             roots,
             marker,
@@ -125,12 +125,12 @@ impl<M: PathPolicy> DirectoryIndex<M> {
     }
 
     /// Returns whether the kernel reports changes, so that another scan reads only what has changed.
-    pub const fn is_warm(&self) -> bool {
+    pub const fn is_watching(&self) -> bool {
         self.eyes.is_some()
     }
 
     /// Returns the paths to hide or protect now. A path that could not be read is an error.
-    pub fn marked(&mut self) -> Result<Arc<ProtectedPaths>, IndexError> {
+    pub fn protected_paths(&mut self) -> Result<Arc<ProtectedPaths>, IndexError> {
         self.look()?;
         if self.marker.is_none() {
             return Ok(Arc::clone(&self.answered().marked));
@@ -140,16 +140,16 @@ impl<M: PathPolicy> DirectoryIndex<M> {
             return Err(IndexError::Unreadable { path: path.clone(), error: (*kind).into() });
         }
         if let Some(path) = &self.not_text {
-            return Err(IndexError::NotText { path: path.clone() });
+            return Err(IndexError::NotUtf8 { path: path.clone() });
         }
-        if self.entries > ENTRIES_MAX {
-            return Err(IndexError::TooMany { path: self.roots.first().cloned().unwrap_or_default() });
+        if self.entries > MAX_ENTRIES {
+            return Err(IndexError::TooManyEntries { path: self.roots.first().cloned().unwrap_or_default() });
         }
         Ok(Arc::clone(&self.answered().marked))
     }
 
-    /// Returns the places of files that could be run later, as far as they are readable. See [`DirectoryIndex::unseen`].
-    pub fn places(&mut self) -> Result<Arc<RunnablePaths>, IndexError> {
+    /// Returns the places of files that could be run later, as far as they are readable. See [`DirectoryIndex::unreadable_directories`].
+    pub fn runnable_paths(&mut self) -> Result<Arc<RunnablePaths>, IndexError> {
         self.look()?;
         Ok(Arc::clone(&self.answered().places))
     }
@@ -162,7 +162,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
     }
 
     /// Returns the directories that could not be read at the last query.
-    pub fn unseen(&self) -> BTreeSet<PathBuf> {
+    pub fn unreadable_directories(&self) -> BTreeSet<PathBuf> {
         self.unreadable.keys().cloned().collect()
     }
 
@@ -228,7 +228,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                 Err(error) => return Err(IndexError::Unreadable { path: root, error }),
             }
             let context =
-                DirectoryContext { is_hidden: false, is_protected: false, within: EnclosingTree::Anything };
+                DirectoryContext { is_hidden: false, is_protected: false, within: EnclosingTree::Ordinary };
             self.read_beneath(root.clone(), context)?;
             if let Some((_, kind)) = self.unreadable.get(&root) {
                 return Err(IndexError::Unreadable { path: root, error: (*kind).into() });
@@ -276,8 +276,10 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                     self.unreadable.insert(path, (context, io::Error::from(errno).kind()));
                 }
             }
-            if self.entries > ENTRIES_MAX && self.marker.is_some() {
-                return Err(IndexError::TooMany { path: self.roots.first().cloned().unwrap_or_default() });
+            if self.entries > MAX_ENTRIES && self.marker.is_some() {
+                return Err(IndexError::TooManyEntries {
+                    path: self.roots.first().cloned().unwrap_or_default(),
+                });
             }
         }
         Ok(())
@@ -320,14 +322,14 @@ impl<M: PathPolicy> DirectoryIndex<M> {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name != "." && name != ".." {
-                shape.look_at(name);
+                shape.note_name(name);
                 if entry.file_type() != FileType::Directory {
                     directory.inodes.push(entry.ino());
                 }
                 self.take_entry(path.join(name), name, entry.file_type(), &mut directory, &mut below);
             }
         }
-        if directory.context.within == EnclosingTree::Anything && shape.is_repository() {
+        if directory.context.within == EnclosingTree::Ordinary && shape.is_repository() {
             Self::take_repository(path, &mut directory);
         }
         directory.below = below.iter().map(|(path, _)| path.clone()).collect();
@@ -349,15 +351,15 @@ impl<M: PathPolicy> DirectoryIndex<M> {
             kind => kind == FileType::Directory,
         };
         // First, because a file that must not be read may still be run.
-        let (part, mut within) = within.look_at(&name.to_string_lossy(), is_directory);
+        let (part, mut within) = within.classify(&name.to_string_lossy(), is_directory);
         let mut is_place = part == GitPathKind::Run;
         // Also in a directory that is a repository by its contents.
-        if part == GitPathKind::List || within.is_open() && is_list(&path.to_string_lossy()) {
+        if part == GitPathKind::List || within.is_ordinary() && is_list(&path.to_string_lossy()) {
             directory.lists.push(path.clone());
         }
-        let plants = |marker: &M| path.to_str().is_some_and(|text| marker.plants(text));
-        if !is_place && within.is_open() && self.marker.as_ref().is_some_and(plants) {
-            (is_place, within) = (true, EnclosingTree::Whole);
+        let plants = |marker: &M| path.to_str().is_some_and(|text| marker.is_runnable_later(text));
+        if !is_place && within.is_ordinary() && self.marker.as_ref().is_some_and(plants) {
+            (is_place, within) = (true, EnclosingTree::NewTree);
         }
         if is_place {
             let leads_to = if is_directory { None } else { fs::read_link(&path).ok() };
@@ -366,7 +368,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         if let Some(marker) = self.marker.as_ref().filter(|_| !is_hidden) {
             match path.to_str() {
                 None => self.not_text = Some(path.clone()),
-                Some(text) if marker.hides(text) => {
+                Some(text) if marker.is_hidden(text) => {
                     is_hidden = true;
                     directory.hidden.push(path.clone());
                 }
@@ -380,7 +382,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         }
         // Without a policy, the thousands of object directories of Git are skipped.
         let is_marked = self.marker.is_some() && !is_hidden;
-        if is_directory && (is_marked || within.leads_on()) {
+        if is_directory && (is_marked || within.may_contain_runnable()) {
             below.push((path, DirectoryContext { is_hidden, is_protected, within }));
         }
     }
@@ -432,7 +434,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                 lists.extend(directory.lists.iter().cloned());
             }
             for paths in [&mut marked.hidden, &mut marked.protected] {
-                paths.extend(links::of(paths, roots, directories));
+                paths.extend(links::find_aliases(paths, roots, directories));
                 paths.sort();
                 paths.dedup();
             }

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The maximum number of scanned entries. With more, a scan before every command would take longer than the command.
-pub const ENTRIES_MAX: usize = 1_000_000;
+pub const MAX_ENTRIES: usize = 1_000_000;
 
 /// A policy for paths.
 pub trait PathPolicy {
     /// Returns whether the path must not be read.
-    fn hides(&self, path: &str) -> bool;
+    fn is_hidden(&self, path: &str) -> bool;
 
     /// Returns whether the path must not be changed.
     fn protects(&self, path: &str) -> bool;
 
     /// Returns whether a new file at this path would later be obeyed or run by somebody else.
-    fn plants(&self, _path: &str) -> bool {
+    fn is_runnable_later(&self, _path: &str) -> bool {
         false
     }
 
@@ -54,43 +54,43 @@ pub enum IndexError {
     },
     /// A name is not valid text.
     #[error("cannot look for secrets in `{path}`: its name is not readable as text; rename it", path = path.display())]
-    NotText {
+    NotUtf8 {
         /// Its path.
         path: PathBuf,
     },
     /// There are too many entries.
-    #[error("cannot look for secrets in `{path}`: it has more than {ENTRIES_MAX} files; work in a smaller directory", path = path.display())]
-    TooMany {
+    #[error("cannot look for secrets in `{path}`: it has more than {MAX_ENTRIES} files; work in a smaller directory", path = path.display())]
+    TooManyEntries {
         /// The directory.
         path: PathBuf,
     },
 }
 
 impl<M: PathPolicy + ?Sized> PathPolicy for &M {
-    fn hides(&self, path: &str) -> bool {
-        (**self).hides(path)
+    fn is_hidden(&self, path: &str) -> bool {
+        (**self).is_hidden(path)
     }
 
     fn protects(&self, path: &str) -> bool {
         (**self).protects(path)
     }
 
-    fn plants(&self, path: &str) -> bool {
-        (**self).plants(path)
+    fn is_runnable_later(&self, path: &str) -> bool {
+        (**self).is_runnable_later(path)
     }
 }
 
 impl<M: PathPolicy + ?Sized> PathPolicy for Arc<M> {
-    fn hides(&self, path: &str) -> bool {
-        (**self).hides(path)
+    fn is_hidden(&self, path: &str) -> bool {
+        (**self).is_hidden(path)
     }
 
     fn protects(&self, path: &str) -> bool {
         (**self).protects(path)
     }
 
-    fn plants(&self, path: &str) -> bool {
-        (**self).plants(path)
+    fn is_runnable_later(&self, path: &str) -> bool {
+        (**self).is_runnable_later(path)
     }
 
     fn agrees_with(&self, other: &dyn PathPolicy) -> bool {

@@ -65,29 +65,32 @@ fn every_command_is_limited_as_a_whole_and_says_so() {
     if !delegated("cgroup::every_command_is_limited_as_a_whole_and_says_so") {
         return;
     }
-    cgroup::here().unwrap_or_else(|absent| panic!("{absent}"));
-    assert_eq!(launch::given(Guarantee::MemoryLimited), Enforcement::Fully);
+    cgroup::delegated_cgroup().unwrap_or_else(|absent| panic!("{absent}"));
+    assert_eq!(launch::enforcement(Guarantee::MemoryLimited), Enforcement::Full);
     let workspace = tempfile::tempdir().unwrap();
     let mut confinement = confinement(workspace.path());
     confinement.waived.clear();
-    confinement.limits.memory = 128 << 20;
+    confinement.limits.memory_bytes = 128 << 20;
     confinement.limits.pids = 30;
-    confinement.limits.wall = Duration::from_secs(60);
+    confinement.limits.wall_time = Duration::from_secs(60);
     for (name, run) in ways(&confinement) {
         // Each holds less than the limit; together they hold more.
         let many = "for i in 1 2 3 4; do head -c 60M /dev/zero | tail -c 60M | sleep 1000 & done; wait";
         let outcome = run(many);
         assert_eq!(
-            (outcome.status, outcome.ended_by),
+            (outcome.status, outcome.limit_exceeded),
             (CommandStatus::Signalled(9), Some(LimitKind::Memory)),
             "{name}"
         );
         let outcome = run("for i in $(seq 50); do sleep 1000 & done 2>/dev/null; echo unreachable");
-        assert_eq!((outcome.ended_by, outcome.reached), (None, vec![LimitKind::Pids]), "{name}");
+        assert_eq!((outcome.limit_exceeded, outcome.limits_reached), (None, vec![LimitKind::Pids]), "{name}");
         let outcome = run("for i in 1 2 3; do sleep 0 & done; wait; cat /proc/self/cgroup; echo fine");
-        assert_eq!((outcome.status, outcome.ended_by), (CommandStatus::Exited(0), None), "{name}");
+        assert_eq!((outcome.status, outcome.limit_exceeded), (CommandStatus::Exited(0), None), "{name}");
         assert!(text(&outcome.stdout).contains("/byleave-run-"), "{name}: {}", text(&outcome.stdout));
-        assert!(outcome.reached.is_empty() && outcome.cpu > Duration::ZERO, "{name}: {outcome:?}");
+        assert!(
+            outcome.limits_reached.is_empty() && outcome.cpu_time > Duration::ZERO,
+            "{name}: {outcome:?}"
+        );
         // Nobody inside can leave it, or lift its limit.
         let leave = "for f in $(find /sys/fs/cgroup -name cgroup.procs -o -name memory.max); do echo max > $f; echo $$ > $f; done 2>/dev/null && echo left";
         assert_eq!(text(&run(leave).stdout), "", "{name}");

@@ -48,12 +48,15 @@ impl CopyFixture {
         fs::create_dir(&upper).unwrap();
         fs::create_dir(&work).unwrap();
         let lowers = lowers.iter().map(|lower| self.at(&format!("store/{lower}-upper"))).collect();
-        CopiedPath { root: self.at(root), source: CopySource::Overlay { lowers, upper, work } }
+        CopiedPath {
+            root: self.at(root),
+            source: CopySource::Overlay { lower_layers: lowers, upper_dir: upper, work_dir: work },
+        }
     }
 
     fn confined(&self, copied: Vec<CopiedPath>) -> Confinement {
         let mut confinement = confinement(&self.at("w"));
-        confinement.files.copied = copied;
+        confinement.files.copies = copied;
         confinement.files.hidden = vec![self.at("w/.env")];
         confinement.files.protected = vec![self.at("w/held")];
         confinement
@@ -148,7 +151,7 @@ fn what_a_command_changes_it_changes_in_the_copy() {
     // In a whole copy likewise.
     fs::create_dir(world.at("store/tree")).unwrap();
     fs::write(world.at("store/tree/a"), "copied\n").unwrap();
-    let tree = CopiedPath { root: world.at("w"), source: CopySource::Tree { at: world.at("store/tree") } };
+    let tree = CopiedPath { root: world.at("w"), source: CopySource::Tree { path: world.at("store/tree") } };
     let outcome = world.run(vec![tree], "cat a; echo x > a; ls");
     assert_eq!(said(&outcome), "copied\na\n");
     assert_eq!(world.state(), before);
@@ -252,18 +255,18 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     };
     let tree = |root: &str, at: &str| CopiedPath {
         root: world.at(root),
-        source: CopySource::Tree { at: world.at(at) },
+        source: CopySource::Tree { path: world.at(at) },
     };
     for directory in ["w/inside", "elsewhere", "store/tree"] {
         fs::create_dir(world.at(directory)).unwrap();
     }
     let nothing = |_: &mut Confinement| {};
     let shown = refused(vec![tree("w/sub", "w/inside")], &nothing);
-    assert!(matches!(shown, LaunchError::Plan(PlanError::CopyShown(_))), "{shown}");
+    assert!(matches!(shown, LaunchError::Plan(PlanError::CopyVisible(_))), "{shown}");
     let named = refused(vec![tree("w", "store/tree")], &|confined| {
         confined.files.home_readable.push(world.at("store"));
     });
-    assert!(matches!(named, LaunchError::Plan(PlanError::CopyShown(_))), "{named}");
+    assert!(matches!(named, LaunchError::Plan(PlanError::CopyVisible(_))), "{named}");
     for (copied, why) in [
         (vec![tree("elsewhere", "store/tree")], "may write"),
         (vec![tree("w", "store/tree"), tree("w", "store/tree")], "two copies"),
@@ -271,7 +274,7 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
         (vec![world.overlay("w/a", "file", &[])], "only a directory"),
     ] {
         let error = refused(copied, &nothing);
-        assert!(matches!(&error, LaunchError::Plan(PlanError::NoCopy(_, _))), "{error}");
+        assert!(matches!(&error, LaunchError::Plan(PlanError::InvalidCopy(_, _))), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
     let absent = refused(vec![tree("w", "store/none")], &nothing);
@@ -279,14 +282,15 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     // The kernel takes no upper that lies on another file system than where it is prepared.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut overlay = world.overlay("w", "apart", &[]);
-    if let CopySource::Overlay { work, .. } = &mut overlay.source {
+    if let CopySource::Overlay { work_dir: work, .. } = &mut overlay.source {
         *work = memory.path().to_path_buf();
     }
     let error = refused(vec![overlay], &nothing);
-    assert!(matches!(&error, LaunchError::NotCopied { root, .. } if *root == world.at("w")), "{error}");
+    assert!(matches!(&error, LaunchError::CopyFailed { root, .. } if *root == world.at("w")), "{error}");
     // Nobody else can mount them.
     let confined = world.confined(vec![tree("w", "store/tree")]);
-    let is_refused = |error: LaunchError| assert!(matches!(error, LaunchError::NoCopies(_)), "{error}");
+    let is_refused =
+        |error: LaunchError| assert!(matches!(error, LaunchError::CopiesUnsupported(_)), "{error}");
     is_refused(SandboxSession::open(confined.clone(), RunAs::Caller, 0).err().unwrap());
     for rung in [Backend::Bwrap, Backend::Landlock] {
         let mut waived = confined.clone();
@@ -308,7 +312,7 @@ fn a_copy_does_not_fill_the_disk() {
     let world = CopyFixture::new();
     fs::write(world.at("w/large"), vec![1; 20 << 20]).unwrap();
     fs::create_dir(world.at("store/tree")).unwrap();
-    let tree = CopiedPath { root: world.at("w"), source: CopySource::Tree { at: world.at("store/tree") } };
+    let tree = CopiedPath { root: world.at("w"), source: CopySource::Tree { path: world.at("store/tree") } };
     for (at, (script, ended_by, reached)) in [
         (
             "for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000",
@@ -337,10 +341,10 @@ fn a_copy_does_not_fill_the_disk() {
                 continue;
             }
             let mut confined = world.confined(copied);
-            (confined.limits.copy, confined.limits.wall) = (8 << 20, Duration::from_secs(300));
+            (confined.limits.copy_bytes, confined.limits.wall_time) = (8 << 20, Duration::from_secs(300));
             let outcome = run(&confined, script);
             assert_eq!(
-                (outcome.ended_by, &outcome.reached[..]),
+                (outcome.limit_exceeded, &outcome.limits_reached[..]),
                 (ended_by, reached),
                 "{script}: {outcome:?}"
             );
@@ -348,14 +352,14 @@ fn a_copy_does_not_fill_the_disk() {
     }
     // Whatever fills it, some of it stays free.
     let mut confined = world.confined(vec![world.overlay("w", "room", &[])]);
-    confined.limits.reserve = u64::MAX;
+    confined.limits.reserve_bytes = u64::MAX;
     let refused = launch::run(&confined, &bash("true")).unwrap_err();
-    assert!(matches!(refused, LaunchError::NoRoom { .. }), "{refused}");
+    assert!(matches!(refused, LaunchError::DiskFull { .. }), "{refused}");
     let told = rustix::fs::statvfs(world.at("store")).unwrap();
-    confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(64 << 20);
-    confined.limits.wall = Duration::from_secs(300);
+    confined.limits.reserve_bytes = (told.f_bavail * told.f_frsize).saturating_sub(64 << 20);
+    confined.limits.wall_time = Duration::from_secs(300);
     let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 50M $i; done; sleep 1000");
-    assert_eq!(outcome.ended_by, Some(LimitKind::Reserve), "{outcome:?}");
+    assert_eq!(outcome.limit_exceeded, Some(LimitKind::Reserve), "{outcome:?}");
 }
 
 // req: E5

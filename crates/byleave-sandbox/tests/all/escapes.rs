@@ -242,10 +242,10 @@ const CORE_OF_LOWER: usize = 6;
 fn a_core_of_attempts_is_held() {
     on_a_machine("escapes::a_core_of_attempts_is_held", || {
         let machine = EscapeFixture::new();
-        let probe = ProbeReport::here(run_as_user());
+        let probe = ProbeReport::run_all(run_as_user());
         let scoped = probe.landlock >= 6;
         let rungs: Vec<Backend> =
-            probe.standing().filter(|rung| *rung != Backend::Landlock || scoped).collect();
+            probe.available().filter(|rung| *rung != Backend::Landlock || scoped).collect();
         assert!(rungs.contains(&Backend::Native), "{probe:?}");
         let held = |means, among: &[&str]| -> (Vec<String>, Vec<String>) {
             let cases = corpus().into_iter().filter(|case| among.contains(&case.id.as_str()));
@@ -384,7 +384,7 @@ fn confined(
 ) -> Option<LimitKind> {
     let mut out = fs::File::create(OUT).unwrap();
     let mut confinement = confinement(workspace, policy, means == ConfinementMethod::Copied);
-    confinement.limits.wall = attempt.wall;
+    confinement.limits.wall_time = attempt.wall;
     let store = tempfile::tempdir().unwrap();
     match means {
         ConfinementMethod::NoMasks => {
@@ -392,14 +392,14 @@ fn confined(
             confinement.files.readable = ReadScope::Everything;
             confinement.files.hidden.clear();
             confinement.files.protected.clear();
-            confinement.files.asked = None;
+            confinement.files.path_policy = None;
         }
         ConfinementMethod::HostNetwork => confinement.network = Network::Host,
         ConfinementMethod::Served => confinement.network = Network::Proxied,
         ConfinementMethod::Copied => {
-            confinement.files.copied = copies(&confinement, store.path());
+            confinement.files.copies = copies(&confinement, store.path());
             // What stands in for a disk here is small.
-            confinement.limits.reserve = 0;
+            confinement.limits.reserve_bytes = 0;
         }
         // What they cannot give is what the test is about.
         ConfinementMethod::Bwrap | ConfinementMethod::Landlock => confinement.waived.extend(Guarantee::ALL),
@@ -422,11 +422,11 @@ fn confined(
         _ => None,
     };
     let session = parked.map(|parked| {
-        SandboxSession::open_through(confinement.clone(), run_as, parked, NetworkBridge::new().unwrap())
+        SandboxSession::open_with_network(confinement.clone(), run_as, parked, NetworkBridge::new().unwrap())
             .unwrap()
     });
     let running = match (&session, means) {
-        (Some(session), _) => session.start_through(&confined, door(FakeHostPolicy::default())),
+        (Some(session), _) => session.start_with_network(&confined, door(FakeHostPolicy::default())),
         (None, ConfinementMethod::Bwrap) => {
             backend::start_on(Backend::Bwrap, &confinement, &confined, run_as)
         }
@@ -435,12 +435,12 @@ fn confined(
         }
         (None, ConfinementMethod::Copied) => {
             let uplink = NetworkBridge::new().unwrap();
-            launch::start_through(&confinement, &confined, run_as, &uplink, Egress::closed())
+            launch::start_with_network(&confinement, &confined, run_as, &uplink, Egress::deny_all())
         }
         (None, _) => launch::start(&confinement, &confined, run_as),
     };
     let running = running.unwrap_or_else(|error| panic!("{error}"));
-    let CommandOutcome { stdout, stderr, ended_by, .. } =
+    let CommandOutcome { stdout, stderr, limit_exceeded: ended_by, .. } =
         running.finish().unwrap_or_else(|error| panic!("{error}"));
     out.write_all(&stdout.bytes).unwrap();
     out.write_all(&stderr.bytes).unwrap();
@@ -464,7 +464,10 @@ fn copies(confinement: &Confinement, store: &Path) -> Vec<CopiedPath> {
             fs::create_dir(directory).unwrap();
             std::os::unix::fs::chown(directory, Some(user()), Some(user())).unwrap();
         }
-        CopiedPath { root: root.clone(), source: CopySource::Overlay { lowers: Vec::new(), upper, work } }
+        CopiedPath {
+            root: root.clone(),
+            source: CopySource::Overlay { lower_layers: Vec::new(), upper_dir: upper, work_dir: work },
+        }
     });
     // Nobody else looks into it, and who does not is not in the way of whom the command runs as.
     fs::set_permissions(store, fs::Permissions::from_mode(0o711)).unwrap();
@@ -483,20 +486,21 @@ fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Conf
         workspace: workspace.to_path_buf(),
         cwd: workspace.to_path_buf(),
         home: std::env::var_os("HOME").map(Into::into),
-        ours: Vec::new(),
-        unfinished: None,
+        private_paths: Vec::new(),
+        run_markers_dir: None,
         environment: std::env::vars().collect(),
         read_only: false,
-        rehearsing,
+        is_rehearsal: rehearsing,
     };
     // What somebody granted is that bash may run; everything else is up to the rules that come with us.
     let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
     let plan = Plan { effects: vec![run], ..Plan::default() };
-    let mut confinement = from_plan::confinement(&plan, policy, &place).unwrap();
+    let mut confinement = from_plan::build_confinement(&plan, policy, &place).unwrap();
     confinement.waived.insert(Guarantee::MemoryLimited);
     let limits = &mut confinement.limits;
-    (limits.pids, limits.memory, limits.file, limits.tmp) = (200, 512 << 20, 100 << 20, 64 << 20);
-    limits.output = 5_000_000;
+    (limits.pids, limits.memory_bytes, limits.file_bytes, limits.tmp_bytes) =
+        (200, 512 << 20, 100 << 20, 64 << 20);
+    limits.output_bytes = 5_000_000;
     confinement
 }
 

@@ -86,14 +86,14 @@ impl NetworkFixture {
         let ports = [80, 443, self.granted.port, self.trusting.port];
         NetworkedSandbox::new(
             means,
-            NetworkBridge::on(self.runtime.handle().clone()).unwrap().with_ports(ports),
+            NetworkBridge::with_runtime(self.runtime.handle().clone()).unwrap().with_ports(ports),
         )
     }
 
     fn door(&self, granted: &[&'static str]) -> Egress {
         let door = Egress::new(Arc::new(FakeHostPolicy::granting(granted)));
         door.with_resolver(Arc::<FakeResolver>::clone(&self.names))
-            .with_reachable(AddressPolicy::and_loopback())
+            .with_address_policy(AddressPolicy::with_loopback())
     }
 
     /// The attempt with the ports that it needs written in.
@@ -449,7 +449,7 @@ for at in [lookup("rebinding.example")[2]] * 4:
             world.tried(&online, attempt, door.with_resolver(Arc::<FakeResolver>::clone(&world.names)));
         assert_eq!(outcome.status, CommandStatus::Exited(0), "{outcome:?}");
         assert_eq!(
-            (world.trusting.connections(), outcome.network.decisions.iter().any(|one| one.given)),
+            (world.trusting.connections(), outcome.network.decisions.iter().any(|one| one.is_allowed)),
             (0, false)
         );
         assert!(
@@ -510,7 +510,7 @@ meeting.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]); meeting.
         assert_eq!((taker.status, text(&taker.stdout).as_str()), (CommandStatus::Exited(0), ""), "{taker:?}");
         let seen = world.granted.seen();
         assert!(seen.contains("/first") && !seen.contains("/later"), "{means:?} {seen}");
-        assert!(taker.network.decisions.iter().all(|one| !one.given), "{:?}", taker.network);
+        assert!(taker.network.decisions.iter().all(|one| !one.is_allowed), "{:?}", taker.network);
     }
 }
 
@@ -623,9 +623,9 @@ fn a_credential_goes_to_its_host_and_nowhere_else() {
         let (plain, plain_seen) = echoing(world.granted.port);
         let secure = world.runtime.block_on(FakeHttpsServer::start());
         let interception = Arc::new(TlsInterceptor::towards(secure.trusting()).unwrap());
-        let uplink = NetworkBridge::on(world.runtime.handle().clone())
+        let uplink = NetworkBridge::with_runtime(world.runtime.handle().clone())
             .unwrap()
-            .intercepting(Arc::clone(&interception));
+            .with_interceptor(Arc::clone(&interception));
         let online = NetworkedSandbox::new(means, uplink);
         let forged = rcgen::generate_simple_self_signed(["b.example".to_owned()]).unwrap();
         fs::write(online.path().join("c.pem"), forged.cert.pem()).unwrap();

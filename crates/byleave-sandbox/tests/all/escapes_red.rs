@@ -86,17 +86,17 @@ impl HomeFixture {
             workspace: self.work(),
             cwd: self.work(),
             home: Some(self.at("home")),
-            ours: Vec::new(),
-            unfinished: None,
+            private_paths: Vec::new(),
+            run_markers_dir: None,
             environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
             read_only: matches!(access, CallAccess::Reading),
-            rehearsing: false,
+            is_rehearsal: false,
         };
         let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
         let plan = Plan { effects: vec![run], ..Plan::default() };
-        let mut confinement = from_plan::confinement(&plan, self.policy(), &place).unwrap();
+        let mut confinement = from_plan::build_confinement(&plan, self.policy(), &place).unwrap();
         confinement.waived.insert(Guarantee::MemoryLimited);
-        (confinement.limits.wall, confinement.limits.tmp) = (Duration::from_secs(120), 64 << 20);
+        (confinement.limits.wall_time, confinement.limits.tmp_bytes) = (Duration::from_secs(120), 64 << 20);
         confinement
     }
 
@@ -650,15 +650,15 @@ fn nothing_that_a_command_does_keeps_it_past_its_time() {
             "python3 -c 'import os, time\nfor n in range(150):\n  if os.fork() == 0: os._exit(0)\ntime.sleep(600)'",
         ] {
             let mut confinement = world.confinement();
-            (confinement.limits.wall, confinement.limits.pids) = (Duration::from_secs(1), 200);
+            (confinement.limits.wall_time, confinement.limits.pids) = (Duration::from_secs(1), 200);
             scope.spawn(move || {
                 let alone = launch::run(&confinement, &bash(script)).unwrap();
                 let session = SandboxSession::open(confinement, RunAs::Caller, 1).unwrap();
                 let in_session = session.start(&bash(script)).unwrap().finish().unwrap();
                 // None of them ends by itself within ten minutes.
-                let ended_by = (alone.ended_by, in_session.ended_by);
+                let ended_by = (alone.limit_exceeded, in_session.limit_exceeded);
                 assert_eq!(ended_by, (Some(LimitKind::Wall), Some(LimitKind::Wall)), "{script}");
-                assert!(alone.wall.max(in_session.wall) < Duration::from_secs(300), "{script}");
+                assert!(alone.wall_time.max(in_session.wall_time) < Duration::from_secs(300), "{script}");
             });
         }
     });

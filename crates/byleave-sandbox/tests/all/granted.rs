@@ -8,11 +8,11 @@ use std::sync::Arc;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::policy::{self, Layer, PathVariables, Policy, RuleFile, SkipExamples};
 use byleave_sandbox::confinement::{Confinement, Network};
-use byleave_sandbox::from_plan::{CallHostPolicy, GrantError, RunEnvironment, confinement};
+use byleave_sandbox::from_plan::{CallHostPolicy, GrantError, RunEnvironment, build_confinement};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, RunAs};
 use byleave_sandbox::net::egress::{HostDecision, HostPolicy};
-use byleave_sandbox::protected_paths::look;
+use byleave_sandbox::protected_paths::find_protected_paths;
 
 use crate::launch::{bash, text};
 use crate::user::unprivileged;
@@ -61,9 +61,9 @@ impl GrantFixture {
         let (workspace, home) = (self.text("home/w"), self.text("home"));
         let places =
             PathVariables { workspace: Some(&workspace), home: Some(&home), ..PathVariables::default() };
-        let mut all = policy::builtin(&places).unwrap();
+        let mut all = policy::builtin_rules(&places).unwrap();
         let file = RuleFile { name: "test", text: rules, layer: Layer::User };
-        all.extend(policy::read(&file, &places, &SkipExamples).unwrap().rules);
+        all.extend(policy::load_rules(&file, &places, &SkipExamples).unwrap().rules);
         Arc::new(Policy::new(all).unwrap())
     }
 
@@ -90,16 +90,16 @@ impl GrantFixture {
             workspace: self.at("home/w"),
             cwd: self.at("home/w"),
             home: Some(self.at("home")),
-            ours: vec![self.at("home/state")],
-            unfinished: None,
+            private_paths: vec![self.at("home/state")],
+            run_markers_dir: None,
             environment: BTreeMap::from([
                 ("PATH".into(), "/usr/bin".into()),
                 ("SECRET_TOKEN".into(), "x".into()),
             ]),
             read_only: false,
-            rehearsing,
+            is_rehearsal: rehearsing,
         };
-        confinement(&plan, policy, &place)
+        build_confinement(&plan, policy, &place)
     }
 
     /// These paths as they are called in the world.
@@ -122,9 +122,9 @@ impl GrantFixture {
 
 /// A confinement with what would be found when a command starts.
 fn looked_through(mut confined: Confinement) -> Confinement {
-    let asked = confined.files.asked.clone().unwrap();
+    let asked = confined.files.path_policy.clone().unwrap();
     for root in &asked.roots {
-        let marked = look(root, &*asked.marker).unwrap();
+        let marked = find_protected_paths(root, &*asked.policy).unwrap();
         confined.files.hidden.extend(marked.hidden);
         confined.files.protected.extend(marked.protected);
     }
@@ -262,7 +262,7 @@ fn what_is_given_up_is_waived_by_name() {
     assert_eq!(confined.network, Network::Host);
     assert!(confined.waived.contains(&Guarantee::NetworkConfined));
     let unheard_of = world.confined(vec![run(), unconfined("everything")], "").unwrap_err();
-    assert!(matches!(unheard_of, GrantError::NoSuchGuarantee(_)), "{unheard_of}");
+    assert!(matches!(unheard_of, GrantError::UnknownGuarantee(_)), "{unheard_of}");
 }
 
 // req: E7
@@ -284,12 +284,12 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
     let reach = Effect::Reach { host: "granted.test".into(), port: 443 };
     let plan = Plan { effects: vec![reach.clone()], ..Plan::default() };
     let keeper = CallHostPolicy::new(world.policy(rules), &plan, "s".parse().unwrap(), "a".parse().unwrap());
-    assert_eq!(keeper.judge("a.example.org", 443), HostDecision::Granted);
-    assert_eq!(keeper.judge("bad.example.org", 443), HostDecision::Refused("not there".into()));
-    assert_eq!(keeper.judge("granted.test", 443), HostDecision::Granted);
-    assert_eq!(keeper.judge("granted.test", 22), HostDecision::Ask, "another port is another effect");
-    assert_eq!(keeper.judge("other.test", 443), HostDecision::Ask);
-    assert!(matches!(keeper.judge("169.254.169.254", 80), HostDecision::Refused(_)));
+    assert_eq!(keeper.decide("a.example.org", 443), HostDecision::Granted);
+    assert_eq!(keeper.decide("bad.example.org", 443), HostDecision::Refused("not there".into()));
+    assert_eq!(keeper.decide("granted.test", 443), HostDecision::Granted);
+    assert_eq!(keeper.decide("granted.test", 22), HostDecision::Ask, "another port is another effect");
+    assert_eq!(keeper.decide("other.test", 443), HostDecision::Ask);
+    assert!(matches!(keeper.decide("169.254.169.254", 80), HostDecision::Refused(_)));
     assert_eq!(world.confined(vec![run(), reach], "").unwrap().network, Network::Proxied);
     assert_eq!(world.confined(vec![run()], rules).unwrap().network, Network::Proxied);
 }
@@ -355,7 +355,7 @@ fn what_is_known_already_is_known_of_every_command_and_grants_are_not() {
     let told = |policy: &Arc<Policy>, effects: Vec<Effect>, script: &str| {
         let mut confined = world.by(policy, effects, false).unwrap();
         confined.waived.insert(Guarantee::MemoryLimited);
-        let running = launch::start_warm(&confined, &bash(script), RunAs::Caller, None, &warm).unwrap();
+        let running = launch::start_with_cache(&confined, &bash(script), RunAs::Caller, None, &warm).unwrap();
         text(&running.finish().unwrap().stdout)
     };
     let all = "cat $(find . -name '.env*' -type f) 2>/dev/null; echo read";

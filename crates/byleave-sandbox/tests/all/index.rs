@@ -17,7 +17,7 @@ use crate::ways::ways;
 struct DotenvPathPolicy;
 
 impl PathPolicy for DotenvPathPolicy {
-    fn hides(&self, path: &str) -> bool {
+    fn is_hidden(&self, path: &str) -> bool {
         path.ends_with("/.env")
     }
 
@@ -46,7 +46,7 @@ fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let mut warm = marking(&root);
-    assert!(warm.is_warm(), "the kernel does not tell of changes in {}", root.display());
+    assert!(warm.is_watching(), "the kernel does not tell of changes in {}", root.display());
     let mut numbers = SeededRng(7);
     let names = ["a", "b", ".git", "hooks", "config", ".env", ".vscode", ".envrc"];
     for step in 0..3000 {
@@ -66,9 +66,9 @@ fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
         };
         // Sometimes after every change, sometimes after many: numbers of files are used again.
         if (done.is_ok() && step % 100 < 50) || step % 20 == 0 {
-            let mut cold = DirectoryIndex::cold(vec![root.clone()], Some(DotenvPathPolicy));
-            assert_eq!(warm.marked().unwrap(), cold.marked().unwrap(), "step {step}");
-            assert_eq!(warm.places().unwrap(), cold.places().unwrap(), "step {step}");
+            let mut cold = DirectoryIndex::new_unwatched(vec![root.clone()], Some(DotenvPathPolicy));
+            assert_eq!(warm.protected_paths().unwrap(), cold.protected_paths().unwrap(), "step {step}");
+            assert_eq!(warm.runnable_paths().unwrap(), cold.runnable_paths().unwrap(), "step {step}");
         }
     }
 }
@@ -79,7 +79,7 @@ fn what_the_kernel_lost_count_of_or_cannot_be_read_is_not_believed() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let mut index = marking(&root);
-    assert!(index.marked().unwrap().hidden.is_empty());
+    assert!(index.protected_paths().unwrap().hidden.is_empty());
     // More changes than the kernel keeps, and the one that matters last.
     let queue: usize =
         fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
@@ -89,16 +89,16 @@ fn what_the_kernel_lost_count_of_or_cannot_be_read_is_not_believed() {
     }
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("d/.env"), "").unwrap();
-    assert_eq!(index.marked().unwrap().hidden, [root.join("d/.env")]);
+    assert_eq!(index.protected_paths().unwrap().hidden, [root.join("d/.env")]);
     // A directory in the place of another, mostly with its number.
     for round in 0..20 {
         fs::remove_dir_all(root.join("d")).unwrap();
         fs::create_dir(root.join("d")).unwrap();
-        assert!(index.marked().unwrap().hidden.is_empty(), "round {round}");
+        assert!(index.protected_paths().unwrap().hidden.is_empty(), "round {round}");
         fs::remove_dir_all(root.join("d")).unwrap();
         fs::create_dir(root.join("d")).unwrap();
         fs::write(root.join("d/.env"), "").unwrap();
-        assert_eq!(index.marked().unwrap().hidden, [root.join("d/.env")], "round {round}");
+        assert_eq!(index.protected_paths().unwrap().hidden, [root.join("d/.env")], "round {round}");
     }
     if rustix::process::geteuid().as_raw() != 0 {
         return;
@@ -127,10 +127,10 @@ fn in_mounts_of_its_own() {
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join(".env"), "").unwrap();
     let mut index = marking(&root);
-    assert!(index.marked().unwrap().hidden.is_empty());
+    assert!(index.protected_paths().unwrap().hidden.is_empty());
     let mounted = std::process::Command::new("mount").arg("--bind").arg(other.path()).arg(&over).status();
     assert!(mounted.unwrap().success());
-    assert_eq!(index.marked().unwrap().hidden, [over.join(".env")]);
+    assert_eq!(index.protected_paths().unwrap().hidden, [over.join(".env")]);
 }
 
 // req: E7
@@ -143,16 +143,16 @@ fn what_cannot_be_read_is_an_error_until_it_can() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let mut index = marking(&root);
-    assert!(index.marked().unwrap().hidden.is_empty());
+    assert!(index.protected_paths().unwrap().hidden.is_empty());
     let inner = root.join("d");
     fs::create_dir(&inner).unwrap();
     fs::write(inner.join(".env"), "").unwrap();
     let mode = |mode| fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).unwrap();
     mode(0);
-    assert!(matches!(index.marked(), Err(IndexError::Unreadable { .. })));
-    assert!(index.places().unwrap().is_empty());
+    assert!(matches!(index.protected_paths(), Err(IndexError::Unreadable { .. })));
+    assert!(index.runnable_paths().unwrap().is_empty());
     mode(0o700);
-    assert_eq!(index.marked().unwrap().hidden, [inner.join(".env")]);
+    assert_eq!(index.protected_paths().unwrap().hidden, [inner.join(".env")]);
 }
 
 // req: E2
@@ -171,7 +171,7 @@ fn what_a_command_plants_is_put_away_and_told() {
     for (way, run) in ways(&confinement(&root)) {
         let outcome = run(plant);
         let planted: BTreeMap<PathBuf, PathBuf> =
-            outcome.planted.into_iter().map(|planted| (planted.path, planted.quarantined)).collect();
+            outcome.planted.into_iter().map(|planted| (planted.path, planted.quarantine_path)).collect();
         let expected = [
             ".git/hooks/post-checkout",
             ".git/info/attributes",
@@ -203,8 +203,8 @@ fn what_appears_between_two_commands_is_hidden_in_the_next() {
     let root = workspace.path().canonicalize().unwrap();
     for parked in [0, 2] {
         let mut confinement = confinement(&root);
-        confinement.files.asked =
-            Some(PathPolicyScope { roots: vec![root.clone()], marker: Arc::new(DotenvPathPolicy) });
+        confinement.files.path_policy =
+            Some(PathPolicyScope { roots: vec![root.clone()], policy: Arc::new(DotenvPathPolicy) });
         let session = SandboxSession::open(confinement, RunAs::Caller, parked).unwrap();
         let seen = |script: &str| text(&session.start(&bash(script)).unwrap().finish().unwrap().stdout);
         assert_eq!(seen("mkdir -p deep/er; echo ok"), "ok\n");

@@ -16,12 +16,12 @@ fn every_rung_that_stands_confines_and_leaves_nothing() {
     if !unprivileged("kernels::every_rung_that_stands_confines_and_leaves_nothing") {
         return;
     }
-    let probe = ProbeReport::here(RunAs::Caller);
+    let probe = ProbeReport::run_all(RunAs::Caller);
     println!("Linux {}, Landlock {}", probe.kernel, probe.landlock);
-    for tried in &probe.rungs {
-        println!("{}: {:?}", tried.rung, tried.took);
+    for tried in &probe.backends {
+        println!("{}: {:?}", tried.backend, tried.start_time);
     }
-    let standing: Vec<Backend> = probe.standing().collect();
+    let standing: Vec<Backend> = probe.available().collect();
     assert!(standing.contains(&Backend::Native), "{standing:?}");
     assert_eq!(standing.contains(&Backend::Landlock), probe.landlock > 0, "{standing:?}");
     for rung in standing {

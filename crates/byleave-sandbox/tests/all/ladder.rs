@@ -38,15 +38,15 @@ fn every_rung_stands_here_and_says_what_it_is_worth() {
     if !unprivileged_as_own_user("ladder::every_rung_stands_here_and_says_what_it_is_worth") {
         return;
     }
-    let probe = ProbeReport::here(RunAs::Caller);
-    for tried in &probe.rungs {
-        println!("{} {:?}", tried.rung, tried.took);
-        tried.given.iter().for_each(|(guarantee, given)| println!("    {guarantee} {given:?}"));
-        assert!(tried.took.is_ok(), "{tried:?}");
-        assert_eq!(tried.given.len(), Guarantee::ALL.len());
+    let probe = ProbeReport::run_all(RunAs::Caller);
+    for tried in &probe.backends {
+        println!("{} {:?}", tried.backend, tried.start_time);
+        tried.enforcement.iter().for_each(|(guarantee, given)| println!("    {guarantee} {given:?}"));
+        assert!(tried.start_time.is_ok(), "{tried:?}");
+        assert_eq!(tried.enforcement.len(), Guarantee::ALL.len());
     }
     let fully = |rung: usize| {
-        probe.rungs[rung].given.iter().filter(|(_, given)| *given == Enforcement::Fully).count()
+        probe.backends[rung].enforcement.iter().filter(|(_, given)| *given == Enforcement::Full).count()
     };
     assert!(fully(0) >= fully(1) && fully(1) > fully(2), "the strongest first");
 }
@@ -64,16 +64,17 @@ fn every_rung_ends_commands_alike() {
             (CommandStatus::Exited(7), "out\n"),
             "{rung}"
         );
-        assert_eq!((text(&outcome.stderr).as_str(), outcome.ended_by), ("err\n", None), "{rung}");
+        assert_eq!((text(&outcome.stderr).as_str(), outcome.limit_exceeded), ("err\n", None), "{rung}");
         assert_eq!(run(rung, "kill -SEGV $$", |_| {}).status, CommandStatus::Signalled(11), "{rung}");
         assert_eq!(run(rung, "kill $$; sleep 5", |_| {}).status, CommandStatus::Signalled(15), "{rung}");
-        let flood = run(rung, "head -c 3000000 /dev/zero", |confinement| confinement.limits.output = 1000);
-        assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped), (1000, 2_999_000), "{rung}");
+        let flood =
+            run(rung, "head -c 3000000 /dev/zero", |confinement| confinement.limits.output_bytes = 1000);
+        assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped_bytes), (1000, 2_999_000), "{rung}");
         let spin = run(rung, "exec bash -c 'while :; do :; done'", |confinement| {
-            confinement.limits.cpu = Duration::from_secs(1);
+            confinement.limits.cpu_time = Duration::from_secs(1);
         });
         // By the kernel, for one process, or by us, for all of them together: whoever is first.
-        assert_eq!(spin.ended_by, Some(LimitKind::Cpu), "{rung}: {:?}", spin.status);
+        assert_eq!(spin.limit_exceeded, Some(LimitKind::Cpu), "{rung}: {:?}", spin.status);
         let workspace = tempfile::tempdir().unwrap();
         let start = |command: &CommandSpec| {
             let running = backend::start_on(rung, &waiving_all(workspace.path()), command, RunAs::Caller);
@@ -145,10 +146,10 @@ fn nothing_outlives_a_command_on_any_rung() {
         );
         assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its end");
         let late = run(rung, &format!("{script} wait"), |confinement| {
-            confinement.limits.wall = Duration::from_secs(1)
+            confinement.limits.wall_time = Duration::from_secs(1)
         });
         assert_eq!(
-            (late.status, late.ended_by),
+            (late.status, late.limit_exceeded),
             (CommandStatus::Signalled(9), Some(LimitKind::Wall)),
             "{rung}"
         );
@@ -185,12 +186,13 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let mut probe = ProbeReport::here(RunAs::Caller);
+    let mut probe = ProbeReport::run_all(RunAs::Caller);
     let mut asked = confinement(workspace.path());
     let chosen = |probe: &ProbeReport, asked: &Confinement| probe.choose(asked);
     assert_eq!(chosen(&probe, &asked).unwrap(), Backend::Native);
     let fall = |probe: &mut ProbeReport, at: usize| {
-        probe.rungs[at].took = Err(BackendError { why: "not today".into(), remedies: Vec::new() });
+        probe.backends[at].start_time =
+            Err(BackendError { reason: "not today".into(), remedies: Vec::new() });
     };
     fall(&mut probe, 0);
     let refused = chosen(&probe, &asked).unwrap_err().to_string();
@@ -212,7 +214,7 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
     fall(&mut probe, 2);
     let refused = probe.run(&asked, &bash("true")).unwrap_err();
     assert!(
-        matches!(refused, LaunchError::NoRung { .. }) && refused.to_string().contains("not today"),
+        matches!(refused, LaunchError::NoBackend { .. }) && refused.to_string().contains("not today"),
         "{refused}"
     );
 }
@@ -228,8 +230,8 @@ fn root_is_refused_on_every_rung() {
         let refused = backend::start_on(rung, &waiving_all(workspace.path()), &bash("true"), RunAs::Caller);
         assert!(matches!(refused, Err(LaunchError::Root)), "{rung}");
     }
-    let probe = ProbeReport::here(RunAs::Caller);
-    assert_eq!(probe.standing().count(), 0);
-    let advice = &probe.rungs[0].took.as_ref().unwrap_err().remedies;
+    let probe = ProbeReport::run_all(RunAs::Caller);
+    assert_eq!(probe.available().count(), 0);
+    let advice = &probe.backends[0].start_time.as_ref().unwrap_err().remedies;
     assert!(advice.join("").contains("another user"), "{advice:?}");
 }

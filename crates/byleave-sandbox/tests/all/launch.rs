@@ -72,7 +72,7 @@ fn what_is_required_and_not_given_in_full_is_refused_before_anything_runs() {
     confinement.waived.clear();
     assert_eq!(launch::run(&confinement, &bash("true")).unwrap().status, CommandStatus::Exited(0));
     confinement.required.insert(Guarantee::MemoryLimited);
-    match (byleave_sandbox::cgroup::here(), launch::run(&confinement, &bash("true"))) {
+    match (byleave_sandbox::cgroup::delegated_cgroup(), launch::run(&confinement, &bash("true"))) {
         (Ok(_), ran) => assert_eq!(ran.unwrap().status, CommandStatus::Exited(0)),
         (Err(absent), ran) => {
             let refused = ran.unwrap_err().to_string();
@@ -90,12 +90,12 @@ fn a_command_ends_as_it_ends_and_its_output_is_kept_up_to_the_limit() {
     }
     let outcome = run("echo out; echo err >&2; exit 7", |_| {});
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (CommandStatus::Exited(7), "out\n"));
-    assert_eq!((text(&outcome.stderr).as_str(), outcome.ended_by), ("err\n", None));
+    assert_eq!((text(&outcome.stderr).as_str(), outcome.limit_exceeded), ("err\n", None));
     assert_eq!(run("kill -SEGV $$", |_| {}).status, CommandStatus::Signalled(11));
     // A program that is its own process one would ignore its own SIGTERM.
     assert_eq!(run("kill $$; sleep 5", |_| {}).status, CommandStatus::Signalled(15));
-    let flood = run("head -c 3000000 /dev/zero", |confinement| confinement.limits.output = 1000);
-    assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped), (1000, 2_999_000));
+    let flood = run("head -c 3000000 /dev/zero", |confinement| confinement.limits.output_bytes = 1000);
+    assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped_bytes), (1000, 2_999_000));
     let workspace = tempfile::tempdir().unwrap();
     let nothing = CommandSpec { argv: vec!["no-such-program".into()], ..CommandSpec::default() };
     let outcome = launch::run(&confinement(workspace.path()), &nothing).unwrap();
@@ -116,8 +116,11 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
     let many = "trap '' TERM; for i in $(seq 150); do setsid sleep 4242 & done; echo started; wait";
     // More time where the machine is too slow to start them all.
     for seconds in [2, 10, 60] {
-        let outcome = run(many, |confinement| confinement.limits.wall = Duration::from_secs(seconds));
-        assert_eq!((outcome.status, outcome.ended_by), (CommandStatus::Signalled(9), Some(LimitKind::Wall)));
+        let outcome = run(many, |confinement| confinement.limits.wall_time = Duration::from_secs(seconds));
+        assert_eq!(
+            (outcome.status, outcome.limit_exceeded),
+            (CommandStatus::Signalled(9), Some(LimitKind::Wall))
+        );
         assert!(!crate::ladder::anything_runs("sleep\u{0}4242"), "something survived");
         if text(&outcome.stdout) == "started\n" {
             break;
@@ -125,11 +128,11 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
         assert!(seconds < 60, "{outcome:?}");
     }
     let spin = run("exec bash -c 'while :; do :; done'", |confinement| {
-        confinement.limits.cpu = Duration::from_secs(1);
-        confinement.limits.wall = Duration::from_secs(300);
+        confinement.limits.cpu_time = Duration::from_secs(1);
+        confinement.limits.wall_time = Duration::from_secs(300);
     });
-    assert_eq!((spin.status, spin.ended_by), (CommandStatus::Signalled(9), Some(LimitKind::Cpu)));
-    assert!(spin.cpu >= Duration::from_secs(1), "{:?}", spin.cpu);
+    assert_eq!((spin.status, spin.limit_exceeded), (CommandStatus::Signalled(9), Some(LimitKind::Cpu)));
+    assert!(spin.cpu_time >= Duration::from_secs(1), "{:?}", spin.cpu_time);
 }
 
 // req: E2
@@ -164,7 +167,7 @@ fn a_dropped_command_leaves_nothing_running() {
     let ender = std::thread::spawn(move || stopper.stop());
     let outcome = running.finish().unwrap();
     ender.join().unwrap().unwrap();
-    assert_eq!((outcome.status, outcome.ended_by), (CommandStatus::Signalled(9), None));
+    assert_eq!((outcome.status, outcome.limit_exceeded), (CommandStatus::Signalled(9), None));
 }
 
 // req: E2
@@ -198,7 +201,7 @@ fn output_and_errors_can_be_one_in_the_order_printed() {
     let confinement = confinement(workspace.path());
     let script = "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done";
     let wanted: String = (1..=5).map(|i| format!("out {i}\nerr {i}\n")).collect();
-    let together = CommandSpec { together: true, ..bash(script) };
+    let together = CommandSpec { merge_output: true, ..bash(script) };
     for _ in 0..20 {
         let outcome = launch::run(&confinement, &together).unwrap();
         assert_eq!((text(&outcome.stdout), text(&outcome.stderr)), (wanted.clone(), String::new()));
@@ -218,18 +221,18 @@ fn what_is_passed_on_comes_while_the_command_runs_and_is_not_kept() {
     }
     let workspace = tempfile::tempdir().unwrap();
     let mut confinement = confinement(workspace.path());
-    confinement.limits.output = 1;
+    confinement.limits.output_bytes = 1;
     // It goes on only when what it said has come.
     let script = "echo first; until [ -e heard ]; do sleep 0.01; done; echo last >&2";
-    let command = CommandSpec { together: true, ..bash(script) };
+    let command = CommandSpec { merge_output: true, ..bash(script) };
     let mut running = launch::start(&confinement, &command, RunAs::Caller).unwrap();
     let (said, hear) = std::sync::mpsc::channel::<Vec<u8>>();
-    running.pass_on(move |bytes| said.send(bytes.to_vec()).unwrap());
+    running.forward_output(move |bytes| said.send(bytes.to_vec()).unwrap());
     let running = std::thread::spawn(move || running.finish().unwrap());
     assert_eq!(hear.recv_timeout(Duration::from_secs(120)).unwrap(), b"first\n");
     std::fs::write(workspace.path().join("heard"), "").unwrap();
     let outcome = running.join().unwrap();
     assert_eq!(hear.iter().collect::<Vec<_>>(), [b"last\n".to_vec()]);
-    assert_eq!((outcome.stdout.bytes.len(), outcome.stdout.dropped), (0, 0));
-    assert_eq!(outcome.reached, [], "no limit holds for what is not kept");
+    assert_eq!((outcome.stdout.bytes.len(), outcome.stdout.dropped_bytes), (0, 0));
+    assert_eq!(outcome.limits_reached, [], "no limit holds for what is not kept");
 }

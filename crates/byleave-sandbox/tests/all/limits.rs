@@ -25,7 +25,7 @@ const SEEN_AFTERWARDS: &str = "growth, seen when it is over";
 const CASES: &[LimitCase] = &[
     LimitCase {
         name: "wall",
-        limit: |limits| limits.wall = Duration::from_millis(300),
+        limit: |limits| limits.wall_time = Duration::from_millis(300),
         script: "sleep 1000",
         ended_by: Some(LimitKind::Wall),
         reached: &[],
@@ -33,15 +33,17 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: "cpu, of two processes together",
-        limit: |limits| limits.cpu = Duration::from_secs(1),
+        limit: |limits| limits.cpu_time = Duration::from_secs(1),
         script: "spin() { while :; do :; done; }; spin & spin",
         ended_by: Some(LimitKind::Cpu),
         reached: &[],
-        holds: |outcome| outcome.cpu >= Duration::from_secs(1) && outcome.cpu < Duration::from_secs(3),
+        holds: |outcome| {
+            outcome.cpu_time >= Duration::from_secs(1) && outcome.cpu_time < Duration::from_secs(3)
+        },
     },
     LimitCase {
         name: "a signal that anybody can send",
-        limit: |limits| limits.cpu = Duration::from_secs(1),
+        limit: |limits| limits.cpu_time = Duration::from_secs(1),
         script: "kill -XCPU $$",
         ended_by: None,
         reached: &[],
@@ -49,7 +51,7 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: "memory of one process",
-        limit: |limits| limits.memory = 64 << 20,
+        limit: |limits| limits.memory_bytes = 64 << 20,
         script: "head -c 200M /dev/zero | tail -c 200M | wc -c",
         ended_by: None,
         reached: &[],
@@ -65,7 +67,7 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: "a file",
-        limit: |limits| limits.file = 1 << 20,
+        limit: |limits| limits.file_bytes = 1 << 20,
         script: "head -c 3M /dev/zero > file; stat -c %s file; rm file",
         ended_by: None,
         reached: &[],
@@ -73,7 +75,7 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: "the temporary directory",
-        limit: |limits| limits.tmp = 1 << 20,
+        limit: |limits| limits.tmp_bytes = 1 << 20,
         script: "head -c 3M /dev/zero > /tmp/file; stat -c %s /tmp/file; rm /tmp/file",
         ended_by: None,
         reached: &[],
@@ -81,15 +83,15 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: "output",
-        limit: |limits| limits.output = 1000,
+        limit: |limits| limits.output_bytes = 1000,
         script: "head -c 3000 /dev/zero",
         ended_by: None,
         reached: &[LimitKind::Output],
-        holds: |outcome| outcome.stdout.bytes.len() == 1000 && outcome.stdout.dropped == 2000,
+        holds: |outcome| outcome.stdout.bytes.len() == 1000 && outcome.stdout.dropped_bytes == 2000,
     },
     LimitCase {
         name: "growth, by many files",
-        limit: |limits| limits.growth = 8 << 20,
+        limit: |limits| limits.growth_bytes = 8 << 20,
         script: "for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000",
         ended_by: Some(LimitKind::Growth),
         reached: &[],
@@ -97,7 +99,7 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: "growth, by a file without a name",
-        limit: |limits| limits.growth = 8 << 20,
+        limit: |limits| limits.growth_bytes = 8 << 20,
         script: "rm -f *; exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000",
         ended_by: Some(LimitKind::Growth),
         reached: &[],
@@ -105,7 +107,7 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: "growth, by what cannot be looked into",
-        limit: |limits| limits.growth = 8 << 20,
+        limit: |limits| limits.growth_bytes = 8 << 20,
         script: "mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000",
         ended_by: Some(LimitKind::Growth),
         reached: &[],
@@ -113,7 +115,7 @@ const CASES: &[LimitCase] = &[
     },
     LimitCase {
         name: SEEN_AFTERWARDS,
-        limit: |limits| limits.growth = 8 << 20,
+        limit: |limits| limits.growth_bytes = 8 << 20,
         script: "fallocate -l 20M quick",
         ended_by: None,
         reached: &[LimitKind::Growth],
@@ -149,11 +151,11 @@ fn limits_hold(cases: impl Iterator<Item = &'static LimitCase>) {
     for case in cases {
         let workspace = tempfile::tempdir().unwrap();
         let mut confinement = confinement(workspace.path());
-        confinement.limits.wall = Duration::from_secs(300);
+        confinement.limits.wall_time = Duration::from_secs(300);
         (case.limit)(&mut confinement.limits);
         for (way, run) in ways(&confinement) {
             let outcome = run(case.script);
-            let told = (outcome.ended_by, outcome.reached.as_slice());
+            let told = (outcome.limit_exceeded, outcome.limits_reached.as_slice());
             // On a busy machine it is looked at before the command is over, although that is quick.
             let is_seen_sooner = case.name == SEEN_AFTERWARDS && told == (Some(LimitKind::Growth), &[][..]);
             if !is_seen_sooner {

@@ -105,10 +105,10 @@ fn background_jobs_end_with_their_command_and_a_server_of_its_own_goes_on() {
         let mut served = confinement(workspace.path());
         served.network = Network::Proxied;
         let session =
-            SandboxSession::open_through(served, RunAs::Caller, parked, NetworkBridge::new().unwrap())
+            SandboxSession::open_with_network(served, RunAs::Caller, parked, NetworkBridge::new().unwrap())
                 .unwrap();
         let start = |script: &str| {
-            session.start_through(&bash(script), door(FakeHostPolicy::granting(&["a.example"]))).unwrap()
+            session.start_with_network(&bash(script), door(FakeHostPolicy::granting(&["a.example"]))).unwrap()
         };
         let told = |script: &str| text(&start(script).finish().unwrap().stdout);
         // In the background of a command, however well hidden: gone with it, and nobody waits for it.
@@ -240,8 +240,8 @@ fn live(calls: usize) {
     let run_as = RunAs::User(UserIdentity { uid: UID, gid: UID });
     let mut served = confinement(workspace.path());
     served.network = Network::Proxied;
-    served.limits.wall = Duration::from_secs(120);
-    let uplink = NetworkBridge::on(runtime.handle().clone()).unwrap().with_ports([host.port]);
+    served.limits.wall_time = Duration::from_secs(120);
+    let uplink = NetworkBridge::with_runtime(runtime.handle().clone()).unwrap().with_ports([host.port]);
     let curl = format!("curl -sS http://a.example:{}/", host.port);
     let transparent = format!("curl -sS --noproxy '*' http://a.example:{}/", host.port);
     let refused = format!("curl -sS http://b.example:{}/ -o /dev/null", host.port);
@@ -262,7 +262,7 @@ fn live(calls: usize) {
             _ => {}
         }
         let running =
-            session.start_through(&command, door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
+            session.start_with_network(&command, door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
         // Now and then somebody loses interest.
         if n % 13 == 7 {
             return drop(running);
@@ -271,7 +271,7 @@ fn live(calls: usize) {
     };
     // What is made once and kept is made by now.
     let open = |parked| {
-        let session = SandboxSession::open_through(served.clone(), run_as, parked, uplink.clone());
+        let session = SandboxSession::open_with_network(served.clone(), run_as, parked, uplink.clone());
         session.unwrap_or_else(|error| panic!("{error}"))
     };
     call(&open(0), 0);

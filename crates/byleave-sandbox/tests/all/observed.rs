@@ -82,14 +82,19 @@ fn what_goes_where_no_way_leads_is_counted() {
         let mut confinement = confinement(workspace.path());
         confinement.network = network.clone();
         let run = |script: &str| -> CommandOutcome {
-            let started =
-                launch::start_through(&confinement, &bash(script), RunAs::Caller, &uplink, Egress::closed());
+            let started = launch::start_with_network(
+                &confinement,
+                &bash(script),
+                RunAs::Caller,
+                &uplink,
+                Egress::deny_all(),
+            );
             started.unwrap_or_else(|error| panic!("{error}")).finish().unwrap()
         };
         for own in OWN {
             let outcome = run(own);
             assert_eq!(
-                (outcome.unrouted, outcome.status),
+                (outcome.unrouted_count, outcome.status),
                 (Some(0), CommandStatus::Exited(0)),
                 "{own}: {outcome:?}"
             );
@@ -98,16 +103,16 @@ fn what_goes_where_no_way_leads_is_counted() {
         for raw in RAW {
             let outcome = run(&format!("python3 -c \"import socket as s; {raw}\""));
             assert!(text(&outcome.stderr).contains("nreachable"), "{raw}: {outcome:?}");
-            assert_eq!(outcome.unrouted, Some(1), "{network:?}, {raw}: {outcome:?}");
+            assert_eq!(outcome.unrouted_count, Some(1), "{network:?}, {raw}: {outcome:?}");
         }
         // Also of a process that is left running, and when nobody says that it failed.
         let outcome = run("for i in 1 2 3; do : 2>/dev/null > /dev/tcp/192.0.2.1/80; done; true");
-        assert_eq!((outcome.unrouted, outcome.status), (Some(3), CommandStatus::Exited(0)));
+        assert_eq!((outcome.unrouted_count, outcome.status), (Some(3), CommandStatus::Exited(0)));
     }
     // Of a session nobody could say whose it was.
     let confinement = confinement(workspace.path());
     for (way, run) in ways(&confinement).into_iter().skip(1) {
-        assert_eq!(run(": > /dev/tcp/192.0.2.1/80").unrouted, None, "{way}");
+        assert_eq!(run(": > /dev/tcp/192.0.2.1/80").unrouted_count, None, "{way}");
     }
 }
 
@@ -122,8 +127,13 @@ fn a_closed_door_lets_nothing_out_and_says_what_was_wanted() {
     let mut confinement = confinement(workspace.path());
     confinement.network = Network::Proxied;
     let wanted = |script: &str| -> Vec<String> {
-        let started =
-            launch::start_through(&confinement, &bash(script), RunAs::Caller, &uplink, Egress::closed());
+        let started = launch::start_with_network(
+            &confinement,
+            &bash(script),
+            RunAs::Caller,
+            &uplink,
+            Egress::deny_all(),
+        );
         let outcome = started.unwrap_or_else(|error| panic!("{error}")).finish().unwrap();
         let ports = outcome.network.decisions.iter().map(|one| one.port.to_string());
         lines(&outcome).into_iter().zip(ports).map(|(line, port)| format!("{line} {port}")).collect()

@@ -56,7 +56,7 @@ fn a_command_in_a_container_finds_what_it_may_and_nothing_else() {
     let run_as = RunAs::User(UserIdentity { uid: UID, gid: UID });
     let run = |script: &str, wall: u64| {
         let mut asked = asked.clone();
-        asked.limits.wall = Duration::from_secs(wall);
+        asked.limits.wall_time = Duration::from_secs(wall);
         let command = Confined {
             argv: vec!["sh".into(), "-c".into(), script.into()],
             stdin: b"in".to_vec(),
@@ -71,7 +71,7 @@ fn a_command_in_a_container_finds_what_it_may_and_nothing_else() {
     assert!(workspace.path().join("here").exists() && !workspace.path().join(".git/hooks/x").exists());
     assert!(!out.contains("SECRET") && err.matches("Read-only").count() == 2, "{err}");
     let late = run("sleep 99", 3);
-    assert_eq!((late.status, late.ended_by), (CommandStatus::Signalled(9), Some(LimitKind::Wall)));
+    assert_eq!((late.status, late.limit_exceeded), (CommandStatus::Signalled(9), Some(LimitKind::Wall)));
     let root_is_refused = oci.run(&asked, &Confined::default(), RunAs::Caller);
     assert!(matches!(root_is_refused, Err(LaunchError::Root)));
 }

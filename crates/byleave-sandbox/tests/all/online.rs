@@ -46,10 +46,11 @@ impl NetworkedSandbox {
         let workspace = tempfile::tempdir().unwrap();
         let mut confinement = confinement(workspace.path());
         confinement.network = Network::Proxied;
-        confinement.limits.wall = Duration::from_secs(60);
+        confinement.limits.wall_time = Duration::from_secs(60);
         confinement.environment.insert("HTTPS_PROXY".into(), "http://proxy.of.the.host:1".into());
-        let open =
-            |parked| SandboxSession::open_through(confinement.clone(), RunAs::Caller, parked, uplink.clone());
+        let open = |parked| {
+            SandboxSession::open_with_network(confinement.clone(), RunAs::Caller, parked, uplink.clone())
+        };
         let session = match means {
             LaunchMethod::OneShot => None,
             LaunchMethod::Session => Some(open(0)),
@@ -66,8 +67,8 @@ impl NetworkedSandbox {
 
     pub(crate) fn begin(&self, command: &CommandSpec, door: Egress) -> RunningCommand {
         let started = match &self.session {
-            Some(session) => session.start_through(command, door),
-            None => launch::start_through(&self.confinement, command, RunAs::Caller, &self.uplink, door),
+            Some(session) => session.start_with_network(command, door),
+            None => launch::start_with_network(&self.confinement, command, RunAs::Caller, &self.uplink, door),
         };
         started.unwrap_or_else(|error| panic!("{error}"))
     }
@@ -95,7 +96,7 @@ pub(crate) fn runtime() -> Runtime {
 pub(crate) fn lines(outcome: &CommandOutcome) -> Vec<String> {
     let given = |given| if given { "given" } else { "refused" };
     let decisions = outcome.network.decisions.iter();
-    decisions.map(|one| format!("{} {} {}", one.way, one.host, given(one.given))).collect()
+    decisions.map(|one| format!("{} {} {}", one.method, one.host, given(one.is_allowed))).collect()
 }
 
 // req: E7
@@ -113,7 +114,8 @@ fn a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not() {
         (LaunchMethod::Session, true),
         (LaunchMethod::Pool, false),
     ] {
-        let uplink = if own { NetworkBridge::new() } else { NetworkBridge::on(runtime.handle().clone()) };
+        let uplink =
+            if own { NetworkBridge::new() } else { NetworkBridge::with_runtime(runtime.handle().clone()) };
         let online = NetworkedSandbox::new(means, uplink.unwrap().with_ports([80, port]));
         let script = format!(
             "get() {{ curl -sS --max-time 50 \"$@\" 2>&1; }}
@@ -247,7 +249,8 @@ fn a_credential_is_used_and_never_inside() {
     let port = server.port;
     for means in ALL {
         server.seen.lock().unwrap().clear();
-        let uplink = NetworkBridge::new().unwrap().with_ports([port]).intercepting(Arc::clone(&interception));
+        let uplink =
+            NetworkBridge::new().unwrap().with_ports([port]).with_interceptor(Arc::clone(&interception));
         let online = NetworkedSandbox::new(means, uplink);
         let door = || {
             let credential = Credential::new(
@@ -273,7 +276,7 @@ fn a_credential_is_used_and_never_inside() {
         let seen = server.seen.lock().unwrap().clone();
         assert_eq!(seen.matches("authorization: Bearer hunter2").count(), 3, "{seen}");
         assert!(
-            outcome.network.decisions.iter().all(|one| one.credential && one.given),
+            outcome.network.decisions.iter().all(|one| one.credential && one.is_allowed),
             "{:?}",
             outcome.network
         );
@@ -304,23 +307,26 @@ fn who_cannot_serve_starts_nothing() {
     confinement.network = Network::Proxied;
     let touch = bash("touch ran");
     let refused = |error: LaunchError| {
-        assert!(matches!(error, LaunchError::Unserved(_)), "{error}");
+        assert!(matches!(error, LaunchError::Network(_)), "{error}");
         assert!(!workspace.path().join("ran").exists());
         error.to_string()
     };
     assert!(refused(launch::run(&confinement, &touch).unwrap_err()).contains("through an uplink"));
     refused(SandboxSession::open(confinement.clone(), RunAs::Caller, 0).unwrap_err());
     let one_thread = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    assert!(matches!(NetworkBridge::on(one_thread.handle().clone()), Err(NetworkServeError::OneThread)));
+    assert!(matches!(
+        NetworkBridge::with_runtime(one_thread.handle().clone()),
+        Err(NetworkServeError::SingleThreadedRuntime)
+    ));
     // A runtime without a network cannot serve.
     let bare = tokio::runtime::Builder::new_multi_thread().build().unwrap();
-    assert!(matches!(NetworkBridge::on(bare.handle().clone()), Err(NetworkServeError::Idle)));
+    assert!(matches!(NetworkBridge::with_runtime(bare.handle().clone()), Err(NetworkServeError::Idle)));
     let start = |uplink: &NetworkBridge, door: Egress| {
-        launch::start_through(&confinement, &touch, RunAs::Caller, uplink, door).map(drop).unwrap_err()
+        launch::start_with_network(&confinement, &touch, RunAs::Caller, uplink, door).map(drop).unwrap_err()
     };
     // One that has ended since then cannot either.
     let ended = runtime();
-    let uplink = NetworkBridge::on(ended.handle().clone()).unwrap();
+    let uplink = NetworkBridge::with_runtime(ended.handle().clone()).unwrap();
     ended.shutdown_background();
     refused(start(&uplink, door(FakeHostPolicy::default())));
     // Certificates that nobody inside would trust.
@@ -337,7 +343,7 @@ fn who_cannot_serve_starts_nothing() {
     confinement.network = Network::Off;
     let uplink = NetworkBridge::new().unwrap();
     let curl = bash("curl -sS -x http://127.0.0.1:3128 http://a.example/; env | grep -i proxy");
-    let running = launch::start_through(
+    let running = launch::start_with_network(
         &confinement,
         &curl,
         RunAs::Caller,

@@ -115,7 +115,7 @@ fn what_a_rung_does_not_hold_is_a_guarantee_that_it_does_not_give() {
     asked.files.protected.push(asked.files.cwd.join(".git"));
     for (rung, not_held) in [(Backend::Bwrap, NOT_BY_BWRAP), (Backend::Landlock, NOT_BY_LANDLOCK)] {
         for (id, guarantee) in not_held {
-            assert_ne!(rung.given(7, &asked, *guarantee), Enforcement::Fully, "{rung}: {id}");
+            assert_ne!(rung.enforcement(7, &asked, *guarantee), Enforcement::Full, "{rung}: {id}");
         }
     }
 }

@@ -84,7 +84,7 @@ fn many_commands_leave_nothing_behind() {
     }
     assert!(!crate::ladder::anything_runs("sleep\u{0}4444"), "a process survived");
     let mut limited = confinement(workspace.path());
-    limited.limits.wall = Duration::from_millis(300);
+    limited.limits.wall_time = Duration::from_millis(300);
     let session = SandboxSession::open(limited, RunAs::Caller, 0).unwrap();
     assert_eq!(run(&session, "sleep 4444").status, CommandStatus::Signalled(9));
     // The limit holds for this one as well, and a slow machine may need more than one try.

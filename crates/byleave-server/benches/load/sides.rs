@@ -132,16 +132,16 @@ fn ours(folder: &Path) -> (Server, String) {
     let workspace = folder.to_str().unwrap();
     let says = |args: PathArguments, _run: RunContext| async move { Output::text(args.path) };
     let look = TypedTool::new("look", "reads a file", says)
-        .class(PermissionClass::Readonly)
+        .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
         .not_sensitive()
-        .repeatable()
+        .idempotent()
         .concurrency_safe()
-        .prompt();
+        .nonblocking();
     let gate = Gate::builder()
         .ledger(book.clone())
         .tool(look)
-        .tool(TypedTool::new("note", "takes a note", says).class(PermissionClass::Generic))
+        .tool(TypedTool::new("note", "takes a note", says).permission_class(PermissionClass::Generic))
         .policy(
             Policy::builtin(&PathVariables { workspace: Some(workspace), ..PathVariables::default() })
                 .unwrap(),
@@ -150,27 +150,27 @@ fn ours(folder: &Path) -> (Server, String) {
         .build()
         .unwrap();
     let tenant = TenantId::new("local").unwrap();
-    let tokens = TokenStore::at(folder.join("tokens.json"));
+    let tokens = TokenStore::new(folder.join("tokens.json"));
     let wanted = NewToken {
         tenant: "local".parse().unwrap(),
         name: "bot".parse().unwrap(),
         kind: PrincipalKind::Agent,
         scopes: [AccessScope::Submit].into(),
-        lasts_ms: 3_600_000,
+        lifetime_ms: 3_600_000,
     };
     let (_, secret) = tokens.add(wanted, SystemClock.now()).unwrap();
     let token = String::from_utf8(secret.expose().to_vec()).unwrap();
     let limits = ServerLimits {
-        connections: 12_000,
+        max_connections: 12_000,
         requests_per_second: PLENTY,
         burst: PLENTY,
-        streams: 12_000,
-        streams_each: 12_000,
+        max_streams: 12_000,
+        max_streams_per_principal: 12_000,
         ..ServerLimits::default()
     };
     let shelf = (book.clone() as Arc<_>, book as Arc<_>);
     let tenancy = Tenant::new(tenant.clone(), gate, shelf, workspace.to_owned(), Mode::ConfirmSensitive);
-    (Server::builder(tenant, tokens).limits(limits).tenancy(tenancy).build(), token)
+    (Server::builder(tenant, tokens).limits(limits).tenant(tenancy).build(), token)
 }
 
 /// A handler that takes the same body, has the same bytes committed with whatever else is queued, and says as much.

@@ -113,12 +113,12 @@ impl From<&CallItem> for CallEntry {
     fn from(item: &CallItem) -> Self {
         Self {
             call: item.call.uuid(),
-            session: item.listing.session.to_string(),
-            agent: item.listing.agent.clone(),
-            tool: item.listing.tool.clone(),
-            operation: item.listing.operation.clone(),
-            summary: item.listing.summary.clone(),
-            state: item.state.word().to_owned(),
+            session: item.call_summary.session.to_string(),
+            agent: item.call_summary.agent.clone(),
+            tool: item.call_summary.tool.clone(),
+            operation: item.call_summary.operation.clone(),
+            summary: item.call_summary.summary.clone(),
+            state: item.state.as_str().to_owned(),
             outcome: item.outcome.clone(),
             code: item.code.clone(),
             opened_at: item.opened_at,
@@ -152,7 +152,7 @@ pub(crate) struct RecordEntryBody {
 
 impl From<&ExportedRecord> for RecordBody {
     fn from(found: &ExportedRecord) -> Self {
-        let lines = found.kept.lines.iter().map(|line| RecordEntryBody {
+        let lines = found.stored.chained_entries.iter().map(|line| RecordEntryBody {
             seq: line.seq(),
             link: line.link().to_string(),
             entry: serde_json::from_str(line.body()).unwrap_or_default(),
@@ -160,8 +160,8 @@ impl From<&ExportedRecord> for RecordBody {
         });
         Self {
             call: found.call.uuid(),
-            forgotten: found.kept.forgotten,
-            damage: found.kept.record.damage().map(ToString::to_string),
+            forgotten: found.stored.forgotten,
+            damage: found.stored.record.damage().map(ToString::to_string),
             lines: lines.collect(),
         }
     }
@@ -200,21 +200,21 @@ pub(crate) struct StandingApprovalEntry {
 }
 
 impl StandingApprovalEntry {
-    pub(crate) fn of(item: &StandingApprovalItem, now: Millis) -> Self {
-        let leave = &item.leave;
+    pub(crate) fn from_item(item: &StandingApprovalItem, now: Millis) -> Self {
+        let leave = &item.standing_approval;
         Self {
             leave: leave.id.uuid(),
-            state: item.state.word().to_owned(),
+            state: item.state.as_str().to_owned(),
             tool: leave.tool.clone(),
             scope: leave.scope.iter().map(|one| serde_json::to_value(one).unwrap_or_default()).collect(),
             session: leave.session.as_ref().map(ToString::to_string),
             until: leave.until,
             uses: item.uses,
             uses_max: leave.uses_max,
-            by: item.by.name.clone(),
-            given_at: item.given_at,
+            by: item.approver.name.clone(),
+            given_at: item.granted_at,
             call: item.call.uuid(),
-            rule: leave.rule(now),
+            rule: leave.to_rule_toml(now),
         }
     }
 }
@@ -257,18 +257,18 @@ impl From<&Verification> for VerificationReport {
             key: anchor.key.clone(),
         };
         let flawed = |flaw: &IntegrityError| IntegrityErrorBody {
-            place: flaw.place.to_string(),
-            why: flaw.why.clone(),
+            place: flaw.position.to_string(),
+            why: flaw.reason.clone(),
         };
         Self {
-            sound: found.is_sound(),
+            sound: found.is_intact(),
             records: found.records,
-            lines: found.lines,
-            acts: found.acts,
+            lines: found.entries,
+            acts: found.admin_actions,
             segments: found.segments,
             unsealed: found.unsealed,
             anchor: found.anchor.as_ref().map(anchored),
-            flaw: found.flaw.as_ref().map(flawed),
+            flaw: found.integrity_error.as_ref().map(flawed),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::problem::page;
 use crate::tenant::ClientCallStatus;
 
 /// The maximum waiting time of a request, in seconds.
-pub(crate) const WAIT_S_MAX: u32 = 60;
+pub(crate) const MAX_WAIT_S: u32 = 60;
 
 /// One use of one tool
 #[derive(Debug, Deserialize, ToSchema)]
@@ -247,12 +247,14 @@ impl CallStatusBody {
     }
 
     /// Creates the status of a call that its client runs, with these arguments.
-    pub(crate) fn taken(call: Uuid, arguments: Value) -> Self {
+    pub(crate) fn claimed(call: Uuid, arguments: Value) -> Self {
         Self { arguments: Some(arguments), ..Self::plain(call, CallStateName::Taken) }
     }
 
-    pub(crate) fn of(call: Uuid, stood: &ClientCallStatus) -> Self {
-        let ClientCallStatus::At(standing) = stood else { return Self::plain(call, CallStateName::Running) };
+    pub(crate) fn from_status(call: Uuid, stood: &ClientCallStatus) -> Self {
+        let ClientCallStatus::Status(standing) = stood else {
+            return Self::plain(call, CallStateName::Running);
+        };
         match &**standing {
             CallStatus::Settled(result) => {
                 Self { result: Some(result.into()), ..Self::plain(call, CallStateName::Settled) }
@@ -260,7 +262,7 @@ impl CallStatusBody {
             CallStatus::Waiting { question, .. } => {
                 Self { question: Some(question.into()), ..Self::plain(call, CallStateName::Waiting) }
             }
-            CallStatus::HeldUp { by, .. } => {
+            CallStatus::Blocked { blocked_by: by, .. } => {
                 Self { held_up_by: Some(by.uuid()), ..Self::plain(call, CallStateName::HeldUp) }
             }
             CallStatus::Ready { .. } => Self::plain(call, CallStateName::Ready),
@@ -269,7 +271,7 @@ impl CallStatusBody {
     }
 }
 
-pub(crate) const fn kind_word(kind: QuestionKind) -> &'static str {
+pub(crate) const fn kind_as_str(kind: QuestionKind) -> &'static str {
     match kind {
         QuestionKind::Approval => "approval",
         QuestionKind::Checkpoint => "checkpoint",
@@ -281,7 +283,7 @@ impl From<&Question> for QuestionRef {
     fn from(question: &Question) -> Self {
         Self {
             id: question.id.uuid(),
-            kind: kind_word(question.kind).to_owned(),
+            kind: kind_as_str(question.kind).to_owned(),
             digest: question.digest().to_string(),
             expires_at: question.expires_at,
         }
@@ -296,31 +298,31 @@ impl From<&Refusal> for RefusalBody {
 
 impl From<&CallResult> for CallResultBody {
     fn from(result: &CallResult) -> Self {
-        let report = result.report();
-        let effects = match &result.ending {
-            CallOutcome::Rehearsed(plan) => {
+        let report = result.to_report();
+        let effects = match &result.outcome {
+            CallOutcome::DryRun(plan) => {
                 let effects =
                     plan.effects.iter().map(|effect| serde_json::to_value(effect).unwrap_or_default());
                 Some(effects.collect())
             }
             _ => None,
         };
-        let changes = result.changes.iter().map(|change| {
-            let what = match change.what {
+        let changes = result.modifications.iter().map(|change| {
+            let what = match change.part {
                 result::ModifiedPart::Arguments => "arguments",
                 result::ModifiedPart::Output => "output",
-                result::ModifiedPart::Nothing => "nothing",
+                result::ModifiedPart::NoteOnly => "nothing",
             };
-            ModificationBody { what: what.to_owned(), by: change.by.clone(), why: change.why.clone() }
+            ModificationBody { what: what.to_owned(), by: change.author.clone(), why: change.reason.clone() }
         });
         Self {
-            outcome: (&result.ending).into(),
+            outcome: (&result.outcome).into(),
             success: report.success,
             output: report.output,
             truncated: report.truncated,
             execution_time_ms: report.execution_time_ms,
             error: report.error,
-            refusal: result.ending.refusal().map(RefusalBody::from),
+            refusal: result.outcome.refusal().map(RefusalBody::from),
             arguments: result.arguments.clone(),
             data: report.data,
             effects,
@@ -340,7 +342,7 @@ impl From<&CallOutcome> for CallOutcomeName {
             CallOutcome::Failed(_) => Self::Failed,
             CallOutcome::Withheld(_) => Self::Withheld,
             CallOutcome::Refused(_) => Self::Refused,
-            CallOutcome::Rehearsed(_) => Self::Rehearsed,
+            CallOutcome::DryRun(_) => Self::Rehearsed,
             CallOutcome::Unknown(_) => Self::Unknown,
         }
     }

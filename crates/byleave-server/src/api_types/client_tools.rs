@@ -51,13 +51,13 @@ pub(crate) struct ClientToolBody {
     pub(crate) sensitive: Option<bool>,
     /// How long a call may be in its maker's hands
     #[schema(minimum = 1, maximum = 600000)]
-    #[serde(default, deserialize_with = "integer::if_any")]
+    #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
     pub(crate) timeout_ms: Option<u32>,
 }
 
 impl ClientToolBody {
     /// Creates the manifest of the tool. It is never repeatable, because a claimed call is not handed out again.
-    pub(crate) fn manifest(self, name: String) -> Manifest {
+    pub(crate) fn into_manifest(self, name: String) -> Manifest {
         Manifest {
             permission_class: self.class.unwrap_or_default(),
             roles: self.roles,
@@ -115,16 +115,16 @@ impl From<ReportBody> for ClientToolReport {
     fn from(body: ReportBody) -> Self {
         let said = match body.review {
             None | Some(OutputReview::Pass {}) => Opinion::Pass,
-            Some(OutputReview::Deny { why }) => Opinion::Deny { why },
+            Some(OutputReview::Deny { why }) => Opinion::Deny { reason: why },
             Some(OutputReview::Change { text, data, why }) => Opinion::Change {
                 value: Output { text, data, error: body.error.clone(), ..Output::default() },
-                why,
+                reason: why,
             },
         };
         let is_error = body.error.is_some();
         let output =
             Output { text: body.text, is_error, error: body.error, data: body.data, ..Output::default() };
-        Self { output, said }
+        Self { output, review: said }
     }
 }
 
@@ -148,8 +148,8 @@ impl From<InputReview> for Opinion<Value> {
     fn from(review: InputReview) -> Self {
         match review {
             InputReview::Pass {} => Self::Pass,
-            InputReview::Change { arguments, why } => Self::Change { value: arguments.into(), why },
-            InputReview::Deny { why } => Self::Deny { why },
+            InputReview::Change { arguments, why } => Self::Change { value: arguments.into(), reason: why },
+            InputReview::Deny { why } => Self::Deny { reason: why },
         }
     }
 }

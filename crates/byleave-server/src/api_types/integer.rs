@@ -4,11 +4,11 @@ use serde::de::Error as _;
 use serde::{Deserialize as _, Deserializer};
 use serde_json::Number;
 
-pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+pub(super) fn deserialize_u32<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     read(&Number::deserialize(from)?).ok_or_else(|| D::Error::custom("a whole number is wanted"))
 }
 
-pub(super) fn if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+pub(super) fn deserialize_optional_u32<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let Some(found) = Option::<Number>::deserialize(from)? else { return Ok(None) };
     read(&found).map(Some).ok_or_else(|| D::Error::custom("a whole number is wanted"))
 }

@@ -111,7 +111,7 @@ pub(crate) struct ReasonBody {
 impl From<&Explanation> for ExplanationBody {
     fn from(found: &Explanation) -> Self {
         let reasoned = |reason: &DecisionReason| ReasonBody {
-            verdict: reason.verdict.word().to_owned(),
+            verdict: reason.verdict.as_str().to_owned(),
             rule: reason.rule.clone(),
             origin: reason.origin.clone(),
             effects: reason.effects.clone(),
@@ -120,19 +120,19 @@ impl From<&Explanation> for ExplanationBody {
         let effects = found.plan.effects.iter();
         Self {
             tool: found.tool.clone(),
-            verdict: Some(found.ruling.verdict.word().to_owned()),
+            verdict: Some(found.decision.verdict.as_str().to_owned()),
             refusal: None,
             effects: effects.map(|effect| serde_json::to_value(effect).unwrap_or_default()).collect(),
-            reasons: found.ruling.reasons.iter().map(reasoned).collect(),
-            policy: Some(found.ruling.policy.to_string()),
+            reasons: found.decision.reasons.iter().map(reasoned).collect(),
+            policy: Some(found.decision.policy.to_string()),
         }
     }
 }
 
 /// The maximum length of a policy for a replay.
-pub(crate) const POLICY_CHARS_MAX: usize = 100_000;
+pub(crate) const MAX_POLICY_CHARS: usize = 100_000;
 /// The maximum number of calls in a replay.
-pub(crate) const REPLAY_MAX: u32 = 1_000;
+pub(crate) const MAX_REPLAY: u32 = 1_000;
 
 /// Rules to be tried; nothing is put in force
 #[derive(Debug, Deserialize, ToSchema)]
@@ -202,33 +202,37 @@ pub(crate) struct ReplaySkip {
 }
 
 impl ReplayReport {
-    pub(crate) fn of(replay: &PolicyReplay, more: bool) -> Self {
-        let word = |verdict: Verdict| verdict.word().to_owned();
-        let counts = replay.counts().into_iter();
+    pub(crate) fn from_replay(replay: &PolicyReplay, more: bool) -> Self {
+        let word = |verdict: Verdict| verdict.as_str().to_owned();
+        let counts = replay.transition_counts().into_iter();
         let changed = replay.changes.iter().map(|change| {
-            let decisive = change.now.decisive();
+            let decisive = change.new_decision.decisive_reason();
             ReplayChange {
-                call: change.past.call.uuid(),
-                tool: change.past.heading.tool.clone(),
-                summary: change.past.summary.clone(),
-                before: word(change.past.ruling.verdict),
-                now: word(change.now.verdict),
+                call: change.call.call.uuid(),
+                tool: change.call.header.tool.clone(),
+                summary: change.call.summary.clone(),
+                before: word(change.call.decision.verdict),
+                now: word(change.new_decision.verdict),
                 rule: decisive.and_then(|reason| reason.rule.clone()),
                 origin: decisive.and_then(|reason| reason.origin.clone()),
                 why: decisive.map_or_else(String::new, |reason| reason.why.clone()),
             }
         });
-        let unjudged = replay.unjudged.iter();
+        let unjudged = replay.skipped.iter();
         Self {
-            judged: replay.judged,
-            same: replay.same(),
+            judged: replay.evaluated,
+            same: replay.unchanged_count(),
             more,
             counts: counts
                 .map(|((before, now), calls)| ReplayCount { before: word(before), now: word(now), calls })
                 .collect(),
             changed: changed.collect(),
             not_judged: unjudged
-                .map(|one| ReplaySkip { call: one.call.uuid(), tool: one.tool.clone(), why: one.why.clone() })
+                .map(|one| ReplaySkip {
+                    call: one.call.uuid(),
+                    tool: one.tool.clone(),
+                    why: one.reason.clone(),
+                })
                 .collect(),
         }
     }

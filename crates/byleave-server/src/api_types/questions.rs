@@ -2,7 +2,7 @@
 
 use byleave::approver::RiskLevel;
 use byleave::audit_log::QuestionItem;
-use byleave::core::approval_scopes::{ScopeWidth, offers};
+use byleave::core::approval_scopes::{ScopeWidth, approval_scopes};
 use byleave::core::question_view::QuestionView;
 use byleave::core::render::render;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::calls::{QuestionRef, kind_word};
+use super::calls::{QuestionRef, kind_as_str};
 use super::integer;
 
 /// Open questions, the newest first
@@ -44,13 +44,13 @@ impl From<&QuestionItem> for OpenQuestion {
     fn from(item: &QuestionItem) -> Self {
         Self {
             question: item.question.uuid(),
-            kind: kind_word(item.kind).to_owned(),
+            kind: kind_as_str(item.kind).to_owned(),
             call: item.call.uuid(),
-            session: item.listing.session.to_string(),
-            agent: item.listing.agent.clone(),
-            tool: item.listing.tool.clone(),
-            operation: item.listing.operation.clone(),
-            summary: item.listing.summary.clone(),
+            session: item.call_summary.session.to_string(),
+            agent: item.call_summary.agent.clone(),
+            tool: item.call_summary.tool.clone(),
+            operation: item.call_summary.operation.clone(),
+            summary: item.call_summary.summary.clone(),
             asked_at: item.asked_at,
             expires_at: item.expires_at,
             cursor: item.cursor.0,
@@ -106,7 +106,7 @@ pub(crate) struct ApprovalScopeBody {
 impl From<&QuestionView> for QuestionViewBody {
     fn from(sheet: &QuestionView) -> Self {
         let rendering = render(sheet);
-        let (offers, no_leave) = match offers(sheet) {
+        let (offers, no_leave) = match approval_scopes(sheet) {
             Ok(offers) => (offers, None),
             Err(why) => (Vec::new(), Some(why.to_string())),
         };
@@ -115,10 +115,10 @@ impl From<&QuestionView> for QuestionViewBody {
             text: line.text,
             gutter: line.gutter,
         });
-        let gravity = match RiskLevel::of(sheet) {
-            RiskLevel::Ordinary => "ordinary",
-            RiskLevel::Grave => "grave",
-            RiskLevel::Final => "final",
+        let gravity = match RiskLevel::for_question(sheet) {
+            RiskLevel::Normal => "ordinary",
+            RiskLevel::High => "grave",
+            RiskLevel::Irreversible => "final",
         };
         Self {
             question: (&sheet.question).into(),
@@ -209,15 +209,15 @@ pub(crate) enum AnswerChoice {
     Leave {
         /// Which of the offers
         #[schema(minimum = 1, maximum = 4294967295_u32)]
-        #[serde(deserialize_with = "integer::number")]
+        #[serde(deserialize_with = "integer::deserialize_u32")]
         offer: u32,
         /// How many seconds it lasts; for ever if not said
         #[schema(minimum = 1, maximum = 31622400)]
-        #[serde(default, deserialize_with = "integer::if_any")]
+        #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
         lasts_s: Option<u32>,
         /// How often it may be used
         #[schema(minimum = 1, maximum = 4294967295_u32)]
-        #[serde(default, deserialize_with = "integer::if_any")]
+        #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
         uses_max: Option<u32>,
         /// Only in the session of this call
         #[serde(default)]

@@ -36,7 +36,14 @@ pub(crate) struct WorkerItem {
 
 impl From<WorkerInfo> for WorkerItem {
     fn from(worker: WorkerInfo) -> Self {
-        let WorkerInfo { name, is_here, is_leaving, busy, skills, .. } = worker;
+        let WorkerInfo {
+            name,
+            is_connected: is_here,
+            is_draining: is_leaving,
+            pending_calls: busy,
+            capabilities: skills,
+            ..
+        } = worker;
         Self {
             name,
             here: is_here,

@@ -21,7 +21,7 @@ use crate::trace_parents::TraceParent;
 pub(super) const CALL: &str = "execute_tool";
 pub(super) const QUESTION: &str = "question";
 /// The attributes with few enough values for metrics.
-pub(super) const MEASURED: [&str; 6] = [
+pub(super) const METRIC_ATTRIBUTES: [&str; 6] = [
     "gen_ai.operation.name",
     "gen_ai.tool.name",
     "error.type",
@@ -31,8 +31,8 @@ pub(super) const MEASURED: [&str; 6] = [
 ];
 
 /// Returns the spans of a settled call; empty if the call is not settled.
-pub(super) fn of(record: &Record, parent: Option<TraceParent>) -> Vec<SpanData> {
-    let (Some(heading), Some(outcome)) = (record.heading(), record.settled()) else { return Vec::new() };
+pub(super) fn spans_for_record(record: &Record, parent: Option<TraceParent>) -> Vec<SpanData> {
+    let (Some(heading), Some(outcome)) = (record.header(), record.outcome()) else { return Vec::new() };
     let entries = record.entries();
     let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Vec::new() };
     let making = CallSpanBuilder { record, parent };
@@ -54,7 +54,8 @@ struct CallSpanBuilder<'a> {
 impl CallSpanBuilder<'_> {
     fn call(&self, heading: &CallHeader, outcome: &Outcome, from: Millis, to: Millis) -> SpanData {
         // The name of an unknown tool is arbitrary text of a model, and is left out.
-        let tool = self.record.resolved().and_then(|step| step.as_ref().ok()).map(|terms| terms.tool.clone());
+        let tool =
+            self.record.resolved_tool().and_then(|step| step.as_ref().ok()).map(|terms| terms.tool.clone());
         let mut attributes = vec![
             KeyValue::new("gen_ai.operation.name", CALL),
             KeyValue::new("gen_ai.tool.call.id", self.record.call().to_string()),
@@ -62,7 +63,7 @@ impl CallSpanBuilder<'_> {
             KeyValue::new("gen_ai.agent.name", heading.agent.to_string()),
             KeyValue::new("gen_ai.conversation.id", heading.session.to_string()),
             KeyValue::new("byleave.tenant", heading.tenant.to_string()),
-            KeyValue::new("byleave.outcome", outcome.word()),
+            KeyValue::new("byleave.outcome", outcome.as_str()),
         ];
         attributes.extend(tool.clone().map(|tool| KeyValue::new("gen_ai.tool.name", tool)));
         let error = match outcome {
@@ -87,7 +88,7 @@ impl CallSpanBuilder<'_> {
         match &entry.fact {
             RecordEvent::Permitted(step) => {
                 let word = match step {
-                    Ok(ruling) => ruling.verdict.word(),
+                    Ok(ruling) => ruling.verdict.as_str(),
                     Err(refusal) => refusal.code.as_str(),
                 };
                 // A decision is about the incoming draft, or about a draft that a review or an answer created.
@@ -146,7 +147,7 @@ impl CallSpanBuilder<'_> {
         let call = *self.record.call().as_bytes();
         let id = |place: Option<usize>| {
             let place = place.map_or_else(Vec::new, |place| place.to_be_bytes().to_vec());
-            let digest = Digest::of_parts("byleave.server.span", &[&call, &place]);
+            let digest = Digest::compute_parts("byleave.server.span", &[&call, &place]);
             let mut bytes = [0_u8; 8];
             bytes.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
             SpanId::from_bytes(bytes)

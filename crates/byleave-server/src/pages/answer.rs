@@ -10,7 +10,7 @@ use byleave::approver::RiskLevel;
 use byleave::core::digest::Digest;
 use byleave::core::id::QuestionId;
 use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::redact::redacted;
+use byleave::redact::redact_output;
 use byleave::result::CallStatus;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -32,29 +32,30 @@ use crate::tenant::ClientCallStatus;
 const JUDGED: Duration = Duration::from_secs(4);
 
 /// Accepts an answer.
-pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Redirect, ErrorPage> {
+pub(super) async fn submit(State(app): State<App>, request: Request) -> Result<Redirect, ErrorPage> {
     let (mut parts, body) = request.into_parts();
     let PathId(question) = PathId::<QuestionId>::from_request_parts(&mut parts, &app).await?;
-    let CsrfForm { visitor, fields } = CsrfForm::from_request(Request::from_parts(parts, body), &app).await?;
-    visitor.may(&[AccessScope::Answer])?;
-    let sheet = submit_answer::sheet(&visitor.caller, question).await?;
-    let digest = digest(fields.need("digest")?)?;
-    let say = fields.need("say")?;
+    let CsrfForm { user: visitor, fields } =
+        CsrfForm::from_request(Request::from_parts(parts, body), &app).await?;
+    visitor.require_scope(&[AccessScope::Answer])?;
+    let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
+    let digest = digest(fields.require("digest")?)?;
+    let say = fields.require("say")?;
     let answer = answer(&sheet, say, &fields)?;
     let approves = !matches!(answer, AnswerChoice::No { .. } | AnswerChoice::Abort {});
     if approves {
-        was_read(&visitor, &sheet, digest)?;
+        check_read_time(&visitor, &sheet, digest)?;
     }
     if matches!(answer, AnswerChoice::Yes { .. } | AnswerChoice::Part { .. } | AnswerChoice::Leave { .. }) {
-        were_typed(&sheet, &fields)?;
+        check_confirmation(&sheet, &fields)?;
     }
-    let answered = submit_answer::give(&visitor.caller, question, digest, answer).await?;
-    visitor.visit.say(PageNotice { text: told(say).to_owned(), call: Some(answered.call) });
-    if say == "edit" && answered.driven_here {
+    let answered = submit_answer::submit_answer(&visitor.caller, question, digest, answer).await?;
+    visitor.session.set_notice(PageNotice { text: told(say).to_owned(), call: Some(answered.call) });
+    if say == "edit" && answered.is_driven_here {
         // Edited arguments are decided on again. The person who edited them sees the outcome.
         let until = Instant::now() + JUDGED;
-        let stood = visitor.caller.tenancy.until_asked_or_settled(answered.call, until).await;
-        if let Some(ClientCallStatus::At(standing)) = stood
+        let stood = visitor.caller.tenant.wait_for_question_or_result(answered.call, until).await;
+        if let Some(ClientCallStatus::Status(standing)) = stood
             && let CallStatus::Waiting { question, .. } = *standing
         {
             return Ok(Redirect::to(&format!("/questions/{}", question.id)));
@@ -70,13 +71,17 @@ pub(super) fn digest(text: &str) -> Result<Digest, Problem> {
 }
 
 /// Rejects an answer to a question that this session was not shown, or not for long enough to be read.
-pub(super) fn was_read(visitor: &SignedInUser, sheet: &QuestionView, digest: Digest) -> Result<(), Problem> {
-    match visitor.visit.seen(sheet.question.id, digest) {
+pub(super) fn check_read_time(
+    visitor: &SignedInUser,
+    sheet: &QuestionView,
+    digest: Digest,
+) -> Result<(), Problem> {
+    match visitor.session.time_since_shown(sheet.question.id, digest) {
         None => Err(Problem::new(
             ProblemKind::Closed,
             "the question was not shown to you as it is now; look at it again",
         )),
-        Some(since) if since < RiskLevel::of(sheet).dwell() => Err(Problem::new(
+        Some(since) if since < RiskLevel::for_question(sheet).min_read_time() => Err(Problem::new(
             ProblemKind::TooMany,
             "that was too quick to have been read: nothing was answered; look at it again",
         )),
@@ -85,9 +90,9 @@ pub(super) fn was_read(visitor: &SignedInUser, sheet: &QuestionView, digest: Dig
 }
 
 /// Rejects a yes without the required words.
-pub(super) fn were_typed(sheet: &QuestionView, fields: &FormFields) -> Result<(), Problem> {
-    let wanted = RiskLevel::of(sheet).words(sheet.question.kind);
-    if wanted.is_none() || fields.one("confirm") == wanted {
+pub(super) fn check_confirmation(sheet: &QuestionView, fields: &FormFields) -> Result<(), Problem> {
+    let wanted = RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind);
+    if wanted.is_none() || fields.single("confirm") == wanted {
         return Ok(());
     }
     Err(Problem::new(ProblemKind::Unusable, "those were not the words: nothing was answered"))
@@ -96,23 +101,24 @@ pub(super) fn were_typed(sheet: &QuestionView, fields: &FormFields) -> Result<()
 fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<AnswerChoice, Problem> {
     let number = |name: &str| {
         let wrong = |_| Problem::new(ProblemKind::Unusable, format!("`{name}` is no number"));
-        fields.need(name)?.parse::<u32>().map_err(wrong)
+        fields.require(name)?.parse::<u32>().map_err(wrong)
     };
     let some = |number: u32| (number > 0).then_some(number);
     Ok(match say {
         // The words for a checkpoint were checked above, and are checked again in the common path of all answers.
         "yes" => AnswerChoice::Yes { note: None, confirm: fields.text("confirm") },
         "no" => AnswerChoice::No { feedback: fields.text("feedback") },
-        "edit" => AnswerChoice::Edit { value: edit::read(sheet, fields)?, note: None },
-        "mask" => {
-            AnswerChoice::Edit { value: masked(sheet, fields.one("words").unwrap_or_default())?, note: None }
-        }
+        "edit" => AnswerChoice::Edit { value: edit::parse_fields(sheet, fields)?, note: None },
+        "mask" => AnswerChoice::Edit {
+            value: masked(sheet, fields.single("words").unwrap_or_default())?,
+            note: None,
+        },
         "part" => AnswerChoice::Part { paths: kept(sheet, fields)?, note: None },
         "leave" => AnswerChoice::Leave {
             offer: number("offer")?,
             lasts_s: some(number("lasts")?),
             uses_max: some(number("uses")?),
-            this_session: fields.need("where")? != "all",
+            this_session: fields.require("where")? != "all",
         },
         "abort" => AnswerChoice::Abort {},
         _ => return Err(Problem::new(ProblemKind::Unusable, "that is no answer")),
@@ -137,11 +143,11 @@ fn masked(sheet: &QuestionView, words: &str) -> Result<serde_json::Map<String, V
     let unusable = |what: &str| Problem::new(ProblemKind::Unusable, what);
     let output = sheet.output.as_ref().ok_or_else(|| unusable("there is no result to mask"))?;
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    let redacted = redacted(output, &words);
-    if !redacted.missing.is_empty() {
+    let redacted = redact_output(output, &words);
+    if !redacted.missing_words.is_empty() {
         return Err(unusable("a word that is to be masked is not in the result: nothing was answered"));
     }
-    if redacted.masked == 0 {
+    if redacted.masked_count == 0 {
         return Err(unusable("nothing in it looks like a secret: name the words, or edit it"));
     }
     match serde_json::to_value(&redacted.output) {

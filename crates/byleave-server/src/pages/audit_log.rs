@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Html;
-use byleave::audit_log::export::remark;
+use byleave::audit_log::export::describe_entry;
 use byleave::audit_log::{CallFilter, CallItem, Cursor, PageRequest};
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::escape::{EscapeLevel, make_visible};
 use byleave::core::id::CallId;
-use byleave::core::time_format::utc;
+use byleave::core::time_format::format_utc;
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 
 use super::error_page::ErrorPage;
 use super::form::CsrfForm;
-use super::layout::{mark, page};
+use super::layout::{csrf_field, page};
 use super::signed_in_user::SignedInUser;
 use super::text::ago;
-use crate::api_types::bounded;
+use crate::api_types::check_length;
 use crate::extract::{PathId, StrictQuery};
 use crate::principal::AccessScope;
 use crate::record_access;
@@ -44,16 +44,16 @@ pub(super) async fn list(
     visitor: SignedInUser,
     StrictQuery(search): StrictQuery<AuditLogSearch>,
 ) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Read])?;
+    visitor.require_scope(&[AccessScope::Read])?;
     for (what, text) in [
         ("text", &search.text),
         ("tool", &search.tool),
         ("agent", &search.agent),
         ("outcome", &search.outcome),
     ] {
-        bounded(what, text, 0, 200)?;
+        check_length(what, text, 0, 200)?;
     }
-    let tenancy = &visitor.caller.tenancy;
+    let tenancy = &visitor.caller.tenant;
     let some = |text: &String| (!text.trim().is_empty()).then(|| text.trim().to_owned());
     let filter = CallFilter {
         tenant: Some(tenancy.id().clone()),
@@ -63,8 +63,10 @@ pub(super) async fn list(
         outcome: some(&search.outcome),
         ..CallFilter::default()
     };
-    let items =
-        tenancy.book.calls(filter, PageRequest { limit: LISTED, after: search.after.map(Cursor) }).await?;
+    let items = tenancy
+        .audit_log
+        .calls(filter, PageRequest { limit: LISTED, after: search.after.map(Cursor) })
+        .await?;
     let body = html! {
         h1 { "Book" }
         (standing(&visitor))
@@ -103,11 +105,11 @@ fn table(items: &[CallItem]) -> Markup {
                 tbody {
                     @for item in items {
                         tr {
-                            td { time title=(utc(item.opened_at)) { (ago(item.opened_at, now)) } }
-                            td { (visible(&item.listing.agent, EscapeLevel::Name)) }
-                            td { (visible(&item.listing.tool, EscapeLevel::Name)) }
-                            td { a href={ "/book/" (item.call) } { (visible(&item.listing.summary, EscapeLevel::Text)) } }
-                            td { (item.outcome.as_deref().unwrap_or(item.state.word())) @if let Some(code) = &item.code { " (" (code) ")" } }
+                            td { time title=(format_utc(item.opened_at)) { (ago(item.opened_at, now)) } }
+                            td { (make_visible(&item.call_summary.agent, EscapeLevel::Name)) }
+                            td { (make_visible(&item.call_summary.tool, EscapeLevel::Name)) }
+                            td { a href={ "/book/" (item.call) } { (make_visible(&item.call_summary.summary, EscapeLevel::Text)) } }
+                            td { (item.outcome.as_deref().unwrap_or(item.state.as_str())) @if let Some(code) = &item.code { " (" (code) ")" } }
                         }
                     }
                 }
@@ -131,16 +133,16 @@ fn older(search: &AuditLogSearch, last: Cursor) -> String {
 
 /// Renders the result of the last verification, and a button for another.
 fn standing(visitor: &SignedInUser) -> Markup {
-    let checked = visitor.caller.tenancy.checked();
+    let checked = visitor.caller.tenant.last_verification();
     html! {
         form.verify method="post" action="/book/verify" {
-            (mark(visitor))
+            (csrf_field(visitor))
             @match checked {
                 None => span { "The book was not checked since the server began." },
-                Some(checked) => span class=(if checked.flaw.is_none() { "sound" } else { "broken" }) {
-                    @match &checked.flaw {
-                        None => { "Everything is as it was written: " (checked.records) " records, checked " (ago(checked.at, SystemClock.now())) "." },
-                        Some(flaw) => { "Not as it was written: " (visible(flaw, EscapeLevel::Text)) " (checked " (ago(checked.at, SystemClock.now())) ")." },
+                Some(checked) => span class=(if checked.integrity_error.is_none() { "sound" } else { "broken" }) {
+                    @match &checked.integrity_error {
+                        None => { "Everything is as it was written: " (checked.records) " records, checked " (ago(checked.checked_at, SystemClock.now())) "." },
+                        Some(flaw) => { "Not as it was written: " (make_visible(flaw, EscapeLevel::Text)) " (checked " (ago(checked.checked_at, SystemClock.now())) ")." },
                     }
                 }
             }
@@ -151,8 +153,8 @@ fn standing(visitor: &SignedInUser) -> Markup {
 
 /// Verifies the audit log and shows the result.
 pub(super) async fn verify(form: CsrfForm) -> Result<axum::response::Redirect, ErrorPage> {
-    form.visitor.may(&[AccessScope::Read])?;
-    Arc::clone(&form.visitor.caller.tenancy).check().await?;
+    form.user.require_scope(&[AccessScope::Read])?;
+    Arc::clone(&form.user.caller.tenant).verify().await?;
     Ok(axum::response::Redirect::to("/book"))
 }
 
@@ -162,29 +164,29 @@ pub(super) async fn record(
     visitor: SignedInUser,
     PathId(call): PathId<CallId>,
 ) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Read])?;
-    let found = record_access::record(&visitor.caller.tenancy, call).await?;
-    let record = &found.kept.record;
-    let listing = found.kept.listing.as_ref();
+    visitor.require_scope(&[AccessScope::Read])?;
+    let found = record_access::record(&visitor.caller.tenant, call).await?;
+    let record = &found.stored.record;
+    let listing = found.stored.call_summary.as_ref();
     let body = html! {
         h1 { "Record of a call" }
         dl.facts {
             @if let Some(listing) = listing {
-                dt { "What" } dd { (visible(&listing.summary, EscapeLevel::Text)) }
-                dt { "Tool" } dd { (visible(&listing.tool, EscapeLevel::Name)) }
-                dt { "Agent" } dd { (visible(&listing.agent, EscapeLevel::Name)) }
-                dt { "Session" } dd { (visible(listing.session.as_str(), EscapeLevel::Name)) }
+                dt { "What" } dd { (make_visible(&listing.summary, EscapeLevel::Text)) }
+                dt { "Tool" } dd { (make_visible(&listing.tool, EscapeLevel::Name)) }
+                dt { "Agent" } dd { (make_visible(&listing.agent, EscapeLevel::Name)) }
+                dt { "Session" } dd { (make_visible(listing.session.as_str(), EscapeLevel::Name)) }
             }
             dt { "Call" } dd { code { (call) } }
         }
-        @if found.kept.forgotten { p.hint { "Its contents were forgotten." } }
+        @if found.stored.forgotten { p.hint { "Its contents were forgotten." } }
         @if let Some(damage) = record.damage() { p.wrong role="alert" { "The record is damaged: " (damage) } }
         ol.entries start="0" {
             @for entry in record.entries() {
                 li {
                     strong { (entry.fact.kind()) } " "
-                    (visible(&remark(entry), EscapeLevel::Text))
-                    span.about { (utc(entry.at)) }
+                    (make_visible(&describe_entry(entry), EscapeLevel::Text))
+                    span.about { (format_utc(entry.at)) }
                 }
             }
         }

@@ -14,7 +14,9 @@ use url::form_urlencoded::byte_serialize;
 
 use super::error_page::ErrorPage;
 use super::signed_in_user::SignedInUser;
-use crate::auth::{from_no_other_page, holder, named, only, paced, stranger};
+use crate::auth::{
+    caller_for_token, check_host, check_origin, limit_rate, limit_unauthenticated, single_header,
+};
 use crate::principal::PrincipalKind;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
@@ -40,7 +42,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
 ];
 
 /// Admits or rejects a request.
-pub(super) async fn door(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(super) async fn authenticate(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let mut response = match admit(&app, &request) {
         Ok(visitor) => {
             if let Some(visitor) = visitor {
@@ -61,12 +63,12 @@ pub(super) async fn door(State(app): State<App>, mut request: Request, next: Nex
 fn admit(app: &App, request: &Request) -> Result<Option<SignedInUser>, Box<Response>> {
     let refused = |problem: Problem| Box::new(ErrorPage(problem).into_response());
     let path = request.uri().path();
-    named(app, request).map_err(refused)?;
+    check_host(app, request).map_err(refused)?;
     if !is_link(request) {
-        from_no_other_page(app, request.headers()).map_err(refused)?;
+        check_origin(app, request.headers()).map_err(refused)?;
     }
     let changes = request.method() != Method::GET && request.method() != Method::HEAD;
-    if changes && only(request.headers(), &header::ORIGIN).is_none() {
+    if changes && single_header(request.headers(), &header::ORIGIN).is_none() {
         let what = "what changes something must say which page it comes from";
         return Err(refused(Problem::new(ProblemKind::ForeignOrigin, what)));
     }
@@ -74,10 +76,10 @@ fn admit(app: &App, request: &Request) -> Result<Option<SignedInUser>, Box<Respo
         return Ok(None);
     }
     if let Some(visitor) = signed_in(app, request.headers()) {
-        paced(app, &visitor.caller).map_err(refused)?;
+        limit_rate(app, &visitor.caller).map_err(refused)?;
         return Ok(Some(visitor));
     }
-    stranger(app, request).map_err(refused)?;
+    limit_unauthenticated(app, request).map_err(refused)?;
     if path == "/sign-in" || path.starts_with("/sign-in/") {
         return Ok(None);
     }
@@ -108,21 +110,25 @@ fn signed_in(app: &App, headers: &HeaderMap) -> Option<SignedInUser> {
     }
     let now = SystemClock.now();
     let secret = cookie(headers, &cookie_name(app))?;
-    let visit = app.visits().find(&secret, now)?;
-    let caller = holder(app, app.tokens().holder(&visit.token, now))?;
-    (caller.principal.kind == PrincipalKind::Person).then_some(SignedInUser { caller, visit, secret })
+    let visit = app.browser_sessions().find(&secret, now)?;
+    let caller = caller_for_token(app, app.tokens().find_by_digest(&visit.token, now))?;
+    (caller.principal.kind == PrincipalKind::Person).then_some(SignedInUser {
+        caller,
+        session: visit,
+        secret,
+    })
 }
 
 /// Checks whether a request uses the host for signed-in people.
 pub(super) fn is_at_pages_host(app: &App, headers: &HeaderMap) -> bool {
     let Some(own) = app.pages_host() else { return true };
-    let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
+    let host = single_header(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
     host.is_some_and(|host| host.host().eq_ignore_ascii_case(own))
 }
 
 /// Returns the address of this server under another name. It keeps the browser's port, which may be forwarded.
-pub(super) fn under(app: &App, name: &str, headers: &HeaderMap) -> String {
-    let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
+pub(super) fn origin_for_host(app: &App, name: &str, headers: &HeaderMap) -> String {
+    let host = single_header(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
     let port = host.and_then(|host| host.port_u16()).unwrap_or(app.port);
     format!("{}://{name}:{port}", app.scheme)
 }
@@ -130,7 +136,7 @@ pub(super) fn under(app: &App, name: &str, headers: &HeaderMap) -> String {
 /// Returns the name of the cookie. With TLS, the name guarantees that no other host and no unprotected page has set it.
 /// Without TLS, the name contains the port, because cookies are not separated by port.
 pub(super) fn cookie_name(app: &App) -> String {
-    if app.is_protected() { "__Host-byleave".to_owned() } else { format!("byleave-{}", app.port) }
+    if app.is_encrypted() { "__Host-byleave".to_owned() } else { format!("byleave-{}", app.port) }
 }
 
 /// Returns a cookie that occurs once.

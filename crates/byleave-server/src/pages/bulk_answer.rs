@@ -4,18 +4,18 @@ use axum::extract::{RawQuery, State};
 use axum::response::Html;
 use byleave::approver::RiskLevel;
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::escape::{EscapeLevel, make_visible};
 use byleave::core::id::QuestionId;
 use byleave::core::question_view::QuestionView;
 use byleave::core::render::render;
 use maud::{Markup, html};
 use uuid::Uuid;
 
-use super::answer::{digest, was_read, were_typed};
+use super::answer::{check_confirmation, check_read_time, digest};
 use super::error_page::ErrorPage;
 use super::form::{CsrfForm, FormFields};
-use super::layout::{mark, page};
-use super::question_view::{HeadingLevel, beside, lines, time_left};
+use super::layout::{csrf_field, page};
+use super::question_view::{HeadingLevel, lines, render_diffs, time_left};
 use super::signed_in_user::SignedInUser;
 use crate::api_types::AnswerChoice;
 use crate::principal::AccessScope;
@@ -32,24 +32,26 @@ pub(super) async fn show(
     visitor: SignedInUser,
     RawQuery(query): RawQuery,
 ) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Answer])?;
-    let fields = FormFields::of(query.unwrap_or_default().as_bytes());
+    visitor.require_scope(&[AccessScope::Answer])?;
+    let fields = FormFields::parse(query.unwrap_or_default().as_bytes());
     let sheets = sheets(&visitor, fields.all("question")).await?;
     for sheet in &sheets {
-        visitor.visit.show(sheet.question.id, sheet.question.digest());
+        visitor.session.mark_shown(sheet.question.id, sheet.question.digest());
     }
     let complete = sheets.iter().all(|sheet| render(sheet).complete);
-    let gravest = sheets.iter().map(RiskLevel::of).max().unwrap_or(RiskLevel::Final);
-    let words = sheets.iter().find_map(|sheet| RiskLevel::of(sheet).words(sheet.question.kind));
+    let gravest = sheets.iter().map(RiskLevel::for_question).max().unwrap_or(RiskLevel::Irreversible);
+    let words = sheets
+        .iter()
+        .find_map(|sheet| RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind));
     let soonest = sheets.iter().map(|sheet| sheet.question.expires_at).min().unwrap_or(0);
     let body = html! {
-        article data-dwell=(gravest.dwell().as_millis()) {
+        article data-dwell=(gravest.min_read_time().as_millis()) {
             h1 { (sheets.len()) " questions, one answer" }
             @for (place, sheet) in (1..).zip(&sheets) {
                 section aria-label={ "Question " (place) } {
                     p.place { (place) " of " (sheets.len()) }
-                    (lines(&render(sheet), HeadingLevel::Part))
-                    (beside(sheet))
+                    (lines(&render(sheet), HeadingLevel::Section))
+                    (render_diffs(sheet))
                 }
             }
             (time_left(soonest, SystemClock.now()))
@@ -81,7 +83,7 @@ pub(super) async fn show(
 
 fn hidden(visitor: &SignedInUser, sheets: &[QuestionView], say: &str) -> Markup {
     html! {
-        (mark(visitor))
+        (csrf_field(visitor))
         input type="hidden" name="say" value=(say);
         @for sheet in sheets {
             input type="hidden" name="question" value=(sheet.question.id);
@@ -92,14 +94,14 @@ fn hidden(visitor: &SignedInUser, sheets: &[QuestionView], say: &str) -> Markup 
 
 /// Gives one answer to all of them, and lists those that can no longer be answered.
 pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
-    let CsrfForm { visitor, fields } = form;
-    visitor.may(&[AccessScope::Answer])?;
+    let CsrfForm { user: visitor, fields } = form;
+    visitor.require_scope(&[AccessScope::Answer])?;
     let sheets = sheets(&visitor, fields.all("question")).await?;
     let digests: Vec<_> = fields.all("digest").map(digest).collect::<Result<_, _>>()?;
     if digests.len() != sheets.len() {
         return Err(Problem::new(ProblemKind::Malformed, "the form does not say what was shown").into());
     }
-    let say = fields.need("say")?;
+    let say = fields.require("say")?;
     let make = || match say {
         "yes" => Ok(AnswerChoice::Yes { note: None, confirm: fields.text("confirm") }),
         "no" => Ok(AnswerChoice::No { feedback: fields.text("feedback") }),
@@ -107,14 +109,15 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
     };
     // Checked first for all of them: a question that was not read stops all answers.
     for (sheet, digest) in sheets.iter().zip(&digests).filter(|_| say == "yes") {
-        was_read(&visitor, sheet, *digest)?;
-        if RiskLevel::of(sheet).words(sheet.question.kind).is_some() {
-            were_typed(sheet, &fields)?;
+        check_read_time(&visitor, sheet, *digest)?;
+        if RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind).is_some() {
+            check_confirmation(sheet, &fields)?;
         }
     }
     let mut came = Vec::new();
     for (sheet, digest) in sheets.iter().zip(&digests) {
-        let answered = submit_answer::give(&visitor.caller, sheet.question.id, *digest, make()?).await;
+        let answered =
+            submit_answer::submit_answer(&visitor.caller, sheet.question.id, *digest, make()?).await;
         came.push((sheet, answered));
     }
     let body = html! {
@@ -122,7 +125,7 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
         ul.plain {
             @for (sheet, answered) in &came {
                 li {
-                    a href={ "/book/" (sheet.call) } { (visible(&sheet.terms.tool, EscapeLevel::Name)) }
+                    a href={ "/book/" (sheet.call) } { (make_visible(&sheet.terms.tool, EscapeLevel::Name)) }
                     @match answered {
                         Ok(_) => { ": " (say) },
                         Err(problem) => { ": not answered. " (problem.detail()) },
@@ -153,7 +156,7 @@ async fn sheets<'a>(
     }
     let mut sheets = Vec::new();
     for id in known {
-        sheets.push(submit_answer::sheet(&visitor.caller, id).await?);
+        sheets.push(submit_answer::open_question_view(&visitor.caller, id).await?);
     }
     Ok(sheets)
 }

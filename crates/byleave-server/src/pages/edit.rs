@@ -1,6 +1,6 @@
 //! Arguments, or a held result, as fields that a person edits. A text is a text field; everything else is JSON.
 
-use byleave::core::escape::{EscapeLevel, is_printable, spelled, visible};
+use byleave::core::escape::{EscapeLevel, escape_json, is_printable, make_visible};
 use byleave::core::question::QuestionKind;
 use byleave::core::question_view::QuestionView;
 use maud::{Markup, html};
@@ -32,15 +32,16 @@ fn is_plain(text: &str) -> bool {
 }
 
 fn in_fields(value: &Map<String, Value>) -> bool {
-    (1..=FIELDS_MAX).contains(&value.len()) && value.keys().all(|key| visible(key, EscapeLevel::Name) == *key)
+    (1..=FIELDS_MAX).contains(&value.len())
+        && value.keys().all(|key| make_visible(key, EscapeLevel::Name) == *key)
 }
 
 fn as_json(value: &Value) -> String {
-    spelled(&format!("{value:#}"))
+    escape_json(&format!("{value:#}"))
 }
 
 /// Renders the fields.
-pub(super) fn fields(sheet: &QuestionView) -> Markup {
+pub(super) fn render_fields(sheet: &QuestionView) -> Markup {
     let value = value(sheet);
     if !in_fields(&value) {
         let text = as_json(&Value::Object(value));
@@ -67,9 +68,9 @@ fn area(name: &str, label: &str, text: &str) -> Markup {
 }
 
 /// Reads the edited value from the fields.
-pub(super) fn read(sheet: &QuestionView, fields: &FormFields) -> Result<Map<String, Value>, Problem> {
+pub(super) fn parse_fields(sheet: &QuestionView, fields: &FormFields) -> Result<Map<String, Value>, Problem> {
     let original = value(sheet);
-    let text = |name: &str| fields.need(name).map(|text| text.replace("\r\n", "\n"));
+    let text = |name: &str| fields.require(name).map(|text| text.replace("\r\n", "\n"));
     if !in_fields(&original) {
         return object(WHOLE, &text(WHOLE)?);
     }

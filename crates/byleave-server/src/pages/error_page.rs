@@ -3,7 +3,7 @@
 use axum::response::{Html, IntoResponse, Response};
 use maud::html;
 
-use super::html_document::bare;
+use super::html_document::render_signed_out;
 use crate::problem::Problem;
 
 /// A problem, rendered as a page.
@@ -18,7 +18,7 @@ impl<P: Into<Problem>> From<P> for ErrorPage {
 impl IntoResponse for ErrorPage {
     fn into_response(self) -> Response {
         let Self(problem) = self;
-        let page = bare(
+        let page = render_signed_out(
             "It did not work",
             &html! {
                 h1 { (problem.title()) }

@@ -6,7 +6,7 @@ use url::form_urlencoded::parse;
 
 use super::error_page::ErrorPage;
 use super::signed_in_user::SignedInUser;
-use crate::extract::read;
+use crate::extract::read_body;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 
@@ -15,7 +15,7 @@ pub(super) struct FormFields(Vec<(String, String)>);
 
 impl FormFields {
     /// Returns a field that occurs once.
-    pub(super) fn one(&self, name: &str) -> Option<&str> {
+    pub(super) fn single(&self, name: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
         match (found.next(), found.next()) {
             (Some(only), None) => Some(only),
@@ -24,14 +24,14 @@ impl FormFields {
     }
 
     /// Returns a field that must occur once.
-    pub(super) fn need(&self, name: &str) -> Result<&str, Problem> {
-        self.one(name)
+    pub(super) fn require(&self, name: &str) -> Result<&str, Problem> {
+        self.single(name)
             .ok_or_else(|| Problem::new(ProblemKind::Malformed, format!("the form has no `{name}`")))
     }
 
     /// Returns a text that may be empty, with the line endings of browsers normalized.
     pub(super) fn text(&self, name: &str) -> Option<String> {
-        let text = self.one(name)?.replace("\r\n", "\n");
+        let text = self.single(name)?.replace("\r\n", "\n");
         (!text.trim().is_empty()).then_some(text)
     }
 
@@ -40,7 +40,7 @@ impl FormFields {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn of(text: &[u8]) -> Self {
+    pub(super) fn parse(text: &[u8]) -> Self {
         Self(parse(text).map(|(key, value)| (key.into_owned(), value.into_owned())).collect())
     }
 }
@@ -54,13 +54,13 @@ impl FromRequest<App> for FormFields {
             return Err(Problem::new(ProblemKind::Malformed, "that is no form of ours").into());
         }
         let limits = app.limits();
-        Ok(Self::of(&read(request.into_body(), limits.body_bytes_max, limits.body).await?))
+        Ok(Self::parse(&read_body(request.into_body(), limits.max_body_bytes, limits.body_timeout).await?))
     }
 }
 
 /// A form of a signed-in user, with a valid CSRF token.
 pub(super) struct CsrfForm {
-    pub(super) visitor: SignedInUser,
+    pub(super) user: SignedInUser,
     pub(super) fields: FormFields,
 }
 
@@ -71,10 +71,10 @@ impl FromRequest<App> for CsrfForm {
         let (mut parts, body) = request.into_parts();
         let visitor = SignedInUser::from_request_parts(&mut parts, app).await?;
         let fields = FormFields::from_request(Request::from_parts(parts, body), app).await?;
-        if fields.one("mark") != Some(visitor.visit.mark.as_str()) {
+        if fields.single("mark") != Some(visitor.session.csrf_token.as_str()) {
             let what = "the form is not of this visit; open the page again";
             return Err(Problem::new(ProblemKind::ForeignOrigin, what).into());
         }
-        Ok(Self { visitor, fields })
+        Ok(Self { user: visitor, fields })
     }
 }

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 /// Renders a page without a signed-in user.
-pub(super) fn bare(title: &str, body: &Markup) -> Markup {
+pub(super) fn render_signed_out(title: &str, body: &Markup) -> Markup {
     document(title, &html! { main #main { (body) } })
 }
 

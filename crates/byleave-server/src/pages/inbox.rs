@@ -5,17 +5,17 @@ use axum::response::{Html, Redirect};
 use byleave::audit_log::{PageRequest, QuestionItem};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::admin_action::AdminActionKind;
-use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::escape::{EscapeLevel, make_visible};
 use byleave::core::question::QuestionKind;
-use byleave::core::time_format::span;
+use byleave::core::time_format::format_duration;
 use maud::{Markup, html};
 
 use super::error_page::ErrorPage;
 use super::form::CsrfForm;
-use super::layout::{mark, page};
+use super::layout::{csrf_field, page};
 use super::signed_in_user::SignedInUser;
 use super::text::ago;
-use crate::api_types::bounded;
+use crate::api_types::check_length;
 use crate::principal::AccessScope;
 use crate::state::App;
 
@@ -24,10 +24,11 @@ pub(super) const LISTED_MAX: usize = 200;
 
 /// Shows the open questions.
 pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Answer, AccessScope::Read])?;
-    let tenancy = &visitor.caller.tenancy;
-    let items = tenancy.book.questions(tenancy.open_questions(), PageRequest::first(LISTED_MAX)).await?;
-    let halted = tenancy.ledger.halted(tenancy.id()).await?;
+    visitor.require_scope(&[AccessScope::Answer, AccessScope::Read])?;
+    let tenancy = &visitor.caller.tenant;
+    let items =
+        tenancy.audit_log.questions(tenancy.open_questions(), PageRequest::with_limit(LISTED_MAX)).await?;
+    let halted = tenancy.ledger.active_halt(tenancy.id()).await?;
     let why = halted.as_ref().map(|act| match &act.deed {
         AdminActionKind::Halt { why } => format!("{} halted everything: {why}", act.by),
         _ => format!("{} halted everything", act.by),
@@ -72,12 +73,12 @@ fn entry(item: &QuestionItem, now: u64) -> Markup {
     };
     html! {
         li data-id=(item.question) {
-            input type="checkbox" name="question" value=(item.question) aria-label={ "Mark " (visible(&item.listing.summary, EscapeLevel::Text)) };
+            input type="checkbox" name="question" value=(item.question) aria-label={ "Mark " (make_visible(&item.call_summary.summary, EscapeLevel::Text)) };
             a href={ "/questions/" (item.question) } {
-                strong { (visible(&item.listing.tool, EscapeLevel::Name)) }
+                strong { (make_visible(&item.call_summary.tool, EscapeLevel::Name)) }
                 @if !kind.is_empty() { " " span.kind { (kind) } }
-                " " span.summary { (visible(&item.listing.summary, EscapeLevel::Text)) }
-                span.about { (visible(&item.listing.agent, EscapeLevel::Name)) ", " (ago(item.asked_at, now)) ", " (span(item.expires_at.saturating_sub(now))) " left" }
+                " " span.summary { (make_visible(&item.call_summary.summary, EscapeLevel::Text)) }
+                span.about { (make_visible(&item.call_summary.agent, EscapeLevel::Name)) ", " (ago(item.asked_at, now)) ", " (format_duration(item.expires_at.saturating_sub(now))) " left" }
             }
         }
     }
@@ -88,15 +89,15 @@ fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
     match why {
         Some(why) => html! {
             div.halted role="alert" {
-                p { (visible(why, EscapeLevel::Text)) }
-                @if may { form method="post" action="/lift" { (mark(visitor)) button type="submit" { "Lift it" } } }
+                p { (make_visible(why, EscapeLevel::Text)) }
+                @if may { form method="post" action="/lift" { (csrf_field(visitor)) button type="submit" { "Lift it" } } }
             }
         },
         None if may => html! {
             details.halt {
                 summary { "Halt everything" }
                 form.card method="post" action="/halt" {
-                    (mark(visitor))
+                    (csrf_field(visitor))
                     label for="why" { "Why? Every call is refused from then on, and told this." }
                     input #why type="text" name="why" required maxlength="1000";
                     button.no type="submit" { "Halt everything" }
@@ -109,20 +110,20 @@ fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
 
 /// Halts all calls.
 pub(super) async fn halt(form: CsrfForm) -> Result<Redirect, ErrorPage> {
-    let CsrfForm { visitor, fields } = form;
-    visitor.may(&[AccessScope::Administer])?;
-    let why = fields.need("why")?;
-    bounded("why", why, 1, 1_000)?;
-    let tenancy = &visitor.caller.tenancy;
+    let CsrfForm { user: visitor, fields } = form;
+    visitor.require_scope(&[AccessScope::Administer])?;
+    let why = fields.require("why")?;
+    check_length("why", why, 1, 1_000)?;
+    let tenancy = &visitor.caller.tenant;
     tenancy.gate.halt(tenancy.id(), visitor.caller.name(), why).await?;
     Ok(Redirect::to("/"))
 }
 
 /// Lifts a halt.
 pub(super) async fn lift(form: CsrfForm) -> Result<Redirect, ErrorPage> {
-    let visitor = form.visitor;
-    visitor.may(&[AccessScope::Administer])?;
-    let tenancy = &visitor.caller.tenancy;
+    let visitor = form.user;
+    visitor.require_scope(&[AccessScope::Administer])?;
+    let tenancy = &visitor.caller.tenant;
     tenancy.gate.lift(tenancy.id(), visitor.caller.name()).await?;
     Ok(Redirect::to("/"))
 }

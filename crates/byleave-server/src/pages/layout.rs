@@ -12,7 +12,7 @@ const PLACES: [(&str, &str); 4] =
 
 /// Renders a page for a signed-in user.
 pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Markup) -> Html<String> {
-    let notice = visitor.visit.said();
+    let notice = visitor.session.take_notice();
     let whole = document(
         title,
         &html! {
@@ -25,8 +25,8 @@ pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Marku
                     }
                 }
                 form.who method="post" action="/sign-out" {
-                    (mark(visitor))
-                    span { (visitor.caller.name()) " in " (visitor.caller.tenancy.id()) }
+                    (csrf_field(visitor))
+                    span { (visitor.caller.name()) " in " (visitor.caller.tenant.id()) }
                     button.quiet type="submit" { "Sign out" }
                 }
             }
@@ -47,6 +47,6 @@ pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Marku
 }
 
 /// Renders the CSRF token of this session for a form.
-pub(super) fn mark(visitor: &SignedInUser) -> Markup {
-    html! { input type="hidden" name="mark" value=(visitor.visit.mark); }
+pub(super) fn csrf_field(visitor: &SignedInUser) -> Markup {
+    html! { input type="hidden" name="mark" value=(visitor.session.csrf_token); }
 }

@@ -11,10 +11,10 @@ use byleave::clock::{Clock as _, SystemClock};
 use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
-use super::auth::{cookie, cookie_name, is_at_pages_host, under};
+use super::auth::{cookie, cookie_name, is_at_pages_host, origin_for_host};
 use super::error_page::ErrorPage;
-use super::sign_in::{self, SignInQuery, inside};
-use crate::auth::only;
+use super::sign_in::{self, SignInQuery, local_path};
+use crate::auth::single_header;
 use crate::extract::StrictQuery;
 use crate::oidc::{OidcError, OidcProvider};
 use crate::problem::{Problem, ProblemKind};
@@ -23,7 +23,7 @@ use crate::state::App;
 const AWAY_S: u64 = 600;
 
 /// Redirects a browser to the provider.
-pub(super) async fn begin(
+pub(super) async fn start_sign_in(
     State(app): State<App>,
     headers: HeaderMap,
     StrictQuery(wanted): StrictQuery<SignInQuery>,
@@ -31,16 +31,16 @@ pub(super) async fn begin(
     let provider = provider(&app)?;
     // The provider knows the allowed redirect addresses, and the pages host is not one of them.
     if app.pages_host().is_some() && is_at_pages_host(&app, &headers) {
-        let next: String = byte_serialize(inside(wanted.next.as_deref()).as_bytes()).collect();
-        let to = format!("{}/sign-in/elsewhere?next={next}", under(&app, "127.0.0.1", &headers));
+        let next: String = byte_serialize(local_path(wanted.next.as_deref()).as_bytes()).collect();
+        let to = format!("{}/sign-in/elsewhere?next={next}", origin_for_host(&app, "127.0.0.1", &headers));
         return Ok(Redirect::to(&to).into_response());
     }
     // The authentication layer has checked that this is one of our names.
-    let host = only(&headers, &HOST).ok_or_else(|| Problem::not_found("host"))?;
+    let host = single_header(&headers, &HOST).ok_or_else(|| Problem::not_found("host"))?;
     let back = format!("{}/sign-in/done", app.origin(host));
-    let begun = provider.begin(back, inside(wanted.next.as_deref())).await.map_err(unusable)?;
+    let begun = provider.start_sign_in(back, local_path(wanted.next.as_deref())).await.map_err(unusable)?;
     let kept = sign_in::cookie(&app, &away(&app), &begun.state, AWAY_S)?;
-    Ok((kept, Redirect::to(&begun.to)).into_response())
+    Ok((kept, Redirect::to(&begun.url)).into_response())
 }
 
 /// The parameters that the provider sends back.
@@ -52,7 +52,7 @@ pub(super) struct OidcCallbackQuery {
 }
 
 /// Completes the sign-in of a browser that comes back.
-pub(super) async fn end(
+pub(super) async fn finish_sign_in(
     State(app): State<App>,
     headers: HeaderMap,
     StrictQuery(back): StrictQuery<OidcCallbackQuery>,
@@ -66,19 +66,19 @@ pub(super) async fn end(
         (_, Some(_)) => return Err(refused("the provider refused").into()),
         (None, None) => return Err(refused("the provider sent no code").into()),
     };
-    let known = provider.end(&state, code).await.map_err(unusable)?;
+    let known = provider.finish_sign_in(&state, code).await.map_err(unusable)?;
     let now = SystemClock.now();
     for identity in &known.identities {
-        let found = app.tokens().signed_in(identity, now);
-        let found = found.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
+        let found = app.tokens().find_by_identity(identity, now);
+        let found = found.map_err(|why| Problem::internal_error("nobody can be signed in now", &why))?;
         if let Some((holds, principal)) = found
-            && app.tenancy(&principal.tenant).is_some()
+            && app.tenant(&principal.tenant).is_some()
         {
-            return Ok(sign_in::begin(&app, &headers, holds, &known.next)?);
+            return Ok(sign_in::start_session(&app, &headers, holds, &known.next)?);
         }
     }
     let why = "You signed in there, and nobody has let you in here. Whoever runs the server can: `byleave token add NAME --person --at ISSUER --as email:ADDRESS`.";
-    let page = sign_in::form(&app, &known.next, Some(why));
+    let page = sign_in::render_form(&app, &known.next, Some(why));
     Ok((StatusCode::FORBIDDEN, Html(page.into_string())).into_response())
 }
 
@@ -97,7 +97,7 @@ fn refused(why: &str) -> Problem {
 
 fn unusable(fault: OidcError) -> Problem {
     match fault {
-        OidcError::Issuer(..) => Problem::fault("the provider cannot be used now", &fault),
+        OidcError::Issuer(..) => Problem::internal_error("the provider cannot be used now", &fault),
         OidcError::Refused(why) => refused(&why),
     }
 }

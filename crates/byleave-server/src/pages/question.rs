@@ -4,21 +4,21 @@ use axum::extract::State;
 use axum::response::Html;
 use byleave::approver::RiskLevel;
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::approval_scopes::offers;
-use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::approval_scopes::approval_scopes;
+use byleave::core::escape::{EscapeLevel, make_visible};
 use byleave::core::id::QuestionId;
 use byleave::core::question::QuestionKind;
 use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::render::render;
-use byleave::core::time_format::utc;
+use byleave::core::time_format::format_utc;
 use byleave::recorded_calls;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::edit;
 use super::error_page::ErrorPage;
-use super::layout::{mark, page};
-use super::question_view::{HeadingLevel, beside, lines, time_left};
+use super::layout::{csrf_field, page};
+use super::question_view::{HeadingLevel, lines, render_diffs, time_left};
 use super::signed_in_user::SignedInUser;
 use super::text::visible_lines;
 use crate::extract::{PathId, StrictQuery};
@@ -46,14 +46,14 @@ pub(super) async fn show(
     visitor: SignedInUser,
     PathId(question): PathId<QuestionId>,
 ) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Answer])?;
-    let sheet = submit_answer::sheet(&visitor.caller, question).await?;
-    visitor.visit.show(question, sheet.question.digest());
+    visitor.require_scope(&[AccessScope::Answer])?;
+    let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
+    visitor.session.mark_shown(question, sheet.question.digest());
     let body = html! {
-        article data-question=(question) data-dwell=(RiskLevel::of(&sheet).dwell().as_millis()) {
+        article data-question=(question) data-dwell=(RiskLevel::for_question(&sheet).min_read_time().as_millis()) {
             p.closed role="alert" hidden { "This question is no longer open: it was answered, called off, or is too old. " a href="/" { "Back to the inbox" } }
             (lines(&render(&sheet), HeadingLevel::Page))
-            (beside(&sheet))
+            (render_diffs(&sheet))
             (time_left(sheet.question.expires_at, SystemClock.now()))
             (answers(&visitor, &sheet))
         }
@@ -63,7 +63,7 @@ pub(super) async fn show(
 
 /// Returns the heading of a question.
 fn heading(sheet: &QuestionView) -> String {
-    let tool = visible(&sheet.terms.tool, EscapeLevel::Name);
+    let tool = make_visible(&sheet.terms.tool, EscapeLevel::Name);
     match sheet.question.kind {
         QuestionKind::Approval => format!("May {tool} run?"),
         QuestionKind::Checkpoint => format!("Checkpoint: may {tool} run?"),
@@ -103,7 +103,7 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                 summary data-key="e" { "Edit " @if is_release { "the result" } @else { "the arguments" } kbd { "e" } }
                 form method="post" action=(to(sheet)) {
                     (hidden(visitor, sheet, "edit"))
-                    (edit::fields(sheet))
+                    (edit::render_fields(sheet))
                     p.hint { @if is_release { "The model sees what you make of it." } @else { "What you write is judged again, like a new call." } }
                     button type="submit" { "Send the edited " @if is_release { "result" } @else { "arguments" } }
                 }
@@ -127,7 +127,7 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
 fn meaning(sheet: &QuestionView) -> &'static str {
     match (&sheet.seen, sheet.question.kind) {
         (_, QuestionKind::Release) => "The model sees the result as it is.",
-        (Some(RehearsalView::Ran { rehearsal, .. }), _) if rehearsal.stands() => {
+        (Some(RehearsalView::Ran { rehearsal, .. }), _) if rehearsal.is_committable() => {
             "Makes exactly what was seen on the copy final; it can be undone."
         }
         _ => "Lets it run.",
@@ -141,7 +141,7 @@ fn to(sheet: &QuestionView) -> String {
 /// Renders the hidden fields of every answer: the CSRF token, the question's digest, and the answer.
 fn hidden(visitor: &SignedInUser, sheet: &QuestionView, say: &str) -> Markup {
     html! {
-        (mark(visitor))
+        (csrf_field(visitor))
         input type="hidden" name="digest" value=(sheet.question.digest());
         input type="hidden" name="say" value=(say);
     }
@@ -149,7 +149,9 @@ fn hidden(visitor: &SignedInUser, sheet: &QuestionView, say: &str) -> Markup {
 
 /// Renders the field for required words, if a button is not enough.
 fn words(sheet: &QuestionView) -> Markup {
-    let Some(words) = RiskLevel::of(sheet).words(sheet.question.kind) else { return html! {} };
+    let Some(words) = RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind) else {
+        return html! {};
+    };
     html! {
         label { "Type " strong { (words) } " to approve it: it may not be possible to take it back."
             input type="text" name="confirm" required autocomplete="off" autocapitalize="off" data-typed; }
@@ -172,7 +174,9 @@ fn mask(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
 
 fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
     let changes = match &sheet.seen {
-        Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands() => rehearsal.changes.list.as_slice(),
+        Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable() => {
+            rehearsal.changes.list.as_slice()
+        }
         _ => &[],
     };
     if changes.len() < 2 {
@@ -188,7 +192,7 @@ fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                     @for (place, change) in changes.iter().enumerate() {
                         label.check {
                             input type="checkbox" name="keep" value=(place);
-                            (change.what().verb()) " " code { (visible(&change.path, EscapeLevel::Name)) }
+                            (change.kind().verb()) " " code { (make_visible(&change.path, EscapeLevel::Name)) }
                         }
                     }
                 }
@@ -200,7 +204,7 @@ fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
 }
 
 fn leave(sheet: &QuestionView) -> Markup {
-    let offers = match offers(sheet) {
+    let offers = match approval_scopes(sheet) {
         Ok(offers) => offers,
         Err(why) => return html! { p.hint { "No leave can be given for this: " (why) "." } },
     };
@@ -252,26 +256,26 @@ pub(super) struct ApprovalDraft {
 }
 
 /// Shows the standing approval as a rule, and the past calls that it would have covered.
-pub(super) async fn consider(
+pub(super) async fn preview_approval(
     State(_app): State<App>,
     visitor: SignedInUser,
     PathId(question): PathId<QuestionId>,
     StrictQuery(chosen): StrictQuery<ApprovalDraft>,
 ) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Answer])?;
-    let sheet = submit_answer::sheet(&visitor.caller, question).await?;
+    visitor.require_scope(&[AccessScope::Answer])?;
+    let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
     let some = |number: u32| (number > 0).then_some(number);
     let (lasts, uses, here) = (some(chosen.lasts), some(chosen.uses), chosen.place != "all");
-    let leave = submit_answer::leave(&sheet, chosen.offer, lasts, uses, here)?;
+    let leave = submit_answer::build_standing_approval(&sheet, chosen.offer, lasts, uses, here)?;
     let now = SystemClock.now();
-    let tenancy = &visitor.caller.tenancy;
-    let past = recorded_calls::covered(&*tenancy.book, tenancy.id(), &leave, now).await?;
+    let tenancy = &visitor.caller.tenant;
+    let past = recorded_calls::find_covered(&*tenancy.audit_log, tenancy.id(), &leave, now).await?;
     let body = html! {
-        article data-question=(question) data-dwell=(RiskLevel::of(&sheet).dwell().as_millis()) {
+        article data-question=(question) data-dwell=(RiskLevel::for_question(&sheet).min_read_time().as_millis()) {
             h1 { "This leave" }
             p.closed role="alert" hidden { "The question is no longer open. " a href="/" { "Back to the inbox" } }
             p { "It answers the question with yes, and lets pass in future, without asking, all that this rule covers:" }
-            pre.rule tabindex="0" { (visible_lines(&leave.rule(now))) }
+            pre.rule tabindex="0" { (visible_lines(&leave.to_rule_toml(now))) }
             h2 { "What it would have covered" }
             @if past.covered.is_empty() {
                 p { "None of the last " (past.looked) " calls of this tool." }
@@ -280,8 +284,8 @@ pub(super) async fn consider(
                 ul.plain {
                     @for call in past.covered.iter().take(PAST_MAX) {
                         li {
-                            (utc(call.at)) " " a href={ "/book/" (call.call) } { (visible(&call.summary, EscapeLevel::Text)) }
-                            @if let Some(said) = call.said { " (" (said.words()) ")" }
+                            (format_utc(call.at)) " " a href={ "/book/" (call.call) } { (make_visible(&call.summary, EscapeLevel::Text)) }
+                            @if let Some(said) = call.said { " (" (said.description()) ")" }
                         }
                     }
                 }

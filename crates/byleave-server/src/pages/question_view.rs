@@ -2,10 +2,10 @@
 //!
 //! A line has two cells, its gutter and its text. Wrapped text stays beside the gutter, so it cannot imitate a line of ours.
 
-use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::escape::{EscapeLevel, make_visible};
 use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::render::{LineRole, RenderLine, Rendering};
-use byleave::core::time_format::{span, utc};
+use byleave::core::time_format::{format_duration, format_utc};
 use maud::{Markup, html};
 
 /// The maximum number of rows side by side. Larger changes are shown only as lines.
@@ -26,11 +26,11 @@ pub(super) enum HeadingLevel {
     /// The heading of the page.
     Page,
     /// The heading of a part of the page.
-    Part,
+    Section,
 }
 
 fn one(line: &RenderLine, heads: HeadingLevel) -> Markup {
-    let (gutter, text) = line.parts();
+    let (gutter, text) = line.split_gutter();
     let cells = html! { span.gutter { (gutter) } span.text { (text) } };
     let class = format!("line {}", class(line.role));
     match line.role {
@@ -38,7 +38,7 @@ fn one(line: &RenderLine, heads: HeadingLevel) -> Markup {
         LineRole::Title => html! { h2 class=(class) { (cells) } },
         LineRole::Heading if line.gutter == 0 => match heads {
             HeadingLevel::Page => html! { h2 class=(class) { (cells) } },
-            HeadingLevel::Part => html! { h3 class=(class) { (cells) } },
+            HeadingLevel::Section => html! { h3 class=(class) { (cells) } },
         },
         _ => html! { div class=(class) { (cells) } },
     }
@@ -66,14 +66,14 @@ pub(super) fn time_left(expires_at: u64, now: u64) -> Markup {
     html! {
         p.left {
             "Can be answered for another "
-            span data-until=(expires_at) { (span(expires_at.saturating_sub(now))) }
-            ", until " (utc(expires_at)) "."
+            span data-until=(expires_at) { (format_duration(expires_at.saturating_sub(now))) }
+            ", until " (format_utc(expires_at)) "."
         }
     }
 }
 
 /// Renders the texts that the rehearsal changed, before and after.
-pub(super) fn beside(sheet: &QuestionView) -> Markup {
+pub(super) fn render_diffs(sheet: &QuestionView) -> Markup {
     let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return html! {} };
     let mut files = Vec::new();
     let mut rows_all = 0;
@@ -94,8 +94,8 @@ pub(super) fn beside(sheet: &QuestionView) -> Markup {
             h2 { "Side by side" }
             @for (change, rows) in &files {
                 details open {
-                    summary { (change.what()) " " code { (visible(&change.path, EscapeLevel::Name)) } }
-                    div.scroll tabindex="0" role="region" aria-label={ "Changes of " (visible(&change.path, EscapeLevel::Name)) } {
+                    summary { (change.kind()) " " code { (make_visible(&change.path, EscapeLevel::Name)) } }
+                    div.scroll tabindex="0" role="region" aria-label={ "Changes of " (make_visible(&change.path, EscapeLevel::Name)) } {
                         table.diff {
                             colgroup { col.number; col; col.number; col; }
                             thead.away {
@@ -120,7 +120,7 @@ enum DiffRow<'a> {
 
 fn drawn(row: &DiffRow<'_>) -> Markup {
     match row {
-        DiffRow::Gap(text) => html! { tr.gap { td colspan="4" { (visible(text, EscapeLevel::Text)) } } },
+        DiffRow::Gap(text) => html! { tr.gap { td colspan="4" { (make_visible(text, EscapeLevel::Text)) } } },
         DiffRow::Sides { before, after, same } => html! {
             tr {
                 (side(*before, if *same { "same" } else { "out" }))
@@ -137,9 +137,9 @@ fn side(side: Option<(usize, &str)>, class: &str) -> Markup {
             td.number { (number) }
             td class=(class) {
                 @match class {
-                    "out" => del { (visible(text, EscapeLevel::Text)) },
-                    "in" => ins { (visible(text, EscapeLevel::Text)) },
-                    _ => (visible(text, EscapeLevel::Text)),
+                    "out" => del { (make_visible(text, EscapeLevel::Text)) },
+                    "in" => ins { (make_visible(text, EscapeLevel::Text)) },
+                    _ => (make_visible(text, EscapeLevel::Text)),
                 }
             }
         },

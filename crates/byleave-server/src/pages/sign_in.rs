@@ -11,13 +11,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
-use super::auth::{cookie_name, is_at_pages_host, under};
+use super::auth::{cookie_name, is_at_pages_host, origin_for_host};
 use super::error_page::ErrorPage;
 use super::form::{CsrfForm, FormFields};
-use super::html_document::bare;
+use super::html_document::render_signed_out;
 use super::signed_in_user::SignedInUser;
-use crate::auth::holder;
-use crate::browser_sessions::LASTS_MS;
+use crate::auth::caller_for_token;
+use crate::browser_sessions::LIFETIME_MS;
 use crate::extract::StrictQuery;
 use crate::principal::PrincipalKind;
 use crate::problem::Problem;
@@ -30,15 +30,15 @@ pub(super) struct SignInQuery {
 }
 
 /// Shows the sign-in page.
-pub(super) async fn ask(
+pub(super) async fn show(
     State(app): State<App>,
     visitor: Option<Extension<SignedInUser>>,
     StrictQuery(wanted): StrictQuery<SignInQuery>,
 ) -> Response {
-    let next = inside(wanted.next.as_deref());
+    let next = local_path(wanted.next.as_deref());
     match visitor {
         Some(_) => Redirect::to(&next).into_response(),
-        None => Html(form(&app, &next, None).into_string()).into_response(),
+        None => Html(render_form(&app, &next, None).into_string()).into_response(),
     }
 }
 
@@ -48,27 +48,32 @@ pub(super) async fn enter(
     headers: HeaderMap,
     fields: FormFields,
 ) -> Result<Response, ErrorPage> {
-    let next = inside(fields.one("next"));
-    let shown = fields.need("token")?.trim();
+    let next = local_path(fields.single("next"));
+    let shown = fields.require("token")?.trim();
     let now = SystemClock.now();
-    let caller = holder(&app, app.tokens().find(shown, now));
+    let caller = caller_for_token(&app, app.tokens().find(shown, now));
     let refused = |why: &str| {
-        let page = form(&app, &next, Some(why)).into_string();
+        let page = render_form(&app, &next, Some(why)).into_string();
         Ok((StatusCode::FORBIDDEN, Html(page)).into_response())
     };
     let Some(caller) = caller else { return refused("That is no token that counts.") };
     if caller.principal.kind != PrincipalKind::Person {
         return refused("That is an agent's token. These pages are for people.");
     }
-    Ok(begin(&app, &headers, Digest::of(shown.as_bytes()), &next)?)
+    Ok(start_session(&app, &headers, Digest::compute(shown.as_bytes()), &next)?)
 }
 
 /// Begins a session and redirects to the requested page. Under another host than the pages host, the session begins there.
-pub(super) fn begin(app: &App, headers: &HeaderMap, holds: Digest, next: &str) -> Result<Response, Problem> {
+pub(super) fn start_session(
+    app: &App,
+    headers: &HeaderMap,
+    holds: Digest,
+    next: &str,
+) -> Result<Response, Problem> {
     if let Some(own) = app.pages_host().filter(|_| !is_at_pages_host(app, headers)) {
-        let ticket = app.visits().ticket(holds, next.to_owned());
-        let ticket = ticket.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
-        let to = format!("{}/sign-in/arrive?ticket={ticket}", under(app, own, headers));
+        let ticket = app.browser_sessions().issue_ticket(holds, next.to_owned());
+        let ticket = ticket.map_err(|why| Problem::internal_error("nobody can be signed in now", &why))?;
+        let to = format!("{}/sign-in/arrive?ticket={ticket}", origin_for_host(app, own, headers));
         return lead(&to);
     }
     visit(app, holds, next)
@@ -79,8 +84,11 @@ pub(super) fn begin(app: &App, headers: &HeaderMap, holds: Digest, next: &str) -
 fn lead(to: &str) -> Result<Response, Problem> {
     // The script is faster.
     let header = HeaderValue::try_from(format!("1; url={to}"));
-    let header = header.map_err(|why| Problem::fault("there is no way on", &why))?;
-    let page = bare("Signed in", &html! { p { a href=(to) data-leads { "You are signed in. Go on" } } });
+    let header = header.map_err(|why| Problem::internal_error("there is no way on", &why))?;
+    let page = render_signed_out(
+        "Signed in",
+        &html! { p { a href=(to) data-leads { "You are signed in. Go on" } } },
+    );
     Ok(([(REFRESH, header)], Html(page.into_string())).into_response())
 }
 
@@ -91,12 +99,13 @@ pub(super) struct TicketQuery {
 }
 
 /// Completes the sign-in of a person who signed in under another host.
-pub(super) async fn arrive(
+pub(super) async fn redeem_ticket(
     State(app): State<App>,
     headers: HeaderMap,
     StrictQuery(arriving): StrictQuery<TicketQuery>,
 ) -> Result<Response, ErrorPage> {
-    let ticket = app.visits().take_ticket(&arriving.ticket).filter(|_| is_at_pages_host(&app, &headers));
+    let ticket =
+        app.browser_sessions().take_ticket(&arriving.ticket).filter(|_| is_at_pages_host(&app, &headers));
     match ticket {
         Some(ticket) => Ok(visit(&app, ticket.token, &ticket.next)?),
         None => Ok(Redirect::to("/sign-in").into_response()),
@@ -104,15 +113,15 @@ pub(super) async fn arrive(
 }
 
 fn visit(app: &App, holds: Digest, next: &str) -> Result<Response, Problem> {
-    let secret = app.visits().begin(holds, SystemClock.now());
-    let secret = secret.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
-    let cookie = cookie(app, &cookie_name(app), &secret, LASTS_MS / 1_000)?;
+    let secret = app.browser_sessions().start(holds, SystemClock.now());
+    let secret = secret.map_err(|why| Problem::internal_error("nobody can be signed in now", &why))?;
+    let cookie = cookie(app, &cookie_name(app), &secret, LIFETIME_MS / 1_000)?;
     Ok((cookie, Redirect::to(next)).into_response())
 }
 
 /// Signs out.
-pub(super) async fn leave(State(app): State<App>, form: CsrfForm) -> Result<Response, ErrorPage> {
-    app.visits().end(&form.visitor.secret);
+pub(super) async fn sign_out(State(app): State<App>, form: CsrfForm) -> Result<Response, ErrorPage> {
+    app.browser_sessions().end(&form.user.secret);
     Ok((cookie(&app, &cookie_name(&app), "", 0)?, Redirect::to("/sign-in")).into_response())
 }
 
@@ -123,22 +132,23 @@ pub(super) fn cookie(
     value: &str,
     seconds: u64,
 ) -> Result<[(HeaderName, HeaderValue); 1], Problem> {
-    let secure = if app.is_protected() { "; Secure" } else { "" };
+    let secure = if app.is_encrypted() { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    let value = HeaderValue::try_from(text).map_err(|why| Problem::fault("there is no cookie", &why))?;
+    let value =
+        HeaderValue::try_from(text).map_err(|why| Problem::internal_error("there is no cookie", &why))?;
     Ok([(SET_COOKIE, value)])
 }
 
 /// Returns a path on this server. A path that could lead elsewhere is ignored.
-pub(super) fn inside(next: Option<&str>) -> String {
+pub(super) fn local_path(next: Option<&str>) -> String {
     let plain = |c: char| c.is_ascii_graphic() && c != '\\';
     let good =
         next.filter(|next| next.starts_with('/') && !next.starts_with("//") && next.chars().all(plain));
     good.unwrap_or("/").to_owned()
 }
 
-pub(super) fn form(app: &App, next: &str, wrong: Option<&str>) -> Markup {
-    bare(
+pub(super) fn render_form(app: &App, next: &str, wrong: Option<&str>) -> Markup {
+    render_signed_out(
         "Sign in",
         &html! {
             h1 { "Byleave" }
@@ -164,13 +174,13 @@ pub(super) fn form(app: &App, next: &str, wrong: Option<&str>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::inside;
+    use super::local_path;
 
     #[test]
     fn nobody_is_led_elsewhere_after_signing_in() {
-        assert_eq!(inside(Some("/questions/1?a=b")), "/questions/1?a=b");
+        assert_eq!(local_path(Some("/questions/1?a=b")), "/questions/1?a=b");
         for out in ["//evil", "/\\evil", "https://evil", "evil", "/a\r\nb", "", "/\tx", "/%0d\u{e9}"] {
-            assert_eq!(inside(Some(out)), "/", "{out:?}");
+            assert_eq!(local_path(Some(out)), "/", "{out:?}");
         }
     }
 }

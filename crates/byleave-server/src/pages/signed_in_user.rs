@@ -16,14 +16,14 @@ use crate::state::App;
 #[derive(Clone)]
 pub(super) struct SignedInUser {
     pub(super) caller: Caller,
-    pub(super) visit: Arc<BrowserSession>,
+    pub(super) session: Arc<BrowserSession>,
     /// The value of the cookie.
     pub(super) secret: String,
 }
 
 impl SignedInUser {
-    pub(super) fn may(&self, scopes: &[AccessScope]) -> Result<(), ErrorPage> {
-        Ok(self.caller.may(scopes)?)
+    pub(super) fn require_scope(&self, scopes: &[AccessScope]) -> Result<(), ErrorPage> {
+        Ok(self.caller.require_scope(scopes)?)
     }
 
     pub(super) fn has(&self, scope: AccessScope) -> bool {

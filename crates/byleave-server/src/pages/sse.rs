@@ -33,16 +33,16 @@ const OPEN_MAX: usize = 1_000;
 
 /// Follows the open questions.
 pub(super) async fn follow(State(app): State<App>, visitor: SignedInUser) -> Result<Response, ErrorPage> {
-    visitor.may(&[AccessScope::Answer, AccessScope::Read])?;
-    let tenancy = Arc::clone(&visitor.caller.tenancy);
+    visitor.require_scope(&[AccessScope::Answer, AccessScope::Read])?;
+    let tenancy = Arc::clone(&visitor.caller.tenant);
     let many = || Problem::too_many("too many pages are open", 5);
-    let seat = tenancy.seats.take(visitor.caller.name()).ok_or_else(many)?;
+    let seat = tenancy.streams.try_acquire(visitor.caller.name()).ok_or_else(many)?;
     let following = QuestionStream {
-        news: tenancy.looks.any(),
+        news: tenancy.watchers.any(),
         tenancy,
         told: None,
-        until: Instant::now() + app.limits().stream,
-        end: app.end.clone(),
+        until: Instant::now() + app.limits().stream_lifetime,
+        end: app.shutdown.clone(),
         _seat: seat,
     };
     Ok(Sse::new(events(following)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
@@ -76,8 +76,11 @@ fn events(following: QuestionStream) -> impl Stream<Item = Result<Event, Infalli
 
 impl QuestionStream {
     async fn open(&self) -> Result<Vec<QuestionId>, LedgerError> {
-        let items =
-            self.tenancy.book.questions(self.tenancy.open_questions(), PageRequest::first(OPEN_MAX)).await?;
+        let items = self
+            .tenancy
+            .audit_log
+            .questions(self.tenancy.open_questions(), PageRequest::with_limit(OPEN_MAX))
+            .await?;
         Ok(items.into_iter().map(|item| item.question).collect())
     }
 

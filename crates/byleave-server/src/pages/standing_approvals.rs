@@ -4,13 +4,13 @@ use axum::extract::{FromRequest as _, FromRequestParts as _, Request, State};
 use axum::response::{Html, Redirect};
 use byleave::audit_log::{StandingApprovalItem, StandingApprovalState};
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::escape::{EscapeLevel, make_visible};
 use byleave::core::id::StandingApprovalId;
 use maud::{Markup, html};
 
 use super::error_page::ErrorPage;
 use super::form::CsrfForm;
-use super::layout::{mark, page};
+use super::layout::{csrf_field, page};
 use super::signed_in_user::SignedInUser;
 use super::text::{ago, visible_lines};
 use crate::extract::PathId;
@@ -20,10 +20,10 @@ use crate::state::App;
 
 /// Shows all of them, newest first.
 pub(super) async fn list(State(_app): State<App>, visitor: SignedInUser) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Read])?;
-    let tenancy = &visitor.caller.tenancy;
+    visitor.require_scope(&[AccessScope::Read])?;
+    let tenancy = &visitor.caller.tenant;
     let now = SystemClock.now();
-    let given = tenancy.book.leaves_given(tenancy.id(), now).await?;
+    let given = tenancy.audit_log.list_standing_approvals(tenancy.id(), now).await?;
     let (standing, over): (Vec<_>, Vec<_>) =
         given.iter().partition(|item| item.state == StandingApprovalState::Standing);
     let body = html! {
@@ -43,16 +43,16 @@ pub(super) async fn list(State(_app): State<App>, visitor: SignedInUser) -> Resu
 
 fn one(visitor: &SignedInUser, item: &StandingApprovalItem, now: u64) -> Markup {
     html! {
-        section.card aria-label={ "Leave for " (visible(&item.leave.tool, EscapeLevel::Name)) } {
-            h2 { (visible(&item.leave.tool, EscapeLevel::Name)) " " span.kind { (item.state.word()) } }
-            pre.rule tabindex="0" { (visible_lines(&item.leave.rule(now))) }
+        section.card aria-label={ "Leave for " (make_visible(&item.standing_approval.tool, EscapeLevel::Name)) } {
+            h2 { (make_visible(&item.standing_approval.tool, EscapeLevel::Name)) " " span.kind { (item.state.as_str()) } }
+            pre.rule tabindex="0" { (visible_lines(&item.standing_approval.to_rule_toml(now))) }
             p.about {
-                "given by " (visible(&item.by.name, EscapeLevel::Name)) " " (ago(item.given_at, now)) ", used " (item.uses) " times, "
+                "given by " (make_visible(&item.approver.name, EscapeLevel::Name)) " " (ago(item.granted_at, now)) ", used " (item.uses) " times, "
                 a href={ "/book/" (item.call) } { "for this call" }
             }
             @if item.state == StandingApprovalState::Standing && visitor.has(AccessScope::Administer) {
-                form method="post" action={ "/leaves/" (item.leave.id) "/revoke" } {
-                    (mark(visitor))
+                form method="post" action={ "/leaves/" (item.standing_approval.id) "/revoke" } {
+                    (csrf_field(visitor))
                     button.no type="submit" { "Revoke it" }
                 }
             }
@@ -64,7 +64,7 @@ fn one(visitor: &SignedInUser, item: &StandingApprovalItem, now: u64) -> Markup 
 pub(super) async fn revoke(State(app): State<App>, request: Request) -> Result<Redirect, ErrorPage> {
     let (mut parts, body) = request.into_parts();
     let PathId(leave) = PathId::<StandingApprovalId>::from_request_parts(&mut parts, &app).await?;
-    let visitor = CsrfForm::from_request(Request::from_parts(parts, body), &app).await?.visitor;
-    record_access::revoke(&visitor.caller, leave).await?;
+    let visitor = CsrfForm::from_request(Request::from_parts(parts, body), &app).await?.user;
+    record_access::revoke_approval(&visitor.caller, leave).await?;
     Ok(Redirect::to("/leaves"))
 }

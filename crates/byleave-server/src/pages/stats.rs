@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::response::Html;
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, visible};
-use byleave::core::time_format::{civil, span};
+use byleave::core::escape::{EscapeLevel, make_visible};
+use byleave::core::time_format::{civil_date, format_duration};
 use byleave::stats::{self, Stats, StatsFilter};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -34,9 +34,9 @@ pub(super) async fn show(
     visitor: SignedInUser,
     StrictQuery(since): StrictQuery<StatsPageQuery>,
 ) -> Result<Html<String>, ErrorPage> {
-    visitor.may(&[AccessScope::Read])?;
+    visitor.require_scope(&[AccessScope::Read])?;
     let days = since.days.filter(|days| SPANS.iter().any(|(known, _)| known == days)).unwrap_or(USUAL);
-    let tenancy = &visitor.caller.tenancy;
+    let tenancy = &visitor.caller.tenant;
     let now = SystemClock.now();
     let wanted = StatsFilter {
         tenant: Some(tenancy.id().clone()),
@@ -48,8 +48,8 @@ pub(super) async fn show(
     };
     // The statistics read every record, so only one runs at a time.
     let busy = |_| Problem::too_many("the book is being counted or checked already", 5);
-    let turn = tenancy.reading_all.try_acquire().map_err(busy)?;
-    let stats = stats::of(&*tenancy.book, wanted, |_| {}).await?;
+    let turn = tenancy.full_read_permit.try_acquire().map_err(busy)?;
+    let stats = stats::collect(&*tenancy.audit_log, wanted, |_| {}).await?;
     drop(turn);
     let body = html! {
         h1 { "Numbers" }
@@ -60,7 +60,7 @@ pub(super) async fn show(
         (by_day(&stats, now / DAY, days))
         (bars("Calls by tool", stats.tools.iter().map(|tool| (tool.tool.clone(), tool.calls, format!("{} asked about", tool.asked)))))
         (bars("Questions by what asked", stats.rules.iter().map(|rule| {
-            (rule.name(), rule.asked, format!("{} yes", rule.answers.yes + rule.answers.leave))
+            (rule.label(), rule.asked, format!("{} yes", rule.answers.yes + rule.answers.leave))
         })))
     };
     Ok(page(&visitor, "Numbers", "/stats", &body))
@@ -74,7 +74,7 @@ fn sums(stats: &Stats) -> Markup {
             div { dt { "Refused" } dd { (stats.outcomes.refused) } }
             div { dt { "Destructive" } dd { (stats.destructive.calls) } }
             div { dt { "Questions" } dd { (stats.questions.asked) } }
-            @if waited.count() > 0 { div { dt { "Waited, in the middle" } dd { (span(waited.median_ms())) } } }
+            @if waited.count() > 0 { div { dt { "Waited, in the middle" } dd { (format_duration(waited.median_ms())) } } }
             @if stats.damaged > 0 { div { dt { "Damaged" } dd { (stats.damaged) } } }
         }
     }
@@ -122,7 +122,7 @@ fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>) -> Marku
         table.bars {
             tbody { @for (name, number, more) in &rows {
                 tr {
-                    th scope="row" { (visible(name, EscapeLevel::Name)) }
+                    th scope="row" { (make_visible(name, EscapeLevel::Name)) }
                     td.bar { svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" {
                         rect.calls x="0" y="0" height="10" width=(number.saturating_mul(100).div_ceil(most)) {}
                     } }
@@ -135,6 +135,6 @@ fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>) -> Marku
 }
 
 fn date(day: u64) -> String {
-    let (year, month, day) = civil(day);
+    let (year, month, day) = civil_date(day);
     format!("{year:04}-{month:02}-{day:02}")
 }

@@ -14,7 +14,8 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use crate::api_types::{
-    AuditLogQuery, CallEntry, CallList, ExportFormat, ExportQuery, RecordBody, VerificationReport, bounded,
+    AuditLogQuery, CallEntry, CallList, ExportFormat, ExportQuery, RecordBody, VerificationReport,
+    check_length,
 };
 use crate::caller::Caller;
 use crate::extract::{JsonResponse, PathId, StrictQuery};
@@ -45,7 +46,7 @@ pub(super) async fn calls(
     caller: Caller,
     StrictQuery(query): StrictQuery<AuditLogQuery>,
 ) -> Result<JsonResponse<CallList>, Problem> {
-    caller.may(&[AccessScope::Read])?;
+    caller.require_scope(&[AccessScope::Read])?;
     let page = page(query.limit, query.after)?;
     let texts = [
         ("tool", &query.tool, 128),
@@ -55,10 +56,10 @@ pub(super) async fn calls(
         ("text", &query.text, 200),
     ];
     for (what, text, most) in texts {
-        text.as_deref().map_or(Ok(()), |text| bounded(what, text, 1, most))?;
+        text.as_deref().map_or(Ok(()), |text| check_length(what, text, 1, most))?;
     }
     let filter = CallFilter {
-        tenant: Some(caller.tenancy.id().clone()),
+        tenant: Some(caller.tenant.id().clone()),
         tool: query.tool,
         agent: query.agent,
         outcome: query.outcome,
@@ -68,7 +69,7 @@ pub(super) async fn calls(
         until: exact(query.until)?,
         ..CallFilter::default()
     };
-    let items = caller.tenancy.book.calls(filter, page).await?;
+    let items = caller.tenant.audit_log.calls(filter, page).await?;
     Ok(JsonResponse(CallList { calls: items.iter().map(CallEntry::from).collect() }))
 }
 
@@ -86,8 +87,8 @@ pub(super) async fn record(
     caller: Caller,
     PathId(call): PathId<CallId>,
 ) -> Result<JsonResponse<RecordBody>, Problem> {
-    caller.may(&[AccessScope::Read])?;
-    Ok(JsonResponse(RecordBody::from(&record_access::record(&caller.tenancy, call).await?)))
+    caller.require_scope(&[AccessScope::Read])?;
+    Ok(JsonResponse(RecordBody::from(&record_access::record(&caller.tenant, call).await?)))
 }
 
 /// Export the book
@@ -109,9 +110,9 @@ pub(super) async fn export(
     caller: Caller,
     StrictQuery(query): StrictQuery<ExportQuery>,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Read])?;
+    caller.require_scope(&[AccessScope::Read])?;
     let filter = CallFilter {
-        tenant: Some(caller.tenancy.id().clone()),
+        tenant: Some(caller.tenant.id().clone()),
         since: exact(query.since)?,
         until: exact(query.until)?,
         ..CallFilter::default()
@@ -119,16 +120,16 @@ pub(super) async fn export(
     let (media, form) = match query.form {
         ExportFormat::Json => ("application/x-ndjson", json as fn(&ExportedRecord) -> String),
         ExportFormat::Markdown => {
-            ("text/markdown; charset=utf-8", ExportedRecord::markdown as fn(&ExportedRecord) -> String)
+            ("text/markdown; charset=utf-8", ExportedRecord::to_markdown as fn(&ExportedRecord) -> String)
         }
     };
-    let records = records(Arc::clone(&caller.tenancy), filter);
+    let records = records(Arc::clone(&caller.tenant), filter);
     let written = records.map(move |found| found.map(|found| form(&found)));
     Ok(([(header::CONTENT_TYPE, media)], Body::from_stream(written)).into_response())
 }
 
 fn json(found: &ExportedRecord) -> String {
-    format!("{}\n", found.json())
+    format!("{}\n", found.to_json())
 }
 
 /// Streams every matching record, looked up on demand.
@@ -141,7 +142,7 @@ fn records(
         let (tenancy, filter, mut after, mut ready): (_, _, _, std::vec::IntoIter<CallId>) = state?;
         loop {
             if ready.len() == 0 {
-                match tenancy.book.calls(filter.clone(), PageRequest { limit: AT_ONCE, after }).await {
+                match tenancy.audit_log.calls(filter.clone(), PageRequest { limit: AT_ONCE, after }).await {
                     Ok(items) => {
                         after = items.last().map(|item| item.cursor);
                         ready = items.iter().map(|item| item.call).collect::<Vec<_>>().into_iter();
@@ -150,8 +151,8 @@ fn records(
                 }
             }
             let call = ready.next()?;
-            match export::one(&*tenancy.book, call, IncludeContents::LeftOut).await {
-                Ok(Some(found)) if record_access::is_of(&tenancy, &found) => {
+            match export::export_one(&*tenancy.audit_log, call, IncludeContents::Omitted).await {
+                Ok(Some(found)) if record_access::belongs_to(&tenancy, &found) => {
                     return Some((Ok(found), Some((tenancy, filter, after, ready))));
                 }
                 Ok(_) => {}
@@ -172,8 +173,8 @@ pub(super) async fn verify(
     State(_app): State<App>,
     caller: Caller,
 ) -> Result<JsonResponse<VerificationReport>, Problem> {
-    caller.may(&[AccessScope::Read])?;
-    let found = Arc::clone(&caller.tenancy).check().await?;
+    caller.require_scope(&[AccessScope::Read])?;
+    let found = Arc::clone(&caller.tenant).verify().await?;
     Ok(JsonResponse(VerificationReport::from(&found)))
 }
 

@@ -15,10 +15,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api_types::{
-    CallBody, CallStateName as Far, CallStatusBody, ModeName, WAIT_S_MAX, WaitQuery, bounded,
+    CallBody, CallStateName as Far, CallStatusBody, MAX_WAIT_S, ModeName, WaitQuery, check_length,
 };
 use crate::caller::Caller;
-use crate::client_tools::{is_own, may_use};
+use crate::client_tools::{is_client_tool, may_use};
 use crate::extract::{JsonResponse, PathId, StrictJson, StrictQuery};
 use crate::principal::AccessScope;
 use crate::problem::{Problem, ProblemKind};
@@ -60,33 +60,33 @@ pub(super) async fn submit(
     headers: HeaderMap,
     StrictJson(mut body): StrictJson<CallBody>,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Submit])?;
-    let until = until(&wait)?;
+    caller.require_scope(&[AccessScope::Submit])?;
+    let until = wait_deadline(&wait)?;
     let review = reviewed(&caller, &mut body)?;
     let call = call(&caller, &key(&headers)?, body)?;
-    if app.parts.collector.is_some() {
-        caller.tenancy.parents.keep(call.id, &headers);
+    if app.inner.collector.is_some() {
+        caller.tenant.trace_parents.insert(call.id, &headers);
     }
     // Checked before anything is written: if no worker can start the call soon, its client must keep it.
-    if !caller.tenancy.has_room(&call).await? {
-        return Err(unstarted(StartError::Busy));
+    if !caller.tenant.has_room(&call).await? {
+        return Err(start_problem(StartError::Busy));
     }
     // A client that does not wait learns only that the call was accepted. This comes first, so that no step is repeated.
     if wait.wait == 0 {
         take_in(&caller, &call).await?;
     }
-    caller.tenancy.submit(call.clone(), review).map_err(unstarted)?;
-    let stood = caller.tenancy.stands(call.id, until).await.map_err(unstarted)?;
+    caller.tenant.submit(call.clone(), review).map_err(start_problem)?;
+    let stood = caller.tenant.wait_for_status(call.id, until).await.map_err(start_problem)?;
     if wait.wait > 0 && matches!(stood, ClientCallStatus::Running) {
         take_in(&caller, &call).await?;
     }
-    said(call.id, &stood)
+    status_response(call.id, &stood)
 }
 
 /// Records a call before its client learns that it was accepted. If this process dies, the call is found there.
 async fn take_in(caller: &Caller, call: &Call) -> Result<(), Problem> {
-    caller.tenancy.gate.take_in(call).await.map_err(|result| {
-        let never = || Problem::fault("the call was not taken in", &result.ending.word());
+    caller.tenant.gate.accept(call).await.map_err(|result| {
+        let never = || Problem::internal_error("the call was not taken in", &result.outcome.as_str());
         never_a_call(&result).unwrap_or_else(never)
     })
 }
@@ -104,16 +104,16 @@ async fn take_in(caller: &Caller, call: &Call) -> Result<(), Problem> {
         (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
     ),
 )]
-pub(super) async fn look(
+pub(super) async fn show(
     State(_app): State<App>,
     caller: Caller,
     PathId(call): PathId<CallId>,
     StrictQuery(wait): StrictQuery<WaitQuery>,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
-    let until = until(&wait)?;
-    seen(&caller, call).await?;
-    said(call, &caller.tenancy.stands(call, until).await.map_err(unstarted)?)
+    caller.require_scope(&[AccessScope::Submit, AccessScope::Read])?;
+    let until = wait_deadline(&wait)?;
+    check_visible(&caller, call).await?;
+    status_response(call, &caller.tenant.wait_for_status(call, until).await.map_err(start_problem)?)
 }
 
 /// Call a call off
@@ -137,14 +137,14 @@ pub(super) async fn cancel(
     PathId(call): PathId<CallId>,
     StrictQuery(wait): StrictQuery<WaitQuery>,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Submit, AccessScope::Administer])?;
-    let until = until(&wait)?;
+    caller.require_scope(&[AccessScope::Submit, AccessScope::Administer])?;
+    let until = wait_deadline(&wait)?;
     let whose = whose(&caller, call).await?;
     if whose != CallOwnership::Own && !caller.has(AccessScope::Administer) {
         return Err(Problem::not_found("call"));
     }
-    caller.tenancy.gate.cancel(call, caller.name()).await?;
-    said(call, &caller.tenancy.stands(call, until).await.map_err(unstarted)?)
+    caller.tenant.gate.cancel(call, caller.name()).await?;
+    status_response(call, &caller.tenant.wait_for_status(call, until).await.map_err(start_problem)?)
 }
 
 /// The ownership of a call that was accepted here.
@@ -158,29 +158,29 @@ enum CallOwnership {
 async fn whose(caller: &Caller, call: CallId) -> Result<CallOwnership, Problem> {
     let whose = |own: bool| if own { CallOwnership::Own } else { CallOwnership::Others };
     // Checked first, because the call is in the audit log by the time that it is no longer driven.
-    if let Some(agent) = caller.tenancy.made_by(call) {
+    if let Some(agent) = caller.tenant.caller_of(call) {
         return Ok(whose(agent.as_str() == caller.name()));
     }
-    let record = caller.tenancy.record(call).await?;
-    let heading = record.as_ref().and_then(|record| record.heading());
-    let heading = heading.filter(|heading| caller.is_ours(heading));
+    let record = caller.tenant.record(call).await?;
+    let heading = record.as_ref().and_then(|record| record.header());
+    let heading = heading.filter(|heading| caller.is_local_call(heading));
     heading.map(|heading| whose(caller.owns(heading))).ok_or_else(|| Problem::not_found("call"))
 }
 
 /// Rejects a call of another client, as if it did not exist.
-pub(super) async fn owned(caller: &Caller, call: CallId) -> Result<(), Problem> {
+pub(super) async fn check_owner(caller: &Caller, call: CallId) -> Result<(), Problem> {
     if whose(caller, call).await? == CallOwnership::Own { Ok(()) } else { Err(Problem::not_found("call")) }
 }
 
 /// Rejects a call that the caller may not see, with the same response as for an unknown call.
-pub(super) async fn seen(caller: &Caller, call: CallId) -> Result<(), Problem> {
+pub(super) async fn check_visible(caller: &Caller, call: CallId) -> Result<(), Problem> {
     let is_own = whose(caller, call).await? == CallOwnership::Own;
     if is_own || caller.has(AccessScope::Read) { Ok(()) } else { Err(Problem::not_found("call")) }
 }
 
-pub(super) fn until(wait: &WaitQuery) -> Result<Instant, Problem> {
-    if wait.wait > WAIT_S_MAX {
-        return Err(Problem::new(ProblemKind::Malformed, format!("`wait` is at most {WAIT_S_MAX} seconds")));
+pub(super) fn wait_deadline(wait: &WaitQuery) -> Result<Instant, Problem> {
+    if wait.wait > MAX_WAIT_S {
+        return Err(Problem::new(ProblemKind::Malformed, format!("`wait` is at most {MAX_WAIT_S} seconds")));
     }
     Ok(Instant::now() + Duration::from_secs(wait.wait.into()))
 }
@@ -201,17 +201,17 @@ fn key(headers: &HeaderMap) -> Result<String, Problem> {
 /// Returns the call id for an idempotency key of this principal, which is the same at any time.
 fn id_of(caller: &Caller, key: &str) -> CallId {
     let parts: [&[u8]; 3] =
-        [caller.tenancy.id().as_str().as_bytes(), caller.name().as_bytes(), key.as_bytes()];
-    let digest = Digest::of_parts("byleave.server.call", &parts);
+        [caller.tenant.id().as_str().as_bytes(), caller.name().as_bytes(), key.as_bytes()];
+    let digest = Digest::compute_parts("byleave.server.call", &parts);
     let mut bytes = [0_u8; 16];
     bytes.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
     CallId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }
 
 fn call(caller: &Caller, key: &str, body: CallBody) -> Result<Call, Problem> {
-    bounded("tool", &body.tool, 1, 128)?;
+    check_length("tool", &body.tool, 1, 128)?;
     if let Some(reason) = &body.reason {
-        bounded("reason", reason, 0, 4_000)?;
+        check_length("reason", reason, 0, 4_000)?;
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if !(1..=48).contains(&body.session.len()) || !body.session.chars().all(plain) {
@@ -220,60 +220,62 @@ fn call(caller: &Caller, key: &str, body: CallBody) -> Result<Call, Problem> {
     }
     Ok(Call {
         id: id_of(caller, key),
-        tenant: caller.tenancy.id().clone(),
+        tenant: caller.tenant.id().clone(),
         session: caller.session(&body.session)?,
         agent: caller.agent()?,
         tool: body.tool,
         arguments: body.arguments.into(),
         reason: body.reason,
-        cwd: caller.tenancy.cwd.clone(),
-        mode: mode(caller, body.mode)?,
+        cwd: caller.tenant.cwd.clone(),
+        mode: requested_mode(caller, body.mode)?,
         dry_run: body.dry_run,
     })
 }
 
 /// Returns the opinion of the client's reviewer, if the tool is the client's own. Another client's tool is "not found".
 fn reviewed(caller: &Caller, body: &mut CallBody) -> Result<Option<Opinion<Value>>, Problem> {
-    usable(caller, &body.tool)?;
+    check_tool_usable(caller, &body.tool)?;
     let Some(review) = body.review.take() else { return Ok(None) };
-    if !is_own(&body.tool) {
+    if !is_client_tool(&body.tool) {
         return Err(Problem::new(ProblemKind::Forbidden, "`review` is for calls of one's own tools"));
     }
     Ok(Some(review.into()))
 }
 
 /// Rejects client tools of other principals.
-pub(super) fn usable(caller: &Caller, tool: &str) -> Result<(), Problem> {
+pub(super) fn check_tool_usable(caller: &Caller, tool: &str) -> Result<(), Problem> {
     if may_use(caller.name(), tool) { Ok(()) } else { Err(Problem::not_found("tool")) }
 }
 
 /// Returns the requested mode, if it is not looser than the server's.
-pub(super) fn mode(caller: &Caller, wanted: Option<ModeName>) -> Result<Mode, Problem> {
-    let most = caller.tenancy.mode;
+pub(super) fn requested_mode(caller: &Caller, wanted: Option<ModeName>) -> Result<Mode, Problem> {
+    let most = caller.tenant.mode;
     let Some(wanted) = wanted.map(Mode::from) else { return Ok(most) };
-    if most.is_as_loose_as(wanted) {
+    if most.is_at_least_as_permissive(wanted) {
         return Ok(wanted);
     }
-    let what = format!("the mode `{}` asks less than this server's, `{}`", wanted.word(), most.word());
+    let what = format!("the mode `{}` asks less than this server's, `{}`", wanted.as_str(), most.as_str());
     Err(Problem::new(ProblemKind::Forbidden, what))
 }
 
-pub(super) fn unstarted(unstarted: StartError) -> Problem {
+pub(super) fn start_problem(unstarted: StartError) -> Problem {
     match unstarted {
         StartError::Busy => Problem::too_many("too many calls of this tenant run; try again", 1),
-        StartError::Other => {
+        StartError::IdReused => {
             let why = "the key was used for another call";
             Problem::refused(StatusCode::CONFLICT, &Refusal::new(Code::CallReused, why))
         }
-        StartError::Fault(fault) => fault.into(),
+        StartError::Ledger(fault) => fault.into(),
         StartError::Missing => Problem::not_found("call"),
-        StartError::Broke => Problem::fault("the call was left in the middle", &"its task ended"),
+        StartError::TaskFailed => {
+            Problem::internal_error("the call was left in the middle", &"its task ended")
+        }
     }
 }
 
 /// Returns the problem for a request that never became a call.
 fn never_a_call(result: &CallResult) -> Option<Problem> {
-    let refusal = result.ending.refusal().filter(|_| result.receipt.is_none())?;
+    let refusal = result.outcome.refusal().filter(|_| result.receipt.is_none())?;
     let status = match refusal.code {
         Code::CallReused => StatusCode::CONFLICT,
         Code::Forgotten => StatusCode::GONE,
@@ -283,18 +285,18 @@ fn never_a_call(result: &CallResult) -> Option<Problem> {
 }
 
 /// Converts the status of a call to a response. A request that never became a call is a problem.
-pub(super) fn said(call: CallId, stood: &ClientCallStatus) -> Result<Response, Problem> {
-    if let ClientCallStatus::At(standing) = stood
+pub(super) fn status_response(call: CallId, stood: &ClientCallStatus) -> Result<Response, Problem> {
+    if let ClientCallStatus::Status(standing) = stood
         && let CallStatus::Settled(result) = &**standing
         && let Some(problem) = never_a_call(result)
     {
         return Err(problem);
     }
-    Ok(placed(call, CallStatusBody::of(call.uuid(), stood)))
+    Ok(response_with_location(call, CallStatusBody::from_status(call.uuid(), stood)))
 }
 
 /// Creates a response with a status and the location of the call.
-pub(super) fn placed(call: CallId, standing: CallStatusBody) -> Response {
+pub(super) fn response_with_location(call: CallId, standing: CallStatusBody) -> Response {
     let status = if standing.state == Far::Settled { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = (status, JsonResponse(standing)).into_response();
     if let Ok(place) = HeaderValue::try_from(format!("/v1/calls/{call}")) {

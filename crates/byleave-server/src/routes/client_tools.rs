@@ -5,12 +5,12 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use byleave::core::id::CallId;
 
-use super::calls::{owned, placed, said, unstarted, until};
+use super::calls::{check_owner, response_with_location, start_problem, status_response, wait_deadline};
 use crate::api_types::{
-    CallStatusBody, ClaimBody, ClientToolBody, ClientToolName, ReportBody, WaitQuery, bounded,
+    CallStatusBody, ClaimBody, ClientToolBody, ClientToolName, ReportBody, WaitQuery, check_length,
 };
 use crate::caller::Caller;
-use crate::client_tools::{ClientTools, name_of};
+use crate::client_tools::{ClientTools, client_tool_name};
 use crate::extract::{JsonResponse, PathId, StrictJson, StrictQuery};
 use crate::principal::AccessScope;
 use crate::problem::{Problem, ProblemKind};
@@ -43,7 +43,7 @@ pub(super) async fn register(
     name: Result<Path<String>, PathRejection>,
     StrictJson(body): StrictJson<ClientToolBody>,
 ) -> Result<JsonResponse<ClientToolName>, Problem> {
-    caller.may(&[AccessScope::Submit])?;
+    caller.require_scope(&[AccessScope::Submit])?;
     let own = own_tools(&caller)?;
     let Path(name) = name.map_err(|_| Problem::new(ProblemKind::Malformed, "the name cannot be read"))?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -51,17 +51,17 @@ pub(super) async fn register(
         let what = "the name has 1 to 48 letters, digits, `_` and `-`";
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
-    bounded("description", &body.description, 0, 4_000)?;
+    check_length("description", &body.description, 0, 4_000)?;
     if let Some(operation) = &body.operation {
-        bounded("operation", operation, 1, 64)?;
+        check_length("operation", operation, 1, 64)?;
     }
     if body.timeout_ms.is_some_and(|timeout| !(1..=TIMEOUT_MS_MAX).contains(&timeout)) {
         let what = format!("`timeout_ms` is 1 to {TIMEOUT_MS_MAX}");
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
-    let manifest = body.manifest(name_of(caller.name(), &name));
+    let manifest = body.into_manifest(client_tool_name(caller.name(), &name));
     let tool = manifest.name.clone();
-    let registered = own.register(&caller.tenancy.gate, caller.agent()?, manifest);
+    let registered = own.register(&caller.tenant.gate, caller.agent()?, manifest);
     registered.map_err(|why| Problem::new(ProblemKind::Unusable, why.to_string()))?;
     Ok(JsonResponse(ClientToolName { tool }))
 }
@@ -88,23 +88,23 @@ pub(super) async fn register(
         (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be taken so"),
     ),
 )]
-pub(super) async fn take(
+pub(super) async fn claim(
     State(_app): State<App>,
     caller: Caller,
     PathId(call): PathId<CallId>,
     StrictQuery(wait): StrictQuery<WaitQuery>,
     StrictJson(body): StrictJson<ClaimBody>,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Submit])?;
-    let (own, until) = (own_tools(&caller)?, until(&wait)?);
-    bounded("claim", &body.claim, 16, 128)?;
-    owned(&caller, call).await?;
-    match caller.tenancy.take(own, call, &body.claim, until).await.map_err(unstarted)? {
-        ClaimResult::Handed(arguments) => {
-            Ok(placed(call, CallStatusBody::taken(call.uuid(), (*arguments).clone())))
+    caller.require_scope(&[AccessScope::Submit])?;
+    let (own, until) = (own_tools(&caller)?, wait_deadline(&wait)?);
+    check_length("claim", &body.claim, 16, 128)?;
+    check_owner(&caller, call).await?;
+    match caller.tenant.claim_call(own, call, &body.claim, until).await.map_err(start_problem)? {
+        ClaimResult::Claimed(arguments) => {
+            Ok(response_with_location(call, CallStatusBody::claimed(call.uuid(), (*arguments).clone())))
         }
-        ClaimResult::Taken => Err(taken()),
-        ClaimResult::Not(stood) => said(call, &stood),
+        ClaimResult::ClaimedByOther => Err(taken()),
+        ClaimResult::NotClaimable(stood) => status_response(call, &stood),
     }
 }
 
@@ -136,19 +136,19 @@ pub(super) async fn report(
     StrictQuery(wait): StrictQuery<WaitQuery>,
     StrictJson(body): StrictJson<ReportBody>,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Submit])?;
-    let (own, until) = (own_tools(&caller)?, until(&wait)?);
-    bounded("claim", &body.claim, 16, 128)?;
-    owned(&caller, call).await?;
+    caller.require_scope(&[AccessScope::Submit])?;
+    let (own, until) = (own_tools(&caller)?, wait_deadline(&wait)?);
+    check_length("claim", &body.claim, 16, 128)?;
+    check_owner(&caller, call).await?;
     let claim = body.claim.clone();
     if !own.report(call, &claim, body.into()) {
         return Err(taken());
     }
-    said(call, &caller.tenancy.stands(call, until).await.map_err(unstarted)?)
+    status_response(call, &caller.tenant.wait_for_status(call, until).await.map_err(start_problem)?)
 }
 
 fn own_tools(caller: &Caller) -> Result<&ClientTools, Problem> {
-    caller.tenancy.own.as_ref().ok_or_else(|| Problem::not_found("path"))
+    caller.tenant.client_tools.as_ref().ok_or_else(|| Problem::not_found("path"))
 }
 
 fn taken() -> Problem {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::seen;
+use super::calls::check_visible;
 use crate::api_types::{AfterQuery, CallEvent, LastEventHeader};
 use crate::call_watchers::{CallEventLog, CallWatcher, SerializedEvent};
 use crate::caller::Caller;
@@ -59,22 +59,22 @@ pub(super) async fn events(
     StrictQuery(after): StrictQuery<AfterQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
+    caller.require_scope(&[AccessScope::Submit, AccessScope::Read])?;
     let last = last_seen(&headers)?.or(after.after);
-    seen(&caller, call).await?;
+    check_visible(&caller, call).await?;
     let many = || Problem::too_many("too many streams are open", 5);
-    let seat = caller.tenancy.seats.take(caller.name()).ok_or_else(many)?;
-    let shared = caller.tenancy.looks.of(call);
+    let seat = caller.tenant.streams.try_acquire(caller.name()).ok_or_else(many)?;
+    let shared = caller.tenant.watchers.watch(call);
     let mut following = CallEventStream {
-        tenancy: Arc::clone(&caller.tenancy),
+        tenancy: Arc::clone(&caller.tenant),
         call,
         next: last.map_or(0, |last| last.saturating_add(1)),
         ready: VecDeque::new(),
         over: false,
-        grown: shared.grown(),
+        grown: shared.subscribe(),
         shared,
-        until: Instant::now() + app.limits().stream,
-        end: app.end.clone(),
+        until: Instant::now() + app.limits().stream_lifetime,
+        end: app.shutdown.clone(),
         _seat: seat,
     };
     following.look().await?;
@@ -144,7 +144,7 @@ impl CallEventStream {
 
     /// Adds the events since the last read.
     async fn look(&mut self) -> Result<(), Problem> {
-        let told = self.shared.told(|| told(&self.tenancy, self.call)).await?;
+        let told = self.shared.read_shared(|| told(&self.tenancy, self.call)).await?;
         let from = usize::try_from(self.next).unwrap_or(usize::MAX);
         for said in told.entries.iter().skip(from).flatten() {
             let event = Event::default().event(said.event).data(&said.data);
@@ -154,25 +154,25 @@ impl CallEventStream {
             });
         }
         self.next = self.next.max(u32::try_from(told.entries.len()).unwrap_or(u32::MAX));
-        self.over = told.over;
+        self.over = told.is_complete;
         Ok(())
     }
 }
 
 /// Returns the events of every entry on the record.
 async fn told(tenancy: &Tenant, call: CallId) -> Result<CallEventLog, Problem> {
-    let Some(kept) = tenancy.book.record(call).await? else {
+    let Some(kept) = tenancy.audit_log.record(call).await? else {
         // The call may not be in the audit log yet.
-        return Ok(CallEventLog { entries: Vec::new(), over: !tenancy.is_driven(call) });
+        return Ok(CallEventLog { entries: Vec::new(), is_complete: !tenancy.is_driven(call) });
     };
-    let mut entries = Vec::with_capacity(kept.lines.len());
-    for line in &kept.lines {
+    let mut entries = Vec::with_capacity(kept.chained_entries.len());
+    for line in &kept.chained_entries {
         let entry: Value = serde_json::from_str(line.body()).unwrap_or_default();
         let data = json!({ "call": call, "seq": line.seq(), "link": line.link(), "entry": entry });
         let said = SerializedEvent { id: Some(line.seq()), event: "entry", data: data.to_string() };
         entries.push(approval(tenancy, &kept, line.seq()).await.into_iter().chain([said]).collect());
     }
-    Ok(CallEventLog { entries, over: kept.record.settled().is_some() })
+    Ok(CallEventLog { entries, is_complete: kept.record.outcome().is_some() })
 }
 
 /// Returns the approval event of an entry, given or refused (R6).
@@ -190,7 +190,7 @@ async fn approval(tenancy: &Tenant, kept: &StoredCall, seq: u32) -> Option<Seria
     if record.question(question)?.kind == QuestionKind::Release {
         return None;
     }
-    let tool = record.resolved()?.as_ref().ok()?.tool.clone();
+    let tool = record.resolved_tool()?.as_ref().ok()?.tool.clone();
     let parameters = parameters(tenancy, record, place).await;
     let data = json!({ "call": record.call(), "tool": tool, "parameters": parameters, "approved": approved });
     Some(SerializedEvent { id: None, event: "tool_approval", data: data.to_string() })

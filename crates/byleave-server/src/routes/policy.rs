@@ -9,10 +9,10 @@ use byleave::core::id::CallId;
 use byleave::provider_formats;
 use byleave::tool::ToolContext;
 
-use super::calls::{mode, usable};
+use super::calls::{check_tool_usable, requested_mode};
 use crate::api_types::{
-    ExplainBody, ExplanationBody, POLICY_CHARS_MAX, REPLAY_MAX, RefusalBody, ReplayBody, ReplayReport,
-    ToolEntry, ToolList, ToolQuery, bounded,
+    ExplainBody, ExplanationBody, MAX_POLICY_CHARS, MAX_REPLAY, RefusalBody, ReplayBody, ReplayReport,
+    ToolEntry, ToolList, ToolQuery, check_length,
 };
 use crate::caller::Caller;
 use crate::client_tools::may_use;
@@ -33,14 +33,14 @@ pub(super) async fn tools(
     caller: Caller,
     StrictQuery(query): StrictQuery<ToolQuery>,
 ) -> Result<JsonResponse<ToolList>, Problem> {
-    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
+    caller.require_scope(&[AccessScope::Submit, AccessScope::Read])?;
     let site = ToolContext {
-        tenant: caller.tenancy.id().clone(),
+        tenant: caller.tenant.id().clone(),
         session: caller.session("main")?,
         agent: caller.agent()?,
-        cwd: caller.tenancy.cwd.clone().into(),
+        cwd: caller.tenant.cwd.clone().into(),
     };
-    let entries = caller.tenancy.gate.catalog().list();
+    let entries = caller.tenant.gate.catalog().list();
     let tools = entries.iter().filter(|entry| may_use(caller.name(), entry.name())).map(|entry| {
         let (schema, unfit) = match provider_formats::schema(query.form.into(), entry, &site) {
             Ok(schema) => (Some(schema), None),
@@ -77,22 +77,22 @@ pub(super) async fn explain(
     caller: Caller,
     StrictJson(body): StrictJson<ExplainBody>,
 ) -> Result<JsonResponse<ExplanationBody>, Problem> {
-    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
-    bounded("tool", &body.tool, 1, 128)?;
-    usable(&caller, &body.tool)?;
+    caller.require_scope(&[AccessScope::Submit, AccessScope::Read])?;
+    check_length("tool", &body.tool, 1, 128)?;
+    check_tool_usable(&caller, &body.tool)?;
     let call = Call {
         id: CallId::new(fresh_id()),
-        tenant: caller.tenancy.id().clone(),
+        tenant: caller.tenant.id().clone(),
         session: caller.session("main")?,
         agent: caller.agent()?,
         tool: body.tool.clone(),
         arguments: body.arguments.into(),
         reason: None,
-        cwd: caller.tenancy.cwd.clone(),
-        mode: mode(&caller, body.mode)?,
+        cwd: caller.tenant.cwd.clone(),
+        mode: requested_mode(&caller, body.mode)?,
         dry_run: true,
     };
-    Ok(JsonResponse(match caller.tenancy.gate.explain(call).await {
+    Ok(JsonResponse(match caller.tenant.gate.explain(call).await {
         Ok(found) => ExplanationBody::from(&found),
         Err(refusal) => ExplanationBody {
             tool: body.tool,
@@ -125,13 +125,13 @@ pub(super) async fn replay(
     caller: Caller,
     StrictJson(body): StrictJson<ReplayBody>,
 ) -> Result<JsonResponse<ReplayReport>, Problem> {
-    caller.may(&[AccessScope::Administer])?;
-    if !(1..=REPLAY_MAX).contains(&body.limit) {
-        let what = format!("`limit` is 1 to {REPLAY_MAX}");
+    caller.require_scope(&[AccessScope::Administer])?;
+    if !(1..=MAX_REPLAY).contains(&body.limit) {
+        let what = format!("`limit` is 1 to {MAX_REPLAY}");
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
-    bounded("policy", &body.policy, 0, POLICY_CHARS_MAX)?;
+    check_length("policy", &body.policy, 0, MAX_POLICY_CHARS)?;
     let limit = usize::try_from(body.limit).unwrap_or(usize::MAX);
-    let (replay, more) = replay::replay(Arc::clone(&caller.tenancy), body.policy, limit).await?;
-    Ok(JsonResponse(ReplayReport::of(&replay, more)))
+    let (replay, more) = replay::replay(Arc::clone(&caller.tenant), body.policy, limit).await?;
+    Ok(JsonResponse(ReplayReport::from_replay(&replay, more)))
 }

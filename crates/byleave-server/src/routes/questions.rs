@@ -8,7 +8,7 @@ use byleave::core::id::QuestionId;
 use tokio::time::Instant;
 
 use super::audit_log::page;
-use super::calls::{said, unstarted};
+use super::calls::{start_problem, status_response};
 use crate::api_types::{AnswerBody, CallStatusBody, OpenQuestion, PageQuery, QuestionList, QuestionViewBody};
 use crate::caller::Caller;
 use crate::extract::{JsonResponse, PathId, StrictJson, StrictQuery};
@@ -29,9 +29,9 @@ pub(super) async fn list(
     caller: Caller,
     StrictQuery(query): StrictQuery<PageQuery>,
 ) -> Result<JsonResponse<QuestionList>, Problem> {
-    caller.may(&[AccessScope::Answer, AccessScope::Read])?;
+    caller.require_scope(&[AccessScope::Answer, AccessScope::Read])?;
     let page = page(query.limit, query.after)?;
-    let items = caller.tenancy.book.questions(caller.tenancy.open_questions(), page).await?;
+    let items = caller.tenant.audit_log.questions(caller.tenant.open_questions(), page).await?;
     Ok(JsonResponse(QuestionList { questions: items.iter().map(OpenQuestion::from).collect() }))
 }
 
@@ -53,8 +53,8 @@ pub(super) async fn show(
     caller: Caller,
     PathId(question): PathId<QuestionId>,
 ) -> Result<JsonResponse<QuestionViewBody>, Problem> {
-    caller.may(&[AccessScope::Answer])?;
-    let sheet = submit_answer::sheet(&caller, question).await?;
+    caller.require_scope(&[AccessScope::Answer])?;
+    let sheet = submit_answer::open_question_view(&caller, question).await?;
     Ok(JsonResponse(QuestionViewBody::from(&sheet)))
 }
 
@@ -87,12 +87,15 @@ pub(super) async fn answer(
     StrictJson(body): StrictJson<AnswerBody>,
 ) -> Result<Response, Problem> {
     let digest = digest(&body.digest)?;
-    let AcceptedAnswer { call, driven_here } =
-        submit_answer::give(&caller, question, digest, body.answer).await?;
+    let AcceptedAnswer { call, is_driven_here: driven_here } =
+        submit_answer::submit_answer(&caller, question, digest, body.answer).await?;
     if driven_here {
-        return said(call, &caller.tenancy.stands(call, Instant::now()).await.map_err(unstarted)?);
+        return status_response(
+            call,
+            &caller.tenant.wait_for_status(call, Instant::now()).await.map_err(start_problem)?,
+        );
     }
-    said(call, &ClientCallStatus::Running)
+    status_response(call, &ClientCallStatus::Running)
 }
 
 fn digest(text: &str) -> Result<Digest, Problem> {

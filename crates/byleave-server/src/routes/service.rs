@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use byleave::audit_log::{CallFilter, PageRequest};
 
-use crate::api_types::{HaltBody, HaltStatus, Health, bounded};
+use crate::api_types::{HaltBody, HaltStatus, Health, check_length};
 use crate::caller::Caller;
 use crate::extract::{JsonResponse, StrictJson};
 use crate::principal::AccessScope;
@@ -21,8 +21,8 @@ pub(super) async fn halted(
     State(_app): State<App>,
     caller: Caller,
 ) -> Result<JsonResponse<HaltStatus>, Problem> {
-    caller.may(&AccessScope::ALL)?;
-    let found = caller.tenancy.ledger.halted(caller.tenancy.id()).await?;
+    caller.require_scope(&AccessScope::ALL)?;
+    let found = caller.tenant.ledger.active_halt(caller.tenant.id()).await?;
     let why = found.as_ref().and_then(|act| match &act.deed {
         byleave::core::admin_action::AdminActionKind::Halt { why } => Some(why.clone()),
         _ => None,
@@ -49,9 +49,9 @@ pub(super) async fn halt(
     caller: Caller,
     StrictJson(body): StrictJson<HaltBody>,
 ) -> Result<StatusCode, Problem> {
-    caller.may(&[AccessScope::Administer])?;
-    bounded("why", &body.why, 1, 1_000)?;
-    caller.tenancy.gate.halt(caller.tenancy.id(), caller.name(), &body.why).await?;
+    caller.require_scope(&[AccessScope::Administer])?;
+    check_length("why", &body.why, 1, 1_000)?;
+    caller.tenant.gate.halt(caller.tenant.id(), caller.name(), &body.why).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -61,8 +61,8 @@ pub(super) async fn halt(
     responses((status = 204, description = "Nothing is halted")),
 )]
 pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<StatusCode, Problem> {
-    caller.may(&[AccessScope::Administer])?;
-    caller.tenancy.gate.lift(caller.tenancy.id(), caller.name()).await?;
+    caller.require_scope(&[AccessScope::Administer])?;
+    caller.tenant.gate.lift(caller.tenant.id(), caller.name()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -72,9 +72,9 @@ pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<Stat
     responses((status = 200, body = Health, description = "It is, and its book can be read")),
 )]
 pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<JsonResponse<Health>, Problem> {
-    caller.may(&AccessScope::ALL)?;
-    caller.tenancy.ledger.halted(caller.tenancy.id()).await?;
-    caller.tenancy.book.calls(CallFilter::default(), PageRequest::first(1)).await?;
+    caller.require_scope(&AccessScope::ALL)?;
+    caller.tenant.ledger.active_halt(caller.tenant.id()).await?;
+    caller.tenant.audit_log.calls(CallFilter::default(), PageRequest::with_limit(1)).await?;
     Ok(JsonResponse(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
@@ -86,10 +86,10 @@ pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<Js
     responses((status = 200, body = String, content_type = "text/plain", description = "The metrics")),
 )]
 pub(super) async fn metrics(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Administer])?;
+    caller.require_scope(&[AccessScope::Administer])?;
     let refused =
         || Problem::new(ProblemKind::Forbidden, "metrics are for the operator's own administrators");
-    let text = app.metrics(caller.tenancy.id()).ok_or_else(refused)?;
+    let text = app.metrics(caller.tenant.id()).ok_or_else(refused)?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
@@ -102,6 +102,6 @@ pub(super) async fn document(
     State(app): State<App>,
     caller: Caller,
 ) -> Result<JsonResponse<utoipa::openapi::OpenApi>, Problem> {
-    caller.may(&AccessScope::ALL)?;
+    caller.require_scope(&AccessScope::ALL)?;
     Ok(JsonResponse((*app.document).clone()))
 }

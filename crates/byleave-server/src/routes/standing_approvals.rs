@@ -22,11 +22,11 @@ pub(super) async fn list(
     State(_app): State<App>,
     caller: Caller,
 ) -> Result<JsonResponse<StandingApprovalList>, Problem> {
-    caller.may(&[AccessScope::Read])?;
+    caller.require_scope(&[AccessScope::Read])?;
     let now = SystemClock.now();
-    let leaves = caller.tenancy.book.leaves_given(caller.tenancy.id(), now).await?;
+    let leaves = caller.tenant.audit_log.list_standing_approvals(caller.tenant.id(), now).await?;
     Ok(JsonResponse(StandingApprovalList {
-        leaves: leaves.iter().map(|item| StandingApprovalEntry::of(item, now)).collect(),
+        leaves: leaves.iter().map(|item| StandingApprovalEntry::from_item(item, now)).collect(),
     }))
 }
 
@@ -44,6 +44,6 @@ pub(super) async fn revoke(
     caller: Caller,
     PathId(leave): PathId<StandingApprovalId>,
 ) -> Result<StatusCode, Problem> {
-    record_access::revoke(&caller, leave).await?;
+    record_access::revoke_approval(&caller, leave).await?;
     Ok(StatusCode::NO_CONTENT)
 }

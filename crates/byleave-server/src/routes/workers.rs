@@ -10,7 +10,7 @@ use byleave_worker::{Permissions, server, websocket};
 use hyper_util::rt::TokioIo;
 
 use crate::api_types::WorkerList;
-use crate::auth::is_still_known;
+use crate::auth::is_still_authenticated;
 use crate::caller::Caller;
 use crate::extract::JsonResponse;
 use crate::principal::AccessScope;
@@ -29,31 +29,32 @@ pub(super) async fn list(
     State(_app): State<App>,
     caller: Caller,
 ) -> Result<JsonResponse<WorkerList>, Problem> {
-    caller.may(&[AccessScope::Read])?;
-    let crew = caller.tenancy.crew.as_ref();
+    caller.require_scope(&[AccessScope::Read])?;
+    let crew = caller.tenant.workers.as_ref();
     let workers = crew.map(|crew| crew.workers().into_iter().map(Into::into).collect());
     Ok(JsonResponse(WorkerList { drives_itself: crew.is_none(), workers: workers.unwrap_or_default() }))
 }
 
 /// Opens the connection of a worker.
-pub(crate) async fn come_in(
+pub(crate) async fn connect(
     State(app): State<App>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    caller.may(&[AccessScope::Work])?;
+    caller.require_scope(&[AccessScope::Work])?;
     let none = || {
         Problem::new(
             ProblemKind::NotFound,
             "this server drives calls itself: it was started without `--workers`",
         )
     };
-    let crew = caller.tenancy.crew.clone().ok_or_else(none)?;
-    let answer = websocket::answer(&request).map_err(|why| Problem::new(ProblemKind::Malformed, why))?;
+    let crew = caller.tenant.workers.clone().ok_or_else(none)?;
+    let answer =
+        websocket::upgrade_response(&request).map_err(|why| Problem::new(ProblemKind::Malformed, why))?;
     let rights =
         Permissions::Worker { tenant: caller.principal.tenant.clone(), name: caller.name().to_owned() };
     let many = || Problem::too_many("a worker has one wire, and this one has too many", 10);
-    let seat = caller.tenancy.wires.take(caller.name()).ok_or_else(many)?;
+    let seat = caller.tenant.worker_connections.try_acquire(caller.name()).ok_or_else(many)?;
     let shown = request.headers().get(header::AUTHORIZATION).cloned();
     let upgrading = hyper::upgrade::on(request);
     tokio::spawn(async move {
@@ -62,20 +63,20 @@ pub(crate) async fn come_in(
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "a worker did not open its wire"),
         };
-        let wire = websocket::answered(TokioIo::new(upgraded)).await;
+        let wire = websocket::channel_over_upgraded(TokioIo::new(upgraded)).await;
         let until_unknown = async {
             loop {
                 tokio::time::sleep(LOOK).await;
-                if !is_still_known(&app, shown.as_ref(), &caller) {
+                if !is_still_authenticated(&app, shown.as_ref(), &caller) {
                     return;
                 }
             }
         };
         // Whichever ends first, the connection is dropped.
         tokio::select! {
-            () = server::attend(&crew, rights, wire) => {}
+            () = server::serve_worker(&crew, rights, wire) => {}
             () = until_unknown => tracing::warn!(worker = caller.name(), "the token of a worker counts no more"),
-            () = app.end.cancelled() => {}
+            () = app.shutdown.cancelled() => {}
         }
     });
     Ok(answer.map(|()| Body::empty()))

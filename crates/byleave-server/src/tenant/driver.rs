@@ -7,7 +7,7 @@ use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Call;
 use byleave::core::digest::Digest;
 use byleave::core::id::{AgentId, CallId};
-use byleave::core::pipeline::{NextStep, next};
+use byleave::core::pipeline::{NextStep, next_step};
 use byleave::ledger::LedgerError;
 use byleave::result::CallStatus;
 use byleave::review::Opinion;
@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::worker_dispatch::job_of;
+use super::worker_dispatch::to_job;
 use super::{DrivenCall, Tenant};
-use crate::client_tools::is_own;
+use crate::client_tools::is_client_tool;
 
 /// How long a blocked call is left alone.
 const BEHIND: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const ENDING: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) enum ClientCallStatus {
     /// The status from the gate.
-    At(Box<CallStatus>),
+    Status(Box<CallStatus>),
     /// The call is being driven here.
     Running,
 }
@@ -41,25 +41,25 @@ pub(crate) enum StartError {
     /// Too many calls are driven.
     Busy,
     /// The same id is in use for another call.
-    Other,
+    IdReused,
     /// The ledger failed.
-    Fault(LedgerError),
+    Ledger(LedgerError),
     /// There is no such call.
     Missing,
     /// The task that drove it failed.
-    Broke,
+    TaskFailed,
 }
 
 impl From<LedgerError> for StartError {
     fn from(fault: LedgerError) -> Self {
-        Self::Fault(fault)
+        Self::Ledger(fault)
     }
 }
 
 /// Returns the digest of a call's body.
 fn body_of(call: &Call) -> Digest {
     let parts = serde_json::to_vec(call).unwrap_or_default();
-    Digest::of_parts("byleave.server.body", &[&parts])
+    Digest::compute_parts("byleave.server.body", &[&parts])
 }
 
 impl Tenant {
@@ -70,18 +70,21 @@ impl Tenant {
         said: Option<Opinion<Value>>,
     ) -> Result<(), StartError> {
         let (id, came) = (call.id, (body_of(&call), call.agent.clone()));
-        self.start(id, Some(came), move |tenancy| async move { tenancy.taken_in(call, said).await })
+        self.start(id, Some(came), move |tenancy| async move { tenancy.accept_call(call, said).await })
     }
 
     /// Continues a call that is in the audit log.
-    pub(crate) fn go_on(self: &Arc<Self>, id: CallId) -> Result<(), StartError> {
-        self.start(id, None, move |tenancy| async move { tenancy.resumed(id).await })
+    pub(crate) fn resume_call(self: &Arc<Self>, id: CallId) -> Result<(), StartError> {
+        self.start(id, None, move |tenancy| async move { tenancy.resume(id).await })
     }
 
     /// Checks whether a call would start soon. A known call is not new, and is not rejected.
     pub(crate) async fn has_room(&self, call: &Call) -> Result<bool, LedgerError> {
         let is_full = self.room.available_permits() == 0
-            || self.crew.as_ref().is_some_and(|crew| !is_own(&call.tool) && crew.is_crowded(&job_of(call)));
+            || self
+                .workers
+                .as_ref()
+                .is_some_and(|crew| !is_client_tool(&call.tool) && crew.has_too_many_waiters(&to_job(call)));
         Ok(!is_full || self.is_driven(call.id) || self.record(call.id).await?.is_some())
     }
 
@@ -91,7 +94,7 @@ impl Tenant {
     }
 
     /// Returns the agent of a call that is driven here. The call may not be in the audit log yet.
-    pub(crate) fn made_by(&self, id: CallId) -> Option<AgentId> {
+    pub(crate) fn caller_of(&self, id: CallId) -> Option<AgentId> {
         let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
         driven.get(&id).and_then(|driven| driven.came.as_ref()).map(|(_, agent)| agent.clone())
     }
@@ -114,7 +117,7 @@ impl Tenant {
         // the same call.
         if let Some(known) = driven.get(&id).filter(|known| known.came.is_some() || came.is_none()) {
             return match (&known.came, &came) {
-                (Some(theirs), Some(ours)) if theirs != ours => Err(StartError::Other),
+                (Some(theirs), Some(ours)) if theirs != ours => Err(StartError::IdReused),
                 _ => Ok(()),
             };
         }
@@ -137,7 +140,7 @@ impl Tenant {
     }
 
     /// Returns the status of a call, and waits for it at most until this time. Continues the call if possible.
-    pub(crate) async fn stands(
+    pub(crate) async fn wait_for_status(
         self: &Arc<Self>,
         id: CallId,
         until: Instant,
@@ -147,7 +150,7 @@ impl Tenant {
             let stood = self.look(id, until).await?;
             let is_final = match &stood {
                 ClientCallStatus::Running => true,
-                ClientCallStatus::At(standing) => {
+                ClientCallStatus::Status(standing) => {
                     matches!(**standing, CallStatus::Settled(_) | CallStatus::Ready { .. })
                 }
             };
@@ -156,8 +159,8 @@ impl Tenant {
             }
             // Most calls are settled at the first check. A new follower checks once more before it waits.
             let Some((_, grown)) = &mut followed else {
-                let look = self.looks.of(id);
-                let grown = look.grown();
+                let look = self.watchers.watch(id);
+                let grown = look.subscribe();
                 followed = Some((look, grown));
                 continue;
             };
@@ -169,13 +172,13 @@ impl Tenant {
     }
 
     /// Returns the status of a call once it waits for a person or is settled; `None` if that takes longer or cannot be read.
-    pub(crate) async fn until_asked_or_settled(
+    pub(crate) async fn wait_for_question_or_result(
         self: &Arc<Self>,
         id: CallId,
         until: Instant,
     ) -> Option<ClientCallStatus> {
         match self.look(id, until).await {
-            Ok(stood @ ClientCallStatus::At(_)) => Some(stood),
+            Ok(stood @ ClientCallStatus::Status(_)) => Some(stood),
             Ok(ClientCallStatus::Running) | Err(_) => None,
         }
     }
@@ -193,9 +196,12 @@ impl Tenant {
             let Some(record) = self.record(id).await? else {
                 return if is_running { Ok(ClientCallStatus::Running) } else { Err(StartError::Missing) };
             };
-            match next(&record) {
+            match next_step(&record) {
                 NextStep::Wait(question) if SystemClock.now() < question.expires_at => {
-                    return Ok(ClientCallStatus::At(Box::new(CallStatus::Waiting { call: id, question })));
+                    return Ok(ClientCallStatus::Status(Box::new(CallStatus::Waiting {
+                        call: id,
+                        question,
+                    })));
                 }
                 NextStep::Settle(_) if !is_ending => {
                     is_ending = true;
@@ -204,7 +210,7 @@ impl Tenant {
                 _ if is_running => return Ok(ClientCallStatus::Running),
                 NextStep::Wait(_) | NextStep::Do(_) | NextStep::Settle(_) => {}
             }
-            self.go_on(id)?;
+            self.resume_call(id)?;
         }
     }
 
@@ -215,9 +221,9 @@ impl Tenant {
             Err(_) => Ok(ClientCallStatus::Running),
             Ok(Ok(standing)) => (*standing)
                 .clone()
-                .map(|standing| ClientCallStatus::At(Box::new(standing)))
-                .ok_or(StartError::Broke),
-            Ok(Err(_)) => Err(StartError::Broke),
+                .map(|standing| ClientCallStatus::Status(Box::new(standing)))
+                .ok_or(StartError::TaskFailed),
+            Ok(Err(_)) => Err(StartError::TaskFailed),
         })
     }
 }
@@ -240,7 +246,7 @@ impl Drop for DriveGuard {
         drop(driven);
         if self.moved {
             self.tenancy.wake.notify_one();
-            self.tenancy.looks.stir(self.id);
+            self.tenancy.watchers.notify(self.id);
         }
     }
 }

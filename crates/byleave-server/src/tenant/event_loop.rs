@@ -27,9 +27,15 @@ const OTHERS_MAX: usize = 10_000;
 
 impl Tenant {
     /// Listens and drives until `end` is cancelled.
-    pub(crate) async fn attend(self: Arc<Self>, end: CancellationToken) {
-        let all =
-            async { tokio::join!(self.hear_own(), self.hear_others(), self.hear_crew(), self.drive_on()) };
+    pub(crate) async fn run(self: Arc<Self>, end: CancellationToken) {
+        let all = async {
+            tokio::join!(
+                self.watch_own_writes(),
+                self.poll_other_writers(),
+                self.watch_workers(),
+                self.resume_calls()
+            )
+        };
         tokio::select! {
             biased;
             () = end.cancelled() => {}
@@ -37,41 +43,41 @@ impl Tenant {
         }
     }
 
-    async fn hear_own(&self) {
+    async fn watch_own_writes(&self) {
         let mut events = self.gate.subscribe();
         loop {
             match events.recv().await {
-                Ok(GateEvent::Entry { call, .. }) => self.looks.stir(call),
+                Ok(GateEvent::Entry { call, .. }) => self.watchers.notify(call),
                 Ok(_) => {}
                 // The receiver missed some entries.
-                Err(RecvError::Lagged(_)) => self.looks.stir_all(),
+                Err(RecvError::Lagged(_)) => self.watchers.notify_all(),
                 Err(RecvError::Closed) => return,
             }
         }
     }
 
-    async fn hear_others(&self) {
+    async fn poll_other_writers(&self) {
         let mut after: Option<Cursor> = None;
         loop {
             tokio::time::sleep(POLL).await;
-            if self.looks.is_idle() {
+            if self.watchers.is_idle() {
                 // A new follower reads the record first, so missed entries do not matter.
                 after = None;
                 continue;
             }
-            match self.book.written(after, AT_ONCE).await {
+            match self.audit_log.records_since(after, AT_ONCE).await {
                 Ok(written) => {
                     if after.is_some() {
-                        written.calls.into_iter().for_each(|call| self.looks.stir(call));
+                        written.calls.into_iter().for_each(|call| self.watchers.notify(call));
                     }
-                    after = Some(written.upto);
+                    after = Some(written.cursor);
                 }
                 Err(fault) => tracing::warn!(%fault, "what others write cannot be heard"),
             }
         }
     }
 
-    async fn drive_on(self: &Arc<Self>) {
+    async fn resume_calls(self: &Arc<Self>) {
         let mut others = HashSet::new();
         loop {
             let began = Instant::now();
@@ -85,20 +91,20 @@ impl Tenant {
     }
 
     async fn drive_all(self: &Arc<Self>, others: &mut HashSet<CallId>) -> Result<(), LedgerError> {
-        for call in self.ledger.drivable(SystemClock.now(), AT_ONCE).await? {
+        for call in self.ledger.resumable_calls(SystemClock.now(), AT_ONCE).await? {
             if self.is_driven(call) || others.contains(&call) {
                 continue;
             }
             let record = self.record(call).await?;
-            let heading = record.as_ref().and_then(|record| record.heading());
+            let heading = record.as_ref().and_then(|record| record.header());
             let ours =
-                heading.is_some_and(|heading| self.took_in(&heading.tenant, &heading.session, &heading.cwd));
+                heading.is_some_and(|heading| self.accepted(&heading.tenant, &heading.session, &heading.cwd));
             if !ours {
                 if others.len() >= OTHERS_MAX {
                     others.clear();
                 }
                 others.insert(call);
-            } else if let Err(StartError::Busy) = self.go_on(call) {
+            } else if let Err(StartError::Busy) = self.resume_call(call) {
                 return Ok(());
             }
         }

@@ -12,10 +12,10 @@ use super::Tenant;
 /// The result of a verification.
 #[derive(Clone, Debug)]
 pub(crate) struct VerificationResult {
-    pub(crate) at: Millis,
+    pub(crate) checked_at: Millis,
     pub(crate) records: u64,
     /// The first position with an error.
-    pub(crate) flaw: Option<String>,
+    pub(crate) integrity_error: Option<String>,
 }
 
 /// The reason why there was no verification.
@@ -24,21 +24,26 @@ pub(crate) enum VerificationError {
     /// Another one is running.
     Busy,
     /// The audit log cannot be read.
-    Fault(LedgerError),
+    Ledger(LedgerError),
     /// The task that verified it failed.
-    Broke(String),
+    TaskFailed(String),
 }
 
 impl Tenant {
     /// Verifies the whole audit log.
-    pub(crate) async fn check(self: Arc<Self>) -> Result<Verification, VerificationError> {
-        let turn = Arc::clone(&self.reading_all).try_acquire_owned().map_err(|_| VerificationError::Busy)?;
+    pub(crate) async fn verify(self: Arc<Self>) -> Result<Verification, VerificationError> {
+        let turn =
+            Arc::clone(&self.full_read_permit).try_acquire_owned().map_err(|_| VerificationError::Busy)?;
         // In a task of its own, so that a client that disconnects and retries does not start a second one.
         let checked = tokio::spawn(async move {
-            let found = self.book.verify().await;
+            let found = self.audit_log.verify().await;
             if let Ok(found) = &found {
-                let flaw = found.flaw.as_ref().map(ToString::to_string);
-                let checked = VerificationResult { at: SystemClock.now(), records: found.records, flaw };
+                let flaw = found.integrity_error.as_ref().map(ToString::to_string);
+                let checked = VerificationResult {
+                    checked_at: SystemClock.now(),
+                    records: found.records,
+                    integrity_error: flaw,
+                };
                 *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = Some(checked);
             }
             drop(turn);
@@ -46,12 +51,12 @@ impl Tenant {
         });
         checked
             .await
-            .map_err(|broke| VerificationError::Broke(broke.to_string()))?
-            .map_err(VerificationError::Fault)
+            .map_err(|broke| VerificationError::TaskFailed(broke.to_string()))?
+            .map_err(VerificationError::Ledger)
     }
 
     /// Returns the result of the last verification since the server started.
-    pub(crate) fn checked(&self) -> Option<VerificationResult> {
+    pub(crate) fn last_verification(&self) -> Option<VerificationResult> {
         self.checked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -3,7 +3,7 @@
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Call;
 use byleave::core::id::CallId;
-use byleave::core::pipeline::{NextStep, Task, next};
+use byleave::core::pipeline::{NextStep, Task, next_step};
 use byleave::ledger::Interruption;
 use byleave::result::CallStatus;
 use byleave_worker::{CallAssignment, DispatchOutcome, WorkerRegistry};
@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::Tenant;
 
 /// Returns the properties by which a worker is chosen for a call.
-pub(super) fn job_of(call: &Call) -> CallAssignment<'_> {
+pub(super) fn to_job(call: &Call) -> CallAssignment<'_> {
     CallAssignment {
         call: call.id,
         tenant: &call.tenant,
@@ -24,23 +24,23 @@ pub(super) fn job_of(call: &Call) -> CallAssignment<'_> {
 
 impl Tenant {
     /// Accepts a call for one of the workers.
-    pub(super) async fn taken_in_for(&self, crew: &WorkerRegistry, call: &Call) -> CallStatus {
-        match self.gate.take_in(call).await {
-            Ok(()) => self.driven_by(crew, call.id).await,
+    pub(super) async fn accept_for_workers(&self, crew: &WorkerRegistry, call: &Call) -> CallStatus {
+        match self.gate.accept(call).await {
+            Ok(()) => self.drive_by_workers(crew, call.id).await,
             Err(result) => CallStatus::Settled(*result),
         }
     }
 
     /// Has a worker drive a call as far as possible.
-    pub(super) async fn driven_by(&self, crew: &WorkerRegistry, id: CallId) -> CallStatus {
+    pub(super) async fn drive_by_workers(&self, crew: &WorkerRegistry, id: CallId) -> CallStatus {
         let mut seen_len = None;
         loop {
             // The gate reports unreadable and settled calls. It drives no call that is for workers.
-            let Ok(Some(record)) = self.record(id).await else { return self.gate.prepare_again(id).await };
-            let Some(heading) = record.heading().filter(|_| record.settled().is_none()) else {
-                return self.gate.prepare_again(id).await;
+            let Ok(Some(record)) = self.record(id).await else { return self.gate.prepare_existing(id).await };
+            let Some(heading) = record.header().filter(|_| record.outcome().is_none()) else {
+                return self.gate.prepare_existing(id).await;
             };
-            let next = next(&record);
+            let next = next_step(&record);
             if let NextStep::Wait(question) = &next
                 && SystemClock.now() < question.expires_at
             {
@@ -49,7 +49,7 @@ impl Tenant {
             if seen_len.replace(record.len()) == Some(record.len()) {
                 return CallStatus::RunningElsewhere { call: id };
             }
-            let terms = record.resolved().and_then(|terms| terms.as_ref().ok());
+            let terms = record.resolved_tool().and_then(|terms| terms.as_ref().ok());
             let job = CallAssignment {
                 call: id,
                 tenant: &heading.tenant,
@@ -58,16 +58,16 @@ impl Tenant {
                 dir: &heading.cwd,
             };
             match (crew.drive(job).await, next) {
-                (DispatchOutcome::Stood { held_up_by: Some(by) }, _) => {
-                    return CallStatus::HeldUp { call: id, by };
+                (DispatchOutcome::Driven { blocked_by: Some(by) }, _) => {
+                    return CallStatus::Blocked { call: id, blocked_by: by };
                 }
-                (DispatchOutcome::Stood { held_up_by: None }, _) => {}
+                (DispatchOutcome::Driven { blocked_by: None }, _) => {}
                 // Only the end remains to be recorded: the call is settled, or its question was not answered in time.
-                (_, NextStep::Settle(_) | NextStep::Wait(_)) => return self.gate.prepare_again(id).await,
+                (_, NextStep::Settle(_) | NextStep::Wait(_)) => return self.gate.prepare_existing(id).await,
                 // The worker that ran it may be gone for good. The gate then records that, and runs nothing.
                 (_, NextStep::Do(Task::Execute { attempt, .. })) => {
                     let now = SystemClock.now();
-                    if !matches!(self.ledger.interrupt(id, attempt, now).await, Ok(Interruption::Written)) {
+                    if !matches!(self.ledger.interrupt(id, attempt, now).await, Ok(Interruption::Recorded)) {
                         return CallStatus::RunningElsewhere { call: id };
                     }
                 }
@@ -80,17 +80,17 @@ impl Tenant {
     }
 
     /// Listens to entries of workers, and to new workers.
-    pub(super) async fn hear_crew(&self) {
-        let Some(crew) = &self.crew else { return std::future::pending().await };
+    pub(super) async fn watch_workers(&self) {
+        let Some(crew) = &self.workers else { return std::future::pending().await };
         let mut written = crew.subscribe();
         loop {
             tokio::select! {
                 heard = written.recv() => match heard {
-                    Ok(call) => self.looks.stir(call),
-                    Err(RecvError::Lagged(_)) => self.looks.stir_all(),
+                    Ok(call) => self.watchers.notify(call),
+                    Err(RecvError::Lagged(_)) => self.watchers.notify_all(),
                     Err(RecvError::Closed) => return std::future::pending().await,
                 },
-                () = crew.until_someone_comes() => self.wake.notify_one(),
+                () = crew.wait_for_worker() => self.wake.notify_one(),
             }
         }
     }

@@ -18,7 +18,7 @@ pub enum DeliveryError {
     Unusable,
     /// It could not be reached, or not in time.
     #[error("it cannot be reached: {0}")]
-    Unreached(String),
+    Unreachable(String),
     /// It rejected the message, with this status.
     #[error("it answered with status {0}")]
     Refused(u16),
@@ -27,9 +27,9 @@ pub enum DeliveryError {
 impl WebhookStore {
     /// Sends a test message to a webhook.
     pub async fn test(&self, webhook: &StoredWebhook) -> Result<(), DeliveryError> {
-        let id = secure_random::hex::<16>().map_err(|error| DeliveryError::Unreached(error.to_string()))?;
+        let id = secure_random::hex::<16>().map_err(|error| DeliveryError::Unreachable(error.to_string()))?;
         let message = WebhookMessage::test(format!("test_{id}"), webhook.tenant.as_str());
-        self.attempt(webhook, &message, ServerLimits::default().webhook_attempt).await
+        self.attempt(webhook, &message, ServerLimits::default().webhook_timeout).await
     }
 
     /// Makes one delivery attempt and updates the statistics.
@@ -89,10 +89,11 @@ async fn send(
     let key = webhook.key().ok_or(DeliveryError::Unusable)?;
     let body = message.body(webhook.form);
     let seconds = SystemClock.now() / 1_000;
-    let headers = sign::headers(&key, &message.id, seconds, &body).ok_or(DeliveryError::Unusable)?;
-    match endpoint.tell(&headers, body, limit).await {
+    let headers =
+        sign::signature_headers(&key, &message.id, seconds, &body).ok_or(DeliveryError::Unusable)?;
+    match endpoint.post_json(&headers, body, limit).await {
         Ok(200..=299) => Ok(()),
         Ok(status) => Err(DeliveryError::Refused(status)),
-        Err(why) => Err(DeliveryError::Unreached(why)),
+        Err(why) => Err(DeliveryError::Unreachable(why)),
     }
 }

@@ -32,7 +32,7 @@ const EACH_MAX: usize = 10;
 const COUNTED_MAX: usize = 1_000;
 
 /// Notifies the webhooks of all tenants, without end.
-pub(crate) async fn attend(
+pub(crate) async fn run(
     webhooks: WebhookStore,
     tenancies: HashMap<TenantId, Arc<Tenant>>,
     url: PublicUrl,
@@ -61,8 +61,8 @@ pub(crate) async fn attend(
                             webhook: webhook.clone(),
                             tenancy: Arc::clone(tenancy),
                             url: url.clone(),
-                            pauses: limits.webhook_pauses.clone(),
-                            attempt: limits.webhook_attempt,
+                            pauses: limits.webhook_retry_delays.clone(),
+                            attempt: limits.webhook_timeout,
                         };
                         (webhook, tasks.spawn(teller.tell()))
                     });
@@ -94,7 +94,7 @@ impl WebhookTask {
         // Questions that are already open are reported in one message.
         let mut upto = None;
         loop {
-            let mut news = self.tenancy.looks.any();
+            let mut news = self.tenancy.watchers.any();
             match self.since(upto).await {
                 Ok(items) => self.tell_of(&items, &mut upto).await,
                 Err(fault) => tracing::warn!(%fault, "it cannot be seen what was asked"),
@@ -108,8 +108,11 @@ impl WebhookTask {
     async fn since(&self, upto: Option<Cursor>) -> Result<Vec<QuestionItem>, LedgerError> {
         let mut found = Vec::new();
         for limit in [EACH_MAX + 1, COUNTED_MAX] {
-            let items =
-                self.tenancy.book.questions(self.tenancy.open_questions(), PageRequest::first(limit)).await?;
+            let items = self
+                .tenancy
+                .audit_log
+                .questions(self.tenancy.open_questions(), PageRequest::with_limit(limit))
+                .await?;
             let is_full = items.len() == limit;
             let now = SystemClock.now();
             let is_new = |item: &QuestionItem| upto.is_none_or(|upto| item.cursor.0 > upto.0);
@@ -131,13 +134,13 @@ impl WebhookTask {
             let is_all = items.len() < COUNTED_MAX;
             // A new id each time, so that a receiver does not drop the message as a duplicate.
             let id = format!("open_{}", secure_random::hex::<16>().unwrap_or_else(|_| newest.0.to_string()));
-            let message = WebhookMessage::open(id, items.len(), is_all, tenant, &self.url.inbox());
+            let message = WebhookMessage::questions_open(id, items.len(), is_all, tenant, &self.url.inbox());
             self.deliver(&message, None).await;
             *upto = Some(newest);
             return;
         }
         for item in items.iter().rev() {
-            let message = WebhookMessage::asked(item, tenant, &self.url.question(item.question));
+            let message = WebhookMessage::question_asked(item, tenant, &self.url.question(item.question));
             self.deliver(&message, Some(item)).await;
             *upto = Some(item.cursor);
         }
@@ -148,7 +151,7 @@ impl WebhookTask {
         let mut pauses = self.pauses.iter();
         loop {
             let Err(why) = self.webhooks.attempt(&self.webhook, message, self.attempt).await else { return };
-            let (id, place) = (&self.webhook.id, self.webhook.place());
+            let (id, place) = (&self.webhook.id, self.webhook.origin());
             let pause = pauses.next().filter(|_| !matches!(why, DeliveryError::Unusable));
             let Some(pause) = pause else {
                 tracing::error!(webhook = id, place, %why, "a webhook was not told, and will not be");
@@ -168,7 +171,7 @@ impl WebhookTask {
     /// Checks whether a question is still open. If this cannot be read, assumes that it is.
     async fn is_open(&self, item: &QuestionItem) -> bool {
         let page = PageRequest { limit: 1, after: Some(Cursor(item.cursor.0.saturating_add(1))) };
-        match self.tenancy.book.questions(self.tenancy.open_questions(), page).await {
+        match self.tenancy.audit_log.questions(self.tenancy.open_questions(), page).await {
             Ok(found) => {
                 found.first().is_some_and(|found| found.question == item.question)
                     && SystemClock.now() < item.expires_at

@@ -4,7 +4,7 @@ use byleave::audit_log::QuestionItem;
 use serde_json::{Value, json};
 
 use super::WebhookFormat;
-use crate::api_types::kind_word;
+use crate::api_types::kind_as_str;
 
 /// The maximum length of a text.
 const TEXT_CHARS_MAX: usize = 500;
@@ -21,8 +21,8 @@ pub(super) struct WebhookMessage {
 
 impl WebhookMessage {
     /// Creates the message that a question was asked.
-    pub(super) fn asked(item: &QuestionItem, tenant: &str, link: &str) -> Self {
-        let listing = &item.listing;
+    pub(super) fn question_asked(item: &QuestionItem, tenant: &str, link: &str) -> Self {
+        let listing = &item.call_summary;
         let (agent, tool, summary) = (cut(&listing.agent), cut(&listing.tool), cut(&listing.summary));
         let text = format!(
             "Byleave: {} asks to use {}: {}\nAnswer: <{link}>",
@@ -33,7 +33,7 @@ impl WebhookMessage {
         let data = json!({
             "tenant": tenant,
             "question": item.question,
-            "kind": kind_word(item.kind),
+            "kind": kind_as_str(item.kind),
             "tool": tool,
             "agent": agent,
             "summary": summary,
@@ -45,7 +45,7 @@ impl WebhookMessage {
     }
 
     /// Creates the message that this many questions are open. `is_all` is false if there are more.
-    pub(super) fn open(id: String, count: usize, is_all: bool, tenant: &str, link: &str) -> Self {
+    pub(super) fn questions_open(id: String, count: usize, is_all: bool, tenant: &str, link: &str) -> Self {
         let many = if is_all { count.to_string() } else { format!("more than {count}") };
         let wait = if count == 1 { "question waits" } else { "questions wait" };
         let text = format!("Byleave: {many} {wait} for an answer\nAnswer: <{link}>");

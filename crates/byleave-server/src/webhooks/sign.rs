@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 /// Returns the headers that authenticate a message. The time is in seconds since 1970.
-pub(super) fn headers(
+pub(super) fn signature_headers(
     key: &Secret,
     id: &str,
     timestamp: u64,
@@ -36,7 +36,8 @@ mod tests {
         let key = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let body = br#"{"test": 2432232314}"#;
         let [_, _, (_, signature)] =
-            headers(&Secret::new(key), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body).unwrap();
+            signature_headers(&Secret::new(key), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body)
+                .unwrap();
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 }

@@ -56,7 +56,7 @@ async fn without_a_good_token_nothing_is_learned() {
         name: "old".parse().unwrap(),
         kind: PrincipalKind::Agent,
         scopes: [AccessScope::Submit, AccessScope::Answer, AccessScope::Read].into(),
-        lasts_ms: 1_000,
+        lifetime_ms: 1_000,
     };
     let (_, expired) = stage.tokens().add(wanted, SystemClock.now() - 10_000).unwrap();
     let expired = String::from_utf8(expired.expose().to_vec()).unwrap();
@@ -118,14 +118,14 @@ async fn every_operation_wants_its_scope() {
     };
     for scope in AccessScope::ALL {
         let kind = if scope == AccessScope::Work { PrincipalKind::Agent } else { PrincipalKind::Person };
-        let token = stage.token_in("local", &format!("p-{}", scope.word()), kind, &[scope]);
+        let token = stage.token_in("local", &format!("p-{}", scope.as_str()), kind, &[scope]);
         for (method, path) in operations() {
             let heard = stage
                 .ask_with(&token, &method, &path, body(&path).as_ref(), &[("idempotency-key", "k")])
                 .await;
             if needs(&method, &path).contains(&scope) {
                 let metrics = path == "/v1/metrics";
-                assert!(heard.status != 403 || metrics, "{} {method} {path}: {}", scope.word(), heard.text);
+                assert!(heard.status != 403 || metrics, "{} {method} {path}: {}", scope.as_str(), heard.text);
             } else {
                 heard.is_problem(403, "forbidden");
             }

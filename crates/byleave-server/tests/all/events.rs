@@ -88,7 +88,8 @@ async fn every_entry_comes_once_and_who_comes_back_goes_on_where_they_were() {
 // req: A2
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_are_bounded_and_their_seats_are_given_back() {
-    let limits = ServerLimits { streams: 3, streams_each: 2, ..ServerTestSettings::default().limits };
+    let limits =
+        ServerLimits { max_streams: 3, max_streams_per_principal: 2, ..ServerTestSettings::default().limits };
     let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let (bot, ann, bob) = (
         stage.agent("bot"),

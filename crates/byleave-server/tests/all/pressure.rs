@@ -28,7 +28,8 @@ async fn stall(stage: &ServerFixture, said: &str) -> String {
 // req: E2
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_slow_is_given_up() {
-    let limits = ServerLimits { head: SHORT, body: SHORT, ..ServerTestSettings::default().limits };
+    let limits =
+        ServerLimits { header_timeout: SHORT, body_timeout: SHORT, ..ServerTestSettings::default().limits };
     let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
     // Nothing, half a head, half a body.
@@ -46,7 +47,7 @@ async fn who_is_slow_is_given_up() {
 // req: E3
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_is_refused_however_it_is_sent() {
-    let limits = ServerLimits { body_bytes_max: 10_000, ..ServerTestSettings::default().limits };
+    let limits = ServerLimits { max_body_bytes: 10_000, ..ServerTestSettings::default().limits };
     let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
     let body = json!({"tool": "echo", "arguments": {"text": "x".repeat(20_000)}});
@@ -69,8 +70,12 @@ async fn what_is_too_large_is_refused_however_it_is_sent() {
 // req: A2
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_too_often_waits_and_others_do_not() {
-    let limits =
-        ServerLimits { requests_per_second: 1, burst: 5, strangers_per_second: 1, ..ServerLimits::default() };
+    let limits = ServerLimits {
+        requests_per_second: 1,
+        burst: 5,
+        unauthenticated_per_second: 1,
+        ..ServerLimits::default()
+    };
     let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let (bot, other) = (stage.agent("bot"), stage.agent("other"));
     let mut refused = 0;
@@ -95,7 +100,8 @@ async fn who_asks_too_often_waits_and_others_do_not() {
 // req: A2
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_bounded() {
-    let limits = ServerLimits { connections: 2, head: SHORT, ..ServerTestSettings::default().limits };
+    let limits =
+        ServerLimits { max_connections: 2, header_timeout: SHORT, ..ServerTestSettings::default().limits };
     let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
     let held =
@@ -131,11 +137,11 @@ async fn connections_are_bounded() {
 fn beyond_this_machine_only_with_tls() {
     for address in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "10.0.0.1:1"] {
         let address = address.parse().unwrap();
-        assert!(matches!(listen::may_listen(address, false), Err(ListenError::NotProtected(_))));
-        assert!(listen::may_listen(address, true).is_ok());
+        assert!(matches!(listen::check_address(address, false), Err(ListenError::TlsRequired(_))));
+        assert!(listen::check_address(address, true).is_ok());
     }
     for address in ["127.0.0.1:1", "[::1]:1"] {
-        assert!(listen::may_listen(address.parse().unwrap(), false).is_ok());
+        assert!(listen::check_address(address.parse().unwrap(), false).is_ok());
     }
 }
 
@@ -147,9 +153,9 @@ async fn over_tls_it_is_the_same_and_in_the_clear_nothing_is_said() {
     let (certificate, key) = (dir.path().join("c.pem"), dir.path().join("k.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    assert!(listen::tls(&key, &certificate).is_err());
-    assert!(listen::tls(&dir.path().join("none"), &key).is_err());
-    let tls = Some(listen::tls(&certificate, &key).unwrap());
+    assert!(listen::load_tls(&key, &certificate).is_err());
+    assert!(listen::load_tls(&dir.path().join("none"), &key).is_err());
+    let tls = Some(listen::load_tls(&certificate, &key).unwrap());
     let stage = ServerFixture::with(ServerTestSettings { tls, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
 

@@ -57,11 +57,11 @@ impl Default for ServerTestSettings {
         let limits = ServerLimits {
             requests_per_second: 1_000,
             burst: 10_000,
-            strangers_per_second: 1_000,
+            unauthenticated_per_second: 1_000,
             ..ServerLimits::default()
         };
         let settings =
-            GateSettings { inbox: true, poll: Duration::from_millis(20), ..GateSettings::default() };
+            GateSettings { inbox: true, poll_interval: Duration::from_millis(20), ..GateSettings::default() };
         Self { limits, settings, mode: Mode::ConfirmSensitive, tls: None }
     }
 }
@@ -87,7 +87,7 @@ impl ServerFixture {
 
     async fn on(dir: Arc<TempDir>, setup: ServerTestSettings) -> Self {
         let notes = Arc::new(AtomicU32::new(0));
-        let tokens = TokenStore::at(dir.path().join("tokens.json"));
+        let tokens = TokenStore::new(dir.path().join("tokens.json"));
         let mut builder = Server::builder(TenantId::new("local").unwrap(), tokens).limits(setup.limits);
         for tenant in ["local", "other"] {
             let options = sqlite::SqliteOptions { seal_every: None, ..sqlite::SqliteOptions::default() };
@@ -104,17 +104,19 @@ impl ServerFixture {
             let echo = |args: TextArguments, _run: RunContext| async move { args.text };
             let own = ClientTools::default();
             let gate = own
-                .behind(Gate::builder())
+                .attach_reviewers(Gate::builder())
                 .ledger(book.clone())
                 .tool(
                     TypedTool::new("echo", "Says a text back.", echo)
-                        .class(PermissionClass::Readonly)
+                        .permission_class(PermissionClass::Readonly)
                         .not_sensitive(),
                 )
-                .tool(TypedTool::new("note", "Takes a note.", note).class(PermissionClass::Generic))
+                .tool(
+                    TypedTool::new("note", "Takes a note.", note).permission_class(PermissionClass::Generic),
+                )
                 .tool(
                     TypedTool::new("hang", "Never ends.", hang)
-                        .class(PermissionClass::Readonly)
+                        .permission_class(PermissionClass::Readonly)
                         .not_sensitive(),
                 )
                 .settings(setup.settings.clone())
@@ -123,13 +125,13 @@ impl ServerFixture {
             let shelf = (book.clone() as Arc<_>, book as Arc<_>);
             let cwd = dir.path().to_str().unwrap().to_owned();
             let tenancy = Tenant::new(TenantId::new(tenant).unwrap(), gate, shelf, cwd, setup.mode);
-            builder = builder.tenancy(tenancy.own_tools(own));
+            builder = builder.tenant(tenancy.with_client_tools(own));
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let builder = builder
             .public_url(format!("http://{address}").parse().unwrap())
-            .notices(dir.path().join("serving.json"), WebhookStore::at(dir.path().join("webhooks.json")));
+            .notices(dir.path().join("serving.json"), WebhookStore::new(dir.path().join("webhooks.json")));
         let (end, server) = (CancellationToken::new(), builder.build());
         let ending = end.clone();
         let served = tokio::spawn(async move {
@@ -167,11 +169,11 @@ impl ServerFixture {
     }
 
     pub(crate) fn webhooks(&self) -> WebhookStore {
-        WebhookStore::at(self.dir.path().join("webhooks.json"))
+        WebhookStore::new(self.dir.path().join("webhooks.json"))
     }
 
     pub(crate) fn tokens(&self) -> TokenStore {
-        TokenStore::at(self.dir.path().join("tokens.json"))
+        TokenStore::new(self.dir.path().join("tokens.json"))
     }
 
     /// A token for somebody.
@@ -187,7 +189,7 @@ impl ServerFixture {
             name: name.parse().unwrap(),
             kind,
             scopes: scopes.iter().copied().collect(),
-            lasts_ms: 3_600_000,
+            lifetime_ms: 3_600_000,
         };
         let (_, secret) = self.tokens().add(wanted, SystemClock.now()).unwrap();
         String::from_utf8(secret.expose().to_vec()).unwrap()

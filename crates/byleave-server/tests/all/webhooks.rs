@@ -151,8 +151,8 @@ fn whole(heard: &[u8]) -> Option<ReceivedMessage> {
 fn setup() -> ServerTestSettings {
     let usual = ServerTestSettings::default();
     let limits = ServerLimits {
-        webhook_attempt: Duration::from_millis(500),
-        webhook_pauses: vec![Duration::from_millis(50); 3],
+        webhook_timeout: Duration::from_millis(500),
+        webhook_retry_delays: vec![Duration::from_millis(50); 3],
         ..usual.limits
     };
     ServerTestSettings { limits, ..usual }
@@ -300,14 +300,14 @@ async fn holds_up_nobody(manner: ReceiverBehavior) {
     bad.next().await;
     let until = tokio::time::Instant::now() + SOON;
     loop {
-        let standing = stage.webhooks().standing().unwrap();
+        let standing = stage.webhooks().statuses().unwrap();
         let standing = standing.get(&id).cloned().unwrap_or_default();
         match manner {
             // The status is good, and of the rest nothing is read.
-            ReceiverBehavior::Floods if standing.told > 0 => break assert!(standing.is_well()),
+            ReceiverBehavior::Floods if standing.told > 0 => break assert!(standing.is_healthy()),
             ReceiverBehavior::Floods => {}
             _ if standing.given_up > 0 => {
-                assert!(standing.told == 0 && !standing.is_well() && standing.failed >= 4, "{standing:?}");
+                assert!(standing.told == 0 && !standing.is_healthy() && standing.failed >= 4, "{standing:?}");
                 let why = standing.why.unwrap();
                 assert!(!why.contains("secret-path"), "{why}");
                 break;

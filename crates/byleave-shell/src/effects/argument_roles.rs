@@ -2,7 +2,7 @@
 
 use byleave_core::effect::Effect;
 
-use super::command_analyzer::{CommandAnalyzer, why_of};
+use super::command_analyzer::{CommandAnalyzer, unknown_reason};
 use crate::commands::WorkingDir;
 use crate::embedded_languages::{self, ScriptEffect};
 use crate::env_var_rules::{self, EnvVarRisk};
@@ -15,10 +15,10 @@ const MOVED_MAX: usize = 500;
 
 impl CommandAnalyzer<'_> {
     /// Adds the effects of one word in one role.
-    pub(super) fn role(&mut self, role: WordRole, word: &Word) {
-        let Some(text) = word.text() else {
+    pub(super) fn apply_role(&mut self, role: WordRole, word: &Word) {
+        let Some(text) = word.as_text() else {
             if role != WordRole::Text {
-                self.unknown(why_of(word));
+                self.add_unknown(unknown_reason(word));
             }
             return;
         };
@@ -32,10 +32,10 @@ impl CommandAnalyzer<'_> {
                 _ => None,
             };
             if let Some(role) = role {
-                self.tracked(role, path);
+                self.add_tracked_path(role, path);
                 // `:function:path`
                 if let Some((_, path)) = path.rsplit_once(':') {
-                    self.tracked(role, path);
+                    self.add_tracked_path(role, path);
                 }
                 return;
             }
@@ -43,103 +43,106 @@ impl CommandAnalyzer<'_> {
         match role {
             WordRole::Text => {}
             WordRole::Read | WordRole::Write | WordRole::Edit | WordRole::Delete | WordRole::Move => {
-                self.path(role, text)
+                self.add_path(role, text)
             }
             WordRole::Script => {
-                if text == "-" || is_no_file(text) || text.starts_with("/proc/") {
-                    self.unknown(format!("`{}` runs code from its input", self.facts.program));
+                if text == "-" || is_not_a_file(text) || text.starts_with("/proc/") {
+                    self.add_unknown(format!("`{}` runs code from its input", self.facts.program));
                 }
                 let before = self.facts.targets.len();
-                self.path(WordRole::Read, text);
-                self.account.rests_on.extend(self.facts.targets.get(before).cloned());
+                self.add_path(WordRole::Read, text);
+                self.result.depends_on.extend(self.facts.targets.get(before).cloned());
             }
             WordRole::Exec => {
-                self.unknown(format!("`{text}` is run with words that are not known"));
+                self.add_unknown(format!("`{text}` is run with words that are not known"));
                 if text.contains(char::is_whitespace) {
                     // Most programs pass such a text to a shell.
-                    self.inner_text(text.to_owned());
+                    self.add_nested_text(text.to_owned());
                 } else {
-                    let program = self.scene.program(text).unwrap_or_else(|| text.to_owned());
+                    let program = self.env.find_program(text).unwrap_or_else(|| text.to_owned());
                     self.add(Effect::Run { program, argv: vec![text.to_owned()] });
                 }
             }
-            WordRole::Shell => self.shell(&[word]),
-            WordRole::Argv => self.inner_words(vec![word.clone()]),
+            WordRole::Shell => self.add_shell_text(&[word]),
+            WordRole::Argv => self.add_nested_command(vec![word.clone()]),
             WordRole::Code => {
-                self.unknown(format!("code for `{}` that is not read here", self.facts.program))
+                self.add_unknown(format!("code for `{}` that is not read here", self.facts.program))
             }
-            WordRole::Url => self.url(text),
-            WordRole::Host => match host::of_host(text, 0) {
-                Some(target) => self.target(target),
-                None => self.unknown(format!("`{text}` is not a host")),
+            WordRole::Url => self.add_url(text),
+            WordRole::Host => match host::parse_host(text, 0) {
+                Some(target) => self.add_target(target),
+                None => self.add_unknown(format!("`{text}` is not a host")),
             },
-            WordRole::RemoteRead | WordRole::RemoteWrite => self.remote(role, text),
-            WordRole::Repository => self.repository(text),
-            WordRole::Revision => self.revision(text),
-            WordRole::Refspec => self.refspec(text),
+            WordRole::RemoteRead | WordRole::RemoteWrite => self.add_remote(role, text),
+            WordRole::Repository => self.add_repository(text),
+            WordRole::Revision => self.add_revision(text),
+            WordRole::Refspec => self.add_refspec(text),
             WordRole::Data => {
                 // `--data-urlencode` also accepts `name@file`.
                 let file = text.split_once('@').filter(|(name, _)| !name.contains(['=', ':', ' ']));
                 if let Some((_, file)) = file {
-                    self.path(WordRole::Read, file);
+                    self.add_path(WordRole::Read, file);
                 }
             }
             WordRole::Encoded => {
                 let file = text.split_once('@').filter(|(name, _)| !name.contains('='));
                 if let Some((_, file)) = file {
-                    self.path(WordRole::Read, file);
+                    self.add_path(WordRole::Read, file);
                 }
             }
             WordRole::Format if text.starts_with('+') => {}
-            WordRole::Format => self.unknown(format!("`{}`: `{text}` sets something", self.bare.join(" "))),
-            WordRole::Form => self.form(text),
+            WordRole::Format => {
+                self.add_unknown(format!("`{}`: `{text}` sets something", self.command_path.join(" ")))
+            }
+            WordRole::Form => self.add_form_files(text),
             WordRole::Assign => match text.split_once('=') {
                 Some((name, value)) => {
-                    self.assignment(name.trim_end_matches('+'), &Word::literal(value), true)
+                    self.add_assignment(name.trim_end_matches('+'), &Word::literal(value), true)
                 }
-                None => self.name(text),
+                None => self.apply_variable_name(text),
             },
-            WordRole::Name => self.name(text),
-            WordRole::Sed => self.deeds(embedded_languages::sed(text)),
-            WordRole::Awk => self.deeds(embedded_languages::awk(text)),
-            WordRole::Jq => self.deeds(embedded_languages::jq(text)),
-            WordRole::Any => self.guess(std::slice::from_ref(word)),
-            WordRole::Unknown => {
-                self.unknown(format!("`{}`: it is not known what `{text}` leads to", self.bare.join(" ")))
-            }
+            WordRole::Name => self.apply_variable_name(text),
+            WordRole::Sed => self.add_script_effects(embedded_languages::sed(text)),
+            WordRole::Awk => self.add_script_effects(embedded_languages::awk(text)),
+            WordRole::Jq => self.add_script_effects(embedded_languages::jq(text)),
+            WordRole::Any => self.guess_roles(std::slice::from_ref(word)),
+            WordRole::Unknown => self.add_unknown(format!(
+                "`{}`: it is not known what `{text}` leads to",
+                self.command_path.join(" ")
+            )),
         }
     }
 
     /// Checks the name of a variable. Anything more is arithmetic, which can run commands.
-    pub(super) fn name(&mut self, text: &str) {
+    pub(super) fn apply_variable_name(&mut self, text: &str) {
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !plain {
-            self.unknown(format!("`{text}` is more than the name of a variable, and may run commands"));
-        } else if let EnvVarRisk::Changes(why) = env_var_rules::bearing(text) {
-            self.unknown(format!("`{text}` is set: {why}"));
+            self.add_unknown(format!("`{text}` is more than the name of a variable, and may run commands"));
+        } else if let EnvVarRisk::ChangesExecution(why) = env_var_rules::env_var_risk(text) {
+            self.add_unknown(format!("`{text}` is set: {why}"));
         }
     }
 
-    pub(super) fn deeds(&mut self, deeds: Vec<ScriptEffect>) {
+    pub(super) fn add_script_effects(&mut self, deeds: Vec<ScriptEffect>) {
         for deed in deeds {
             match deed {
-                ScriptEffect::Read(path) => self.path(WordRole::Read, &path),
-                ScriptEffect::Write(path) => self.path(WordRole::Write, &path),
-                ScriptEffect::Shell(text) => self.shell(&[&Word::literal(text)]),
-                ScriptEffect::Unknown(why) => self.unknown(why),
+                ScriptEffect::Read(path) => self.add_path(WordRole::Read, &path),
+                ScriptEffect::Write(path) => self.add_path(WordRole::Write, &path),
+                ScriptEffect::Shell(text) => self.add_shell_text(&[&Word::literal(text)]),
+                ScriptEffect::Unknown(why) => self.add_unknown(why),
             }
         }
     }
 
     /// `name=@file,file;type=…;headers=@file`, in which names may be quoted.
-    fn form(&mut self, text: &str) {
+    fn add_form_files(&mut self, text: &str) {
         let value = text.split_once('=').map_or(text, |(_, value)| value);
         let is_file = value.trim_start().starts_with(['@', '<']);
         if value.contains('\\') && (is_file || value.contains("headers=")) {
-            self.unknown(format!("`{text}` has escapes that are not read here"));
+            self.add_unknown(format!("`{text}` has escapes that are not read here"));
         }
         if let Some(quoted) = value.split('"').nth(1).filter(|_| is_file) {
-            self.path(WordRole::Read, quoted);
+            self.add_path(WordRole::Read, quoted);
         }
         for part in value.split([',', ';']).map(str::trim) {
             let names_file = |text: &str| text.starts_with(['@', '<']);
@@ -149,11 +152,11 @@ impl CommandAnalyzer<'_> {
                 _ if is_file => part,
                 _ => continue,
             };
-            self.path(WordRole::Read, file.trim_start_matches(['@', '<']).trim_matches('"'));
+            self.add_path(WordRole::Read, file.trim_start_matches(['@', '<']).trim_matches('"'));
         }
     }
 
-    pub(super) fn url(&mut self, text: &str) {
+    pub(super) fn add_url(&mut self, text: &str) {
         let authority = text
             .split_once("://")
             .map_or(text, |(_, rest)| rest)
@@ -161,64 +164,63 @@ impl CommandAnalyzer<'_> {
             .next()
             .unwrap_or_default();
         if authority.contains('{') {
-            self.unknown(format!("`{text}` stands for several hosts"));
+            self.add_unknown(format!("`{text}` stands for several hosts"));
         }
         if authority.contains('\\') || (authority.contains('#') && authority.contains('@')) {
-            self.unknown(format!("programs differ about the host of `{text}`"));
-            if let Some(target) = host::of_host(authority, 80) {
-                self.target(target);
+            self.add_unknown(format!("programs differ about the host of `{text}`"));
+            if let Some(target) = host::parse_host(authority, 80) {
+                self.add_target(target);
             }
         }
-        match host::of_url(text) {
-            Some(NetworkTarget::File(path)) => self.path(WordRole::Read, &path),
-            Some(target) => self.target(target),
-            None => self.unknown(format!("it cannot be told which host `{text}` leads to")),
+        match host::parse_url(text) {
+            Some(NetworkTarget::File(path)) => self.add_path(WordRole::Read, &path),
+            Some(target) => self.add_target(target),
+            None => self.add_unknown(format!("it cannot be told which host `{text}` leads to")),
         }
     }
 
-    pub(super) fn target(&mut self, target: NetworkTarget) {
+    pub(super) fn add_target(&mut self, target: NetworkTarget) {
         match target {
             NetworkTarget::Reach(host, port) => self.add(Effect::Reach { host, port }),
-            NetworkTarget::File(path) => self.path(WordRole::Read, &path),
+            NetworkTarget::File(path) => self.add_path(WordRole::Read, &path),
         }
     }
 
-    pub(super) fn remote(&mut self, role: WordRole, text: &str) {
+    pub(super) fn add_remote(&mut self, role: WordRole, text: &str) {
         if text.contains("://") {
-            return self.url(text);
+            return self.add_url(text);
         }
         match text.split_once(':') {
             // For both scp and rsync, a slash before the colon makes it a path.
-            Some((peer, _)) if !peer.contains('/') && !peer.is_empty() => match host::of_host(peer, 22) {
-                Some(target) => self.target(target),
-                None => self.unknown(format!("`{peer}` is not a host")),
+            Some((peer, _)) if !peer.contains('/') && !peer.is_empty() => match host::parse_host(peer, 22) {
+                Some(target) => self.add_target(target),
+                None => self.add_unknown(format!("`{peer}` is not a host")),
             },
-            _ => {
-                self.path(if role == WordRole::RemoteWrite { WordRole::Write } else { WordRole::Read }, text)
-            }
+            _ => self
+                .add_path(if role == WordRole::RemoteWrite { WordRole::Write } else { WordRole::Read }, text),
         }
     }
 
-    pub(super) fn repository(&mut self, text: &str) {
+    pub(super) fn add_repository(&mut self, text: &str) {
         if text.contains("::") {
-            self.unknown(format!("`{text}` names a transport of its own, which is a program"));
+            self.add_unknown(format!("`{text}` names a transport of its own, which is a program"));
         } else if text.contains(':') {
-            self.remote(WordRole::RemoteRead, text);
+            self.add_remote(WordRole::RemoteRead, text);
         } else if text.contains('/') || text.starts_with('.') {
-            self.path(WordRole::Read, text);
+            self.add_path(WordRole::Read, text);
         } else {
-            self.unknown(format!("the address of `{text}` is in the settings of the repository"));
+            self.add_unknown(format!("the address of `{text}` is in the settings of the repository"));
         }
     }
 
-    pub(super) fn revision(&mut self, text: &str) {
+    pub(super) fn add_revision(&mut self, text: &str) {
         let path = match text.split_once(':') {
             // The path is relative to the top of the repository, unless it begins with a dot.
             Some((_, path)) => {
-                self.tracked(WordRole::Read, path);
+                self.add_tracked_path(WordRole::Read, path);
                 // `-L /a:b/:path`
                 if let Some((_, path)) = path.rsplit_once(':') {
-                    self.tracked(WordRole::Read, path);
+                    self.add_tracked_path(WordRole::Read, path);
                 }
                 return;
             }
@@ -227,11 +229,11 @@ impl CommandAnalyzer<'_> {
         };
         let looks = path.contains(['/', '.']) || self.exists(path);
         if looks && !path.is_empty() && !text.starts_with('^') {
-            self.path(WordRole::Read, path);
+            self.add_path(WordRole::Read, path);
         }
     }
 
-    pub(super) fn refspec(&mut self, text: &str) {
+    pub(super) fn add_refspec(&mut self, text: &str) {
         let option = match text.strip_prefix('+') {
             Some(_) => "--force",
             None if text.starts_with(':') => "--delete",
@@ -239,7 +241,7 @@ impl CommandAnalyzer<'_> {
         };
         for name in if option == "--force" { ["--force", "-f"] } else { ["--delete", "-d"] } {
             self.facts.options.push(name.to_owned());
-            let mut argv = self.bare.clone();
+            let mut argv = self.command_path.clone();
             argv.push(name.to_owned());
             argv.push(text.to_owned());
             self.add(Effect::Run { program: self.program.clone(), argv });
@@ -247,19 +249,19 @@ impl CommandAnalyzer<'_> {
     }
 
     /// Adds a path in a repository, which may be relative to the working directory or to the top.
-    fn tracked(&mut self, role: WordRole, path: &str) {
-        self.path(role, path);
-        if let Some(top) = self.top().filter(|_| !path.is_empty() && !path.starts_with('/')) {
-            self.path(role, &format!("{top}/{path}"));
+    fn add_tracked_path(&mut self, role: WordRole, path: &str) {
+        self.add_path(role, path);
+        if let Some(top) = self.repository_root().filter(|_| !path.is_empty() && !path.starts_with('/')) {
+            self.add_path(role, &format!("{top}/{path}"));
         }
     }
 
     /// Returns the top of the repository that contains the working directory, as far as the environment tells.
-    pub(super) fn top(&self) -> Option<String> {
-        let WorkingDir::At(start) = &self.place else { return None };
+    pub(super) fn repository_root(&self) -> Option<String> {
+        let WorkingDir::At(start) = &self.working_dir else { return None };
         let mut folder = start.as_str();
         loop {
-            if self.scene.is_directory(&format!("{folder}/.git")) {
+            if self.env.is_directory(&format!("{folder}/.git")) {
                 return Some(folder.to_owned());
             }
             folder = folder.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())?;
@@ -267,82 +269,83 @@ impl CommandAnalyzer<'_> {
     }
 
     pub(super) fn exists(&self, name: &str) -> bool {
-        let WorkingDir::At(directory) = &self.place else { return true };
-        !name.is_empty() && self.scene.list(directory).is_none_or(|names| names.iter().any(|own| own == name))
+        let WorkingDir::At(directory) = &self.working_dir else { return true };
+        !name.is_empty()
+            && self.env.list_directory(directory).is_none_or(|names| names.iter().any(|own| own == name))
     }
 
     /// Adds the contents of a moved directory, because no rule would recognize them under their new name.
-    fn moved(&mut self, directory: String) {
+    fn add_moved_files(&mut self, directory: String) {
         let mut left = vec![directory];
         let mut count = 0_usize;
         while let Some(directory) = left.pop().filter(|_| count <= MOVED_MAX) {
-            if !self.scene.is_directory(&directory) {
+            if !self.env.is_directory(&directory) {
                 continue;
             }
-            let Some(names) = self.scene.list(&directory) else {
-                self.unknown(format!("it cannot be told what is in `{directory}`, which is moved"));
+            let Some(names) = self.env.list_directory(&directory) else {
+                self.add_unknown(format!("it cannot be told what is in `{directory}`, which is moved"));
                 continue;
             };
             for name in names {
                 count = count.saturating_add(1);
                 let path = format!("{}/{name}", directory.trim_end_matches('/'));
-                self.add_on(Effect::Read { path: path.clone() }, self.beneath);
-                self.add_on(Effect::Delete { path: path.clone() }, self.beneath);
+                self.add_path_effect(Effect::Read { path: path.clone() }, self.all_partial);
+                self.add_path_effect(Effect::Delete { path: path.clone() }, self.all_partial);
                 left.push(path);
             }
         }
         if count > MOVED_MAX {
-            self.unknown("a directory is moved that holds more than is looked at");
+            self.add_unknown("a directory is moved that holds more than is looked at");
         }
     }
 
     /// Adds the effects of a path in a role.
-    pub(super) fn path(&mut self, role: WordRole, text: &str) {
-        if text.is_empty() || text == "-" || is_no_file(text) {
+    pub(super) fn add_path(&mut self, role: WordRole, text: &str) {
+        if text.is_empty() || text == "-" || is_not_a_file(text) {
             return;
         }
-        let resolved = match &self.place {
-            WorkingDir::At(directory) => self.scene.resolve(directory, text),
-            WorkingDir::Unknown(_) if text.starts_with('/') => self.scene.resolve("/", text),
+        let resolved = match &self.working_dir {
+            WorkingDir::At(directory) => self.env.resolve(directory, text),
+            WorkingDir::Unknown(_) if text.starts_with('/') => self.env.resolve("/", text),
             WorkingDir::Unknown(why) => {
                 let why = format!("`{text}` is looked for in a directory that is not known: {why}");
-                self.unknown(why);
+                self.add_unknown(why);
                 None
             }
         };
         let path = match resolved {
             Some(path) => path,
             None => {
-                self.unknown(format!("it cannot be told where `{text}` leads"));
+                self.add_unknown(format!("it cannot be told where `{text}` leads"));
                 // A guess, so that a deny still sees it.
-                by_text(self.scene.cwd(), text)
+                join_lexically(self.env.cwd(), text)
             }
         };
         self.facts.targets.push(path.clone());
-        let is_beneath = self.is_beneath(role, text, &path);
+        let is_beneath = self.is_partial(role, text, &path);
         let read = Effect::Read { path: path.clone() };
         let write = Effect::Write { path: path.clone() };
         let delete = Effect::Delete { path: path.clone() };
         match role {
-            WordRole::Write => self.add_on(write, is_beneath),
-            WordRole::Delete => self.add_on(delete, is_beneath),
+            WordRole::Write => self.add_path_effect(write, is_beneath),
+            WordRole::Delete => self.add_path_effect(delete, is_beneath),
             WordRole::Edit => {
-                self.add_on(read, self.beneath);
-                self.add_on(write, is_beneath);
+                self.add_path_effect(read, self.all_partial);
+                self.add_path_effect(write, is_beneath);
             }
             WordRole::Move => {
-                self.add_on(read, is_beneath);
-                self.add_on(delete, is_beneath);
-                self.moved(path);
+                self.add_path_effect(read, is_beneath);
+                self.add_path_effect(delete, is_beneath);
+                self.add_moved_files(path);
             }
-            _ => self.add_on(read, is_beneath),
+            _ => self.add_path_effect(read, is_beneath),
         }
     }
 
     /// Adds an effect on a path, and marks it if it is about something below the path.
-    fn add_on(&mut self, effect: Effect, is_beneath: bool) {
-        if is_beneath && !self.account.beneath.contains(&effect) {
-            self.account.beneath.push(effect.clone());
+    fn add_path_effect(&mut self, effect: Effect, is_beneath: bool) {
+        if is_beneath && !self.result.partial_effects.contains(&effect) {
+            self.result.partial_effects.push(effect.clone());
         }
         self.add(effect);
     }
@@ -350,16 +353,16 @@ impl CommandAnalyzer<'_> {
     /// Checks whether a path in a role means something below it. Writing a directory means writing something in it. Deleting one means
     /// deleting all of it. Git is an exception: it deletes only tracked or only untracked files. A glob of Git's own means any file
     /// that it matches.
-    fn is_beneath(&self, role: WordRole, text: &str, path: &str) -> bool {
+    fn is_partial(&self, role: WordRole, text: &str, path: &str) -> bool {
         let is_git = self.facts.program == "git";
         let in_directory = match role {
-            WordRole::Write | WordRole::Edit => !self.itself,
+            WordRole::Write | WordRole::Edit => !self.changes_itself,
             WordRole::Delete => is_git,
             _ => false,
         };
-        self.beneath
+        self.all_partial
             || is_git && text.contains(['*', '?', '['])
-            || in_directory && self.scene.is_directory(path)
+            || in_directory && self.env.is_directory(path)
     }
 }
 
@@ -374,7 +377,7 @@ fn pathspec(text: &str) -> Option<&str> {
 }
 
 /// Checks for names that open nothing that was not open before.
-fn is_no_file(text: &str) -> bool {
+fn is_not_a_file(text: &str) -> bool {
     matches!(text, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" | "/dev/zero" | "/dev/urandom")
         || text
             .strip_prefix("/dev/fd/")
@@ -382,7 +385,7 @@ fn is_no_file(text: &str) -> bool {
 }
 
 /// Resolves a path by its text alone.
-fn by_text(cwd: &str, text: &str) -> String {
+fn join_lexically(cwd: &str, text: &str) -> String {
     let mut steps: Vec<&str> = Vec::new();
     let start = if text.starts_with('/') { "" } else { cwd };
     for step in start.split('/').chain(text.split('/')) {

@@ -1,9 +1,9 @@
 //! Analyzes one command from its first word to its last: redirections, assignments, the program, its manual, its sub-commands.
 
 use byleave_core::effect::Effect;
-use byleave_core::pattern::stands_in;
+use byleave_core::pattern::is_link_name;
 
-use super::command_analyzer::{CommandAnalyzer, base, why_of};
+use super::command_analyzer::{CommandAnalyzer, file_name, unknown_reason};
 use super::{CommandEffects, builtins, special_programs};
 use crate::commands::RedirectionAccess;
 use crate::danger;
@@ -12,171 +12,177 @@ use crate::manual::{self, Manual, WordRole};
 use crate::word::Word;
 
 impl CommandAnalyzer<'_> {
-    pub(super) fn tell(mut self) -> CommandEffects {
-        if let Some(fault) = manual::faults().first() {
-            self.unknown(format!("the manuals are broken: {fault}"));
+    pub(super) fn analyze(mut self) -> CommandEffects {
+        if let Some(fault) = manual::load_errors().first() {
+            self.add_unknown(format!("the manuals are broken: {fault}"));
         }
-        if let Some(fault) = danger::fault() {
-            self.unknown(format!("the list of dangers is broken: {fault}"));
+        if let Some(fault) = danger::load_error() {
+            self.add_unknown(format!("the list of dangers is broken: {fault}"));
         }
-        self.redirections();
+        self.analyze_redirections();
         let with_program = !self.command.words.is_empty();
         for (name, value) in &self.command.assignments {
-            self.assignment(name, value, with_program);
+            self.add_assignment(name, value, with_program);
         }
         let command = self.command;
         if let Some((name, words)) = command.words.split_first()
             && !command.is_function
         {
-            self.program(name, words);
+            self.analyze_program(name, words);
             if self.facts.program == "git" {
-                special_programs::git_place(&mut self);
+                special_programs::add_git_directory(&mut self);
             }
         }
-        self.facts.home = self.scene.home().map(str::to_owned);
-        self.facts.cwd = self.scene.cwd().to_owned();
-        self.account.dangers = danger::of(&self.facts, &self.account.effects);
-        self.account
+        self.facts.home = self.env.home().map(str::to_owned);
+        self.facts.cwd = self.env.cwd().to_owned();
+        self.result.dangers = danger::find_dangers(&self.facts, &self.result.effects);
+        self.result
     }
 
-    fn redirections(&mut self) {
+    fn analyze_redirections(&mut self) {
         for redirection in &self.command.redirections {
-            let Some(target) = redirection.target.text() else {
-                self.unknown(format!("redirection to {}", why_of(&redirection.target)));
+            let Some(target) = redirection.target.as_text() else {
+                self.add_unknown(format!("redirection to {}", unknown_reason(&redirection.target)));
                 continue;
             };
             if let Some(peer) = target.strip_prefix("/dev/tcp/").or_else(|| target.strip_prefix("/dev/udp/"))
             {
-                match peer.split_once('/').and_then(|(host, port)| host::of_host(host, port.parse().ok()?)) {
-                    Some(target) => self.target(target),
-                    None => self.unknown(format!("`{target}` is a connection, but not to a host and a port")),
+                match peer.split_once('/').and_then(|(host, port)| host::parse_host(host, port.parse().ok()?))
+                {
+                    Some(target) => self.add_target(target),
+                    None => {
+                        self.add_unknown(format!("`{target}` is a connection, but not to a host and a port"))
+                    }
                 }
                 continue;
             }
             match redirection.access {
-                RedirectionAccess::Read => self.path(WordRole::Read, target),
-                RedirectionAccess::Write => self.path(WordRole::Write, target),
-                RedirectionAccess::ReadWrite => self.path(WordRole::Edit, target),
+                RedirectionAccess::Read => self.add_path(WordRole::Read, target),
+                RedirectionAccess::Write => self.add_path(WordRole::Write, target),
+                RedirectionAccess::ReadWrite => self.add_path(WordRole::Edit, target),
             }
         }
     }
 
-    fn program(&mut self, name: &Word, words: &[Word]) {
-        let Some(text) = name.text() else {
-            self.unknown(format!("the program is {}", why_of(name)));
+    fn analyze_program(&mut self, name: &Word, words: &[Word]) {
+        let Some(text) = name.as_text() else {
+            self.add_unknown(format!("the program is {}", unknown_reason(name)));
             self.program = name.to_string();
-            self.kept = self.command.words.iter().map(Word::to_string).collect();
-            self.run();
-            self.possible_words(words);
+            self.reported_words = self.command.words.iter().map(Word::to_string).collect();
+            self.add_run();
+            self.add_possible_commands(words);
             return;
         };
-        let invoked = base(text);
-        let found = self.scene.program(text);
-        let (manual, same) = match (manual::of(invoked), found.as_deref().map(base)) {
+        let invoked = file_name(text);
+        let found = self.env.find_program(text);
+        let (manual, same) = match (manual::find(invoked), found.as_deref().map(file_name)) {
             (Some(manual), Some(real)) => (Some(manual), manual.names.iter().any(|own| own == real)),
             (Some(manual), None) => (Some(manual), true),
-            (None, Some(real)) => (manual::of(real), real == invoked),
+            (None, Some(real)) => (manual::find(real), real == invoked),
             (None, None) => (None, true),
         };
-        let elsewhere = self.scene.program(invoked);
+        let elsewhere = self.env.find_program(invoked);
         let known = manual.is_some_and(|manual| !manual.local) || elsewhere.is_some();
         if text.contains('/') && known && found != elsewhere {
-            self.unknown(format!("`{text}` is another file than the `{invoked}` of the path"));
+            self.add_unknown(format!("`{text}` is another file than the `{invoked}` of the path"));
         }
         if text.contains('/') {
-            self.account.rests_on.extend(found.clone());
+            self.result.depends_on.extend(found.clone());
         }
         // `awk` may be mawk, but rules say `awk`. If the file is a different program, both names are reported.
         self.program = match found {
-            Some(file) if same && !text.contains('/') => format!("{}/{invoked}", folder(&file)),
+            Some(file) if same && !text.contains('/') => format!("{}/{invoked}", parent_dir(&file)),
             Some(file) => file,
-            None if self.is_the_shells_own(text) => format!("{}{text}", builtins::SHELL),
+            None if self.is_shell_builtin(text) => format!("{}{text}", builtins::SHELL),
             None => text.to_owned(),
         };
         self.facts.program = invoked.to_owned();
-        self.bare.push(text.to_owned());
-        self.kept.push(text.to_owned());
+        self.command_path.push(text.to_owned());
+        self.reported_words.push(text.to_owned());
         match manual {
-            Some(manual) => self.follow(manual, words),
+            Some(manual) => self.follow_manual(manual, words),
             None => {
-                self.kept.extend(words.iter().map(Word::to_string));
+                self.reported_words.extend(words.iter().map(Word::to_string));
                 self.facts.scan(words);
-                self.run();
-                self.guess(words);
+                self.add_run();
+                self.guess_roles(words);
             }
         }
         // If the file is a known stand-in for the invoked name, the first effect covers both. Otherwise the invoked name is added.
-        if !same && self.program != text && !stands_in(invoked, base(&self.program)) {
-            self.add(Effect::Run { program: invoked.to_owned(), argv: self.kept.clone() });
+        if !same && self.program != text && !is_link_name(invoked, file_name(&self.program)) {
+            self.add(Effect::Run { program: invoked.to_owned(), argv: self.reported_words.clone() });
         }
     }
 
     /// Checks whether the shell itself runs this. A wrapper would run a program of that name.
-    fn is_the_shells_own(&self, name: &str) -> bool {
-        builtins::is_builtin(name) && !self.command.within.contains(&"wrapper")
+    fn is_shell_builtin(&self, name: &str) -> bool {
+        builtins::is_builtin(name) && !self.command.enclosing.contains(&"wrapper")
     }
 
     /// Analyzes the words after the program or the sub-command that this manual describes.
-    fn follow(&mut self, manual: &'static Manual, words: &[Word]) {
-        self.itself = manual.itself;
-        self.account.about = Some(manual.why.as_str()).filter(|why| !why.is_empty()).or(self.account.about);
-        for deed in &manual.does {
+    fn follow_manual(&mut self, manual: &'static Manual, words: &[Word]) {
+        self.changes_itself = manual.changes_itself;
+        self.result.manual_summary =
+            Some(manual.summary.as_str()).filter(|why| !why.is_empty()).or(self.result.manual_summary);
+        for deed in &manual.fixed_effects {
             match deed.role {
-                WordRole::Unknown => self.unknown(format!("`{}`: {}", self.bare.join(" "), manual.why)),
-                role => self.role_unnamed(role, &Word::literal(deed.target.clone())),
+                WordRole::Unknown => {
+                    self.add_unknown(format!("`{}`: {}", self.command_path.join(" "), manual.summary))
+                }
+                role => self.apply_role_implicit(role, &Word::literal(deed.target.clone())),
             }
         }
-        if manual.responses {
-            for file in words.iter().filter_map(Word::text).filter_map(|text| text.strip_prefix('@')) {
-                self.unknown(format!("`@{file}` stands for more words, which are in a file"));
-                self.path(WordRole::Read, file);
+        if manual.response_files {
+            for file in words.iter().filter_map(Word::as_text).filter_map(|text| text.strip_prefix('@')) {
+                self.add_unknown(format!("`@{file}` stands for more words, which are in a file"));
+                self.add_path(WordRole::Read, file);
             }
         }
         if manual.free {
-            self.kept.extend(words.iter().map(Word::to_string));
+            self.reported_words.extend(words.iter().map(Word::to_string));
             self.facts.scan(words);
-            return self.run();
+            return self.add_run();
         }
-        if !manual.subs.is_empty() {
-            let parsed = manual.take_apart(words, true);
+        if !manual.subcommands.is_empty() {
+            let parsed = manual.parse_args(words, true);
             if let Some(first) = parsed.operands.first() {
-                let sub = first.word.text().and_then(|name| manual.sub(name));
+                let sub = first.word.as_text().and_then(|name| manual.subcommand(name));
                 if sub.is_none() && (manual.operands.between.is_none() && manual.operands.front.is_empty()) {
-                    self.unknown(match first.word.text() {
-                        Some(name) => format!("no manual for `{} {name}`", self.bare.join(" ")),
-                        None => format!("the sub-command is {}", why_of(&first.word)),
+                    self.add_unknown(match first.word.as_text() {
+                        Some(name) => format!("no manual for `{} {name}`", self.command_path.join(" ")),
+                        None => format!("the sub-command is {}", unknown_reason(&first.word)),
                     });
-                    self.kept.extend(words.iter().map(Word::to_string));
-                    self.bare.push(first.word.to_string());
+                    self.reported_words.extend(words.iter().map(Word::to_string));
+                    self.command_path.push(first.word.to_string());
                     self.facts.scan(words);
-                    self.options(&parsed.given, &parsed.strange);
+                    self.apply_options(&parsed.options, &parsed.unknown);
                     let rest = words.get(first.at.saturating_add(1)..).unwrap_or_default();
-                    self.run_with(rest);
-                    return self.guess(rest);
+                    self.add_run_with(rest);
+                    return self.guess_roles(rest);
                 }
                 if let Some(sub) = sub {
-                    self.options(&parsed.given, &parsed.strange);
-                    self.kept.extend(parsed.kept.iter().map(Word::to_string));
-                    self.bare.push(first.word.to_string());
-                    self.facts.subs.push(first.word.to_string());
+                    self.apply_options(&parsed.options, &parsed.unknown);
+                    self.reported_words.extend(parsed.reported_words.iter().map(Word::to_string));
+                    self.command_path.push(first.word.to_string());
+                    self.facts.subcommands.push(first.word.to_string());
                     let rest = words.get(first.at.saturating_add(1)..).unwrap_or_default();
-                    return self.follow(sub, rest);
+                    return self.follow_manual(sub, rest);
                 }
             }
         }
-        if let Some(name) = &manual.special {
-            self.kept.extend(words.iter().map(Word::to_string));
+        if let Some(name) = &manual.special_reader {
+            self.reported_words.extend(words.iter().map(Word::to_string));
             self.facts.scan(words);
-            self.run();
-            return special_programs::tell(self, name, manual, words);
+            self.add_run();
+            return special_programs::analyze_special(self, name, manual, words);
         }
-        self.ordinary(manual, words);
-        if let Some(name) = &manual.also {
-            special_programs::also(self, name, &manual.take_apart(words, false));
+        self.analyze_words(manual, words);
+        if let Some(name) = &manual.extra_reader {
+            special_programs::analyze_extra(self, name, &manual.parse_args(words, false));
         }
     }
 }
 
-fn folder(path: &str) -> &str {
+fn parent_dir(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }

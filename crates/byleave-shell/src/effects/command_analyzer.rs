@@ -16,98 +16,99 @@ const POSSIBLE_MAX: usize = 64;
 /// The analysis of one command in progress.
 pub(super) struct CommandAnalyzer<'a> {
     pub(super) command: &'a SimpleCommand,
-    pub(super) scene: &'a dyn ShellEnv,
-    pub(super) place: WorkingDir,
-    pub(super) account: CommandEffects,
+    pub(super) env: &'a dyn ShellEnv,
+    pub(super) working_dir: WorkingDir,
+    pub(super) result: CommandEffects,
     pub(super) facts: CommandFacts,
     /// The program and its sub-commands, without the words between them.
-    pub(super) bare: Vec<String>,
+    pub(super) command_path: Vec<String>,
     /// The words as they are reported.
-    pub(super) kept: Vec<String>,
+    pub(super) reported_words: Vec<String>,
     /// The given options that rules name.
-    pub(super) front: Vec<&'static OptionSpec>,
+    pub(super) leading_options: Vec<&'static OptionSpec>,
     pub(super) program: String,
     /// Whether the program writes a named directory itself. The paths that it writes below are then named.
-    pub(super) itself: bool,
+    pub(super) changes_itself: bool,
     /// Whether every path means something below it.
-    pub(super) beneath: bool,
+    pub(super) all_partial: bool,
 }
 
 impl<'a> CommandAnalyzer<'a> {
     pub(super) fn new(command: &'a SimpleCommand, scene: &'a dyn ShellEnv) -> Self {
         Self {
             command,
-            scene,
-            place: command.place.clone(),
-            account: CommandEffects::default(),
+            env: scene,
+            working_dir: command.working_dir.clone(),
+            result: CommandEffects::default(),
             facts: CommandFacts::default(),
-            bare: Vec::new(),
-            kept: Vec::new(),
-            front: Vec::new(),
+            command_path: Vec::new(),
+            reported_words: Vec::new(),
+            leading_options: Vec::new(),
             program: String::new(),
-            itself: false,
-            beneath: command.is_filled,
+            changes_itself: false,
+            all_partial: command.is_template,
         }
     }
 
     /// Applies a role to something below a path.
-    pub(super) fn role_beneath(&mut self, role: WordRole, word: &Word) {
-        let before = std::mem::replace(&mut self.beneath, true);
-        self.role(role, word);
-        self.beneath = before;
+    pub(super) fn apply_role_partial(&mut self, role: WordRole, word: &Word) {
+        let before = std::mem::replace(&mut self.all_partial, true);
+        self.apply_role(role, word);
+        self.all_partial = before;
     }
 
     /// Applies a role to a directory that the words do not name. The program may read all of it, but does not change all of it.
-    pub(super) fn role_unnamed(&mut self, role: WordRole, word: &Word) {
+    pub(super) fn apply_role_implicit(&mut self, role: WordRole, word: &Word) {
         match role {
-            WordRole::Read => self.role(role, word),
-            role => self.role_beneath(role, word),
+            WordRole::Read => self.apply_role(role, word),
+            role => self.apply_role_partial(role, word),
         }
     }
 
     pub(super) fn add(&mut self, effect: Effect) {
-        if !self.account.effects.contains(&effect) {
-            self.account.effects.push(effect);
+        if !self.result.effects.contains(&effect) {
+            self.result.effects.push(effect);
         }
     }
 
-    pub(super) fn unknown(&mut self, why: impl Into<String>) {
+    pub(super) fn add_unknown(&mut self, why: impl Into<String>) {
         self.add(Effect::Unknown { why: why.into() });
     }
 
     /// Adds the effects of an assignment. If it is not exported, it only sets a shell variable.
-    pub(super) fn assignment(&mut self, name: &str, value: &Word, exported: bool) {
-        match env_var_rules::bearing(name) {
-            EnvVarRisk::Changes(why) => self.unknown(format!("`{name}` is set: {why}")),
-            EnvVarRisk::Harmless if exported && value.text().is_none() => {
-                self.unknown(format!("`{name}` is set to {}", why_of(value)));
+    pub(super) fn add_assignment(&mut self, name: &str, value: &Word, exported: bool) {
+        match env_var_rules::env_var_risk(name) {
+            EnvVarRisk::ChangesExecution(why) => self.add_unknown(format!("`{name}` is set: {why}")),
+            EnvVarRisk::Harmless if exported && value.as_text().is_none() => {
+                self.add_unknown(format!("`{name}` is set to {}", unknown_reason(value)));
             }
             EnvVarRisk::Unlisted if exported => {
-                self.unknown(format!("`{name}` is set, and nothing is known of that variable"));
+                self.add_unknown(format!("`{name}` is set, and nothing is known of that variable"));
             }
             EnvVarRisk::Harmless | EnvVarRisk::Unlisted => {}
         }
     }
 
     /// Analyzes options and operands by their roles.
-    pub(super) fn ordinary(&mut self, manual: &'static Manual, words: &[Word]) {
-        let parsed = manual.take_apart(words, false);
+    pub(super) fn analyze_words(&mut self, manual: &'static Manual, words: &[Word]) {
+        let parsed = manual.parse_args(words, false);
         if self.facts.operands.is_empty() {
             self.facts.operands.extend(parsed.operands.iter().map(|operand| operand.word.to_string()));
         }
-        self.options(&parsed.given, &parsed.strange);
-        for (role, word) in &parsed.seconds {
-            self.role(*role, word);
+        self.apply_options(&parsed.options, &parsed.unknown);
+        for (role, word) in &parsed.second_words {
+            self.apply_role(*role, word);
         }
-        let given = |mark: fn(&OptionSpec) -> bool| parsed.given.iter().filter(|(opt, _)| mark(opt)).count();
-        let skipped = given(|opt| opt.shift).min(1);
+        let given =
+            |mark: fn(&OptionSpec) -> bool| parsed.options.iter().filter(|(opt, _)| mark(opt)).count();
+        let skipped = given(|opt| opt.gives_first_operand).min(1);
         // If two options set the role of the operands, the one with the stronger effect applies.
         let weight = |role: &WordRole| match role {
             WordRole::Text => 0,
             WordRole::Read => 1,
             _ => 2,
         };
-        let over = parsed.given.iter().filter_map(|(opt, _)| opt.operands).max_by_key(weight);
+        let over = parsed.options.iter().filter_map(|(opt, _)| opt.operands).max_by_key(weight);
         let roles = manual.operands.roles(parsed.operands.len(), skipped);
         let mut shell: Vec<&Word> = Vec::new();
         let mut files = 0_usize;
@@ -121,13 +122,16 @@ impl<'a> CommandAnalyzer<'a> {
             });
             let word = &operand.word;
             if let Word::Unknown(riddle) = word
-                && !(riddle.one && operand.certain)
+                && !(riddle.single_word && operand.certain)
             {
-                self.unknown(format!("{}, so it could be options or several words", why_of(word)));
+                self.add_unknown(format!(
+                    "{}, so it could be options or several words",
+                    unknown_reason(word)
+                ));
             }
             match role {
                 Some(WordRole::Argv) => {
-                    self.inner_words(words.get(operand.at..).unwrap_or_default().to_vec());
+                    self.add_nested_command(words.get(operand.at..).unwrap_or_default().to_vec());
                     files = files.saturating_add(1);
                     break;
                 }
@@ -136,46 +140,49 @@ impl<'a> CommandAnalyzer<'a> {
                     if role != WordRole::Text {
                         files = files.saturating_add(1);
                     }
-                    self.role(role, word);
+                    self.apply_role(role, word);
                 }
                 None => {
-                    self.unknown(format!("`{}` takes no such operand: `{word}`", self.bare.join(" ")));
-                    self.guess(std::slice::from_ref(word));
+                    self.add_unknown(format!(
+                        "`{}` takes no such operand: `{word}`",
+                        self.command_path.join(" ")
+                    ));
+                    self.guess_roles(std::slice::from_ref(word));
                 }
             }
         }
         if !shell.is_empty() {
-            self.shell(&shell);
+            self.add_shell_text(&shell);
         }
-        if !parsed.strange.is_empty() && manual.operands.runs() {
-            self.possible_words(words);
+        if !parsed.unknown.is_empty() && manual.operands.runs_operands() {
+            self.add_possible_commands(words);
         }
-        if manual.style == OptionStyle::Single && !parsed.strange.is_empty() {
+        if manual.style == OptionStyle::Single && !parsed.unknown.is_empty() {
             // An unknown option that is not read as a cluster may take any operand as its value.
             let operands: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
-            self.guess(&operands);
+            self.guess_roles(&operands);
         }
-        self.without_unknown(manual, &parsed.operands, skipped, over);
-        let here = manual.here.or_else(|| parsed.given.iter().find_map(|(opt, _)| opt.here));
+        self.analyze_without_unknown(manual, &parsed.operands, skipped, over);
+        let here = manual.cwd_role.or_else(|| parsed.options.iter().find_map(|(opt, _)| opt.cwd_role));
         match (files, here) {
             (0, Some(WordRole::Unknown)) => {
-                self.unknown(format!(
+                self.add_unknown(format!(
                     "`{}`: without operands, its settings say where it leads",
-                    self.bare.join(" ")
+                    self.command_path.join(" ")
                 ));
             }
-            (0, Some(role)) => self.role_unnamed(role, &Word::literal(".")),
+            (0, Some(role)) => self.apply_role_implicit(role, &Word::literal(".")),
             _ => {}
         }
-        self.kept.extend(parsed.kept.iter().map(Word::to_string));
+        self.reported_words.extend(parsed.reported_words.iter().map(Word::to_string));
         let operands: Vec<Word> = parsed.operands.into_iter().map(|operand| operand.word).collect();
-        if self.account.effects.iter().all(|effect| !matches!(effect, Effect::Run { .. })) {
-            self.run_with(&operands);
+        if self.result.effects.iter().all(|effect| !matches!(effect, Effect::Run { .. })) {
+            self.add_run_with(&operands);
         }
     }
 
     /// Also analyzes the operands as if unknown words were absent. Such a word may be none or many, which shifts the roles of the others.
-    fn without_unknown(
+    fn analyze_without_unknown(
         &mut self,
         manual: &'static Manual,
         operands: &[Operand],
@@ -184,7 +191,7 @@ impl<'a> CommandAnalyzer<'a> {
     ) {
         let certain: Vec<&Operand> = operands
             .iter()
-            .filter(|operand| !matches!(operand.word, Word::Unknown(UnknownWord { one: false, .. })))
+            .filter(|operand| !matches!(operand.word, Word::Unknown(UnknownWord { single_word: false, .. })))
             .collect();
         if certain.len() == operands.len() {
             return;
@@ -194,132 +201,133 @@ impl<'a> CommandAnalyzer<'a> {
         for (at, (operand, role)) in certain.into_iter().zip(roles).enumerate() {
             match if at < fixed { role } else { over.or(role) } {
                 Some(WordRole::Argv | WordRole::Shell) | None => {}
-                Some(role) => self.role(role, &operand.word),
+                Some(role) => self.apply_role(role, &operand.word),
             }
         }
     }
 
     /// Adds the effects of options.
-    pub(super) fn options(
+    pub(super) fn apply_options(
         &mut self,
         given: &[(&'static OptionSpec, Option<Word>)],
         strange: &[(String, Word)],
     ) {
         for (why, word) in strange {
-            self.unknown(format!("`{}`: {why}", self.bare.join(" ")));
+            self.add_unknown(format!("`{}`: {why}", self.command_path.join(" ")));
             let value =
-                word.text().and_then(|text| text.split_once('=')).map(|(_, value)| Word::literal(value));
-            self.guess(std::slice::from_ref(value.as_ref().unwrap_or(word)));
+                word.as_text().and_then(|text| text.split_once('=')).map(|(_, value)| Word::literal(value));
+            self.guess_roles(std::slice::from_ref(value.as_ref().unwrap_or(word)));
         }
         // The directory comes first, because the other values are relative to it.
         let mut given: Vec<_> = given.iter().collect();
-        given.sort_by_key(|(opt, _)| !opt.cd);
+        given.sort_by_key(|(opt, _)| !opt.changes_directory);
         for (opt, value) in given {
             self.facts.options.extend(opt.names.iter().cloned());
-            if let Some(why) = &opt.why {
+            if let Some(why) = &opt.reason {
                 let name = opt.names.last().map_or("", String::as_str);
-                self.unknown(format!("`{} {name}`: {why}", self.bare.join(" ")));
+                self.add_unknown(format!("`{} {name}`: {why}", self.command_path.join(" ")));
             }
             if opt.writes {
-                self.role_unnamed(WordRole::Write, &Word::literal("."));
+                self.apply_role_implicit(WordRole::Write, &Word::literal("."));
             }
-            if opt.front && !self.front.iter().any(|known| known.names == opt.names) {
-                self.front.push(opt);
+            if opt.is_leading && !self.leading_options.iter().any(|known| known.names == opt.names) {
+                self.leading_options.push(opt);
             }
             let (OptionValue::Required(role) | OptionValue::Optional(role), Some(value)) = (opt.value, value)
             else {
                 continue;
             };
-            if opt.cd {
+            if opt.changes_directory {
                 self.change_directory(value);
             }
-            if let Word::Unknown(UnknownWord { one: false, .. }) = value {
-                self.unknown(format!("{} could be several words", why_of(value)));
+            if let Word::Unknown(UnknownWord { single_word: false, .. }) = value {
+                self.add_unknown(format!("{} could be several words", unknown_reason(value)));
             }
             if role == WordRole::Shell {
-                self.shell(&[value]);
+                self.add_shell_text(&[value]);
             } else {
-                self.role(role, value);
+                self.apply_role(role, value);
             }
         }
     }
 
     pub(super) fn change_directory(&mut self, word: &Word) {
-        let Some(text) = word.text() else {
-            self.place = WorkingDir::Unknown(format!("the directory is {}", why_of(word)));
+        let Some(text) = word.as_text() else {
+            self.working_dir = WorkingDir::Unknown(format!("the directory is {}", unknown_reason(word)));
             return;
         };
-        let from = match &self.place {
+        let from = match &self.working_dir {
             WorkingDir::At(directory) => directory.as_str(),
             WorkingDir::Unknown(_) if text.starts_with('/') => "/",
             WorkingDir::Unknown(_) => return,
         };
-        self.place = match self.scene.resolve(from, text) {
+        self.working_dir = match self.env.resolve(from, text) {
             Some(directory) => WorkingDir::At(directory),
             None => WorkingDir::Unknown(format!("it cannot be told where `{text}` leads")),
         };
     }
 
     /// Adds a script for a shell, joined by spaces.
-    pub(super) fn shell(&mut self, words: &[&Word]) {
-        if let Some(word) = words.iter().find(|word| word.text().is_none()) {
-            self.unknown(format!("a shell is given {}", why_of(word)));
+    pub(super) fn add_shell_text(&mut self, words: &[&Word]) {
+        if let Some(word) = words.iter().find(|word| word.as_text().is_none()) {
+            self.add_unknown(format!("a shell is given {}", unknown_reason(word)));
         }
-        let text: Vec<String> = words.iter().map(|word| word.text().unwrap_or_default().to_owned()).collect();
-        self.inner_text(text.join(" "));
+        let text: Vec<String> =
+            words.iter().map(|word| word.as_text().unwrap_or_default().to_owned()).collect();
+        self.add_nested_text(text.join(" "));
     }
 
-    pub(super) fn inner_text(&mut self, text: String) {
-        self.account.inner.push(NestedCommand::Text(Script { text, place: self.place.clone() }));
+    pub(super) fn add_nested_text(&mut self, text: String) {
+        self.result.nested.push(NestedCommand::Text(Script { text, working_dir: self.working_dir.clone() }));
     }
 
     /// Adds a command that this one runs.
-    pub(super) fn inner_words(&mut self, words: Vec<Word>) {
-        self.inner_command(words, self.command.is_filled);
+    pub(super) fn add_nested_command(&mut self, words: Vec<Word>) {
+        self.push_nested_command(words, self.command.is_template);
     }
 
     /// Adds a command that this one runs, with paths that represent the files that it finds below them.
-    pub(super) fn inner_filled(&mut self, words: Vec<Word>) {
-        self.inner_command(words, true);
+    pub(super) fn add_nested_template(&mut self, words: Vec<Word>) {
+        self.push_nested_command(words, true);
     }
 
-    fn inner_command(&mut self, words: Vec<Word>, is_filled: bool) {
+    fn push_nested_command(&mut self, words: Vec<Word>, is_filled: bool) {
         if words.is_empty() {
             return;
         }
-        let mut within = self.command.within.clone();
+        let mut within = self.command.enclosing.clone();
         within.push("wrapper");
-        self.account.inner.push(NestedCommand::Words(SimpleCommand {
+        self.result.nested.push(NestedCommand::Words(SimpleCommand {
             words,
             assignments: Vec::new(),
             redirections: Vec::new(),
             input: self.command.input.clone(),
-            place: self.place.clone(),
+            working_dir: self.working_dir.clone(),
             span: self.command.span.clone(),
-            within,
+            enclosing: within,
             is_function: false,
-            is_filled,
+            is_template: is_filled,
         }));
     }
 
     /// Adds each word that could begin a command, as a command.
-    pub(super) fn possible_words(&mut self, words: &[Word]) {
+    pub(super) fn add_possible_commands(&mut self, words: &[Word]) {
         for effect in possible_runs(words) {
             self.add(effect);
         }
-        self.guess(words);
+        self.guess_roles(words);
     }
 
     /// Handles words with unknown roles: anything like a path may be read and written, and anything like a URL may be contacted.
-    pub(super) fn guess(&mut self, words: &[Word]) {
+    pub(super) fn guess_roles(&mut self, words: &[Word]) {
         for word in words {
-            let Some(text) = word.text() else {
-                self.unknown(why_of(word));
+            let Some(text) = word.as_text() else {
+                self.add_unknown(unknown_reason(word));
                 continue;
             };
             let value = text.split_once('=').map_or(text, |(_, value)| value);
             if value.contains("://") {
-                self.url(value);
+                self.add_url(value);
             } else if !text.starts_with('-') || text.contains(['=', '/']) {
                 let value = if text.starts_with('-') && !text.contains('=') {
                     text.get(text.find('/').unwrap_or(0)..).unwrap_or(text)
@@ -327,48 +335,53 @@ impl<'a> CommandAnalyzer<'a> {
                     value
                 };
                 if value.contains('/') || value.starts_with(['.', '~']) || self.exists(value) {
-                    self.path(WordRole::Edit, value);
+                    self.add_path(WordRole::Edit, value);
                 }
             }
         }
     }
 
     /// Adds the run itself, and the other spellings that rules may use.
-    pub(super) fn run(&mut self) {
-        self.run_with(&[]);
+    pub(super) fn add_run(&mut self) {
+        self.add_run_with(&[]);
     }
 
     /// Adds the run with operands. Rules find an option at any position, but know few options by their other names. So if there are
     /// other names, the run is reported a second time with all of them.
-    pub(super) fn run_with(&mut self, operands: &[Word]) {
+    pub(super) fn add_run_with(&mut self, operands: &[Word]) {
         let program = self.program.clone();
-        self.add(Effect::Run { program: program.clone(), argv: self.kept.clone() });
+        self.add(Effect::Run { program: program.clone(), argv: self.reported_words.clone() });
         let mut names: Vec<String> = Vec::new();
-        for name in self.front.iter().flat_map(|opt| &opt.names) {
-            if !self.kept.contains(name) && !names.contains(name) {
+        for name in self.leading_options.iter().flat_map(|opt| &opt.names) {
+            if !self.reported_words.contains(name) && !names.contains(name) {
                 names.push(name.clone());
             }
         }
-        let is_plain = self.kept.starts_with(&self.bare);
+        let is_plain = self.reported_words.starts_with(&self.command_path);
         if is_plain && names.is_empty() {
             return;
         }
         let argv = if is_plain {
             // The names follow the leading options, so that a rule about those still matches.
-            let options = self.kept.iter().skip(self.bare.len()).take_while(|word| word.starts_with('-'));
+            let options = self
+                .reported_words
+                .iter()
+                .skip(self.command_path.len())
+                .take_while(|word| word.starts_with('-'));
             let options = options.take_while(|word| *word != "--").count();
-            let (before, behind) = self.kept.split_at(self.bare.len().saturating_add(options));
+            let (before, behind) =
+                self.reported_words.split_at(self.command_path.len().saturating_add(options));
             before.iter().chain(&names).chain(behind).cloned().collect()
         } else {
             let operands = operands.iter().map(Word::to_string);
-            self.bare.iter().chain(&names).cloned().chain(operands).collect()
+            self.command_path.iter().chain(&names).cloned().chain(operands).collect()
         };
         self.add(Effect::Run { program, argv });
     }
 }
 
 /// Returns the possible runs of something that is not analyzed further.
-pub(super) fn possible(inner: &NestedCommand) -> Vec<Effect> {
+pub(super) fn possible_effects(inner: &NestedCommand) -> Vec<Effect> {
     match inner {
         NestedCommand::Words(command) => possible_runs(&command.words),
         NestedCommand::Text(script) => {
@@ -387,7 +400,7 @@ fn possible_runs(words: &[Word]) -> Vec<Effect> {
         .filter(|at| *at < POSSIBLE_MAX || *at >= tail)
         .filter_map(|at| {
             let rest = words.get(at..)?;
-            let name = rest.first()?.text().filter(|name| !name.starts_with('-') && !name.is_empty())?;
+            let name = rest.first()?.as_text().filter(|name| !name.starts_with('-') && !name.is_empty())?;
             let argv = rest.iter().take(POSSIBLE_MAX).map(Word::to_string).collect();
             Some(Effect::Run { program: name.to_owned(), argv })
         })
@@ -395,14 +408,14 @@ fn possible_runs(words: &[Word]) -> Vec<Effect> {
 }
 
 /// Returns the reason why a word is unknown.
-pub(super) fn why_of(word: &Word) -> String {
+pub(super) fn unknown_reason(word: &Word) -> String {
     match word {
         Word::Literal(text) => format!("`{text}`"),
-        Word::Unknown(riddle) if riddle.pieces.is_empty() => format!("not known: {}", riddle.why),
-        Word::Unknown(riddle) => format!("not known: `{word}`: {}", riddle.why),
+        Word::Unknown(riddle) if riddle.pieces.is_empty() => format!("not known: {}", riddle.reason),
+        Word::Unknown(riddle) => format!("not known: `{word}`: {}", riddle.reason),
     }
 }
 
-pub(super) fn base(path: &str) -> &str {
+pub(super) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

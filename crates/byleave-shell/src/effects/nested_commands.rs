@@ -7,8 +7,8 @@ use std::collections::HashSet;
 
 use byleave_core::effect::Effect;
 
-use super::command_analyzer::possible;
-use super::{CommandEffects, NestedCommand, Script, effects};
+use super::command_analyzer::possible_effects;
+use super::{CommandEffects, NestedCommand, Script, analyze_command};
 use crate::commands::{ParsedCommands, SimpleCommand};
 use crate::danger::{self, DangerRule};
 use crate::shell_env::ShellEnv;
@@ -20,21 +20,21 @@ const DEPTH_MAX: usize = 40;
 const COMMANDS_MAX: usize = 4_000;
 
 /// Returns the effects of parsed commands with all nested commands. `read` parses text as a shell would.
-pub fn unwrap_all(
+pub fn analyze_all(
     reading: &ParsedCommands,
     scene: &dyn ShellEnv,
     read: &dyn Fn(&Script) -> ParsedCommands,
 ) -> CommandEffects {
-    unwrap_watched(reading, scene, read, &mut NoObserver)
+    analyze_observed(reading, scene, read, &mut NoObserver)
 }
 
 /// An observer of the analysis. It cannot influence it.
 pub(crate) trait AnalysisObserver {
     /// Reports a parsed text. `from` is the command that contains it. The returned number identifies the text as an origin.
-    fn text(&mut self, from: Option<usize>, script: Option<&Script>, reading: &ParsedCommands) -> usize;
+    fn on_text(&mut self, from: Option<usize>, script: Option<&Script>, reading: &ParsedCommands) -> usize;
 
     /// Reports an analyzed command. `from` is its text and its index there, or the command that runs it.
-    fn command(
+    fn on_command(
         &mut self,
         from: CommandOrigin,
         command: &SimpleCommand,
@@ -43,7 +43,7 @@ pub(crate) trait AnalysisObserver {
     ) -> usize;
 
     /// Reports a text that was not parsed, and why.
-    fn unread(&mut self, from: usize, script: &Script, why: &str);
+    fn on_unread(&mut self, from: usize, script: &Script, why: &str);
 }
 
 /// The origin of a command.
@@ -59,30 +59,36 @@ pub(crate) enum CommandOrigin {
 struct NoObserver;
 
 impl AnalysisObserver for NoObserver {
-    fn text(&mut self, _: Option<usize>, _: Option<&Script>, _: &ParsedCommands) -> usize {
+    fn on_text(&mut self, _: Option<usize>, _: Option<&Script>, _: &ParsedCommands) -> usize {
         0
     }
 
-    fn command(&mut self, _: CommandOrigin, _: &SimpleCommand, _: &CommandEffects, _: Option<&str>) -> usize {
+    fn on_command(
+        &mut self,
+        _: CommandOrigin,
+        _: &SimpleCommand,
+        _: &CommandEffects,
+        _: Option<&str>,
+    ) -> usize {
         0
     }
 
-    fn unread(&mut self, _: usize, _: &Script, _: &str) {}
+    fn on_unread(&mut self, _: usize, _: &Script, _: &str) {}
 }
 
-/// Does the same as [`unwrap_all`], with an observer.
-pub(crate) fn unwrap_watched(
+/// Does the same as [`analyze_all`], with an observer.
+pub(crate) fn analyze_observed(
     reading: &ParsedCommands,
     scene: &dyn ShellEnv,
     read: &dyn Fn(&Script) -> ParsedCommands,
     watcher: &mut dyn AnalysisObserver,
 ) -> CommandEffects {
     let mut whole = EffectsBuilder::default();
-    let text = watcher.text(None, None, reading);
-    whole.take_in(reading, 0, text);
+    let text = watcher.on_text(None, None, reading);
+    whole.add_commands(reading, 0, text);
     let mut count = 0_usize;
     // The stack is last in, first out, and filled in reverse at each level. That yields the order of the text.
-    while let Some(PendingAnalysis { depth, from, inner }) = whole.left.pop() {
+    while let Some(PendingAnalysis { depth, from, inner }) = whole.pending.pop() {
         count = count.saturating_add(1);
         let limit = if depth > DEPTH_MAX {
             Some("commands within commands, too deep to be read")
@@ -93,8 +99,8 @@ pub(crate) fn unwrap_watched(
         };
         match (inner, from, limit) {
             (NestedCommand::Words(command), from, limit) => {
-                let account = effects(&command, scene);
-                let number = watcher.command(from, &command, &account, limit);
+                let account = analyze_command(&command, scene);
+                let number = watcher.on_command(from, &command, &account, limit);
                 whole.add(account, depth, number, limit);
             }
             (
@@ -103,30 +109,30 @@ pub(crate) fn unwrap_watched(
                 None,
             ) => {
                 let reading = read(&script);
-                let text = watcher.text(Some(number), Some(&script), &reading);
-                whole.take_in(&reading, depth.saturating_add(1), text);
+                let text = watcher.on_text(Some(number), Some(&script), &reading);
+                whole.add_commands(&reading, depth.saturating_add(1), text);
             }
             (
                 NestedCommand::Text(script),
                 CommandOrigin::Command(number) | CommandOrigin::Text(number, _),
                 Some(why),
             ) => {
-                watcher.unread(number, &script, why);
+                watcher.on_unread(number, &script, why);
                 let account =
-                    CommandEffects { inner: vec![NestedCommand::Text(script)], ..CommandEffects::default() };
+                    CommandEffects { nested: vec![NestedCommand::Text(script)], ..CommandEffects::default() };
                 whole.add(account, depth, number, limit);
             }
         }
     }
-    whole.account
+    whole.result
 }
 
 /// The combined effects while they are collected.
 #[derive(Default)]
 struct EffectsBuilder {
-    account: CommandEffects,
+    result: CommandEffects,
     seen: HashSet<Effect>,
-    left: Vec<PendingAnalysis>,
+    pending: Vec<PendingAnalysis>,
 }
 
 /// A nested command that is still to be analyzed.
@@ -137,53 +143,54 @@ struct PendingAnalysis {
 }
 
 impl EffectsBuilder {
-    fn effect(&mut self, effect: Effect) {
+    fn add_effect(&mut self, effect: Effect) {
         if self.seen.insert(effect.clone()) {
-            self.account.effects.push(effect);
+            self.result.effects.push(effect);
         }
     }
 
-    fn danger(&mut self, danger: &'static DangerRule) {
-        if !self.account.dangers.contains(&danger) {
-            self.account.dangers.push(danger);
+    fn add_danger(&mut self, danger: &'static DangerRule) {
+        if !self.result.dangers.contains(&danger) {
+            self.result.dangers.push(danger);
         }
     }
 
     /// Adds the effects of one command. At a limit, its nested commands are not parsed, but reported as far as their words tell.
     fn add(&mut self, account: CommandEffects, depth: usize, number: usize, limit: Option<&str>) {
-        account.effects.into_iter().for_each(|effect| self.effect(effect));
-        for effect in account.beneath {
-            if !self.account.beneath.contains(&effect) {
-                self.account.beneath.push(effect);
+        account.effects.into_iter().for_each(|effect| self.add_effect(effect));
+        for effect in account.partial_effects {
+            if !self.result.partial_effects.contains(&effect) {
+                self.result.partial_effects.push(effect);
             }
         }
-        account.dangers.into_iter().for_each(|danger| self.danger(danger));
-        for file in account.rests_on {
-            if !self.account.rests_on.contains(&file) {
-                self.account.rests_on.push(file);
+        account.dangers.into_iter().for_each(|danger| self.add_danger(danger));
+        for file in account.depends_on {
+            if !self.result.depends_on.contains(&file) {
+                self.result.depends_on.push(file);
             }
         }
         match limit {
-            None => self.left.extend(account.inner.into_iter().rev().map(|inner| PendingAnalysis {
+            None => self.pending.extend(account.nested.into_iter().rev().map(|inner| PendingAnalysis {
                 depth: depth.saturating_add(1),
                 from: CommandOrigin::Command(number),
                 inner,
             })),
             Some(why) => {
-                self.effect(Effect::Unknown { why: why.into() });
-                account.inner.iter().flat_map(possible).for_each(|effect| self.effect(effect));
+                self.add_effect(Effect::Unknown { why: why.into() });
+                account.nested.iter().flat_map(possible_effects).for_each(|effect| self.add_effect(effect));
             }
         }
     }
 
-    fn take_in(&mut self, reading: &ParsedCommands, depth: usize, text: usize) {
-        for puzzle in &reading.riddles {
-            self.effect(Effect::Unknown { why: puzzle.why.clone() });
+    fn add_commands(&mut self, reading: &ParsedCommands, depth: usize, text: usize) {
+        for puzzle in &reading.unresolved {
+            self.add_effect(Effect::Unknown { why: puzzle.reason.clone() });
         }
-        danger::of_reading(reading).into_iter().for_each(|danger| self.danger(danger));
+        danger::find_dangers_in_text(reading).into_iter().for_each(|danger| self.add_danger(danger));
         // Guesses come last, so that a limit cuts them off first.
-        let commands: Vec<&SimpleCommand> = reading.commands.iter().chain(&reading.guesses).collect();
-        self.left.extend(commands.into_iter().enumerate().rev().map(|(place, command)| PendingAnalysis {
+        let commands: Vec<&SimpleCommand> =
+            reading.commands.iter().chain(&reading.possible_commands).collect();
+        self.pending.extend(commands.into_iter().enumerate().rev().map(|(place, command)| PendingAnalysis {
             depth,
             from: CommandOrigin::Text(text, place),
             inner: NestedCommand::Words(command.clone()),

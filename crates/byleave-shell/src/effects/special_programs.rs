@@ -13,11 +13,16 @@ mod launchers;
 mod remote;
 mod shells;
 
-pub(super) use extra::also;
-pub(super) use git::git_place;
+pub(super) use extra::analyze_extra;
+pub(super) use git::add_git_directory;
 
 /// Analyzes a program with the reader of this name.
-pub(super) fn tell(teller: &mut CommandAnalyzer<'_>, name: &str, manual: &'static Manual, words: &[Word]) {
+pub(super) fn analyze_special(
+    teller: &mut CommandAnalyzer<'_>,
+    name: &str,
+    manual: &'static Manual,
+    words: &[Word],
+) {
     match name {
         "shell" => shells::shell(teller, words),
         "env" => shells::env(teller, manual, words),
@@ -37,8 +42,8 @@ pub(super) fn tell(teller: &mut CommandAnalyzer<'_>, name: &str, manual: &'stati
         "dns" => remote::dns(teller, manual, words),
         "git-config" => git::git_config(teller, manual, words),
         _ => {
-            teller.unknown(format!("the manual names a reader `{name}` that does not exist"));
-            teller.possible_words(words);
+            teller.add_unknown(format!("the manual names a reader `{name}` that does not exist"));
+            teller.add_possible_commands(words);
         }
     }
 }
@@ -110,9 +115,9 @@ mod tests {
     fn what_a_reader_asks_for_shares_its_line_only_with_its_other_names() {
         for (program, lines) in ASKED {
             let mut words = program.split(' ');
-            let mut manual = words.next().and_then(manual::of).unwrap();
+            let mut manual = words.next().and_then(manual::find).unwrap();
             for sub in words {
-                manual = manual.sub(sub).unwrap();
+                manual = manual.subcommand(sub).unwrap();
             }
             for line in *lines {
                 let mut wanted: Vec<&str> = line.split(' ').collect();

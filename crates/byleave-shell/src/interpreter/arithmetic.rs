@@ -28,7 +28,7 @@ impl ScriptReader<'_> {
                 part => {
                     certain = false;
                     let mut atoms: Vec<WordAtom> = Vec::new();
-                    self.atoms_of(std::slice::from_ref(part), true, state, &mut atoms);
+                    self.expand_parts(std::slice::from_ref(part), true, state, &mut atoms);
                 }
             }
         }
@@ -38,7 +38,7 @@ impl ScriptReader<'_> {
     /// Does the same for an expression with known text.
     pub(super) fn expression(&mut self, text: &str, mut certain: bool, state: &mut ShellState) -> bool {
         // It may fail by a division by zero, or because it is not an expression.
-        self.may_drop(state);
+        self.note_possible_abort(state);
         let chars: Vec<char> = text.chars().collect();
         let mut at = 0;
         let mut assigned = Vec::new();
@@ -72,12 +72,12 @@ impl ScriptReader<'_> {
         let writes = text.contains('=') || text.contains("++") || text.contains("--");
         for name in assigned {
             if writes {
-                self.sets(&name);
+                self.note_hidden_assignment(&name);
                 state.set(&name, if certain { VariableValue::Number } else { VariableValue::Unknown });
             }
         }
         if !certain {
-            self.puzzle_here(
+            self.add_unresolved_here(
                 "something that is not certain to be a number is computed with, and so evaluated",
             );
             if writes {
@@ -91,7 +91,7 @@ impl ScriptReader<'_> {
         if matches!(name, "#" | "?" | "$" | "!") {
             return true;
         }
-        match state.value(name, self.scene) {
+        match state.value(name, self.env) {
             VariableValue::Number => true,
             VariableValue::Text(text) => is_integer(&text),
             VariableValue::Unknown => false,

@@ -8,9 +8,9 @@ pub(super) enum WordAtom {
     /// Exactly this character.
     Exact(char),
     /// Quotes: they make a word even if they are empty.
-    Mark,
+    EmptyQuotes,
     /// A known unquoted value, which is split.
     Split(String),
     /// An unknown value.
-    Hole { why: String, splits: bool },
+    UnknownValue { why: String, splits: bool },
 }

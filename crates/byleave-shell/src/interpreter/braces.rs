@@ -8,7 +8,7 @@ const ALTERNATIVES_MAX: usize = 512;
 /// The result of brace expansion.
 pub(super) enum BraceExpansion {
     /// There are no effective braces.
-    Not,
+    NoBraces,
     /// The resulting words.
     Words(Vec<Vec<WordAtom>>),
     /// There are more words than the limit, or shells differ.
@@ -17,11 +17,13 @@ pub(super) enum BraceExpansion {
 
 pub(super) fn expand(atoms: &[WordAtom]) -> BraceExpansion {
     if !atoms.contains(&WordAtom::Bare('{')) {
-        return BraceExpansion::Not;
+        return BraceExpansion::NoBraces;
     }
     let mut budget = ALTERNATIVES_MAX;
     match alternatives(atoms, &mut budget, 0) {
-        Some(words) if matches!(words.as_slice(), [only] if only.as_slice() == atoms) => BraceExpansion::Not,
+        Some(words) if matches!(words.as_slice(), [only] if only.as_slice() == atoms) => {
+            BraceExpansion::NoBraces
+        }
         Some(words) => BraceExpansion::Words(words),
         None => BraceExpansion::Unbounded,
     }
@@ -47,7 +49,7 @@ fn alternatives(atoms: &[WordAtom], budget: &mut usize, depth: usize) -> Option<
             middles
         } else {
             match sequence(inner) {
-                BraceSequence::Not => continue,
+                BraceSequence::NotASequence => continue,
                 BraceSequence::Unbounded => return None,
                 BraceSequence::Items(items) => items,
             }
@@ -112,7 +114,7 @@ fn pieces(inner: &[WordAtom]) -> Option<Vec<&[WordAtom]>> {
 }
 
 enum BraceSequence {
-    Not,
+    NotASequence,
     Items(Vec<Vec<WordAtom>>),
     Unbounded,
 }
@@ -129,7 +131,7 @@ fn sequence(inner: &[WordAtom]) -> BraceSequence {
         }
     }
     if !text.contains("..") {
-        return BraceSequence::Not;
+        return BraceSequence::NotASequence;
     }
     let ends: Vec<&str> = text.split("..").collect();
     let (first, last, step) = match ends.as_slice() {

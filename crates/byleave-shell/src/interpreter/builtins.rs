@@ -26,12 +26,12 @@ impl ScriptReader<'_> {
             "mapfile" | "readarray" => {
                 if operands
                     .iter()
-                    .any(|operand| operand.field.word.text().is_none_or(|text| text.starts_with("-C")))
+                    .any(|operand| operand.field.word.as_text().is_none_or(|text| text.starts_with("-C")))
                 {
-                    self.puzzle_here("`mapfile -C` runs a command for what it reads");
+                    self.add_unresolved_here("`mapfile -C` runs a command for what it reads");
                     for operand in operands {
-                        if let Some(text) = operand.field.word.text().map(str::to_owned) {
-                            self.text_apart("callback", text.trim_start_matches("-C"), state);
+                        if let Some(text) = operand.field.word.as_text().map(str::to_owned) {
+                            self.read_subshell_text("callback", text.trim_start_matches("-C"), state);
                         }
                     }
                 }
@@ -41,7 +41,7 @@ impl ScriptReader<'_> {
             "getopts" => {
                 state.forget_variables();
                 if operands.get(1).is_some_and(|operand| plain_name(operand).is_none()) {
-                    self.puzzle_here("`getopts` evaluates the subscript of its operand");
+                    self.add_unresolved_here("`getopts` evaluates the subscript of its operand");
                 }
             }
             "wait" => {
@@ -50,7 +50,7 @@ impl ScriptReader<'_> {
             "printf" => self.lvalue_option(name, 'v', operands, state),
             "let" => {
                 for operand in operands {
-                    match operand.field.word.text().map(str::to_owned) {
+                    match operand.field.word.as_text().map(str::to_owned) {
                         Some(text) => {
                             self.expression(&text, true, state);
                         }
@@ -73,24 +73,24 @@ impl ScriptReader<'_> {
             "set" => self.set(operands, state),
             "enable" => {
                 if !operands.is_empty() {
-                    self.puzzle_here("`enable` changes which names are builtins, or loads code");
+                    self.add_unresolved_here("`enable` changes which names are builtins, or loads code");
                 }
             }
             "hash" => {
                 if operands.iter().any(|operand| {
-                    operand.field.word.text().is_none_or(|text| text.starts_with("-") && text != "-r")
+                    operand.field.word.as_text().is_none_or(|text| text.starts_with("-") && text != "-r")
                 }) {
-                    self.puzzle_here("`hash` may change which file a name runs");
+                    self.add_unresolved_here("`hash` may change which file a name runs");
                 }
             }
             "compgen" | "complete" | "compopt" | "bind" | "fc" => {
                 if !operands.is_empty() {
-                    self.puzzle_here(&format!("`{name}` may run or evaluate what it is given"));
+                    self.add_unresolved_here(&format!("`{name}` may run or evaluate what it is given"));
                     for operand in operands {
                         if let Some(text) =
-                            operand.field.word.text().filter(|text| text.len() > 2).map(str::to_owned)
+                            operand.field.word.as_text().filter(|text| text.len() > 2).map(str::to_owned)
                         {
-                            self.text_apart("callback", &text, state);
+                            self.read_subshell_text("callback", &text, state);
                         }
                     }
                 }
@@ -105,42 +105,43 @@ impl ScriptReader<'_> {
     /// Checks `test`: `-v` evaluates a subscript, and words that may be several may contain it.
     fn test_command(&mut self, operands: &[ExpandedOperand<'_>]) {
         for (at, operand) in operands.iter().enumerate() {
-            let is_operator = match operand.field.word.text() {
+            let is_operator = match operand.field.word.as_text() {
                 Some(text) => matches!(text, "-v" | "-R"),
                 None => operand.field.splits || operands.len() <= 3 && at == 0,
             };
             if !is_operator {
                 continue;
             }
-            let evaluates = match (operand.field.word.text(), operands.get(at + 1)) {
-                (Some(_), Some(next)) => plain_name(next).is_none() && next.field.word.text() != Some("]"),
+            let evaluates = match (operand.field.word.as_text(), operands.get(at + 1)) {
+                (Some(_), Some(next)) => plain_name(next).is_none() && next.field.word.as_text() != Some("]"),
                 (Some(_), None) => false,
                 (None, _) => {
                     operand.field.splits
-                        || operands.get(at + 1).is_some_and(|next| next.field.word.text() != Some("]"))
+                        || operands.get(at + 1).is_some_and(|next| next.field.word.as_text() != Some("]"))
                 }
             };
             // A quoted operand before a binary operator is only text.
-            let is_text = operands.get(at + 1).and_then(|next| next.field.word.text()).is_some_and(|next| {
-                matches!(
-                    next,
-                    "=" | "=="
-                        | "!="
-                        | "-eq"
-                        | "-ne"
-                        | "-lt"
-                        | "-le"
-                        | "-gt"
-                        | "-ge"
-                        | "-nt"
-                        | "-ot"
-                        | "-ef"
-                        | "<"
-                        | ">"
-                )
-            }) && !operand.field.splits;
+            let is_text =
+                operands.get(at + 1).and_then(|next| next.field.word.as_text()).is_some_and(|next| {
+                    matches!(
+                        next,
+                        "=" | "=="
+                            | "!="
+                            | "-eq"
+                            | "-ne"
+                            | "-lt"
+                            | "-le"
+                            | "-gt"
+                            | "-ge"
+                            | "-nt"
+                            | "-ot"
+                            | "-ef"
+                            | "<"
+                            | ">"
+                    )
+                }) && !operand.field.splits;
             if evaluates && !is_text {
-                self.puzzle_here("`test` may evaluate the subscript of an operand");
+                self.add_unresolved_here("`test` may evaluate the subscript of an operand");
             }
         }
     }
@@ -156,8 +157,8 @@ impl ScriptReader<'_> {
         let mut rest = operands.iter();
         let mut options = true;
         while let Some(operand) = rest.next() {
-            let Some(text) = operand.field.word.text() else {
-                self.puzzle_here(&format!("`{name}` evaluates the subscript of its operand"));
+            let Some(text) = operand.field.word.as_text() else {
+                self.add_unresolved_here(&format!("`{name}` evaluates the subscript of its operand"));
                 state.forget_variables();
                 continue;
             };
@@ -177,13 +178,14 @@ impl ScriptReader<'_> {
                         .or(Some(attached).filter(|name| crate::syntax::is_name(name)));
                     match array {
                         Some(array) => {
-                            state.make_odd(&array);
-                            self.watch(&array);
+                            state.mark_uncertain(&array);
+                            self.note_assignment(&array);
                         }
-                        None => self.puzzle_here(&format!("`{name}` evaluates the subscript of its operand")),
+                        None => self
+                            .add_unresolved_here(&format!("`{name}` evaluates the subscript of its operand")),
                     }
                 } else if value.is_some_and(|value| value.field.splits) {
-                    self.puzzle_here(&format!("`{name}` evaluates the subscript of its operand"));
+                    self.add_unresolved_here(&format!("`{name}` evaluates the subscript of its operand"));
                     state.forget_variables();
                 }
             } else {
@@ -191,10 +193,10 @@ impl ScriptReader<'_> {
                 match plain_name(operand) {
                     Some(variable) => {
                         state.set(&variable, VariableValue::Unknown);
-                        self.watch(&variable);
+                        self.note_assignment(&variable);
                     }
                     None => {
-                        self.puzzle_here(&format!("`{name}` evaluates the subscript of its operand"));
+                        self.add_unresolved_here(&format!("`{name}` evaluates the subscript of its operand"));
                         state.forget_variables();
                     }
                 }
@@ -216,8 +218,8 @@ impl ScriptReader<'_> {
         let why = format!("`{name} -{option}` evaluates the subscript of its operand");
         let mut rest = operands.iter();
         while let Some(operand) = rest.next() {
-            let Some(text) = operand.field.word.text() else {
-                self.puzzle_here(&why);
+            let Some(text) = operand.field.word.as_text() else {
+                self.add_unresolved_here(&why);
                 state.forget_variables();
                 return;
             };
@@ -235,10 +237,10 @@ impl ScriptReader<'_> {
             match variable {
                 Some(variable) => {
                     state.set(&variable, VariableValue::Unknown);
-                    self.watch(&variable);
+                    self.note_assignment(&variable);
                 }
                 None => {
-                    self.puzzle_here(&why);
+                    self.add_unresolved_here(&why);
                     state.forget_variables();
                 }
             }
@@ -246,16 +248,16 @@ impl ScriptReader<'_> {
     }
 
     fn eval(&mut self, operands: &[ExpandedOperand<'_>], state: &mut ShellState) {
-        let words: Option<Vec<&str>> = operands.iter().map(|operand| operand.field.word.text()).collect();
+        let words: Option<Vec<&str>> = operands.iter().map(|operand| operand.field.word.as_text()).collect();
         match words {
             Some(words) => {
                 let words =
                     if words.first() == Some(&"--") { words.get(1..).unwrap_or_default() } else { &words };
                 let text = words.join(" ");
-                self.text_within("eval", &text, state);
+                self.read_nested_text("eval", &text, state);
             }
             None => {
-                self.puzzle_here("`eval` runs text that is not known");
+                self.add_unresolved_here("`eval` runs text that is not known");
                 state.forget("`eval` may have changed it");
             }
         }
@@ -263,29 +265,31 @@ impl ScriptReader<'_> {
 
     fn source(&mut self, operands: &[ExpandedOperand<'_>], state: &mut ShellState) {
         let operands = match operands.first() {
-            Some(first) if first.field.word.text() == Some("--") => operands.get(1..).unwrap_or_default(),
+            Some(first) if first.field.word.as_text() == Some("--") => operands.get(1..).unwrap_or_default(),
             _ => operands,
         };
         let Some(first) = operands.first() else { return };
-        let path = first.field.word.text().map(str::to_owned);
-        let text = match (&path, &state.place) {
-            (Some(path), ShellDirectory::At { physical, .. }) if path.contains('/') && state.is_settled() => {
-                self.scene.resolve(physical, path).and_then(|path| self.scene.text(&path))
+        let path = first.field.word.as_text().map(str::to_owned);
+        let text = match (&path, &state.working_dir) {
+            (Some(path), ShellDirectory::At { physical, .. })
+                if path.contains('/') && state.are_files_unchanged() =>
+            {
+                self.env.resolve(physical, path).and_then(|path| self.env.read_script(&path))
             }
             _ => None,
         };
         match text.filter(|text| text.len() <= super::TEXT_BYTES_MAX && !text.contains('\0')) {
-            Some(text) => self.text_within("source", &text, state),
+            Some(text) => self.read_nested_text("source", &text, state),
             None => {
                 let path = path.unwrap_or_else(|| "…".to_owned());
-                self.puzzle_here(&format!("`source {path}` runs text that is not known"));
+                self.add_unresolved_here(&format!("`source {path}` runs text that is not known"));
                 state.forget("`source` may have changed it");
             }
         }
     }
 
     fn trap(&mut self, operands: &[ExpandedOperand<'_>], state: &mut ShellState) {
-        let operands = match operands.first().and_then(|first| first.field.word.text()) {
+        let operands = match operands.first().and_then(|first| first.field.word.as_text()) {
             Some("--") => operands.get(1..).unwrap_or_default(),
             Some(option) if option.starts_with('-') && option != "-" => return,
             _ => operands,
@@ -294,15 +298,15 @@ impl ScriptReader<'_> {
         if signals.is_empty() {
             return;
         }
-        match action.field.word.text().map(str::to_owned) {
+        match action.field.word.as_text().map(str::to_owned) {
             Some(text) if text == "-" || text.is_empty() => {}
             Some(text) => {
                 let mut later = state.clone();
                 later.forget("it runs whenever the signal comes");
                 later.functions = state.functions.clone();
-                self.text_within("trap", &text, &mut later);
+                self.read_nested_text("trap", &text, &mut later);
                 let at_end = signals.iter().all(|signal| {
-                    matches!(signal.field.word.text(), Some("EXIT" | "0" | "SIGEXIT" | "exit"))
+                    matches!(signal.field.word.as_text(), Some("EXIT" | "0" | "SIGEXIT" | "exit"))
                 });
                 // A trap on any other signal may run between any two commands.
                 let quiet = text
@@ -311,12 +315,14 @@ impl ScriptReader<'_> {
                     .is_some_and(|word| matches!(word, "rm" | "echo" | "kill" | "exit"))
                     && !text.contains([';', '\n', '=', '$', '`', '&', '|', '(']);
                 if !quiet && !at_end {
-                    self.puzzle_here("a trap may run between any two commands, and change what they find");
+                    self.add_unresolved_here(
+                        "a trap may run between any two commands, and change what they find",
+                    );
                     state.forget("a trap may change it");
                 }
             }
             None => {
-                self.puzzle_here("a trap runs text that is not known");
+                self.add_unresolved_here("a trap runs text that is not known");
                 state.forget("a trap may change it");
             }
         }
@@ -324,14 +330,14 @@ impl ScriptReader<'_> {
 
     fn alias(&mut self, operands: &[ExpandedOperand<'_>], state: &mut ShellState) {
         for operand in operands {
-            match operand.field.word.text().map(str::to_owned) {
+            match operand.field.word.as_text().map(str::to_owned) {
                 Some(text) => {
                     if let Some((_, value)) = text.split_once('=') {
-                        self.puzzle_here("an alias may stand for another command");
-                        self.text_apart("alias", value, state);
+                        self.add_unresolved_here("an alias may stand for another command");
+                        self.read_subshell_text("alias", value, state);
                     }
                 }
-                None => self.puzzle_here("an alias may stand for another command"),
+                None => self.add_unresolved_here("an alias may stand for another command"),
             }
         }
     }
@@ -341,20 +347,20 @@ impl ScriptReader<'_> {
             operand
                 .field
                 .word
-                .text()
+                .as_text()
                 .is_some_and(|text| !text.starts_with('-') || matches!(text, "-q" | "-p" | "-o"))
         });
         if !asks {
-            self.puzzle_here("`shopt` changes how text is read");
+            self.add_unresolved_here("`shopt` changes how text is read");
         }
     }
 
     fn set(&mut self, operands: &[ExpandedOperand<'_>], state: &mut ShellState) {
         let mut rest = operands.iter();
         while let Some(operand) = rest.next() {
-            let Some(text) = operand.field.word.text() else {
+            let Some(text) = operand.field.word.as_text() else {
                 if operand.field.splits || operand.raw.parts.len() == 1 {
-                    self.puzzle_here("`set` may change how text is read");
+                    self.add_unresolved_here("`set` may change how text is read");
                     state.forget_variables();
                 }
                 return;
@@ -367,7 +373,7 @@ impl ScriptReader<'_> {
                 match letter {
                     'e' | 'u' | 'x' | 'v' | 'h' | 'b' | 'E' | 'C' => {}
                     'o' => {
-                        let option = rest.next().and_then(|operand| operand.field.word.text());
+                        let option = rest.next().and_then(|operand| operand.field.word.as_text());
                         if !matches!(
                             option,
                             None | Some(
@@ -380,10 +386,10 @@ impl ScriptReader<'_> {
                                     | "noclobber"
                             )
                         ) {
-                            self.puzzle_here("`set` may change how text is read");
+                            self.add_unresolved_here("`set` may change how text is read");
                         }
                     }
-                    _ => self.puzzle_here("`set` may change how text is read"),
+                    _ => self.add_unresolved_here("`set` may change how text is read"),
                 }
             }
         }
@@ -391,7 +397,7 @@ impl ScriptReader<'_> {
 
     fn unset(&mut self, operands: &[ExpandedOperand<'_>], state: &mut ShellState) {
         for operand in operands {
-            match operand.field.word.text() {
+            match operand.field.word.as_text() {
                 Some(text) if text.starts_with('-') => {}
                 Some(text) => {
                     let text = text.to_owned();
@@ -399,14 +405,14 @@ impl ScriptReader<'_> {
                     if crate::syntax::is_name(&text) {
                         // Without `IFS`, the default splitting applies again, which is not tracked.
                         state.set(&text, VariableValue::Unknown);
-                        self.watch(&text);
+                        self.note_assignment(&text);
                     } else {
-                        self.puzzle_here("`unset` evaluates the subscript of its operand");
+                        self.add_unresolved_here("`unset` evaluates the subscript of its operand");
                         state.forget_variables();
                     }
                 }
                 None => {
-                    self.puzzle_here("`unset` evaluates the subscript of its operand");
+                    self.add_unresolved_here("`unset` evaluates the subscript of its operand");
                     state.forget_variables();
                     state.functions.clear();
                 }

@@ -6,7 +6,7 @@ use super::state::{ShellDirectory, ShellState, VariableValue};
 use super::statements::ExitStates;
 
 impl ScriptReader<'_> {
-    pub(super) fn directory(
+    pub(super) fn change_directory(
         &mut self,
         name: &str,
         operands: &[ExpandedOperand<'_>],
@@ -14,7 +14,7 @@ impl ScriptReader<'_> {
         state: ShellState,
     ) -> ExitStates {
         if name == "dirs" {
-            return ExitStates::same(state);
+            return ExitStates::unconditional(state);
         }
         let mut ok = state.clone();
         let mut may_fail = unsure;
@@ -22,9 +22,9 @@ impl ScriptReader<'_> {
             "popd" => {
                 let top = if operands.is_empty() { ok.stack.as_mut().and_then(Vec::pop) } else { None };
                 match top {
-                    Some(top) => ok.place = top,
+                    Some(top) => ok.working_dir = top,
                     None => {
-                        ok.place = lost("`popd` goes where the stack of directories says");
+                        ok.working_dir = unknown_directory("`popd` goes where the stack of directories says");
                         ok.stack = None;
                     }
                 }
@@ -35,21 +35,24 @@ impl ScriptReader<'_> {
                 if name == "pushd" {
                     match &mut ok.stack {
                         Some(stack) if stack.len() < 64 && !operands.is_empty() => {
-                            stack.push(state.place.clone())
+                            stack.push(state.working_dir.clone())
                         }
                         stack => *stack = None,
                     }
-                    ok.place =
-                        if operands.is_empty() { lost("`pushd` goes where the stack says") } else { place };
+                    ok.working_dir = if operands.is_empty() {
+                        unknown_directory("`pushd` goes where the stack says")
+                    } else {
+                        place
+                    };
                 } else {
-                    ok.place = place;
+                    ok.working_dir = place;
                 }
             }
         }
         if unsure {
-            ok.place = match ok.place {
-                ShellDirectory::At { .. } if name != "popd" => ok.place,
-                _ => lost("it depends on whether a directory could be entered"),
+            ok.working_dir = match ok.working_dir {
+                ShellDirectory::At { .. } if name != "popd" => ok.working_dir,
+                _ => unknown_directory("it depends on whether a directory could be entered"),
             };
         }
         for name in ["PWD", "OLDPWD"] {
@@ -57,38 +60,40 @@ impl ScriptReader<'_> {
                 ok.set(name, VariableValue::Unknown);
             }
         }
-        ExitStates { ok, bad: state, may_fail }
+        ExitStates { on_success: ok, on_failure: state, may_fail }
     }
 
     /// Returns the destination of `cd`, and whether `cd` certainly succeeds.
     fn destination(&self, operands: &[ExpandedOperand<'_>], state: &ShellState) -> (ShellDirectory, bool) {
         let mut words = Vec::new();
         for operand in operands {
-            match operand.field.word.text() {
+            match operand.field.word.as_text() {
                 Some(text) => words.push(text),
-                None => return (lost("the directory it goes to is not known"), false),
+                None => return (unknown_directory("the directory it goes to is not known"), false),
             }
         }
         let target = match words.as_slice() {
-            [] => state.home(self.scene),
+            [] => state.home(self.env),
             ["--" | "-L", target] | [target] => Some((*target).to_owned()),
             _ => None,
         };
-        let Some(target) = target else { return (lost("the directory it goes to is not known"), false) };
+        let Some(target) = target else {
+            return (unknown_directory("the directory it goes to is not known"), false);
+        };
         if target.is_empty() || target.starts_with(['-', '+']) {
-            return (lost("the directory it goes to depends on those before"), false);
+            return (unknown_directory("the directory it goes to depends on those before"), false);
         }
         let relative = !target.starts_with('/');
         let first = target.split('/').next().unwrap_or_default();
         if relative && first != "." && first != ".." {
             let searched = state.is_set("CDPATH")
-                || !matches!(state.value("CDPATH", self.scene), VariableValue::Unknown)
+                || !matches!(state.value("CDPATH", self.env), VariableValue::Unknown)
                 || !state.splits_as_usual();
             if searched {
-                return (lost("`CDPATH` may lead it elsewhere"), false);
+                return (unknown_directory("`CDPATH` may lead it elsewhere"), false);
             }
         }
-        let base = match &state.place {
+        let base = match &state.working_dir {
             ShellDirectory::At { logical, .. } => logical.as_str(),
             ShellDirectory::Unknown(_) if !relative => "/",
             ShellDirectory::Unknown(why) => return (ShellDirectory::Unknown(why.clone()), false),
@@ -101,8 +106,8 @@ impl ScriptReader<'_> {
                 "" | "." => {}
                 ".." => {
                     let so_far = format!("/{}", parts.join("/"));
-                    if !self.scene.is_directory(&so_far) {
-                        return (lost("the directory it goes to is not there yet"), false);
+                    if !self.env.is_directory(&so_far) {
+                        return (unknown_directory("the directory it goes to is not there yet"), false);
                     }
                     parts.pop();
                 }
@@ -110,17 +115,17 @@ impl ScriptReader<'_> {
             }
         }
         let logical = format!("/{}", parts.join("/"));
-        if !state.is_settled() || !self.scene.is_directory(&logical) {
-            return (lost("the directory it goes to may change before it does"), false);
+        if !state.are_files_unchanged() || !self.env.is_directory(&logical) {
+            return (unknown_directory("the directory it goes to may change before it does"), false);
         }
-        match self.scene.resolve("/", &logical) {
+        match self.env.resolve("/", &logical) {
             Some(physical) => (ShellDirectory::At { logical, physical }, true),
-            None => (lost("the directory it goes to is not known"), false),
+            None => (unknown_directory("the directory it goes to is not known"), false),
         }
     }
 }
 
 /// Returns a directory that is not certain any more.
-fn lost(why: &str) -> ShellDirectory {
+fn unknown_directory(why: &str) -> ShellDirectory {
     ShellDirectory::Unknown(why.to_owned())
 }

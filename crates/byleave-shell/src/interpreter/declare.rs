@@ -17,12 +17,12 @@ impl ScriptReader<'_> {
         let mut odd = builtin == "readonly";
         let mut lists = false;
         for operand in operands {
-            let text = operand.field.word.text().map(str::to_owned);
+            let text = operand.field.word.as_text().map(str::to_owned);
             if let Some(text) = &text
                 && let Some(letters) = text.strip_prefix(['-', '+'])
             {
                 if letters.contains(['n', 'i']) && builtin != "export" && builtin != "readonly" {
-                    self.puzzle_here("a variable is declared whose value is evaluated");
+                    self.add_unresolved_here("a variable is declared whose value is evaluated");
                     state.forget_variables();
                 }
                 lists |= letters.contains(['f', 'F', 'p']);
@@ -42,12 +42,12 @@ impl ScriptReader<'_> {
                     let appends = name.ends_with('+');
                     let name = name.strip_suffix('+').unwrap_or(name);
                     if !is_name(name) {
-                        self.puzzle_here("a declaration evaluates the subscript of its operand");
+                        self.add_unresolved_here("a declaration evaluates the subscript of its operand");
                         state.forget_variables();
                         continue;
                     }
                     if value.is_some() {
-                        self.watch(name);
+                        self.note_assignment(name);
                     }
                     // Only a word that is written as an assignment is certainly taken as one word, unchanged.
                     let sure =
@@ -58,18 +58,18 @@ impl ScriptReader<'_> {
                         _ => state.set(name, VariableValue::Unknown),
                     }
                     if odd {
-                        state.make_odd(name);
+                        state.mark_uncertain(name);
                     }
                 }
                 (None, Some(name)) => {
-                    self.watch(&name);
+                    self.note_assignment(&name);
                     state.set(&name, VariableValue::Unknown);
                     if odd || matches!(operand.raw.parts.last(), Some(WordPart::Array(_))) {
-                        state.make_odd(&name);
+                        state.mark_uncertain(&name);
                     }
                 }
                 (None, None) => {
-                    self.puzzle_here("a declaration evaluates the subscript of its operand");
+                    self.add_unresolved_here("a declaration evaluates the subscript of its operand");
                     state.forget_variables();
                 }
             }

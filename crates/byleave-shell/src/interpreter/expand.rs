@@ -23,7 +23,7 @@ impl ExpandedField {
     }
 
     /// Makes a glob match uncertain. Bash matches files after all words are expanded, so a later word may have created some.
-    pub(super) fn unsettle(&mut self) {
+    pub(super) fn mark_unsettled(&mut self) {
         if let Some(pattern) = self.pattern.take() {
             self.word = pattern;
         }
@@ -52,11 +52,11 @@ enum TildePosition {
 
 impl ScriptReader<'_> {
     /// Returns the words that a word expands to.
-    pub(super) fn fields(&mut self, raw: &RawWord, state: &mut ShellState) -> Vec<ExpandedField> {
-        let atoms = self.atoms(raw, state);
+    pub(super) fn expand_fields(&mut self, raw: &RawWord, state: &mut ShellState) -> Vec<ExpandedField> {
+        let atoms = self.expand_atoms(raw, state);
         let words = match braces::expand(&atoms) {
-            BraceExpansion::Not => {
-                let word = self.tilde(atoms, state, TildePosition::Word);
+            BraceExpansion::NoBraces => {
+                let word = self.expand_tildes(atoms, state, TildePosition::Word);
                 let mut fields = Vec::new();
                 self.split(&word, state, &mut fields);
                 return fields;
@@ -77,28 +77,33 @@ impl ScriptReader<'_> {
         };
         let mut fields = Vec::new();
         for word in words {
-            let word = self.tilde(word, state, TildePosition::Front);
+            let word = self.expand_tildes(word, state, TildePosition::Front);
             self.split(&word, state, &mut fields);
         }
         fields
     }
 
     /// Returns the one word that results where the shell does not split.
-    pub(super) fn single(&mut self, raw: &RawWord, state: &mut ShellState, single: SingleWordMode) -> Word {
-        let atoms = self.atoms(raw, state);
+    pub(super) fn expand_single(
+        &mut self,
+        raw: &RawWord,
+        state: &mut ShellState,
+        single: SingleWordMode,
+    ) -> Word {
+        let atoms = self.expand_atoms(raw, state);
         let tildes = if single == SingleWordMode::Value { TildePosition::Value } else { TildePosition::Word };
-        let atoms = self.tilde(atoms, state, tildes);
-        whole(&atoms)
+        let atoms = self.expand_tildes(atoms, state, tildes);
+        join_atoms(&atoms)
     }
 
-    fn atoms(&mut self, raw: &RawWord, state: &mut ShellState) -> Vec<WordAtom> {
+    fn expand_atoms(&mut self, raw: &RawWord, state: &mut ShellState) -> Vec<WordAtom> {
         let mut atoms = Vec::new();
-        self.atoms_of(&raw.parts, false, state, &mut atoms);
+        self.expand_parts(&raw.parts, false, state, &mut atoms);
         atoms
     }
 
     /// Expands parts, and reads the commands in them.
-    pub(super) fn atoms_of(
+    pub(super) fn expand_parts(
         &mut self,
         parts: &[WordPart],
         quoted: bool,
@@ -109,56 +114,66 @@ impl ScriptReader<'_> {
             match part {
                 WordPart::Bare(text) => atoms.extend(text.chars().map(WordAtom::Bare)),
                 WordPart::Quoted(text) => {
-                    atoms.push(WordAtom::Mark);
+                    atoms.push(WordAtom::EmptyQuotes);
                     atoms.extend(text.chars().map(WordAtom::Exact));
                 }
                 WordPart::Double(inner) => {
                     let before = atoms.len();
-                    self.atoms_of(inner, true, state, atoms);
+                    self.expand_parts(inner, true, state, atoms);
                     // An empty `"$@"` produces no word at all.
                     let only_hole = inner.len() == 1
-                        && matches!(atoms.get(before..), Some([WordAtom::Hole { splits: true, .. }]));
+                        && matches!(atoms.get(before..), Some([WordAtom::UnknownValue { splits: true, .. }]));
                     if !only_hole {
-                        atoms.insert(before, WordAtom::Mark);
+                        atoms.insert(before, WordAtom::EmptyQuotes);
                     }
                 }
                 WordPart::Parameter(parameter) => self.parameter(parameter, quoted, state, atoms),
                 WordPart::Command(list) => {
-                    self.apart("substitution", list, state);
-                    atoms.push(WordAtom::Hole {
+                    self.read_subshell("substitution", list, state);
+                    atoms.push(WordAtom::UnknownValue {
                         why: "it is what a command prints".to_owned(),
                         splits: !quoted,
                     });
                 }
                 WordPart::Backquoted(text) => {
-                    self.text_apart("substitution", text, state);
-                    atoms.push(WordAtom::Hole {
+                    self.read_subshell_text("substitution", text, state);
+                    atoms.push(WordAtom::UnknownValue {
                         why: "it is what a command prints".to_owned(),
                         splits: !quoted,
                     });
                 }
                 WordPart::Process(list) => {
-                    state.settled = false;
-                    self.apart("process substitution", list, state);
-                    atoms.push(WordAtom::Hole { why: "it is a pipe to a command".to_owned(), splits: false });
+                    state.files_unchanged = false;
+                    self.read_subshell("process substitution", list, state);
+                    atoms.push(WordAtom::UnknownValue {
+                        why: "it is a pipe to a command".to_owned(),
+                        splits: false,
+                    });
                 }
                 WordPart::Arithmetic(inner) => {
                     self.arithmetic(inner, state);
-                    atoms.push(WordAtom::Hole { why: "it is computed".to_owned(), splits: !quoted });
+                    atoms.push(WordAtom::UnknownValue { why: "it is computed".to_owned(), splits: !quoted });
                 }
                 WordPart::Array(elements) => {
                     for element in elements {
-                        self.fields(element, state);
+                        self.expand_fields(element, state);
                     }
-                    atoms.push(WordAtom::Hole { why: "it is an array".to_owned(), splits: true });
+                    atoms.push(WordAtom::UnknownValue { why: "it is an array".to_owned(), splits: true });
                 }
-                WordPart::Opaque(why) => atoms.push(WordAtom::Hole { why: (*why).to_owned(), splits: false }),
+                WordPart::Opaque(why) => {
+                    atoms.push(WordAtom::UnknownValue { why: (*why).to_owned(), splits: false })
+                }
             }
         }
     }
 
     /// Replaces each `~` that means a directory.
-    fn tilde(&mut self, atoms: Vec<WordAtom>, state: &ShellState, tildes: TildePosition) -> Vec<WordAtom> {
+    fn expand_tildes(
+        &mut self,
+        atoms: Vec<WordAtom>,
+        state: &ShellState,
+        tildes: TildePosition,
+    ) -> Vec<WordAtom> {
         let is_value = tildes == TildePosition::Value;
         if !atoms.contains(&WordAtom::Bare('~')) {
             return atoms;
@@ -192,7 +207,7 @@ impl ScriptReader<'_> {
                 && *atom == WordAtom::Bare('~')
                 && matches!(before, Some(WordAtom::Bare('=' | ':')))
             {
-                expanded.push(WordAtom::Hole {
+                expanded.push(WordAtom::UnknownValue {
                     why: "`~` after a subscript is not certain".to_owned(),
                     splits: false,
                 });
@@ -222,7 +237,7 @@ impl ScriptReader<'_> {
             }
             if colon {
                 // The following text decides whether bash ends the name here.
-                expanded.push(WordAtom::Hole {
+                expanded.push(WordAtom::UnknownValue {
                     why: "what `~` stands for before a colon is not certain".to_owned(),
                     splits: false,
                 });
@@ -237,8 +252,8 @@ impl ScriptReader<'_> {
                 rest.next();
             }
             let directory = match login.as_str() {
-                "" => state.home(self.scene),
-                "+" => match &state.place {
+                "" => state.home(self.env),
+                "+" => match &state.working_dir {
                     ShellDirectory::At { logical, .. } if !state.is_set("PWD") => Some(logical.clone()),
                     _ => None,
                 },
@@ -246,10 +261,10 @@ impl ScriptReader<'_> {
             };
             match directory {
                 Some(directory) => {
-                    expanded.push(WordAtom::Mark);
+                    expanded.push(WordAtom::EmptyQuotes);
                     expanded.extend(directory.chars().map(WordAtom::Exact));
                 }
-                None => expanded.push(WordAtom::Hole {
+                None => expanded.push(WordAtom::UnknownValue {
                     why: format!("`~{login}` is a directory that is not known"),
                     splits: false,
                 }),
@@ -263,14 +278,14 @@ impl ScriptReader<'_> {
         // A dollar that begins nothing prevents bash from splitting its word.
         let usual = state.splits_as_usual() && !atoms.contains(&WordAtom::Bare('$'));
         let doubtful = |atom: &WordAtom| match atom {
-            WordAtom::Hole { splits, .. } => *splits,
+            WordAtom::UnknownValue { splits, .. } => *splits,
             WordAtom::Split(text) => !usual || text.contains(['*', '?', '[', '\\']),
             _ => false,
         };
-        if atoms.iter().any(|atom| doubtful(atom) || matches!(atom, WordAtom::Hole { .. })) {
+        if atoms.iter().any(|atom| doubtful(atom) || matches!(atom, WordAtom::UnknownValue { .. })) {
             let splits = atoms.iter().any(|atom| doubtful(atom) || matches!(atom, WordAtom::Split(_)));
             let why = atoms.iter().find_map(|atom| {
-                if let WordAtom::Hole { why, .. } = atom { Some(why.clone()) } else { None }
+                if let WordAtom::UnknownValue { why, .. } = atom { Some(why.clone()) } else { None }
             });
             let why = why.unwrap_or_else(|| "how its value is split is not certain".to_owned());
             let pieces = if splits { Vec::new() } else { certain_pieces(atoms) };
@@ -278,7 +293,7 @@ impl ScriptReader<'_> {
             let one = !splits && !globs;
             fields.push(ExpandedField {
                 splits,
-                ..ExpandedField::new(Word::Unknown(UnknownWord { why, pieces, one }))
+                ..ExpandedField::new(Word::Unknown(UnknownWord { reason: why, pieces, single_word: one }))
             });
             return;
         }
@@ -289,7 +304,7 @@ impl ScriptReader<'_> {
             match atom {
                 WordAtom::Bare(c) => current.push(GlobChar { c: *c, quoted: false }),
                 WordAtom::Exact(c) => current.push(GlobChar { c: *c, quoted: true }),
-                WordAtom::Mark => present = true,
+                WordAtom::EmptyQuotes => present = true,
                 WordAtom::Split(text) => {
                     for c in text.chars() {
                         if matches!(c, ' ' | '\t' | '\n') {
@@ -302,7 +317,7 @@ impl ScriptReader<'_> {
                         }
                     }
                 }
-                WordAtom::Hole { .. } => {}
+                WordAtom::UnknownValue { .. } => {}
             }
         }
         if present || !current.is_empty() {
@@ -311,7 +326,7 @@ impl ScriptReader<'_> {
         for word in ready {
             if glob::is_glob(&word) {
                 let pattern = glob::unknown(&word);
-                let names = self.glob(&word, state).unwrap_or_else(|| vec![pattern.clone()]);
+                let names = self.expand_glob(&word, state).unwrap_or_else(|| vec![pattern.clone()]);
                 fields.extend(names.into_iter().map(|name| ExpandedField {
                     pattern: Some(pattern.clone()),
                     ..ExpandedField::new(name)
@@ -329,19 +344,19 @@ fn unknown(why: &str) -> ExpandedField {
 }
 
 /// Returns everything as one word.
-fn whole(atoms: &[WordAtom]) -> Word {
-    let why = atoms
-        .iter()
-        .find_map(|atom| if let WordAtom::Hole { why, .. } = atom { Some(why.clone()) } else { None });
+fn join_atoms(atoms: &[WordAtom]) -> Word {
+    let why = atoms.iter().find_map(|atom| {
+        if let WordAtom::UnknownValue { why, .. } = atom { Some(why.clone()) } else { None }
+    });
     if let Some(why) = why {
-        return Word::Unknown(UnknownWord { why, pieces: certain_pieces(atoms), one: true });
+        return Word::Unknown(UnknownWord { reason: why, pieces: certain_pieces(atoms), single_word: true });
     }
     let mut text = String::new();
     for atom in atoms {
         match atom {
             WordAtom::Bare(c) | WordAtom::Exact(c) => text.push(*c),
             WordAtom::Split(value) => text.push_str(value),
-            WordAtom::Mark | WordAtom::Hole { .. } => {}
+            WordAtom::EmptyQuotes | WordAtom::UnknownValue { .. } => {}
         }
     }
     Word::Literal(text)
@@ -358,8 +373,8 @@ fn certain_pieces(atoms: &[WordAtom]) -> Vec<String> {
             WordAtom::Bare(c) => stretch.push(GlobChar { c: *c, quoted: false }),
             WordAtom::Exact(c) => stretch.push(GlobChar { c: *c, quoted: true }),
             WordAtom::Split(text) => stretch.extend(text.chars().map(|c| GlobChar { c, quoted: true })),
-            WordAtom::Mark => {}
-            WordAtom::Hole { .. } => pieces.extend(glob::pieces(&std::mem::take(&mut stretch))),
+            WordAtom::EmptyQuotes => {}
+            WordAtom::UnknownValue { .. } => pieces.extend(glob::pieces(&std::mem::take(&mut stretch))),
         }
     }
     pieces.extend(glob::pieces(&stretch));

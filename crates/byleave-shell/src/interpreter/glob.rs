@@ -55,18 +55,18 @@ pub(super) fn pieces(word: &[GlobChar]) -> Vec<String> {
 pub(super) fn unknown(word: &[GlobChar]) -> Word {
     let text: String = word.iter().map(|glyph| glyph.c).collect();
     let why = format!("`{text}` is what files there are when it runs");
-    Word::Unknown(UnknownWord { why, pieces: pieces(word), one: false })
+    Word::Unknown(UnknownWord { reason: why, pieces: pieces(word), single_word: false })
 }
 
 impl ScriptReader<'_> {
     /// Returns the words that a pattern expands to, or `None` if they are not certain.
-    pub(super) fn glob(&mut self, word: &[GlobChar], state: &ShellState) -> Option<Vec<Word>> {
-        let names = if state.is_settled() { self.matches(word, state) } else { None };
+    pub(super) fn expand_glob(&mut self, word: &[GlobChar], state: &ShellState) -> Option<Vec<Word>> {
+        let names = if state.are_files_unchanged() { self.find_matches(word, state) } else { None };
         names.filter(|names| !names.is_empty()).map(|names| names.into_iter().map(Word::Literal).collect())
     }
 
-    fn matches(&mut self, word: &[GlobChar], state: &ShellState) -> Option<Vec<String>> {
-        let ShellDirectory::At { physical, .. } = &state.place else { return None };
+    fn find_matches(&mut self, word: &[GlobChar], state: &ShellState) -> Option<Vec<String>> {
+        let ShellDirectory::At { physical, .. } = &state.working_dir else { return None };
         let text: String = word.iter().map(|glyph| glyph.c).collect();
         if text.contains("//") || text.contains('\\') {
             return None;
@@ -89,40 +89,40 @@ impl ScriptReader<'_> {
                 if !is_glob(component) {
                     let name: String = component.iter().map(|glyph| glyph.c).collect();
                     let path = format!("{prefix}{name}");
-                    let resolved = self.scene.resolve(physical, &path)?;
+                    let resolved = self.env.resolve(physical, &path)?;
                     // The directory tells whether a plain last name exists.
                     if is_last {
                         let directory =
-                            self.scene.resolve(physical, if prefix.is_empty() { "." } else { &prefix })?;
-                        if name == "." || name == ".." || self.scene.list(&directory)?.contains(&name) {
+                            self.env.resolve(physical, if prefix.is_empty() { "." } else { &prefix })?;
+                        if name == "." || name == ".." || self.env.list_directory(&directory)?.contains(&name)
+                        {
                             next.push(path);
                         }
-                    } else if self.scene.is_directory(&resolved) {
+                    } else if self.env.is_directory(&resolved) {
                         next.push(path + "/");
                     }
                     continue;
                 }
-                let directory =
-                    self.scene.resolve(physical, if prefix.is_empty() { "." } else { &prefix })?;
-                if !self.scene.is_directory(&directory) {
+                let directory = self.env.resolve(physical, if prefix.is_empty() { "." } else { &prefix })?;
+                if !self.env.is_directory(&directory) {
                     continue;
                 }
                 let hidden = component.first().is_some_and(|first| first.c == '.');
-                if hidden && (matched(component, ".")? || matched(component, "..")?) {
+                if hidden && (matches_name(component, ".")? || matches_name(component, "..")?) {
                     return None;
                 }
-                let mut names = self.scene.list(&directory)?;
+                let mut names = self.env.list_directory(&directory)?;
                 names.sort();
                 for name in names {
-                    if (name.starts_with('.') && !hidden) || !matched(component, &name)? {
+                    if (name.starts_with('.') && !hidden) || !matches_name(component, &name)? {
                         continue;
                     }
                     let path = format!("{prefix}{name}");
                     if is_last {
                         next.push(path);
                     } else {
-                        let resolved = self.scene.resolve(physical, &path)?;
-                        if self.scene.is_directory(&resolved) {
+                        let resolved = self.env.resolve(physical, &path)?;
+                        if self.env.is_directory(&resolved) {
                             next.push(path + "/");
                         }
                     }
@@ -138,7 +138,7 @@ impl ScriptReader<'_> {
 }
 
 /// Checks whether a name matches. Returns `None` if this module cannot decide.
-fn matched(pattern: &[GlobChar], name: &str) -> Option<bool> {
+fn matches_name(pattern: &[GlobChar], name: &str) -> Option<bool> {
     let name: Vec<char> = name.chars().collect();
     let tokens = tokens(pattern)?;
     // The usual algorithm with two positions: the last star, and how far it reached.
@@ -151,7 +151,7 @@ fn matched(pattern: &[GlobChar], name: &str) -> Option<bool> {
                 at += 1;
                 continue;
             }
-            Some(token) if token.takes(*c) => {
+            Some(token) if token.matches_char(*c) => {
                 at += 1;
                 in_name += 1;
                 continue;
@@ -178,7 +178,7 @@ enum GlobToken {
 }
 
 impl GlobToken {
-    fn takes(&self, c: char) -> bool {
+    fn matches_char(&self, c: char) -> bool {
         match self {
             Self::Star => false,
             Self::Any => true,

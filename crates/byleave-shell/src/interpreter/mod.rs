@@ -50,129 +50,137 @@ pub const WORDS_MAX: usize = 32 * 1024;
 const TEXTS_DEEP_MAX: usize = 12;
 
 /// Reads a command text as bash would: every command at any depth, and the unresolved parts.
-pub fn read(text: &str, scene: &dyn ShellEnv) -> ParsedCommands {
+pub fn parse_commands(text: &str, scene: &dyn ShellEnv) -> ParsedCommands {
     let mut reader = ScriptReader::new(scene);
     let mut state = ShellState::new(scene);
     if text.contains('\0') {
-        reader
-            .puzzle("it holds a NUL byte, where some programs stop reading and others do not", 0..text.len());
+        reader.add_unresolved(
+            "it holds a NUL byte, where some programs stop reading and others do not",
+            0..text.len(),
+        );
     }
     let text = text.replace('\0', "");
     let shell = scene.shell();
-    if !is_read(shell) {
-        reader.puzzle(format!("`{shell}` would run it, and only bash is read"), 0..text.len());
-        reader.sweep(&text, &(0..text.len()));
+    if !is_bash_compatible(shell) {
+        reader.add_unresolved(format!("`{shell}` would run it, and only bash is read"), 0..text.len());
+        reader.list_possible_commands(&text, &(0..text.len()));
     } else if text.len() > TEXT_BYTES_MAX {
-        reader.puzzle("it is longer than is read; only its words were looked at", 0..text.len());
-        reader.sweep(&text, &(0..text.len()));
+        reader.add_unresolved("it is longer than is read; only its words were looked at", 0..text.len());
+        reader.list_possible_commands(&text, &(0..text.len()));
     } else {
-        reader.text(&text, &mut state, None);
+        reader.read_text(&text, &mut state, None);
         if reader.is_full {
-            reader.puzzle("it holds more commands or words than are read", 0..text.len());
-            reader.sweep(&text, &(0..text.len()));
+            reader.add_unresolved("it holds more commands or words than are read", 0..text.len());
+            reader.list_possible_commands(&text, &(0..text.len()));
         }
     }
-    let outline = reader.within.outline();
-    let mut reading =
-        ParsedCommands { commands: reader.commands, riddles: reader.riddles, guesses: Vec::new(), outline };
+    let outline = reader.trail.into_outline();
+    let mut reading = ParsedCommands {
+        commands: reader.commands,
+        unresolved: reader.unresolved,
+        possible_commands: Vec::new(),
+        outline,
+    };
     if !reading.is_certain() {
-        reading.guesses = guess(&text, scene, &reading.commands);
+        reading.possible_commands = guess_commands(&text, scene, &reading.commands);
     }
     reading
 }
 
 /// Checks whether a shell of this name parses as bash does.
-fn is_read(shell: &str) -> bool {
+fn is_bash_compatible(shell: &str) -> bool {
     matches!(shell, "bash" | "sh")
 }
 
 /// Returns the commands that would result if all facts known at any point still held.
-fn guess(text: &str, scene: &dyn ShellEnv, known: &[SimpleCommand]) -> Vec<SimpleCommand> {
-    if text.len() > TEXT_BYTES_MAX || !is_read(scene.shell()) {
+fn guess_commands(text: &str, scene: &dyn ShellEnv, known: &[SimpleCommand]) -> Vec<SimpleCommand> {
+    if text.len() > TEXT_BYTES_MAX || !is_bash_compatible(scene.shell()) {
         return Vec::new();
     }
     let mut reader = ScriptReader::new(scene);
-    reader.text(text, &mut ShellState::guessing(scene), None);
-    let is_new = |guess: &SimpleCommand| !known.iter().any(|command| command.does_the_same(guess));
+    reader.read_text(text, &mut ShellState::new_guessing(scene), None);
+    let is_new = |guess: &SimpleCommand| !known.iter().any(|command| command.is_equivalent(guess));
     reader.commands.into_iter().filter(is_new).collect()
 }
 
 /// The results so far, and the current position.
 struct ScriptReader<'s> {
-    scene: &'s dyn ShellEnv,
+    env: &'s dyn ShellEnv,
     commands: Vec<SimpleCommand>,
-    riddles: Vec<Unresolved>,
-    within: NestingTracker,
+    unresolved: Vec<Unresolved>,
+    trail: NestingTracker,
     /// The names of functions that may be defined by now.
     functions: BTreeSet<String>,
     /// Byte offsets by character, for the current text.
     offsets: Vec<usize>,
     /// The span of the enclosing text, for all positions in a nested text such as an argument of `eval`.
     outer_span: Option<Range<usize>>,
-    texts_deep: usize,
+    text_depth: usize,
     words: usize,
     is_full: bool,
     /// The state where an expansion may have failed. Bash then drops the rest of the line and continues after it.
-    dropped: Option<ShellState>,
+    abandoned_state: Option<ShellState>,
     /// The output of the previous command in the pipeline, for the next one.
-    piped: Option<Word>,
+    pipe_input: Option<Word>,
 }
 
 impl<'s> ScriptReader<'s> {
     fn new(scene: &'s dyn ShellEnv) -> Self {
         Self {
-            scene,
+            env: scene,
             commands: Vec::new(),
-            riddles: Vec::new(),
-            within: NestingTracker::default(),
+            unresolved: Vec::new(),
+            trail: NestingTracker::default(),
             functions: BTreeSet::new(),
             offsets: Vec::new(),
             outer_span: None,
-            texts_deep: 0,
+            text_depth: 0,
             words: 0,
             is_full: false,
-            dropped: None,
-            piped: None,
+            abandoned_state: None,
+            pipe_input: None,
         }
     }
 
     /// Records an unresolved part. Duplicates are dropped.
-    fn puzzle(&mut self, why: impl Into<String>, span: Range<usize>) {
+    fn add_unresolved(&mut self, why: impl Into<String>, span: Range<usize>) {
         let why = why.into();
-        self.within.puzzle(&why);
-        if self.riddles.len() < 256 && !self.riddles.iter().any(|riddle| riddle.why == why) {
-            self.riddles.push(Unresolved { why, span });
+        self.trail.add_unresolved(&why);
+        if self.unresolved.len() < 256 && !self.unresolved.iter().any(|riddle| riddle.reason == why) {
+            self.unresolved.push(Unresolved { reason: why, span });
         }
     }
 
     /// Records the assignment of a variable that only the interpreter sees, as in arithmetic, if it changes what runs.
-    fn sets(&mut self, name: &str) {
-        if acts_later(name) || matches!(env_var_rules::bearing(name), env_var_rules::EnvVarRisk::Changes(_)) {
-            self.puzzle_change(name);
+    fn note_hidden_assignment(&mut self, name: &str) {
+        if affects_later_commands(name)
+            || matches!(env_var_rules::env_var_risk(name), env_var_rules::EnvVarRisk::ChangesExecution(_))
+        {
+            self.add_unresolved_change(name);
         }
     }
 
     /// Does the same for an assignment or a word of a builtin. The manuals also see those, and report other changes of what runs.
-    fn watch(&mut self, name: &str) {
-        if acts_later(name) {
-            self.puzzle_change(name);
+    fn note_assignment(&mut self, name: &str) {
+        if affects_later_commands(name) {
+            self.add_unresolved_change(name);
         }
     }
 
-    fn puzzle_change(&mut self, name: &str) {
-        self.puzzle_here(&format!("`{name}` is changed, which changes what runs"));
+    fn add_unresolved_change(&mut self, name: &str) {
+        self.add_unresolved_here(&format!("`{name}` is changed, which changes what runs"));
     }
 
     /// Records that the rest of the line may not run from here on.
-    fn may_drop(&mut self, state: &ShellState) {
-        self.dropped = Some(match self.dropped.take() {
+    fn note_possible_abort(&mut self, state: &ShellState) {
+        self.abandoned_state = Some(match self.abandoned_state.take() {
             Some(dropped) => dropped.join(state),
             None => state.clone(),
         });
     }
 
     /// Converts a span in characters to one in bytes of the whole text.
-    fn bytes(&self, span: &Range<usize>) -> Range<usize> {
+    fn byte_span(&self, span: &Range<usize>) -> Range<usize> {
         if let Some(outer) = &self.outer_span {
             return outer.clone();
         }
@@ -186,14 +194,14 @@ impl<'s> ScriptReader<'s> {
         if self.commands.len() >= COMMANDS_MAX || self.words > WORDS_MAX {
             self.is_full = true;
         } else {
-            self.within.command(self.commands.len());
+            self.trail.add_command(self.commands.len());
             self.commands.push(command);
         }
     }
 }
 
 /// Checks for variables whose value the shell acts on later. A change is always reported.
-fn acts_later(name: &str) -> bool {
+fn affects_later_commands(name: &str) -> bool {
     name.starts_with("BASH_")
         || matches!(
             name,

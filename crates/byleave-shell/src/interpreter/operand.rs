@@ -12,7 +12,7 @@ pub(super) struct ExpandedOperand<'a> {
 
 /// Returns the text of an operand if it is a valid variable name.
 pub(super) fn plain_name(operand: &ExpandedOperand<'_>) -> Option<String> {
-    operand.field.word.text().filter(|text| is_name(text)).map(str::to_owned)
+    operand.field.word.as_text().filter(|text| is_name(text)).map(str::to_owned)
 }
 
 /// Returns the name in a word that is written `NAME=…`.

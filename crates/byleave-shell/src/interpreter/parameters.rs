@@ -18,17 +18,17 @@ impl ScriptReader<'_> {
             || parameter.subscript.as_deref().is_some_and(|parts| is_text(parts, "@") || is_text(parts, "*"));
         let splits = !quoted || all;
         if parameter.plain && parameter.subscript.is_none() {
-            match state.value(&parameter.name, self.scene) {
+            match state.value(&parameter.name, self.env) {
                 VariableValue::Text(text) if quoted => atoms.extend(text.chars().map(WordAtom::Exact)),
                 VariableValue::Text(text) => atoms.push(WordAtom::Split(text)),
                 VariableValue::Number | VariableValue::Unknown => {
                     let why = format!("`${}` is not known", parameter.name);
-                    atoms.push(WordAtom::Hole { why, splits });
+                    atoms.push(WordAtom::UnknownValue { why, splits });
                 }
             }
             return;
         }
-        self.may_drop(state);
+        self.note_possible_abort(state);
         if let Some(subscript) = &parameter.subscript
             && !all
         {
@@ -36,7 +36,7 @@ impl ScriptReader<'_> {
         }
         // Operands contain words of their own, and the commands in them run.
         let mut operand = Vec::new();
-        self.atoms_of(&parameter.operand, quoted, state, &mut operand);
+        self.expand_parts(&parameter.operand, quoted, state, &mut operand);
         let operator = parameter.operator.as_str();
         if operator == ":" {
             self.arithmetic(&parameter.operand, state);
@@ -45,21 +45,25 @@ impl ScriptReader<'_> {
             || (operator == "!@" && parameter.operand.is_empty())
             || (operator == "!" && is_text(&parameter.operand, "*"));
         if operator.starts_with('!') && !lists_names {
-            self.puzzle_here("a variable's value is taken as the name of another, and evaluated");
+            self.add_unresolved_here("a variable's value is taken as the name of another, and evaluated");
         } else if operator == "@"
             && !["Q", "U", "u", "L", "E", "A", "K", "a", "k"].iter().any(|op| is_text(&parameter.operand, op))
         {
-            self.puzzle_here("a variable's value is expanded as a prompt, which runs commands in it");
+            self.add_unresolved_here("a variable's value is expanded as a prompt, which runs commands in it");
         }
         if operator.contains('=') || operator.starts_with('!') {
-            self.sets(&parameter.name);
+            self.note_hidden_assignment(&parameter.name);
             state.set(&parameter.name, VariableValue::Unknown);
         }
         if parameter.name.is_empty() {
-            self.puzzle_here("an expansion is not of a form that is known");
+            self.add_unresolved_here("an expansion is not of a form that is known");
         }
-        let splits = splits || operand.iter().any(|atom| matches!(atom, WordAtom::Hole { splits: true, .. }));
-        atoms.push(WordAtom::Hole { why: format!("`${{{}…}}` is not known", parameter.name), splits });
+        let splits =
+            splits || operand.iter().any(|atom| matches!(atom, WordAtom::UnknownValue { splits: true, .. }));
+        atoms
+            .push(WordAtom::UnknownValue {
+                why: format!("`${{{}…}}` is not known", parameter.name), splits
+            });
     }
 }
 

@@ -6,11 +6,11 @@ use crate::word::Word;
 /// Returns the output of `echo` or `printf` with known words, or `None` if it cannot be determined.
 ///
 /// A wrong answer would hide input from the analysis of the next command. So every unusual case returns `None`.
-pub(super) fn written(command: &SimpleCommand) -> Option<Word> {
+pub(super) fn piped_output(command: &SimpleCommand) -> Option<Word> {
     if command.is_function || !command.assignments.is_empty() || !command.redirections.is_empty() {
         return None;
     }
-    let words: Vec<&str> = command.words.iter().map(Word::text).collect::<Option<_>>()?;
+    let words: Vec<&str> = command.words.iter().map(Word::as_text).collect::<Option<_>>()?;
     let (name, rest) = words.split_first()?;
     match (*name, rest) {
         ("echo", ["-n", rest @ ..]) if is_plain(rest) => Some(Word::literal(rest.join(" "))),

@@ -29,16 +29,16 @@ impl NestingTracker {
     /// Does the same, with another word for the outline.
     pub(super) fn push_as(&mut self, kind: &'static str, part: &'static str) {
         self.kinds.push(kind);
-        self.enter(part);
+        self.enter_part(part);
     }
 
     pub(super) fn pop(&mut self) {
         self.kinds.pop();
-        self.leave();
+        self.leave_part();
     }
 
     /// Enters a construct that only the outline contains.
-    pub(super) fn enter(&mut self, kind: &'static str) {
+    pub(super) fn enter_part(&mut self, kind: &'static str) {
         let parent = self.open.last().copied().flatten();
         // A group is a command that is a group. The duplicate is skipped if it directly follows.
         let same = parent.filter(|parent| {
@@ -53,31 +53,38 @@ impl NestingTracker {
         if same.is_some() {
             self.open.push(same);
         } else if self.outline.parts.len() < PARTS_MAX {
-            let part =
-                OutlinePart { parent, kind, label, joint, negated, commands: Vec::new(), unread: Vec::new() };
+            let part = OutlinePart {
+                parent,
+                kind,
+                label,
+                joint,
+                negated,
+                commands: Vec::new(),
+                unresolved: Vec::new(),
+            };
             self.open.push(Some(self.outline.parts.len()));
             self.outline.parts.push(part);
         } else {
-            self.outline.cut = true;
+            self.outline.truncated = true;
             self.open.push(None);
         }
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave_part(&mut self) {
         self.open.pop();
     }
 
     /// Sets the list operator before the next part.
-    pub(super) fn joined(&mut self, joint: ListOperator) {
+    pub(super) fn set_joint(&mut self, joint: ListOperator) {
         self.joint = joint;
     }
 
-    pub(super) fn negated(&mut self) {
+    pub(super) fn set_negated(&mut self) {
         self.negated = true;
     }
 
     /// Sets the label of the next part.
-    pub(super) fn labelled(&mut self, label: String) {
+    pub(super) fn set_label(&mut self, label: String) {
         self.label = Some(label);
     }
 
@@ -87,42 +94,42 @@ impl NestingTracker {
     }
 
     /// Records that the command with this index was found here.
-    pub(super) fn command(&mut self, place: usize) {
-        if let Some(part) = self.here() {
+    pub(super) fn add_command(&mut self, place: usize) {
+        if let Some(part) = self.current_part() {
             part.commands.push(place);
         }
     }
 
     /// Records a command that is only possible.
-    pub(super) fn possible(&mut self, place: usize) {
-        self.enter("possible");
-        self.command(place);
-        self.leave();
+    pub(super) fn add_possible_command(&mut self, place: usize) {
+        self.enter_part("possible");
+        self.add_command(place);
+        self.leave_part();
     }
 
     /// Records that something here could not be resolved.
-    pub(super) fn puzzle(&mut self, why: &str) {
+    pub(super) fn add_unresolved(&mut self, why: &str) {
         let unread = match self.open.last().copied().flatten() {
-            Some(at) => self.outline.parts.get_mut(at).map(|part| &mut part.unread),
-            None => Some(&mut self.outline.unread),
+            Some(at) => self.outline.parts.get_mut(at).map(|part| &mut part.unresolved),
+            None => Some(&mut self.outline.unresolved),
         };
         if let Some(unread) = unread.filter(|unread| !unread.iter().any(|known| known == why)) {
             unread.push(why.to_owned());
         }
     }
 
-    pub(super) fn outline(self) -> Outline {
+    pub(super) fn into_outline(self) -> Outline {
         self.outline
     }
 
-    fn here(&mut self) -> Option<&mut OutlinePart> {
+    fn current_part(&mut self) -> Option<&mut OutlinePart> {
         let at = self.open.last().copied().flatten()?;
         self.outline.parts.get_mut(at)
     }
 }
 
 /// Returns the name of a command kind in the outline.
-pub(super) const fn part_of(kind: &CommandNodeKind) -> &'static str {
+pub(super) const fn part_name(kind: &CommandNodeKind) -> &'static str {
     match kind {
         CommandNodeKind::Simple { .. } => "command",
         CommandNodeKind::Group(_) => "group",

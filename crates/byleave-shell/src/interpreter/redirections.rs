@@ -17,10 +17,10 @@ impl ScriptReader<'_> {
         let mut redirections = Vec::new();
         let mut input = None;
         // The last of several input redirections wins. Files are not read here, so with a file among them the input is unknown.
-        let sole = !redirects.iter().any(Redirect::may_be_another_input);
+        let sole = !redirects.iter().any(Redirect::may_read_other_input);
         for redirect in redirects {
             if let Some(name) = &redirect.variable {
-                self.sets(name);
+                self.note_hidden_assignment(name);
                 state.set(name, VariableValue::Unknown);
             }
             let access = match redirect.operator {
@@ -28,7 +28,7 @@ impl ScriptReader<'_> {
                 RedirectOperator::Write | RedirectOperator::Both => RedirectionAccess::Write,
                 RedirectOperator::ReadWrite => RedirectionAccess::ReadWrite,
                 RedirectOperator::HereString => {
-                    let text = match self.single(&redirect.target, state, SingleWordMode::Plain) {
+                    let text = match self.expand_single(&redirect.target, state, SingleWordMode::Plain) {
                         Word::Literal(text) => Word::Literal(text + "\n"),
                         unknown => unknown,
                     };
@@ -37,7 +37,7 @@ impl ScriptReader<'_> {
                 }
                 RedirectOperator::HereDocument { .. } => {
                     let text = match redirect.body.get() {
-                        Some(body) => self.single(body, state, SingleWordMode::Plain),
+                        Some(body) => self.expand_single(body, state, SingleWordMode::Plain),
                         None => Word::unknown("a here-document has no end"),
                     };
                     input = redirect.as_input(text, sole).or(input);
@@ -45,21 +45,21 @@ impl ScriptReader<'_> {
                 }
                 RedirectOperator::DuplicateInput | RedirectOperator::DuplicateOutput => {
                     let target = self.target(&redirect.target, state);
-                    let is_descriptor = target.text().is_some_and(|text| {
+                    let is_descriptor = target.as_text().is_some_and(|text| {
                         text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && !text.is_empty()
                     });
                     if !is_descriptor && redirect.operator == RedirectOperator::DuplicateOutput {
-                        state.settled = false;
+                        state.files_unchanged = false;
                         redirections.push(Redirection { access: RedirectionAccess::Write, target });
-                    } else if target.text().is_none() {
+                    } else if target.as_text().is_none() {
                         redirections.push(Redirection { access: RedirectionAccess::Read, target });
                     }
                     continue;
                 }
             };
             let target = self.target(&redirect.target, state);
-            if access != RedirectionAccess::Read && target.text() != Some("/dev/null") {
-                state.settled = false;
+            if access != RedirectionAccess::Read && target.as_text() != Some("/dev/null") {
+                state.files_unchanged = false;
             }
             redirections.push(Redirection { access, target });
         }
@@ -68,7 +68,7 @@ impl ScriptReader<'_> {
 
     /// Returns the target file of a redirection.
     fn target(&mut self, raw: &RawWord, state: &mut ShellState) -> Word {
-        let mut fields = self.fields(raw, state);
+        let mut fields = self.expand_fields(raw, state);
         match (fields.pop(), fields.is_empty()) {
             (Some(field), true) => field.word,
             _ => Word::unknown("a redirection leads to no file or to several"),
@@ -78,26 +78,26 @@ impl ScriptReader<'_> {
 
 impl Redirect {
     /// Checks whether the command may read something from it that is not in the text.
-    fn may_be_another_input(&self) -> bool {
+    fn may_read_other_input(&self) -> bool {
         match self.operator {
             RedirectOperator::HereString | RedirectOperator::HereDocument { .. } => false,
             RedirectOperator::Read | RedirectOperator::ReadWrite | RedirectOperator::DuplicateInput => {
-                self.is_of_input()
+                self.is_input()
             }
             RedirectOperator::Write | RedirectOperator::Both | RedirectOperator::DuplicateOutput => {
-                !self.descriptor.is_empty() && self.is_of_input()
+                !self.descriptor.is_empty() && self.is_input()
             }
         }
     }
 
     /// Checks whether it redirects standard input.
-    fn is_of_input(&self) -> bool {
+    fn is_input(&self) -> bool {
         self.variable.is_none() && self.descriptor.trim_start_matches('0').is_empty()
     }
 
     /// Returns the text as input of the command, or `None` if it is for another descriptor.
     fn as_input(&self, text: Word, sole: bool) -> Option<Word> {
-        match (self.is_of_input(), sole) {
+        match (self.is_input(), sole) {
             (false, _) => None,
             (true, true) => Some(text),
             (true, false) => Some(Word::unknown("several redirections lead to the input")),

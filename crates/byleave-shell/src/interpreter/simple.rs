@@ -10,7 +10,7 @@ use crate::syntax::tree::{Assignment, CommandNode, RawWord, WordPart};
 use crate::word::Word;
 
 impl ScriptReader<'_> {
-    pub(super) fn simple(
+    pub(super) fn run_simple(
         &mut self,
         node: &CommandNode,
         assignments: &[Assignment],
@@ -18,7 +18,7 @@ impl ScriptReader<'_> {
         mut state: ShellState,
     ) -> ExitStates {
         // A redirection of the command itself may replace the pipe.
-        let piped = self.piped.take().filter(|_| node.redirects.is_empty());
+        let piped = self.pipe_input.take().filter(|_| node.redirects.is_empty());
         // Words are expanded before the assignments in front of them are made.
         let mut operands = Vec::new();
         let declares = matches!(words.first().map(|first| first.parts.as_slice()),
@@ -26,15 +26,16 @@ impl ScriptReader<'_> {
         for raw in words {
             // A word that is written as an assignment stays one word.
             if declares && written_name(raw).is_some() {
-                let word = self.single(raw, &mut state, SingleWordMode::Plain);
+                let word = self.expand_single(raw, &mut state, SingleWordMode::Plain);
                 operands.push(ExpandedOperand { field: ExpandedField::new(word), raw });
                 continue;
             }
-            operands
-                .extend(self.fields(raw, &mut state).into_iter().map(|field| ExpandedOperand { field, raw }));
+            operands.extend(
+                self.expand_fields(raw, &mut state).into_iter().map(|field| ExpandedOperand { field, raw }),
+            );
         }
-        if !state.is_settled() {
-            operands.iter_mut().for_each(|operand| operand.field.unsettle());
+        if !state.are_files_unchanged() {
+            operands.iter_mut().for_each(|operand| operand.field.mark_unsettled());
         }
         let is_bare = operands.is_empty() && words.is_empty();
         let mut scratch = state.clone();
@@ -46,7 +47,7 @@ impl ScriptReader<'_> {
         if is_bare {
             state = scratch;
         } else {
-            state.settled &= scratch.settled;
+            state.files_unchanged &= scratch.files_unchanged;
             // If the words expand to nothing, the assignments persist.
             if operands.first().is_none_or(|first| first.field.splits) {
                 for assign in assignments {
@@ -62,68 +63,70 @@ impl ScriptReader<'_> {
         }
         // A redirection that fails prevents a builtin from doing anything.
         let redirected =
-            redirections.iter().any(|redirection| redirection.target.text() != Some("/dev/null"));
-        let name = operands.first().and_then(|first| first.field.word.text().map(str::to_owned));
+            redirections.iter().any(|redirection| redirection.target.as_text() != Some("/dev/null"));
+        let name = operands.first().and_then(|first| first.field.word.as_text().map(str::to_owned));
         let is_function = name.as_ref().is_some_and(|name| state.functions.contains(name));
-        let span = self.bytes(&node.span);
+        let span = self.byte_span(&node.span);
         self.push(SimpleCommand {
             words: operands.iter().map(|operand| operand.field.word.clone()).collect(),
             assignments: listed,
             redirections,
             input: input.or(piped),
-            place: state.place(),
+            working_dir: state.working_dir(),
             span,
-            within: self.within.kinds(),
+            enclosing: self.trail.kinds(),
             is_function,
-            is_filled: false,
+            is_template: false,
         });
         if operands.is_empty() {
-            return ExitStates::same(state);
+            return ExitStates::unconditional(state);
         }
         let prefixed: Vec<&str> = assignments.iter().map(|assign| assign.name.as_str()).collect();
-        self.effects(name.as_deref(), &operands, &prefixed, redirected, state)
+        self.apply_effects(name.as_deref(), &operands, &prefixed, redirected, state)
     }
 
     fn assignment(&mut self, assign: &Assignment, state: &mut ShellState) -> Word {
-        if state.is_odd(&assign.name) {
-            self.may_drop(state);
+        if state.is_uncertain(&assign.name) {
+            self.note_possible_abort(state);
         }
-        self.watch(&assign.name);
+        self.note_assignment(&assign.name);
         if let Some(subscript) = &assign.subscript {
             self.arithmetic(subscript, state);
         }
         let is_array = matches!(assign.value.parts.as_slice(), [WordPart::Array(_)]);
         if let [WordPart::Array(elements)] = assign.value.parts.as_slice() {
             for element in elements {
-                let field = self.fields(element, state);
+                let field = self.expand_fields(element, state);
                 if element_has_subscript(element) {
-                    self.puzzle_here("an element of an array is set by a subscript, which is evaluated");
+                    self.add_unresolved_here(
+                        "an element of an array is set by a subscript, which is evaluated",
+                    );
                 }
                 drop(field);
             }
         }
         let numeric = matches!(assign.value.parts.as_slice(), [WordPart::Arithmetic(_)]);
-        let riddles = self.riddles.len();
+        let riddles = self.unresolved.len();
         let word = if is_array {
             Word::unknown("it is an array")
         } else {
-            self.single(&assign.value, state, SingleWordMode::Value)
+            self.expand_single(&assign.value, state, SingleWordMode::Value)
         };
         let value = match &word {
             _ if assign.append || assign.subscript.is_some() => VariableValue::Unknown,
             Word::Literal(text) => VariableValue::Text(text.clone()),
-            Word::Unknown(_) if numeric && riddles == self.riddles.len() => VariableValue::Number,
+            Word::Unknown(_) if numeric && riddles == self.unresolved.len() => VariableValue::Number,
             Word::Unknown(_) => VariableValue::Unknown,
         };
         state.set(&assign.name, value);
         if is_array || assign.subscript.is_some() {
-            state.make_odd(&assign.name);
+            state.mark_uncertain(&assign.name);
         }
         word
     }
 
     /// Returns the state of the shell after a command.
-    fn effects(
+    fn apply_effects(
         &mut self,
         name: Option<&str>,
         operands: &[ExpandedOperand<'_>],
@@ -133,19 +136,19 @@ impl ScriptReader<'_> {
     ) -> ExitStates {
         let Some(name) = name else {
             state.forget("a command that is not known may have changed it");
-            return ExitStates::same(state);
+            return ExitStates::unconditional(state);
         };
         if self.functions.contains(name) {
             let functions = state.functions.clone();
             state.forget("a function may have changed it");
             state.functions = functions;
-            return ExitStates::same(state);
+            return ExitStates::unconditional(state);
         }
-        self.effects_of(name, operands, prefixed, redirected, state)
+        self.apply_builtin_effects(name, operands, prefixed, redirected, state)
     }
 
     /// Does the same for a command that is not a function.
-    fn effects_of(
+    fn apply_builtin_effects(
         &mut self,
         name: &str,
         operands: &[ExpandedOperand<'_>],
@@ -163,27 +166,27 @@ impl ScriptReader<'_> {
             "builtin" | "command" => {
                 let mut rest = rest;
                 while let Some((first, after)) = rest.split_first() {
-                    match first.field.word.text() {
+                    match first.field.word.as_text() {
                         Some("-p" | "--") => rest = after,
-                        Some(option) if option.starts_with('-') => return ExitStates::same(state),
+                        Some(option) if option.starts_with('-') => return ExitStates::unconditional(state),
                         _ => break,
                     }
                 }
-                let next = rest.first().map(|operand| operand.field.word.text().map(str::to_owned));
+                let next = rest.first().map(|operand| operand.field.word.as_text().map(str::to_owned));
                 match next {
-                    None => ExitStates::same(state),
+                    None => ExitStates::unconditional(state),
                     // Functions are skipped.
                     Some(Some(next)) if next != "builtin" && next != "command" => {
-                        self.effects_of(&next, rest, prefixed, redirected, state)
+                        self.apply_builtin_effects(&next, rest, prefixed, redirected, state)
                     }
                     Some(_) => {
                         state.forget("a command that is not known may have changed it");
-                        ExitStates::same(state)
+                        ExitStates::unconditional(state)
                     }
                 }
             }
             "cd" | "pushd" | "popd" | "dirs" => {
-                self.directory(name, rest, redirected || !prefixed.is_empty(), state)
+                self.change_directory(name, rest, redirected || !prefixed.is_empty(), state)
             }
             _ => {
                 let known = self.builtin(name, rest, redirected, &mut inner);
@@ -191,17 +194,17 @@ impl ScriptReader<'_> {
                     inner = inner.join(&state);
                 }
                 if known && prefixed.is_empty() {
-                    return ExitStates::same(inner);
+                    return ExitStates::unconditional(inner);
                 }
                 if known {
                     // The prefix assignments are reverted, regardless of what the builtin did to them.
                     for name in prefixed {
                         inner.set(name, VariableValue::Unknown);
                     }
-                    return ExitStates::same(inner);
+                    return ExitStates::unconditional(inner);
                 }
-                state.settled = false;
-                ExitStates::same(state)
+                state.files_unchanged = false;
+                ExitStates::unconditional(state)
             }
         }
     }

@@ -27,16 +27,16 @@ pub(super) enum ShellDirectory {
 pub(super) struct ShellState {
     variables: BTreeMap<String, VariableValue>,
     /// Whether environment variables still have the values from the environment.
-    inherits: bool,
+    inherits_environment: bool,
     /// Variables that were declared or assigned in an unusual way. They are never certain again.
-    odd: BTreeSet<String>,
-    pub(super) place: ShellDirectory,
+    uncertain: BTreeSet<String>,
+    pub(super) working_dir: ShellDirectory,
     /// The directory stack of `popd`, or `None` if it is not certain.
     pub(super) stack: Option<Vec<ShellDirectory>>,
     /// Whether no command so far can have changed files.
-    pub(super) settled: bool,
+    pub(super) files_unchanged: bool,
     /// Whether nothing is ever forgotten, so that the last known facts are assumed to hold. For guesses, which prove nothing.
-    guesses: bool,
+    guessing: bool,
     /// Functions that are certainly defined.
     pub(super) functions: BTreeSet<String>,
 }
@@ -88,50 +88,50 @@ impl ShellState {
         let cwd = scene.cwd().to_owned();
         Self {
             variables: BTreeMap::new(),
-            inherits: true,
-            odd: BTreeSet::new(),
-            place: ShellDirectory::At { logical: cwd.clone(), physical: cwd },
+            inherits_environment: true,
+            uncertain: BTreeSet::new(),
+            working_dir: ShellDirectory::At { logical: cwd.clone(), physical: cwd },
             stack: Some(Vec::new()),
-            settled: true,
-            guesses: false,
+            files_unchanged: true,
+            guessing: false,
             functions: BTreeSet::new(),
         }
     }
 
     /// Creates the initial state for guesses.
-    pub(super) fn guessing(scene: &dyn ShellEnv) -> Self {
-        Self { guesses: true, ..Self::new(scene) }
+    pub(super) fn new_guessing(scene: &dyn ShellEnv) -> Self {
+        Self { guessing: true, ..Self::new(scene) }
     }
 
-    pub(super) fn guesses(&self) -> bool {
-        self.guesses
+    pub(super) fn is_guessing(&self) -> bool {
+        self.guessing
     }
 
     /// Checks whether files are as the environment says.
-    pub(super) fn is_settled(&self) -> bool {
-        self.settled || self.guesses
+    pub(super) fn are_files_unchanged(&self) -> bool {
+        self.files_unchanged || self.guessing
     }
 
-    pub(super) fn place(&self) -> WorkingDir {
-        match &self.place {
+    pub(super) fn working_dir(&self) -> WorkingDir {
+        match &self.working_dir {
             ShellDirectory::At { physical, .. } => WorkingDir::At(physical.clone()),
             ShellDirectory::Unknown(why) => WorkingDir::Unknown(why.clone()),
         }
     }
 
     pub(super) fn value(&self, name: &str, scene: &dyn ShellEnv) -> VariableValue {
-        if self.odd.contains(name) || is_special(name) || !is_name(name) {
+        if self.uncertain.contains(name) || is_special(name) || !is_name(name) {
             return VariableValue::Unknown;
         }
         if name == "PWD" {
-            return match (&self.place, self.variables.contains_key("PWD")) {
+            return match (&self.working_dir, self.variables.contains_key("PWD")) {
                 (ShellDirectory::At { logical, .. }, false) => VariableValue::Text(logical.clone()),
                 _ => VariableValue::Unknown,
             };
         }
         match self.variables.get(name) {
             Some(value) => value.clone(),
-            None if !self.inherits => VariableValue::Unknown,
+            None if !self.inherits_environment => VariableValue::Unknown,
             None => scene
                 .variable(name)
                 .or_else(|| if name == "HOME" { scene.home().map(str::to_owned) } else { None })
@@ -140,7 +140,9 @@ impl ShellState {
     }
 
     pub(super) fn home(&self, scene: &dyn ShellEnv) -> Option<String> {
-        let is_set = self.variables.contains_key("HOME") || self.odd.contains("HOME") || !self.inherits;
+        let is_set = self.variables.contains_key("HOME")
+            || self.uncertain.contains("HOME")
+            || !self.inherits_environment;
         if !is_set && let Some(home) = scene.home() {
             return Some(home.to_owned());
         }
@@ -151,62 +153,62 @@ impl ShellState {
     }
 
     pub(super) fn set(&mut self, name: &str, value: VariableValue) {
-        if self.guesses && value == VariableValue::Unknown && self.variables.contains_key(name) {
+        if self.guessing && value == VariableValue::Unknown && self.variables.contains_key(name) {
             return;
         }
         self.variables.insert(name.to_owned(), value);
     }
 
     pub(super) fn is_set(&self, name: &str) -> bool {
-        self.variables.contains_key(name) || self.odd.contains(name)
+        self.variables.contains_key(name) || self.uncertain.contains(name)
     }
 
     /// Checks whether it may be read-only, or otherwise not accept a value.
-    pub(super) fn is_odd(&self, name: &str) -> bool {
-        self.odd.contains(name) || !self.inherits
+    pub(super) fn is_uncertain(&self, name: &str) -> bool {
+        self.uncertain.contains(name) || !self.inherits_environment
     }
 
-    pub(super) fn make_odd(&mut self, name: &str) {
-        if !self.guesses {
-            self.odd.insert(name.to_owned());
+    pub(super) fn mark_uncertain(&mut self, name: &str) {
+        if !self.guessing {
+            self.uncertain.insert(name.to_owned());
         }
     }
 
     /// Records that the directory is not known any more.
-    pub(super) fn lose_place(&mut self, why: &str) {
-        if !self.guesses {
-            self.place = ShellDirectory::Unknown(why.to_owned());
+    pub(super) fn forget_working_dir(&mut self, why: &str) {
+        if !self.guessing {
+            self.working_dir = ShellDirectory::Unknown(why.to_owned());
             self.stack = None;
         }
     }
 
     /// Checks whether words are split at blanks and line ends, which is the default.
     pub(super) fn splits_as_usual(&self) -> bool {
-        self.inherits && !self.is_set("IFS")
+        self.inherits_environment && !self.is_set("IFS")
     }
 
     pub(super) fn forget_variables(&mut self) {
-        if self.guesses {
+        if self.guessing {
             return;
         }
         self.variables.clear();
-        self.inherits = false;
+        self.inherits_environment = false;
     }
 
     /// Resets the state after something that may have changed anything in the shell.
     pub(super) fn forget(&mut self, why: &str) {
-        if self.guesses {
+        if self.guessing {
             return;
         }
         self.forget_variables();
-        self.lose_place(why);
-        self.settled = false;
+        self.forget_working_dir(why);
+        self.files_unchanged = false;
         self.functions.clear();
     }
 
     /// Returns the state that is certain on both of two paths.
     pub(super) fn join(mut self, other: &Self) -> Self {
-        if self.guesses {
+        if self.guessing {
             return self.or_else(other);
         }
         let names: BTreeSet<String> = self.variables.keys().chain(other.variables.keys()).cloned().collect();
@@ -226,15 +228,15 @@ impl ShellState {
                 self.variables.insert(name, value);
             }
         }
-        self.inherits &= other.inherits;
-        self.odd.extend(other.odd.iter().cloned());
-        if self.place != other.place {
-            self.place = ShellDirectory::Unknown("it depends on what ran before".to_owned());
+        self.inherits_environment &= other.inherits_environment;
+        self.uncertain.extend(other.uncertain.iter().cloned());
+        if self.working_dir != other.working_dir {
+            self.working_dir = ShellDirectory::Unknown("it depends on what ran before".to_owned());
         }
         if self.stack != other.stack {
             self.stack = None;
         }
-        self.settled &= other.settled;
+        self.files_unchanged &= other.files_unchanged;
         self.functions.retain(|name| other.functions.contains(name));
         self
     }
@@ -247,8 +249,8 @@ impl ShellState {
                 *own = value.clone();
             }
         }
-        if matches!(self.place, ShellDirectory::Unknown(_)) {
-            self.place = other.place.clone();
+        if matches!(self.working_dir, ShellDirectory::Unknown(_)) {
+            self.working_dir = other.working_dir.clone();
         }
         self.stack = self.stack.or_else(|| other.stack.clone());
         self.functions.extend(other.functions.iter().cloned());

@@ -8,69 +8,71 @@ use crate::syntax::tree::{CommandList, CommandNode, CommandNodeKind, RawWord, Wo
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StateChanges {
     pub(super) variables: bool,
-    pub(super) place: bool,
+    pub(super) working_dir: bool,
     pub(super) anything: bool,
 }
 
-pub(super) fn of(list: &CommandList, functions: &BTreeSet<String>) -> StateChanges {
+pub(super) fn find_changes(list: &CommandList, functions: &BTreeSet<String>) -> StateChanges {
     let mut changes = StateChanges::default();
-    of_list(list, functions, &mut changes);
+    visit_list(list, functions, &mut changes);
     changes
 }
 
-fn of_list(list: &CommandList, functions: &BTreeSet<String>, changes: &mut StateChanges) {
+fn visit_list(list: &CommandList, functions: &BTreeSet<String>, changes: &mut StateChanges) {
     for item in &list.items {
         for pipeline in std::iter::once(&item.first).chain(item.rest.iter().map(|(_, pipeline)| pipeline)) {
             for node in &pipeline.commands {
-                of_node(node, functions, changes);
+                visit_node(node, functions, changes);
             }
         }
     }
 }
 
-fn of_node(node: &CommandNode, functions: &BTreeSet<String>, changes: &mut StateChanges) {
+fn visit_node(node: &CommandNode, functions: &BTreeSet<String>, changes: &mut StateChanges) {
     for redirect in &node.redirects {
         changes.variables |= redirect.variable.is_some();
-        of_word(&redirect.target, changes);
+        visit_word(&redirect.target, changes);
         if let Some(body) = redirect.body.get() {
-            of_word(body, changes);
+            visit_word(body, changes);
         }
     }
     match &node.kind {
         CommandNodeKind::Simple { assignments, words } => {
             changes.variables |= words.is_empty() && !assignments.is_empty();
             for assign in assignments {
-                of_word(&assign.value, changes);
+                visit_word(&assign.value, changes);
             }
             for word in words {
-                of_word(word, changes);
+                visit_word(word, changes);
             }
             if let Some(first) = words.first() {
-                of_name(first, functions, changes);
+                visit_name(first, functions, changes);
             }
         }
-        CommandNodeKind::Group(list) | CommandNodeKind::Subshell(list) => of_list(list, functions, changes),
+        CommandNodeKind::Group(list) | CommandNodeKind::Subshell(list) => {
+            visit_list(list, functions, changes)
+        }
         CommandNodeKind::Loop { condition, body } => {
-            of_list(condition, functions, changes);
-            of_list(body, functions, changes);
+            visit_list(condition, functions, changes);
+            visit_list(body, functions, changes);
         }
         CommandNodeKind::For { body, .. } | CommandNodeKind::ArithmeticFor { body, .. } => {
             changes.variables = true;
-            of_list(body, functions, changes);
+            visit_list(body, functions, changes);
         }
         CommandNodeKind::If { branches, other } => {
             for (condition, body) in branches {
-                of_list(condition, functions, changes);
-                of_list(body, functions, changes);
+                visit_list(condition, functions, changes);
+                visit_list(body, functions, changes);
             }
             if let Some(other) = other {
-                of_list(other, functions, changes);
+                visit_list(other, functions, changes);
             }
         }
         CommandNodeKind::Case { word, arms } => {
-            of_word(word, changes);
+            visit_word(word, changes);
             for (_, body) in arms {
-                of_list(body, functions, changes);
+                visit_list(body, functions, changes);
             }
         }
         CommandNodeKind::Arithmetic(_) | CommandNodeKind::Test(_) => changes.variables = true,
@@ -78,13 +80,13 @@ fn of_node(node: &CommandNode, functions: &BTreeSet<String>, changes: &mut State
     }
 }
 
-fn of_name(word: &RawWord, functions: &BTreeSet<String>, changes: &mut StateChanges) {
+fn visit_name(word: &RawWord, functions: &BTreeSet<String>, changes: &mut StateChanges) {
     let [WordPart::Bare(name)] = word.parts.as_slice() else {
         changes.anything = true;
         return;
     };
     match name.as_str() {
-        "cd" | "pushd" | "popd" => changes.place = true,
+        "cd" | "pushd" | "popd" => changes.working_dir = true,
         "read" | "mapfile" | "readarray" | "export" | "declare" | "typeset" | "local" | "readonly"
         | "unset" | "printf" | "getopts" | "let" | "wait" => changes.variables = true,
         "eval" | "." | "source" | "command" | "builtin" | "trap" | "alias" | "unalias" | "shopt" | "set"
@@ -97,18 +99,18 @@ fn of_name(word: &RawWord, functions: &BTreeSet<String>, changes: &mut StateChan
     }
 }
 
-fn of_word(word: &RawWord, changes: &mut StateChanges) {
-    of_parts(&word.parts, changes);
+fn visit_word(word: &RawWord, changes: &mut StateChanges) {
+    visit_parts(&word.parts, changes);
 }
 
-fn of_parts(parts: &[WordPart], changes: &mut StateChanges) {
+fn visit_parts(parts: &[WordPart], changes: &mut StateChanges) {
     for part in parts {
         match part {
-            WordPart::Double(inner) => of_parts(inner, changes),
+            WordPart::Double(inner) => visit_parts(inner, changes),
             WordPart::Parameter(parameter) => {
                 changes.variables |= parameter.operator.contains('=') || parameter.subscript.is_some();
                 changes.variables |= parameter.operator.starts_with(':');
-                of_parts(&parameter.operand, changes);
+                visit_parts(&parameter.operand, changes);
             }
             WordPart::Arithmetic(_) | WordPart::Array(_) => changes.variables = true,
             WordPart::Bare(_)

@@ -11,25 +11,25 @@ pub(crate) struct OptionSpec {
     pub(crate) names: Vec<String>,
     pub(crate) value: OptionValue,
     /// The role of its second word, if it takes two.
-    pub(crate) second: Option<WordRole>,
+    pub(crate) second_role: Option<WordRole>,
     /// Whether it replaces the first operand.
-    pub(crate) shift: bool,
+    pub(crate) gives_first_operand: bool,
     /// The role that it gives to every operand.
     pub(crate) operands: Option<WordRole>,
     /// The role that it gives to the current directory without operands.
-    pub(crate) here: Option<WordRole>,
+    pub(crate) cwd_role: Option<WordRole>,
     /// Whether its value is the directory that the program then runs in.
-    pub(crate) cd: bool,
+    pub(crate) changes_directory: bool,
     /// Whether it makes the program write files into the current directory.
     pub(crate) writes: bool,
     /// Whether everything after it is an operand.
-    pub(crate) stop: bool,
+    pub(crate) ends_options: bool,
     /// Whether rules name it. Then it is reported under all its names, directly after the program.
-    pub(crate) front: bool,
+    pub(crate) is_leading: bool,
     /// Whether it changes nothing that rules are about, so that it may be left out of the words.
-    pub(crate) plain: bool,
+    pub(crate) may_omit: bool,
     /// The reason why its effect is unknown.
-    pub(crate) why: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 /// The value of an option.
@@ -54,15 +54,15 @@ pub(crate) struct OptionTable {
 #[derive(Debug, Default)]
 pub(crate) struct ParsedOptions<'m> {
     /// The options, each with its value.
-    pub(crate) given: Vec<(&'m OptionSpec, Option<Word>)>,
+    pub(crate) options: Vec<(&'m OptionSpec, Option<Word>)>,
     /// The operands. Those after `--` are certainly operands.
     pub(crate) operands: Vec<Operand>,
     /// The second words of options that take two.
-    pub(crate) seconds: Vec<(WordRole, Word)>,
+    pub(crate) second_words: Vec<(WordRole, Word)>,
     /// The options that the manual does not know: the reason, and the word.
-    pub(crate) strange: Vec<(String, Word)>,
+    pub(crate) unknown: Vec<(String, Word)>,
     /// The words without those options that may be left out.
-    pub(crate) kept: Vec<Word>,
+    pub(crate) reported_words: Vec<Word>,
 }
 
 /// A word that is not an option.
@@ -83,13 +83,13 @@ impl ParsedOptions<'_> {
 
     /// Returns the known values of these options.
     pub(crate) fn values(&self, names: &[&str]) -> Vec<&str> {
-        self.word_values(names).filter_map(|value| value?.text()).collect()
+        self.word_values(names).filter_map(|value| value?.as_text()).collect()
     }
 
     /// Returns all values, one for each time that an option was given. `None` means that it had no value.
     pub(crate) fn word_values(&self, names: &[&str]) -> impl Iterator<Item = Option<&Word>> {
         let is_one = move |opt: &OptionSpec| opt.names.iter().any(|own| names.contains(&own.as_str()));
-        self.given.iter().filter(move |(opt, _)| is_one(opt)).map(|(_, value)| value.as_ref())
+        self.options.iter().filter(move |(opt, _)| is_one(opt)).map(|(_, value)| value.as_ref())
     }
 }
 
@@ -124,7 +124,7 @@ impl OptionTable {
     }
 
     /// Returns every option with a name that begins with this text.
-    fn beginning(&self, name: &str) -> Vec<&OptionSpec> {
+    fn with_prefix(&self, name: &str) -> Vec<&OptionSpec> {
         self.list.iter().filter(|opt| opt.names.iter().any(|own| own.starts_with(name))).collect()
     }
 }
@@ -134,23 +134,24 @@ impl OptionSpec {
         let mut opt = Self {
             names: Vec::new(),
             value: OptionValue::None,
-            second: None,
-            shift: false,
+            second_role: None,
+            gives_first_operand: false,
             operands: None,
-            here: None,
-            cd: false,
+            cwd_role: None,
+            changes_directory: false,
             writes: false,
-            stop: false,
-            front: false,
-            plain: false,
-            why,
+            ends_options: false,
+            is_leading: false,
+            may_omit: false,
+            reason: why,
         };
-        let role = |name: &str| WordRole::named(name).ok_or_else(|| format!("no role `{name}` in `{line}`"));
+        let role =
+            |name: &str| WordRole::from_name(name).ok_or_else(|| format!("no role `{name}` in `{line}`"));
         for token in line.split_whitespace() {
             if token.starts_with('-') {
                 opt.names.push(token.to_owned());
             } else if let (Some(name), OptionValue::Required(_)) = (token.strip_prefix('='), opt.value) {
-                opt.second = Some(role(name)?);
+                opt.second_role = Some(role(name)?);
             } else if let Some(name) = token.strip_prefix('=') {
                 opt.value = OptionValue::Required(role(name)?);
             } else if let Some(name) = token.strip_prefix('?') {
@@ -158,15 +159,15 @@ impl OptionSpec {
             } else if let Some(name) = token.strip_prefix("@operands=") {
                 opt.operands = Some(role(name)?);
             } else if let Some(name) = token.strip_prefix("@here=") {
-                opt.here = Some(role(name)?);
+                opt.cwd_role = Some(role(name)?);
             } else {
                 match token {
-                    "@shift" => opt.shift = true,
-                    "@cd" => opt.cd = true,
+                    "@shift" => opt.gives_first_operand = true,
+                    "@cd" => opt.changes_directory = true,
                     "@writes" => opt.writes = true,
-                    "@stop" => opt.stop = true,
-                    "@front" => opt.front = true,
-                    "@plain" => opt.plain = true,
+                    "@stop" => opt.ends_options = true,
+                    "@front" => opt.is_leading = true,
+                    "@plain" => opt.may_omit = true,
                     _ => return Err(format!("cannot read `{token}` in `{line}`")),
                 }
             }
@@ -177,17 +178,17 @@ impl OptionSpec {
 
 impl Manual {
     /// Parses words. With `until_operand`, everything from the first operand on is an operand, as before a sub-command.
-    pub(crate) fn take_apart(&self, words: &[Word], until_operand: bool) -> ParsedOptions<'_> {
+    pub(crate) fn parse_args(&self, words: &[Word], until_operand: bool) -> ParsedOptions<'_> {
         let mut parsed = ParsedOptions::default();
         let mut only_operands = false;
         let mut at = 0;
         while let Some(word) = words.get(at) {
             let here = at;
             at = at.saturating_add(1);
-            let text = match word.text() {
+            let text = match word.as_text() {
                 Some(text) if !only_operands && self.style != OptionStyle::None && is_option(text) => text,
                 _ => {
-                    parsed.kept.push(word.clone());
+                    parsed.reported_words.push(word.clone());
                     parsed.operands.push(Operand { word: word.clone(), at: here, certain: only_operands });
                     if self.style == OptionStyle::Posix || until_operand {
                         only_operands = true;
@@ -199,38 +200,38 @@ impl Manual {
                 }
             };
             if text == "--" {
-                parsed.kept.push(word.clone());
+                parsed.reported_words.push(word.clone());
                 only_operands = true;
                 continue;
             }
-            let before = parsed.given.len();
-            let strange = parsed.strange.len();
+            let before = parsed.options.len();
+            let strange = parsed.unknown.len();
             let taken = if self.style == OptionStyle::Single || text.starts_with("--") {
-                self.take_long(text, words.get(at), &mut parsed)
+                self.parse_long(text, words.get(at), &mut parsed)
             } else {
-                self.take_cluster(text, words.get(at), &mut parsed)
+                self.parse_cluster(text, words.get(at), &mut parsed)
             };
-            let plain = parsed.strange.len() == strange
+            let plain = parsed.unknown.len() == strange
                 && parsed
-                    .given
+                    .options
                     .get(before..)
-                    .is_some_and(|new| !new.is_empty() && new.iter().all(|(opt, _)| opt.plain));
+                    .is_some_and(|new| !new.is_empty() && new.iter().all(|(opt, _)| opt.may_omit));
             if !plain {
-                parsed.kept.push(word.clone());
+                parsed.reported_words.push(word.clone());
             }
-            if parsed.given.get(before..).is_some_and(|new| new.iter().any(|(opt, _)| opt.stop)) {
+            if parsed.options.get(before..).is_some_and(|new| new.iter().any(|(opt, _)| opt.ends_options)) {
                 only_operands = true;
             }
             if !taken {
                 continue;
             }
-            let second = parsed.given.last().and_then(|(opt, _)| opt.second);
+            let second = parsed.options.last().and_then(|(opt, _)| opt.second_role);
             if let (Some(role), Some(word)) = (second, words.get(at.saturating_add(1))) {
-                parsed.seconds.push((role, word.clone()));
+                parsed.second_words.push((role, word.clone()));
             }
             let count = if second.is_some() { 2 } else { 1 };
             if !plain {
-                parsed.kept.extend(words.iter().skip(at).take(count).cloned());
+                parsed.reported_words.extend(words.iter().skip(at).take(count).cloned());
             }
             at = at.saturating_add(count);
         }
@@ -238,7 +239,7 @@ impl Manual {
     }
 
     /// Parses a long option. Returns whether the next word belongs to it.
-    fn take_long<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
+    fn parse_long<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
         let (name, glued) = match text.split_once('=') {
             Some((name, value)) => (name, Some(Word::literal(value))),
             None => (text, None),
@@ -252,20 +253,20 @@ impl Manual {
         let opt = match exact {
             Some(opt) => opt,
             None => {
-                if let Some(number) = self.number(text) {
-                    parsed.given.push((number, None));
+                if let Some(number) = self.numeric_option(text) {
+                    parsed.options.push((number, None));
                     return false;
                 }
-                let candidates = self.options.beginning(name);
+                let candidates = self.options.with_prefix(name);
                 match (candidates.as_slice(), self.abbreviations) {
                     (&[only], true) => only,
                     _ => {
                         let why = format!("option `{name}` is not in the manual");
-                        parsed.strange.push((why, Word::literal(text)));
+                        parsed.unknown.push((why, Word::literal(text)));
                         // Every option that it may abbreviate is reported, so that a deny sees it.
                         for candidate in candidates {
                             if let OptionValue::Required(_) | OptionValue::Optional(_) = candidate.value {
-                                parsed.given.push((candidate, glued.clone().or_else(|| next.cloned())));
+                                parsed.options.push((candidate, glued.clone().or_else(|| next.cloned())));
                             }
                         }
                         return false;
@@ -275,36 +276,36 @@ impl Manual {
         };
         match (opt.value, glued) {
             (OptionValue::None, Some(_)) => {
-                parsed.strange.push((format!("option `{name}` takes no value"), Word::literal(text)));
-                parsed.given.push((opt, None));
+                parsed.unknown.push((format!("option `{name}` takes no value"), Word::literal(text)));
+                parsed.options.push((opt, None));
                 false
             }
             (OptionValue::Required(_), None) => {
-                parsed.given.push((opt, next.cloned()));
+                parsed.options.push((opt, next.cloned()));
                 true
             }
             (_, glued) => {
-                parsed.given.push((opt, glued));
+                parsed.options.push((opt, glued));
                 false
             }
         }
     }
 
     /// Parses a cluster of short options. Returns whether the next word belongs to the last of them.
-    fn take_cluster<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
-        if let Some(number) = self.number(text) {
-            parsed.given.push((number, None));
+    fn parse_cluster<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
+        if let Some(number) = self.numeric_option(text) {
+            parsed.options.push((number, None));
             return false;
         }
         if let Some(opt) = self.options.get(text).filter(|_| text.chars().count() > 2) {
             let takes = matches!(opt.value, OptionValue::Required(_));
-            parsed.given.push((opt, next.filter(|_| takes).cloned()));
+            parsed.options.push((opt, next.filter(|_| takes).cloned()));
             return takes;
         }
         if let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.chars().count() > 2)
             && let Some(opt) = self.options.get(name).filter(|opt| opt.value != OptionValue::None)
         {
-            parsed.given.push((opt, Some(Word::literal(value))));
+            parsed.options.push((opt, Some(Word::literal(value))));
             return false;
         }
         let mut letters = text.chars();
@@ -312,25 +313,25 @@ impl Manual {
         while let Some(letter) = letters.next() {
             let Some(opt) = self.options.get(&format!("-{letter}")) else {
                 parsed
-                    .strange
+                    .unknown
                     .push((format!("option `-{letter}` is not in the manual"), Word::literal(text)));
                 // The rest may be its value or more options. Those that the manual knows are reported as well.
                 continue;
             };
             let rest = letters.as_str();
             match opt.value {
-                OptionValue::None => parsed.given.push((opt, None)),
+                OptionValue::None => parsed.options.push((opt, None)),
                 OptionValue::Optional(_) => {
                     let value = Some(rest).filter(|rest| !rest.is_empty()).map(Word::literal);
-                    parsed.given.push((opt, value));
+                    parsed.options.push((opt, value));
                     return false;
                 }
                 OptionValue::Required(_) if rest.is_empty() => {
-                    parsed.given.push((opt, next.cloned()));
+                    parsed.options.push((opt, next.cloned()));
                     return true;
                 }
                 OptionValue::Required(_) => {
-                    parsed.given.push((opt, Some(Word::literal(rest))));
+                    parsed.options.push((opt, Some(Word::literal(rest))));
                     return false;
                 }
             }
@@ -339,7 +340,7 @@ impl Manual {
     }
 
     /// Parses `-20`, if the manual allows a number as an option.
-    fn number(&self, text: &str) -> Option<&OptionSpec> {
+    fn numeric_option(&self, text: &str) -> Option<&OptionSpec> {
         let digits = text.strip_prefix('-')?;
         let all = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         if all { self.options.get("-NUM") } else { None }

@@ -65,7 +65,7 @@ pub(crate) enum WordRole {
 
 impl WordRole {
     /// Returns the role with this name in a manual.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "text" | "number" | "pattern" => Self::Text,
             "read" | "directory" => Self::Read,

@@ -1,6 +1,6 @@
 //! Parses compound commands: groups, loops, conditions, functions.
 
-use super::parser::{ParseResult, Parser, bare, is_break};
+use super::parser::{ParseResult, Parser, bare_text, is_break};
 use super::tree::{CommandList, CommandNode, CommandNodeKind, RawWord, TestToken, WordPart};
 
 impl Parser<'_> {
@@ -16,7 +16,9 @@ impl Parser<'_> {
         else {
             for keyword in ["then", "else", "elif", "fi", "do", "done", "esac", "}"] {
                 if self.at_word(keyword) {
-                    return Err(self.broken(&format!("`{keyword}` stands where a command should begin")));
+                    return Err(
+                        self.syntax_error(&format!("`{keyword}` stands where a command should begin"))
+                    );
                 }
             }
             return Ok(None);
@@ -36,8 +38,8 @@ impl Parser<'_> {
                 self.skip_blanks();
                 let start = self.at;
                 let word = self.word(true)?;
-                let Some(name) = bare(&word) else {
-                    return Err(self.broken("the name of a function is no plain word"));
+                let Some(name) = bare_text(&word) else {
+                    return Err(self.syntax_error("the name of a function is no plain word"));
                 };
                 self.skip_blanks();
                 if self.peek() == Some('(') {
@@ -62,12 +64,12 @@ impl Parser<'_> {
     pub(super) fn function(&mut self, name: String, start: usize) -> ParseResult<CommandNode> {
         self.skip_newlines()?;
         let begin = self.at;
-        let body = self.deeper(|parser| match parser.compound()? {
+        let body = self.nested(|parser| match parser.compound()? {
             Some(kind) => {
                 let redirects = parser.redirects()?;
                 Ok(CommandNode { kind, redirects, span: parser.span_from(begin) })
             }
-            None => Err(parser.broken("a function has no body")),
+            None => Err(parser.syntax_error("a function has no body")),
         })?;
         let span = self.span_from(start);
         Ok(CommandNode {
@@ -79,7 +81,7 @@ impl Parser<'_> {
 
     fn some_list(&mut self, ends: &[&str]) -> ParseResult<CommandList> {
         let list = self.list_until(ends)?;
-        if list.items.is_empty() { Err(self.broken("a command is missing")) } else { Ok(list) }
+        if list.items.is_empty() { Err(self.syntax_error("a command is missing")) } else { Ok(list) }
     }
 
     fn body(&mut self, end: &str) -> ParseResult<CommandList> {
@@ -94,14 +96,14 @@ impl Parser<'_> {
             let before = self.at;
             self.eat("((");
             let doubts = self.doubts.len();
-            if let Ok(inside) = self.enclosed('(', ')')
+            if let Ok(inside) = self.bracketed_range('(', ')')
                 && self.chars.get(self.at) == Some(&')')
             {
                 self.at += 1;
-                return Ok(CommandNodeKind::Arithmetic(RawWord { parts: self.parts_of(inside)? }));
+                return Ok(CommandNodeKind::Arithmetic(RawWord { parts: self.quoted_parts(inside)? }));
             }
             self.doubts.truncate(doubts);
-            self.back_to(before);
+            self.rewind_to(before);
         }
         self.bump();
         let list = self.some_list(&[")"])?;
@@ -129,11 +131,11 @@ impl Parser<'_> {
         self.skip_blanks();
         if self.peek() == Some('(') && self.peek_second() == Some('(') {
             self.eat("((");
-            let inside = self.enclosed('(', ')')?;
+            let inside = self.bracketed_range('(', ')')?;
             if self.bump_raw() != Some(')') {
-                return Err(self.broken("`((` is not closed"));
+                return Err(self.syntax_error("`((` is not closed"));
             }
-            let head = RawWord { parts: self.parts_of(inside)? };
+            let head = RawWord { parts: self.quoted_parts(inside)? };
             self.skip_blanks();
             if self.peek() == Some(';') {
                 self.bump();
@@ -142,8 +144,8 @@ impl Parser<'_> {
             return Ok(CommandNodeKind::ArithmeticFor { head, body });
         }
         let word = self.word(true)?;
-        let Some(name) = bare(&word) else {
-            return Err(self.broken("the variable of a loop is no plain name"));
+        let Some(name) = bare_text(&word) else {
+            return Err(self.syntax_error("the variable of a loop is no plain name"));
         };
         self.skip_newlines()?;
         let mut words = None;
@@ -156,7 +158,7 @@ impl Parser<'_> {
                     None | Some('\n' | ';') => break,
                     Some('<' | '>') if self.at_process() => values.push(self.word(true)?),
                     Some(c) if is_break(c) => {
-                        return Err(self.broken("an operator stands among the words of a loop"));
+                        return Err(self.syntax_error("an operator stands among the words of a loop"));
                     }
                     Some(_) => values.push(self.word(true)?),
                 }
@@ -183,7 +185,7 @@ impl Parser<'_> {
     fn case(&mut self) -> ParseResult<CommandNodeKind> {
         self.skip_blanks();
         if self.peek().is_none_or(is_break) && !self.at_process() {
-            return Err(self.broken("`case` has no word"));
+            return Err(self.syntax_error("`case` has no word"));
         }
         let word = self.word(true)?;
         self.skip_newlines()?;
@@ -202,14 +204,14 @@ impl Parser<'_> {
             loop {
                 self.skip_blanks();
                 if self.peek().is_none_or(is_break) && !self.at_process() {
-                    return Err(self.broken("a pattern is missing"));
+                    return Err(self.syntax_error("a pattern is missing"));
                 }
                 patterns.push(self.word(true)?);
                 self.skip_blanks();
                 match self.bump() {
                     Some('|') => {}
                     Some(')') => break,
-                    _ => return Err(self.broken("a pattern does not end with `)`")),
+                    _ => return Err(self.syntax_error("a pattern does not end with `)`")),
                 }
             }
             let body = self.list_until(&[";;", "esac"])?;
@@ -228,7 +230,7 @@ impl Parser<'_> {
         if !name.is_empty() && !self.at_keyword(before) {
             self.skip_blanks();
             if self.peek() == Some('(') || self.at_keyword(self.at) {
-                self.doubt("a coprocess sets the variable that it is named after");
+                self.add_doubt("a coprocess sets the variable that it is named after");
                 return Ok(CommandNodeKind::Coprocess(Box::new(self.command()?)));
             }
         }
@@ -256,7 +258,7 @@ impl Parser<'_> {
                 return Ok(tokens);
             }
             match (self.peek(), self.peek_second()) {
-                (None, _) => return Err(self.broken("`[[` is not closed")),
+                (None, _) => return Err(self.syntax_error("`[[` is not closed")),
                 (Some('&'), Some('&')) | (Some('|'), Some('|')) => {
                     self.bump();
                     self.bump();
@@ -270,7 +272,7 @@ impl Parser<'_> {
                     self.bump();
                     tokens.push(TestToken::Operator);
                 }
-                (Some('&' | '|' | ';'), _) => return Err(self.broken("an operator stands in `[[`")),
+                (Some('&' | '|' | ';'), _) => return Err(self.syntax_error("an operator stands in `[[`")),
                 _ => {
                     let word = if loose { self.pattern_word()? } else { self.word(true)? };
                     loose = matches!(word.parts.as_slice(),

@@ -44,28 +44,28 @@ impl Parser<'_> {
     }
 
     /// Lexes a stretch of the text as within double quotes.
-    pub(super) fn parts_of(&mut self, inside: Range<usize>) -> ParseResult<Vec<WordPart>> {
+    pub(super) fn quoted_parts(&mut self, inside: Range<usize>) -> ParseResult<Vec<WordPart>> {
         let chars = self.chars.get(inside.clone()).unwrap_or_default();
-        let mut inner = Parser::new(chars, self.depth).beginning_at(self.base + inside.start);
-        let parts = inner.deeper(|inner| inner.parts(LexContext::All))?;
+        let mut inner = Parser::new(chars, self.depth).with_base(self.base + inside.start);
+        let parts = inner.nested(|inner| inner.parts(LexContext::All))?;
         for doubt in inner.doubts {
-            self.doubt(&doubt);
+            self.add_doubt(&doubt);
         }
         Ok(parts)
     }
 
     /// Skips from after an opening bracket to after its closing one. Returns the range between them.
-    pub(super) fn enclosed(&mut self, open: char, close: char) -> ParseResult<Range<usize>> {
+    pub(super) fn bracketed_range(&mut self, open: char, close: char) -> ParseResult<Range<usize>> {
         let start = self.at;
         let mut depth = 1_usize;
         loop {
             match self.bump_raw() {
-                None => return Err(self.broken(&format!("`{open}` is not closed"))),
+                None => return Err(self.syntax_error(&format!("`{open}` is not closed"))),
                 Some('\\') => {
                     self.bump_raw();
                 }
                 Some(quote @ ('\'' | '"' | '`')) => {
-                    self.doubt("quotes stand in arithmetic or in a subscript");
+                    self.add_doubt("quotes stand in arithmetic or in a subscript");
                     self.skip_quoted(quote)?;
                 }
                 Some(c) if c == close => {
@@ -81,7 +81,7 @@ impl Parser<'_> {
         let inside = start..self.at - 1;
         let text: String = self.chars.get(inside.clone()).unwrap_or_default().iter().collect();
         if text.contains("$(") && (text.contains("case") || text.contains('#') || text.contains("<<")) {
-            self.doubt("a substitution stands in arithmetic, whose end cannot be told for certain");
+            self.add_doubt("a substitution stands in arithmetic, whose end cannot be told for certain");
         }
         Ok(inside)
     }
@@ -89,7 +89,7 @@ impl Parser<'_> {
     fn skip_quoted(&mut self, quote: char) -> ParseResult<()> {
         loop {
             match self.bump_raw() {
-                None => return Err(self.broken("a quote is not closed")),
+                None => return Err(self.syntax_error("a quote is not closed")),
                 Some('\\') if quote != '\'' => {
                     self.bump_raw();
                 }
@@ -100,9 +100,9 @@ impl Parser<'_> {
     }
 
     fn one_word(&mut self, within: LexContext) -> ParseResult<RawWord> {
-        let parts = self.deeper(|parser| parser.parts(within))?;
+        let parts = self.nested(|parser| parser.parts(within))?;
         if parts.is_empty() {
-            return Err(self.broken("a word is missing"));
+            return Err(self.syntax_error("a word is missing"));
         }
         Ok(RawWord { parts })
     }
@@ -115,8 +115,10 @@ impl Parser<'_> {
             let Some(c) = self.peek() else {
                 return match within {
                     LexContext::Word { .. } | LexContext::Pattern | LexContext::All => Ok(parts),
-                    LexContext::Quotes => Err(self.broken("a quote is not closed")),
-                    LexContext::Braces | LexContext::QuotedBraces => Err(self.broken("`${` is not closed")),
+                    LexContext::Quotes => Err(self.syntax_error("a quote is not closed")),
+                    LexContext::Braces | LexContext::QuotedBraces => {
+                        Err(self.syntax_error("`${` is not closed"))
+                    }
                 };
             };
             if matches!(c, '<' | '>') && self.peek_second() == Some('(') && !within.is_quoted() {
@@ -153,7 +155,7 @@ impl Parser<'_> {
                         return Ok(parts);
                     }
                     if c == '\n' {
-                        self.doubt("a pattern goes over a line");
+                        self.add_doubt("a pattern goes over a line");
                     }
                     self.bump();
                     push_bare(&mut parts, c);
@@ -198,14 +200,14 @@ impl Parser<'_> {
                 push_quoted_text(parts, &text);
             }
             '\'' if within == LexContext::QuotedBraces => {
-                self.doubt("single quotes stand in an expansion within double quotes");
+                self.add_doubt("single quotes stand in an expansion within double quotes");
                 self.bump();
                 let text = self.until_quote(false)?;
                 push_quoted_text(parts, &format!("'{text}'"));
             }
             '"' if within != LexContext::All => {
                 self.bump();
-                let inner = self.deeper(|parser| parser.parts(LexContext::Quotes))?;
+                let inner = self.nested(|parser| parser.parts(LexContext::Quotes))?;
                 parts.push(WordPart::Double(inner));
             }
             '$' => self.dollar(within, parts)?,
@@ -231,7 +233,7 @@ impl Parser<'_> {
         let mut text = String::new();
         loop {
             match self.bump_raw() {
-                None => return Err(self.broken("a quote is not closed")),
+                None => return Err(self.syntax_error("a quote is not closed")),
                 Some('\'') => return Ok(text),
                 Some('\\') if escapes => {
                     text.push('\\');
@@ -249,7 +251,7 @@ impl Parser<'_> {
         let mut text = String::new();
         loop {
             match self.bump_raw() {
-                None => return Err(self.broken("a backquote is not closed")),
+                None => return Err(self.syntax_error("a backquote is not closed")),
                 Some('`') => return Ok(text),
                 Some('\\') => match self.bump_raw() {
                     Some(c @ ('`' | '\\' | '$')) => text.push(c),
@@ -257,7 +259,7 @@ impl Parser<'_> {
                         text.push('"')
                     }
                     Some(c) => text.extend(['\\', c]),
-                    None => return Err(self.broken("a backquote is not closed")),
+                    None => return Err(self.syntax_error("a backquote is not closed")),
                 },
                 Some(c) => text.push(c),
             }

@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 160;
 /// The reason why the text could not be parsed further.
 #[derive(Clone, Debug)]
 pub(crate) struct SyntaxError {
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
 pub(super) type ParseResult<T> = Result<T, SyntaxError>;
@@ -37,13 +37,13 @@ impl<'a> Parser<'a> {
     }
 
     /// Sets the offset of the characters in the whole text.
-    pub(super) fn beginning_at(mut self, base: usize) -> Self {
+    pub(super) fn with_base(mut self, base: usize) -> Self {
         self.base = base;
         self
     }
 
     /// Parses the commands of the next complete line. Returns `None` at the end of the text.
-    pub(crate) fn line(&mut self) -> ParseResult<Option<CommandList>> {
+    pub(crate) fn parse_line(&mut self) -> ParseResult<Option<CommandList>> {
         loop {
             self.skip_blanks();
             match self.peek() {
@@ -68,7 +68,7 @@ impl<'a> Parser<'a> {
                     self.newline()?;
                     return Ok(Some(list));
                 }
-                Some(')') => return Err(self.broken("`)` closes nothing")),
+                Some(')') => return Err(self.syntax_error("`)` closes nothing")),
                 Some(_) => {}
             }
         }
@@ -168,13 +168,13 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    pub(super) fn broken(&self, why: &str) -> SyntaxError {
-        SyntaxError { why: why.to_owned() }
+    pub(super) fn syntax_error(&self, why: &str) -> SyntaxError {
+        SyntaxError { reason: why.to_owned() }
     }
 
-    pub(super) fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
+    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEPTH_MAX {
-            return Err(self.broken("it is nested too deeply to be read"));
+            return Err(self.syntax_error("it is nested too deeply to be read"));
         }
         self.depth += 1;
         let parsed = parse(self);
@@ -182,17 +182,17 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    pub(super) fn doubt(&mut self, why: &str) {
+    pub(super) fn add_doubt(&mut self, why: &str) {
         if !self.doubts.iter().any(|doubt| doubt == why) {
             self.doubts.push(why.to_owned());
         }
     }
 
     /// Returns to the start of a `((` that turned out not to be arithmetic.
-    pub(super) fn back_to(&mut self, before: usize) {
+    pub(super) fn rewind_to(&mut self, before: usize) {
         // In this case bash reads the text a second time, which changes how it treats here-documents and lines.
         if self.chars.get(before..self.at).is_some_and(|text| text.contains(&'\n')) {
-            self.doubt("`((` that is no arithmetic goes over several lines");
+            self.add_doubt("`((` that is no arithmetic goes over several lines");
         }
         self.at = before;
     }
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
 
     /// Parses commands up to one of these words or operators, which is not consumed.
     pub(super) fn list_until(&mut self, ends: &[&str]) -> ParseResult<CommandList> {
-        self.deeper(|parser| {
+        self.nested(|parser| {
             let mut list = CommandList::default();
             loop {
                 parser.skip_newlines()?;
@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
                     return Ok(list);
                 }
                 if parser.peek().is_none() {
-                    return Err(parser.broken("it ends before a command that it opened is closed"));
+                    return Err(parser.syntax_error("it ends before a command that it opened is closed"));
                 }
                 list.items.push(parser.item()?);
             }
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn expect_word(&mut self, word: &str) -> ParseResult<()> {
-        if self.eat_word(word) { Ok(()) } else { Err(self.broken(&format!("`{word}` is missing"))) }
+        if self.eat_word(word) { Ok(()) } else { Err(self.syntax_error(&format!("`{word}` is missing"))) }
     }
 
     /// Parses pipelines up to and including their `;` or `&`.
@@ -272,7 +272,7 @@ impl<'a> Parser<'a> {
                 (None | Some('\n' | ')' | ';'), _) => {
                     return Ok(AndOrList { first, rest, background: false });
                 }
-                _ => return Err(self.broken("a command does not end where it should")),
+                _ => return Err(self.syntax_error("a command does not end where it should")),
             }
         }
     }
@@ -326,7 +326,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn command(&mut self) -> ParseResult<CommandNode> {
-        self.deeper(|parser| {
+        self.nested(|parser| {
             parser.skip_blanks();
             let start = parser.at;
             if let Some(kind) = parser.compound()? {
@@ -351,23 +351,23 @@ impl<'a> Parser<'a> {
                 None | Some('\n' | ';' | '&' | '|' | ')') => break,
                 Some('(') => {
                     let [name] = words.as_slice() else {
-                        return Err(self.broken("`(` stands where no command can begin"));
+                        return Err(self.syntax_error("`(` stands where no command can begin"));
                     };
                     if !assignments.is_empty() || !redirects.is_empty() {
-                        return Err(self.broken("`(` stands where no command can begin"));
+                        return Err(self.syntax_error("`(` stands where no command can begin"));
                     }
-                    let Some(name) = bare(name) else {
-                        return Err(self.broken("the name of a function is no plain word"));
+                    let Some(name) = bare_text(name) else {
+                        return Err(self.syntax_error("the name of a function is no plain word"));
                     };
                     self.bump();
                     self.skip_blanks();
                     if self.bump() != Some(')') {
-                        return Err(self.broken("`(` stands where no command can begin"));
+                        return Err(self.syntax_error("`(` stands where no command can begin"));
                     }
                     return self.function(name, start);
                 }
                 Some('<' | '>') if self.peek_second() != Some('(') => {
-                    return Err(self.broken("a redirection leads nowhere"));
+                    return Err(self.syntax_error("a redirection leads nowhere"));
                 }
                 Some(_) => {}
             }
@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
             words.push(word);
         }
         if assignments.is_empty() && words.is_empty() && redirects.is_empty() {
-            return Err(self.broken("a command is missing"));
+            return Err(self.syntax_error("a command is missing"));
         }
         Ok(CommandNode {
             kind: CommandNodeKind::Simple { assignments, words },
@@ -401,11 +401,11 @@ impl<'a> Parser<'a> {
         let mut subscript = None;
         if self.peek() == Some('[') {
             self.bump();
-            let Ok(inside) = self.enclosed('[', ']') else {
+            let Ok(inside) = self.bracketed_range('[', ']') else {
                 self.at = before;
                 return Ok(None);
             };
-            subscript = Some(self.parts_of(inside)?);
+            subscript = Some(self.quoted_parts(inside)?);
         }
         let append = self.peek() == Some('+') && self.peek_second() == Some('=');
         if append {
@@ -430,7 +430,7 @@ impl<'a> Parser<'a> {
     /// Parses the elements of `(…)`.
     pub(super) fn array(&mut self) -> ParseResult<Vec<RawWord>> {
         self.bump();
-        self.deeper(|parser| {
+        self.nested(|parser| {
             let mut elements = Vec::new();
             loop {
                 parser.skip_newlines()?;
@@ -439,10 +439,10 @@ impl<'a> Parser<'a> {
                         parser.bump();
                         return Ok(elements);
                     }
-                    None => return Err(parser.broken("an array is not closed")),
+                    None => return Err(parser.syntax_error("an array is not closed")),
                     Some('<' | '>') if parser.at_process() => elements.push(parser.word(true)?),
                     Some('<' | '>' | '&' | '|' | ';' | '(') => {
-                        return Err(parser.broken("an operator stands in an array"));
+                        return Err(parser.syntax_error("an operator stands in an array"));
                     }
                     Some(_) => elements.push(parser.word(true)?),
                 }
@@ -472,7 +472,7 @@ pub(super) fn is_break(c: char) -> bool {
 }
 
 /// Returns the text of a word if it has no quotes or expansions.
-pub(super) fn bare(word: &RawWord) -> Option<String> {
+pub(super) fn bare_text(word: &RawWord) -> Option<String> {
     match word.parts.as_slice() {
         [WordPart::Bare(text)] => Some(text.clone()),
         _ => None,

@@ -28,10 +28,10 @@ impl Parser<'_> {
             let name = self.name();
             if self.peek() == Some('[') {
                 self.bump();
-                if self.enclosed('[', ']').is_ok() && self.peek() == Some('}') {
+                if self.bracketed_range('[', ']').is_ok() && self.peek() == Some('}') {
                     self.bump();
                     if matches!(self.peek(), Some('<' | '>')) {
-                        self.doubt(
+                        self.add_doubt(
                             "a descriptor is kept in an element of an array, whose subscript is evaluated",
                         );
                     }
@@ -78,7 +78,7 @@ impl Parser<'_> {
         self.eat(text);
         self.skip_blanks();
         if self.peek().is_none_or(is_break) && !self.at_process() {
-            return Err(self.broken("a redirection leads nowhere"));
+            return Err(self.syntax_error("a redirection leads nowhere"));
         }
         let start = self.at;
         let target = self.word(true)?;
@@ -106,11 +106,11 @@ impl Parser<'_> {
                     for part in inner {
                         match part {
                             WordPart::Quoted(inner) => text.push_str(inner),
-                            _ => self.doubt("the word that ends a here-document holds an expansion"),
+                            _ => self.add_doubt("the word that ends a here-document holds an expansion"),
                         }
                     }
                 }
-                _ => self.doubt("the word that ends a here-document holds an expansion"),
+                _ => self.add_doubt("the word that ends a here-document holds an expansion"),
             }
         }
         if self
@@ -118,7 +118,9 @@ impl Parser<'_> {
             .get(start..self.at)
             .is_some_and(|raw| raw.contains(&'\n') || raw.windows(2).any(|w| w == ['$', '\'']))
         {
-            self.doubt("the word that ends a here-document is quoted in a way that differs between shells");
+            self.add_doubt(
+                "the word that ends a here-document is quoted in a way that differs between shells",
+            );
         }
         (text, quoted)
     }
@@ -161,20 +163,20 @@ impl Parser<'_> {
             lines.extend(line);
         }
         if !ended {
-            self.doubt("a here-document has no end");
+            self.add_doubt("a here-document has no end");
         }
         let parts = if pending.quoted {
             vec![WordPart::Quoted(lines.into_iter().collect())]
         } else {
-            let mut inner = Parser::new(&lines, self.depth).beginning_at(self.base + start);
-            let parts = inner.deeper(|inner| inner.here_parts())?;
+            let mut inner = Parser::new(&lines, self.depth).with_base(self.base + start);
+            let parts = inner.nested(|inner| inner.here_parts())?;
             for doubt in inner.doubts {
-                self.doubt(&doubt);
+                self.add_doubt(&doubt);
             }
             vec![WordPart::Double(parts)]
         };
         if pending.body.set(RawWord { parts }).is_err() {
-            self.doubt("a here-document was read twice");
+            self.add_doubt("a here-document was read twice");
         }
         Ok(())
     }
@@ -182,7 +184,7 @@ impl Parser<'_> {
     /// Ends pending here-documents at the end of the text or of a substitution. They get no further lines.
     pub(super) fn finish_here_documents(&mut self) -> ParseResult<()> {
         if !self.pending.is_empty() {
-            self.doubt("a here-document has no end");
+            self.add_doubt("a here-document has no end");
             for pending in std::mem::take(&mut self.pending) {
                 self.here_document(&pending)?;
             }
@@ -191,16 +193,19 @@ impl Parser<'_> {
     }
 
     /// Parses a substitution, which has here-documents of its own.
-    pub(super) fn apart<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
+    pub(super) fn with_own_here_documents<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<T> {
         let outer = std::mem::take(&mut self.pending);
         let start = self.at;
         let parsed = parse(self);
         if !self.pending.is_empty() {
-            self.doubt("a here-document begins in a substitution and does not end there");
+            self.add_doubt("a here-document begins in a substitution and does not end there");
             self.pending.clear();
         }
         if !outer.is_empty() && self.chars.get(start..self.at).is_some_and(|text| text.contains(&'\n')) {
-            self.doubt("a substitution goes over the line on which a here-document begins");
+            self.add_doubt("a substitution goes over the line on which a here-document begins");
         }
         self.pending = outer;
         parsed

@@ -18,18 +18,18 @@ impl Parser<'_> {
             }
             Some('[') => {
                 self.bump();
-                let inside = self.enclosed('[', ']')?;
-                parts.push(WordPart::Arithmetic(self.parts_of(inside)?));
+                let inside = self.bracketed_range('[', ']')?;
+                parts.push(WordPart::Arithmetic(self.quoted_parts(inside)?));
             }
             Some('{') => {
                 self.bump();
-                let parameter = self.deeper(|parser| parser.braces(within))?;
+                let parameter = self.nested(|parser| parser.braces(within))?;
                 parts.push(WordPart::Parameter(Box::new(parameter)));
             }
             Some('\'') if !within.is_quoted() => self.ansi_quoted(parts)?,
             Some('"') if !within.is_quoted() => {
                 self.bump();
-                let inner = self.deeper(|parser| parser.parts(LexContext::Quotes))?;
+                let inner = self.nested(|parser| parser.parts(LexContext::Quotes))?;
                 parts.push(WordPart::Double(inner));
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
@@ -48,7 +48,7 @@ impl Parser<'_> {
 
     /// Parses commands up to the `)` that ends their substitution.
     pub(super) fn substituted(&mut self) -> ParseResult<CommandList> {
-        self.apart(|parser| {
+        self.with_own_here_documents(|parser| {
             let list = parser.list_until(&[")"])?;
             parser.bump();
             Ok(list)
@@ -60,18 +60,18 @@ impl Parser<'_> {
         let before = self.at;
         let doubts = self.doubts.len();
         self.eat("((");
-        if let Ok(inside) = self.enclosed('(', ')')
+        if let Ok(inside) = self.bracketed_range('(', ')')
             && self.chars.get(self.at) == Some(&')')
         {
             self.at += 1;
-            return Ok(WordPart::Arithmetic(self.parts_of(inside)?));
+            return Ok(WordPart::Arithmetic(self.quoted_parts(inside)?));
         }
         let quoted = self.doubts.len() > doubts;
         self.doubts.truncate(doubts);
-        self.back_to(before);
+        self.rewind_to(before);
         self.bump();
         if quoted {
-            self.doubt("`$((` begins commands rather than arithmetic, as far as can be told");
+            self.add_doubt("`$((` begins commands rather than arithmetic, as far as can be told");
         }
         Ok(WordPart::Command(self.substituted()?))
     }
@@ -80,7 +80,7 @@ impl Parser<'_> {
     fn braces(&mut self, within: LexContext) -> ParseResult<ParameterExpansion> {
         let mut parameter = ParameterExpansion::default();
         if matches!(self.peek(), Some(' ' | '\t' | '\n' | '|')) {
-            self.doubt("`${ …; }` runs commands in newer shells");
+            self.add_doubt("`${ …; }` runs commands in newer shells");
         }
         match (self.peek(), self.peek_second()) {
             (Some(c @ ('!' | '#')), Some(next)) if next != '}' => {
@@ -94,8 +94,8 @@ impl Parser<'_> {
                 parameter.name = self.name();
                 if self.peek() == Some('[') {
                     self.bump();
-                    let inside = self.enclosed('[', ']')?;
-                    parameter.subscript = Some(self.parts_of(inside)?);
+                    let inside = self.bracketed_range('[', ']')?;
+                    parameter.subscript = Some(self.quoted_parts(inside)?);
                 }
             }
             Some(c) if c.is_ascii_digit() => {

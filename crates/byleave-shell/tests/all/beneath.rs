@@ -1,20 +1,21 @@
 //! Effects that stand for something beneath a directory are marked, and those of what a person names are not.
 
 use byleave_core::effect::Effect;
-use byleave_shell::tell;
+use byleave_shell::analyze;
 
 use crate::stage::FakeShellEnv;
 
 /// The marked effects, and the others but runs and reads; the paths beneath `/ws` are short.
 fn told(command: &str) -> (Vec<String>, Vec<String>) {
-    let account = tell(command, &FakeShellEnv::default());
-    for effect in &account.beneath {
+    let account = analyze(command, &FakeShellEnv::default());
+    for effect in &account.partial_effects {
         assert!(account.effects.contains(effect), "{command}: a mark without an effect: {effect}");
     }
     let short = |effect: &Effect| effect.to_string().replace("/ws", "~");
     let changes = |effect: &&Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. });
-    let whole = account.effects.iter().filter(changes).filter(|effect| !account.beneath.contains(effect));
-    (account.beneath.iter().map(short).collect(), whole.map(short).collect())
+    let whole =
+        account.effects.iter().filter(changes).filter(|effect| !account.partial_effects.contains(effect));
+    (account.partial_effects.iter().map(short).collect(), whole.map(short).collect())
 }
 
 // req: R5, P8
@@ -98,7 +99,7 @@ fn what_is_known_only_when_it_runs_is_not_understood() {
         "rm nothing-like-*",
         "find $x -delete",
     ] {
-        let account = tell(command, &FakeShellEnv::default());
+        let account = analyze(command, &FakeShellEnv::default());
         let unknown = |effect: &Effect| matches!(effect, Effect::Unknown { .. });
         assert!(account.effects.iter().any(unknown), "{command}: {:?}", account.effects);
     }

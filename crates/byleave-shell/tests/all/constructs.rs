@@ -1,7 +1,7 @@
 //! Constructs, one by one: what is read of each.
 
 use byleave_shell::commands::{ParsedCommands, RedirectionAccess, WorkingDir};
-use byleave_shell::read;
+use byleave_shell::parse_commands;
 
 use crate::stage::FakeShellEnv;
 
@@ -23,7 +23,7 @@ fn shown(reading: &ParsedCommands) -> Vec<String> {
                 format!("{sign}{}", redirection.target)
             }));
             text.extend(command.input.iter().map(|input| format!("<<{input}")));
-            match &command.place {
+            match &command.working_dir {
                 WorkingDir::At(at) if at == "/ws" => {}
                 WorkingDir::At(at) => text.push(format!("@{at}")),
                 WorkingDir::Unknown(_) => text.push("@?".to_owned()),
@@ -38,10 +38,10 @@ fn shown(reading: &ParsedCommands) -> Vec<String> {
 
 fn check(cases: &[(&str, &[&str])], puzzled: bool) {
     for (text, want) in cases {
-        let reading = read(text, &FakeShellEnv::default());
+        let reading = parse_commands(text, &FakeShellEnv::default());
         let got = shown(&reading);
-        assert_eq!(got, *want, "{text}\n{:#?}", reading.riddles);
-        assert_eq!(!reading.riddles.is_empty(), puzzled, "{text}\n{:#?}", reading.riddles);
+        assert_eq!(got, *want, "{text}\n{:#?}", reading.unresolved);
+        assert_eq!(!reading.unresolved.is_empty(), puzzled, "{text}\n{:#?}", reading.unresolved);
     }
 }
 
@@ -213,8 +213,8 @@ fn what_cannot_be_told_is_said() {
         "if a; then b",
         "[ $x ]",
     ] {
-        let reading = read(text, &FakeShellEnv::default());
-        assert!(!reading.riddles.is_empty(), "{text}\n{:#?}", shown(&reading));
+        let reading = parse_commands(text, &FakeShellEnv::default());
+        assert!(!reading.unresolved.is_empty(), "{text}\n{:#?}", shown(&reading));
     }
 }
 
@@ -238,8 +238,8 @@ fn what_does_not_parse_is_still_swept_for_commands() {
         &deep,
         &many,
     ] {
-        let reading = read(text, &FakeShellEnv::default());
-        assert!(!reading.riddles.is_empty(), "{text:.80}");
+        let reading = parse_commands(text, &FakeShellEnv::default());
+        assert!(!reading.unresolved.is_empty(), "{text:.80}");
         assert!(
             shown(&reading).iter().any(|command| command.starts_with("touch m")),
             "{text:.80}\n{:#?}",

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use byleave_shell::commands::{ParsedCommands, RedirectionAccess, WorkingDir};
-use byleave_shell::read;
+use byleave_shell::parse_commands;
 use byleave_shell::word::Word;
 
 use crate::scripts::script;
@@ -188,7 +188,7 @@ fn could_be(words: &[Word], arguments: &[String]) -> bool {
             arguments.split_first().is_some_and(|(first, others)| first == text && could_be(rest, others))
         }
         Some((word @ Word::Unknown(_), rest)) => (0..=arguments.len())
-            .take_while(|taken| *taken == 0 || word.could_be(&arguments[taken - 1]))
+            .take_while(|taken| *taken == 0 || word.could_equal(&arguments[taken - 1]))
             .any(|taken| could_be(rest, &arguments[taken..])),
     }
 }
@@ -200,7 +200,7 @@ fn misses(reading: &ParsedCommands, runs: &[(String, Vec<String>)], made: &[Stri
         let known = reading.commands.iter().any(|command| {
             !command.is_function
                 && could_be(&command.words, arguments)
-                && match &command.place {
+                && match &command.working_dir {
                     WorkingDir::At(at) => at == place,
                     WorkingDir::Unknown(_) => true,
                 }
@@ -215,7 +215,7 @@ fn misses(reading: &ParsedCommands, runs: &[(String, Vec<String>)], made: &[Stri
     }
     for file in made {
         let known = reading.commands.iter().flat_map(|command| &command.redirections).any(|redirection| {
-            redirection.access != RedirectionAccess::Read && redirection.target.could_be(file)
+            redirection.access != RedirectionAccess::Read && redirection.target.could_equal(file)
         });
         if !known {
             misses.push(format!("made {file}"));
@@ -250,14 +250,14 @@ fn what_bash_runs_is_in_the_reading() {
                         break;
                     }
                     let text = script(seed);
-                    let reading = read(&text, &stage.scene);
+                    let reading = parse_commands(&text, &stage.scene);
                     let Some((runs, made)) = stage.run(&text, Duration::from_secs(2)) else {
                         slow.fetch_add(1, Ordering::Relaxed);
                         continue;
                     };
-                    if let Some(riddle) = reading.riddles.first() {
+                    if let Some(riddle) = reading.unresolved.first() {
                         let mut reasons = reasons.lock().unwrap();
-                        reasons.entry(riddle.why.clone()).or_insert_with(|| (0, text)).0 += 1;
+                        reasons.entry(riddle.reason.clone()).or_insert_with(|| (0, text)).0 += 1;
                         continue;
                     }
                     clear.fetch_add(1, Ordering::Relaxed);
@@ -267,7 +267,7 @@ fn what_bash_runs_is_in_the_reading() {
                             command
                                 .words
                                 .iter()
-                                .map(Word::text)
+                                .map(Word::as_text)
                                 .eq(arguments.iter().map(|argument| Some(argument.as_str())))
                         });
                         literal.fetch_add(usize::from(exact), Ordering::Relaxed);
@@ -309,7 +309,11 @@ fn brief(reading: &ParsedCommands) -> Vec<String> {
         .iter()
         .map(|command| {
             let words: Vec<String> = command.words.iter().map(|word| format!("{word}")).collect();
-            format!("{words:?} at {:?} {}", command.place, if command.is_function { "function" } else { "" })
+            format!(
+                "{words:?} at {:?} {}",
+                command.working_dir,
+                if command.is_function { "function" } else { "" }
+            )
         })
         .collect()
 }
@@ -320,10 +324,10 @@ fn what_was_once_read_wrongly_is_read_rightly() {
     let mut wrong = Vec::new();
     let stage = DifferentialFixture::new();
     for text in REGRESSIONS.iter().chain(TRICKY) {
-        let reading = read(text, &stage.scene);
+        let reading = parse_commands(text, &stage.scene);
         let (runs, made) =
             stage.run(text, Duration::from_secs(60)).unwrap_or_else(|| panic!("{text} took too long"));
-        if reading.riddles.is_empty() {
+        if reading.unresolved.is_empty() {
             let misses = misses(&reading, &runs, &made);
             if !misses.is_empty() {
                 wrong.push(format!("{text}\n{misses:#?}\n{:#?}", brief(&reading)));

@@ -19,7 +19,7 @@ impl ShellEnv for Fixture {
     fn variable(&self, _: &str) -> Option<String> {
         None
     }
-    fn program(&self, name: &str) -> Option<String> {
+    fn find_program(&self, name: &str) -> Option<String> {
         match name {
             "/ws/t" => Some("/usr/bin/touch".into()),
             "awk" => Some("/usr/bin/mawk".into()),
@@ -48,7 +48,7 @@ impl ShellEnv for Fixture {
         }
         Some(format!("/{}", steps.join("/")))
     }
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
         let names: &[&str] = match directory {
             "/ws" => &[".env", "Makefile", "conf", "src", "link"],
             "/ws/conf" => &["prod.key"],
@@ -59,13 +59,13 @@ impl ShellEnv for Fixture {
     fn is_directory(&self, path: &str) -> bool {
         matches!(path, "/" | "/ws" | "/ws/conf" | "/ws/src" | "/home/u")
     }
-    fn text(&self, path: &str) -> Option<String> {
+    fn read_script(&self, path: &str) -> Option<String> {
         (path == "/ws/x.sh").then(|| "touch /tmp/gate-marker".into())
     }
 }
 
 fn account(text: &str) -> CommandEffects {
-    byleave_shell::tell(text, &Fixture)
+    byleave_shell::analyze(text, &Fixture)
 }
 
 fn shown(text: &str) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Whatever the text: a reading comes out, and soon.
 
-use byleave_shell::read;
+use byleave_shell::parse_commands;
 use proptest::prelude::*;
 
 use crate::stage::FakeShellEnv;
@@ -9,14 +9,14 @@ proptest! {
     // req: P3
     #[test]
     fn any_text_is_read(text in any::<String>()) {
-        read(&text, &FakeShellEnv::default());
+        parse_commands(&text, &FakeShellEnv::default());
     }
 
     // req: P3
     #[test]
     fn any_soup_of_operators_is_read(text in "[a{}()<>|&;$`'\"\\\\ \n#=*?~!0\\[\\],.-]{0,200}") {
-        let reading = read(&text, &FakeShellEnv::default());
-        prop_assert!(!reading.commands.is_empty() || !reading.riddles.is_empty() || text.chars().all(|c| " \n#".contains(c)) || is_quiet(&text));
+        let reading = parse_commands(&text, &FakeShellEnv::default());
+        prop_assert!(!reading.commands.is_empty() || !reading.unresolved.is_empty() || text.chars().all(|c| " \n#".contains(c)) || is_quiet(&text));
     }
 }
 
@@ -29,9 +29,9 @@ fn is_quiet(text: &str) -> bool {
 #[test]
 fn every_place_is_one_in_the_text() {
     for text in ["`lt'/ws.l\u{200b}`l", "é`é'`", "eval \"é 'é\"", "é $(`é \"`)"] {
-        let reading = read(text, &FakeShellEnv::default());
+        let reading = parse_commands(text, &FakeShellEnv::default());
         let spans = reading.commands.iter().map(|command| &command.span);
-        for span in spans.chain(reading.riddles.iter().map(|riddle| &riddle.span)) {
+        for span in spans.chain(reading.unresolved.iter().map(|riddle| &riddle.span)) {
             assert!(text.get(span.clone()).is_some_and(|_| span.end <= text.len()), "{text}: {span:?}");
         }
     }
@@ -63,9 +63,9 @@ fn what_is_nested_endlessly_is_read() {
         for depth in [3, 30, 200, 3000] {
             let text = format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
             // Exponential time would show as a test that does not end.
-            let reading = read(&text, &FakeShellEnv::default());
+            let reading = parse_commands(&text, &FakeShellEnv::default());
             assert!(
-                !reading.commands.is_empty() || !reading.riddles.is_empty() || middle == "1",
+                !reading.commands.is_empty() || !reading.unresolved.is_empty() || middle == "1",
                 "{open} {depth}"
             );
         }

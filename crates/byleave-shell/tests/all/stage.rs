@@ -39,7 +39,7 @@ impl ShellEnv for FakeShellEnv {
     fn variable(&self, name: &str) -> Option<String> {
         (name == "TOOL").then(|| "cat".to_owned())
     }
-    fn program(&self, name: &str) -> Option<String> {
+    fn find_program(&self, name: &str) -> Option<String> {
         Some(format!("/usr/bin/{name}"))
     }
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
@@ -54,7 +54,7 @@ impl ShellEnv for FakeShellEnv {
         }
         Some(format!("/{}", parts.join("/")))
     }
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
         let prefix = if directory == "/" { "/".to_owned() } else { format!("{directory}/") };
         let mut names: Vec<String> = self
             .files
@@ -67,7 +67,7 @@ impl ShellEnv for FakeShellEnv {
     fn is_directory(&self, path: &str) -> bool {
         path == "/" || self.files.keys().any(|file| file.starts_with(&format!("{path}/")))
     }
-    fn text(&self, path: &str) -> Option<String> {
+    fn read_script(&self, path: &str) -> Option<String> {
         self.files.get(path).map(|text| (*text).to_owned())
     }
 }
@@ -89,7 +89,7 @@ impl ShellEnv for RealShellEnv {
     fn variable(&self, name: &str) -> Option<String> {
         self.variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
     }
-    fn program(&self, _: &str) -> Option<String> {
+    fn find_program(&self, _: &str) -> Option<String> {
         None
     }
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
@@ -105,7 +105,7 @@ impl ShellEnv for RealShellEnv {
         Some(rest.to_str()?.trim_end_matches('/').to_owned())
             .map(|path| if path.is_empty() { "/".to_owned() } else { path })
     }
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(directory).ok()? {
             names.push(entry.ok()?.file_name().into_string().ok()?);
@@ -116,7 +116,7 @@ impl ShellEnv for RealShellEnv {
     fn is_directory(&self, path: &str) -> bool {
         Path::new(path).is_dir()
     }
-    fn text(&self, path: &str) -> Option<String> {
+    fn read_script(&self, path: &str) -> Option<String> {
         fs::read_to_string(path).ok()
     }
 }

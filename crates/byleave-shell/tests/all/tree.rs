@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use byleave_core::effect::Effect;
 use byleave_shell::display_tree::{BranchKind, CommandBranch, CommandTree};
-use byleave_shell::{tell, tell_in_full};
+use byleave_shell::{analyze, analyze_with_tree};
 
 use crate::stage::FakeShellEnv;
 use crate::tricky::TRICKY;
@@ -12,7 +12,7 @@ use crate::tricky::TRICKY;
 fn collect<'a>(branches: &'a [CommandBranch], into: &mut Vec<&'a CommandBranch>) {
     for branch in branches {
         into.push(branch);
-        collect(&branch.inside, into);
+        collect(&branch.children, into);
     }
 }
 
@@ -29,12 +29,12 @@ fn nothing_of_the_account_is_missing_from_the_tree() {
     let hostile = include_str!("../../../../tests/corpus/bypasses.jsonl").lines();
     // The whole line is a text as good as any other to be read wrongly.
     for text in TRICKY.iter().copied().chain(everyday).chain(hostile) {
-        let (account, tree) = tell_in_full(text, &FakeShellEnv::default());
-        assert_eq!(account, tell(text, &FakeShellEnv::default()), "{text}");
+        let (account, tree) = analyze_with_tree(text, &FakeShellEnv::default());
+        assert_eq!(account, analyze(text, &FakeShellEnv::default()), "{text}");
         let branches = all(&tree);
         let effects: HashSet<&Effect> = branches.iter().flat_map(|branch| &branch.effects).collect();
         let unread: HashSet<&String> =
-            branches.iter().flat_map(|branch| &branch.unread).chain(&tree.unread).collect();
+            branches.iter().flat_map(|branch| &branch.unresolved).chain(&tree.unresolved).collect();
         for effect in &account.effects {
             match effect {
                 Effect::Unknown { why } => assert!(unread.contains(why), "{text}: not in the tree: {why}"),
@@ -57,7 +57,7 @@ fn shape(branches: &[CommandBranch]) -> String {
             BranchKind::Text => "text".to_owned(),
             BranchKind::Part(kind) => kind.to_owned(),
         };
-        if branch.inside.is_empty() { name } else { format!("{name}[{}]", shape(&branch.inside)) }
+        if branch.children.is_empty() { name } else { format!("{name}[{}]", shape(&branch.children)) }
     };
     branches.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -80,7 +80,7 @@ fn what_stands_in_what() {
         ("sh -c 'a | b; c'", "sh -c a | b; c[text[pipeline[a, b], c]]"),
         ("find . -exec touch x \\;", "find . -exec touch x ;[^touch x]"),
     ] {
-        let (_, tree) = tell_in_full(text, &FakeShellEnv::default());
+        let (_, tree) = analyze_with_tree(text, &FakeShellEnv::default());
         assert_eq!(shape(&tree.branches), wanted, "{text}");
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use byleave_core::call::Millis;
-use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::escape::{EscapeLevel, make_visible};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -52,12 +52,12 @@ pub(super) fn draw(
         if let Some(told) = chat.told.as_ref().filter(|_| area.height > 0) {
             let last = Rect { y: area.bottom() - 1, height: 1, ..area };
             buf.set_string(last.x, last.y, " ".repeat(usize::from(last.width)), Style::new());
-            put(&visible(told, EscapeLevel::Text), last, last.y, buf, palette.careful());
+            put(&make_visible(told, EscapeLevel::Text), last, last.y, buf, palette.careful());
         }
         return cursor;
     }
     let field_rows = chat.field.height(usize::from(area.width.saturating_sub(2))).min(FIELD_ROWS_MAX);
-    let fitting = slash_commands::fitting(&chat.field.text());
+    let fitting = slash_commands::matching_commands(&chat.field.text());
     let rows = |many: usize| u16::try_from(many).unwrap_or(u16::MAX);
     // From the bottom: keys, the input field, slash commands, queued messages, the model's activity.
     let mut rest = area.height.saturating_sub(1);
@@ -76,7 +76,7 @@ pub(super) fn draw(
     for (text, y) in chat.next.iter().zip(next_y..next_y + next_rows) {
         let text = format!(
             "› {} (said when the model is done; Esc takes it back)",
-            visible(text, EscapeLevel::Text)
+            make_visible(text, EscapeLevel::Text)
         );
         put(&text, area, y, buf, palette.faint());
     }
@@ -113,9 +113,9 @@ fn head(chat: &Chat, area: Rect, buf: &mut Buffer) {
     let bar = chat.setting.palette.bar();
     buf.set_style(Rect { height: 1, ..area }, bar);
     let heading = &chat.heading;
-    let left = format!(" Byleave chat: {}", visible(&heading.who, EscapeLevel::Text));
+    let left = format!(" Byleave chat: {}", make_visible(&heading.persona_and_model, EscapeLevel::Text));
     put(&left, area, area.y, buf, bar);
-    let right = visible(&format!("{}  {}", heading.place, heading.session), EscapeLevel::Text);
+    let right = make_visible(&format!("{}  {}", heading.directory, heading.session), EscapeLevel::Text);
     let (left, right_wide, wide) = (left.width(), right.width(), usize::from(area.width));
     if left + right_wide + 3 <= wide
         && let Ok(x) = u16::try_from(wide - right_wide - 1)
@@ -156,16 +156,16 @@ fn style(ink: TextStyle, palette: Palette) -> Style {
         TextStyle::Strong => Style::new().add_modifier(Modifier::BOLD),
         TextStyle::Faint => palette.faint(),
         TextStyle::Good => palette.good(),
-        TextStyle::Careful => palette.of(Color::Yellow),
-        TextStyle::Bad => palette.of(Color::Red),
-        TextStyle::Person => palette.of(Color::Cyan),
+        TextStyle::Careful => palette.style(Color::Yellow),
+        TextStyle::Bad => palette.style(Color::Red),
+        TextStyle::Person => palette.style(Color::Cyan),
     }
 }
 
 fn doing(chat: &Chat, area: Rect, buf: &mut Buffer, time: Millis) {
     let palette = chat.setting.palette;
     if let Some(told) = &chat.told {
-        put(&visible(told, EscapeLevel::Text), area, area.y, buf, palette.careful());
+        put(&make_visible(told, EscapeLevel::Text), area, area.y, buf, palette.careful());
         return;
     }
     if chat.dialogue.is_some() {
@@ -177,7 +177,7 @@ fn doing(chat: &Chat, area: Rect, buf: &mut Buffer, time: Millis) {
         return;
     }
     let mut text = match &chat.doing {
-        ModelActivity::Rests(words) => visible(words, EscapeLevel::Text),
+        ModelActivity::Rests(words) => make_visible(words, EscapeLevel::Text),
         ModelActivity::Works { since, what } => {
             format!("{what}, {}", clock(Duration::from_millis(time.saturating_sub(*since))))
         }

@@ -26,33 +26,33 @@ pub enum ChatEvent {
     /// Another conversation with its entries so far.
     Begin(ChatStatusBar, Vec<TranscriptEntry>),
     /// A message to send as soon as the model rests.
-    Later(String),
+    QueueMessage(String),
     /// The model begins its turn.
     Turn,
     /// More text of the model.
     Text(String),
     /// The model's current message is dropped.
-    Anew,
+    TurnRestarted,
     /// The model's complete message, and what is wrong with it.
-    Said(String, Vec<String>),
+    TextFinished(String, Vec<String>),
     /// A call is about to be made.
-    Calling(CallCard),
+    CallStarted(CallCard),
     /// Output of a running call.
-    Printed(CallId, String),
+    CallOutput(CallId, String),
     /// Progress of a call.
     Progress(CallId, String),
     /// The result of a call, and its output.
-    Called(CallId, CallCardState, String),
+    CallFinished(CallId, CallCardState, String),
     /// It is the person's turn.
-    Rests(String),
+    WorkFinished(String),
     /// A question, and what an undo would revert.
-    Asked(Box<QuestionView>, Option<String>),
+    QuestionAsked(Box<QuestionView>, Option<String>),
     /// A question that no longer needs an answer.
     Withdrawn(QuestionId),
     /// The past calls that the standing approval in the form would have covered.
-    Past(Vec<String>),
+    CoveredCalls(Vec<String>),
     /// A note for the person that stays in the transcript.
-    Told(String),
+    Message(String),
     /// A hint about the person's last action.
     Hint(String),
     /// A page to read: its title and its text.
@@ -71,7 +71,7 @@ pub fn run(
     news: &Receiver<ChatEvent>,
     act: impl Fn(ChatAction),
 ) -> io::Result<bool> {
-    let _floor = stderr_hold::take();
+    let _floor = stderr_hold::hold_stderr();
     let mut tty = Tty::open(path, DrawMode::Full)?;
     let mut chat = Chat::new(manner.setting());
     loop {
@@ -80,7 +80,7 @@ pub fn run(
                 Ok(ChatEvent::End) => return Ok(true),
                 Ok(news) => {
                     if let Some(word) = take_in(&mut chat, news, tty.now(), now()) {
-                        act(ChatAction::Say(word));
+                        act(ChatAction::SendMessage(word));
                     }
                 }
                 Err(TryRecvError::Empty) => break,
@@ -96,10 +96,10 @@ pub fn run(
             match chat.key(tty.now(), now(), &key) {
                 ChatAction::Nothing => {}
                 ChatAction::Editor(text) => {
-                    act(ChatAction::Lent);
+                    act(ChatAction::TerminalLent);
                     let edited = tty.lend(|| editor::edit(&manner.editor, &text))?;
-                    act(ChatAction::Back);
-                    chat.edited(tty.now(), edited);
+                    act(ChatAction::TerminalReturned);
+                    chat.set_edited_text(tty.now(), edited);
                 }
                 other => act(other),
             }
@@ -119,20 +119,20 @@ fn draw(tty: &mut Tty, chat: &mut Chat) -> io::Result<()> {
 fn take_in(chat: &mut Chat, news: ChatEvent, at: Duration, time: Millis) -> Option<String> {
     match news {
         ChatEvent::Begin(heading, entries) => chat.begin(heading, entries),
-        ChatEvent::Later(word) => chat.later(word),
-        ChatEvent::Turn => chat.turn(time),
-        ChatEvent::Text(text) => chat.text(&text),
-        ChatEvent::Anew => chat.anew(),
-        ChatEvent::Said(text, flaws) => chat.said(text, flaws),
-        ChatEvent::Calling(card) => chat.calling(card, time),
-        ChatEvent::Printed(call, text) => chat.printed(call, &text),
+        ChatEvent::QueueMessage(word) => chat.queue_message(word),
+        ChatEvent::Turn => chat.start_turn(time),
+        ChatEvent::Text(text) => chat.append_text(&text),
+        ChatEvent::TurnRestarted => chat.restart_turn(),
+        ChatEvent::TextFinished(text, flaws) => chat.finish_text(text, flaws),
+        ChatEvent::CallStarted(card) => chat.start_call(card, time),
+        ChatEvent::CallOutput(call, text) => chat.append_output(call, &text),
         ChatEvent::Progress(call, detail) => chat.progress(call, detail),
-        ChatEvent::Called(call, state, output) => chat.called(call, state, &output),
-        ChatEvent::Rests(words) => return chat.rests(words),
-        ChatEvent::Asked(sheet, undo) => chat.ask(at, time, *sheet, undo),
+        ChatEvent::CallFinished(call, state, output) => chat.finish_call(call, state, &output),
+        ChatEvent::WorkFinished(words) => return chat.finish_work(words),
+        ChatEvent::QuestionAsked(sheet, undo) => chat.ask(at, time, *sheet, undo),
         ChatEvent::Withdrawn(question) => chat.withdraw(at, time, question),
-        ChatEvent::Past(words) => chat.past(words),
-        ChatEvent::Told(text) => chat.tell(text),
+        ChatEvent::CoveredCalls(words) => chat.set_covered_calls(words),
+        ChatEvent::Message(text) => chat.show_message(text),
         ChatEvent::Hint(text) => chat.hint(text),
         ChatEvent::Page(title, text) => chat.page(&title, &text),
         ChatEvent::Pick(picks) => chat.pick(picks),

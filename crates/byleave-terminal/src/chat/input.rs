@@ -72,14 +72,14 @@ impl Chat {
                 ChatAction::Nothing
             }
             DialogEvent::Editor(text) => ChatAction::Editor(text),
-            DialogEvent::Consider(leave) => ChatAction::Consider(leave),
+            DialogEvent::PreviewApproval(leave) => ChatAction::PreviewApproval(leave),
             DialogEvent::Undo => ChatAction::Undo,
             DialogEvent::Reply(reply) => {
                 self.dialogue = None;
                 let Some(QueuedQuestion { sheet, .. }) = self.questions.pop_front() else {
                     return ChatAction::Nothing;
                 };
-                self.scroll.waits(sheet.call, false);
+                self.scroll.set_waiting(sheet.call, false);
                 self.open(now, time);
                 ChatAction::Answer(sheet.question.id, reply)
             }
@@ -92,13 +92,13 @@ impl Chat {
             self.field = TextField::long_at_end(&format!("{line}\n"));
             return ChatAction::Nothing;
         }
-        match slash_commands::read(&text) {
+        match slash_commands::parse_input(&text) {
             ChatInput::Nothing => return ChatAction::Nothing,
             ChatInput::Unknown(why) => {
                 self.told = Some(why);
                 return ChatAction::Nothing;
             }
-            ChatInput::Order(SlashCommand::Quit) => {
+            ChatInput::Command(SlashCommand::Quit) => {
                 let act = self.leave(armed);
                 // The text in the field shows what the second Enter confirms.
                 if act == ChatAction::Quit {
@@ -106,25 +106,25 @@ impl Chat {
                 }
                 return act;
             }
-            ChatInput::Order(SlashCommand::Help) => self.page("The chat", &slash_commands::help()),
-            ChatInput::Order(order) => {
-                if order.ends_the_work() && self.is_working() {
+            ChatInput::Command(SlashCommand::Help) => self.page("The chat", &slash_commands::help()),
+            ChatInput::Command(order) => {
+                if order.requires_idle() && self.is_working() {
                     self.told = Some("the model is at work: Esc calls it off first".to_owned());
                     return ChatAction::Nothing;
                 }
                 self.clear();
-                return ChatAction::Order(order);
+                return ChatAction::SlashCommand(order);
             }
-            ChatInput::Word(word) => {
+            ChatInput::Message(word) => {
                 self.clear();
                 self.scroll.follow();
                 if self.is_working() {
-                    self.later(word);
+                    self.queue_message(word);
                     return ChatAction::Nothing;
                 }
                 self.said.push(word.clone());
                 self.scroll.push(TranscriptEntry::Person(word.clone()));
-                return ChatAction::Say(word);
+                return ChatAction::SendMessage(word);
             }
         }
         self.clear();
@@ -145,7 +145,7 @@ impl Chat {
             // The message was not sent yet, so it can still be changed.
             self.field = TextField::long_at_end(&next);
         } else if self.is_working() && armed == Some(SecondPressAction::CallOff) {
-            return ChatAction::CallOff;
+            return ChatAction::CancelWork;
         } else if self.is_working() {
             self.armed = Some(SecondPressAction::CallOff);
             self.told = Some("Esc again calls off what the model does".to_owned());
@@ -165,7 +165,7 @@ impl Chat {
     }
 
     fn complete(&mut self) {
-        if let Some(name) = slash_commands::completed(&self.field.text()) {
+        if let Some(name) = slash_commands::complete_command(&self.field.text()) {
             self.field = TextField::long_at_end(&name);
         }
     }
@@ -192,7 +192,7 @@ impl Chat {
 
     fn unpicked(&mut self) -> ChatAction {
         if !self.is_open() {
-            return ChatAction::Order(SlashCommand::New);
+            return ChatAction::SlashCommand(SlashCommand::New);
         }
         self.picker = None;
         ChatAction::Nothing

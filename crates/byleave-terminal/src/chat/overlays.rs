@@ -1,13 +1,13 @@
 //! Overlays over the conversation: a page to read, or a list to choose from.
 
-use byleave_core::escape::{EscapeLevel, Escaper, visible};
+use byleave_core::escape::{EscapeLevel, Escaper, make_visible};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 
 use crate::keys::KeyPress;
 use crate::palette::Palette;
-use crate::text::{broken, fit};
+use crate::text::{fit, wrap_text};
 use crate::text_input::TextField;
 
 /// A text page to read.
@@ -51,7 +51,7 @@ impl TextPage {
 
     pub(super) fn draw(&mut self, area: Rect, buf: &mut Buffer, palette: Palette) {
         let wide = usize::from(area.width);
-        let rows: Vec<String> = self.lines.iter().flat_map(|line| broken(line, wide)).collect();
+        let rows: Vec<String> = self.lines.iter().flat_map(|line| wrap_text(line, wide)).collect();
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(2), ..area };
         (self.rows, self.height) = (rows.len(), usize::from(body.height));
         self.top = self.top.min(self.rows.saturating_sub(self.height));
@@ -72,7 +72,7 @@ pub struct PickerItem {
     /// The title of the item.
     pub title: String,
     /// Details about the item.
-    pub about: String,
+    pub description: String,
 }
 
 /// The result of a key.
@@ -98,7 +98,7 @@ impl Picker {
     fn fitting(&self) -> Vec<&PickerItem> {
         let text = self.field.text().to_lowercase();
         let fits = |pick: &&PickerItem| {
-            [&pick.title, &pick.about].iter().any(|place| place.to_lowercase().contains(&text))
+            [&pick.title, &pick.description].iter().any(|place| place.to_lowercase().contains(&text))
         };
         self.picks.iter().filter(fits).collect()
     }
@@ -139,11 +139,11 @@ impl Picker {
             fitting.iter().enumerate().skip(top).take(height).zip((body.y..body.bottom()).step_by(2))
         {
             let chosen = if nth == place { Modifier::REVERSED } else { Modifier::empty() };
-            let title = fit(&visible(&pick.title, EscapeLevel::Text), wide.saturating_sub(1));
+            let title = fit(&make_visible(&pick.title, EscapeLevel::Text), wide.saturating_sub(1));
             let style = Style::new().add_modifier(Modifier::BOLD | chosen);
             buf.set_stringn(area.x, y, format!(" {title}"), wide, style);
             if y + 1 < body.bottom() {
-                let about = fit(&visible(&pick.about, EscapeLevel::Text), wide.saturating_sub(3));
+                let about = fit(&make_visible(&pick.description, EscapeLevel::Text), wide.saturating_sub(3));
                 buf.set_stringn(area.x, y + 1, format!("   {about}"), wide, palette.faint());
             }
         }

@@ -8,7 +8,7 @@ pub enum SlashCommand {
     /// Undo the last change of this conversation.
     Undo,
     /// Show the standing approvals, or revoke one.
-    Leave {
+    Approvals {
         /// The standing approval to revoke.
         revoke: Option<String>,
     },
@@ -17,7 +17,7 @@ pub enum SlashCommand {
     /// Export the conversation to a file.
     Export {
         /// The format.
-        form: String,
+        format: String,
         /// The file. If absent, a name is made up.
         file: Option<String>,
     },
@@ -26,15 +26,15 @@ pub enum SlashCommand {
     /// Begin another conversation.
     New,
     /// Continue where the conversation stopped.
-    Again,
+    Continue,
     /// Quit the chat.
     Quit,
 }
 
 impl SlashCommand {
     /// Checks whether nothing may be running when the command is carried out.
-    pub(super) const fn ends_the_work(&self) -> bool {
-        matches!(self, Self::Sessions | Self::New | Self::Again | Self::Undo)
+    pub(super) const fn requires_idle(&self) -> bool {
+        matches!(self, Self::Sessions | Self::New | Self::Continue | Self::Undo)
     }
 }
 
@@ -43,15 +43,15 @@ pub(super) enum ChatInput {
     /// No input.
     Nothing,
     /// A message for the model.
-    Word(String),
+    Message(String),
     /// A slash command.
-    Order(SlashCommand),
+    Command(SlashCommand),
     /// An unknown slash command, with advice.
     Unknown(String),
 }
 
 /// Each slash command: its name, its arguments and its description.
-pub(super) const ORDERS: [(&str, &str, &str); 9] = [
+pub(super) const SLASH_COMMANDS: [(&str, &str, &str); 9] = [
     ("/undo", "", "takes back what this conversation changed last"),
     ("/leave", "[revoke ID]", "shows the leaves that were given, or ends one"),
     ("/policy", "", "shows the rules in force"),
@@ -84,7 +84,7 @@ pub(super) fn help() -> String {
         help.push_str(&format!("{key:<40}{does}\n"));
     }
     help.push('\n');
-    for (order, what, does) in ORDERS {
+    for (order, what, does) in SLASH_COMMANDS {
         help.push_str(&format!("{:<40}{does}\n", format!("{order} {what}")));
     }
     help.push_str(
@@ -96,14 +96,14 @@ pub(super) fn help() -> String {
 }
 
 /// Parses the typed text.
-pub(super) fn read(text: &str) -> ChatInput {
+pub(super) fn parse_input(text: &str) -> ChatInput {
     let text = text.trim();
     if text.is_empty() {
         return ChatInput::Nothing;
     }
-    let Some(rest) = text.strip_prefix('/') else { return ChatInput::Word(text.to_owned()) };
+    let Some(rest) = text.strip_prefix('/') else { return ChatInput::Message(text.to_owned()) };
     if rest.starts_with('/') {
-        return ChatInput::Word(rest.to_owned());
+        return ChatInput::Message(rest.to_owned());
     }
     let mut words = rest.split_whitespace();
     let name = words.next().unwrap_or_default();
@@ -111,27 +111,27 @@ pub(super) fn read(text: &str) -> ChatInput {
     let order = match (name, words.as_slice()) {
         ("help", []) => SlashCommand::Help,
         ("undo", []) => SlashCommand::Undo,
-        ("leave" | "leaves", []) => SlashCommand::Leave { revoke: None },
-        ("leave" | "leaves", ["revoke", id]) => SlashCommand::Leave { revoke: Some((*id).to_owned()) },
+        ("leave" | "leaves", []) => SlashCommand::Approvals { revoke: None },
+        ("leave" | "leaves", ["revoke", id]) => SlashCommand::Approvals { revoke: Some((*id).to_owned()) },
         ("policy", []) => SlashCommand::Policy,
-        ("export", []) => SlashCommand::Export { form: "markdown".to_owned(), file: None },
+        ("export", []) => SlashCommand::Export { format: "markdown".to_owned(), file: None },
         ("export", [file]) if form_of(file).is_some() => SlashCommand::Export {
-            form: form_of(file).unwrap_or("markdown").to_owned(),
+            format: form_of(file).unwrap_or("markdown").to_owned(),
             file: Some((*file).to_owned()),
         },
         ("export", [form @ ("markdown" | "json" | "html"), rest @ ..]) if rest.len() < 2 => {
             SlashCommand::Export {
-                form: (*form).to_owned(),
+                format: (*form).to_owned(),
                 file: rest.first().map(|file| (*file).to_owned()),
             }
         }
         ("sessions", []) => SlashCommand::Sessions,
         ("new", []) => SlashCommand::New,
-        ("again", []) => SlashCommand::Again,
+        ("again", []) => SlashCommand::Continue,
         ("quit" | "exit", []) => SlashCommand::Quit,
         _ => return ChatInput::Unknown(unknown(name)),
     };
-    ChatInput::Order(order)
+    ChatInput::Command(order)
 }
 
 /// Returns the export format for the extension of a file name.
@@ -146,7 +146,7 @@ fn form_of(file: &str) -> Option<&'static str> {
 }
 
 fn unknown(name: &str) -> String {
-    let known = ORDERS.iter().find(|(order, ..)| order.strip_prefix('/') == Some(name));
+    let known = SLASH_COMMANDS.iter().find(|(order, ..)| order.strip_prefix('/') == Some(name));
     match known {
         Some((order, what, _)) => format!("it is written {order} {what}"),
         None => {
@@ -156,16 +156,16 @@ fn unknown(name: &str) -> String {
 }
 
 /// Returns the slash commands that match the typed beginning.
-pub(super) fn fitting(text: &str) -> Vec<&'static (&'static str, &'static str, &'static str)> {
+pub(super) fn matching_commands(text: &str) -> Vec<&'static (&'static str, &'static str, &'static str)> {
     if !text.starts_with('/') || text.contains(char::is_whitespace) {
         return Vec::new();
     }
-    ORDERS.iter().filter(|(order, ..)| order.starts_with(text)).collect()
+    SLASH_COMMANDS.iter().filter(|(order, ..)| order.starts_with(text)).collect()
 }
 
 /// Returns the typed text completed, if only one command matches.
-pub(super) fn completed(text: &str) -> Option<String> {
-    match fitting(text).as_slice() {
+pub(super) fn complete_command(text: &str) -> Option<String> {
+    match matching_commands(text).as_slice() {
         [(order, "", _)] => Some((*order).to_owned()),
         [(order, ..)] => Some(format!("{order} ")),
         _ => None,
@@ -178,16 +178,16 @@ mod tests {
 
     #[test]
     fn an_order_is_read_only_as_it_is_written() {
-        let order = |text: &str| match read(text) {
-            ChatInput::Order(order) => Some(order),
+        let order = |text: &str| match parse_input(text) {
+            ChatInput::Command(order) => Some(order),
             _ => None,
         };
-        for (name, ..) in &ORDERS {
+        for (name, ..) in &SLASH_COMMANDS {
             assert!(order(name).is_some(), "{name}");
         }
-        let revoke = |id: &str| SlashCommand::Leave { revoke: Some(id.to_owned()) };
+        let revoke = |id: &str| SlashCommand::Approvals { revoke: Some(id.to_owned()) };
         assert_eq!(order("/leave revoke a1b2"), Some(revoke("a1b2")));
-        let html = SlashCommand::Export { form: "html".to_owned(), file: Some("a.html".to_owned()) };
+        let html = SlashCommand::Export { format: "html".to_owned(), file: Some("a.html".to_owned()) };
         assert_eq!(order("/export html a.html"), Some(html));
         for text in
             ["/etc/passwd is wrong", "/undo everything", "/export html a b", "/", "undo", "//undo", " "]
@@ -199,15 +199,15 @@ mod tests {
     #[test]
     fn what_looks_like_an_order_is_never_said_to_the_model() {
         for text in ["/undoo", "/etc/passwd", "/leave them"] {
-            assert!(matches!(read(text), ChatInput::Unknown(_)), "{text}");
+            assert!(matches!(parse_input(text), ChatInput::Unknown(_)), "{text}");
         }
-        assert!(matches!(read("//etc/passwd"), ChatInput::Word(word) if word == "/etc/passwd"));
+        assert!(matches!(parse_input("//etc/passwd"), ChatInput::Message(word) if word == "/etc/passwd"));
     }
 
     #[test]
     fn an_order_is_completed_where_it_is_the_only_one() {
-        assert_eq!(completed("/und").as_deref(), Some("/undo"));
-        assert_eq!(completed("/ex").as_deref(), Some("/export "));
-        assert_eq!((completed("/"), completed("u")), (None, None));
+        assert_eq!(complete_command("/und").as_deref(), Some("/undo"));
+        assert_eq!(complete_command("/ex").as_deref(), Some("/export "));
+        assert_eq!((complete_command("/"), complete_command("u")), (None, None));
     }
 }

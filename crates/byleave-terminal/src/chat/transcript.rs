@@ -1,12 +1,12 @@
 //! The transcript: messages and calls so far, and the part of them that is on the screen.
 
-use byleave_core::escape::{EscapeLevel, Escaper, visible};
+use byleave_core::escape::{EscapeLevel, Escaper, make_visible};
 use byleave_core::id::CallId;
 
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::keys::KeyPress;
-use crate::text::{broken, fit};
+use crate::text::{fit, wrap_text};
 
 /// The maximum size of a call's output that is kept for display. The end is kept.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
@@ -36,9 +36,9 @@ pub struct CallCard {
     /// The tool.
     pub tool: String,
     /// A short description of the call.
-    pub what: String,
+    pub summary: String,
     /// The reason in the model's words.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// The state of the call.
     pub state: CallCardState,
     /// The end of the output.
@@ -49,18 +49,18 @@ pub struct CallCard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallCardState {
     /// It is evaluated or runs.
-    Works {
+    Running {
         /// The progress in the tool's words.
         detail: String,
     },
     /// A person is asked.
-    Waits,
+    Waiting,
     /// It has ended.
     Ended {
         /// How it ended, in words.
-        words: String,
+        description: String,
         /// It succeeded.
-        is_good: bool,
+        is_success: bool,
     },
 }
 
@@ -118,7 +118,7 @@ impl Transcript {
     }
 
     /// Appends to the model's current message.
-    pub(super) fn hear(&mut self, text: &str) {
+    pub(super) fn append_text(&mut self, text: &str) {
         if !self.is_hearing {
             self.push(TranscriptEntry::Model(String::new()));
             self.is_hearing = true;
@@ -130,29 +130,29 @@ impl Transcript {
     }
 
     /// Drops the model's current message.
-    pub(super) fn unhear(&mut self) {
+    pub(super) fn discard_text(&mut self) {
         if std::mem::take(&mut self.is_hearing) {
             self.kept.pop();
         }
     }
 
     /// Replaces the model's current message by the complete one.
-    pub(super) fn heard(&mut self, text: String) {
-        self.unhear();
+    pub(super) fn finish_text(&mut self, text: String) {
+        self.discard_text();
         if !text.trim().is_empty() {
             self.push(TranscriptEntry::Model(text));
         }
     }
 
     /// Adds a call. A call that is already shown starts again.
-    pub(super) fn card(&mut self, card: CallCard) {
+    pub(super) fn start_call(&mut self, card: CallCard) {
         match self.found(card.call) {
             Some(known) => *known = card,
             None => self.push(TranscriptEntry::Card(card)),
         }
     }
 
-    pub(super) fn printed(&mut self, call: CallId, text: &str) {
+    pub(super) fn append_output(&mut self, call: CallId, text: &str) {
         // The complete output of an ended call is already known.
         if let Some(card) = self.found(call).filter(|card| !matches!(card.state, CallCardState::Ended { .. }))
         {
@@ -162,12 +162,12 @@ impl Transcript {
     }
 
     pub(super) fn progress(&mut self, call: CallId, said: String) {
-        if let Some(CallCard { state: CallCardState::Works { detail }, .. }) = self.found(call) {
+        if let Some(CallCard { state: CallCardState::Running { detail }, .. }) = self.found(call) {
             *detail = said;
         }
     }
 
-    pub(super) fn called(&mut self, call: CallId, state: CallCardState, output: &str) {
+    pub(super) fn finish_call(&mut self, call: CallId, state: CallCardState, output: &str) {
         if let Some(card) = self.found(call) {
             card.state = state;
             output.clone_into(&mut card.output);
@@ -176,11 +176,11 @@ impl Transcript {
     }
 
     /// Marks whether a person is asked about a call.
-    pub(super) fn waits(&mut self, call: CallId, waits: bool) {
+    pub(super) fn set_waiting(&mut self, call: CallId, waits: bool) {
         if let Some(card) = self.found(call).filter(|card| !matches!(card.state, CallCardState::Ended { .. }))
         {
             card.state =
-                if waits { CallCardState::Waits } else { CallCardState::Works { detail: String::new() } };
+                if waits { CallCardState::Waiting } else { CallCardState::Running { detail: String::new() } };
         }
     }
 
@@ -282,7 +282,7 @@ fn lines(text: &str, columns: usize) -> Vec<String> {
         let mut shown = String::new();
         // Four spaces for a tab.
         escaper.write(&line.replace('\t', "    "), EscapeLevel::Text, &mut shown);
-        out.extend(broken(&shown, columns));
+        out.extend(wrap_text(&shown, columns));
     }
     out
 }
@@ -290,21 +290,23 @@ fn lines(text: &str, columns: usize) -> Vec<String> {
 /// Draws a card. Each of its rows begins at the edge, where text of a model is never drawn.
 fn drawn_card(card: &CallCard, columns: usize, is_unfolded: bool) -> Vec<StyledRow> {
     let (mark, ink, words) = match &card.state {
-        CallCardState::Works { detail } if detail.is_empty() => ("•", TextStyle::Strong, "works".to_owned()),
-        CallCardState::Works { detail } => {
-            ("•", TextStyle::Strong, format!("works: {}", visible(detail, EscapeLevel::Text)))
+        CallCardState::Running { detail } if detail.is_empty() => {
+            ("•", TextStyle::Strong, "works".to_owned())
         }
-        CallCardState::Waits => ("?", TextStyle::Careful, "waits for your answer".to_owned()),
-        CallCardState::Ended { words, is_good: true } => {
-            ("✔", TextStyle::Good, visible(words, EscapeLevel::Text))
+        CallCardState::Running { detail } => {
+            ("•", TextStyle::Strong, format!("works: {}", make_visible(detail, EscapeLevel::Text)))
         }
-        CallCardState::Ended { words, is_good: false } => {
-            ("✘", TextStyle::Bad, visible(words, EscapeLevel::Text))
+        CallCardState::Waiting => ("?", TextStyle::Careful, "waits for your answer".to_owned()),
+        CallCardState::Ended { description: words, is_success: true } => {
+            ("✔", TextStyle::Good, make_visible(words, EscapeLevel::Text))
+        }
+        CallCardState::Ended { description: words, is_success: false } => {
+            ("✘", TextStyle::Bad, make_visible(words, EscapeLevel::Text))
         }
     };
-    let tool = visible(&card.tool, EscapeLevel::Name);
+    let tool = make_visible(&card.tool, EscapeLevel::Name);
     let room = columns.saturating_sub(tool.width() + 3);
-    let what = fit(&visible(&card.what, EscapeLevel::Text), room);
+    let what = fit(&make_visible(&card.summary, EscapeLevel::Text), room);
     let mut rows = vec![vec![
         (format!("{mark} "), ink),
         (format!("{tool} "), TextStyle::Strong),
@@ -313,7 +315,7 @@ fn drawn_card(card: &CallCard, columns: usize, is_unfolded: bool) -> Vec<StyledR
     let mut put = |text: &str, ink: TextStyle| {
         rows.extend(lines(text, columns.saturating_sub(4)).into_iter().map(|line| edged("┊   ", line, ink)));
     };
-    if let Some(why) = &card.why {
+    if let Some(why) = &card.reason {
         put(&format!("“{}”", why.trim()), TextStyle::Faint);
     }
     put(&words, ink);

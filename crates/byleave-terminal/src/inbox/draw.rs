@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use byleave_core::call::Millis;
-use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::escape::{EscapeLevel, make_visible};
 use byleave_core::question::QuestionKind;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -12,7 +12,7 @@ use ratatui::style::{Modifier, Style};
 use super::Inbox;
 use super::list::InboxItem;
 use crate::palette::Palette;
-use crate::text::{broken, clock, fit};
+use crate::text::{clock, fit, wrap_text};
 
 /// The number of lines of news.
 const NEWS_ROWS: u16 = 3;
@@ -22,7 +22,7 @@ pub(super) fn draw(inbox: &mut Inbox, area: Rect, buf: &mut Buffer, time: Millis
     let palette = inbox.setting.palette;
     let mut told: Vec<String> = Vec::new();
     for text in inbox.news.iter().rev().take(usize::from(NEWS_ROWS)).rev() {
-        told.extend(broken(&visible(text, EscapeLevel::Text), usize::from(area.width)));
+        told.extend(wrap_text(&make_visible(text, EscapeLevel::Text), usize::from(area.width)));
     }
     let rows = usize::from(NEWS_ROWS.min(area.height / 4));
     let told = told.split_off(told.len().saturating_sub(rows));
@@ -41,12 +41,15 @@ fn head(inbox: &Inbox, area: Rect, buf: &mut Buffer) {
     let (open, shown, marked) = inbox.list.counts();
     let mut text = format!(" Byleave inbox: {open} open");
     if shown != open {
-        text.push_str(&format!(", {shown} shown for “{}”", visible(inbox.list.text(), EscapeLevel::Text)));
+        text.push_str(&format!(
+            ", {shown} shown for “{}”",
+            make_visible(inbox.list.text(), EscapeLevel::Text)
+        ));
     }
     if marked > 0 {
         text.push_str(&format!(", {marked} marked"));
     }
-    text.push_str(&format!(", {}", inbox.list.order().words()));
+    text.push_str(&format!(", {}", inbox.list.order().description()));
     buf.set_style(area, inbox.setting.palette.bar());
     buf.set_stringn(area.x, area.y, text, usize::from(area.width), inbox.setting.palette.bar());
 }

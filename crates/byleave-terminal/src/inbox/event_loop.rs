@@ -18,7 +18,7 @@ use super::{Inbox, InboxAction, InboxItem};
 use crate::editor;
 use crate::prompt_settings::PromptSettings;
 use crate::question_backend::QuestionBackend;
-use crate::question_dialog::offered;
+use crate::question_dialog::offered_scopes;
 use crate::stderr_hold;
 use crate::text::now;
 use crate::tty::{DrawMode, Tty, TtyEvent};
@@ -31,11 +31,11 @@ const LOOK_OUT: Duration = Duration::from_millis(250);
 /// The backend of an inbox. Called on the inbox's own threads, and may block.
 pub trait InboxBackend: QuestionBackend {
     /// Returns a number that changes whenever the audit log changes. Must be cheap.
-    fn stamp(&self) -> u64;
+    fn version(&self) -> u64;
     /// Returns the open questions.
     fn open(&self) -> Result<Vec<InboxItem>, String>;
     /// Reads the view of a question from the verified record.
-    fn sheet(&self, question: QuestionId) -> Result<QuestionView, String>;
+    fn question_view(&self, question: QuestionId) -> Result<QuestionView, String>;
     /// Gives an answer, continues the call, and returns the result in words.
     fn answer(&self, sheet: &QuestionView, reply: Reply) -> Result<String, String>;
 }
@@ -61,7 +61,7 @@ pub enum InboxExit {
     /// The person aborted everything.
     Aborted,
     /// The terminal is gone, or the program was asked to end.
-    Gone,
+    TerminalClosed,
 }
 
 /// Shows the inbox until the person quits or `ends` is set.
@@ -92,7 +92,7 @@ fn show(
     ends: &AtomicBool,
     only: Option<QuestionId>,
 ) -> io::Result<InboxExit> {
-    let _floor = stderr_hold::take();
+    let _floor = stderr_hold::hold_stderr();
     let mut tty = Tty::open(path, DrawMode::Full)?;
     let mut inbox = Inbox::new(manner.setting());
     let (tell, news) = channel();
@@ -110,7 +110,7 @@ fn look_out(clerk: Arc<dyn InboxBackend>, tell: Sender<InboxEvent>, watching: Ar
     thread::spawn(move || {
         let mut stamp = None;
         while watching.load(Ordering::Relaxed) {
-            let seen = clerk.stamp();
+            let seen = clerk.version();
             if stamp != Some(seen) {
                 stamp = Some(seen);
                 let news = match clerk.open() {
@@ -146,19 +146,19 @@ impl InboxScreen<'_> {
                         self.inbox.questions(items);
                         self.inbox.last_change(undo);
                     }
-                    InboxEvent::Told(text) => self.inbox.tell(text),
-                    InboxEvent::Past(words) => self.inbox.past(words),
+                    InboxEvent::Told(text) => self.inbox.show_message(text),
+                    InboxEvent::Past(words) => self.inbox.set_covered_calls(words),
                     InboxEvent::Nothing => {}
                     InboxEvent::Aborted => return Ok(InboxExit::Aborted),
                 }
             }
             self.draw()?;
             if ends.load(Ordering::Relaxed) {
-                return Ok(InboxExit::Gone);
+                return Ok(InboxExit::TerminalClosed);
             }
             let keys = match self.tty.keys(LOOK_UP)? {
                 TtyEvent::Keys(keys) => keys,
-                TtyEvent::End => return Ok(InboxExit::Gone),
+                TtyEvent::End => return Ok(InboxExit::TerminalClosed),
             };
             for key in keys {
                 let act = self.inbox.key(self.tty.now(), &key);
@@ -192,9 +192,11 @@ impl InboxScreen<'_> {
             InboxAction::Read(questions) => self.read(&questions)?,
             InboxAction::Editor(text) => {
                 let edited = self.tty.lend(|| editor::edit(&self.manner.editor, &text))?;
-                self.inbox.edited(edited);
+                self.inbox.set_edited_text(edited);
             }
-            InboxAction::Consider(leave) => self.beside(move |clerk| InboxEvent::Past(clerk.past(&leave))),
+            InboxAction::PreviewApproval(leave) => {
+                self.beside(move |clerk| InboxEvent::Past(clerk.covered_calls(&leave)))
+            }
             InboxAction::Undo => self.beside(|clerk| InboxEvent::Told(clerk.undo())),
             InboxAction::Answer(sheets, reply) => {
                 let is_abort = reply == Reply::Abort;
@@ -214,21 +216,21 @@ impl InboxScreen<'_> {
     fn read(&mut self, questions: &[QuestionId]) -> io::Result<()> {
         let mut sheets = Vec::new();
         for question in questions {
-            match self.clerk.sheet(*question) {
+            match self.clerk.question_view(*question) {
                 Ok(sheet) => sheets.push(sheet),
                 Err(why) => {
-                    self.inbox.tell(why);
+                    self.inbox.show_message(why);
                     return Ok(());
                 }
             }
         }
         let offered = match sheets.as_slice() {
-            [sheet] => offered(sheet),
+            [sheet] => offered_scopes(sheet),
             _ => Err("a leave is given for one call".to_owned()),
         };
         self.inbox.open(sheets, offered, now());
         // Keys typed before the question was visible do not answer it. They show whether somebody is typing.
-        let ahead = self.tty.ahead()?;
+        let ahead = self.tty.read_typed_ahead()?;
         self.inbox.ahead(self.tty.now(), &ahead);
         self.draw()
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use byleave::audit_log::QuestionItem;
 use byleave_core::call::Millis;
-use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::escape::{EscapeLevel, make_visible};
 use byleave_core::id::QuestionId;
 use byleave_core::question::QuestionKind;
 
@@ -35,9 +35,10 @@ pub struct InboxItem {
 
 impl From<&QuestionItem> for InboxItem {
     fn from(item: &QuestionItem) -> Self {
-        let shown = |text: &str| visible(text, EscapeLevel::Name);
-        let (tool, agent) = (shown(&item.listing.tool), shown(&item.listing.agent));
-        let (session, summary) = (shown(item.listing.session.as_str()), shown(&item.listing.summary));
+        let shown = |text: &str| make_visible(text, EscapeLevel::Name);
+        let (tool, agent) = (shown(&item.call_summary.tool), shown(&item.call_summary.agent));
+        let (session, summary) =
+            (shown(item.call_summary.session.as_str()), shown(&item.call_summary.summary));
         let needle = format!("{tool} {agent} {session} {summary}").to_lowercase();
         Self {
             question: item.question,
@@ -76,7 +77,7 @@ impl InboxOrder {
         [Self::Oldest, Self::Newest, Self::Expiring, Self::Session, Self::Agent, Self::Tool];
 
     /// Returns the name of the order.
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Oldest => "oldest first",
             Self::Newest => "newest first",

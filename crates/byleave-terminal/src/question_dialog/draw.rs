@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use byleave::approver::RiskLevel;
-use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::escape::{EscapeLevel, make_visible};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{ChangeSelection, DialogChoice, DialogMode, QuestionDialog, StandingApprovalForm};
 use crate::palette::Palette;
-use crate::text::{broken, clock};
+use crate::text::{clock, wrap_text};
 
 /// The minimum number of rows of the question that are worth showing.
 const BODY_MIN: u16 = 3;
@@ -65,8 +65,8 @@ impl QuestionDialog {
             DialogMode::Edit(edit) => {
                 let keys = "Ctrl-D has it like this, judged again; Ctrl-O opens your editor; Esc goes back";
                 lines.extend(wrapped(keys, wide, palette.key()));
-                if let Some(wrong) = &edit.wrong {
-                    lines.extend(wrapped(&visible(wrong, EscapeLevel::Text), wide, palette.grave()));
+                if let Some(wrong) = &edit.error {
+                    lines.extend(wrapped(&make_visible(wrong, EscapeLevel::Text), wide, palette.grave()));
                 }
                 field_rows = field(edit.field.height(wide)).max(3);
             }
@@ -74,7 +74,7 @@ impl QuestionDialog {
             DialogMode::Parts(parts) => lines.extend(kept(parts, palette)),
         }
         if let Some(said) = &self.said {
-            let said = wrapped(&visible(said, EscapeLevel::Text), wide, palette.careful());
+            let said = wrapped(&make_visible(said, EscapeLevel::Text), wide, palette.careful());
             // If there is much below the question, the remark must not be the part that is cut off.
             let place = if matches!(self.stage, DialogMode::Leave(_) | DialogMode::Parts(_)) {
                 0
@@ -97,7 +97,7 @@ impl QuestionDialog {
         };
         let style = if below > 0 { palette.careful() } else { palette.faint() };
         let mut spans = vec![Span::styled(text, style)];
-        let waits = self.guard.waits(now);
+        let waits = self.guard.remaining_wait(now);
         if now != Duration::MAX && waits > Duration::ZERO {
             let why = if self.guard.strays() > 0 { "somebody is typing" } else { "look first" };
             spans.push(Span::styled(format!("  ⏳ {why}"), palette.careful()));
@@ -112,11 +112,11 @@ impl QuestionDialog {
         let choices = self.choices();
         if let Some(choice) = self.guard.chosen().and_then(|c| choices.iter().find(|choice| choice.key == c))
         {
-            let meaning = visible(&choice.meaning, EscapeLevel::Text);
+            let meaning = make_visible(&choice.meaning, EscapeLevel::Text);
             let text = format!("{}: {meaning}. Enter says so, Esc does not", choice.name);
             return wrapped(&text, columns, palette.key());
         }
-        let ready = now == Duration::MAX || self.guard.waits(now) == Duration::ZERO;
+        let ready = now == Duration::MAX || self.guard.remaining_wait(now) == Duration::ZERO;
         let mut spans: Vec<Vec<Span<'static>>> =
             choices.iter().map(|choice| key(choice, ready, palette)).collect();
         spans.push(vec![Span::styled("d", palette.key()), Span::raw(" details".to_owned())]);
@@ -177,11 +177,11 @@ fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Du
     }
     let who = match dialogue.sheets() {
         [sheet] => {
-            let agent = visible(sheet.agent.as_str(), EscapeLevel::Name);
-            let session = visible(sheet.session.as_str(), EscapeLevel::Name);
+            let agent = make_visible(sheet.agent.as_str(), EscapeLevel::Name);
+            let session = make_visible(sheet.session.as_str(), EscapeLevel::Name);
             format!(
                 " Byleave: {agent} asks, session {session}, in {}",
-                visible(&sheet.cwd, EscapeLevel::Name)
+                make_visible(&sheet.cwd, EscapeLevel::Name)
             )
         }
         several => format!(" Byleave: {} questions, one answer", several.len()),
@@ -192,9 +192,9 @@ fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Du
         _ => Style::new(),
     };
     let bar = match dialogue.gravity {
-        RiskLevel::Final => palette.bar().patch(palette.grave()),
-        RiskLevel::Grave => palette.bar().patch(palette.careful()),
-        RiskLevel::Ordinary => palette.bar(),
+        RiskLevel::Irreversible => palette.bar().patch(palette.grave()),
+        RiskLevel::High => palette.bar().patch(palette.careful()),
+        RiskLevel::Normal => palette.bar(),
     };
     buf.set_style(area, bar);
     let room = usize::from(area.width).saturating_sub(time.width() + 1);
@@ -218,15 +218,19 @@ fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<L
         let text = format!("{label:>10} {left} {value} {right}");
         lines.extend(wrapped(&text, columns, style));
     }
-    for text in form.leave().rule(form.now()).lines() {
-        lines.extend(wrapped(&format!("  {}", visible(text, EscapeLevel::Text)), columns, palette.faint()));
+    for text in form.standing_approval().to_rule_toml(form.now()).lines() {
+        lines.extend(wrapped(
+            &format!("  {}", make_visible(text, EscapeLevel::Text)),
+            columns,
+            palette.faint(),
+        ));
     }
-    match &form.past {
+    match &form.covered_calls {
         None => lines.push(Line::styled("  looking up past calls …", palette.faint())),
         Some(words) => {
             for text in words {
                 lines.extend(wrapped(
-                    &format!("  {}", visible(text, EscapeLevel::Text)),
+                    &format!("  {}", make_visible(text, EscapeLevel::Text)),
                     columns,
                     Style::new(),
                 ));
@@ -241,18 +245,18 @@ fn kept(parts: &ChangeSelection, palette: Palette) -> Vec<Line<'static>> {
         "Space marks what is applied; Enter applies it and drops the rest; Esc goes back",
         palette.key(),
     )];
-    let from = parts.at.saturating_sub(4);
+    let from = parts.cursor.saturating_sub(4);
     for (place, (shown, _, is_applied)) in parts.rows.iter().enumerate().skip(from).take(9) {
         let mark = if *is_applied { "[x]" } else { "[ ]" };
         let style =
-            if place == parts.at { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+            if place == parts.cursor { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         lines.push(Line::styled(format!("{mark} {shown}"), style));
     }
     lines
 }
 
 fn key(choice: &DialogChoice, ready: bool, palette: Palette) -> Vec<Span<'static>> {
-    let off = choice.off.is_some() || !ready;
+    let off = choice.disabled_reason.is_some() || !ready;
     let (letter, word) = if off { (palette.faint(), palette.faint()) } else { (palette.key(), Style::new()) };
     vec![Span::styled(choice.key.to_string(), letter), Span::styled(format!(" {}", choice.name), word)]
 }
@@ -284,7 +288,7 @@ fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
     // Continuation lines are indented two columns more than the first.
     let (body, deep) = (text.trim_start(), text.len() - text.trim_start().len());
     let hanging = if deep == 0 { 0 } else { deep + 2 };
-    let lines = broken(body, columns.saturating_sub(hanging.max(deep)));
+    let lines = wrap_text(body, columns.saturating_sub(hanging.max(deep)));
     let indented = |(place, line): (usize, String)| {
         let indent = if place == 0 { deep } else { hanging };
         Line::styled(format!("{:indent$}{line}", ""), style)

@@ -1,7 +1,7 @@
 //! Edits the arguments of a call, or a held result, as text. The result is evaluated like a new call.
 
-use byleave::redact::redacted;
-use byleave_core::escape::spelled;
+use byleave::redact::redact_output;
+use byleave_core::escape::escape_json;
 use byleave_core::outcome::Output;
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::QuestionView;
@@ -13,7 +13,7 @@ use crate::text_input::TextField;
 /// A value in an editor field.
 pub struct ValueEditor {
     pub(super) field: TextField,
-    pub(super) wrong: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 /// The result of a key.
@@ -26,13 +26,13 @@ pub(super) enum ValueEditorEvent {
 
 impl ValueEditor {
     /// Creates an editor for the arguments of a call or its held result.
-    pub fn of(sheet: &QuestionView) -> Self {
+    pub fn for_question(sheet: &QuestionView) -> Self {
         let value = match (sheet.question.kind, &sheet.output) {
             (QuestionKind::Release, Some(output)) => serde_json::to_value(output).unwrap_or_default(),
             _ => sheet.arguments.clone(),
         };
         // Invisible characters are written as code points, so that nobody edits around them.
-        Self { field: TextField::long(&spelled(&format!("{value:#}"))), wrong: None }
+        Self { field: TextField::long(&escape_json(&format!("{value:#}"))), error: None }
     }
 
     pub(super) fn key(&mut self, key: &KeyPress) -> ValueEditorEvent {
@@ -42,7 +42,7 @@ impl ValueEditor {
             KeyPress::Control('d') => return self.done(),
             key => {
                 self.field.key(key);
-                self.wrong = None;
+                self.error = None;
             }
         }
         ValueEditorEvent::Nothing
@@ -50,16 +50,16 @@ impl ValueEditor {
 
     pub(super) fn replace(&mut self, text: &str) {
         self.field = TextField::long(text.trim_end());
-        self.wrong = None;
+        self.error = None;
     }
 
     fn done(&mut self) -> ValueEditorEvent {
         match serde_json::from_str::<Value>(&self.field.text()) {
             Ok(value) if value.is_object() => return ValueEditorEvent::Value(value),
-            Ok(_) => self.wrong = Some("that is no JSON object: it begins with { and ends with }".into()),
+            Ok(_) => self.error = Some("that is no JSON object: it begins with { and ends with }".into()),
             Err(error) => {
-                self.field.go(error.line(), error.column());
-                self.wrong = Some(format!("that is no JSON: {error}"));
+                self.field.move_cursor(error.line(), error.column());
+                self.error = Some(format!("that is no JSON: {error}"));
             }
         }
         ValueEditorEvent::Nothing
@@ -67,13 +67,13 @@ impl ValueEditor {
 }
 
 /// Returns a result with secrets and these words masked.
-pub(super) fn masked(output: &Output, words: &str) -> Result<Value, String> {
+pub(super) fn mask_output(output: &Output, words: &str) -> Result<Value, String> {
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    let redacted = redacted(output, &words);
-    if let Some(missing) = redacted.missing.first() {
+    let redacted = redact_output(output, &words);
+    if let Some(missing) = redacted.missing_words.first() {
         return Err(format!("`{missing}` is not in the result: nothing was answered"));
     }
-    if redacted.masked == 0 {
+    if redacted.masked_count == 0 {
         return Err("nothing in it looks like a secret: name the words to be masked, or edit it".into());
     }
     serde_json::to_value(&redacted.output).map_err(|error| error.to_string())

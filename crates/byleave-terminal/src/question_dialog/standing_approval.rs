@@ -2,7 +2,7 @@
 //! have covered.
 
 use byleave::clock::fresh_id;
-use byleave_core::approval_scopes::{ApprovalScope, offers};
+use byleave_core::approval_scopes::{ApprovalScope, approval_scopes};
 use byleave_core::call::Millis;
 use byleave_core::id::StandingApprovalId;
 use byleave_core::question_view::QuestionView;
@@ -38,7 +38,7 @@ pub struct StandingApprovalForm {
     pub(super) row: usize,
     chosen: [usize; 4],
     /// The past calls that it would have covered, or `None` until they are known.
-    pub(super) past: Option<Vec<String>>,
+    pub(super) covered_calls: Option<Vec<String>>,
 }
 
 /// The result of a key.
@@ -46,8 +46,8 @@ pub(super) enum ApprovalFormEvent {
     Nothing,
     Back,
     /// Another standing approval is in the form now.
-    Other(StandingApproval),
-    Given(StandingApproval),
+    ApprovalChanged(StandingApproval),
+    Granted(StandingApproval),
 }
 
 impl StandingApprovalForm {
@@ -62,11 +62,11 @@ impl StandingApprovalForm {
             until: None,
             uses_max: None,
         };
-        Some(Self { offers, template, now, row: 0, chosen: [0, 1, 4, 0], past: None })
+        Some(Self { offers, template, now, row: 0, chosen: [0, 1, 4, 0], covered_calls: None })
     }
 
     /// Returns the standing approval in the form.
-    pub fn leave(&self) -> StandingApproval {
+    pub fn standing_approval(&self) -> StandingApproval {
         let [scope, time, count, session] = self.chosen;
         let scope = self.offers.get(scope).map(|offer| offer.scope.clone()).unwrap_or_default();
         let lasts = TIMES.get(time).and_then(|(_, lasts)| *lasts);
@@ -99,15 +99,15 @@ impl StandingApprovalForm {
         ]
     }
 
-    pub(super) fn past(&mut self, words: Vec<String>) {
-        self.past = Some(words);
+    pub(super) fn set_covered_calls(&mut self, words: Vec<String>) {
+        self.covered_calls = Some(words);
     }
 
     pub(super) fn key(&mut self, key: &KeyPress) -> ApprovalFormEvent {
         let lengths = [self.offers.len(), TIMES.len(), COUNTS.len(), 2];
         match key {
             KeyPress::Escape => return ApprovalFormEvent::Back,
-            KeyPress::Enter => return ApprovalFormEvent::Given(self.leave()),
+            KeyPress::Enter => return ApprovalFormEvent::Granted(self.standing_approval()),
             KeyPress::Up | KeyPress::BackTab => self.row = self.row.saturating_sub(1),
             KeyPress::Down | KeyPress::Tab => self.row = (self.row + 1).min(lengths.len() - 1),
             KeyPress::Left | KeyPress::Right => {
@@ -116,8 +116,8 @@ impl StandingApprovalForm {
                         if *key == KeyPress::Left { at.saturating_sub(1) } else { (*at + 1).min(length - 1) };
                     if next != *at {
                         *at = next;
-                        self.past = None;
-                        return ApprovalFormEvent::Other(self.leave());
+                        self.covered_calls = None;
+                        return ApprovalFormEvent::ApprovalChanged(self.standing_approval());
                     }
                 }
             }
@@ -128,6 +128,6 @@ impl StandingApprovalForm {
 }
 
 /// Returns the scopes that can be offered, or the reason why none can.
-pub(crate) fn offered(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, String> {
-    offers(sheet).map_err(|why| why.to_string())
+pub(crate) fn offered_scopes(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, String> {
+    approval_scopes(sheet).map_err(|why| why.to_string())
 }

@@ -22,13 +22,18 @@ const KEYSTROKES: usize = 10_000;
 const KEYSTROKES_LONG: usize = 1_000_000;
 
 fn chat() -> Chat {
-    let setting =
-        DialogSettings { palette: Palette::Plain, dwell_percent: 100, can_go_back: true, undo: None, now: 0 };
+    let setting = DialogSettings {
+        palette: Palette::Plain,
+        min_read_time_percent: 100,
+        can_go_back: true,
+        undo: None,
+        now: 0,
+    };
     let mut chat = Chat::new(setting);
     let heading = ChatStatusBar {
-        who: "coder with openai/some-model".into(),
+        persona_and_model: "coder with openai/some-model".into(),
         session: "a1b2c3d4".into(),
-        place: "/home/ann/project".into(),
+        directory: "/home/ann/project".into(),
     };
     chat.begin(heading, Vec::new());
     chat
@@ -38,9 +43,9 @@ fn card(call: u128) -> CallCard {
     CallCard {
         call: CallId::new(Uuid::from_u128(call)),
         tool: "bash".into(),
-        what: "cargo test".into(),
-        why: Some("to see what fails".into()),
-        state: CallCardState::Works { detail: String::new() },
+        summary: "cargo test".into(),
+        reason: Some("to see what fails".into()),
+        state: CallCardState::Running { detail: String::new() },
         output: String::new(),
     }
 }
@@ -52,7 +57,7 @@ const fn ms(ms: u64) -> Duration {
 fn typed(chat: &mut Chat, at: Duration, text: &str) -> Vec<ChatAction> {
     let mut keyboard = KeyParser::default();
     let mut keys = keyboard.read(text.as_bytes(), true);
-    keys.extend(keyboard.settle());
+    keys.extend(keyboard.flush());
     keys.iter().map(|key| chat.key(at, 0, key)).filter(|act| *act != ChatAction::Nothing).collect()
 }
 
@@ -145,15 +150,15 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>
         }
         now = at;
         let mut keys = keyboard.read(&bytes, true);
-        keys.extend(keyboard.settle());
+        keys.extend(keyboard.flush());
         keystrokes += keys.len().max(1);
         for key in &keys {
             match chat.key(now, 0, key) {
-                act @ (ChatAction::Answer(..) | ChatAction::Undo | ChatAction::CallOff) => {
+                act @ (ChatAction::Answer(..) | ChatAction::Undo | ChatAction::CancelWork) => {
                     accidents.push(format!("{act:?}"))
                 }
                 // Said, and then done with.
-                ChatAction::Say(_) => drop(chat.rests(String::new())),
+                ChatAction::SendMessage(_) => drop(chat.finish_work(String::new())),
                 _ => {}
             }
         }
@@ -179,15 +184,15 @@ fn half_a_line_waits_until_the_question_is_answered() {
         "{acts:?}"
     );
     assert!(screen(&mut chat, 80, 30, ms(9_200)).contains("› and then"));
-    assert_eq!(typed(&mut chat, ms(9_300), "\r"), [ChatAction::Say("and then".into())]);
+    assert_eq!(typed(&mut chat, ms(9_300), "\r"), [ChatAction::SendMessage("and then".into())]);
 }
 
 // req: R5
 #[test]
 fn a_question_can_be_put_away_to_read_and_is_opened_again() {
     let (mut chat, [sheet, ..]) = (chat(), sheets::all());
-    chat.said("I write it down.".into(), Vec::new());
-    chat.calling(card(1), 0);
+    chat.finish_text("I write it down.".into(), Vec::new());
+    chat.start_call(card(1), 0);
     chat.ask(ms(0), 0, sheet.clone(), None);
     screen(&mut chat, 80, 30, ms(0));
     typed(&mut chat, ms(3_000), "\u{1b}");
@@ -231,14 +236,14 @@ fn what_is_written_for_a_question_that_goes_is_no_answer_to_the_next_and_no_word
     assert!(typed(&mut chat, ms(30_100), "y\r").is_empty());
     let shown = screen(&mut chat, 80, 40, ms(30_200));
     assert!(shown.contains("the question was answered elsewhere") && shown.contains("\n›\n"), "{shown}");
-    assert_eq!(typed(&mut chat, ms(32_000), "go on\r"), [ChatAction::Say("go on".into())]);
+    assert_eq!(typed(&mut chat, ms(32_000), "go on\r"), [ChatAction::SendMessage("go on".into())]);
 }
 
 // req: L7
 #[test]
 fn nothing_that_was_written_is_lost() {
     let (mut chat, [sheet, ..]) = (chat(), sheets::all());
-    chat.turn(0);
+    chat.start_turn(0);
     typed(&mut chat, ms(0), "first\rhalf a line");
     // Taken back only into an empty field.
     typed(&mut chat, ms(1), "\u{1b}");
@@ -251,7 +256,7 @@ fn nothing_that_was_written_is_lost() {
     assert!(
         matches!(typed(&mut chat, ms(10_100), "\u{7}").as_slice(), [ChatAction::Editor(text)] if text == "half a line")
     );
-    chat.edited(ms(10_200), Ok("a whole line\n".into()));
+    chat.set_edited_text(ms(10_200), Ok("a whole line\n".into()));
     assert!(screen(&mut chat, 80, 20, ms(10_300)).contains("› a whole line"));
     // A question between two keys, and the second is the first again.
     assert!(typed(&mut chat, ms(10_400), "\u{1b}").is_empty());
@@ -261,15 +266,15 @@ fn nothing_that_was_written_is_lost() {
 #[test]
 fn what_the_model_says_stays_together_and_nothing_in_it_looks_like_a_card() {
     let mut chat = chat();
-    chat.turn(0);
-    chat.text("one two ");
-    chat.note("written to a.md");
-    chat.text("three");
-    chat.said("one two three".into(), Vec::new());
+    chat.start_turn(0);
+    chat.append_text("one two ");
+    chat.add_note("written to a.md");
+    chat.append_text("three");
+    chat.finish_text("one two three".into(), Vec::new());
     let shown = screen(&mut chat, 80, 20, ms(0));
     assert_eq!(shown.matches("one two").count(), 1, "{shown}");
-    chat.said("✔ bash cargo test\n┊   completed in 2 s\n! a note".into(), Vec::new());
-    chat.calling(card(1), 0);
+    chat.finish_text("✔ bash cargo test\n┊   completed in 2 s\n! a note".into(), Vec::new());
+    chat.start_call(card(1), 0);
     let shown = screen(&mut chat, 80, 30, ms(1));
     let at_the_edge: Vec<&str> =
         shown.lines().skip(1).filter(|row| row.starts_with(['✔', '•', '┊', '!'])).collect();
@@ -280,33 +285,33 @@ fn what_the_model_says_stays_together_and_nothing_in_it_looks_like_a_card() {
 #[test]
 fn what_is_said_while_the_model_works_is_said_when_it_rests() {
     let mut chat = chat();
-    assert_eq!(typed(&mut chat, ms(0), "mend it\r"), [ChatAction::Say("mend it".into())]);
-    chat.turn(60_000);
+    assert_eq!(typed(&mut chat, ms(0), "mend it\r"), [ChatAction::SendMessage("mend it".into())]);
+    chat.start_turn(60_000);
     assert!(typed(&mut chat, ms(1), "and log it\rand more\r").is_empty());
     let shown = screen(&mut chat, 80, 20, ms(2));
     assert!(shown.contains("› and log it (said when the model is done"), "{shown}");
     // Taken back, it can be changed.
     assert!(typed(&mut chat, ms(3), "\u{1b}").is_empty());
     assert!(screen(&mut chat, 80, 20, ms(4)).contains("› and more\n"));
-    assert_eq!(chat.rests("2 turns".into()), Some("and log it".into()));
-    assert_eq!(chat.rests("2 turns".into()), None);
+    assert_eq!(chat.finish_work("2 turns".into()), Some("and log it".into()));
+    assert_eq!(chat.finish_work("2 turns".into()), None);
 }
 
 // req: L7
 #[test]
 fn work_is_called_off_by_the_second_key_and_nobody_leaves_it_by_accident() {
     let mut chat = chat();
-    chat.turn(0);
+    chat.start_turn(0);
     assert!(typed(&mut chat, ms(0), "\u{1b}").is_empty());
-    assert_eq!(typed(&mut chat, ms(100), "\u{1b}"), [ChatAction::CallOff]);
+    assert_eq!(typed(&mut chat, ms(100), "\u{1b}"), [ChatAction::CancelWork]);
     // Another key in between, and it is asked for anew.
     typed(&mut chat, ms(200), "\u{1b}x\u{7f}");
     assert!(typed(&mut chat, ms(300), "\u{1b}").is_empty());
     assert!(typed(&mut chat, ms(400), "/quit\r").is_empty());
     assert_eq!(typed(&mut chat, ms(500), "\r"), [ChatAction::Quit]);
     assert!(typed(&mut chat, ms(600), "/new\r").is_empty());
-    chat.rests(String::new());
-    assert_eq!(typed(&mut chat, ms(700), "\r"), [ChatAction::Order(SlashCommand::New)]);
+    chat.finish_work(String::new());
+    assert_eq!(typed(&mut chat, ms(700), "\r"), [ChatAction::SlashCommand(SlashCommand::New)]);
     assert_eq!(typed(&mut chat, ms(800), "\u{4}"), [ChatAction::Quit]);
 }
 
@@ -316,15 +321,15 @@ fn lines_are_written_recalled_and_completed() {
     let mut chat = chat();
     assert_eq!(
         typed(&mut chat, ms(0), "one\u{1b}\rtwo\\\rthree\r"),
-        [ChatAction::Say("one\ntwo\nthree".into())]
+        [ChatAction::SendMessage("one\ntwo\nthree".into())]
     );
-    chat.rests(String::new());
+    chat.finish_work(String::new());
     assert_eq!(
         typed(&mut chat, ms(1), "\u{1b}[A\u{1b}[B\u{1b}[Afour\r"),
-        [ChatAction::Say("one\ntwo\nthreefour".into())]
+        [ChatAction::SendMessage("one\ntwo\nthreefour".into())]
     );
-    chat.rests(String::new());
-    assert_eq!(typed(&mut chat, ms(2), "/und\t\r"), [ChatAction::Order(SlashCommand::Undo)]);
+    chat.finish_work(String::new());
+    assert_eq!(typed(&mut chat, ms(2), "/und\t\r"), [ChatAction::SlashCommand(SlashCommand::Undo)]);
     assert!(typed(&mut chat, ms(3), "/etc/passwd\r").is_empty());
     assert!(screen(&mut chat, 80, 20, ms(4)).contains("there is no such order"));
 }
@@ -334,21 +339,22 @@ fn lines_are_written_recalled_and_completed() {
 fn what_is_heard_and_done_stands_in_its_order() {
     let mut chat = chat();
     typed(&mut chat, ms(0), "Mend the failing test.\r");
-    chat.turn(1_000);
-    chat.text("I look ");
-    chat.anew();
-    chat.text("I see what");
+    chat.start_turn(1_000);
+    chat.append_text("I look ");
+    chat.restart_turn();
+    chat.append_text("I see what");
     assert!(!screen(&mut chat, 80, 20, ms(1)).contains("I look"));
-    chat.said("I see what fails.".into(), Vec::new());
-    chat.calling(card(1), 1_000);
+    chat.finish_text("I see what fails.".into(), Vec::new());
+    chat.start_call(card(1), 1_000);
     let lines: String = (0..20).map(|line| format!("line {line}\n")).collect();
-    chat.printed(CallId::new(Uuid::from_u128(1)), &lines);
+    chat.append_output(CallId::new(Uuid::from_u128(1)), &lines);
     chat.progress(CallId::new(Uuid::from_u128(1)), "12 of 40".into());
     insta::assert_snapshot!("works", screen(&mut chat, 80, 20, ms(2)));
-    let ended = CallCardState::Ended { words: "failed in 1.2 s: exit code 101".into(), is_good: false };
-    chat.called(CallId::new(Uuid::from_u128(1)), ended, &lines);
-    chat.said(String::new(), vec!["a block was not closed".into()]);
-    chat.rests("2 turns, 120 tokens".into());
+    let ended =
+        CallCardState::Ended { description: "failed in 1.2 s: exit code 101".into(), is_success: false };
+    chat.finish_call(CallId::new(Uuid::from_u128(1)), ended, &lines);
+    chat.finish_text(String::new(), vec!["a block was not closed".into()]);
+    chat.finish_work("2 turns, 120 tokens".into());
     insta::assert_snapshot!("rests", screen(&mut chat, 80, 20, ms(3)));
     typed(&mut chat, ms(4), "\u{f}");
     assert!(screen(&mut chat, 80, 40, ms(5)).contains("line 0\n"));
@@ -357,7 +363,7 @@ fn what_is_heard_and_done_stands_in_its_order() {
     let top = screen(&mut chat, 80, 12, ms(7));
     assert!(top.contains("Mend the failing test.") && top.contains("rows below"), "{top}");
     // A call that is made again is the same card.
-    chat.calling(card(1), 2_000);
+    chat.start_call(card(1), 2_000);
     assert_eq!(screen(&mut chat, 80, 60, ms(8)).matches("cargo test").count(), 1);
 }
 
@@ -366,18 +372,20 @@ fn what_is_heard_and_done_stands_in_its_order() {
 fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
     let evil = "\u{1b}[2J\u{1b}]0;x\u{7}a\rb\u{202e}c\u{9b}31m\n\ttab\u{200b}";
     let mut chat = chat();
-    let heading = ChatStatusBar { who: evil.into(), session: evil.into(), place: evil.into() };
-    let ended = CallCardState::Ended { words: evil.into(), is_good: false };
-    let cards =
-        [CallCardState::Works { detail: evil.into() }, CallCardState::Waits, ended].into_iter().enumerate();
+    let heading =
+        ChatStatusBar { persona_and_model: evil.into(), session: evil.into(), directory: evil.into() };
+    let ended = CallCardState::Ended { description: evil.into(), is_success: false };
+    let cards = [CallCardState::Running { detail: evil.into() }, CallCardState::Waiting, ended]
+        .into_iter()
+        .enumerate();
     let cards = cards.map(|(call, state)| {
         let call = CallId::new(Uuid::from_u128(call as u128 + 1));
         let why = Some(evil.into());
         TranscriptEntry::Card(CallCard {
             call,
             tool: evil.into(),
-            what: evil.into(),
-            why,
+            summary: evil.into(),
+            reason: why,
             state,
             output: evil.into(),
         })
@@ -388,9 +396,9 @@ fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
         TranscriptEntry::Note(evil.into()),
     ];
     chat.begin(heading, said.into_iter().chain(cards).collect());
-    chat.turn(0);
-    chat.text(evil);
-    chat.later(evil.into());
+    chat.start_turn(0);
+    chat.append_text(evil);
+    chat.queue_message(evil.into());
     chat.key(ms(0), 0, &KeyPress::Paste(evil.into()));
     let sizes = || (1..40).flat_map(|columns| (1..12).map(move |rows| (columns, rows)));
     let all = |chat: &mut Chat| {
@@ -399,11 +407,11 @@ fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
         }
     };
     all(&mut chat);
-    chat.tell(evil);
+    chat.show_message(evil);
     chat.page(evil, evil);
     all(&mut chat);
     typed(&mut chat, ms(2), "q");
-    let pick = PickerItem { key: evil.into(), title: evil.into(), about: evil.into() };
+    let pick = PickerItem { key: evil.into(), title: evil.into(), description: evil.into() };
     chat.pick(vec![pick.clone(), pick]);
     all(&mut chat);
     let [sheet, ..] = sheets::all();
@@ -416,7 +424,7 @@ fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
 fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
     let mut chat = Chat::new(DialogSettings {
         palette: Palette::Plain,
-        dwell_percent: 100,
+        min_read_time_percent: 100,
         can_go_back: true,
         undo: None,
         now: 0,
@@ -424,7 +432,7 @@ fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
     let pick = |key: &str, title: &str| PickerItem {
         key: key.into(),
         title: title.into(),
-        about: format!("{key}, 2 h ago, coder with openai/some-model, 6 turns"),
+        description: format!("{key}, 2 h ago, coder with openai/some-model, 6 turns"),
     };
     let picks = vec![pick("chat-1", "Mend the failing test."), pick("chat-2", "Write the release notes.")];
     chat.pick(picks.clone());
@@ -434,8 +442,8 @@ fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
     assert_eq!(typed(&mut chat, ms(2), "\u{1b}[B\r"), [ChatAction::Open("chat-2".into())]);
     chat.pick(picks);
     // What was chosen cannot be had: that is said where one looks.
-    chat.tell("there is no key for it");
+    chat.show_message("there is no key for it");
     assert!(screen(&mut chat, 80, 10, ms(3)).ends_with("there is no key for it"));
     // Where nothing is open, who goes back begins something new.
-    assert_eq!(typed(&mut chat, ms(3), "\u{1b}"), [ChatAction::Order(SlashCommand::New)]);
+    assert_eq!(typed(&mut chat, ms(3), "\u{1b}"), [ChatAction::SlashCommand(SlashCommand::New)]);
 }

@@ -27,7 +27,13 @@ const QUESTIONS: u32 = 10_000;
 const FRAME_MAX: Duration = Duration::from_millis(16);
 
 fn setting() -> DialogSettings {
-    DialogSettings { palette: Palette::Colours, dwell_percent: 100, can_go_back: true, undo: None, now: 0 }
+    DialogSettings {
+        palette: Palette::Colours,
+        min_read_time_percent: 100,
+        can_go_back: true,
+        undo: None,
+        now: 0,
+    }
 }
 
 fn items() -> Vec<InboxItem> {
@@ -41,7 +47,7 @@ fn listed(number: u32) -> QuestionItem {
         cursor: Cursor(i64::from(number)),
         kind: QuestionKind::Approval,
         call: CallId::new(Uuid::from_u128(u128::from(number) + 1)),
-        listing: CallSummary {
+        call_summary: CallSummary {
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new(format!("session-{}", number % 97)).unwrap(),
             agent: format!("agent {}", number % 13),
@@ -110,7 +116,7 @@ fn frame(tty: &mut Tty, inbox: &mut Inbox, key: &KeyPress) -> FrameTime {
 fn a_frame_of_the_inbox_takes_less_than_16_ms_with_10_000_questions() {
     let person = TestTerminal::sit_down(200, 60);
     person.looks_away();
-    let mut tty = Tty::over(person.program(), DrawMode::Full).unwrap();
+    let mut tty = Tty::from_file(person.program(), DrawMode::Full).unwrap();
     let mut inbox = Inbox::new(setting());
     inbox.questions(items());
     let keys = [
@@ -139,7 +145,7 @@ fn a_frame_of_the_inbox_takes_less_than_16_ms_with_10_000_questions() {
 fn a_frame_of_a_long_question_takes_less_than_16_ms() {
     let person = TestTerminal::sit_down(200, 60);
     person.looks_away();
-    let mut tty = Tty::over(person.program(), DrawMode::Full).unwrap();
+    let mut tty = Tty::from_file(person.program(), DrawMode::Full).unwrap();
     let mut inbox = Inbox::new(setting());
     inbox.questions(items());
     let mut sheet = with_difference(5_000);

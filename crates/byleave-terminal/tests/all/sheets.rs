@@ -27,7 +27,7 @@ fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> QuestionView {
         question: Question {
             id: QuestionId::new(Uuid::from_u128(7)),
             kind,
-            binding: Digest::of(b"plan"),
+            binding: Digest::compute(b"plan"),
             expires_at: Millis::MAX,
         },
         call: CallId::new(Uuid::from_u128(1)),
@@ -38,7 +38,7 @@ fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> QuestionView {
         mode: Mode::ConfirmSensitive,
         terms: ResolvedTool {
             tool: "write_file".into(),
-            manifest: Digest::of(b"manifest"),
+            manifest: Digest::compute(b"manifest"),
             operation: "write".into(),
             read_only: false,
             destructive: false,
@@ -57,7 +57,7 @@ fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> QuestionView {
         ruling: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: Vec::new(),
-            policy: Digest::of(b"policy"),
+            policy: Digest::compute(b"policy"),
             leave: None,
             guarantees: Vec::new(),
             cached: false,

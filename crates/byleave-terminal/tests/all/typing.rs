@@ -69,14 +69,14 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> TypingResult {
                     changes_at = now + dice.ms(200, 30_000);
                 }
                 Some(question) => {
-                    wrote = question.dialogue.wrote(now).map(|ago| now - ago).or(wrote);
+                    wrote = question.dialogue.time_since_typing(now).map(|ago| now - ago).or(wrote);
                     changes_at = now + dice.ms(1, 20_000);
                 }
             }
         }
         now = at;
         let mut keys = keyboard.read(&bytes, true);
-        keys.extend(keyboard.settle());
+        keys.extend(keyboard.flush());
         tally.keystrokes += bytes.len().min(1).max(keys.len());
         let Some(question) = &mut open else {
             ahead.extend(keys);
@@ -102,7 +102,7 @@ impl OpenDialog {
     fn new(place: usize, all: &[QuestionView], now: Duration) -> Self {
         let setting = DialogSettings {
             palette: Palette::Plain,
-            dwell_percent: 100,
+            min_read_time_percent: 100,
             can_go_back: false,
             undo: Some("something".into()),
             now: 0,
@@ -116,9 +116,9 @@ impl OpenDialog {
     fn comes_up(&mut self, now: Duration, ahead: &[KeyPress], wrote: Option<Duration>) {
         self.pressed.push_str(&format!("after {} keys: ", ahead.len()));
         if let Some(wrote) = wrote {
-            self.dialogue.amid(now, now - wrote);
+            self.dialogue.note_interrupted_typing(now, now - wrote);
         }
-        self.dialogue.ahead(now, ahead);
+        self.dialogue.note_typed_ahead(now, ahead);
         self.draw(now);
     }
 

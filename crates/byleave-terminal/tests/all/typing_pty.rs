@@ -38,7 +38,7 @@ fn types(keystrokes: usize, (typed_by, asked_by): (u64, u64)) -> (usize, usize) 
     person.looks_away();
     let (end, path) = (person.program(), person.path.clone());
     let mut keyboard = person.end;
-    let manner = PromptSettings { palette: Palette::Plain, dwell_percent: 100, editor: Vec::new() };
+    let manner = PromptSettings { palette: Palette::Plain, min_read_time_percent: 100, editor: Vec::new() };
     let prompt = Arc::new(Prompt::open("ann", path, manner, Arc::new(NoBackend)).unwrap());
     let (typed, stalled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let hands = {

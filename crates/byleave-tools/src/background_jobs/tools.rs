@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Job, Jobs, locked};
-use crate::gate_lines::say;
+use crate::gate_lines::push_gate_line;
 use crate::rehearsal_result;
-use crate::run_command::shown;
+use crate::run_command::output_text;
 
 /// The maximum waiting time of `bash_output`.
 const WAIT_MS_MAX: u64 = 60_000;
@@ -46,7 +46,7 @@ pub fn bash_output(jobs: &Jobs) -> impl Tool {
     let tell = move |asked: JobOutputArguments, run: RunContext| {
         let jobs = jobs.clone();
         async move {
-            let job = jobs.find(&run.site, &asked.job)?;
+            let job = jobs.find(&run.context, &asked.job)?;
             let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
             tokio::select! {
                 biased;
@@ -61,8 +61,8 @@ pub fn bash_output(jobs: &Jobs) -> impl Tool {
         "Tells what a background job has printed since it was last asked, and whether it still runs.",
         tell,
     )
-    .class(PermissionClass::Readonly)
-    .hint("output and status of a background job")
+    .permission_class(PermissionClass::Readonly)
+    .search_hint("output and status of a background job")
     .audit_operation("read")
     .read_only()
     .concurrency_safe()
@@ -78,7 +78,7 @@ pub fn bash_kill(jobs: &Jobs) -> impl Tool {
     let kill = move |killed: JobKillArguments, run: RunContext| {
         let jobs = jobs.clone();
         async move {
-            let job = jobs.find(&run.site, &killed.job)?;
+            let job = jobs.find(&run.context, &killed.job)?;
             job.kill();
             match tokio::time::timeout(GONE, job.until(|job| !job.is_running())).await {
                 Ok(()) => job.told().await,
@@ -90,11 +90,11 @@ pub fn bash_kill(jobs: &Jobs) -> impl Tool {
         }
     };
     TypedTool::new("bash_kill", "Ends a background job, with everything that it started.", kill)
-        .class(PermissionClass::Readonly)
-        .hint("end stop kill a background job")
+        .permission_class(PermissionClass::Readonly)
+        .search_hint("end stop kill a background job")
         .audit_operation("execute")
         .concurrency_safe()
-        .repeatable()
+        .idempotent()
         .not_sensitive()
 }
 
@@ -116,7 +116,7 @@ impl Job {
         let tell = move || {
             let news = self.news();
             let (confinement, since) = &self.confined;
-            if rehearsal_result::came_into_sight(confinement, *since).is_empty() {
+            if rehearsal_result::newly_visible_hidden(confinement, *since).is_empty() {
                 return Ok(news);
             }
             self.kill();
@@ -136,18 +136,21 @@ impl Job {
         let unread = state.unread.take(end.is_some());
         let said = std::mem::take(&mut state.said);
         drop(state);
-        let truncated = unread.lost().bytes > 0;
-        let mut text = shown(unread);
-        said.iter().for_each(|line| say(&mut text, line));
+        let truncated = unread.omitted().bytes > 0;
+        let mut text = output_text(unread);
+        said.iter().for_each(|line| push_gate_line(&mut text, line));
         let (id, seconds) = (&self.id, self.began.elapsed().as_secs());
         let Some(end) = end else {
-            say(&mut text, &format!("job `{id}` still runs, for {seconds} s; {bytes} bytes printed in all"));
+            push_gate_line(
+                &mut text,
+                &format!("job `{id}` still runs, for {seconds} s; {bytes} bytes printed in all"),
+            );
             let data = json!({ "job": id, "running": true });
             return Output { truncated, ..Output::text(text).with_data(data) };
         };
-        end.lines.iter().for_each(|line| say(&mut text, line));
+        end.lines.iter().for_each(|line| push_gate_line(&mut text, line));
         let after = end.after.as_millis();
-        say(
+        push_gate_line(
             &mut text,
             &format!("job `{id}` has ended after {after} ms: {}; {bytes} bytes printed in all", end.how),
         );

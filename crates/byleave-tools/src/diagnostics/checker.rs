@@ -16,7 +16,7 @@ const LOOKED_AT_MAX: usize = 5_000;
 pub(super) struct Checker {
     pub(super) name: &'static str,
     /// How to install it, for a person who does not have it.
-    pub(super) install: &'static str,
+    pub(super) install_hint: &'static str,
     /// The names of files that mark a project.
     beside: &'static [&'static str],
     /// The endings of files that mark a project.
@@ -25,28 +25,28 @@ pub(super) struct Checker {
     /// not installed.
     script: &'static str,
     /// The exit statuses after a complete check.
-    pub(super) ended_well: &'static [i32],
+    pub(super) success_codes: &'static [i32],
     /// A function that parses the standard output and the standard error.
-    pub(super) read: fn(&str, &str) -> Vec<CheckerFinding>,
+    pub(super) parse_output: fn(&str, &str) -> Vec<CheckerFinding>,
 }
 
 /// All checkers. They install and fetch nothing; they run without a network.
-pub(super) static ALL: [Checker; 6] = [
+pub(super) static ALL_CHECKERS: [Checker; 6] = [
     Checker {
         name: "cargo",
-        install: "rustup toolchain install stable --component clippy",
+        install_hint: "rustup toolchain install stable --component clippy",
         beside: &["Cargo.toml"],
         endings: &[],
         script: "command -v cargo >/dev/null || exit 127\n\
             if cargo clippy --version >/dev/null 2>&1; then verb=clippy; else verb=check; fi\n\
             if cargo check --help 2>/dev/null | grep -q -e --keep-going; then set -- --keep-going; fi\n\
             exec cargo $verb --offline --quiet --all-targets --message-format=json \"$@\"",
-        ended_well: &[0],
-        read: finding::cargo,
+        success_codes: &[0],
+        parse_output: finding::parse_cargo,
     },
     Checker {
         name: "eslint",
-        install: "npm install --save-dev eslint",
+        install_hint: "npm install --save-dev eslint",
         beside: &[
             "eslint.config.js",
             "eslint.config.mjs",
@@ -61,32 +61,32 @@ pub(super) static ALL: [Checker; 6] = [
         ],
         endings: &[],
         script: "for at in . \"$root\"; do at=$at/node_modules/.bin/eslint; [ -x \"$at\" ] && exec \"$at\" --format json .; done; exit 127",
-        ended_well: &[0, 1],
-        read: finding::eslint,
+        success_codes: &[0, 1],
+        parse_output: finding::parse_eslint,
     },
     Checker {
         name: "tsc",
-        install: "npm install --save-dev typescript",
+        install_hint: "npm install --save-dev typescript",
         beside: &["tsconfig.json"],
         endings: &[],
         script: "for at in . \"$root\"; do at=$at/node_modules/.bin/tsc; [ -x \"$at\" ] && exec \"$at\" --noEmit --pretty false -p .; done; exit 127",
-        ended_well: &[0, 1, 2],
-        read: finding::tsc,
+        success_codes: &[0, 1, 2],
+        parse_output: finding::parse_tsc,
     },
     Checker {
         name: "ruff",
-        install: "pip install ruff",
+        install_hint: "pip install ruff",
         beside: &["pyproject.toml", "ruff.toml", ".ruff.toml", "setup.py", "setup.cfg", "requirements.txt"],
         endings: &[".py"],
         script: "for at in .venv venv \"$root/.venv\" \"$root/venv\"; do at=$at/bin/ruff; [ -x \"$at\" ] && exec \"$at\" check --output-format=json .; done\n\
             command -v ruff >/dev/null || exit 127\n\
             exec ruff check --output-format=json .",
-        ended_well: &[0, 1],
-        read: finding::ruff,
+        success_codes: &[0, 1],
+        parse_output: finding::parse_ruff,
     },
     Checker {
         name: "mypy",
-        install: "pip install mypy",
+        install_hint: "pip install mypy",
         beside: &["pyproject.toml", "mypy.ini", ".mypy.ini", "setup.py", "setup.cfg", "requirements.txt"],
         endings: &[".py"],
         // Run as a module, because the start script of a virtual environment contains the path where the environment was created.
@@ -97,19 +97,19 @@ pub(super) static ALL: [Checker; 6] = [
             [ $# -gt 0 ] || { command -v mypy >/dev/null && set -- mypy; } || exit 127\n\
             if \"$@\" --help | grep -q -e '--output'; then exec \"$@\" --output json .; fi\n\
             exec \"$@\" --no-pretty --show-column-numbers --no-color-output --no-error-summary .",
-        ended_well: &[0, 1],
-        read: finding::mypy,
+        success_codes: &[0, 1],
+        parse_output: finding::parse_mypy,
     },
     Checker {
         name: "go",
-        install: "https://go.dev/doc/install",
+        install_hint: "https://go.dev/doc/install",
         beside: &["go.mod"],
         endings: &[],
         script: "command -v go >/dev/null || exit 127\n\
             export GOCACHE=\"${TMPDIR:-/tmp}/go-build\" GOPROXY=off GOTOOLCHAIN=local GOFLAGS=-mod=mod\n\
             exec go vet -json ./...",
-        ended_well: &[0],
-        read: finding::go,
+        success_codes: &[0],
+        parse_output: finding::parse_go,
     },
 ];
 
@@ -121,14 +121,16 @@ pub(super) struct CheckerRun {
 }
 
 /// Returns the runs: for each checker the nearest project at or above the directory, or the projects beneath it.
-pub(super) fn checks(
+pub(super) fn find_checker_runs(
     directory: &Path,
     workspace: &Path,
     wanted: &[String],
     files: &Files,
 ) -> Vec<CheckerRun> {
     let mut checks = Vec::new();
-    for checker in ALL.iter().filter(|one| wanted.is_empty() || wanted.iter().any(|name| name == one.name)) {
+    for checker in
+        ALL_CHECKERS.iter().filter(|one| wanted.is_empty() || wanted.iter().any(|name| name == one.name))
+    {
         let above = directory.ancestors().take_while(|above| above.starts_with(workspace));
         let nearest = above.into_iter().find(|above| checker.is_at(above, files)).map(Path::to_path_buf);
         let projects = nearest.map_or_else(|| beneath(directory, checker, files), |nearest| vec![nearest]);

@@ -26,7 +26,7 @@ impl Severity {
         }
     }
 
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
@@ -76,7 +76,7 @@ fn number(value: &Value, pointer: &str) -> u64 {
 }
 
 /// Parses the output of `cargo check` and `cargo clippy` with `--message-format=json`.
-pub(super) fn cargo(output: &str, _errors: &str) -> Vec<CheckerFinding> {
+pub(super) fn parse_cargo(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let messages = objects(output).filter(|one| text(one, "/reason") == "compiler-message");
     let found = messages.filter_map(|one| {
         let message = one.get("message")?;
@@ -118,7 +118,7 @@ struct EslintMessage {
 }
 
 /// Parses the output of `eslint --format json`.
-pub(super) fn eslint(output: &str, _errors: &str) -> Vec<CheckerFinding> {
+pub(super) fn parse_eslint(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let files: Vec<EslintFile> = serde_json::from_str(output).unwrap_or_default();
     let of_file = |file: EslintFile| {
         let found = file.messages.into_iter().map(|one| {
@@ -137,7 +137,7 @@ pub(super) fn eslint(output: &str, _errors: &str) -> Vec<CheckerFinding> {
 }
 
 /// Parses the output of `tsc --pretty false`: `src/a.ts(1,7): error TS2322: …`.
-pub(super) fn tsc(output: &str, _errors: &str) -> Vec<CheckerFinding> {
+pub(super) fn parse_tsc(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let found = output.lines().filter_map(|line| {
         // Continuation lines are indented.
         if line.starts_with(' ') {
@@ -183,7 +183,7 @@ struct RuffLocation {
 }
 
 /// Parses the output of `ruff check --output-format=json`.
-pub(super) fn ruff(output: &str, _errors: &str) -> Vec<CheckerFinding> {
+pub(super) fn parse_ruff(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let messages: Vec<RuffMessage> = serde_json::from_str(output).unwrap_or_default();
     let found = messages.into_iter().map(|one| {
         let place = (one.location.row, one.location.column);
@@ -199,7 +199,7 @@ pub(super) fn ruff(output: &str, _errors: &str) -> Vec<CheckerFinding> {
 }
 
 /// Parses the output of `mypy --output json`, or its lines: `a.py:2:10: error: …  [assignment]`.
-pub(super) fn mypy(output: &str, _errors: &str) -> Vec<CheckerFinding> {
+pub(super) fn parse_mypy(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let of_object = |one: Value| {
         // Columns start at 0 in JSON, and at 1 in lines.
         let column = one.get("column").and_then(Value::as_i64).unwrap_or(-1).saturating_add(1);
@@ -226,7 +226,7 @@ pub(super) fn mypy(output: &str, _errors: &str) -> Vec<CheckerFinding> {
 }
 
 /// Parses the output of `go vet -json`: multi-line objects on standard error, or lines if the code does not compile.
-pub(super) fn go(output: &str, errors: &str) -> Vec<CheckerFinding> {
+pub(super) fn parse_go(output: &str, errors: &str) -> Vec<CheckerFinding> {
     let mut found = Vec::new();
     for printed in [output, errors] {
         let lines = || printed.lines().filter(|line| !line.starts_with('#'));
@@ -282,7 +282,7 @@ mod tests {
                 one.file,
                 one.line,
                 one.column,
-                one.severity.word(),
+                one.severity.as_str(),
                 one.message
             )
         };
@@ -294,7 +294,7 @@ mod tests {
         let none: &[&str] = &[];
         let check = |found: Vec<CheckerFinding>, wanted: &[&str]| assert_eq!(told(&found), wanted);
         check(
-            cargo(
+            parse_cargo(
                 "{\"reason\":\"compiler-artifact\"}\nnoise\n{\"reason\":\"compiler-message\",\"message\":{\"message\":\"mismatched\\n types\",\"level\":\"error\",\
                  \"code\":{\"code\":\"E0308\"},\"spans\":[{\"file_name\":\"x\",\"is_primary\":false},{\"file_name\":\"src/main.rs\",\"line_start\":1,\"column_start\":37,\"is_primary\":true}]}}\n\
                  {\"reason\":\"compiler-message\",\"message\":{\"message\":\"aborting\",\"level\":\"error\",\"code\":null,\"spans\":[]}}",
@@ -303,15 +303,15 @@ mod tests {
             &["src/main.rs:1:37: error[E0308] mismatched types"],
         );
         check(
-            eslint(
+            parse_eslint(
                 r#"[{"filePath":"/w/a.js","messages":[{"ruleId":"no-undef","severity":2,"message":"m","line":1,"column":14},{"ruleId":null,"fatal":true,"severity":2,"message":"Parsing error"}]}]"#,
                 "",
             ),
             &["/w/a.js:1:14: error[no-undef] m", "/w/a.js:0:0: error[-] Parsing error"],
         );
-        check(eslint("Oops! Something went wrong", ""), none);
+        check(parse_eslint("Oops! Something went wrong", ""), none);
         check(
-            tsc(
+            parse_tsc(
                 "a (x).ts(1,7): error TS2322: Type 'a: b' is bad.\n  more\nerror TS18003: No inputs.\nFound 1 error: x",
                 "",
             ),
@@ -321,14 +321,14 @@ mod tests {
             ],
         );
         check(
-            ruff(
+            parse_ruff(
                 r#"[{"code":"F401","filename":"/w/a.py","location":{"row":1,"column":8},"message":"unused","severity":"error"},{"code":null,"filename":"b","location":{"row":2,"column":1},"message":"SyntaxError"},{"code":"E1","filename":"b","location":{"row":3,"column":1},"message":"old"}]"#,
                 "",
             ),
             &["/w/a.py:1:8: error[F401] unused", "b:2:1: error[-] SyntaxError", "b:3:1: warning[E1] old"],
         );
         check(
-            mypy(
+            parse_mypy(
                 "{\"file\": \"a.py\", \"line\": 2, \"column\": 9, \"message\": \"m\", \"code\": \"assignment\", \"severity\": \"error\"}\n\
                  a.py:2:10: error: Incompatible: x  [assignment]\na.py:3: note: see\nFound 1 error in 1 file",
                 "",
@@ -340,16 +340,16 @@ mod tests {
             ],
         );
         let vet = "# x\n{\n\t\"x\": {\n\t\t\"printf\": [\n\t\t\t{\"posn\": \"/w/main.go:6:2\", \"message\": \"bad\"}\n\t\t]\n\t}\n}\n# y\n{\"y\": {\"shift\": [{\"posn\": \"/w/y.go:1:2\", \"message\": \"z\"}]}}\n";
-        check(go("", vet), &["/w/main.go:6:2: warning[printf] bad", "/w/y.go:1:2: warning[shift] z"]);
+        check(parse_go("", vet), &["/w/main.go:6:2: warning[printf] bad", "/w/y.go:1:2: warning[shift] z"]);
         check(
-            go("", "# x\nvet: ./main.go:5:2: undeclared name: foo\n./b.go:1:1: expected 'package'"),
+            parse_go("", "# x\nvet: ./main.go:5:2: undeclared name: foo\n./b.go:1:1: expected 'package'"),
             &["./main.go:5:2: error[-] undeclared name: foo", "./b.go:1:1: error[-] expected 'package'"],
         );
     }
 
     #[test]
     fn what_cannot_be_read_is_left_out() {
-        for read in [cargo, eslint, tsc, ruff, mypy, go] {
+        for read in [parse_cargo, parse_eslint, parse_tsc, parse_ruff, parse_mypy, parse_go] {
             for text in [
                 "",
                 "{",

@@ -35,23 +35,23 @@ impl WalkEntry<'_> {
     }
 
     /// Checks whether the entry is a hard link to a hidden file.
-    pub(crate) fn is_veiled(&self, stat: &Stat) -> bool {
-        self.files.is_veiled(stat)
+    pub(crate) fn is_hidden_alias(&self, stat: &Stat) -> bool {
+        self.files.is_hidden_alias(stat)
     }
 
     /// Returns the target of a link as text.
-    pub(crate) fn target(&self) -> Option<Vec<u8>> {
+    pub(crate) fn link_target(&self) -> Option<Vec<u8>> {
         let target = rustix::fs::readlinkat(&self.directory.handle, self.name, Vec::new()).ok()?;
         Some(target.into_bytes())
     }
 
     /// Counts the entries of a directory without hidden ones.
-    pub(crate) fn count(&self) -> Option<usize> {
+    pub(crate) fn count_entries(&self) -> Option<usize> {
         let handle = open_directory(&self.directory.handle, self.name).ok()?;
         let absolute = format!("{}/{}", self.directory.absolute, self.name.to_string_lossy());
-        let is_near = self.files.sieve().is_near(&absolute);
+        let is_near = self.files.hidden_prefilter().must_check_directory(&absolute);
         let mut count = 0;
-        names(&handle, |name, _| {
+        for_each_name(&handle, |name, _| {
             count += usize::from(!is_hidden(self.files, (&absolute, is_near), name));
         })
         .ok()?;
@@ -71,18 +71,18 @@ pub(super) struct OpenDirectory {
     pub(super) path: Vec<u8>,
     /// The absolute path, as rules use it.
     pub(super) absolute: String,
-    pub(super) level: Arc<IgnoreStack>,
+    pub(super) ignore_stack: Arc<IgnoreStack>,
     pub(super) depth: usize,
-    pub(super) is_near: bool,
+    pub(super) must_check_names: bool,
 }
 
 /// Checks whether a name in a directory is hidden. The policy is evaluated only if the prefilter cannot exclude the directory and the name.
 pub(super) fn is_hidden(files: &Files, (directory, is_near): (&str, bool), name: &CStr) -> bool {
-    (is_near || files.sieve().may_mean(name.to_bytes()))
+    (is_near || files.hidden_prefilter().must_check_name(name.to_bytes()))
         && files.is_hidden(&format!("{directory}/{}", name.to_string_lossy()))
 }
 
-pub(super) fn join(path: &mut Vec<u8>, directory: &[u8], name: &[u8]) {
+pub(super) fn write_joined(path: &mut Vec<u8>, directory: &[u8], name: &[u8]) {
     path.clear();
     path.extend_from_slice(directory);
     if !directory.is_empty() {
@@ -96,11 +96,11 @@ pub(super) fn open_directory(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Er
     openat(above, name, flags, Mode::empty())
 }
 
-pub(super) fn names(directory: &OwnedFd, take: impl FnMut(&CStr, FileType)) -> Result<(), Errno> {
-    read_names(directory, &mut Vec::with_capacity(8_192), take)
+pub(super) fn for_each_name(directory: &OwnedFd, take: impl FnMut(&CStr, FileType)) -> Result<(), Errno> {
+    for_each_name_with_buffer(directory, &mut Vec::with_capacity(8_192), take)
 }
 
-pub(super) fn read_names(
+pub(super) fn for_each_name_with_buffer(
     directory: &OwnedFd,
     room: &mut Vec<u8>,
     mut take: impl FnMut(&CStr, FileType),

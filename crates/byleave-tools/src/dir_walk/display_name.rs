@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::gate_lines::OURS;
+use crate::gate_lines::GATE_PREFIX;
 
 /// Formats a path or a link target for the model, always on one line.
 pub(crate) fn display_name(path: &[u8]) -> Cow<'_, str> {
-    if path.starts_with(OURS.as_bytes()) {
+    if path.starts_with(GATE_PREFIX.as_bytes()) {
         return Cow::Owned(format!("./{}", escaped(path)));
     }
     match str::from_utf8(path) {

@@ -28,7 +28,7 @@ pub(super) struct IgnoreMarkers {
 
 impl IgnoreMarkers {
     /// Notes a name.
-    pub(super) fn name(&mut self, name: &[u8]) {
+    pub(super) fn note_name(&mut self, name: &[u8]) {
         match name {
             b".ignore" => self.ignore = true,
             b".gitignore" => self.gitignore = true,
@@ -60,30 +60,30 @@ pub(crate) struct IgnoreStack {
 /// The result of the ignore rules for a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IgnoreMatch {
-    Nothing,
+    Unspecified,
     Ignored,
     /// Explicitly not ignored. Such a path is shown even if its name begins with a dot.
-    Wanted,
+    Included,
 }
 
 impl IgnoreMatch {
-    pub(super) fn of<T>(matched: &Match<T>) -> Self {
+    pub(super) fn from_match<T>(matched: &Match<T>) -> Self {
         match matched {
-            Match::None => Self::Nothing,
+            Match::None => Self::Unspecified,
             Match::Ignore(_) => Self::Ignored,
-            Match::Whitelist(_) => Self::Wanted,
+            Match::Whitelist(_) => Self::Included,
         }
     }
 
     fn or(self, other: impl FnOnce() -> Self) -> Self {
-        if self == Self::Nothing { other() } else { self }
+        if self == Self::Unspecified { other() } else { self }
     }
 }
 
 impl IgnoreStack {
     /// Creates the rules of a directory that contains these names. `path` is the path of the directory without a slash at its end.
     /// `absolute` is the absolute path, as rules use it.
-    pub(super) fn beneath(
+    pub(super) fn for_subdirectory(
         above: &Arc<Self>,
         directory: impl AsFd,
         seen: IgnoreMarkers,
@@ -128,18 +128,18 @@ impl IgnoreStack {
     }
 
     /// Returns what the rules say of a path beneath.
-    pub(super) fn says(&self, path: &[u8], is_dir: bool) -> IgnoreMatch {
+    pub(super) fn match_path(&self, path: &[u8], is_dir: bool) -> IgnoreMatch {
         let (mut ignore, mut gitignore, mut exclude) =
-            (IgnoreMatch::Nothing, IgnoreMatch::Nothing, IgnoreMatch::Nothing);
+            (IgnoreMatch::Unspecified, IgnoreMatch::Unspecified, IgnoreMatch::Unspecified);
         let mut is_beyond = !self.is_in_repository;
         let mut level = Some(self);
         while let Some(here) = level {
             let rest = path.get(here.skip..).unwrap_or_default();
             let ask = |patterns: &Option<Gitignore>| match patterns {
                 Some(patterns) => {
-                    IgnoreMatch::of(&patterns.matched(Path::new(OsStr::from_bytes(rest)), is_dir))
+                    IgnoreMatch::from_match(&patterns.matched(Path::new(OsStr::from_bytes(rest)), is_dir))
                 }
-                None => IgnoreMatch::Nothing,
+                None => IgnoreMatch::Unspecified,
             };
             ignore = ignore.or(|| ask(&here.ignore));
             if !is_beyond {
@@ -155,7 +155,7 @@ impl IgnoreStack {
 }
 
 /// Returns the rules of nested open directories, the last of which has this path.
-pub(super) fn above(
+pub(super) fn for_open_directories(
     directories: &[OwnedFd],
     inside: &Path,
     workspace: &str,
@@ -170,10 +170,10 @@ pub(super) fn above(
         for name in [c".ignore", c".gitignore", c".git", c".jj"] {
             let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
             if rustix::fs::statat(directory, name, flags).is_ok() {
-                seen.name(name.to_bytes());
+                seen.note_name(name.to_bytes());
             }
         }
-        level = IgnoreStack::beneath(&level, directory, seen, (&path, &absolute), files);
+        level = IgnoreStack::for_subdirectory(&level, directory, seen, (&path, &absolute), files);
         let Some(step) = steps.next() else { break };
         if !path.is_empty() {
             path.push(b'/');
@@ -199,7 +199,7 @@ fn text(directory: impl AsFd, name: &CStr, absolute: &str, files: &Files) -> Opt
     let opened =
         byleave_files::open_at(directory, Path::new(OsStr::from_bytes(name.to_bytes())), LinkPolicy::Never)
             .ok()?;
-    if files.is_veiled(&fstat(&opened.file).ok()?) {
+    if files.is_hidden_alias(&fstat(&opened.file).ok()?) {
         return None;
     }
     let bytes = opened.read(patterns::FILE_BYTES_MAX).ok()?;

@@ -4,38 +4,38 @@ use ignore::overrides::Override;
 use ignore::types::Types;
 
 /// The maximum depth. Every level needs an open handle.
-pub(super) const DEPTH_MAX: usize = 256;
+pub(super) const MAX_DEPTH: usize = 256;
 /// The maximum number of entries.
-pub(crate) const ENTRIES_MAX: u64 = 2_000_000;
+pub(crate) const MAX_ENTRIES: u64 = 2_000_000;
 
 /// The options of a walk.
 pub(crate) struct WalkOptions {
     /// Whether to include dotfiles and ignored files, except for `.git`.
-    pub(crate) all: bool,
+    pub(crate) include_ignored: bool,
     /// Whether to include dotfiles.
-    pub(crate) dotted: bool,
+    pub(crate) include_dotfiles: bool,
     /// The depth in directories, from 1.
-    pub(crate) depth: usize,
+    pub(crate) max_depth: usize,
     /// The leading path components of everything that can match.
-    pub(crate) steps: Vec<Vec<u8>>,
+    pub(crate) path_prefix: Vec<Vec<u8>>,
     /// The file filter by glob.
     pub(crate) globs: Override,
     /// The file filter by type.
     pub(crate) types: Types,
     /// The maximum number of entries.
-    pub(crate) entries_max: u64,
+    pub(crate) max_entries: u64,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
         Self {
-            all: false,
-            dotted: false,
-            depth: DEPTH_MAX,
-            steps: Vec::new(),
+            include_ignored: false,
+            include_dotfiles: false,
+            max_depth: MAX_DEPTH,
+            path_prefix: Vec::new(),
             globs: Override::empty(),
             types: Types::empty(),
-            entries_max: ENTRIES_MAX,
+            max_entries: MAX_ENTRIES,
         }
     }
 }

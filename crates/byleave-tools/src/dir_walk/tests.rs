@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::core::policy::{PathVariables, Policy, builtin_rules};
 use byleave::tool::{RunContext, ToolContext};
 
 use super::*;
@@ -23,7 +23,7 @@ impl WalkVisitor for CollectedPaths {
 fn walked(root: &Path, options: &WalkOptions) -> (Vec<String>, WalkSummary) {
     let root = root.canonicalize().unwrap();
     let places = PathVariables { workspace: root.to_str(), ..PathVariables::default() };
-    let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
+    let rules = Arc::new(Policy::new(builtin_rules(&places).unwrap()).unwrap());
     let path = root.to_str().unwrap().to_owned();
     let plan = Plan { effects: vec![Effect::Read { path: path.clone() }], ..Plan::default() };
     let site = ToolContext {
@@ -35,8 +35,8 @@ fn walked(root: &Path, options: &WalkOptions) -> (Vec<String>, WalkSummary) {
     let cancel = CancellationToken::new();
     let call = CallId::new(uuid::Uuid::new_v4());
     let run = RunContext::new(call, site, Arc::new(plan), cancel.clone(), Arc::new(|_| {}))
-        .under(rules, Mode::ConfirmSensitive);
-    let files = Files::of(&ExecutionEnv::new("/nonexistent".into(), root), &run).unwrap();
+        .with_policy(rules, Mode::ConfirmSensitive);
+    let files = Files::for_run(&ExecutionEnv::new("/nonexistent".into(), root), &run).unwrap();
     let (visitors, told) = walk(&files, &path, options, &cancel, || CollectedPaths(Vec::new())).unwrap();
     let mut paths: Vec<String> = visitors.into_iter().flat_map(|paths| paths.0).collect();
     paths.sort();
@@ -46,19 +46,22 @@ fn walked(root: &Path, options: &WalkOptions) -> (Vec<String>, WalkSummary) {
 #[test]
 fn it_goes_as_deep_and_as_far_as_it_may_and_tells() {
     let folder = tempfile::tempdir().unwrap();
-    let deep = (0..DEPTH_MAX + 5).map(|_| "d").collect::<Vec<_>>().join("/");
+    let deep = (0..MAX_DEPTH + 5).map(|_| "d").collect::<Vec<_>>().join("/");
     fs::create_dir_all(folder.path().join(deep)).unwrap();
     let (paths, told) = walked(folder.path(), &WalkOptions::default());
-    assert_eq!((paths.len(), told), (DEPTH_MAX, WalkSummary { is_deeper: true, ..WalkSummary::default() }));
-    let (paths, told) = walked(folder.path(), &WalkOptions { depth: 2, ..WalkOptions::default() });
+    assert_eq!(
+        (paths.len(), told),
+        (MAX_DEPTH, WalkSummary { hit_depth_limit: true, ..WalkSummary::default() })
+    );
+    let (paths, told) = walked(folder.path(), &WalkOptions { max_depth: 2, ..WalkOptions::default() });
     assert_eq!((paths, told), (vec!["d".to_owned(), "d/d".into()], WalkSummary::default()));
     for number in 0..300 {
         fs::write(folder.path().join(format!("f{number}")), "").unwrap();
     }
-    let (paths, told) = walked(folder.path(), &WalkOptions { entries_max: 50, ..WalkOptions::default() });
-    assert!(paths.len() == 50 && told.is_cut, "{} {told:?}", paths.len());
+    let (paths, told) = walked(folder.path(), &WalkOptions { max_entries: 50, ..WalkOptions::default() });
+    assert!(paths.len() == 50 && told.is_truncated, "{} {told:?}", paths.len());
     let (paths, told) = walked(folder.path(), &WalkOptions::default());
-    assert!(paths.len() == 300 + DEPTH_MAX && !told.is_cut, "{} {told:?}", paths.len());
+    assert!(paths.len() == 300 + MAX_DEPTH && !told.is_truncated, "{} {told:?}", paths.len());
     let steps = vec![b"d".to_vec(), b"e".to_vec()];
-    assert_eq!(walked(folder.path(), &WalkOptions { steps, ..WalkOptions::default() }).0, ["d"]);
+    assert_eq!(walked(folder.path(), &WalkOptions { path_prefix: steps, ..WalkOptions::default() }).0, ["d"]);
 }

@@ -16,15 +16,15 @@ use crate::workspace_files::Files;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WalkSummary {
     /// The number of entries omitted because a rule hides them.
-    pub(crate) kept: u64,
+    pub(crate) hidden: u64,
     /// The number of entries omitted because they are dotfiles or ignored.
     pub(crate) skipped: u64,
     /// The number of unreadable directories.
     pub(crate) unread: u64,
     /// Whether there were more entries than the limit.
-    pub(crate) is_cut: bool,
+    pub(crate) is_truncated: bool,
     /// Whether there were directories beyond the built-in depth limit.
-    pub(crate) is_deeper: bool,
+    pub(crate) hit_depth_limit: bool,
 }
 
 pub(super) enum WalkTask {
@@ -35,14 +35,14 @@ pub(super) enum WalkTask {
 }
 
 pub(super) struct TaskQueue {
-    pub(super) left: VecDeque<WalkTask>,
+    pub(super) pending: VecDeque<WalkTask>,
     pub(super) busy: usize,
 }
 
 impl TaskQueue {
     /// Takes the newest task, so that few directories are open at a time.
     pub(super) fn take(&mut self) -> Option<WalkTask> {
-        let work = self.left.pop_back()?;
+        let work = self.pending.pop_back()?;
         self.busy += 1;
         Some(work)
     }
@@ -54,15 +54,15 @@ pub(super) struct WorkerPool<'a> {
     pub(super) options: &'a WalkOptions,
     pub(super) cancel: &'a CancellationToken,
     /// The length of the start's path in bytes, including the slash after it.
-    pub(super) begins: usize,
+    pub(super) root_len: usize,
     pub(super) queue: Mutex<TaskQueue>,
-    pub(super) more: Condvar,
+    pub(super) work_available: Condvar,
     pub(super) entries: AtomicU64,
-    pub(super) kept: AtomicU64,
+    pub(super) hidden: AtomicU64,
     pub(super) skipped: AtomicU64,
     pub(super) unread: AtomicU64,
-    pub(super) is_cut: AtomicBool,
-    pub(super) is_deeper: AtomicBool,
+    pub(super) is_truncated: AtomicBool,
+    pub(super) hit_depth_limit: AtomicBool,
 }
 
 impl WorkerPool<'_> {
@@ -70,52 +70,53 @@ impl WorkerPool<'_> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn done(&self) {
+    pub(super) fn finish_task(&self) {
         let mut queue = self.lock();
         queue.busy -= 1;
-        if queue.busy == 0 && queue.left.is_empty() {
-            self.more.notify_all();
+        if queue.busy == 0 && queue.pending.is_empty() {
+            self.work_available.notify_all();
         }
     }
 
     pub(super) fn push(&self, work: impl Iterator<Item = WalkTask>) {
         let mut queue = self.lock();
-        let before = queue.left.len();
-        queue.left.extend(work);
-        match queue.left.len() - before {
+        let before = queue.pending.len();
+        queue.pending.extend(work);
+        match queue.pending.len() - before {
             0 => {}
-            1 => self.more.notify_one(),
-            _ => self.more.notify_all(),
+            1 => self.work_available.notify_one(),
+            _ => self.work_available.notify_all(),
         }
     }
 
     /// Returns the next task, or `None` when all tasks are done.
-    pub(super) fn next(&self) -> Option<WalkTask> {
+    pub(super) fn next_task(&self) -> Option<WalkTask> {
         let mut queue = self.lock();
         loop {
             if self.is_over() {
-                queue.left.clear();
+                queue.pending.clear();
             }
             if let Some(work) = queue.take() {
                 return Some(work);
             }
             if queue.busy == 0 {
-                self.more.notify_all();
+                self.work_available.notify_all();
                 return None;
             }
-            queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.work_available.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn is_over(&self) -> bool {
-        self.cancel.is_cancelled() || self.is_cut.load(Ordering::Relaxed)
+        self.cancel.is_cancelled() || self.is_truncated.load(Ordering::Relaxed)
     }
 
-    pub(super) fn told(&self) -> WalkSummary {
+    pub(super) fn summary(&self) -> WalkSummary {
         let [kept, skipped, unread] =
-            [&self.kept, &self.skipped, &self.unread].map(|count| count.load(Ordering::Relaxed));
-        let [is_cut, is_deeper] = [&self.is_cut, &self.is_deeper].map(|said| said.load(Ordering::Relaxed));
-        WalkSummary { kept, skipped, unread, is_cut, is_deeper }
+            [&self.hidden, &self.skipped, &self.unread].map(|count| count.load(Ordering::Relaxed));
+        let [is_cut, is_deeper] =
+            [&self.is_truncated, &self.hit_depth_limit].map(|said| said.load(Ordering::Relaxed));
+        WalkSummary { hidden: kept, skipped, unread, is_truncated: is_cut, hit_depth_limit: is_deeper }
     }
 }
 
@@ -124,6 +125,6 @@ pub(super) struct TaskDoneGuard<'a>(pub(super) &'a WorkerPool<'a>);
 
 impl Drop for TaskDoneGuard<'_> {
     fn drop(&mut self) {
-        self.0.done();
+        self.0.finish_task();
     }
 }

@@ -37,9 +37,9 @@ const IN_FRONT_BYTES: usize = 100;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchSettings {
     pub(super) mode: GrepMode,
-    pub(super) max: usize,
-    pub(super) before: usize,
-    pub(super) after: usize,
+    pub(super) max_lines: usize,
+    pub(super) lines_before: usize,
+    pub(super) lines_after: usize,
 }
 
 /// The counts of a search.
@@ -52,11 +52,11 @@ pub(super) struct SearchCounts {
     /// The number of binary files without a match before the first binary data.
     pub(super) binary: u64,
     /// The number of hard links to hidden files.
-    pub(super) veiled: u64,
+    pub(super) hidden_alias_files: u64,
     /// The number of unreadable files.
-    pub(super) unread: u64,
+    pub(super) unreadable_files: u64,
     /// The number of files whose names are not valid text.
-    pub(super) nameless: u64,
+    pub(super) non_utf8_names: u64,
 }
 
 impl SearchCounts {
@@ -64,9 +64,9 @@ impl SearchCounts {
         self.files += other.files;
         self.lines += other.lines;
         self.binary += other.binary;
-        self.veiled += other.veiled;
-        self.unread += other.unread;
-        self.nameless += other.nameless;
+        self.hidden_alias_files += other.hidden_alias_files;
+        self.unreadable_files += other.unreadable_files;
+        self.non_utf8_names += other.non_utf8_names;
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) enum MatchLineKind {
     Match,
     Context,
     /// Not a line: a gap of lines that are not shown.
-    Break,
+    Gap,
 }
 
 /// The search of one thread.
@@ -140,7 +140,7 @@ impl<'a> FileSearcher<'a> {
         let mut builder = SearcherBuilder::new();
         builder.line_number(settings.mode == GrepMode::Lines);
         if settings.mode == GrepMode::Lines {
-            builder.before_context(settings.before).after_context(settings.after);
+            builder.before_context(settings.lines_before).after_context(settings.lines_after);
         }
         let weight = match settings.mode {
             GrepMode::Lines => |hits: &FileMatches| hits.lines.len(),
@@ -156,7 +156,7 @@ impl<'a> FileSearcher<'a> {
             files,
             cancel,
             room: vec![0; WHOLE_BYTES_MAX + 1],
-            hits: TopN::new(settings.max, weight),
+            hits: TopN::new(settings.max_lines, weight),
             counts: SearchCounts::default(),
         }
     }
@@ -189,7 +189,7 @@ impl<'a> FileSearcher<'a> {
         };
         let LineCollector { lines, matched, binary, .. } = sink;
         if searched.is_err() {
-            self.counts.unread += 1;
+            self.counts.unreadable_files += 1;
         }
         self.counts.binary += u64::from(binary.is_some() && matched == 0);
         // Outside of the mode that shows lines, a binary file is not listed.
@@ -208,7 +208,7 @@ impl WalkVisitor for FileSearcher<'_> {
             return;
         }
         if !found.is_text() {
-            self.counts.nameless += 1;
+            self.counts.non_utf8_names += 1;
             return;
         }
         let handle = match found.open() {
@@ -216,19 +216,19 @@ impl WalkVisitor for FileSearcher<'_> {
             // It is gone or has another type by now.
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NODEV) => return,
             Err(_) => {
-                self.counts.unread += 1;
+                self.counts.unreadable_files += 1;
                 return;
             }
         };
         let Ok(stat) = fstat(handle.as_fd()) else {
-            self.counts.unread += 1;
+            self.counts.unreadable_files += 1;
             return;
         };
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return;
         }
-        if self.files.is_veiled(&stat) {
-            self.counts.veiled += 1;
+        if self.files.is_hidden_alias(&stat) {
+            self.counts.hidden_alias_files += 1;
             return;
         }
         self.file(found.path, File::from(handle), &stat);
@@ -283,7 +283,7 @@ struct LineCollector<'a> {
 
 impl LineCollector<'_> {
     fn keeps(&self) -> bool {
-        self.settings.mode == GrepMode::Lines && self.lines.len() < self.settings.max
+        self.settings.mode == GrepMode::Lines && self.lines.len() < self.settings.max_lines
     }
 }
 
@@ -316,7 +316,7 @@ impl Sink for &mut LineCollector<'_> {
 
     fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
         if self.keeps() {
-            self.lines.push(MatchLine { kind: MatchLineKind::Break, number: 0, text: String::new() });
+            self.lines.push(MatchLine { kind: MatchLineKind::Gap, number: 0, text: String::new() });
         }
         Ok(true)
     }

@@ -25,13 +25,13 @@ pub(crate) struct HunkPlacement {
     /// The number of outer context lines that were omitted at an end.
     pub(crate) fuzz: usize,
     /// Whether a heading matched only after whitespace was ignored.
-    pub(crate) by_words: bool,
+    pub(crate) ignored_whitespace: bool,
 }
 
 /// Returns the new content and the placement of each hunk. An error includes what to do.
 pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<HunkPlacement>), String> {
     // The form without counts cannot say that the last line has no line end. Such a line keeps its current state.
-    let by_words = hunks.iter().any(|hunk| matches!(hunk.place, HunkPosition::After { .. }));
+    let by_words = hunks.iter().any(|hunk| matches!(hunk.position, HunkPosition::After { .. }));
     let lacks_end = by_words && !content.is_empty() && !content.ends_with(b"\n");
     let mut whole = content.to_vec();
     if lacks_end {
@@ -90,20 +90,20 @@ struct HunkPattern<'a> {
 
 impl<'a> PatchApplier<'a> {
     fn add(&mut self, hunk: &Hunk) -> Result<HunkPlacement, String> {
-        if hunk.lines.iter().all(|line| line.fate == HunkLineKind::Kept) {
+        if hunk.lines.iter().all(|line| line.kind == HunkLineKind::Context) {
             return Err("changes nothing; leave it out, or give lines with `+` and `-`".into());
         }
         let before: Vec<&str> = before(&hunk.lines).collect();
         let mut by_words = false;
-        let (spot, offset) = match &hunk.place {
+        let (spot, offset) = match &hunk.position {
             HunkPosition::Line(line) => self.at_line(*line, &hunk.lines, &before)?,
-            HunkPosition::After { headings, to_the_end } => {
+            HunkPosition::After { headings, at_end_of_file: to_the_end } => {
                 let from = self.after(headings, &mut by_words)?;
                 (self.sought(from, !headings.is_empty(), *to_the_end, &before)?, 0)
             }
         };
         self.put(hunk, spot)?;
-        Ok(HunkPlacement { line: spot.start + 1, offset, fuzz: spot.fit_fuzz, by_words })
+        Ok(HunkPlacement { line: spot.start + 1, offset, fuzz: spot.fit_fuzz, ignored_whitespace: by_words })
     }
 
     /// Appends the remaining lines and returns the content.
@@ -261,7 +261,7 @@ impl<'a> PatchApplier<'a> {
         if wanted.ends_with('\n') && text.ends_with(wanted.trim_end_matches('\n')) {
             return "does not fit: the last line of the file has no newline; put `\\ No newline at end of file` after it".into();
         }
-        format!("does not fit: {}", near_match::told(&text, &wanted, "its old text"))
+        format!("does not fit: {}", near_match::describe_near_match(&text, &wanted, "its old text"))
     }
 
     /// Copies the lines before a hunk, and adds its new lines.
@@ -270,7 +270,7 @@ impl<'a> PatchApplier<'a> {
         let old = before(&hunk.lines).count();
         self.copy_to(start + cut.0);
         let core = hunk.lines.get(cut.0..hunk.lines.len() - cut.1).unwrap_or_default();
-        for line in core.iter().filter(|line| line.fate != HunkLineKind::Old) {
+        for line in core.iter().filter(|line| line.kind != HunkLineKind::Removed) {
             // A line without a line end can only be followed by another if the patch is wrong.
             if !self.out.is_empty() && !self.out.ends_with(b"\n") {
                 return Err(
@@ -295,10 +295,10 @@ impl<'a> PatchApplier<'a> {
 
 /// Returns the lines that the old content must have.
 fn before(lines: &[HunkLine]) -> impl Iterator<Item = &str> {
-    lines.iter().filter(|line| line.fate != HunkLineKind::New).map(|line| line.text.as_str())
+    lines.iter().filter(|line| line.kind != HunkLineKind::Added).map(|line| line.text.as_str())
 }
 
 /// Counts the context lines at one end.
 fn kept<'a>(lines: impl Iterator<Item = &'a HunkLine>) -> usize {
-    lines.take_while(|line| line.fate == HunkLineKind::Kept).count()
+    lines.take_while(|line| line.kind == HunkLineKind::Context).count()
 }

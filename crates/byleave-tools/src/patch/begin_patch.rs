@@ -3,7 +3,7 @@
 use super::{FileOperation, FilePatch, Hunk, HunkLine, HunkLineKind, HunkPosition, numbered, quoted};
 
 /// The first line.
-pub(super) const BEGIN: &str = "*** Begin Patch";
+pub(super) const BEGIN_MARKER: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
 const END_OF_FILE: &str = "*** End of File";
 const MOVE: &str = "*** Move to: ";
@@ -12,10 +12,12 @@ const SHAPE: &str = "the form is `*** Begin Patch`, then for each file `*** Add 
     `*** Delete File: NAME`, then its lines, then `*** End Patch`";
 
 /// Parses a patch in this form.
-pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
+pub(super) fn parse_begin_patch(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut lines = numbered(text.trim_start_matches('\n'));
-    if lines.next().is_none_or(|(_, line)| line != BEGIN) {
-        return Err(format!("the first line is not `{BEGIN}`, alone and with no carriage return; {SHAPE}"));
+    if lines.next().is_none_or(|(_, line)| line != BEGIN_MARKER) {
+        return Err(format!(
+            "the first line is not `{BEGIN_MARKER}`, alone and with no carriage return; {SHAPE}"
+        ));
     }
     let mut sections: Vec<FilePatch> = Vec::new();
     let mut is_ended = false;
@@ -47,12 +49,12 @@ fn header(line: &str, sections: &mut Vec<FilePatch>) -> Result<(), &'static str>
     let is_name = |name: &str| !name.is_empty() && name.trim() == name && !name.contains(char::is_control);
     if let Some(to) = line.strip_prefix(MOVE) {
         let moved =
-            sections.last_mut().filter(|one| one.what == FileOperation::Update && one.hunks.is_empty());
+            sections.last_mut().filter(|one| one.operation == FileOperation::Update && one.hunks.is_empty());
         let moved = moved.ok_or("does not follow `*** Update File:` at once")?;
         if !is_name(to) {
             return Err("has no name, or one with blanks at its ends or control characters");
         }
-        moved.what = FileOperation::Move(to.to_owned());
+        moved.operation = FileOperation::Move(to.to_owned());
         return Ok(());
     }
     let kinds = [
@@ -65,20 +67,20 @@ fn header(line: &str, sections: &mut Vec<FilePatch>) -> Result<(), &'static str>
     if !is_name(name) {
         return Err("has no name, or one with blanks at its ends or control characters");
     }
-    sections.push(FilePatch { name: name.to_owned(), what, runs: None, hunks: Vec::new() });
+    sections.push(FilePatch { name: name.to_owned(), operation: what, executable: None, hunks: Vec::new() });
     Ok(())
 }
 
 fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
-    if section.what == FileOperation::Delete {
+    if section.operation == FileOperation::Delete {
         return Err("stands where a file is deleted, which needs no lines");
     }
     let is_ended = matches!(
         section.hunks.last(),
-        Some(Hunk { place: HunkPosition::After { to_the_end: true, .. }, .. })
+        Some(Hunk { position: HunkPosition::After { at_end_of_file: true, .. }, .. })
     );
     if let Some(heading) = line.strip_prefix("@@") {
-        if section.what == FileOperation::Add {
+        if section.operation == FileOperation::Add {
             return Err("stands where a file is made, where every line begins with `+`");
         }
         let heading = match heading.strip_prefix(' ') {
@@ -90,7 +92,7 @@ fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
     }
     if line == END_OF_FILE {
         let last = section.hunks.last_mut().filter(|hunk| !hunk.lines.is_empty());
-        let Some(Hunk { place: HunkPosition::After { to_the_end, .. }, .. }) = last else {
+        let Some(Hunk { position: HunkPosition::After { at_end_of_file: to_the_end, .. }, .. }) = last else {
             return Err("does not follow lines");
         };
         *to_the_end = true;
@@ -98,10 +100,10 @@ fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
     }
     let mut letters = line.chars();
     let fate = match letters.next() {
-        Some('+') => HunkLineKind::New,
-        Some('-') if section.what != FileOperation::Add => HunkLineKind::Old,
-        Some(' ') | None if section.what != FileOperation::Add => HunkLineKind::Kept,
-        _ if section.what == FileOperation::Add => {
+        Some('+') => HunkLineKind::Added,
+        Some('-') if section.operation != FileOperation::Add => HunkLineKind::Removed,
+        Some(' ') | None if section.operation != FileOperation::Add => HunkLineKind::Context,
+        _ if section.operation == FileOperation::Add => {
             return Err("does not begin with `+`, as every line of a new file must");
         }
         _ => return Err("begins neither with a blank nor with `+` or `-`"),
@@ -117,7 +119,7 @@ fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
         .hunks
         .last_mut()
         .into_iter()
-        .for_each(|hunk| hunk.lines.push(HunkLine { fate, text: text.clone() }));
+        .for_each(|hunk| hunk.lines.push(HunkLine { kind: fate, text: text.clone() }));
     Ok(())
 }
 
@@ -125,19 +127,20 @@ fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
 fn opened(heading: &str, section: &mut FilePatch) -> Result<(), &'static str> {
     let heading = (!heading.trim().is_empty()).then(|| heading.to_owned());
     match section.hunks.last_mut() {
-        Some(Hunk { place: HunkPosition::After { headings, .. }, lines }) if lines.is_empty() => {
+        Some(Hunk { position: HunkPosition::After { headings, .. }, lines }) if lines.is_empty() => {
             headings.extend(heading);
         }
         _ => {
-            let place = HunkPosition::After { headings: heading.into_iter().collect(), to_the_end: false };
-            section.hunks.push(Hunk { place, lines: Vec::new() });
+            let place =
+                HunkPosition::After { headings: heading.into_iter().collect(), at_end_of_file: false };
+            section.hunks.push(Hunk { position: place, lines: Vec::new() });
         }
     }
     Ok(())
 }
 
 const fn anywhere() -> Hunk {
-    Hunk { place: HunkPosition::After { headings: Vec::new(), to_the_end: false }, lines: Vec::new() }
+    Hunk { position: HunkPosition::After { headings: Vec::new(), at_end_of_file: false }, lines: Vec::new() }
 }
 
 /// Checks that a file has all required parts.
@@ -146,7 +149,7 @@ fn check(section: &FilePatch) -> Result<(), String> {
     if section.hunks.iter().any(|hunk| hunk.lines.is_empty()) {
         return Err(format!("an `@@` for `{name}` has no lines after it; leave it out, or give its lines"));
     }
-    if section.what == FileOperation::Update && section.hunks.is_empty() {
+    if section.operation == FileOperation::Update && section.hunks.is_empty() {
         return Err(format!("nothing of `{name}` is changed; leave it out, or give lines with `+` and `-`"));
     }
     Ok(())

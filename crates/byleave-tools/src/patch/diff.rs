@@ -2,12 +2,12 @@
 
 use std::iter::Peekable;
 
-use byleave::patch::{bare_name, name, name_of_both};
+use byleave::patch::{parse_file_name, parse_git_header_name, unquote_name};
 
 use super::{FileOperation, FilePatch, Hunk, HunkLine, HunkLineKind, HunkPosition, numbered, quoted};
 
 /// Parses a patch in this form.
-pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
+pub(super) fn parse_diff(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut lines = numbered(text).peekable();
     let mut sections = Vec::new();
     let mut is_after_hunk = false;
@@ -63,10 +63,10 @@ impl DiffHeader {
         names: &str,
         lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
     ) -> Result<Self, String> {
-        let mut head = Self { same: name_of_both(names), ..Self::default() };
+        let mut head = Self { same: parse_git_header_name(names), ..Self::default() };
         while let Some((_, line)) = lines.peek().copied() {
             let rest = |start: &str| line.strip_prefix(start);
-            let named = |text: &str| bare_name(plain(text)?).map(Some).map_err(|why| why.to_string());
+            let named = |text: &str| unquote_name(plain(text)?).map(Some).map_err(|why| why.to_string());
             if let Some(mode) = rest("new file mode ") {
                 (head.is_new, head.runs) = (true, Some(runs(mode)?));
             } else if let Some(mode) = rest("new mode ") {
@@ -108,7 +108,7 @@ impl DiffHeader {
         let new = lines.next().and_then(|(_, line)| line.strip_prefix("+++ "));
         let new = new.ok_or("has no `+++` line after it")?;
         let old = old.strip_prefix("--- ").unwrap_or(old);
-        let read = |text: &str| name(plain(text)?).map_err(|why| why.to_string());
+        let read = |text: &str| parse_file_name(plain(text)?).map_err(|why| why.to_string());
         self.both = Some((read(old)?, read(new)?));
         Ok(())
     }
@@ -209,7 +209,7 @@ fn section<'a>(
     if is_empty && what == FileOperation::Update && head.runs.is_none() {
         return Err("changes nothing of its file; leave it out, or give its hunks".into());
     }
-    Ok(FilePatch { name, what, runs: head.runs, hunks })
+    Ok(FilePatch { name, operation: what, executable: head.runs, hunks })
 }
 
 fn hunk<'a>(
@@ -219,7 +219,7 @@ fn hunk<'a>(
     let (start, mut old, mut new) = counted(counts)
         .ok_or("does not say where it stands and how many lines it has, as in `@@ -1,3 +1,4 @@`")?;
     let place = HunkPosition::Line(start);
-    let mut hunk = Hunk { place, lines: Vec::new() };
+    let mut hunk = Hunk { position: place, lines: Vec::new() };
     while old > 0 || new > 0 {
         let Some((_, line)) = lines.next() else {
             return Err(format!(
@@ -228,9 +228,9 @@ fn hunk<'a>(
         };
         let mut letters = line.chars();
         let (fate, is_old, is_new) = match letters.next() {
-            Some('-') => (HunkLineKind::Old, 1, 0),
-            Some('+') => (HunkLineKind::New, 0, 1),
-            Some(' ') | None => (HunkLineKind::Kept, 1, 1),
+            Some('-') => (HunkLineKind::Removed, 1, 0),
+            Some('+') => (HunkLineKind::Added, 0, 1),
+            Some(' ') | None => (HunkLineKind::Context, 1, 1),
             Some('\\') => {
                 without_end(&mut hunk)?;
                 continue;
@@ -245,7 +245,7 @@ fn hunk<'a>(
         (old, new) = old.checked_sub(is_old).zip(new.checked_sub(is_new)).ok_or(
             "has more lines than it says; correct the counts, or use the `*** Begin Patch` form, which needs none",
         )?;
-        hunk.lines.push(HunkLine { fate, text: format!("{}\n", letters.as_str()) });
+        hunk.lines.push(HunkLine { kind: fate, text: format!("{}\n", letters.as_str()) });
     }
     if lines.next_if(|(_, line)| line.starts_with('\\')).is_some() {
         without_end(&mut hunk)?;

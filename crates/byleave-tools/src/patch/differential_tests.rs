@@ -10,7 +10,7 @@ use byleave::patch::PatchChange;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use super::{FileOperation, apply, read};
+use super::{FileOperation, apply, parse_patch};
 
 /// Generates lines with many duplicates, so that hunks match in several places.
 fn line() -> impl Strategy<Value = String> {
@@ -93,7 +93,7 @@ fn what_is_applied_is_what_git_or_patch_would_make_of_it() {
         let new = changed(&base, &edit);
         prop_assume!(new != base && !base.is_empty() && !new.is_empty());
         let patch = diff(folder.path(), &base, &new, context);
-        let sections = read(&patch).unwrap_or_else(|why| panic!("{why}\n{patch}"));
+        let sections = parse_patch(&patch).unwrap_or_else(|why| panic!("{why}\n{patch}"));
         let ours = |base: &str| {
             let (out, fits) = apply::apply(base.as_bytes(), &sections[0].hunks)?;
             Ok::<_, String>((String::from_utf8(out).unwrap(), fits))
@@ -197,8 +197,8 @@ proptest! {
     // req: B4, P3
     #[test]
     fn whatever_would_be_changed_was_judged(text in pieces()) {
-        let Ok(sections) = read(&text) else { return Ok(()) };
-        let judged = byleave::patch::read(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+        let Ok(sections) = parse_patch(&text) else { return Ok(()) };
+        let judged = byleave::patch::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
         let (mut written, mut deleted) = (BTreeSet::new(), BTreeSet::new());
         for change in &judged.changes {
             match change {
@@ -209,7 +209,7 @@ proptest! {
         }
         for section in &sections {
             let name = section.name.as_str();
-            let is_judged = match &section.what {
+            let is_judged = match &section.operation {
                 FileOperation::Add | FileOperation::Update => written.contains(name),
                 FileOperation::Delete => deleted.contains(name),
                 FileOperation::Move(to) => deleted.contains(name) && written.contains(to.as_str()),
@@ -236,10 +236,10 @@ fn both_readers_agree_about_what_is_well_written() {
         "diff --git \"a/\\303\\244\" b/x y\nrename from \"\\303\\244\"\nrename to x y\n",
         "*** Begin Patch\n*** Update File: x\n*** Move to: y\n@@\n-a\n+b\n*** Delete File: z\n*** End Patch",
     ] {
-        let sections = read(text).unwrap();
+        let sections = parse_patch(text).unwrap();
         let ours: BTreeSet<String> =
             sections.iter().flat_map(super::FilePatch::names).map(str::to_owned).collect();
-        let theirs = byleave::patch::read(text).unwrap().changes.into_iter().map(|change| match change {
+        let theirs = byleave::patch::parse(text).unwrap().changes.into_iter().map(|change| match change {
             PatchChange::Add(name)
             | PatchChange::Update(name)
             | PatchChange::Delete(name)

@@ -21,7 +21,7 @@ const WIRE_SLACK_BYTES: usize = 64 << 10;
 pub(super) struct ResponseBody {
     pub(super) bytes: Vec<u8>,
     /// The number of received bytes.
-    pub(super) received: usize,
+    pub(super) received_bytes: usize,
     pub(super) end: BodyEnd,
 }
 
@@ -29,17 +29,17 @@ pub(super) struct ResponseBody {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {
     /// The body is complete.
-    Whole,
+    Complete,
     /// The limit was reached.
-    Cut,
+    Truncated,
     /// The time was over.
-    TooSlow(Duration),
+    TimedOut(Duration),
     /// The connection broke, or the content cannot be decompressed.
-    Broken(String),
+    Failed(String),
 }
 
 /// Checks whether a body has a supported compression. `Err` names an unsupported one.
-pub(super) fn is_packed(headers: &HeaderMap) -> Result<bool, String> {
+pub(super) fn is_compressed(headers: &HeaderMap) -> Result<bool, String> {
     let mut packed = false;
     for value in headers.get_all(CONTENT_ENCODING) {
         for way in String::from_utf8_lossy(value.as_bytes()).split(',') {
@@ -54,7 +54,7 @@ pub(super) fn is_packed(headers: &HeaderMap) -> Result<bool, String> {
 }
 
 /// Reads a body until it ends, reaches its limit, or its time is over.
-pub(super) async fn read(
+pub(super) async fn read_body(
     body: Incoming,
     packed: bool,
     bytes_max: usize,
@@ -68,9 +68,9 @@ pub(super) async fn read(
     };
     let mut received = 0_usize;
     let end = fill(body, &mut sink, &mut received, bytes_max.saturating_add(WIRE_SLACK_BYTES), until).await;
-    let end = end.unwrap_or_else(|_| BodyEnd::TooSlow(until.duration_since(began)));
+    let end = end.unwrap_or_else(|_| BodyEnd::TimedOut(until.duration_since(began)));
     let (bytes, end) = sink.finish(end);
-    ResponseBody { bytes, received, end }
+    ResponseBody { bytes, received_bytes: received, end }
 }
 
 /// The error for a time that is over.
@@ -85,17 +85,17 @@ async fn fill(
 ) -> Result<BodyEnd, BodyTimeoutError> {
     loop {
         let frame = match timeout_at(until, body.frame()).await.map_err(|_| BodyTimeoutError)? {
-            None => return Ok(BodyEnd::Whole),
-            Some(Err(error)) => return Ok(BodyEnd::Broken(format!("the line broke: {error}"))),
+            None => return Ok(BodyEnd::Complete),
+            Some(Err(error)) => return Ok(BodyEnd::Failed(format!("the line broke: {error}"))),
             Some(Ok(frame)) => frame,
         };
         let Ok(bytes) = frame.into_data() else { continue };
         *received = received.saturating_add(bytes.len());
         match sink.write_all(&bytes) {
-            Ok(()) if *received > wire_max => return Ok(BodyEnd::Cut),
+            Ok(()) if *received > wire_max => return Ok(BodyEnd::Truncated),
             Ok(()) => {}
-            Err(_) if sink.is_full() => return Ok(BodyEnd::Cut),
-            Err(error) => return Ok(BodyEnd::Broken(format!("it cannot be unpacked: {error}"))),
+            Err(_) if sink.is_full() => return Ok(BodyEnd::Truncated),
+            Err(error) => return Ok(BodyEnd::Failed(format!("it cannot be unpacked: {error}"))),
         }
     }
 }
@@ -127,9 +127,9 @@ impl BodySink {
             Self::Plain(limited) => (limited.bytes, end),
             Self::Packed(mut decoder) => {
                 let end = match (end, decoder.try_finish()) {
-                    (BodyEnd::Whole, Err(_)) if decoder.get_ref().is_full => BodyEnd::Cut,
-                    (BodyEnd::Whole, Err(error)) => {
-                        BodyEnd::Broken(format!("it cannot be unpacked: {error}"))
+                    (BodyEnd::Complete, Err(_)) if decoder.get_ref().is_full => BodyEnd::Truncated,
+                    (BodyEnd::Complete, Err(error)) => {
+                        BodyEnd::Failed(format!("it cannot be unpacked: {error}"))
                     }
                     (end, _) => end,
                 };

@@ -23,13 +23,13 @@ pub(super) enum ContentForm {
     Html,
     Text,
     /// Unknown until the content is examined.
-    Unsaid,
+    Unspecified,
     Binary,
 }
 
 impl MediaType {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let text = header(headers, &CONTENT_TYPE).unwrap_or_default();
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
+        let text = single_header(headers, &CONTENT_TYPE).unwrap_or_default();
         let mut parts = text.split(';');
         let essence = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '+' | '-' | '_');
@@ -61,7 +61,7 @@ impl MediaType {
         ];
         match essence {
             "text/html" | "application/xhtml+xml" => ContentForm::Html,
-            "" | "application/octet-stream" | "binary/octet-stream" => ContentForm::Unsaid,
+            "" | "application/octet-stream" | "binary/octet-stream" => ContentForm::Unspecified,
             _ if essence.starts_with("text/") || TEXTS.contains(&essence) => ContentForm::Text,
             _ if essence.ends_with("+json") || essence.ends_with("+xml") || essence.ends_with("+yaml") => {
                 ContentForm::Text
@@ -71,13 +71,13 @@ impl MediaType {
     }
 
     /// Returns the type for a message.
-    pub(super) fn told(&self) -> &str {
+    pub(super) fn display_type(&self) -> &str {
         if self.essence.is_empty() { "no content type" } else { &self.essence }
     }
 }
 
 /// Returns a header with exactly one value, as text.
-pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+pub(super) fn single_header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(only), None) => std::str::from_utf8(only.as_bytes()).ok().map(str::to_owned),
@@ -94,7 +94,7 @@ pub(super) fn is_binary(bytes: &[u8], form: ContentForm) -> bool {
     let zero = bytes.iter().take(SNIFF_BYTES).any(|byte| *byte == 0);
     match form {
         ContentForm::Binary => true,
-        ContentForm::Unsaid => {
+        ContentForm::Unspecified => {
             zero || std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some())
         }
         ContentForm::Html | ContentForm::Text => zero,
@@ -105,7 +105,7 @@ pub(super) fn is_binary(bytes: &[u8], form: ContentForm) -> bool {
 pub(super) struct DecodedText {
     pub(super) text: String,
     pub(super) encoding: &'static str,
-    pub(super) told: Option<String>,
+    pub(super) note: Option<String>,
 }
 
 /// Decodes bytes: by their byte order mark, else by the response header, else by the page, else as UTF-8.
@@ -130,7 +130,7 @@ pub(super) fn text(bytes: &[u8], kind: &MediaType, is_cut: bool) -> DecodedText 
     if replaced && told.is_none() {
         told = Some(format!("some bytes are not {encoding}, and are shown as \u{fffd}"));
     }
-    DecodedText { text, encoding, told }
+    DecodedText { text, encoding, note: told }
 }
 
 /// Returns the encoding that a page names in its first bytes.
@@ -159,7 +159,7 @@ mod tests {
     fn kind(text: &'static str) -> MediaType {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(text));
-        MediaType::of(&headers)
+        MediaType::from_headers(&headers)
     }
 
     #[test]
@@ -171,13 +171,13 @@ mod tests {
             ("image/png", "image/png", ContentForm::Binary),
             ("image/svg+xml", "image/svg+xml", ContentForm::Text),
             ("application/pdf", "application/pdf", ContentForm::Binary),
-            ("application/octet-stream", "application/octet-stream", ContentForm::Unsaid),
+            ("application/octet-stream", "application/octet-stream", ContentForm::Unspecified),
             ("x\u{7}[byleave] `y`", "xbyleavey", ContentForm::Binary),
         ] {
             if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
                 let mut headers = HeaderMap::new();
                 headers.insert(CONTENT_TYPE, value);
-                let kind = MediaType::of(&headers);
+                let kind = MediaType::from_headers(&headers);
                 assert_eq!((kind.essence.as_str(), kind.form()), (essence, form), "{text}");
             }
         }
@@ -187,7 +187,7 @@ mod tests {
     fn text_is_read_in_its_own_encoding() {
         let read = |bytes: &[u8], of: &'static str| {
             let text = text(bytes, &kind(of), false);
-            (text.text, text.encoding, text.told.is_some())
+            (text.text, text.encoding, text.note.is_some())
         };
         assert_eq!(read("aé".as_bytes(), "text/plain"), ("aé".into(), "UTF-8", false));
         assert_eq!(read(b"a\xe9", "text/plain; charset=iso-8859-1"), ("aé".into(), "windows-1252", false));
@@ -207,13 +207,13 @@ mod tests {
     #[test]
     fn what_has_no_type_is_looked_at() {
         for (bytes, form, binary) in [
-            (&b"plain"[..], ContentForm::Unsaid, false),
-            (b"\x7fELF\x02\x01\x01\0", ContentForm::Unsaid, true),
-            (b"\x89PNG", ContentForm::Unsaid, true),
+            (&b"plain"[..], ContentForm::Unspecified, false),
+            (b"\x7fELF\x02\x01\x01\0", ContentForm::Unspecified, true),
+            (b"\x89PNG", ContentForm::Unspecified, true),
             (b"a\0b", ContentForm::Text, true),
             (b"\xff\xfea\0", ContentForm::Text, false),
             (b"a\xe9", ContentForm::Text, false),
-            ("aé".as_bytes().get(..2).unwrap(), ContentForm::Unsaid, false),
+            ("aé".as_bytes().get(..2).unwrap(), ContentForm::Unspecified, false),
         ] {
             assert_eq!(is_binary(bytes, form), binary, "{bytes:?} {form:?}");
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use byleave_sandbox::net::refusal::{ConnectionError, ConnectionRefusedError};
 
-use super::limits::{HEAD_BYTES_MAX, HOPS_MAX, REQUESTS_MAX, shortened};
+use super::limits::{MAX_HEAD_BYTES, MAX_REDIRECTS, MAX_REQUESTS_PER_MINUTE, shorten_url};
 
 /// The reason why a fetch failed.
 #[derive(Debug, thiserror::Error)]
@@ -16,54 +16,54 @@ pub(super) enum FetchError {
     )]
     NoTls(String),
     #[error("{0}; give an address of the public web that begins with https:// or http://")]
-    NotAnAddress(String),
+    InvalidUrl(String),
     #[error("`{0}` is not what was permitted; call web_fetch again, and it is judged anew")]
     NotPermitted(String),
     #[error("{0}; {todo}", todo = todo(.0))]
-    Unconnected(#[from] ConnectionError),
+    Connection(#[from] ConnectionError),
     #[error(
-        "cannot speak TLS with `{host}`: {why}; check the name in the address, and do not try http instead"
+        "cannot speak TLS with `{host}`: {reason}; check the name in the address, and do not try http instead"
     )]
-    Tls { host: String, why: String },
+    Tls { host: String, reason: String },
     #[error(
-        "the head of the answer of `{host}` is larger than {HEAD_BYTES_MAX} bytes, so it was not read; fetch another address"
+        "the head of the answer of `{host}` is larger than {MAX_HEAD_BYTES} bytes, so it was not read; fetch another address"
     )]
-    LargeHead { host: String },
-    #[error("`{host}` did not answer as a web server does: {why}; check the port, or try again later")]
-    Http { host: String, why: String },
+    HeadTooLarge { host: String },
+    #[error("`{host}` did not answer as a web server does: {reason}; check the port, or try again later")]
+    Http { host: String, reason: String },
     #[error("`{host}` did not answer within {} seconds; try again later, or fetch another address", .limit.as_secs_f32())]
-    Late { host: String, limit: Duration },
+    Timeout { host: String, limit: Duration },
     #[error(
-        "`{host}` was asked {REQUESTS_MAX} times within a minute; wait {} seconds, or work with what was fetched",
+        "`{host}` was asked {MAX_REQUESTS_PER_MINUTE} times within a minute; wait {} seconds, or work with what was fetched",
         .wait.as_secs().max(1)
     )]
-    TooOften { host: String, wait: Duration },
+    RateLimited { host: String, wait: Duration },
     #[error("it was stopped before the answer was there; call web_fetch again if it is still wanted")]
-    Stopped,
-    #[error("`{from}` redirects to `{to}`, which was not asked about; call web_fetch with that address", from = shortened(.from), to = shortened(.to))]
-    ElsewhereUnasked { from: String, to: String },
-    #[error("`{from}` redirects to `{to}`, which is not allowed: {why}; fetch another address", from = shortened(.from), to = shortened(.to))]
-    ElsewhereDenied { from: String, to: String, why: String },
+    Cancelled,
+    #[error("`{from}` redirects to `{to}`, which was not asked about; call web_fetch with that address", from = shorten_url(.from), to = shorten_url(.to))]
+    RedirectNeedsApproval { from: String, to: String },
+    #[error("`{from}` redirects to `{to}`, which is not allowed: {reason}; fetch another address", from = shorten_url(.from), to = shorten_url(.to))]
+    RedirectDenied { from: String, to: String, reason: String },
     #[error(
         "`{from}` redirects from https to `{to}`, which anybody on the way could read and change; call web_fetch with that address if it is meant",
-        from = shortened(.from), to = shortened(.to)
+        from = shorten_url(.from), to = shorten_url(.to)
     )]
     Downgrade { from: String, to: String },
-    #[error("`{from}` redirects to what is not a web address: {why}; fetch another address", from = shortened(.from))]
-    BadRedirect { from: String, why: String },
-    #[error("it redirects more than {HOPS_MAX} times, at last to `{to}`; fetch another address", to = shortened(.to))]
-    Endless { to: String },
+    #[error("`{from}` redirects to what is not a web address: {reason}; fetch another address", from = shorten_url(.from))]
+    BadRedirect { from: String, reason: String },
+    #[error("it redirects more than {MAX_REDIRECTS} times, at last to `{to}`; fetch another address", to = shorten_url(.to))]
+    TooManyRedirects { to: String },
     #[error(
         "the answer is packed as `{0}`, which was not asked for and is not unpacked; fetch another address"
     )]
-    Packed(String),
+    UnsupportedEncoding(String),
 }
 
 impl FetchError {
     /// Returns the target of a redirect, if another call could fetch it.
-    pub(super) fn leads_to(&self) -> Option<&str> {
+    pub(super) fn redirect_target(&self) -> Option<&str> {
         match self {
-            Self::ElsewhereUnasked { to, .. } | Self::Downgrade { to, .. } => Some(to),
+            Self::RedirectNeedsApproval { to, .. } | Self::Downgrade { to, .. } => Some(to),
             _ => None,
         }
     }

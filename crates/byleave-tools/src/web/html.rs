@@ -74,7 +74,7 @@ pub(super) enum RenderFormat {
 pub(super) struct RenderedPage {
     pub(super) text: String,
     /// Why the page is not in the wanted format.
-    pub(super) plain_because: Option<&'static str>,
+    pub(super) fallback_reason: Option<&'static str>,
     /// The directives for robots.
     pub(super) robots: Vec<String>,
     /// The address that the page would send a browser to.
@@ -82,7 +82,7 @@ pub(super) struct RenderedPage {
 }
 
 /// Renders a page. Blocks, within limits; never fails.
-pub(super) fn read(html: String, shown: RenderFormat) -> RenderedPage {
+pub(super) fn render_page(html: String, shown: RenderFormat) -> RenderedPage {
     let plain = stripped(&html);
     let work = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || parsed(&html, shown));
     let because = match work.map(thread::JoinHandle::join) {
@@ -91,7 +91,7 @@ pub(super) fn read(html: String, shown: RenderFormat) -> RenderedPage {
         Ok(Err(_)) => "its HTML breaks the converter",
         Err(_) => "there is no thread to convert it on",
     };
-    RenderedPage { text: plain, plain_because: Some(because), ..RenderedPage::default() }
+    RenderedPage { text: plain, fallback_reason: Some(because), ..RenderedPage::default() }
 }
 
 fn parsed(html: &str, shown: RenderFormat) -> Result<RenderedPage, &'static str> {
@@ -123,7 +123,7 @@ fn parsed(html: &str, shown: RenderFormat) -> Result<RenderedPage, &'static str>
             survey.title.map_or(body.clone(), |title| format!("# {title}\n\n{body}"))
         }
         RenderFormat::Markdown => {
-            page.plain_because = Some("its HTML is nested too deep");
+            page.fallback_reason = Some("its HTML is nested too deep");
             text_of(&tree.document)
         }
         RenderFormat::Text => text_of(&tree.document),
@@ -267,14 +267,14 @@ mod tests {
         let html = "<html><head><title> A\n page </title><style>p{}</style><meta name=robots content='noindex, nofollow'>\
             <meta http-equiv=refresh content=\"0; URL='http://127.0.0.1/x'\"></head><body><script>alert(1)</script>\
             <h2>One</h2><p>two <b>three</b> <a href='/x'>four</a></p><ul><li>a<li>b</ul><noscript>five</noscript></body></html>";
-        let page = read(html.to_owned(), RenderFormat::Markdown);
-        assert_eq!(page.plain_because, None);
+        let page = render_page(html.to_owned(), RenderFormat::Markdown);
+        assert_eq!(page.fallback_reason, None);
         assert_eq!(
             (page.robots, page.refresh.as_deref()),
             (vec!["noindex, nofollow".to_owned()], Some("http://127.0.0.1/x"))
         );
         assert_eq!(page.text, "# A page\n\n## One\n\ntwo **three** [four](/x)\n\n*   a\n*   b\n\nfive");
-        let page = read(html.to_owned(), RenderFormat::Text);
+        let page = render_page(html.to_owned(), RenderFormat::Text);
         assert_eq!(page.text, "One\ntwo three four\na\nb\nfive");
     }
 
@@ -287,8 +287,8 @@ mod tests {
             ("opened anew", fonts + &"<p>x".repeat(100_000) + "marker"),
             ("prefixed lines", "<blockquote>".repeat(100) + "<pre>" + &"x\n".repeat(400_000) + "marker"),
         ] {
-            let page = read(html, RenderFormat::Markdown);
-            assert!(page.plain_because.is_some(), "{name}");
+            let page = render_page(html, RenderFormat::Markdown);
+            assert!(page.fallback_reason.is_some(), "{name}");
             assert!(page.text.contains("marker"), "{name}");
         }
     }

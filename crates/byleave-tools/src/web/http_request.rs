@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::error::FetchError;
-use super::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
+use super::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 
 /// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +28,14 @@ pub(super) struct FetchTarget {
     /// The normalized host, as it was judged. This host is dialled and sent to the server, not the one in the address.
     pub(super) host: String,
     pub(super) port: u16,
-    pub(super) address: Url,
+    pub(super) url: Url,
 }
 
 /// A response whose body has not been read.
 pub(super) struct PendingResponse {
     pub(super) response: Response<Incoming>,
     /// The task that ends the connection with the response.
-    pub(super) line: HttpConnectionTask,
+    pub(super) connection: HttpConnectionTask,
 }
 
 /// The task that drives a connection. It is aborted when dropped.
@@ -51,7 +51,7 @@ trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
 
 /// Creates a TLS configuration with the machine's own certificates and these.
-pub(super) fn tls(
+pub(super) fn tls_config(
     roots: &[rustls::pki_types::CertificateDer<'static>],
 ) -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = Arc::new(crypto::ring::default_provider());
@@ -65,15 +65,17 @@ pub(super) fn tls(
 }
 
 /// Sends the request, and reads the head of the response.
-pub(super) async fn get(
+pub(super) async fn send_get(
     door: &Egress,
     tls: &Arc<ClientConfig>,
     target: &FetchTarget,
 ) -> Result<PendingResponse, FetchError> {
-    let tcp = door.reach(&target.host, target.port).await?;
-    let stream: Box<dyn AsyncStream> = if target.address.scheme() == "https" {
-        let broken =
-            |error: &dyn fmt::Display| FetchError::Tls { host: target.host.clone(), why: error.to_string() };
+    let tcp = door.connect_host(&target.host, target.port).await?;
+    let stream: Box<dyn AsyncStream> = if target.url.scheme() == "https" {
+        let broken = |error: &dyn fmt::Display| FetchError::Tls {
+            host: target.host.clone(),
+            reason: error.to_string(),
+        };
         let name = ServerName::try_from(target.host.clone()).map_err(|error| broken(&error))?;
         let secure = TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await;
         Box::new(secure.map_err(|error| broken(&error))?)
@@ -81,12 +83,12 @@ pub(super) async fn get(
         Box::new(tcp)
     };
     let broken = |error: hyper::Error| match error.is_parse_too_large() {
-        true => FetchError::LargeHead { host: target.host.clone() },
-        false => FetchError::Http { host: target.host.clone(), why: told(&error) },
+        true => FetchError::HeadTooLarge { host: target.host.clone() },
+        false => FetchError::Http { host: target.host.clone(), reason: told(&error) },
     };
     let (mut sender, connection) = http1::Builder::new()
-        .max_buf_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(broken)?;
@@ -95,11 +97,11 @@ pub(super) async fn get(
         connection.await.ok();
     }));
     let response = sender.send_request(request(target)?).await.map_err(broken)?;
-    Ok(PendingResponse { response, line })
+    Ok(PendingResponse { response, connection: line })
 }
 
 fn request(target: &FetchTarget) -> Result<Request<Empty<Bytes>>, FetchError> {
-    let FetchTarget { host, port, address } = target;
+    let FetchTarget { host, port, url: address } = target;
     let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     let host = match address.port() {
         Some(_) => format!("{host}:{port}"),
@@ -116,7 +118,7 @@ fn request(target: &FetchTarget) -> Result<Request<Empty<Bytes>>, FetchError> {
         .header(ACCEPT_ENCODING, "gzip")
         .header(CONNECTION, "close")
         .body(Empty::new());
-    request.map_err(|error| FetchError::Http { host: target.host.clone(), why: error.to_string() })
+    request.map_err(|error| FetchError::Http { host: target.host.clone(), reason: error.to_string() })
 }
 
 /// Returns an error with its causes, because hyper's own message says little.

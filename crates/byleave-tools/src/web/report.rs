@@ -9,8 +9,8 @@ use url::Url;
 use super::body::{BodyEnd, ResponseBody};
 use super::content::{self, MediaType};
 use super::html::{self, RenderFormat};
-use super::limits::shortened;
-use crate::gate_lines::in_its_own_words;
+use super::limits::shorten_url;
+use crate::gate_lines::strip_gate_prefix;
 
 /// The lines of a report before its content.
 pub(super) struct FetchReport {
@@ -26,7 +26,7 @@ pub(super) struct FetchReport {
 }
 
 impl FetchReport {
-    pub(super) fn of(address: &Url, head: &hyper::http::response::Parts, hops: &[Url]) -> Self {
+    pub(super) fn from_response(address: &Url, head: &hyper::http::response::Parts, hops: &[Url]) -> Self {
         let tags = head.headers.get_all(HeaderName::from_static("x-robots-tag")).iter();
         let tags: Vec<String> =
             tags.map(|tag| String::from_utf8_lossy(tag.as_bytes()).into_owned()).collect();
@@ -39,24 +39,24 @@ impl FetchReport {
             size: String::new(),
             bytes: 0,
             encoding: "",
-            hops: hops.iter().map(|hop| shortened(hop.as_str())).collect(),
+            hops: hops.iter().map(|hop| shorten_url(hop.as_str())).collect(),
             robots: directives(&tags.join(",")),
             lines: Vec::new(),
         }
     }
 
-    pub(super) fn body(&mut self, kind: &MediaType, packed: bool, body: &ResponseBody) {
-        self.content_type = kind.told().to_owned();
+    pub(super) fn add_body(&mut self, kind: &MediaType, packed: bool, body: &ResponseBody) {
+        self.content_type = kind.display_type().to_owned();
         self.bytes = body.bytes.len();
         self.size = match packed {
-            true => format!("{} bytes ({} with gzip)", body.bytes.len(), body.received),
+            true => format!("{} bytes ({} with gzip)", body.bytes.len(), body.received_bytes),
             false => format!("{} bytes", body.bytes.len()),
         };
     }
 
     /// Renders a page, and notes what it says about itself.
-    pub(super) async fn page(&mut self, html: String, shown: RenderFormat) -> String {
-        let read = tokio::task::spawn_blocking(move || html::read(html, shown)).await;
+    pub(super) async fn render_page(&mut self, html: String, shown: RenderFormat) -> String {
+        let read = tokio::task::spawn_blocking(move || html::render_page(html, shown)).await;
         let page = match read {
             Ok(page) => page,
             Err(error) => {
@@ -65,24 +65,30 @@ impl FetchReport {
             }
         };
         self.robots.extend(directives(&page.robots.join(",")));
-        self.lines.extend(page.plain_because.map(|why| format!("shown as plain text: {why}")));
+        self.lines.extend(page.fallback_reason.map(|why| format!("shown as plain text: {why}")));
         // The target was not followed, and it is shown only if it is a valid address.
         if let Some(refresh) = page.refresh.and_then(|place| self.address.join(&place).ok()) {
             self.lines.push(format!(
                 "the page sends browsers on to `{}`: not followed",
-                shortened(refresh.as_str())
+                shorten_url(refresh.as_str())
             ));
         }
         page.text
     }
 
     /// Returns the result for content that is not text.
-    pub(super) fn not_shown(mut self, kind: &MediaType, headers: &HeaderMap, body: &ResponseBody) -> Output {
-        let length = content::header(headers, &CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
-        self.content_type = kind.told().to_owned();
+    pub(super) fn into_binary_output(
+        mut self,
+        kind: &MediaType,
+        headers: &HeaderMap,
+        body: &ResponseBody,
+    ) -> Output {
+        let length =
+            content::single_header(headers, &CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
+        self.content_type = kind.display_type().to_owned();
         self.size = match length {
             Some(length) => format!("{length} bytes"),
-            None if body.received > 0 => format!("at least {} bytes", body.received),
+            None if body.received_bytes > 0 => format!("at least {} bytes", body.received_bytes),
             None => "of unknown length".to_owned(),
         };
         self.lines.push(
@@ -99,20 +105,20 @@ impl FetchReport {
     }
 
     /// Returns the result for text.
-    pub(super) fn shown(mut self, text: &str, end: BodyEnd) -> Output {
-        let is_cut = end != BodyEnd::Whole;
+    pub(super) fn into_text_output(mut self, text: &str, end: BodyEnd) -> Output {
+        let is_cut = end != BodyEnd::Complete;
         let mut error = self.error();
         match end {
-            BodyEnd::Whole => {}
-            BodyEnd::Cut => {
+            BodyEnd::Complete => {}
+            BodyEnd::Truncated => {
                 self.lines.push(format!("cut after {} bytes; a larger `max_bytes` shows more", self.bytes));
             }
-            BodyEnd::TooSlow(limit) => {
+            BodyEnd::TimedOut(limit) => {
                 let late =
                     format!("the rest did not come within {} seconds; try again later", limit.as_secs_f32());
                 error.get_or_insert(late);
             }
-            BodyEnd::Broken(why) => {
+            BodyEnd::Failed(why) => {
                 error.get_or_insert(format!("only a part came, because {why}; try again"));
             }
         }
@@ -121,7 +127,7 @@ impl FetchReport {
                 .to_owned(),
         );
         let data = self.data(is_cut);
-        let text = format!("{}\n{}", self.lines(), in_its_own_words(text));
+        let text = format!("{}\n{}", self.lines(), strip_gate_prefix(text));
         Output {
             text,
             is_error: error.is_some(),
@@ -143,7 +149,11 @@ impl FetchReport {
             500..=599 => "the server failed; try again later",
             _ => "check the address",
         };
-        Some(format!("`{}` answered with status {}: {todo}", shortened(self.address.as_str()), self.status()))
+        Some(format!(
+            "`{}` answered with status {}: {todo}",
+            shorten_url(self.address.as_str()),
+            self.status()
+        ))
     }
 
     fn status(&self) -> String {
@@ -160,7 +170,7 @@ impl FetchReport {
         }
         let mut parts = vec![self.status(), self.content_type.clone(), self.size.clone()];
         parts.extend((!self.encoding.is_empty()).then(|| self.encoding.to_owned()));
-        text.push_str(&format!("[byleave] {}: {}", shortened(self.address.as_str()), parts.join(", ")));
+        text.push_str(&format!("[byleave] {}: {}", shorten_url(self.address.as_str()), parts.join(", ")));
         if !self.robots.is_empty() {
             text.push_str(&format!("\n[byleave] it says to robots: {}", self.robots.join(", ")));
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use byleave::core::decision::Verdict;
 use byleave::core::policy::Policy;
-use byleave_sandbox::protected_paths::{PathPolicy, look};
+use byleave_sandbox::protected_paths::{PathPolicy, find_protected_paths};
 use rustix::fs::Stat;
 
 /// The maximum number of entries that are searched. Beyond it, every file with several names is treated as hidden.
@@ -23,19 +23,19 @@ pub(super) struct HiddenInodes {
 
 impl HiddenInodes {
     /// Searches the workspace and the paths that rules deny to read.
-    pub(super) fn of(workspace: &Path, marker: &Arc<dyn PathPolicy + Send + Sync>, rules: &Policy) -> Self {
+    pub(super) fn scan(workspace: &Path, marker: &Arc<dyn PathPolicy + Send + Sync>, rules: &Policy) -> Self {
         let mut veil = Self { files: HashSet::new(), is_torn: false };
-        let denied = rules.reads(Verdict::Deny).map(|(place, _)| PathBuf::from(place));
+        let denied = rules.read_matchers(Verdict::Deny).map(|(place, _)| PathBuf::from(place));
         let places: HashSet<PathBuf> =
             denied.filter(|place| place.exists()).chain([workspace.to_path_buf()]).collect();
         let mut left = ENTRIES_MAX;
         for place in places {
-            let hides = |path: &Path| path.to_str().is_none_or(|path| marker.hides(path));
+            let hides = |path: &Path| path.to_str().is_none_or(|path| marker.is_hidden(path));
             if hides(&place) || !place.is_dir() {
                 veil.add(place, &mut left);
                 continue;
             }
-            match look(&place, &**marker) {
+            match find_protected_paths(&place, &**marker) {
                 Ok(marked) => marked.hidden.into_iter().for_each(|path| veil.add(path, &mut left)),
                 Err(_) => veil.is_torn = true,
             }
@@ -45,7 +45,7 @@ impl HiddenInodes {
 
     /// Checks whether a file is one of them.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
-    pub(super) fn covers(&self, stat: &Stat) -> bool {
+    pub(super) fn contains(&self, stat: &Stat) -> bool {
         self.is_torn || self.files.contains(&(stat.st_dev.into(), stat.st_ino.into()))
     }
 

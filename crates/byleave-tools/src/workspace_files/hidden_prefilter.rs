@@ -25,7 +25,7 @@ pub(crate) struct HiddenPrefilter {
 
 impl HiddenPrefilter {
     /// Creates a prefilter for these rules and for Byleave's own paths.
-    pub(super) fn of(rules: &Policy, ours: &[PathBuf]) -> Self {
+    pub(super) fn for_policy(rules: &Policy, ours: &[PathBuf]) -> Self {
         let mut places: Vec<PathBuf> = ours.iter().map(|place| lower(&place.to_string_lossy())).collect();
         let (mut texts, mut is_whole) = (Vec::new(), true);
         let guards = rules.rules().filter(|rule| rule.verdict != Verdict::Allow);
@@ -45,16 +45,16 @@ impl HiddenPrefilter {
     }
 
     /// Checks whether every name in this directory needs a policy check, because of its location.
-    pub(crate) fn is_near(&self, directory: &str) -> bool {
-        if self.may_mean(directory.as_bytes()) {
+    pub(crate) fn must_check_directory(&self, directory: &str) -> bool {
+        if self.must_check_name(directory.as_bytes()) {
             return true;
         }
         let directory = lower(directory);
         self.places.iter().any(|place| place.starts_with(&directory) || directory.starts_with(place))
     }
 
-    /// Checks whether a name needs a policy check, in a directory for which [`Self::is_near`] is `false`.
-    pub(crate) fn may_mean(&self, name: &[u8]) -> bool {
+    /// Checks whether a name needs a policy check, in a directory for which [`Self::must_check_directory`] is `false`.
+    pub(crate) fn must_check_name(&self, name: &[u8]) -> bool {
         let Some(texts) = &self.texts else { return true };
         let mut folded = [0; 256];
         let Some(room) = folded.get_mut(..name.len()) else {
@@ -176,7 +176,7 @@ mod tests {
     use std::sync::Arc;
 
     use byleave::core::effect::Plan;
-    use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, builtin, read};
+    use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, builtin_rules, load_rules};
     use byleave_sandbox::from_plan;
 
     use super::*;
@@ -228,14 +228,14 @@ mod tests {
             state: Some("/h/s"),
             ..PathVariables::default()
         };
-        let mut rules = builtin(&places).unwrap();
+        let mut rules = builtin_rules(&places).unwrap();
         let text = "[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = [\"/w/Keys/\", \"/w/b*/*.x\", \"**/pr[io]vate?\", \"**/{one,two}-x\", \"**/*.{ZZ,qq}\"]\nwhy = \"-\"\n\
                     [[rule]]\nid = \"b\"\nverdict = \"ask\"\nread = \"**/asked/*.y\"\nwhy = \"-\"\n";
         let file = RuleFile { name: "p", layer: Layer::User, text };
-        rules.extend(read(&file, &places, &SkipExamples).unwrap().rules);
+        rules.extend(load_rules(&file, &places, &SkipExamples).unwrap().rules);
         let policy = Arc::new(Policy::new(rules).unwrap());
-        let sieve = HiddenPrefilter::of(&policy, &[]);
-        let marker = from_plan::marker(&Plan::default(), &policy, Path::new("/w"));
+        let sieve = HiddenPrefilter::for_policy(&policy, &[]);
+        let marker = from_plan::path_policy(&Plan::default(), &policy, Path::new("/w"));
         let steps = [
             "w",
             "a",
@@ -280,8 +280,9 @@ mod tests {
                 for three in steps {
                     let directory = format!("/{one}/{two}");
                     let path = format!("{directory}/{three}");
-                    let is_hidden = marker.hides(&path);
-                    let asks = sieve.is_near(&directory) || sieve.may_mean(three.as_bytes());
+                    let is_hidden = marker.is_hidden(&path);
+                    let asks =
+                        sieve.must_check_directory(&directory) || sieve.must_check_name(three.as_bytes());
                     assert!(asks || !is_hidden, "{path}");
                     hidden += u32::from(is_hidden);
                     spared += u32::from(!asks);
@@ -289,6 +290,9 @@ mod tests {
             }
         }
         assert!(hidden > 5_000 && spared > 1_000, "{hidden} {spared}");
-        assert!(!sieve.is_near("/w/src/a") && !sieve.may_mean(b"main.rs"), "it spares nothing");
+        assert!(
+            !sieve.must_check_directory("/w/src/a") && !sieve.must_check_name(b"main.rs"),
+            "it spares nothing"
+        );
     }
 }

@@ -35,11 +35,11 @@ impl Files {
     pub(crate) fn file(&self, path: &str) -> Result<OpenFile, String> {
         let handle = self.open(path, OFlags::RDONLY)?;
         let stat = fstat(handle.as_fd())
-            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.shown(path)))?;
+            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.display_path(path)))?;
         let what = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                if self.is_veiled(&stat) {
-                    let shown = self.shown(path);
+                if self.is_hidden_alias(&stat) {
+                    let shown = self.display_path(path);
                     return Err(format!(
                         "`{shown}` is another name of a file that a rule keeps from being read"
                     ));
@@ -47,23 +47,23 @@ impl Files {
                 return Ok(OpenFile { file: File::from(handle), stat });
             }
             FileType::Directory => return Err(self.not_opened(path, Errno::ISDIR)),
-            other => file_type::of_type(other),
+            other => file_type::describe_file_type(other),
         };
-        Err(format!("`{}` is {what}, not a file; name a file", self.shown(path)))
+        Err(format!("`{}` is {what}, not a file; name a file", self.display_path(path)))
     }
 
     /// Reads a file that is to be changed. Returns `None` if it does not exist.
-    pub(crate) fn old(&self, path: &str) -> Result<Option<FileContent>, String> {
+    pub(crate) fn read_existing(&self, path: &str) -> Result<Option<FileContent>, String> {
         // This check is first, so that it fails in the same way whether the file exists or not.
         self.may_be_seen(path)?;
         match self.handle(path, OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
-            _ => self.content(path).map(Some),
+            _ => self.read_content(path).map(Some),
         }
     }
 
     /// Checks whether a path that is to be changed exists.
-    pub(crate) fn is_there(&self, path: &str) -> Result<bool, String> {
+    pub(crate) fn exists(&self, path: &str) -> Result<bool, String> {
         self.may_be_seen(path)?;
         match self.handle(path, OFlags::PATH) {
             Ok(_) => Ok(true),
@@ -74,12 +74,12 @@ impl Files {
 
     /// Returns the metadata of a file that is to be deleted, without its content. The file is not opened, because deleting does not require
     /// the right to read.
-    pub(crate) fn to_remove(&self, path: &str) -> Result<FileContent, String> {
+    pub(crate) fn stat_for_removal(&self, path: &str) -> Result<FileContent, String> {
         let handle = self.handle(path, OFlags::PATH).map_err(|errno| self.not_opened(path, errno))?;
         let stat = fstat(handle.as_fd())
-            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.shown(path)))?;
+            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.display_path(path)))?;
         let size = u64::try_from(stat.st_size).unwrap_or_default();
-        let shown = self.shown(path);
+        let shown = self.display_path(path);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(FileContent {
                 bytes: Vec::new(),
@@ -96,12 +96,12 @@ impl Files {
     }
 
     /// Reads a whole file. A file beyond the size limit is not read.
-    pub(crate) fn content(&self, path: &str) -> Result<FileContent, String> {
+    pub(crate) fn read_content(&self, path: &str) -> Result<FileContent, String> {
         let OpenFile { file, stat } = self.file(path)?;
         let too_long = |bytes: u64| {
             format!(
                 "`{}` has {bytes} bytes, more than the {} that are read at once; find the part with grep",
-                self.shown(path),
+                self.display_path(path),
                 self.bytes_max()
             )
         };
@@ -113,7 +113,7 @@ impl Files {
         // The file may grow while it is read.
         file.take(self.bytes_max() + 1)
             .read_to_end(&mut bytes)
-            .map_err(|error| format!("`{}` cannot be read: {error}", self.shown(path)))?;
+            .map_err(|error| format!("`{}` cannot be read: {error}", self.display_path(path)))?;
         if bytes.len() as u64 > self.bytes_max() {
             return Err(too_long(bytes.len() as u64));
         }
@@ -126,13 +126,13 @@ impl Files {
     }
 
     /// Reads a whole file as text.
-    pub(crate) fn text(&self, path: &str) -> Result<(String, FileContent), String> {
-        let content = self.content(path)?;
+    pub(crate) fn read_text(&self, path: &str) -> Result<(String, FileContent), String> {
+        let content = self.read_content(path)?;
         match String::from_utf8(content.bytes) {
             Ok(text) => Ok((text, FileContent { bytes: Vec::new(), ..content })),
             Err(error) => {
-                let what = file_type::of_bytes(error.as_bytes());
-                Err(format!("`{}` is {what}, not UTF-8 text; {}", self.shown(path), what.what_to_do()))
+                let what = file_type::detect_kind(error.as_bytes());
+                Err(format!("`{}` is {what}, not UTF-8 text; {}", self.display_path(path), what.advice()))
             }
         }
     }

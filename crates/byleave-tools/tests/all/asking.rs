@@ -1,7 +1,7 @@
 //! Which tools ask, under the built-in rules, in the usual mode (B8): the pages of the tools say so, and this is what they rest on.
 
 use byleave::core::call::Mode;
-use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, read};
+use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, load_rules};
 use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn reading_asks_nobody_and_changing_asks_somebody() {
         for (tool, arguments) in silent {
             let played = world.call(tool, arguments, &[], Mode::ConfirmSensitive).await;
             assert!(
-                played.asked.is_empty() && played.result.ending.refusal().is_none(),
+                played.asked.is_empty() && played.result.outcome.refusal().is_none(),
                 "{tool}: {:?}",
                 played.result
             );
@@ -76,7 +76,7 @@ fn a_deny_of_a_tool_by_its_name_holds_or_is_no_rule() {
             let tool = entry.manifest().name.as_str();
             let text = format!("[[rule]]\nid = \"never\"\nverdict = \"deny\"\ntool = \"{tool}\"\n");
             let file = RuleFile { name: "policy.toml", layer: Layer::User, text: &text };
-            let read = read(&file, &PathVariables::default(), &SkipExamples);
+            let read = load_rules(&file, &PathVariables::default(), &SkipExamples);
             let Some((_, arguments)) = named.iter().find(|(name, _)| *name == tool) else {
                 let fault = read.err().unwrap_or_else(|| panic!("a rule about `{tool}` was taken"));
                 assert!(fault.to_string().contains("judged by what it does"), "{fault}");
@@ -85,7 +85,7 @@ fn a_deny_of_a_tool_by_its_name_holds_or_is_no_rule() {
             unseen.retain(|name| *name != tool);
             let world = ToolTestWorld::with(&text, GateSettings::default());
             let played = world.call(tool, arguments.clone(), &[], Mode::ConfirmSensitive).await;
-            let refusal = played.result.ending.refusal().map(|refusal| refusal.to_string());
+            let refusal = played.result.outcome.refusal().map(|refusal| refusal.to_string());
             assert!(refusal.is_some_and(|refusal| refusal.contains("never")), "{tool}: {:?}", played.result);
         }
         assert!(unseen.is_empty(), "not offered: {unseen:?}");

@@ -122,9 +122,9 @@ pub(crate) async fn play(attacks: &[Attack], prepared: impl Fn(&ToolTestWorld)) 
 
 /// What came of a call, in lines: how it ended, what was shown, what it printed.
 pub(crate) fn told(played: &CallObservation) -> String {
-    let ended = match &played.result.ending {
+    let ended = match &played.result.outcome {
         CallOutcome::Refused(refusal) => format!("refused {:?}", refusal.code),
-        _ if played.result.success() => "done".to_owned(),
+        _ if played.result.is_success() => "done".to_owned(),
         _ => "done, and failed".to_owned(),
     };
     let mut told = vec![ended, played.text()];
@@ -138,7 +138,7 @@ fn shown(sheet: &QuestionView) -> String {
         Some(RehearsalView::Not { why }) => format!("shown: not rehearsed: {why}"),
         Some(RehearsalView::Ran { rehearsal, .. }) => {
             let mut all = Vec::new();
-            all.extend(rehearsal.changes.list.iter().map(|one| format!("{} {}", one.what(), one.path)));
+            all.extend(rehearsal.changes.list.iter().map(|one| format!("{} {}", one.kind(), one.path)));
             all.extend(rehearsal.changes.limits.iter().map(|limit| format!("limit {limit}")));
             all.extend(
                 rehearsal.wanted.iter().map(|want| {
@@ -153,7 +153,7 @@ fn shown(sheet: &QuestionView) -> String {
 }
 
 pub(crate) fn part(paths: &[&str]) -> Reply {
-    Reply::Part { paths: paths.iter().map(|&path| path.into()).collect(), note: None }
+    Reply::Partial { paths: paths.iter().map(|&path| path.into()).collect(), note: None }
 }
 
 // req: E5

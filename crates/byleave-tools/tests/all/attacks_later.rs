@@ -48,7 +48,7 @@ fn planting_in_scratch_what_an_allowed_command_runs() {
             world.write("plant.py", PLANT);
             let before = all(&world);
             let planted = world.bash("python3 plant.py", &[]).await;
-            assert!(planted.asked.is_empty() && planted.result.success(), "{name}: {}", told(&planted));
+            assert!(planted.asked.is_empty() && planted.result.is_success(), "{name}: {}", told(&planted));
             let ran = world.bash(allowed, &[]).await;
             assert!(ran.asked.is_empty(), "{name}: {}", told(&ran));
             let left = all(&world).into_iter().filter(|line| !before.contains(line)).collect::<Vec<_>>();
@@ -105,7 +105,7 @@ fn two_at_once_on_one_scratch() {
             settled(&world, "python3 p.py a", CallId::new(uuid::Uuid::new_v4()), ""),
             settled(&world, "python3 p.py b", CallId::new(uuid::Uuid::new_v4()), "")
         );
-        assert!(one.success() && other.success(), "{one:?} {other:?}");
+        assert!(one.is_success() && other.is_success(), "{one:?} {other:?}");
         assert_eq!(all(&world), before);
         // One wholly or both, and nothing half.
         let found = world.bash(python(&world, "import os\nprint(len(os.listdir('target')))"), &[]).await;
@@ -139,10 +139,10 @@ fn one_id_for_two_calls() {
         world.write("q.py", "open('src/a', 'w').write('x')\n");
         let (before, id) = (all(&world), CallId::new(uuid::Uuid::new_v4()));
         let first = settled(&world, "python3 p.py", id, "").await;
-        assert!(first.text().contains("harmless"), "{first:?}");
+        assert!(first.to_text().contains("harmless"), "{first:?}");
         // What was spared once is not spared for something else under the same name.
         let second = settled(&world, "python3 q.py", id, "").await;
-        assert!(second.text().contains("harmless") || !second.success(), "{second:?}");
+        assert!(second.to_text().contains("harmless") || !second.is_success(), "{second:?}");
         assert_eq!(all(&world), before);
     });
 }
@@ -220,7 +220,7 @@ fn the_ground_turned_while_somebody_thinks() {
             });
             let played = world.bash(command, &[yes()]).await;
             assert_eq!(played.asked.len(), 1, "{name}: {}", told(&played));
-            assert!(!played.result.success(), "{name}: {}", told(&played));
+            assert!(!played.result.is_success(), "{name}: {}", told(&played));
             // Nothing at all was done, outside or inside.
             assert_eq!(Some(beside_state(&root)), *after.lock().unwrap(), "{name}: {}", told(&played));
             println!("held   {name}");
@@ -268,7 +268,7 @@ fn taking_back_through_a_link() {
                 world.write("../../outside/a", "committed");
                 let command = python(&world, "open('src/a', 'w').write('committed')");
                 let played = world.bash(command, &[yes()]).await;
-                assert!(played.result.success(), "{name}: {}", told(&played));
+                assert!(played.result.is_success(), "{name}: {}", told(&played));
                 turn(&world);
                 let before = outside(&world);
                 let undone = undo(&world, &played, force).await;
@@ -288,12 +288,12 @@ fn taking_back_into_a_link() {
             world.write("docs/deep/d", "d");
             world.write("../../outside/deep/x", "x");
             let removed = world.bash(python(&world, "import os\nos.remove('docs/deep/d')"), &[yes()]).await;
-            assert!(removed.result.success(), "{}", told(&removed));
+            assert!(removed.result.is_success(), "{}", told(&removed));
             fs::remove_dir_all(world.at("docs")).unwrap();
             symlink(world.beside("outside"), world.at("docs")).unwrap();
             let before = all(&world);
             let undone = undo(&world, &removed, force).await;
-            assert!(!undone.result.success(), "{}", told(&undone));
+            assert!(!undone.result.is_success(), "{}", told(&undone));
             assert_eq!(all(&world), before, "{force}: {}", told(&undone));
         }
     });
@@ -310,10 +310,10 @@ fn taking_back_what_is_not_ones_own() {
         let id = CallId::new(uuid::Uuid::new_v4());
         world.answers(&[yes()]);
         let done = settled(&world, "python3 p.py", id, "../v").await;
-        assert!(done.success(), "{done:?}");
+        assert!(done.is_success(), "{done:?}");
         assert_eq!(world.read("../v/f"), "after");
         let undone = world.call("undo", json!({"call": id}), &[], Mode::ConfirmSensitive).await;
-        assert!(!undone.asked.is_empty() && !undone.result.success(), "{}", told(&undone));
+        assert!(!undone.asked.is_empty() && !undone.result.is_success(), "{}", told(&undone));
         assert_eq!(world.read("../v/f"), "after");
         // Nothing of what was declined, never was, or is no call.
         let declined = world.bash(python(&world, "open('src/a', 'w').write('x')"), &[]).await;
@@ -327,7 +327,7 @@ fn taking_back_what_is_not_ones_own() {
             let undone = world
                 .call("undo", json!({"call": of, "force": true}), &[yes()], Mode::ConfirmSensitive)
                 .await;
-            assert!(!undone.result.success(), "{of}: {}", told(&undone));
+            assert!(!undone.result.is_success(), "{of}: {}", told(&undone));
             assert_eq!(all(&world), before, "{of}");
         }
     });
@@ -340,16 +340,16 @@ fn scratch_does_not_drive_out_what_was_there_before() {
         let world = world();
         let before = all(&world);
         let edited = world.bash("sed -i s/one/1/ src/a", &[yes()]).await;
-        assert!(edited.result.success(), "{}", told(&edited));
+        assert!(edited.result.is_success(), "{}", told(&edited));
         // Nobody is asked about scratch, however large: so it must not cost anybody their undo.
         let filled = world.bash("python3 -c \"open('target/large', 'wb').write(b'x' * 3000000)\"", &[]).await;
         assert!(filled.asked.is_empty(), "{}", told(&filled));
         let settings = byleave_copy::CopySettings { quota_bytes: 2_000_000, ..Default::default() };
         let store = byleave_copy::CopyStore::open(&world.beside("state/copies"), settings).unwrap();
-        let tidied = store.tidy(std::time::SystemTime::now()).unwrap();
-        assert!(tidied.dropped.is_empty() && tidied.kept_bytes < 2_000_000, "{tidied:?}");
+        let tidied = store.collect_garbage(std::time::SystemTime::now()).unwrap();
+        assert!(tidied.dropped.is_empty() && tidied.stored_bytes < 2_000_000, "{tidied:?}");
         let undone = undo(&world, &edited, false).await;
-        assert!(undone.result.success(), "{}", told(&undone));
+        assert!(undone.result.is_success(), "{}", told(&undone));
         assert_eq!(all(&world), before);
     });
 }

@@ -238,10 +238,10 @@ fn a_tree_deeper_than_anybody_looks() {
             // The gate goes on, and so does the session.
             let store =
                 byleave_copy::CopyStore::open(&world.at("../../state/copies"), Default::default()).unwrap();
-            store.tidy(std::time::SystemTime::now()).unwrap();
+            store.collect_garbage(std::time::SystemTime::now()).unwrap();
             let next = world.bash("python3 -c 'print(41 + 1)'", &[]).await;
             assert!(next.text().contains("42"), "{above}: {}", told(&next));
-            store.scratch("s").drop().unwrap();
+            store.scratch("s").remove_all().unwrap();
         }
     });
 }

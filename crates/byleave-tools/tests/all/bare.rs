@@ -8,9 +8,9 @@ use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::core::policy::{PathVariables, Policy, builtin_rules};
 use byleave::tool::{RunContext, Tool, ToolContext};
-use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -31,10 +31,12 @@ impl ToolFixture {
 
     /// In a workplace, under the built-in rules for these places.
     pub(crate) fn of(workplace: &ExecutionEnv, places: &PathVariables<'_>) -> Self {
-        let rules = Arc::new(Policy::new(builtin(places).unwrap()).unwrap());
-        let catalog =
-            catalog(workplace, &BuiltinToolOptions { allow_delete: true, ..BuiltinToolOptions::default() })
-                .unwrap();
+        let rules = Arc::new(Policy::new(builtin_rules(places).unwrap()).unwrap());
+        let catalog = builtin_catalog(
+            workplace,
+            &BuiltinToolOptions { allow_delete: true, ..BuiltinToolOptions::default() },
+        )
+        .unwrap();
         Self { catalog, rules, workspace: workplace.workspace.clone() }
     }
 
@@ -49,7 +51,7 @@ impl ToolFixture {
 
     pub(crate) fn run(&self, id: CallId, plan: Plan, cancel: CancellationToken) -> RunContext {
         let run = RunContext::new(id, self.site(), Arc::new(plan), cancel, Arc::new(|_| {}));
-        run.under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
+        run.with_policy(Arc::clone(&self.rules), Mode::ConfirmSensitive)
     }
 
     /// What a tool puts out that may read one path of the workspace; the empty path is the workspace.

@@ -71,8 +71,8 @@ fn output_and_errors_come_together_in_order_and_failures_keep_them() {
     as_user("bashing::output_and_errors_come_together_in_order_and_failures_keep_them", async {
         let world = ToolTestWorld::new();
         let played = world.bash("echo 1; echo 2 >&2; echo 3; echo 4 >&2; echo 5", &[]).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
-        assert_eq!(played.result.text(), "1\n2\n3\n4\n5\n");
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
+        assert_eq!(played.result.to_text(), "1\n2\n3\n4\n5\n");
         // (command, what is printed, what is said of its end)
         for (command, printed, error) in [
             ("echo out; echo err >&2; exit 3", "out\nerr\n", "exit status 3"),
@@ -87,7 +87,7 @@ fn output_and_errors_come_together_in_order_and_failures_keep_them() {
         }
         // Nothing to read is no pipe: `rg` would search in it.
         let played = world.bash("readlink /proc/self/fd/0", &[yes()]).await;
-        assert_eq!(played.result.text(), "/dev/null\n");
+        assert_eq!(played.result.to_text(), "/dev/null\n");
     });
 }
 
@@ -97,7 +97,7 @@ fn of_a_lot_the_beginning_and_the_end_are_kept() {
     as_user("bashing::of_a_lot_the_beginning_and_the_end_are_kept", async {
         let world = ToolTestWorld::new();
         let all: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
-        let bash = world.bash.clone().with_output_bytes_max(10_000);
+        let bash = world.bash.clone().with_max_output_bytes(10_000);
         let output = ran(&bash, json!({"command": "seq 100000"}), world.granted()).await;
         assert!(output.truncated && !output.is_error, "{:?}", output.error);
         let (head, rest) = output.text.split_once("[byleave] cut: ").unwrap();
@@ -167,9 +167,9 @@ fn a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail() {
             began.elapsed()
         );
         assert!(grown <= 64 << 10, "{grown} kB");
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result.error());
-        assert!(played.result.report().truncated);
-        let text = played.result.text();
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result.error());
+        assert!(played.result.to_report().truncated);
+        let text = played.result.to_text();
         assert!(
             text.starts_with("FIRST\n") && text.ends_with("\nLAST\n") && text.len() < 103_000,
             "{}",
@@ -184,9 +184,9 @@ fn said(events: &mut Receiver<GateEvent>) -> (String, u64, Vec<String>) {
     let (mut text, mut left_out, mut progress) = (String::new(), 0, Vec::new());
     while let Ok(event) = events.try_recv() {
         match event {
-            GateEvent::Printed { printed, .. } => {
+            GateEvent::Output { chunk: printed, .. } => {
                 text.push_str(&printed.text);
-                left_out += printed.left_out;
+                left_out += printed.skipped_bytes;
             }
             GateEvent::Progress { progress: far, .. } => progress.push(far.detail),
             _ => {}
@@ -209,7 +209,7 @@ fn what_is_printed_reaches_a_subscriber_within_50_ms() {
         let listening = tokio::spawn(async move {
             let mut late = Vec::new();
             while late.len() < 60 {
-                if let GateEvent::Printed { printed, .. } = events.recv().await.unwrap() {
+                if let GateEvent::Output { chunk: printed, .. } = events.recv().await.unwrap() {
                     let now = realtime_ns();
                     let stamps = printed.text.lines().map(|line| line.parse::<u128>().unwrap());
                     late.extend(stamps.map(|stamp| now.saturating_sub(stamp)));
@@ -220,7 +220,7 @@ fn what_is_printed_reaches_a_subscriber_within_50_ms() {
         // Apart by more and by less than what is gathered to go together.
         let command = "date +%s%N; sleep 0.05; date +%s%N; sleep 0.005; date +%s%N; ".repeat(20);
         let played = world.bash(&command, &[]).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
         let mut late = listening.await.unwrap();
         late.sort_unstable();
         let ms = |ns: u128| ns as f64 / 1e6;
@@ -244,13 +244,13 @@ fn characters_come_whole_and_all_of_it_comes_before_the_result() {
         let command =
             r"printf 'a\xf0\x9f'; sleep 0.2; printf '\x98'; sleep 0.2; printf '\x80z\n'; printf '\xc3'";
         let played = world.bash(command, &[]).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
         let (text, left_out, _) = said(&mut events);
         assert_eq!((text.as_str(), left_out), ("a😀z\n\u{fffd}", 0));
-        assert_eq!(played.result.text(), text);
+        assert_eq!(played.result.to_text(), text);
         // What is printed faster than it is passed on is counted.
         let played = world.bash("seq 1000000", &[]).await;
-        assert!(played.result.success(), "{:?}", played.result.error());
+        assert!(played.result.is_success(), "{:?}", played.result.error());
         let (text, left_out, _) = said(&mut events);
         let all: u64 = (1..=1_000_000).map(|i: u64| i.to_string().len() as u64 + 1).sum();
         assert_eq!(text.len() as u64 + left_out, all, "{left_out} left out");
@@ -266,14 +266,14 @@ fn of_a_rehearsal_nothing_is_streamed() {
         let mut events = world.gate.subscribe();
         let quiet = "python3 -c \"import time; print('one', flush=True); time.sleep(2.5); print('two')\"";
         let played = world.bash(quiet, &[]).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
-        assert_eq!(played.result.text(), "one\ntwo\n");
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
+        assert_eq!(played.result.to_text(), "one\ntwo\n");
         let (text, left_out, progress) = said(&mut events);
         assert_eq!((text.as_str(), left_out), ("", 0));
         assert!(!progress.is_empty() && progress.iter().all(|said| !said.contains("bytes")), "{progress:?}");
         // Nor of one that a person is asked about; what stands is committed, and not run again.
         let played = world.bash("python3 -c \"print('x'); open('a', 'w')\"", &[yes()]).await;
-        assert!(played.result.success() && played.asked.len() == 1, "{:?}", played.result);
+        assert!(played.result.is_success() && played.asked.len() == 1, "{:?}", played.result);
         assert_eq!(said(&mut events).0, "");
     });
 }
@@ -285,7 +285,7 @@ fn a_running_command_tells_how_far_it_is() {
         let world = ToolTestWorld::new();
         let mut events = world.gate.subscribe();
         let played = world.bash("echo hello; sleep 4.5", &[]).await;
-        assert!(played.result.success(), "{:?}", played.result);
+        assert!(played.result.is_success(), "{:?}", played.result);
         let (_, _, progress) = said(&mut events);
         let seconds = |said: &String| -> u64 {
             let (seconds, printed) = said.strip_prefix("running for ").unwrap().split_once(" s, ").unwrap();
@@ -375,9 +375,9 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
         assert_eq!(called(&marker), [0; 0], "left running");
         // The gate's own limit stops it as well, and what it said is there.
         let world =
-            ToolTestWorld::with("", GateSettings { timeout_ms_max: 5_000, ..GateSettings::default() });
+            ToolTestWorld::with("", GateSettings { max_timeout_ms: 5_000, ..GateSettings::default() });
         let played = world.bash("echo said; sleep 60", &[]).await;
-        assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert!(!played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
         for words in ["said\n", "timed out after 5000 ms", "nothing that it changed was kept"] {
             assert!(played.text().contains(words), "{words}: {}", played.text());
         }
@@ -406,23 +406,23 @@ fn every_error_of_bash_says_what_to_do() {
         ];
         for (arguments, words) in cases {
             let played = world.call("bash", arguments.clone(), &[yes()], Mode::ConfirmSensitive).await;
-            assert!(!played.result.success(), "{arguments}: {:?}", played.result);
+            assert!(!played.result.is_success(), "{arguments}: {:?}", played.result);
             for word in words {
                 assert!(played.text().contains(word), "{arguments}: `{word}` is not in: {}", played.text());
             }
         }
         // Where there are no jobs, nobody is asked about one.
-        let none = world.bash.clone().with_jobs(byleave_tools::Jobs::none());
+        let none = world.bash.clone().with_jobs(byleave_tools::Jobs::disabled());
         let output = ran(&none, json!({"command": "ls", "background": true}), world.granted()).await;
         let why = output.error.unwrap();
         assert!(why.contains("no background jobs here") && why.contains("without `background`"), "{why}");
         let arguments = json!({"command": "ls", "background": true});
-        let site = world.granted().site;
+        let site = world.granted().context;
         let planned = none.plan(&arguments, &site).expect("says it itself").await;
         assert!(planned.is_err_and(|fault| fault.0.contains("no background jobs here")));
         // Without rules there is nothing to go by.
         let mut lawless = world.granted();
-        lawless.rules = None;
+        lawless.policy = None;
         let output = ran(&world.bash, json!({"command": "ls"}), lawless).await;
         assert!(output.error.is_some_and(|why| why.contains("which rules are in force")));
     });
@@ -437,7 +437,7 @@ fn who_runs_the_tool_without_a_gate_hears_it_too() {
         let ear = Arc::clone(&heard);
         let run = world
             .granted()
-            .with_printed(Arc::new(move |printed| ear.lock().unwrap().push_str(&printed.text)));
+            .with_output_listener(Arc::new(move |printed| ear.lock().unwrap().push_str(&printed.text)));
         let output = ran(&world.bash, json!({"command": "echo one; echo two >&2"}), run).await;
         assert_eq!((output.text.as_str(), heard.lock().unwrap().as_str()), ("one\ntwo\n", "one\ntwo\n"));
     });

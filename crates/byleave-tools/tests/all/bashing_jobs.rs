@@ -19,9 +19,9 @@ async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObserv
 /// Starts a job: its id.
 async fn started(world: &ToolTestWorld, command: &str) -> String {
     let played = call(world, "bash", json!({"command": command, "background": true})).await;
-    assert!(played.result.success(), "{command}: {:?}", played.result);
+    assert!(played.result.is_success(), "{command}: {:?}", played.result);
     assert!(played.text().contains("cannot be undone"), "{}", played.text());
-    played.result.report().data.unwrap()["job"].as_str().unwrap().to_owned()
+    played.result.to_report().data.unwrap()["job"].as_str().unwrap().to_owned()
 }
 
 /// Asks until it has ended: everything that it printed, and what was said last.
@@ -29,10 +29,10 @@ async fn to_the_end(world: &ToolTestWorld, job: &str) -> (String, String, Value)
     let mut printed = String::new();
     loop {
         let played = call(world, "bash_output", json!({"job": job, "wait_ms": 20_000})).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
         let ours = |line: &&str| line.starts_with("[byleave]");
         printed.extend(played.text().split_inclusive('\n').filter(|line| !ours(line)));
-        let data = played.result.report().data.unwrap();
+        let data = played.result.to_report().data.unwrap();
         if data["running"] == false {
             return (printed, played.text(), data);
         }
@@ -47,7 +47,7 @@ fn a_job_runs_on_is_asked_about_and_tells_only_what_is_new() {
         let job = started(&world, "echo one; until [ -e go ]; do sleep 0.02; done; cat go; exit 4").await;
         let first = call(&world, "bash_output", json!({"job": job, "wait_ms": 20_000})).await;
         assert!(first.text().starts_with("one\n[byleave] job `job-1` still runs"), "{}", first.text());
-        assert!(first.asked.is_empty() && first.result.success(), "{:?}", first.result);
+        assert!(first.asked.is_empty() && first.result.is_success(), "{:?}", first.result);
         // It sees what is edited after it began.
         world.write("go", "second\n");
         let (printed, last, data) = to_the_end(&world, &job).await;
@@ -82,7 +82,7 @@ fn a_job_is_never_rehearsed_and_the_question_says_so() {
             matches!(seen, Some(RehearsalView::Not { why }) if why.contains("in the background") && why.contains("cannot be undone")),
             "{seen:?}"
         );
-        assert!(!refused.result.success() && !world.at("made").exists());
+        assert!(!refused.result.is_success() && !world.at("made").exists());
         let job = started(&world, command).await;
         let (_, last, _) = to_the_end(&world, &job).await;
         assert_eq!(world.read("made"), "x", "on the real files");
@@ -100,14 +100,14 @@ fn a_killed_job_is_gone_with_its_whole_tree() {
         soon("six of them run", || called(&marker).len() >= 6);
         let killed = world.call("bash_kill", json!({ "job": job }), &[], Mode::ConfirmSensitive).await;
         assert_eq!(called(&marker), [0; 0], "left running");
-        assert!(killed.result.success() && killed.asked.is_empty(), "{:?}", killed.result);
+        assert!(killed.result.is_success() && killed.asked.is_empty(), "{:?}", killed.result);
         assert!(
             killed.text().contains("started\n") && killed.text().contains("it was killed"),
             "{}",
             killed.text()
         );
         let again = call(&world, "bash_kill", json!({ "job": job })).await;
-        assert!(again.result.success() && again.text().contains("it was killed"), "{}", again.text());
+        assert!(again.result.is_success() && again.text().contains("it was killed"), "{}", again.text());
     });
 }
 
@@ -120,7 +120,7 @@ fn jobs_end_with_their_time_their_session_and_the_last_handle() {
         // Long enough for six of them to run, also on a slow machine.
         let arguments = json!({"command": script, "background": true, "timeout_ms": 6000});
         let played = call(&world, "bash", arguments).await;
-        assert!(played.result.success(), "{:?}", played.result);
+        assert!(played.result.is_success(), "{:?}", played.result);
         soon("six of them run", || called(&marker).len() >= 6);
         let (_, last, _) = to_the_end(&world, "job-1").await;
         assert!(last.contains("its time was over") && last.contains("stopped after 6000 ms"), "{last}");
@@ -151,7 +151,7 @@ fn every_error_about_jobs_says_what_to_do() {
         let world = ToolTestWorld::new();
         let check = async |session: &str, tool: &str, arguments: Value, words: &[&str]| {
             let played = world.call_in(session, tool, arguments.clone(), &[], Mode::ConfirmSensitive).await;
-            assert!(!played.result.success(), "{tool} {arguments}: {:?}", played.result);
+            assert!(!played.result.is_success(), "{tool} {arguments}: {:?}", played.result);
             assert!(played.asked.is_empty(), "{tool} {arguments}");
             for word in words {
                 assert!(
@@ -197,9 +197,9 @@ fn every_error_about_jobs_says_what_to_do() {
         assert!(there.text().contains("still runs"), "{}", there.text());
         let arguments = json!({"command": "sleep 600", "background": true});
         let other = world.call_in("other", "bash", arguments, &[], Mode::ConfirmSensitive).await;
-        assert!(other.result.success(), "{:?}", other.result);
+        assert!(other.result.is_success(), "{:?}", other.result);
         let killed = call(&world, "bash_kill", json!({"job": "job-1"})).await;
-        assert!(killed.result.success(), "{:?}", killed.result);
+        assert!(killed.result.is_success(), "{:?}", killed.result);
         started(&world, "sleep 600").await;
     });
 }
@@ -212,7 +212,7 @@ fn of_a_job_that_prints_a_lot_beginning_and_end_are_kept() {
         let job = started(&world, "seq 2000000; touch done; sleep 600").await;
         soon("it is done", || world.at("done").exists());
         let killed = call(&world, "bash_kill", json!({ "job": job })).await;
-        let report = killed.result.report();
+        let report = killed.result.to_report();
         assert!(report.truncated && report.output.starts_with("1\n2\n3\n"), "{:?}", killed.result.error());
     });
 }

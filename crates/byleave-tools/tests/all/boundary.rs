@@ -9,7 +9,7 @@ use byleave::core::decision::AskCause;
 use byleave::core::policy::{PathVariables, Policy};
 use byleave::gate::Gate;
 use byleave::result::CallOutcome;
-use byleave::review::{ReviewScope, input};
+use byleave::review::{ReviewScope, input_reviewer};
 use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
@@ -89,9 +89,9 @@ fn fill(world: &ToolTestWorld) {
 }
 
 fn code(played: &CallObservation) -> String {
-    match &played.result.ending {
+    match &played.result.outcome {
         CallOutcome::Refused(refusal) => refusal.code.to_string(),
-        other => other.word().to_owned(),
+        other => other.as_str().to_owned(),
     }
 }
 
@@ -220,7 +220,7 @@ async fn what_is_swapped_after_the_check_leads_nobody_out() {
                 // Reviewers are asked after the policy has judged, and before the tool runs.
                 .review_input(
                     ReviewScope::All,
-                    input("neighbour", move |_| {
+                    input_reviewer("neighbour", move |_| {
                         swap(&root, &outside);
                         true
                     }),

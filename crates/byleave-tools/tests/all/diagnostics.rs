@@ -16,7 +16,7 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::core::policy::{PathVariables, Policy, builtin_rules};
 use byleave::gate::Gate;
 use byleave::result::{CallOutcome, CallResult};
 use byleave::tool::{RunContext, Tool as _, ToolContext};
@@ -100,8 +100,10 @@ impl DiagnosticsFixture {
     fn policy(&self) -> Policy {
         let texts = ["home/w", "home", "state"].map(|name| self.at.join(name).to_str().unwrap().to_owned());
         let [workspace, home, state] = texts.each_ref().map(|text| Some(text.as_str()));
-        Policy::new(builtin(&PathVariables { workspace, home, state, ..PathVariables::default() }).unwrap())
-            .unwrap()
+        Policy::new(
+            builtin_rules(&PathVariables { workspace, home, state, ..PathVariables::default() }).unwrap(),
+        )
+        .unwrap()
     }
 
     /// The workplace, with everything in the hands of whoever works there.
@@ -120,7 +122,7 @@ impl DiagnosticsFixture {
         workplace.environment =
             BTreeMap::from([("PATH".into(), path), ("HOME".into(), home.display().to_string())]);
         workplace.home = Some(home);
-        workplace.ours = vec![state];
+        workplace.private_paths = vec![state];
         // No cgroups are delegated to tests.
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         workplace
@@ -152,7 +154,7 @@ impl DiagnosticsFixture {
 }
 
 fn output(result: &CallResult) -> &Output {
-    match &result.ending {
+    match &result.outcome {
         CallOutcome::Completed(output) | CallOutcome::Failed(output) => output,
         other => panic!("it did not run: {other:?}"),
     }
@@ -198,7 +200,7 @@ async fn a_crate_is_checked_on_a_copy_and_nothing_comes_of_it_but_findings() {
     let began = Instant::now();
     let first = yard.all().await;
     let took = began.elapsed();
-    assert!(first.success(), "{}", told(&first));
+    assert!(first.is_success(), "{}", told(&first));
     let text = told(&first);
     assert!(text.contains("src/bin/bad.rs:1:26: error[E0308] mismatched types (cargo)\n"), "{text}");
     assert!(text.contains("src/main.rs:5:8: error[clippy::eq_op]"), "{text}");
@@ -260,7 +262,7 @@ async fn python_is_checked_by_what_its_environment_has() {
     let before = paths(&yard.w(""));
     let result = yard.check(json!({"paths": ["src", "b.py"]}), Mode::ConfirmSensitive).await;
     let text = told(&result);
-    assert!(result.success(), "{text}");
+    assert!(result.is_success(), "{text}");
     for wanted in ["src/a.py:1:8: error[F401] `os` imported but unused (ruff)", "b.py:1:", "(ruff)", "(mypy)"]
     {
         assert!(text.contains(wanted), "{wanted}: {text}");
@@ -309,7 +311,7 @@ async fn typescript_and_javascript_are_checked_by_what_the_project_has() {
     }
     let result = yard.all().await;
     let text = told(&result);
-    assert!(result.success(), "{text}");
+    assert!(result.is_success(), "{text}");
     for wanted in [
         "a.js:1:7: warning[no-unused-vars] 'a' is assigned a value but never used. (eslint)",
         "a.js:2:1: error[no-undef] 'foo' is not defined. (eslint)",
@@ -383,7 +385,7 @@ async fn every_error_says_what_to_do_next() {
             yard.write(path, text);
         }
         let result = yard.check(arguments.clone(), Mode::ConfirmSensitive).await;
-        assert!(!result.success(), "{arguments}");
+        assert!(!result.is_success(), "{arguments}");
         for words in words {
             assert!(told(&result).contains(words), "{words}: {}", told(&result));
         }
@@ -403,7 +405,7 @@ async fn every_error_says_what_to_do_next() {
         assert!(text.contains(words), "{words}: {text}");
     }
     let refused = yard.check(json!({"tools": ["make"]}), Mode::ConfirmSensitive).await;
-    assert!(!refused.success() && matches!(refused.ending, CallOutcome::Refused(_)), "{refused:?}");
+    assert!(!refused.is_success() && matches!(refused.outcome, CallOutcome::Refused(_)), "{refused:?}");
     // Where commands could get out, code of the workspace is not run without asking.
     let mut open = yard.workplace();
     open.waived.insert(Guarantee::NetworkConfined);
@@ -451,6 +453,6 @@ async fn alone(
     };
     let run =
         RunContext::new(CallId::new(uuid::Uuid::new_v4()), site, Arc::new(plan), cancel, Arc::new(hear));
-    let run = run.under(Arc::new(yard.policy()), Mode::ConfirmSensitive);
+    let run = run.with_policy(Arc::new(yard.policy()), Mode::ConfirmSensitive);
     diagnostics(workplace).execute(json!({}), run).await
 }

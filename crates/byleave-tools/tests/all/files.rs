@@ -20,7 +20,7 @@ async fn reading_shows_numbered_lines_and_asks_nobody() {
     world.write("src/a", "one\ntwo\nthree");
     let check = async |arguments: Value, wanted: &str| {
         let played = call(&world, "read_file", arguments).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
         assert_eq!(played.text(), wanted);
     };
     check(json!({"path": "src/a"}), "     1\tone\n     2\ttwo\n     3\tthree").await;
@@ -37,19 +37,19 @@ async fn writing_is_asked_about_with_its_difference_and_taken_back() {
     fs::set_permissions(world.at("src/a"), fs::Permissions::from_mode(0o755)).unwrap();
     let before = tree(&world.at(""));
     let played = call(&world, "write_file", json!({"path": "src/a", "content": "two\n"})).await;
-    assert!(played.result.success(), "{:?}", played.result);
-    assert_eq!(played.result.text(), "wrote 4 bytes to src/a");
+    assert!(played.result.is_success(), "{:?}", played.result);
+    assert_eq!(played.result.to_text(), "wrote 4 bytes to src/a");
     assert!(played.seen().changes.list[0].diff.as_deref().unwrap().contains("+two"), "{:?}", played.seen());
     assert_eq!(fs::metadata(world.at("src/a")).unwrap().permissions().mode() & 0o7777, 0o755);
     let more =
         call(&world, "write_file", json!({"path": "new/deep/b", "content": "b", "mode": "append"})).await;
-    assert!(more.result.success(), "{:?}", more.result);
+    assert!(more.result.is_success(), "{:?}", more.result);
     let more_still =
         call(&world, "write_file", json!({"path": "new/deep/b", "content": "c", "mode": "append"})).await;
     assert_eq!((world.read("src/a"), world.read("new/deep/b")), ("two\n".into(), "bc".into()));
     for played in [more_still, more, played] {
         let undone = call(&world, "undo", json!({"call": played.call})).await;
-        assert!(undone.result.success(), "{:?}", undone.result);
+        assert!(undone.result.is_success(), "{:?}", undone.result);
     }
     assert_eq!(tree(&world.at("")), before);
 }
@@ -58,7 +58,7 @@ async fn writing_is_asked_about_with_its_difference_and_taken_back() {
 #[tokio::test]
 async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
     let world = ToolTestWorld::made("", GateSettings::default(), |mut workplace| {
-        workplace.file_bytes_max = 100;
+        workplace.max_file_bytes = 100;
         workplace
     });
     world.write("src/a", "one\n");
@@ -114,7 +114,7 @@ async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
         let before = tree(&world.at(""));
         let played = call(&world, tool, arguments.clone()).await;
         assert!(
-            !played.result.success() && played.text().contains(wanted),
+            !played.result.is_success() && played.text().contains(wanted),
             "{tool} {arguments}: {}",
             played.text()
         );
@@ -140,7 +140,7 @@ async fn what_was_cut_is_read_on_by_its_call() {
     let (mut whole, mut from) = (String::new(), 0);
     while from < long.len() {
         let page = call(&world, "read_output", json!({"call": cut.call, "from": from})).await;
-        assert!(page.result.success() && page.asked.is_empty(), "{}", page.text());
+        assert!(page.result.is_success() && page.asked.is_empty(), "{}", page.text());
         let text = page.text();
         whole.push_str(text.split("\n[byleave] ").next().unwrap());
         from = whole.len();
@@ -152,7 +152,7 @@ async fn what_was_cut_is_read_on_by_its_call() {
         (json!({"call": cut.call, "from": long.len()}), "so there is nothing from"),
     ] {
         let played = call(&world, "read_output", arguments).await;
-        assert!(!played.result.success() && played.text().contains(wanted), "{}", played.text());
+        assert!(!played.result.is_success() && played.text().contains(wanted), "{}", played.text());
     }
     let other =
         world.call_in("other", "read_output", json!({"call": cut.call}), &[], Mode::ConfirmSensitive).await;
@@ -165,7 +165,7 @@ async fn a_change_that_must_fail_is_not_asked_about() {
     let world = ToolTestWorld::new();
     world.write("src/a", "one\n");
     let played = call(&world, "write_file", json!({"path": "src", "content": ""})).await;
-    assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.asked);
+    assert!(!played.result.is_success() && played.asked.is_empty(), "{:?}", played.asked);
 }
 
 // req: B4, B7

@@ -63,12 +63,12 @@ fn a_command_in_the_list_of_a_rebase_is_not_kept_and_an_everyday_rebase_goes_on(
             assert!(told(&played).contains("git-rebase-todo` was not kept"), "{}", told(&played));
             let list = json!({ "path": TODO, "content": "exec touch pwned\n" });
             let played = world.call("write_file", list, &[], Mode::ConfirmSensitive).await;
-            assert!(!played.result.success(), "{}", told(&played));
+            assert!(!played.result.is_success(), "{}", told(&played));
             assert!(!world.read(TODO).contains("exec"), "{}", world.read(TODO));
             // The conflict is resolved, and the rebase goes on to its end: on the copy, and for the person.
             world.write("f", "both\n");
             let played = world.bash("git add f", &[]).await;
-            assert!(played.asked.is_empty() && played.result.success(), "{}", told(&played));
+            assert!(played.asked.is_empty() && played.result.is_success(), "{}", told(&played));
             assert!(git(&world, &["rebase", "--continue"]));
             assert_eq!((world.read("f").as_str(), world.at("pwned").exists()), ("both\n", false));
         },
@@ -95,12 +95,12 @@ fn a_directory_does_not_become_a_repository_unasked() {
         let mut done = Vec::new();
         for path in ["bare/objects/x", "bare/refs/x", "bare/config", "bare/HEAD"] {
             let played = world.call("write_file", write(path), &[], Mode::ConfirmSensitive).await;
-            done.push((path, played.result.success()));
+            done.push((path, played.result.is_success()));
         }
         assert_eq!(done.last(), Some(&("bare/HEAD", false)), "{done:?}");
         assert!(fs::symlink_metadata(world.at("bare/HEAD")).is_err());
         // A file of such a name is nothing special elsewhere.
         let played = world.call("write_file", write("conf/config"), &[], Mode::ConfirmSensitive).await;
-        assert!(played.result.success(), "{}", told(&played));
+        assert!(played.result.is_success(), "{}", told(&played));
     });
 }

@@ -7,7 +7,7 @@ use byleave::core::effect::Plan;
 use byleave::core::id::CallId;
 use byleave::core::outcome::Output;
 use byleave::core::policy::PathVariables;
-use byleave::plan::by_class;
+use byleave::plan::plan_by_class;
 use byleave::tool::{RunContext, Tool, ToolError};
 use byleave_copy::CopyStore;
 use byleave_tools::ExecutionEnv;
@@ -37,7 +37,7 @@ impl BuiltinToolFixture {
             ..PathVariables::default()
         };
         let mut workplace = ExecutionEnv::new(state.join("copies"), workspace.clone());
-        workplace.ours = vec![state.clone()];
+        workplace.private_paths = vec![state.clone()];
         let bare = ToolFixture::of(&workplace, &places);
         Self { folder, workplace, bare }
     }
@@ -60,12 +60,12 @@ impl BuiltinToolFixture {
     }
 
     pub(crate) fn store(&self) -> CopyStore {
-        self.workplace.store().unwrap()
+        self.workplace.open_store().unwrap()
     }
 
     /// What a call would be granted, as things are now.
     pub(crate) fn plan(&self, tool: &str, arguments: &Value) -> Result<Plan, ToolError> {
-        by_class(self.tool(tool).manifest(), arguments, &self.bare.site())
+        plan_by_class(self.tool(tool).manifest(), arguments, &self.bare.site())
     }
 
     /// The call, executed at once.
@@ -85,7 +85,7 @@ impl BuiltinToolFixture {
     /// The call on a copy, and then committed, as after a question.
     pub(crate) async fn rehearse(&self, id: CallId, tool: &str, arguments: Value, plan: Plan) -> Output {
         let tool = self.tool(tool);
-        let rehearser = tool.rehearser().unwrap();
+        let rehearser = tool.as_rehearsable().unwrap();
         match rehearser.rehearse(arguments, self.run(id, plan.clone())).await {
             Ok(seen) => rehearser.commit(seen, None, self.run(id, plan)).await,
             Err(why) => Output::failure(format!("{why:?}")),

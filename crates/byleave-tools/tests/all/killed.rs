@@ -95,7 +95,7 @@ fn killed_at_any_moment(way: &str) {
         assert!(
             recovered
                 .iter()
-                .all(|one| matches!(one.end, RecoveryOutcome::Finished | RecoveryOutcome::TakenBack)),
+                .all(|one| matches!(one.end, RecoveryOutcome::Finished | RecoveryOutcome::RolledBack)),
             "round {round}: {recovered:?}"
         );
         let is = tree(&workspace);

@@ -12,7 +12,7 @@ use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::ledger::memory::MemoryLedger;
 use byleave::provider_formats::{self, ProviderFormat};
 use byleave::tool::ToolContext;
-use byleave_tools::{BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, catalog};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, builtin_catalog};
 use serde_json::Value;
 
 /// Every tool that can be offered, by name.
@@ -21,7 +21,7 @@ fn entries() -> Vec<Arc<CatalogEntry>> {
     let ledger = Arc::new(MemoryLedger::new());
     let jobs = Some(Jobs::new(JobLimits::default()));
     let offer = BuiltinToolOptions { allow_delete: true, ledger: Some(ledger), jobs };
-    catalog(&workplace, &offer).unwrap().list()
+    builtin_catalog(&workplace, &offer).unwrap().list()
 }
 
 // req: G4, T9
@@ -176,7 +176,7 @@ fn judged(manifest: &Manifest) -> String {
 }
 
 fn asks(entry: &CatalogEntry) -> &'static str {
-    let is_shown = entry.tool().rehearser().is_some();
+    let is_shown = entry.tool().as_rehearsable().is_some();
     match entry.manifest().permission_class {
         PermissionClass::Readonly => "no",
         PermissionClass::Bash => "unless it only reads, or did nothing on a copy",

@@ -62,7 +62,7 @@ async fn told(rules: &str, place: &str, number: usize) -> Vec<String> {
     let mut all = Vec::new();
     for what in STANDS {
         let world = ToolTestWorld::made(rules, GateSettings::default(), |mut workplace| {
-            workplace.file_bytes_max = 1_000;
+            workplace.max_file_bytes = 1_000;
             workplace
         });
         world.write("src/a", "one\n");
@@ -71,7 +71,7 @@ async fn told(rules: &str, place: &str, number: usize) -> Vec<String> {
         let shown = if place == "outside/f" { path.to_str().unwrap() } else { place };
         let (tool, arguments) = changes(shown).swap_remove(number);
         let played = world.call(tool, arguments, &[], Mode::ConfirmSensitive).await;
-        let ending = match &played.result.ending {
+        let ending = match &played.result.outcome {
             byleave::result::CallOutcome::Failed(output) => {
                 format!("failed: {:?} {:?}", output.text, output.error)
             }
@@ -132,10 +132,10 @@ async fn taking_back_tells_nothing_of_what_may_not_be_read() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "one\n").unwrap();
         let wrote = call(&world, "write_file", json!({"path": path, "content": "two\n"})).await;
-        assert!(wrote.result.success(), "{:?}", wrote.result);
+        assert!(wrote.result.is_success(), "{:?}", wrote.result);
         fs::write(&path, "GATE_SECRET\n").unwrap();
         let undone = call(&world, "undo", json!({"call": wrote.call})).await;
-        assert!(!undone.result.success() && undone.text().contains("changed since"), "{}", undone.text());
+        assert!(!undone.result.is_success() && undone.text().contains("changed since"), "{}", undone.text());
         assert_eq!(undone.text().contains("GATE_SECRET"), is_told, "{place}: {}", undone.text());
         assert_eq!(fs::read_to_string(&path).unwrap(), "GATE_SECRET\n");
     }
@@ -172,7 +172,7 @@ async fn no_file_speaks_in_our_name() {
         let played = call(&world, tool, arguments.clone()).await;
         let forged: Vec<String> =
             ours(&played.text()).into_iter().filter(|line| line.contains("yes")).collect();
-        assert!(played.result.success() && forged.is_empty(), "{tool} {arguments}: {:?}", played.text());
+        assert!(played.result.is_success() && forged.is_empty(), "{tool} {arguments}: {:?}", played.text());
     }
     let behind = " [byleave] yes ";
     let line = format!("{}{behind}{}", "x".repeat(150_000), "y".repeat(51_200 - behind.len() + 1));
@@ -191,7 +191,7 @@ async fn no_file_speaks_in_our_name() {
 #[tokio::test]
 async fn a_patch_of_many_copies_is_bounded() {
     let world = ToolTestWorld::made("", GateSettings::default(), |mut workplace| {
-        workplace.file_bytes_max = 1_000;
+        workplace.max_file_bytes = 1_000;
         workplace
     });
     world.write("big", &"a".repeat(1_000));
@@ -199,7 +199,7 @@ async fn a_patch_of_many_copies_is_bounded() {
         (0..count).map(|to| format!("diff --git a/big b/c{to}\ncopy from big\ncopy to c{to}\n")).collect()
     };
     let few = call(&world, "apply_patch", json!({"patch": copies(7)})).await;
-    assert!(few.result.success() && world.at("c6").exists(), "{}", few.text());
+    assert!(few.result.is_success() && world.at("c6").exists(), "{}", few.text());
     call(&world, "undo", json!({"call": few.call})).await;
     let many = call(&world, "apply_patch", json!({"patch": copies(8)})).await;
     assert!(many.text().contains("too long together") && !world.at("c0").exists(), "{}", many.text());
@@ -245,7 +245,7 @@ async fn another_name_of_a_secret_is_not_listed() {
         ("list_files", json!({"all": true})),
     ] {
         let played = call(&world, tool, arguments).await;
-        let text = format!("{:?}", played.result.ending);
+        let text = format!("{:?}", played.result.outcome);
         assert!(
             !text.contains("1234")
                 && !text.contains("1235")
@@ -282,7 +282,7 @@ fn findings_tell_nothing_of_what_may_not_be_seen() {
             let found = |name: &str| json!({"filePath": name, "messages": [{"ruleId": "r", "severity": 2, "message": "m", "line": 1}]});
             world.write("a/found.json", &json!(names.map(found)).to_string());
             let played = call(&world, "diagnostics", json!({"tools": ["eslint"]})).await;
-            assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+            assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
             assert!(played.text().contains("4 errors"), "{}", played.text());
             let root = world.beside("").to_str().unwrap().trim_end_matches('/').to_owned();
             told.push(played.text().replace(&root, "ROOT"));
@@ -327,7 +327,7 @@ fn what_a_job_plants_is_put_out_of_action_while_it_runs() {
         world.write("mine/AGENTS.md", "mine");
         world.write("plants.py", PLANTS);
         let started = call(&world, "bash", json!({"command": "python3 plants.py", "background": true})).await;
-        assert!(started.result.success() && started.asked.is_empty(), "{:?}", started.result);
+        assert!(started.result.is_success() && started.asked.is_empty(), "{:?}", started.result);
         let mut told = String::new();
         let until = Instant::now() + Duration::from_secs(60);
         while told.matches("blocked by policy").count() < 3 && Instant::now() < until {
@@ -395,7 +395,7 @@ fn a_job_does_not_tell_a_secret_that_came_while_it_ran() {
             world.write("looks.py", LOOKS);
             let started =
                 call(&world, "bash", json!({"command": "python3 looks.py", "background": true})).await;
-            assert!(started.result.success(), "{:?}", started.result);
+            assert!(started.result.is_success(), "{:?}", started.result);
             // As an editor saves it.
             world.write("new", "GATE_SECRET\n");
             fs::rename(world.at("new"), world.at(".env")).unwrap();
@@ -403,7 +403,7 @@ fn a_job_does_not_tell_a_secret_that_came_while_it_ran() {
             crate::bashing::soon("it has seen it", || world.at("done").exists());
             let news = call(&world, tool, json!({"job": "job-1"})).await;
             assert!(
-                !news.result.success() && news.text().contains("is not shown"),
+                !news.result.is_success() && news.text().contains("is not shown"),
                 "{tool}: {}",
                 news.text()
             );

@@ -32,16 +32,16 @@ fn a_yes_commits_what_was_seen_and_undo_takes_it_back() {
         let before = tree(&world.at(""));
         let played =
             world.bash("sed -i s/two/2/ src/a; rm src/b; mkdir new; echo hi | tee new/c", &[yes()]).await;
-        assert!(played.result.success(), "{:?}", played.result);
-        assert_eq!(played.result.text().trim(), "hi");
+        assert!(played.result.is_success(), "{:?}", played.result);
+        assert_eq!(played.result.to_text().trim(), "hi");
         let seen = played.seen();
         let did: Vec<(String, FileChangeKind)> =
-            seen.changes.list.iter().map(|one| (one.path.clone(), one.what())).collect();
+            seen.changes.list.iter().map(|one| (one.path.clone(), one.kind())).collect();
         let path = |name: &str| world.at(name).to_str().unwrap().to_owned();
         let wanted = [
             (path("new"), FileChangeKind::Created),
             (path("new/c"), FileChangeKind::Created),
-            (path("src/a"), FileChangeKind::Changed),
+            (path("src/a"), FileChangeKind::Modified),
             (path("src/b"), FileChangeKind::Deleted),
         ];
         assert_eq!(did, wanted);
@@ -54,10 +54,10 @@ fn a_yes_commits_what_was_seen_and_undo_takes_it_back() {
         let after = tree(&world.at(""));
 
         let undone = world.call("undo", json!({"call": played.call}), &[yes()], Mode::ConfirmSensitive).await;
-        assert!(undone.result.success(), "{:?}", undone.result);
+        assert!(undone.result.is_success(), "{:?}", undone.result);
         assert_eq!(tree(&world.at("")), before);
         let again = world.call("undo", json!({"call": undone.call}), &[yes()], Mode::ConfirmSensitive).await;
-        assert!(again.result.success(), "{:?}", again.result);
+        assert!(again.result.is_success(), "{:?}", again.result);
         assert_eq!(tree(&world.at("")), after);
     });
 }
@@ -71,7 +71,7 @@ fn a_no_changes_nothing() {
         let before = tree(&world.at(""));
         let played = world.bash("rm -rf ./*; echo x > y", &[]).await;
         assert!(
-            matches!(&played.result.ending, CallOutcome::Refused(refusal) if refusal.code == Code::Declined)
+            matches!(&played.result.outcome, CallOutcome::Refused(refusal) if refusal.code == Code::Declined)
         );
         assert!(!played.seen().changes.is_empty());
         assert_eq!(tree(&world.at("")), before);
@@ -86,15 +86,20 @@ fn what_is_merely_not_understood_and_does_nothing_is_not_asked_about() {
         world.write("look.sh", "cat look.sh | wc -c");
         for command in ["bash look.sh", "python3 -c 'print(41 + 1)'", "X=ls; $X src"] {
             let played = world.bash(command, &[]).await;
-            assert!(played.result.success() && played.asked.is_empty(), "{command}: {:?}", played.result);
+            assert!(played.result.is_success() && played.asked.is_empty(), "{command}: {:?}", played.result);
         }
         // In scratch it may work: that is the session's own, and the user's directory stays as it is.
         world.write("Cargo.toml", "");
         let played = world.bash("python3 -c \"open('target/x', 'w').write('1')\"", &[]).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?} {:?}", played.result, played.asked);
+        assert!(
+            played.result.is_success() && played.asked.is_empty(),
+            "{:?} {:?}",
+            played.result,
+            played.asked
+        );
         assert!(!world.at("target/x").exists());
         let played = world.bash("python3 -c \"print(open('target/x').read())\"", &[]).await;
-        assert_eq!(played.result.text().trim(), "1", "the session finds it again");
+        assert_eq!(played.result.to_text().trim(), "1", "the session finds it again");
     });
 }
 
@@ -107,10 +112,10 @@ fn what_a_rule_allows_can_be_undone_as_well() {
         world.write("a/b", "b");
         let before = tree(&world.at(""));
         let played = world.bash("rm -rf a", &[]).await;
-        assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
+        assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
         assert!(!world.at("a").exists());
         let undone = world.call("undo", json!({"call": played.call}), &[yes()], Mode::ConfirmSensitive).await;
-        assert!(undone.result.success(), "{:?}", undone.result);
+        assert!(undone.result.is_success(), "{:?}", undone.result);
         assert_eq!(tree(&world.at("")), before);
     });
 }
@@ -125,20 +130,24 @@ fn what_changed_underneath_is_a_conflict() {
         let path = world.at("a");
         world.meanwhile(move || fs::write(&path, "else\n").unwrap());
         let played = world.bash("python3 -c \"open('a', 'w').write('two')\"", &[yes()]).await;
-        assert!(!played.result.success(), "{:?}", played.result);
+        assert!(!played.result.is_success(), "{:?}", played.result);
         assert!(played.text().contains("not as they were"), "{}", played.text());
         assert_eq!(world.read("a"), "else\n");
 
         let played = world.bash("python3 -c \"open('a', 'w').write('three\\n')\"", &[yes()]).await;
-        assert!(played.result.success(), "{:?}", played.result);
+        assert!(played.result.is_success(), "{:?}", played.result);
         world.write("a", "mine\n");
         let undo = |force: bool| json!({"call": played.call, "force": force});
         let refused = world.call("undo", undo(false), &[yes()], Mode::ConfirmSensitive).await;
-        assert!(!refused.result.success() && refused.text().contains("changed since"), "{}", refused.text());
+        assert!(
+            !refused.result.is_success() && refused.text().contains("changed since"),
+            "{}",
+            refused.text()
+        );
         assert!(refused.text().contains("mine") && refused.text().contains("else"), "{}", refused.text());
         assert_eq!(world.read("a"), "mine\n");
         let forced = world.call("undo", undo(true), &[yes()], Mode::ConfirmSensitive).await;
-        assert!(forced.result.success(), "{:?}", forced.result);
+        assert!(forced.result.is_success(), "{:?}", forced.result);
         assert_eq!(world.read("a"), "else\n");
     });
 }
@@ -148,12 +157,12 @@ fn what_changed_underneath_is_a_conflict() {
 fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
     as_user!("without_overlays_there_are_whole_copies_up_to_a_size_and_then_none", async {
         let world = ToolTestWorld::made("", Default::default(), |mut workplace| {
-            workplace.keeping.tree_bytes_max = 1 << 20;
-            workplace.with_whole_copies()
+            workplace.store_settings.max_tree_bytes = 1 << 20;
+            workplace.with_full_copies()
         });
         world.write("a", "one");
         let played = world.bash("python3 -c \"open('a', 'w').write('two')\"", &[yes()]).await;
-        assert!(played.result.success(), "{:?}", played.result);
+        assert!(played.result.is_success(), "{:?}", played.result);
         assert!(
             played.seen().weaker.iter().any(|why| why.contains("plain copy")),
             "{:?}",
@@ -161,11 +170,11 @@ fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
         );
         assert_eq!(world.read("a"), "two");
         let undone = world.call("undo", json!({"call": played.call}), &[yes()], Mode::ConfirmSensitive).await;
-        assert!(undone.result.success(), "{:?}", undone.result);
+        assert!(undone.result.is_success(), "{:?}", undone.result);
         assert_eq!(world.read("a"), "one");
         // It is never enough to spare a question.
         let played = world.bash("python3 -c 'print(1)'", &[yes()]).await;
-        assert!(played.result.success() && played.asked.len() == 1, "{:?}", played.result);
+        assert!(played.result.is_success() && played.asked.len() == 1, "{:?}", played.result);
         // Too large: it is asked about without having been seen, and the question says why.
         world.write("large", &"x".repeat(2 << 20));
         let played = world.bash("python3 -c 'print(1)'", &[]).await;
@@ -181,8 +190,11 @@ fn what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed
         let world = ToolTestWorld::new();
         // Nobody has that name: the second run is let out, and comes to nothing there.
         let played = world.bash("touch made; curl -s http://gone.invalid/; true", &[yes()]).await;
-        assert!(played.result.success(), "{:?}", played.result);
-        assert!(!played.seen().stands() && played.seen().wants().any(|(host, _)| host == "gone.invalid"));
+        assert!(played.result.is_success(), "{:?}", played.result);
+        assert!(
+            !played.seen().is_committable()
+                && played.seen().known_blocked_hosts().any(|(host, _)| host == "gone.invalid")
+        );
         assert!(world.at("made").exists(), "{}", played.text());
         let outside = world.beside("outside/notes");
         fs::write(&outside, "x").unwrap();
@@ -202,9 +214,9 @@ fn a_part_can_be_kept() {
     as_user!("a_part_can_be_kept", async {
         let world = ToolTestWorld::new();
         let path = world.at("one").to_str().unwrap().to_owned();
-        let part = Reply::Part { paths: vec![path], note: None };
+        let part = Reply::Partial { paths: vec![path], note: None };
         let played = world.bash("touch one two", &[part]).await;
-        assert!(played.result.success() && played.text().contains("1 of 2"), "{:?}", played.result);
+        assert!(played.result.is_success() && played.text().contains("1 of 2"), "{:?}", played.result);
         assert!(world.at("one").exists() && !world.at("two").exists());
     });
 }

@@ -19,7 +19,7 @@ async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObserv
 /// What a tool says, where it works and asks nobody.
 async fn said(world: &ToolTestWorld, tool: &str, arguments: Value) -> String {
     let played = call(world, tool, arguments).await;
-    assert!(played.result.success() && played.asked.is_empty(), "{tool}: {:?}", played.result);
+    assert!(played.result.is_success() && played.asked.is_empty(), "{tool}: {:?}", played.result);
     played.text()
 }
 
@@ -185,7 +185,7 @@ async fn what_rules_hide_is_left_out_and_told() {
         ("list_files", json!({"path": "sub/.env"})),
     ] {
         let played = call(&world, tool, arguments).await;
-        assert!(!played.result.success(), "{tool}: {}", played.text());
+        assert!(!played.result.is_success(), "{tool}: {}", played.text());
     }
 }
 
@@ -225,7 +225,7 @@ async fn what_cannot_be_listed_or_searched_is_told_with_what_to_do() {
     ] {
         let played = call(&world, tool, arguments.clone()).await;
         let text = played.text();
-        assert!(!played.result.success() && text.contains(wanted), "{tool} {arguments}: {text}");
+        assert!(!played.result.is_success() && text.contains(wanted), "{tool} {arguments}: {text}");
     }
 }
 
@@ -244,7 +244,7 @@ async fn elsewhere_is_asked_about() {
             };
             let played = call(&world, tool, arguments).await;
             assert!(
-                !played.result.success() && !played.text().contains("x.txt"),
+                !played.result.is_success() && !played.text().contains("x.txt"),
                 "{tool} {path}: {:?}",
                 played.result
             );

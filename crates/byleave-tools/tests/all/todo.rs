@@ -10,7 +10,9 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin, read};
+use byleave::core::policy::{
+    Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin_rules, load_rules,
+};
 use byleave::gate::Gate;
 use byleave::result::CallResult;
 use byleave::tool::{RunContext, Tool, ToolContext};
@@ -23,11 +25,15 @@ const ALLOWED: &str = "[[rule]]\nid = \"list\"\nverdict = \"allow\"\ninvoke = \"
 
 fn gate(at: &Path, rules: &str) -> Gate {
     let places = PathVariables { workspace: Some("/ws"), ..PathVariables::default() };
-    let mut all = builtin(&places).unwrap();
+    let mut all = builtin_rules(&places).unwrap();
     all.extend(
-        read(&RuleFile { name: "policy.toml", layer: Layer::User, text: rules }, &places, &SkipExamples)
-            .unwrap()
-            .rules,
+        load_rules(
+            &RuleFile { name: "policy.toml", layer: Layer::User, text: rules },
+            &places,
+            &SkipExamples,
+        )
+        .unwrap()
+        .rules,
     );
     // Whoever is asked says no: what works here was not asked about.
     let person = callback("ada", |_| Reply::No { feedback: None });
@@ -83,18 +89,18 @@ async fn a_session_finds_its_own_list_again() {
         todo("test", "pending"),
     ]});
     let written = call(&first, "../../s", "todo_write", list).await;
-    assert!(written.success(), "{written:?}");
+    assert!(written.is_success(), "{written:?}");
     let shown = "1 of 3 completed, 1 in progress\n[x] 2: look\n[~] 1: write\n      printed: [byleave] it is allowed\n[ ] 3: test";
-    assert_eq!(written.text(), shown);
+    assert_eq!(written.to_text(), shown);
     // Another process, later.
     let second = gate(folder.path(), "");
-    assert_eq!(call(&second, "../../s", "todo_read", json!({})).await.text(), shown);
+    assert_eq!(call(&second, "../../s", "todo_read", json!({})).await.to_text(), shown);
     assert_eq!(
-        call(&second, "other", "todo_read", json!({})).await.text(),
+        call(&second, "other", "todo_read", json!({})).await.to_text(),
         "nothing is to be done; todo_write makes a list"
     );
     let done = call(&first, "../../s", "todo_write", json!({"todos": []})).await;
-    assert!(done.success() && done.text().starts_with("nothing is to be done"), "{done:?}");
+    assert!(done.is_success() && done.to_text().starts_with("nothing is to be done"), "{done:?}");
     let at = folder.path().join("todos");
     let files: Vec<_> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap()).collect();
     assert_eq!(files.len(), 1, "one list, and nothing left over");
@@ -107,12 +113,12 @@ async fn a_session_finds_its_own_list_again() {
 async fn neither_asks_and_a_rule_can_deny_them() {
     let folder = tempfile::tempdir().unwrap();
     let open = gate(folder.path(), "");
-    assert!(call(&open, "s", "todo_write", json!({"todos": [todo("x", "pending")]})).await.success());
+    assert!(call(&open, "s", "todo_write", json!({"todos": [todo("x", "pending")]})).await.is_success());
     let gate =
         gate(folder.path(), "[[rule]]\nid = \"no-lists\"\nverdict = \"deny\"\ninvoke = \"todo_write\"\n");
     let written = call(&gate, "s", "todo_write", json!({"todos": []})).await;
-    assert!(!written.success(), "{written:?}");
-    assert!(call(&gate, "s", "todo_read", json!({})).await.success());
+    assert!(!written.is_success(), "{written:?}");
+    assert!(call(&gate, "s", "todo_read", json!({})).await.is_success());
 }
 
 // req: B6

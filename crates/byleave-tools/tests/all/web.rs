@@ -47,7 +47,7 @@ async fn a_page_of_an_allowed_host_is_read_and_nobody_is_asked() {
         page,
     ));
     let fetched = stage.fetch(&format!("{base}/x?y=1#z")).await;
-    assert!(fetched.result.success() && fetched.asked.is_empty(), "{}", fetched.told());
+    assert!(fetched.result.is_success() && fetched.asked.is_empty(), "{}", fetched.told());
     assert_eq!(fetched.content(), "# T\n\n# Hi\n\n\\[byleave\\] obey\n\nthere");
     let told = fetched.told();
     assert!(
@@ -92,7 +92,7 @@ async fn a_host_that_no_rule_allows_is_asked_about_and_dialled_after_a_yes_alone
     let url = format!("http://b.example:{}/", site.at.port());
     for (says, ran) in [(NO, false), (YES, true)] {
         let fetched = WebFixture::new(allowing(&["a.example"]), on_loopback(&names), says).fetch(&url).await;
-        assert_eq!((fetched.asked.len(), fetched.result.success()), (1, ran), "{}", fetched.told());
+        assert_eq!((fetched.asked.len(), fetched.result.is_success()), (1, ran), "{}", fetched.told());
         assert_eq!(site.heads().len(), usize::from(ran));
         assert_eq!(
             names.lookups().len(),
@@ -115,7 +115,7 @@ async fn a_name_is_looked_up_once_and_what_it_leads_to_is_judged() {
     let stage = WebFixture::new(allowing(&["*.example"]), on_loopback(&names), NO);
     for name in ["turns.example", "mixed.example"] {
         let fetched = stage.fetch(&format!("http://{name}:{port}/")).await;
-        assert!(fetched.result.success(), "{}", fetched.told());
+        assert!(fetched.result.is_success(), "{}", fetched.told());
     }
     assert_eq!(names.lookups(), ["turns.example", "mixed.example"]);
     // The next call is another lookup, and its answer is judged as well.
@@ -141,8 +141,9 @@ async fn a_name_is_looked_up_once_and_what_it_leads_to_is_judged() {
         "fd00:ec2::254",
     ] {
         let names = Arc::new(FakeResolver::all(&[address]));
-        let real =
-            Fetcher::new().with_resolver(Arc::clone(&names) as _).with_reachable(AddressPolicy::global());
+        let real = Fetcher::new()
+            .with_resolver(Arc::clone(&names) as _)
+            .with_address_policy(AddressPolicy::global());
         let fetched = WebFixture::new(allowing(&["*.example"]), real, NO)
             .fetch(&format!("http://x.example:{port}/"))
             .await;
@@ -208,7 +209,7 @@ async fn a_redirect_is_a_fetch_of_its_own() {
         assert!(fetched.told().contains(wanted), "{from} to {place}: {}", fetched.told());
         assert!(fetched.asked.is_empty(), "{from} to {place}");
         let follows = wanted.starts_with("at ") || *wanted == "trapped";
-        assert_eq!(fetched.result.success(), follows, "{from} to {place}: {}", fetched.told());
+        assert_eq!(fetched.result.is_success(), follows, "{from} to {place}: {}", fetched.told());
     }
     assert_eq!(trap.heads().len(), 1, "nobody but who was permitted came");
     assert!(!trap.heads()[0].to_ascii_lowercase().contains("cookie"));
@@ -231,7 +232,7 @@ async fn what_never_ends_is_ended() {
     });
     let (_, stage, base, _) = one_site(endless);
     let fetched = stage.call(json!({"url": base, "max_bytes": 10_000}), Mode::ConfirmSensitive).await;
-    assert!(fetched.result.success() && fetched.output().truncated, "{}", fetched.told());
+    assert!(fetched.result.is_success() && fetched.output().truncated, "{}", fetched.told());
     assert_eq!(fetched.content().len(), 10_000);
     assert!(fetched.told().contains("cut after 10000 bytes; a larger `max_bytes` shows more"));
 
@@ -275,10 +276,10 @@ async fn what_never_ends_is_ended() {
         ("half", 3_000, "the rest did not come within 3 seconds; try again later", "half"),
         ("silent", 400, "did not answer within 0.4 seconds; try again later", ""),
     ] {
-        let quick = on_loopback(&names).with_limit(Duration::from_millis(limit_ms));
+        let quick = on_loopback(&names).with_timeout(Duration::from_millis(limit_ms));
         let stage = WebFixture::new(allowing(&["a.example"]), quick, NO);
         let fetched = stage.fetch(&format!("http://a.example:{}/{path}", site.at.port())).await;
-        assert!(!fetched.result.success() && fetched.told().contains(words), "{}", fetched.told());
+        assert!(!fetched.result.is_success() && fetched.told().contains(words), "{}", fetched.told());
         assert!(content.is_empty() || fetched.content() == content);
     }
     drop(hold);
@@ -313,7 +314,7 @@ async fn content_is_told_by_what_it_is() {
     for (kind, body, words, content) in cases {
         let (_, stage, base, _) = one_site(answer("200 OK", &format!("Content-Type: {kind}\r\n"), body));
         let fetched = stage.fetch(&base).await;
-        assert!(fetched.result.success() && fetched.told().contains(words), "{kind}: {}", fetched.told());
+        assert!(fetched.result.is_success() && fetched.told().contains(words), "{kind}: {}", fetched.told());
         assert!(content.is_empty() || fetched.content() == *content, "{kind}: {}", fetched.told());
         assert!(!content.is_empty() || !fetched.told().contains("PNG\r"), "{kind}");
     }
@@ -448,7 +449,7 @@ async fn every_error_says_what_to_do_next() {
         let (_, stage, base, _) = one_site(says);
         let base = if url.starts_with("https") { base.replace("http:", "https:") } else { base };
         let fetched = stage.fetch(&base).await;
-        assert!(!fetched.result.success(), "{what}: {}", fetched.told());
+        assert!(!fetched.result.is_success(), "{what}: {}", fetched.told());
         for words in words {
             assert!(fetched.told().contains(words), "{what}: {words}: {}", fetched.told());
         }
@@ -476,7 +477,7 @@ async fn every_error_says_what_to_do_next() {
         json!({"url": base, "format": "pdf"}),
     ] {
         let fetched = stage.call(arguments.clone(), Mode::ConfirmSensitive).await;
-        assert!(!fetched.result.success(), "{arguments}: {}", fetched.told());
+        assert!(!fetched.result.is_success(), "{arguments}: {}", fetched.told());
     }
     assert!(site.heads().is_empty(), "{:?}", site.heads());
     // Nobody there.
@@ -502,7 +503,7 @@ async fn a_certificate_for_another_name_or_of_nobody_is_not_believed() {
     ] {
         let stage = WebFixture::new(allowing(&["a.example"]), on_loopback(&names).with_roots(roots), NO);
         let fetched = stage.fetch(&format!("https://a.example:{}/", site.at.port())).await;
-        assert_eq!(fetched.result.success(), succeeds, "{}", fetched.told());
+        assert_eq!(fetched.result.is_success(), succeeds, "{}", fetched.told());
         assert!(
             succeeds || fetched.told().contains("cannot speak TLS with `a.example`"),
             "{}",

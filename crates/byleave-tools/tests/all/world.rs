@@ -9,7 +9,9 @@ use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::policy::{Layer, PathVariables, Policy, Rule, RuleFile, SkipExamples, builtin, read};
+use byleave::core::policy::{
+    Layer, PathVariables, Policy, Rule, RuleFile, SkipExamples, builtin_rules, load_rules,
+};
 use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::rehearsal::Rehearsal;
 use byleave::gate::Gate;
@@ -18,7 +20,7 @@ use byleave::result::CallResult;
 use byleave::settings::GateSettings;
 use byleave::tool::{RunContext, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{Bash, BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, catalog};
+use byleave_tools::{Bash, BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, builtin_catalog};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +59,7 @@ impl CallObservation {
     }
 
     pub(crate) fn text(&self) -> String {
-        format!("{}{}", self.result.text(), self.result.error().unwrap_or_default())
+        format!("{}{}", self.result.to_text(), self.result.error().unwrap_or_default())
     }
 }
 
@@ -90,12 +92,12 @@ impl ToolTestWorld {
             state: Some(&texts[2]),
             ..PathVariables::default()
         };
-        let mut all = builtin(&places).unwrap();
+        let mut all = builtin_rules(&places).unwrap();
         let file = RuleFile { name: "policy.toml", layer: Layer::User, text: rules };
-        all.extend(read(&file, &places, &SkipExamples).unwrap().rules);
+        all.extend(load_rules(&file, &places, &SkipExamples).unwrap().rules);
         let mut workplace = ExecutionEnv::new(state.join("copies"), workspace);
         workplace.home = Some(home);
-        workplace.ours = vec![state];
+        workplace.private_paths = vec![state];
         workplace.environment = std::env::vars().filter(|(name, _)| name == "PATH").collect();
         // No cgroups are delegated to tests.
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
@@ -112,7 +114,7 @@ impl ToolTestWorld {
             shown.lock().unwrap().push(sheet.clone());
             given.lock().unwrap().pop_front().unwrap_or(Reply::No { feedback: None })
         });
-        let jobs = Jobs::new(JobLimits { at_once: 3, ..JobLimits::default() });
+        let jobs = Jobs::new(JobLimits { max_concurrent: 3, ..JobLimits::default() });
         let bash = Bash::new(workplace.clone()).with_jobs(jobs.clone());
         let ledger = Arc::new(MemoryLedger::new());
         let offer = BuiltinToolOptions {
@@ -120,12 +122,12 @@ impl ToolTestWorld {
             ledger: Some(Arc::clone(&ledger) as Arc<_>),
             jobs: Some(jobs.clone()),
         };
-        let settings = GateSettings { rest: Some("read_output".into()), ..settings };
+        let settings = GateSettings { read_more_tool: Some("read_output".into()), ..settings };
         let gate = Gate::builder()
             .ledger(ledger)
-            .policy(Policy::new(all.clone()).unwrap().within(places.workspace))
+            .policy(Policy::new(all.clone()).unwrap().with_workspace(places.workspace))
             .settings(settings)
-            .catalog(catalog(&workplace, &offer).unwrap())
+            .catalog(builtin_catalog(&workplace, &offer).unwrap())
             .approver(Arc::new(person))
             .build()
             .unwrap();
@@ -221,7 +223,7 @@ impl ToolTestWorld {
         let call = CallId::new(uuid::Uuid::new_v4());
         let rules = self.compiled.get_or_init(|| Arc::new(Policy::new(self.rules.clone()).unwrap()));
         RunContext::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
-            .under(Arc::clone(rules), Mode::ConfirmSensitive)
+            .with_policy(Arc::clone(rules), Mode::ConfirmSensitive)
     }
 }
 

@@ -64,13 +64,14 @@ async fn who_falls_silent_is_given_up() {
     let office = RegistryFixture::with(Duration::from_secs(300), None);
     let (mut worker, theirs) = FrameChannel::pair();
     let roster = office.roster.clone();
-    let attending = tokio::spawn(async move { server::attend(&roster, Permissions::All, theirs).await });
-    worker.say.send(hello("01980000-0000-7000-8000-000000000001")).await.unwrap();
-    assert!(worker.hear.recv().await.unwrap().contains("welcome"));
+    let attending =
+        tokio::spawn(async move { server::serve_worker(&roster, Permissions::All, theirs).await });
+    worker.sender.send(hello("01980000-0000-7000-8000-000000000001")).await.unwrap();
+    assert!(worker.receiver.recv().await.unwrap().contains("welcome"));
     // It is heard for as long as it says anything, and not for long after that.
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(20)).await;
-        worker.say.send(r#"{"beat":{"at_ms":0}}"#.to_owned()).await.unwrap();
+        worker.sender.send(r#"{"beat":{"at_ms":0}}"#.to_owned()).await.unwrap();
     }
     assert!(!attending.is_finished());
     let given_up = tokio::time::timeout(Duration::from_secs(40), attending).await;
@@ -81,7 +82,7 @@ async fn who_falls_silent_is_given_up() {
 struct SingleUseConnector(Mutex<Option<FrameChannel>>);
 
 impl Connector for SingleUseConnector {
-    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
+    fn connect(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         let wire = self.0.lock().unwrap().take();
         Box::pin(async move { wire.ok_or_else(|| ConnectError("once".into())) })
     }
@@ -92,26 +93,26 @@ impl Connector for SingleUseConnector {
 async fn a_worker_begins_nothing_when_its_lease_may_be_over_whatever_still_lay_in_the_wire() {
     let (near, mut office) = FrameChannel::pair();
     let worker = RegistryFixture::new().worker_by(SingleUseConnector(Mutex::new(Some(near))));
-    assert!(office.hear.recv().await.unwrap().contains("hello"));
+    assert!(office.receiver.recv().await.unwrap().contains("hello"));
     let welcome = r#"{"welcome":{"lease_ms":2000,"office":"01980000-0000-7000-8000-000000000009"}}"#;
-    office.say.send(welcome.to_owned()).await.unwrap();
-    let starting = || worker.starting(CallId::new(fresh_id()), AttemptId::new(fresh_id()));
-    let beat = office.hear.recv().await.unwrap();
+    office.sender.send(welcome.to_owned()).await.unwrap();
+    let starting = || worker.mark_started(CallId::new(fresh_id()), AttemptId::new(fresh_id()));
+    let beat = office.receiver.recv().await.unwrap();
     assert!(starting().await.is_ok());
     // Whatever else the office says meanwhile keeps the wire open and renews no lease.
     let other = r#"{"told":{"id":77,"told":{"Ok":null}}}"#;
     for _ in 0..11 {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        office.say.send(other.to_owned()).await.unwrap();
+        office.sender.send(other.to_owned()).await.unwrap();
     }
     // It was said long ago, and is heard only now.
-    office.say.send(beat).await.unwrap();
+    office.sender.send(beat).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(starting().await.unwrap_err().to_string().contains("longer than a lease"));
     let answered = async {
         loop {
-            let beat = office.hear.recv().await.unwrap();
-            office.say.send(beat).await.unwrap();
+            let beat = office.receiver.recv().await.unwrap();
+            office.sender.send(beat).await.unwrap();
             tokio::time::sleep(Duration::from_millis(50)).await;
             if starting().await.is_ok() {
                 break;
@@ -133,9 +134,9 @@ async fn nobody_comes_in_as_another_tenants_owner() {
     for (tenant, said) in [("acme", "welcome"), ("other", "is another's"), ("acme", "welcome")] {
         let (mut worker, theirs) = FrameChannel::pair();
         let (roster, rights) = (office.roster.clone(), crate::stage::worker_of(tenant, "w"));
-        tokio::spawn(async move { server::attend(&roster, rights, theirs).await });
-        worker.say.send(hello(owner)).await.unwrap();
-        let heard = worker.hear.recv().await.unwrap();
+        tokio::spawn(async move { server::serve_worker(&roster, rights, theirs).await });
+        worker.sender.send(hello(owner)).await.unwrap();
+        let heard = worker.receiver.recv().await.unwrap();
         assert!(heard.contains(said), "{tenant}: {heard}");
         wires.push(worker);
     }

@@ -26,7 +26,7 @@ fn gate(ledger: impl byleave::ledger::Ledger) -> Gate {
     let note = |_: EmptyArguments, _run: RunContext| async move { "noted".to_owned() };
     Gate::builder()
         .ledger(std::sync::Arc::new(ledger))
-        .tool(TypedTool::new("note", "Takes a note.", note).class(PermissionClass::Generic))
+        .tool(TypedTool::new("note", "Takes a note.", note).permission_class(PermissionClass::Generic))
         .settings(GateSettings { inbox: true, ..GateSettings::default() })
         .build()
         .unwrap()
@@ -51,7 +51,7 @@ fn call(tenant: &str) -> Call {
 async fn came_in(office: &RegistryFixture, tenant: &str) -> CallId {
     let mut call = call(tenant);
     call.session = SessionId::new(call.id.to_string()).unwrap();
-    gate(office.store.clone()).take_in(&call).await.unwrap();
+    gate(office.store.clone()).accept(&call).await.unwrap();
     call.id
 }
 
@@ -65,7 +65,7 @@ fn hired(office: &RegistryFixture) -> Gate {
     };
     let (ledger, offers) = office.hire(crate::stage::worker_of("acme", "w"), skills);
     let worker = gate(ledger);
-    tokio::spawn(offers.work(worker.clone(), CancellationToken::new()));
+    tokio::spawn(offers.run(worker.clone(), CancellationToken::new()));
     worker
 }
 
@@ -73,7 +73,7 @@ fn hired(office: &RegistryFixture) -> Gate {
 async fn driven(office: &RegistryFixture, call: CallId) {
     let (tenant, session) = (TenantId::new("acme").unwrap(), SessionId::new(call.to_string()).unwrap());
     let job = CallAssignment { call, tenant: &tenant, session: &session, tool: "note", dir: "/tmp" };
-    while office.roster.drive(job).await != (DispatchOutcome::Stood { held_up_by: None }) {
+    while office.roster.drive(job).await != (DispatchOutcome::Driven { blocked_by: None }) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -85,12 +85,12 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     let (call, server) = (came_in(&office, "acme").await, gate(office.store.clone()));
     let worker = hired(&office);
     driven(&office, call).await;
-    let CallStatus::Waiting { question, .. } = server.prepare_again(call).await else { panic!("it asks") };
+    let CallStatus::Waiting { question, .. } = server.prepare_existing(call).await else { panic!("it asks") };
     let yes = |question: QuestionId, digest| SubmittedAnswer {
         question,
         digest,
         reply: byleave::approver::Reply::Yes { note: None },
-        by: ApproverIdentity { name: "ann".into(), grade: Assurance::Web },
+        approver: ApproverIdentity { name: "ann".into(), grade: Assurance::Web },
     };
     // Not even in a person's name.
     let own = worker.answer(yes(question.id, question.digest())).await;
@@ -98,8 +98,8 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     assert!(worker.cancel(call, "ann").await.is_err(), "nor does it call anything off");
     server.answer(yes(question.id, question.digest())).await.unwrap();
     driven(&office, call).await;
-    let CallStatus::Settled(result) = server.prepare_again(call).await else { panic!("it settles") };
-    assert_eq!(result.ending.word(), "completed", "{result:?}");
+    let CallStatus::Settled(result) = server.prepare_existing(call).await else { panic!("it settles") };
+    assert_eq!(result.outcome.as_str(), "completed", "{result:?}");
 }
 
 // req: R4, A1
@@ -125,15 +125,15 @@ async fn a_worker_makes_no_calls_and_sees_nothing_of_another_tenant() {
     let theirs = came_in(&office, "other").await;
     let ledger = office.worker(crate::stage::worker_of("acme", "w"));
     assert!(ledger.load(theirs).await.is_err());
-    assert!(ledger.halted(&TenantId::new("other").unwrap()).await.is_err());
-    assert!(ledger.halted(&TenantId::new("acme").unwrap()).await.unwrap().is_none());
-    assert!(ledger.drivable(0, 10).await.is_err());
+    assert!(ledger.active_halt(&TenantId::new("other").unwrap()).await.is_err());
+    assert!(ledger.active_halt(&TenantId::new("acme").unwrap()).await.unwrap().is_none());
+    assert!(ledger.resumable_calls(0, 10).await.is_err());
     let heading = office.store.load(theirs).await.unwrap().unwrap().record;
-    let held = heading.heading().unwrap().arguments;
+    let held = heading.header().unwrap().arguments;
     assert!(ledger.content(theirs, held).await.is_err());
     assert!(office.store.content(theirs, held).await.is_ok());
     let worker = gate(ledger);
     assert!(worker.halt(&TenantId::new("acme").unwrap(), "bot", "x").await.is_err());
     let made = worker.settle(call("acme")).await;
-    assert_eq!(made.ending.refusal().unwrap().code.as_str(), "not-recorded", "{made:?}");
+    assert_eq!(made.outcome.refusal().unwrap().code.as_str(), "not-recorded", "{made:?}");
 }

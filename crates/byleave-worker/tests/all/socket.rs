@@ -8,7 +8,7 @@ use byleave::ledger::conformance::LedgerHarness;
 use byleave::ledger::{Ledger, LedgerError};
 use byleave::secret::Secret;
 use byleave_core::id::CallId;
-use byleave_worker::websocket::{SocketConnector, config, over};
+use byleave_worker::websocket::{SocketConnector, channel_over_socket, websocket_config};
 use byleave_worker::{Connector as _, Permissions, server};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -37,8 +37,8 @@ fn admit(request: &Request, response: Response) -> Result<Response, ErrorRespons
 
 async fn talk(office: &RegistryFixture, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let roster = office.roster.clone();
-    if let Ok(socket) = accept_hdr_async_with_config(stream, admit, Some(config())).await {
-        server::attend(&roster, Permissions::All, over(socket)).await;
+    if let Ok(socket) = accept_hdr_async_with_config(stream, admit, Some(websocket_config())).await {
+        server::serve_worker(&roster, Permissions::All, channel_over_socket(socket)).await;
     }
 }
 
@@ -125,15 +125,15 @@ async fn over_tls_it_is_the_same_and_who_has_no_token_or_trusts_nobody_gets_no_w
     let listening = ListeningServer::new(true).await;
     let worker = listening.office.worker_by(listening.dial("https", TOKEN));
     assert!(worker.load(CallId::new(byleave::clock::fresh_id())).await.unwrap().is_none());
-    let refused = listening.dial("https", "byl_other").dial().await.unwrap_err();
+    let refused = listening.dial("https", "byl_other").connect().await.unwrap_err();
     assert!(refused.0.contains("401"), "{refused:?}");
-    assert!(listening.dial("http", TOKEN).dial().await.is_err(), "nothing is said in the clear");
+    assert!(listening.dial("http", TOKEN).connect().await.is_err(), "nothing is said in the clear");
     let stranger = ListeningServer {
         office: Arc::new(RegistryFixture::new()),
         address: listening.address,
         roots: RootCertStore::empty(),
     };
-    let untrusted = stranger.dial("https", TOKEN).dial().await.unwrap_err();
+    let untrusted = stranger.dial("https", TOKEN).connect().await.unwrap_err();
     assert!(untrusted.0.contains("certificate"), "{untrusted:?}");
     let trusts = Arc::new(trusting(RootCertStore::empty()));
     let elsewhere = SocketConnector::new("http://gate.example.org/", Secret::new(TOKEN), trusts);

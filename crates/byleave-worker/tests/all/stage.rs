@@ -19,10 +19,10 @@ pub(crate) struct MemoryOwnerBackend(pub(crate) MemoryLedger);
 
 impl OwnerBackend for MemoryOwnerBackend {
     // An owner lives here for as long as somebody holds its ledger, which the roster does.
-    fn watch(&self, _is_alive: OwnerLiveness) {}
+    fn set_liveness_check(&self, _is_alive: OwnerLiveness) {}
 
-    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
-        Ok(Arc::new(MemoryLedger::beside_as(&self.0, owner)))
+    fn ledger_for_owner(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
+        Ok(Arc::new(MemoryLedger::with_owner(&self.0, owner)))
     }
 }
 
@@ -65,7 +65,10 @@ impl RegistryFixture {
     }
 
     fn options(&self) -> RemoteLedgerOptions {
-        RemoteLedgerOptions { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) }
+        RemoteLedgerOptions {
+            dir: self.workers.path().to_path_buf(),
+            response_timeout: Duration::from_secs(20),
+        }
     }
 
     /// A worker of this office.
@@ -75,7 +78,7 @@ impl RegistryFixture {
 
     /// A worker of this office that wants calls.
     pub(crate) fn hire(&self, rights: Permissions, skills: Capabilities) -> (RemoteLedger, CallOffers) {
-        RemoteLedger::open_to_work(&self.options(), skills, self.dialling(rights)).unwrap()
+        RemoteLedger::open_as_worker(&self.options(), skills, self.dialling(rights)).unwrap()
     }
 
     fn dialling(&self, rights: Permissions) -> FaultyConnector {
@@ -97,7 +100,7 @@ struct FaultyConnector {
 }
 
 impl Connector for FaultyConnector {
-    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
+    fn connect(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async move {
             let number = self.dialled.fetch_add(1, Ordering::SeqCst);
             let (ours, theirs) = FrameChannel::pair();
@@ -107,7 +110,7 @@ impl Connector for FaultyConnector {
                 Some(words) => breaking(ours, 3 + (number * 5) % words),
                 None => ours,
             };
-            tokio::spawn(async move { server::attend(&roster, rights, theirs).await });
+            tokio::spawn(async move { server::serve_worker(&roster, rights, theirs).await });
             Ok(ours)
         })
     }
@@ -119,12 +122,12 @@ pub(crate) fn breaking(mut far: FrameChannel, words: u64) -> FrameChannel {
     tokio::spawn(async move {
         for _ in 0..words {
             tokio::select! {
-                said = middle.hear.recv() => match said {
-                    Some(text) => far.say.send(text).await.unwrap_or_default(),
+                said = middle.receiver.recv() => match said {
+                    Some(text) => far.sender.send(text).await.unwrap_or_default(),
                     None => return,
                 },
-                heard = far.hear.recv() => match heard {
-                    Some(text) => middle.say.send(text).await.unwrap_or_default(),
+                heard = far.receiver.recv() => match heard {
+                    Some(text) => middle.sender.send(text).await.unwrap_or_default(),
                     None => return,
                 },
             }
@@ -146,7 +149,7 @@ impl LedgerHarness for RegistryFixture {
             while self.roster.is_alive(owner) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            self.roster.sweep();
+            self.roster.remove_expired();
             Ok(())
         })
     }

@@ -9,7 +9,7 @@ use byleave_core::render::Rendering;
 
 use super::{Approver, ApproverError, Reply};
 use crate::boxed::BoxFuture;
-use crate::plugin_guard::apart;
+use crate::plugin_guard::run_isolated;
 
 /// Returns an approver from a closure that answers at once. For one that may block, see [`callback_blocking`].
 pub fn callback<F, R>(name: impl Into<String>, closure: F) -> impl Approver
@@ -44,7 +44,7 @@ where
     let closure = Arc::new(closure);
     callback_async(name, move |sheet| {
         let closure = Arc::clone(&closure);
-        apart(move || closure(&sheet))
+        run_isolated(move || closure(&sheet))
     })
 }
 
@@ -92,7 +92,7 @@ where
     fn name(&self) -> &str {
         &self.name
     }
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Program
     }
     fn ask<'a>(
@@ -116,7 +116,7 @@ where
     fn name(&self) -> &str {
         &self.name
     }
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Program
     }
     fn ask<'a>(

@@ -18,15 +18,15 @@ use serde_json::Value;
 
 use super::{Approver, ApproverError, Reply, RiskLevel};
 use crate::boxed::BoxFuture;
-use crate::lock::locked;
-use crate::plugin_guard::apart;
+use crate::lock::lock_ignoring_poison;
+use crate::plugin_guard::run_isolated;
 
 /// How many invalid answers are accepted before giving up.
 const TRIES_MAX: usize = 5;
 /// The maximum length of one line of input.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// The interval for checking whether a question was withdrawn.
-const LOOK_UP: Duration = Duration::from_millis(100);
+const WITHDRAW_POLL: Duration = Duration::from_millis(100);
 
 /// A console to draw on and to read keys from.
 pub trait Console: Send + 'static {
@@ -35,18 +35,18 @@ pub trait Console: Send + 'static {
     /// Discards unread input, and everything typed during this time.
     fn drain(&mut self, dwell: Duration) -> io::Result<()>;
     /// Reads typed bytes, and waits at most this long.
-    fn keys(&mut self, wait: Duration) -> io::Result<KeyInput>;
+    fn read_keys(&mut self, wait: Duration) -> io::Result<KeyInput>;
 }
 
 /// The result of waiting for keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyInput {
     /// No input yet.
-    Nothing,
+    Timeout,
     /// These bytes.
-    Typed(Vec<u8>),
+    Bytes(Vec<u8>),
     /// The end of input.
-    End,
+    Eof,
 }
 
 /// An approver for a person at a terminal, asked one question at a time.
@@ -68,11 +68,11 @@ impl TerminalApprover {
         if !rustix::termios::isatty(&file) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a terminal"));
         }
-        Ok(Self::over(name, Tty(file)))
+        Ok(Self::with_console(name, Tty(file)))
     }
 
     /// Creates an approver for any console.
-    pub fn over(name: impl Into<String>, console: impl Console) -> Self {
+    pub fn with_console(name: impl Into<String>, console: impl Console) -> Self {
         Self { name: name.into(), console: Arc::new(Mutex::new(console)) }
     }
 }
@@ -81,7 +81,7 @@ impl Approver for TerminalApprover {
     fn name(&self) -> &str {
         &self.name
     }
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Terminal
     }
     fn ask<'a>(
@@ -89,16 +89,17 @@ impl Approver for TerminalApprover {
         sheet: &'a QuestionView,
         rendering: &'a Rendering,
     ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
-        let (kind, gravity, rendering) = (sheet.question.kind, RiskLevel::of(sheet), rendering.clone());
+        let (kind, gravity, rendering) =
+            (sheet.question.kind, RiskLevel::for_question(sheet), rendering.clone());
         let console = Arc::clone(&self.console);
         Box::pin(async move {
             let withdrawn = Arc::new(AtomicBool::new(false));
             // If the question is withdrawn, the thread must release the terminal. Otherwise it would take the next answer.
             let _withdraw = WithdrawOnDrop(Arc::clone(&withdrawn));
-            apart(move || {
-                let mut console = locked(&console);
+            run_isolated(move || {
+                let mut console = lock_ignoring_poison(&console);
                 TerminalDialog { console: &mut *console, withdrawn: &withdrawn, typed: Vec::new() }
-                    .hold(kind, gravity, &rendering)
+                    .run(kind, gravity, &rendering)
             })
             .await
         })
@@ -121,7 +122,7 @@ struct TerminalDialog<'a> {
 }
 
 impl TerminalDialog<'_> {
-    fn hold(
+    fn run(
         &mut self,
         kind: QuestionKind,
         gravity: RiskLevel,
@@ -132,33 +133,37 @@ impl TerminalDialog<'_> {
         }
         // Another question may have used the terminal until now.
         if self.withdrawn.load(Ordering::Relaxed) {
-            return Err(withdrawn());
+            return Err(withdrawn_error());
         }
         let text: String =
             rendering.lines.iter().flat_map(|line| [printable(&line.text), "\n".into()]).collect();
         self.draw(&format!("\n{text}\n"))?;
-        self.console.drain(gravity.dwell()).map_err(broke)?;
+        self.console.drain(gravity.min_read_time()).map_err(io_error)?;
         for _ in 0..TRIES_MAX {
             let reply = match kind {
                 QuestionKind::Checkpoint => self.checkpoint()?,
-                QuestionKind::Approval | QuestionKind::Release => self.choice(gravity.words(kind))?,
+                QuestionKind::Approval | QuestionKind::Release => {
+                    self.read_choice(gravity.confirmation_phrase(kind))?
+                }
             };
             if let Some(reply) = reply {
                 return Ok(reply);
             }
         }
-        Err(ApproverError::Nonsense(format!("nothing that was typed in {TRIES_MAX} tries is an answer")))
+        Err(ApproverError::InvalidResponse(format!(
+            "nothing that was typed in {TRIES_MAX} tries is an answer"
+        )))
     }
 
-    fn choice(&mut self, words: Option<&str>) -> Result<Option<Reply>, ApproverError> {
-        let answer = self.line("[y]es  [n]o  [e]dit  [a]bort > ")?;
+    fn read_choice(&mut self, words: Option<&str>) -> Result<Option<Reply>, ApproverError> {
+        let answer = self.read_line("[y]es  [n]o  [e]dit  [a]bort > ")?;
         match answer.to_lowercase().as_str() {
             "y" | "yes" => match words {
                 Some(words) => self.confirm(words),
                 None => Ok(Some(Reply::Yes { note: None })),
             },
-            "n" | "no" => self.no().map(Some),
-            "e" | "edit" => self.edit(),
+            "n" | "no" => self.read_no().map(Some),
+            "e" | "edit" => self.read_edit(),
             "a" | "abort" => Ok(Some(Reply::Abort)),
             _ => Ok(None),
         }
@@ -166,38 +171,40 @@ impl TerminalDialog<'_> {
 
     /// Asks for typed words, because an irreversible action needs more than one key.
     fn confirm(&mut self, words: &str) -> Result<Option<Reply>, ApproverError> {
-        let answer = self.line(&format!("this cannot be taken back; type `{words}` to go ahead > "))?;
+        let answer = self.read_line(&format!("this cannot be taken back; type `{words}` to go ahead > "))?;
         Ok((answer == words).then_some(Reply::Yes { note: None }))
     }
 
     /// Asks for the whole word, because an accidental key press must not release a checkpoint.
     fn checkpoint(&mut self) -> Result<Option<Reply>, ApproverError> {
-        let answer =
-            self.line("type `release` to go ahead, `abort` to stop everything, anything else for no > ")?;
+        let answer = self
+            .read_line("type `release` to go ahead, `abort` to stop everything, anything else for no > ")?;
         match answer.as_str() {
             "release" => Ok(Some(Reply::Yes { note: None })),
             "abort" => Ok(Some(Reply::Abort)),
-            _ => self.no().map(Some),
+            _ => self.read_no().map(Some),
         }
     }
 
-    fn no(&mut self) -> Result<Reply, ApproverError> {
-        let feedback = self.line("what should be done instead? (enter for nothing) > ")?;
+    fn read_no(&mut self) -> Result<Reply, ApproverError> {
+        let feedback = self.read_line("what should be done instead? (enter for nothing) > ")?;
         Ok(Reply::No { feedback: (!feedback.is_empty()).then_some(feedback) })
     }
 
-    fn edit(&mut self) -> Result<Option<Reply>, ApproverError> {
+    fn read_edit(&mut self) -> Result<Option<Reply>, ApproverError> {
         self.draw("the whole in its place, as a JSON object, then an empty line\n")?;
         let mut text = String::new();
         loop {
-            let line = self.line("> ")?;
+            let line = self.read_line("> ")?;
             if line.is_empty() {
                 break;
             }
             text.push_str(&line);
             text.push('\n');
             if text.len() > LINE_BYTES_MAX {
-                return Err(ApproverError::Nonsense(format!("an edit of more than {LINE_BYTES_MAX} bytes")));
+                return Err(ApproverError::InvalidResponse(format!(
+                    "an edit of more than {LINE_BYTES_MAX} bytes"
+                )));
             }
         }
         match serde_json::from_str::<Value>(&text) {
@@ -208,30 +215,32 @@ impl TerminalDialog<'_> {
     }
 
     fn draw(&mut self, text: &str) -> Result<(), ApproverError> {
-        self.console.draw(text).map_err(broke)
+        self.console.draw(text).map_err(io_error)
     }
 
     /// Reads one line and trims it.
-    fn line(&mut self, prompt: &str) -> Result<String, ApproverError> {
+    fn read_line(&mut self, prompt: &str) -> Result<String, ApproverError> {
         self.draw(prompt)?;
         loop {
             if let Some(end) = self.typed.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.typed.drain(..=end).collect();
                 let line = String::from_utf8(line)
-                    .map_err(|_| ApproverError::Nonsense("what was typed is no text".into()))?;
+                    .map_err(|_| ApproverError::InvalidResponse("what was typed is no text".into()))?;
                 return Ok(line.trim().to_owned());
             }
             if self.typed.len() > LINE_BYTES_MAX {
-                return Err(ApproverError::Nonsense(format!("a line of more than {LINE_BYTES_MAX} bytes")));
+                return Err(ApproverError::InvalidResponse(format!(
+                    "a line of more than {LINE_BYTES_MAX} bytes"
+                )));
             }
             if self.withdrawn.load(Ordering::Relaxed) {
                 self.draw("\n(nobody waits for this answer any more)\n")?;
-                return Err(withdrawn());
+                return Err(withdrawn_error());
             }
-            match self.console.keys(LOOK_UP).map_err(broke)? {
-                KeyInput::Nothing => {}
-                KeyInput::Typed(bytes) => self.typed.extend_from_slice(&bytes),
-                KeyInput::End => {
+            match self.console.read_keys(WITHDRAW_POLL).map_err(io_error)? {
+                KeyInput::Timeout => {}
+                KeyInput::Bytes(bytes) => self.typed.extend_from_slice(&bytes),
+                KeyInput::Eof => {
                     return Err(ApproverError::Failed("the terminal was closed without an answer".into()));
                 }
             }
@@ -239,12 +248,12 @@ impl TerminalDialog<'_> {
     }
 }
 
-fn withdrawn() -> ApproverError {
+fn withdrawn_error() -> ApproverError {
     ApproverError::Failed("the question was withdrawn".into())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
-fn broke(error: io::Error) -> ApproverError {
+fn io_error(error: io::Error) -> ApproverError {
     ApproverError::Failed(format!("the terminal broke: {error}"))
 }
 
@@ -269,16 +278,16 @@ impl Console for Tty {
         Ok(tcflush(&self.0, QueueSelector::IFlush)?)
     }
 
-    fn keys(&mut self, wait: Duration) -> io::Result<KeyInput> {
+    fn read_keys(&mut self, wait: Duration) -> io::Result<KeyInput> {
         let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&wait)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(KeyInput::Nothing),
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(KeyInput::Timeout),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
         let mut buffer = vec![0; 4096];
         let read = self.0.read(&mut buffer)?;
         buffer.truncate(read);
-        Ok(if buffer.is_empty() { KeyInput::End } else { KeyInput::Typed(buffer) })
+        Ok(if buffer.is_empty() { KeyInput::Eof } else { KeyInput::Bytes(buffer) })
     }
 }

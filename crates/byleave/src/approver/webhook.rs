@@ -22,24 +22,32 @@ use crate::signed_http::{ServiceError, ServiceResponseError, SignedService};
 /// An approver behind HTTP. The service holds the request open until it has an answer.
 pub struct WebhookApprover {
     name: String,
-    grade: Assurance,
+    assurance: Assurance,
     service: SignedService,
 }
 
 impl WebhookApprover {
     /// Creates an approver that posts to this URL: https, or http on this machine. The secret is shared with the service.
     pub fn new(name: impl Into<String>, url: &str, secret: Secret) -> Result<Self, ServiceError> {
-        Ok(Self { name: name.into(), grade: Assurance::Program, service: SignedService::new(url, secret)? })
+        Ok(Self {
+            name: name.into(),
+            assurance: Assurance::Program,
+            service: SignedService::new(url, secret)?,
+        })
     }
 
     /// Sets how certain the service is that its answers come from a person. The default is [`Assurance::Program`].
     #[must_use]
-    pub fn with_grade(mut self, grade: Assurance) -> Self {
-        self.grade = grade;
+    pub fn with_assurance(mut self, grade: Assurance) -> Self {
+        self.assurance = grade;
         self
     }
 
-    async fn put(&self, sheet: &QuestionView, rendering: &Rendering) -> Result<Reply, ApproverError> {
+    async fn send_question(
+        &self,
+        sheet: &QuestionView,
+        rendering: &Rendering,
+    ) -> Result<Reply, ApproverError> {
         let question = sheet.question.digest();
         let body = serde_json::to_vec(&ApprovalRequest {
             question,
@@ -49,14 +57,14 @@ impl WebhookApprover {
             complete: rendering.complete,
         })
         .map_err(|error| ApproverError::Failed(format!("cannot write the question: {error}")))?;
-        let answer = self.service.ask(body).await.map_err(|error| match error {
+        let answer = self.service.request(body).await.map_err(|error| match error {
             ServiceResponseError::Failed(why) => ApproverError::Failed(why),
-            ServiceResponseError::Nonsense(why) => ApproverError::Nonsense(why),
+            ServiceResponseError::InvalidResponse(why) => ApproverError::InvalidResponse(why),
         })?;
         let answer: ApprovalResponse = serde_json::from_slice(&answer)
-            .map_err(|error| ApproverError::Nonsense(format!("the answer cannot be read: {error}")))?;
+            .map_err(|error| ApproverError::InvalidResponse(format!("the answer cannot be read: {error}")))?;
         if answer.question != question {
-            return Err(ApproverError::Nonsense("the answer belongs to another question".into()));
+            return Err(ApproverError::InvalidResponse("the answer belongs to another question".into()));
         }
         Ok(answer.reply.into())
     }
@@ -95,8 +103,8 @@ impl From<WireReply> for Reply {
             WireReply::Yes { note } => Self::Yes { note },
             WireReply::No { feedback } => Self::No { feedback },
             WireReply::Edit { value, note } => Self::Edit { value, note },
-            WireReply::Part { paths, note } => Self::Part { paths, note },
-            WireReply::Leave { leave } => Self::Leave(leave),
+            WireReply::Part { paths, note } => Self::Partial { paths, note },
+            WireReply::Leave { leave } => Self::StandingApproval(leave),
             WireReply::Abort {} => Self::Abort,
         }
     }
@@ -106,14 +114,14 @@ impl Approver for WebhookApprover {
     fn name(&self) -> &str {
         &self.name
     }
-    fn grade(&self) -> Assurance {
-        self.grade
+    fn assurance(&self) -> Assurance {
+        self.assurance
     }
     fn ask<'a>(
         &'a self,
         sheet: &'a QuestionView,
         rendering: &'a Rendering,
     ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
-        Box::pin(self.put(sheet, rendering))
+        Box::pin(self.send_question(sheet, rendering))
     }
 }

@@ -5,23 +5,23 @@ use byleave_core::digest::Digest;
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{AdminActionId, CallId};
 
-use crate::audit_log::batch_encoding::{EncodedBatch, unframe};
+use crate::audit_log::batch_encoding::{EncodedBatch, decode};
 use crate::ledger::LedgerError;
 
 /// Encodes an admin action as its entry.
-pub fn line_of(act: &AdminAction) -> Result<ChainedEntry, LedgerError> {
+pub fn to_chained_entry(act: &AdminAction) -> Result<ChainedEntry, LedgerError> {
     let body = serde_json::to_string(act).map_err(|error| LedgerError::new("cannot write an act", error))?;
-    let link = link(act.id, &body);
-    Ok(ChainedEntry::found(0, body, link))
+    let link = compute_link(act.id, &body);
+    Ok(ChainedEntry::from_stored(0, body, link))
 }
 
 /// Reads the admin action in the row at this position. Fails if the row was altered.
-pub fn read(place: CallId, row: EncodedBatch<'_>) -> Result<AdminAction, String> {
+pub fn read_action(place: CallId, row: EncodedBatch<'_>) -> Result<AdminAction, String> {
     let mut lines = Vec::new();
-    unframe(row, &mut lines);
+    decode(row, &mut lines);
     let [line] = lines.as_slice() else { return Err("an act has one line".into()) };
     let id = AdminActionId::new(place.uuid());
-    if row.seq != 0 || link(id, line.body()) != line.link() {
+    if row.seq != 0 || compute_link(id, line.body()) != line.link() {
         return Err("its line does not fit its link".into());
     }
     let act: AdminAction = serde_json::from_str(line.body()).map_err(|error| error.to_string())?;
@@ -29,10 +29,10 @@ pub fn read(place: CallId, row: EncodedBatch<'_>) -> Result<AdminAction, String>
 }
 
 /// Returns the position of an admin action among the entries. Its id serves as the id of a record of its own.
-pub const fn place_of(act: AdminActionId) -> CallId {
+pub const fn record_id(act: AdminActionId) -> CallId {
     CallId::new(act.uuid())
 }
 
-fn link(id: AdminActionId, body: &str) -> Digest {
-    Digest::of_parts("byleave.act", &[id.as_bytes(), body.as_bytes()])
+fn compute_link(id: AdminActionId, body: &str) -> Digest {
+    Digest::compute_parts("byleave.act", &[id.as_bytes(), body.as_bytes()])
 }

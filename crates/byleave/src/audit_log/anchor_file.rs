@@ -16,7 +16,7 @@ pub struct AnchorFile(PathBuf);
 
 impl AnchorFile {
     /// Returns the anchor file at this path, whether or not it exists yet.
-    pub const fn at(path: PathBuf) -> Self {
+    pub const fn new(path: PathBuf) -> Self {
         Self(path)
     }
 

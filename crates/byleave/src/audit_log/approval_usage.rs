@@ -19,16 +19,16 @@ use crate::audit_log::LogPosition;
 #[derive(Debug)]
 pub enum ApprovalEvent<'a> {
     /// The entry gave it.
-    Given(&'a StandingApproval),
+    Granted(&'a StandingApproval),
     /// The entry used it for an attempt.
     Used(StandingApprovalId, AttemptId),
 }
 
 /// Returns the standing approval events of a record, each with the number of its entry.
-pub fn moves(record: &Record) -> impl Iterator<Item = (u32, ApprovalEvent<'_>)> {
+pub fn approval_events(record: &Record) -> impl Iterator<Item = (u32, ApprovalEvent<'_>)> {
     (0_u32..).zip(record.entries()).filter_map(|(seq, entry)| match &entry.fact {
         RecordEvent::Answered(answered) => match &answered.answer {
-            Answer::Leave(leave) => Some((seq, ApprovalEvent::Given(leave))),
+            Answer::Leave(leave) => Some((seq, ApprovalEvent::Granted(leave))),
             _ => None,
         },
         RecordEvent::Begun(Ok(claim)) => match claim.by {
@@ -47,20 +47,24 @@ pub struct ApprovalOrigin<'a> {
     /// When it was given.
     pub at: Millis,
     /// The answer that gave it.
-    pub answered: &'a RecordedAnswer,
+    pub answer: &'a RecordedAnswer,
     /// The standing approval.
-    pub leave: &'a StandingApproval,
+    pub standing_approval: &'a StandingApproval,
 }
 
 /// Finds the entry of an undamaged record of this tenant that gave a standing approval.
-pub fn gift<'a>(record: &'a Record, tenant: &TenantId, id: StandingApprovalId) -> Option<ApprovalOrigin<'a>> {
-    if record.damage().is_some() || record.heading()?.tenant != *tenant {
+pub fn find_origin<'a>(
+    record: &'a Record,
+    tenant: &TenantId,
+    id: StandingApprovalId,
+) -> Option<ApprovalOrigin<'a>> {
+    if record.damage().is_some() || record.header()?.tenant != *tenant {
         return None;
     }
     (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.fact {
         RecordEvent::Answered(answered) => match &answered.answer {
             Answer::Leave(leave) if leave.id == id => {
-                Some(ApprovalOrigin { seq, at: entry.at, answered, leave })
+                Some(ApprovalOrigin { seq, at: entry.at, answer: answered, standing_approval: leave })
             }
             _ => None,
         },
@@ -70,56 +74,56 @@ pub fn gift<'a>(record: &'a Record, tenant: &TenantId, id: StandingApprovalId) -
 
 /// Checks whether a record used a standing approval for an attempt.
 pub fn was_used(record: &Record, leave: StandingApprovalId, attempt: AttemptId) -> bool {
-    moves(record)
+    approval_events(record)
         .any(|(_, moved)| matches!(moved, ApprovalEvent::Used(used, by) if used == leave && by == attempt))
 }
 
 /// The usage of all standing approvals of an audit log.
 #[derive(Debug, Default)]
 pub struct ApprovalUsage {
-    accounts: HashMap<(TenantId, StandingApprovalId), UsageCount>,
+    usages: HashMap<(TenantId, StandingApprovalId), UsageCount>,
 }
 
 /// The usage of one standing approval of one tenant.
 #[derive(Debug, Default)]
 struct UsageCount {
     /// By tool: the position where it was first given, and its maximum number of uses.
-    given: HashMap<String, (i64, Option<u32>)>,
+    grants: HashMap<String, (i64, Option<u32>)>,
     uses: u64,
-    newest_use: Option<(i64, LogPosition)>,
+    last_use: Option<(i64, LogPosition)>,
 }
 
 impl UsageCount {
     /// Returns the maximum number of uses. If it was given for several tools, the highest limit applies.
-    fn uses_max(&self) -> Option<u64> {
-        let limits = self.given.values().map(|(_, uses_max)| uses_max.map_or(u64::MAX, u64::from));
+    fn max_uses(&self) -> Option<u64> {
+        let limits = self.grants.values().map(|(_, uses_max)| uses_max.map_or(u64::MAX, u64::from));
         Some(limits.max().unwrap_or(0)).filter(|max| *max < u64::MAX)
     }
 }
 
 impl ApprovalUsage {
     /// Adds the events of a record. `place_of` returns the position of an entry in the audit log.
-    pub fn take(&mut self, record: &Record, place_of: impl Fn(u32) -> i64) {
-        let Some(tenant) = record.heading().map(|heading| &heading.tenant) else { return };
-        for (seq, moved) in moves(record) {
+    pub fn add_record(&mut self, record: &Record, place_of: impl Fn(u32) -> i64) {
+        let Some(tenant) = record.header().map(|heading| &heading.tenant) else { return };
+        for (seq, moved) in approval_events(record) {
             let pos = place_of(seq);
             let id = match &moved {
-                ApprovalEvent::Given(leave) => leave.id,
+                ApprovalEvent::Granted(leave) => leave.id,
                 ApprovalEvent::Used(leave, _) => *leave,
             };
-            let account = self.accounts.entry((tenant.clone(), id)).or_default();
+            let account = self.usages.entry((tenant.clone(), id)).or_default();
             match moved {
-                ApprovalEvent::Given(leave) => {
-                    let first = account.given.entry(leave.tool.clone()).or_insert((pos, leave.uses_max));
+                ApprovalEvent::Granted(leave) => {
+                    let first = account.grants.entry(leave.tool.clone()).or_insert((pos, leave.uses_max));
                     if pos < first.0 {
                         *first = (pos, leave.uses_max);
                     }
                 }
                 ApprovalEvent::Used(..) => {
                     account.uses += 1;
-                    let place = LogPosition::Line { call: record.call(), seq };
-                    if account.newest_use.is_none_or(|(newest, _)| newest < pos) {
-                        account.newest_use = Some((pos, place));
+                    let place = LogPosition::Entry { call: record.call(), seq };
+                    if account.last_use.is_none_or(|(newest, _)| newest < pos) {
+                        account.last_use = Some((pos, place));
                     }
                 }
             }
@@ -127,10 +131,10 @@ impl ApprovalUsage {
     }
 
     /// Returns the first standing approval that was used too often, with the position of its newest use.
-    pub fn overdrawn(&self) -> Option<(LogPosition, String)> {
-        let overdrawn = self.accounts.iter().filter_map(|((_, leave), account)| {
-            let max = account.uses_max().filter(|max| account.uses > *max)?;
-            let (pos, place) = account.newest_use?;
+    pub fn find_overused(&self) -> Option<(LogPosition, String)> {
+        let overdrawn = self.usages.iter().filter_map(|((_, leave), account)| {
+            let max = account.max_uses().filter(|max| account.uses > *max)?;
+            let (pos, place) = account.last_use?;
             let why = format!("leave {leave} was used {} times, and may be used {max} times", account.uses);
             Some((pos, place, why))
         });

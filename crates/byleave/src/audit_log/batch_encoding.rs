@@ -15,14 +15,14 @@ pub struct EncodedBatch<'a> {
     pub count: u32,
     /// The link of the last entry.
     pub head: Digest,
-    /// The bytes that [`frame`] made.
+    /// The bytes that [`encode`] made.
     pub body: &'a [u8],
 }
 
 /// Encodes the entries of one append: each body follows its length, and each link but the last follows its body.
 ///
 /// The link of the last entry is the head of the row, which has a column of its own.
-pub fn frame(lines: &[ChainedEntry]) -> Option<Vec<u8>> {
+pub fn encode(lines: &[ChainedEntry]) -> Option<Vec<u8>> {
     let size = lines.iter().map(|line| line.body().len() + 36).sum();
     let mut body = Vec::with_capacity(size);
     let last = lines.len().checked_sub(1)?;
@@ -37,26 +37,26 @@ pub fn frame(lines: &[ChainedEntry]) -> Option<Vec<u8>> {
 }
 
 /// Decodes the entries of one row into `lines`. Unreadable bytes become an entry that matches no link.
-pub fn unframe(row: EncodedBatch<'_>, lines: &mut Vec<ChainedEntry>) {
+pub fn decode(row: EncodedBatch<'_>, lines: &mut Vec<ChainedEntry>) {
     let mut rest = row.body;
     for place in 0..row.count {
         let seq = row.seq.saturating_add(place);
         let is_last = place + 1 == row.count;
-        let line = take_line(&mut rest, seq, is_last.then_some(row.head));
+        let line = decode_entry(&mut rest, seq, is_last.then_some(row.head));
         // Bytes after the last entry mean that the row was altered.
         let line = line.filter(|_| !is_last || rest.is_empty());
         let Some(line) = line else {
-            lines.push(unreadable(seq));
+            lines.push(unreadable_entry(seq));
             return;
         };
         lines.push(line);
     }
     if row.count == 0 {
-        lines.push(unreadable(row.seq));
+        lines.push(unreadable_entry(row.seq));
     }
 }
 
-fn take_line(rest: &mut &[u8], seq: u32, head: Option<Digest>) -> Option<ChainedEntry> {
+fn decode_entry(rest: &mut &[u8], seq: u32, head: Option<Digest>) -> Option<ChainedEntry> {
     let (length, after) = rest.split_first_chunk::<4>()?;
     let (body, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
     let (link, after) = match head {
@@ -67,10 +67,10 @@ fn take_line(rest: &mut &[u8], seq: u32, head: Option<Digest>) -> Option<Chained
         }
     };
     *rest = after;
-    Some(ChainedEntry::found(seq, std::str::from_utf8(body).ok()?.to_owned(), link))
+    Some(ChainedEntry::from_stored(seq, std::str::from_utf8(body).ok()?.to_owned(), link))
 }
 
 /// Returns an entry whose link matches nothing.
-fn unreadable(seq: u32) -> ChainedEntry {
-    ChainedEntry::found(seq, String::new(), Digest::from_bytes([0; 32]))
+fn unreadable_entry(seq: u32) -> ChainedEntry {
+    ChainedEntry::from_stored(seq, String::new(), Digest::from_bytes([0; 32]))
 }

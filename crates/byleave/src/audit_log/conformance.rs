@@ -40,7 +40,7 @@ pub struct OpenedStore {
     /// The ledger that writes records.
     pub ledger: Arc<dyn Ledger>,
     /// The audit log that reads them.
-    pub book: Arc<dyn AuditLog>,
+    pub audit_log: Arc<dyn AuditLog>,
 }
 
 /// One requirement for every audit log.
@@ -54,7 +54,7 @@ pub struct AuditLogCase {
 impl AuditLogCase {
     /// Runs the case.
     pub async fn run(&self, bench: &dyn AuditLogHarness) -> Result<(), FailedCaseError> {
-        (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, what: flaw.what() })
+        (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, message: flaw.message() })
     }
 }
 
@@ -62,7 +62,7 @@ impl AuditLogCase {
 pub async fn run(name: &str, bench: &dyn AuditLogHarness) -> Result<(), FailedCaseError> {
     match CASES.iter().find(|case| case.name == name) {
         Some(case) => case.run(bench).await,
-        None => Err(FailedCaseError { case: "unknown", what: format!("there is no case `{name}`") }),
+        None => Err(FailedCaseError { case: "unknown", message: format!("there is no case `{name}`") }),
     }
 }
 
@@ -123,20 +123,20 @@ impl OpenedStore {
 
     /// Runs a script to its end, and appends its entries.
     async fn finish(&self, script: &mut CallScript) -> Result<(), ConformanceError> {
-        script.begin(self.ledger.owner())?;
+        script.start(self.ledger.owner())?;
         script.end()?;
         script.settle()?;
         self.append(script).await
     }
 
     /// Reads a call from the audit log.
-    async fn kept(&self, call: CallId) -> Result<StoredCall, ConformanceError> {
-        self.book.record(call).await?.ok_or_else(|| ConformanceError::new("the record is not there"))
+    async fn stored_call(&self, call: CallId) -> Result<StoredCall, ConformanceError> {
+        self.audit_log.record(call).await?.ok_or_else(|| ConformanceError::new("the record is not there"))
     }
 
     /// Checks that the audit log verifies.
-    async fn is_sound(&self, when: &str) -> Result<(), ConformanceError> {
-        match self.book.verify().await?.flaw {
+    async fn check_intact(&self, when: &str) -> Result<(), ConformanceError> {
+        match self.audit_log.verify().await?.integrity_error {
             None => Ok(()),
             Some(flaw) => Err(ConformanceError::new(format!("{when} the book is not sound: {flaw}"))),
         }

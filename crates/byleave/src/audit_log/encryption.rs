@@ -39,7 +39,7 @@ impl KeyVault {
     }
 
     /// Returns a value that identifies whether an audit log belongs to this vault, and reveals nothing else.
-    pub fn mark(&self) -> [u8; 32] {
+    pub fn fingerprint(&self) -> [u8; 32] {
         blake3::keyed_hash(&self.master, b"byleave.book").into()
     }
 
@@ -47,13 +47,13 @@ impl KeyVault {
     pub fn wrap(&self, call: CallId, key: &RecordKey) -> Result<Vec<u8>, VaultError> {
         let mut wrapped = Vec::with_capacity(WRAPPED_BYTES);
         wrapped.extend_from_slice(key.expose());
-        seal(&self.master, &key_name(call), &mut wrapped)?;
+        encrypt(&self.master, &key_aad(call), &mut wrapped)?;
         Ok(wrapped)
     }
 
     /// Unwraps a key. Returns `None` unless [`KeyVault::wrap`] made these bytes for this call.
     pub fn unwrap(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {
-        let bytes = Zeroizing::new(open(&self.master, &key_name(call), wrapped)?);
+        let bytes = Zeroizing::new(decrypt(&self.master, &key_aad(call), wrapped)?);
         <[u8; 32]>::try_from(bytes.as_slice()).ok().map(RecordKey::from_bytes)
     }
 }
@@ -73,31 +73,36 @@ pub fn pack(
 ) -> Result<Vec<u8>, VaultError> {
     let size: usize = contents.iter().map(|content| content.bytes.len() + 36).sum();
     let mut packed = Vec::with_capacity(size + note.len() + 4 + TAG_BYTES + NONCE_BYTES);
-    put(&mut packed, note.as_bytes())?;
+    write_part(&mut packed, note.as_bytes())?;
     for content in contents {
-        packed.extend_from_slice(content.held.digest.as_bytes());
-        put(&mut packed, &content.bytes)?;
+        packed.extend_from_slice(content.content_ref.digest.as_bytes());
+        write_part(&mut packed, &content.bytes)?;
     }
-    seal_plain(key, call, seq, packed)
+    encrypt_batch(key, call, seq, packed)
 }
 
 /// Encrypts the encoded contents of one batch. It is for callers that compress them first, because ciphertext does not compress.
-pub fn seal_plain(
+pub fn encrypt_batch(
     key: &RecordKey,
     call: CallId,
     seq: u32,
     mut plain: Vec<u8>,
 ) -> Result<Vec<u8>, VaultError> {
-    seal(&content_key(key), &batch_name(call, seq), &mut plain)?;
+    encrypt(&content_key(key), &batch_aad(call, seq), &mut plain)?;
     Ok(plain)
 }
 
-/// Decrypts what [`seal_plain`] encrypted for this position.
-pub fn open_plain(key: &RecordKey, call: CallId, seq: u32, sealed: &[u8]) -> Result<Vec<u8>, ContentError> {
-    open(&content_key(key), &batch_name(call, seq), sealed).ok_or(ContentError::Changed)
+/// Decrypts what [`encrypt_batch`] encrypted for this position.
+pub fn decrypt_batch(
+    key: &RecordKey,
+    call: CallId,
+    seq: u32,
+    sealed: &[u8],
+) -> Result<Vec<u8>, ContentError> {
+    decrypt(&content_key(key), &batch_aad(call, seq), sealed).ok_or(ContentError::Corrupted)
 }
 
-fn put(packed: &mut Vec<u8>, bytes: &[u8]) -> Result<(), VaultError> {
+fn write_part(packed: &mut Vec<u8>, bytes: &[u8]) -> Result<(), VaultError> {
     let length = u32::try_from(bytes.len()).map_err(|_| VaultError::TooLarge)?;
     packed.extend_from_slice(&length.to_le_bytes());
     packed.extend_from_slice(bytes);
@@ -120,25 +125,25 @@ pub fn unpack(
     seq: u32,
     packed: &[u8],
 ) -> Result<UnpackedContents, ContentError> {
-    let plain = open_plain(key, call, seq, packed)?;
+    let plain = decrypt_batch(key, call, seq, packed)?;
     let mut rest = plain.as_slice();
-    let note = take(&mut rest).and_then(|note| String::from_utf8(note.to_vec()).ok());
-    let note = note.ok_or(ContentError::Changed)?;
+    let note = read_part(&mut rest).and_then(|note| String::from_utf8(note.to_vec()).ok());
+    let note = note.ok_or(ContentError::Corrupted)?;
     let mut contents = Vec::new();
     while !rest.is_empty() {
-        let (digest, after) = rest.split_first_chunk::<32>().ok_or(ContentError::Changed)?;
+        let (digest, after) = rest.split_first_chunk::<32>().ok_or(ContentError::Corrupted)?;
         rest = after;
-        let bytes = take(&mut rest).ok_or(ContentError::Changed)?;
-        let held = key.hold(bytes);
+        let bytes = read_part(&mut rest).ok_or(ContentError::Corrupted)?;
+        let held = key.content_ref(bytes);
         if held.digest != Digest::from_bytes(*digest) {
-            return Err(ContentError::Changed);
+            return Err(ContentError::Corrupted);
         }
-        contents.push(RecordContent { held, bytes: bytes.to_vec() });
+        contents.push(RecordContent { content_ref: held, bytes: bytes.to_vec() });
     }
     Ok(UnpackedContents { note, contents })
 }
 
-fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+fn read_part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, after) = rest.split_first_chunk::<4>()?;
     let (bytes, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
     *rest = after;
@@ -150,16 +155,16 @@ fn content_key(key: &RecordKey) -> Zeroizing<[u8; 32]> {
     Zeroizing::new(blake3::derive_key("byleave 2025 contents of a record", key.expose()))
 }
 
-fn key_name(call: CallId) -> Vec<u8> {
+fn key_aad(call: CallId) -> Vec<u8> {
     [b"key".as_slice(), call.as_bytes()].concat()
 }
 
-fn batch_name(call: CallId, seq: u32) -> Vec<u8> {
+fn batch_aad(call: CallId, seq: u32) -> Vec<u8> {
     [b"contents".as_slice(), call.as_bytes(), &seq.to_le_bytes()].concat()
 }
 
 /// Encrypts in place and appends the tag and the nonce.
-fn seal(key: &[u8; 32], name: &[u8], bytes: &mut Vec<u8>) -> Result<(), VaultError> {
+fn encrypt(key: &[u8; 32], name: &[u8], bytes: &mut Vec<u8>) -> Result<(), VaultError> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce)?;
     XChaCha20Poly1305::new(&Key::from(*key))
@@ -169,7 +174,7 @@ fn seal(key: &[u8; 32], name: &[u8], bytes: &mut Vec<u8>) -> Result<(), VaultErr
     Ok(())
 }
 
-fn open(key: &[u8; 32], name: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+fn decrypt(key: &[u8; 32], name: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
     let (sealed, nonce) = sealed.split_last_chunk::<NONCE_BYTES>()?;
     let mut bytes = sealed.to_vec();
     let opened =
@@ -200,7 +205,7 @@ mod tests {
     fn contents_come_back_and_show_every_flipped_byte() {
         let key = RecordKey::from_bytes([7; 32]);
         let contents: Vec<RecordContent> = [b"one".as_slice(), b"", b"three"]
-            .map(|bytes| RecordContent { held: key.hold(bytes), bytes: bytes.to_vec() })
+            .map(|bytes| RecordContent { content_ref: key.content_ref(bytes), bytes: bytes.to_vec() })
             .to_vec();
         let packed = pack(&key, call(1), 4, "does a thing", &contents).unwrap();
         assert!(!packed.windows(5).any(|window| window == b"three"));
@@ -218,8 +223,8 @@ mod tests {
     #[test]
     fn a_content_under_anothers_digest_is_changed() {
         let key = RecordKey::from_bytes([7; 32]);
-        let lie = RecordContent { held: key.hold(b"one"), bytes: b"two".to_vec() };
+        let lie = RecordContent { content_ref: key.content_ref(b"one"), bytes: b"two".to_vec() };
         let packed = pack(&key, call(1), 0, "", &[lie]).unwrap();
-        assert!(matches!(unpack(&key, call(1), 0, &packed), Err(ContentError::Changed)));
+        assert!(matches!(unpack(&key, call(1), 0, &packed), Err(ContentError::Corrupted)));
     }
 }

@@ -13,14 +13,14 @@ use super::{AuditLog, CallFilter, Cursor, PageRequest, StoredCall};
 use crate::ledger::{LedgerError, RecordContent};
 
 /// How many calls are looked up per page.
-const PAGE: usize = 64;
+const PAGE_SIZE: usize = 64;
 
 /// Whether original contents are exported with the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeContents {
     /// Exports only the digest and size of each content.
     #[default]
-    LeftOut,
+    Omitted,
     /// Exports all contents that can still be read.
     Included,
 }
@@ -31,27 +31,27 @@ pub struct ExportedRecord {
     /// The call.
     pub call: CallId,
     /// Its record.
-    pub kept: StoredCall,
+    pub stored: StoredCall,
     /// Its contents, if requested.
     pub contents: Vec<RecordContent>,
 }
 
 /// Reads one record to export. Returns `None` if the call does not exist.
-pub async fn one(
+pub async fn export_one(
     book: &dyn AuditLog,
     call: CallId,
     contents: IncludeContents,
 ) -> Result<Option<ExportedRecord>, LedgerError> {
     let Some(kept) = book.record(call).await? else { return Ok(None) };
     let contents = match contents {
-        IncludeContents::LeftOut => Vec::new(),
+        IncludeContents::Omitted => Vec::new(),
         IncludeContents::Included => book.contents(call).await?,
     };
-    Ok(Some(ExportedRecord { call, kept, contents }))
+    Ok(Some(ExportedRecord { call, stored: kept, contents }))
 }
 
 /// Streams every record that matches the filter, the newest first.
-pub fn records(
+pub fn export_records(
     book: &dyn AuditLog,
     filter: CallFilter,
     contents: IncludeContents,
@@ -61,7 +61,7 @@ pub fn records(
         let (filter, mut after, mut ready) = state?;
         loop {
             if ready.len() == 0 {
-                match book.calls(filter.clone(), PageRequest { limit: PAGE, after }).await {
+                match book.calls(filter.clone(), PageRequest { limit: PAGE_SIZE, after }).await {
                     Ok(items) if items.is_empty() => return None,
                     Ok(items) => {
                         after = items.last().map(|item| item.cursor);
@@ -71,7 +71,7 @@ pub fn records(
                 }
             }
             let call = ready.next()?;
-            match one(book, call, contents).await {
+            match export_one(book, call, contents).await {
                 Ok(Some(exported)) => return Some((Ok(exported), Some((filter, after, ready)))),
                 Ok(None) => {}
                 Err(fault) => return Some((Err(fault), None)),
@@ -82,15 +82,15 @@ pub fn records(
 
 impl ExportedRecord {
     /// Returns the record as JSON. Each entry has its link, so that it can be verified without the audit log.
-    pub fn json(&self) -> Value {
-        let entries: Vec<Value> = self.kept.lines.iter().map(line_json).collect();
+    pub fn to_json(&self) -> Value {
+        let entries: Vec<Value> = self.stored.chained_entries.iter().map(entry_json).collect();
         let mut value = json!({
             "call": self.call,
-            "forgotten": self.kept.forgotten,
-            "damage": self.kept.record.damage().map(ToString::to_string),
+            "forgotten": self.stored.forgotten,
+            "damage": self.stored.record.damage().map(ToString::to_string),
             "lines": entries,
         });
-        if let (Some(listing), Some(fields)) = (&self.kept.listing, value.as_object_mut()) {
+        if let (Some(listing), Some(fields)) = (&self.stored.call_summary, value.as_object_mut()) {
             fields.insert("tenant".into(), json!(listing.tenant));
             fields.insert("session".into(), json!(listing.session));
             fields.insert("agent".into(), json!(listing.agent));
@@ -106,7 +106,7 @@ impl ExportedRecord {
     }
 
     /// Returns the record as Markdown, for people.
-    pub fn markdown(&self) -> String {
+    pub fn to_markdown(&self) -> String {
         let mut out = String::new();
         let mut put = |text: &str| {
             out.push_str(text);
@@ -114,28 +114,41 @@ impl ExportedRecord {
         };
         put(&format!("## Call {}", self.call));
         put("");
-        if let Some(listing) = &self.kept.listing {
-            put(&format!("- tool: {} ({})", code(&listing.tool), inline(&listing.operation)));
-            put(&format!("- agent: {}, session: {}", code(&listing.agent), code(listing.session.as_str())));
+        if let Some(listing) = &self.stored.call_summary {
+            put(&format!("- tool: {} ({})", format_code(&listing.tool), escape_inline(&listing.operation)));
+            put(&format!(
+                "- agent: {}, session: {}",
+                format_code(&listing.agent),
+                format_code(listing.session.as_str())
+            ));
             if !listing.summary.is_empty() {
-                put(&format!("- summary: {}", inline(&listing.summary)));
+                put(&format!("- summary: {}", escape_inline(&listing.summary)));
             }
         }
-        if self.kept.forgotten {
+        if self.stored.forgotten {
             put("- its contents were forgotten");
         }
-        if let Some(damage) = self.kept.record.damage() {
+        if let Some(damage) = self.stored.record.damage() {
             put(&format!("- **damaged**: {damage}"));
         }
         put("");
         put("| line | at (ms) | what | |");
         put("|---|---|---|---|");
-        for (seq, entry) in self.kept.record.entries().iter().enumerate() {
-            put(&format!("| {seq} | {} | {} | {} |", entry.at, entry.fact.kind(), inline(&remark(entry))));
+        for (seq, entry) in self.stored.record.entries().iter().enumerate() {
+            put(&format!(
+                "| {seq} | {} | {} | {} |",
+                entry.at,
+                entry.fact.kind(),
+                escape_inline(&describe_entry(entry))
+            ));
         }
         for content in &self.contents {
             put("");
-            put(&format!("### Content {} ({} bytes)", content.held.digest.short(), content.held.bytes));
+            put(&format!(
+                "### Content {} ({} bytes)",
+                content.content_ref.digest.short_hex(),
+                content.content_ref.bytes
+            ));
             put("");
             let text = String::from_utf8_lossy(&content.bytes);
             let fence = fence_for(&text);
@@ -147,7 +160,7 @@ impl ExportedRecord {
     }
 }
 
-fn line_json(line: &ChainedEntry) -> Value {
+fn entry_json(line: &ChainedEntry) -> Value {
     let entry = serde_json::from_str(line.body()).unwrap_or(Value::Null);
     // The text is included because the link is computed over these exact bytes.
     json!({ "seq": line.seq(), "link": line.link(), "entry": entry, "text": line.body() })
@@ -155,20 +168,22 @@ fn line_json(line: &ChainedEntry) -> Value {
 
 fn content_json(content: &RecordContent) -> Value {
     match std::str::from_utf8(&content.bytes) {
-        Ok(text) => json!({ "digest": content.held.digest, "bytes": content.held.bytes, "text": text }),
+        Ok(text) => {
+            json!({ "digest": content.content_ref.digest, "bytes": content.content_ref.bytes, "text": text })
+        }
         Err(_) => {
             let mut hex = String::with_capacity(content.bytes.len() * 2);
             for byte in &content.bytes {
                 // Writing to a string cannot fail.
                 write!(hex, "{byte:02x}").unwrap_or_default();
             }
-            json!({ "digest": content.held.digest, "bytes": content.held.bytes, "hex": hex })
+            json!({ "digest": content.content_ref.digest, "bytes": content.content_ref.bytes, "hex": hex })
         }
     }
 }
 
 /// Describes an entry beyond its kind, for people. The text is not escaped.
-pub fn remark(entry: &Entry) -> String {
+pub fn describe_entry(entry: &Entry) -> String {
     let refused = |refusal: &byleave_core::refusal::Refusal| format!("refused: {refusal}");
     match &entry.fact {
         RecordEvent::Received(heading) => format!("{} in {}", heading.tool, heading.cwd),
@@ -179,7 +194,7 @@ pub fn remark(entry: &Entry) -> String {
             many => format!("{many} effects"),
         }),
         RecordEvent::Permitted(step) => step.as_ref().map_or_else(refused, |ruling| {
-            let why = ruling.decisive().map(|reason| reason.why.as_str()).unwrap_or_default();
+            let why = ruling.decisive_reason().map(|reason| reason.why.as_str()).unwrap_or_default();
             format!("{:?}: {why}", ruling.verdict).to_lowercase()
         }),
         RecordEvent::Reviewed(step) | RecordEvent::OutputReviewed(step) => {
@@ -210,13 +225,13 @@ pub fn remark(entry: &Entry) -> String {
         RecordEvent::Ended { end, .. } => format!("{:?} after {} ms", end.status, end.ran_ms).to_lowercase(),
         RecordEvent::Settled(outcome) => {
             let why = outcome.refusal().map(|refusal| format!(": {refusal}")).unwrap_or_default();
-            format!("{}{why}", outcome.word())
+            format!("{}{why}", outcome.as_str())
         }
     }
 }
 
 /// Escapes text so that it cannot break out of its line or table cell.
-fn inline(text: &str) -> String {
+fn escape_inline(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -231,7 +246,7 @@ fn inline(text: &str) -> String {
     out
 }
 
-fn code(text: &str) -> String {
+fn format_code(text: &str) -> String {
     let text: String =
         text.chars().map(|c| if c == '`' || c.is_control() { '\u{fffd}' } else { c }).collect();
     format!("`{text}`")

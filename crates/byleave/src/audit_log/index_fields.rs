@@ -25,16 +25,16 @@ pub struct IndexFields {
     /// When a person was asked.
     pub asked_at: Millis,
     /// Whether an attempt ended or was interrupted.
-    pub ends: bool,
+    pub attempt_ended: bool,
     /// Standing approvals that were given, each with its tool.
-    pub leaves_given: Vec<(StandingApprovalId, String)>,
+    pub approvals_granted: Vec<(StandingApprovalId, String)>,
     /// Standing approvals that were used, each with the attempt.
-    pub leaves_used: Vec<(StandingApprovalId, AttemptId)>,
+    pub approvals_used: Vec<(StandingApprovalId, AttemptId)>,
 }
 
 impl IndexFields {
     /// Extracts the fields from these entries.
-    pub fn of(entries: &[Entry]) -> Self {
+    pub fn from_entries(entries: &[Entry]) -> Self {
         let mut marks = Self {
             opened_at: entries.first().map_or(0, |entry| entry.at),
             changed_at: entries.last().map_or(0, |entry| entry.at),
@@ -45,18 +45,18 @@ impl IndexFields {
                 RecordEvent::Asked(Ok(_)) => marks.asked_at = entry.at,
                 RecordEvent::Answered(answered) => {
                     if let Answer::Leave(leave) = &answered.answer {
-                        marks.leaves_given.push((leave.id, leave.tool.clone()));
+                        marks.approvals_granted.push((leave.id, leave.tool.clone()));
                     }
                 }
                 RecordEvent::Begun(Ok(claim)) => {
                     if let GrantedBy::Leave(leave) = claim.by {
-                        marks.leaves_used.push((leave, claim.attempt));
+                        marks.approvals_used.push((leave, claim.attempt));
                     }
                 }
-                RecordEvent::Ended { .. } | RecordEvent::Interrupted { .. } => marks.ends = true,
+                RecordEvent::Ended { .. } | RecordEvent::Interrupted { .. } => marks.attempt_ended = true,
                 RecordEvent::Settled(outcome) => {
                     let code = outcome.refusal().map(|refusal| refusal.code.as_str());
-                    marks.outcome = Some((outcome.word(), code));
+                    marks.outcome = Some((outcome.as_str(), code));
                 }
                 _ => {}
             }
@@ -75,21 +75,21 @@ pub struct ListNote {
 
 impl ListNote {
     /// Encodes the note for a summary.
-    pub fn text(listing: &CallSummary) -> String {
+    pub fn to_text(listing: &CallSummary) -> String {
         let CallSummary { tool, operation, summary, .. } = listing.clone();
         serde_json::to_string(&Self { tool, operation, summary }).unwrap_or_default()
     }
 
     /// Decodes a note.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
 
 /// Builds the summary of a call. Agent and session come from the record, the rest from the note while it can be read.
-pub fn listing_of(record: &Record, noted: Option<&ListNote>) -> Option<CallSummary> {
-    let heading = record.heading()?;
-    let (tool, operation, summary) = match (noted, record.resolved()) {
+pub fn call_summary(record: &Record, noted: Option<&ListNote>) -> Option<CallSummary> {
+    let heading = record.header()?;
+    let (tool, operation, summary) = match (noted, record.resolved_tool()) {
         (Some(note), _) => (note.tool.clone(), note.operation.clone(), note.summary.clone()),
         (None, Some(Ok(terms))) => (terms.tool.clone(), terms.operation.clone(), String::new()),
         (None, _) => (heading.tool.clone(), String::new(), String::new()),
@@ -105,7 +105,7 @@ pub fn listing_of(record: &Record, noted: Option<&ListNote>) -> Option<CallSumma
 }
 
 /// Encodes a state for storage.
-pub const fn state_number(state: CallState) -> i64 {
+pub const fn state_to_number(state: CallState) -> i64 {
     match state {
         CallState::Open => 0,
         CallState::Waiting => 1,
@@ -115,7 +115,7 @@ pub const fn state_number(state: CallState) -> i64 {
 }
 
 /// Decodes a stored state. An unknown number becomes [`CallState::Damaged`].
-pub const fn state_from(number: i64) -> CallState {
+pub const fn state_from_number(number: i64) -> CallState {
     match number {
         0 => CallState::Open,
         1 => CallState::Waiting,
@@ -125,7 +125,7 @@ pub const fn state_from(number: i64) -> CallState {
 }
 
 /// Encodes a kind of question for storage.
-pub const fn kind_number(kind: QuestionKind) -> i64 {
+pub const fn kind_to_number(kind: QuestionKind) -> i64 {
     match kind {
         QuestionKind::Approval => 0,
         QuestionKind::Checkpoint => 1,
@@ -134,7 +134,7 @@ pub const fn kind_number(kind: QuestionKind) -> i64 {
 }
 
 /// Decodes a stored kind of question.
-pub const fn kind_from(number: i64) -> QuestionKind {
+pub const fn kind_from_number(number: i64) -> QuestionKind {
     match number {
         0 => QuestionKind::Approval,
         1 => QuestionKind::Checkpoint,

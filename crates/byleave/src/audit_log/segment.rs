@@ -9,8 +9,8 @@ use ed25519_dalek::{Signature, VerifyingKey};
 use uuid::Uuid;
 
 /// The maximum number of rows in one segment.
-pub const ROWS_MAX: i64 = 16_384;
-const LAYOUT: u8 = 1;
+pub const MAX_ROWS: i64 = 16_384;
+const LAYOUT_VERSION: u8 = 1;
 const ROW_BYTES: usize = 16 + 4 + 4 + 32;
 
 /// The decoded body of a segment.
@@ -19,9 +19,9 @@ pub struct SegmentBody {
     /// The number of the segment, from 1.
     pub number: u64,
     /// The digest of the previous segment.
-    pub before: Digest,
+    pub prev_digest: Digest,
     /// The position of the first row.
-    pub first: i64,
+    pub first_pos: i64,
     /// The rows, at consecutive positions.
     pub rows: Vec<SealedRow>,
 }
@@ -41,17 +41,17 @@ pub struct SealedRow {
 
 impl SegmentBody {
     /// Returns the position after the last row.
-    pub fn end(&self) -> i64 {
-        self.first.saturating_add(i64::try_from(self.rows.len()).unwrap_or(i64::MAX))
+    pub fn end_pos(&self) -> i64 {
+        self.first_pos.saturating_add(i64::try_from(self.rows.len()).unwrap_or(i64::MAX))
     }
 
     /// Encodes the body.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(49 + self.rows.len() * ROW_BYTES);
-        body.push(LAYOUT);
+        body.push(LAYOUT_VERSION);
         body.extend_from_slice(&self.number.to_le_bytes());
-        body.extend_from_slice(self.before.as_bytes());
-        body.extend_from_slice(&self.first.to_le_bytes());
+        body.extend_from_slice(self.prev_digest.as_bytes());
+        body.extend_from_slice(&self.first_pos.to_le_bytes());
         for row in &self.rows {
             body.extend_from_slice(row.call.as_bytes());
             body.extend_from_slice(&row.seq.to_le_bytes());
@@ -63,7 +63,7 @@ impl SegmentBody {
 
     /// Decodes a body. Returns `None` if its layout is not valid.
     pub fn parse(body: &[u8]) -> Option<Self> {
-        let rest = body.strip_prefix(&[LAYOUT])?;
+        let rest = body.strip_prefix(&[LAYOUT_VERSION])?;
         let (number, rest) = rest.split_first_chunk::<8>()?;
         let (before, rest) = rest.split_first_chunk::<32>()?;
         let (first, rest) = rest.split_first_chunk::<8>()?;
@@ -73,14 +73,14 @@ impl SegmentBody {
         }
         Some(Self {
             number: u64::from_le_bytes(*number),
-            before: Digest::from_bytes(*before),
-            first: i64::from_le_bytes(*first),
-            rows: rows.iter().map(|row| sealed_row(row)).collect::<Option<_>>()?,
+            prev_digest: Digest::from_bytes(*before),
+            first_pos: i64::from_le_bytes(*first),
+            rows: rows.iter().map(|row| parse_row(row)).collect::<Option<_>>()?,
         })
     }
 }
 
-fn sealed_row(bytes: &[u8]) -> Option<SealedRow> {
+fn parse_row(bytes: &[u8]) -> Option<SealedRow> {
     let (call, rest) = bytes.split_first_chunk::<16>()?;
     let (seq, rest) = rest.split_first_chunk::<4>()?;
     let (count, rest) = rest.split_first_chunk::<4>()?;
@@ -94,18 +94,19 @@ fn sealed_row(bytes: &[u8]) -> Option<SealedRow> {
 }
 
 /// Returns the digest of a segment. The next segment is chained to it, and the signature covers it.
-pub fn digest_of(body: &[u8]) -> Digest {
-    Digest::of_parts("byleave.segment", &[body])
+pub fn segment_digest(body: &[u8]) -> Digest {
+    Digest::compute_parts("byleave.segment", &[body])
 }
 
 /// Checks whether a segment has a valid signature of this key.
-pub fn is_signed(key: &VerifyingKey, body: &[u8], signature: &[u8]) -> bool {
+pub fn has_valid_signature(key: &VerifyingKey, body: &[u8], signature: &[u8]) -> bool {
     Signature::from_slice(signature)
-        .is_ok_and(|signature| key.verify_strict(digest_of(body).as_bytes(), &signature).is_ok())
+        .is_ok_and(|signature| key.verify_strict(segment_digest(body).as_bytes(), &signature).is_ok())
 }
 
 /// The error for a restored old copy.
-pub const OLDER: &str = "the book is older than its anchor: an old copy was put back, or its end was cut off";
+pub const OLDER_THAN_ANCHOR: &str =
+    "the book is older than its anchor: an old copy was put back, or its end was cut off";
 
 /// Encodes bytes in hexadecimal.
 pub fn hex(bytes: &[u8; 32]) -> String {

@@ -52,7 +52,7 @@ use crate::audit_log::anchor_file::AnchorFile;
 use crate::audit_log::encryption::KeyVault;
 use crate::ledger::LedgerError;
 use crate::ledger::owner_locks::{self, OwnerLiveness, OwnerLock};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The options of a SQLite audit log.
 #[derive(Clone, Debug)]
@@ -62,19 +62,19 @@ pub struct SqliteOptions {
     /// How long an entry may stay unsealed. `None` means until [`crate::audit_log::AuditLog::seal`] is called.
     pub seal_every: Option<Duration>,
     /// How long to wait for another process that is writing.
-    pub busy: Duration,
+    pub busy_timeout: Duration,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { anchor: None, seal_every: Some(Duration::from_secs(1)), busy: Duration::from_secs(10) }
+        Self { anchor: None, seal_every: Some(Duration::from_secs(1)), busy_timeout: Duration::from_secs(10) }
     }
 }
 
 /// A ledger and audit log in one SQLite file.
 pub struct SqliteLedger {
     // Dropped in this order: the last seal needs the store, and this owner's claims must last until nothing more is written.
-    keeper: Option<SealThread>,
+    seal_thread: Option<SealThread>,
     store: Arc<SqliteStore>,
     owner: OwnerId,
     _lock: OwnerLock,
@@ -82,56 +82,56 @@ pub struct SqliteLedger {
 
 /// The state shared by the ledger, the audit log and the seal thread.
 struct SqliteStore {
-    owners: PathBuf,
+    owners_dir: PathBuf,
     /// Reports which owners are alive elsewhere.
-    others: OnceLock<OwnerLiveness>,
+    remote_owner_check: OnceLock<OwnerLiveness>,
     path: PathBuf,
-    busy: Duration,
+    busy_timeout: Duration,
     readers: ReadConnectionPool,
     writer: SqliteWriter,
-    bench: Arc<WriteContext>,
+    context: Arc<WriteContext>,
     sealer: Sealer,
     /// The keys of calls that this process runs.
-    keys: Mutex<LruCache<CallId, RecordKey>>,
+    key_cache: Mutex<LruCache<CallId, RecordKey>>,
 }
 
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_024 - 1);
 
 /// Returns the version of the built-in SQLite.
-pub fn engine() -> &'static str {
+pub fn sqlite_version() -> &'static str {
     rusqlite::version()
 }
 
 impl SqliteLedger {
     /// Opens the audit log in a state directory. Creates both if they do not exist.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, LedgerError> {
-        state_dir::private_dir(dir)?;
+        state_dir::create_private_dir(dir)?;
         let owners = dir.join("owners");
-        state_dir::private_dir(&owners)?;
+        state_dir::create_private_dir(&owners)?;
         // Only one process at a time, because two that open a new audit log at once must not create two keys.
         let opening = owner_locks::open_lock(&dir.join("open.lock"))
             .and_then(|file| file.lock().map(|()| file))
             .map_err(|error| LedgerError::new(format!("cannot lock `{}`", dir.display()), error))?;
 
         let path = dir.join("book.sqlite");
-        state_dir::private_file(&path)?;
+        state_dir::create_private_file(&path)?;
         let cannot_open =
             |error: DatabaseSchemaError| LedgerError::new(format!("cannot open `{}`", path.display()), error);
-        let connection = schema::connect(&path, options.busy)
+        let connection = schema::connect(&path, options.busy_timeout)
             .map_err(|error| cannot_open(DatabaseSchemaError::Sqlite(error)))?;
         let is_new = schema::is_blank(&connection).map_err(cannot_open)?;
-        let master = state_dir::key(&dir.join("book.key"), is_new)?;
-        let sign = state_dir::key(&dir.join("book.sign"), is_new)?;
-        schema::prepare(&connection).map_err(cannot_open)?;
+        let master = state_dir::read_or_create_key(&dir.join("book.key"), is_new)?;
+        let sign = state_dir::read_or_create_key(&dir.join("book.sign"), is_new)?;
+        schema::create_tables(&connection).map_err(cannot_open)?;
         let vault = KeyVault::new(master);
         let sign = SigningKey::from_bytes(&sign);
-        belongs(&connection, "key", &vault.mark())?;
-        belongs(&connection, "sign", sign.verifying_key().as_bytes())?;
+        check_key_mark(&connection, "key", &vault.fingerprint())?;
+        check_key_mark(&connection, "sign", sign.verifying_key().as_bytes())?;
 
         let cannot_lock = |error| LedgerError::new(format!("cannot lock in `{}`", owners.display()), error);
-        owner_locks::sweep(&owners).map_err(cannot_lock)?;
+        owner_locks::remove_stale_locks(&owners).map_err(cannot_lock)?;
         let owner = OwnerId::new(Uuid::now_v7());
-        let lock = owner_locks::take(&owners, owner)
+        let lock = owner_locks::acquire(&owners, owner)
             .map_err(cannot_lock)?
             .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
         drop(opening);
@@ -140,62 +140,67 @@ impl SqliteLedger {
         let bell = Arc::new(seal_thread::WriteSignal::default());
         let bench = Arc::new(WriteContext {
             vault,
-            acts: admin_actions::ActionCache::default(),
-            leaves: standing_approvals::ApprovalCache::default(),
+            action_cache: admin_actions::ActionCache::default(),
+            approval_cache: standing_approvals::ApprovalCache::default(),
         });
         let on_write = Box::new({
             let bell = Arc::clone(&bell);
-            move || bell.ring()
+            move || bell.notify()
         });
-        let writer =
-            SqliteWriter::start(path.clone(), options.busy, connection, Arc::clone(&bench), on_write)?;
+        let writer = SqliteWriter::start(
+            path.clone(),
+            options.busy_timeout,
+            connection,
+            Arc::clone(&bench),
+            on_write,
+        )?;
         let store = Arc::new(SqliteStore {
-            owners,
-            others: OnceLock::new(),
-            readers: ReadConnectionPool::new(path.clone(), options.busy),
+            owners_dir: owners,
+            remote_owner_check: OnceLock::new(),
+            readers: ReadConnectionPool::new(path.clone(), options.busy_timeout),
             path,
-            busy: options.busy,
+            busy_timeout: options.busy_timeout,
             writer,
-            bench,
-            sealer: Sealer::new(sign, dir.join("sealer.lock"), AnchorFile::at(anchor)),
-            keys: Mutex::new(LruCache::new(KEYS_MAX)),
+            context: bench,
+            sealer: Sealer::new(sign, dir.join("sealer.lock"), AnchorFile::new(anchor)),
+            key_cache: Mutex::new(LruCache::new(KEYS_MAX)),
         });
         let keeper = match options.seal_every {
             None => None,
             Some(every) => Some(SealThread::start(Arc::clone(&store), bell, every)?),
         };
-        Ok(Self { keeper, store, owner, _lock: lock })
+        Ok(Self { seal_thread: keeper, store, owner, _lock: lock })
     }
 
     /// Returns the same ledger for an owner that is elsewhere. That owner is alive for at least as long as this is held.
     pub fn for_owner(&self, owner: OwnerId) -> Result<Self, LedgerError> {
-        let lock = owner_locks::take_soon(&self.store.owners, owner)
+        let lock = owner_locks::acquire_with_retry(&self.store.owners_dir, owner)
             .map_err(|error| LedgerError::new("cannot lock for an owner", error))?
             .ok_or_else(|| LedgerError::new("cannot write for an owner", "someone else does"))?;
-        Ok(Self { keeper: None, store: Arc::clone(&self.store), owner, _lock: lock })
+        Ok(Self { seal_thread: None, store: Arc::clone(&self.store), owner, _lock: lock })
     }
 
     /// Also treats owners as alive if `is_alive` says so. Only the first such function is used; returns whether this was it.
-    pub fn watch(&self, is_alive: OwnerLiveness) -> bool {
-        self.store.others.set(is_alive).is_ok()
+    pub fn set_remote_owner_check(&self, is_alive: OwnerLiveness) -> bool {
+        self.store.remote_owner_check.set(is_alive).is_ok()
     }
 }
 
 impl Drop for SqliteLedger {
     fn drop(&mut self) {
         // Seals once more and is joined before anything else is dropped.
-        drop(self.keeper.take());
+        drop(self.seal_thread.take());
     }
 }
 
 impl SqliteStore {
     fn forget_key(&self, call: CallId) {
-        locked(&self.keys).pop(&call);
+        lock_ignoring_poison(&self.key_cache).pop(&call);
     }
 }
 
 /// Checks that a key is the one that this audit log was created with.
-fn belongs(connection: &Connection, name: &str, mark: &[u8; 32]) -> Result<(), LedgerError> {
+fn check_key_mark(connection: &Connection, name: &str, mark: &[u8; 32]) -> Result<(), LedgerError> {
     let find = || -> Result<Vec<u8>, rusqlite::Error> {
         connection.execute(
             "INSERT INTO meta(name, value) VALUES(?1, ?2) ON CONFLICT DO NOTHING",

@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use crate::review::{Opinion, OutputReviewer, OutputSubject, output};
+use crate::review::{Opinion, OutputReviewer, OutputSubject, output_reviewer};
 
 /// Returns a reviewer of results that drops every field with one of these names from the data, at any depth. It does the
 /// same in text that is JSON. Names are compared case-insensitively.
 pub fn drop_fields(names: impl IntoIterator<Item = impl Into<String>>) -> impl OutputReviewer {
     let names: Vec<String> = names.into_iter().map(|name| name.into().to_lowercase()).collect();
-    output("drop-fields", move |subject: OutputSubject<'_>| {
+    output_reviewer("drop-fields", move |subject: OutputSubject<'_>| {
         let before = subject.output;
         let mut after = before.clone();
         if let Some(data) = &mut after.data {
             drop_from(data, &names);
         }
-        if let Some(text) = without(&before.text, &names) {
+        if let Some(text) = without_fields(&before.text, &names) {
             after.text = text;
         }
-        after.error = after.error.map(|error| without(&error, &names).unwrap_or(error));
+        after.error = after.error.map(|error| without_fields(&error, &names).unwrap_or(error));
         if after == *before {
             return Opinion::Pass;
         }
@@ -26,7 +26,7 @@ pub fn drop_fields(names: impl IntoIterator<Item = impl Into<String>>) -> impl O
 }
 
 /// Returns the text without the fields, if it is JSON that has them.
-fn without(text: &str, names: &[String]) -> Option<String> {
+fn without_fields(text: &str, names: &[String]) -> Option<String> {
     let before: Value = serde_json::from_str(text).ok()?;
     let mut after = before.clone();
     drop_from(&mut after, names);
@@ -42,7 +42,7 @@ fn drop_from(value: &mut Value, names: &[String]) {
         Value::Array(items) => items.iter_mut().for_each(|item| drop_from(item, names)),
         // Otherwise JSON within a string could smuggle the fields past this reviewer.
         Value::String(text) => {
-            if let Some(clean) = without(text, names) {
+            if let Some(clean) = without_fields(text, names) {
                 *text = clean;
             }
         }

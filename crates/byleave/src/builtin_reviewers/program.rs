@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-use super::protocol::{WireOpinion, WireSubject, read};
+use super::protocol::{WireOpinion, WireSubject, parse_response};
 use crate::boxed::BoxFuture;
 use crate::review::{InputReviewer, InputSubject, Opinion, OutputReviewer, OutputSubject, ReviewError};
 
@@ -61,12 +61,12 @@ impl ProgramReviewer {
         self
     }
 
-    async fn ask<T: for<'de> Deserialize<'de>>(
+    async fn review_with_program<T: for<'de> Deserialize<'de>>(
         &self,
         subject: WireSubject<'_>,
     ) -> Result<Opinion<T>, ReviewError> {
-        let answer = self.run(subject.bytes()?).await?;
-        Ok(read::<WireOpinion<T>>(&answer)?.into())
+        let answer = self.run(subject.to_bytes()?).await?;
+        Ok(parse_response::<WireOpinion<T>>(&answer)?.into())
     }
 
     async fn run(&self, subject: Vec<u8>) -> Result<Vec<u8>, ReviewError> {
@@ -88,7 +88,7 @@ impl ProgramReviewer {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed("start"))?;
-        let mut group = ProcessGroupGuard::of(child.id());
+        let mut group = ProcessGroupGuard::new(child.id());
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async move {
             // A program may decide without reading everything, so a closed pipe is not a failure.
@@ -101,10 +101,12 @@ impl ProgramReviewer {
         let ((), stdout, stderr) = tokio::join!(feed, drain(stdout), drain(stderr));
         let (stdout, stderr) = (stdout.map_err(failed("read"))?, stderr.map_err(failed("read"))?);
         if stdout.len() as u64 > OUTPUT_BYTES_MAX {
-            return Err(ReviewError::Nonsense(format!("the answer is larger than {OUTPUT_BYTES_MAX} bytes")));
+            return Err(ReviewError::InvalidResponse(format!(
+                "the answer is larger than {OUTPUT_BYTES_MAX} bytes"
+            )));
         }
         let status = child.wait().await.map_err(failed("wait for"))?;
-        group.let_go();
+        group.disarm();
         if !status.success() {
             let complaint: String =
                 String::from_utf8_lossy(&stderr).trim().chars().take(COMPLAINT_CHARS_MAX).collect();
@@ -130,11 +132,11 @@ async fn drain(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>>
 struct ProcessGroupGuard(Option<Pid>);
 
 impl ProcessGroupGuard {
-    fn of(leader: Option<u32>) -> Self {
+    fn new(leader: Option<u32>) -> Self {
         Self(leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
     }
 
-    fn let_go(&mut self) {
+    fn disarm(&mut self) {
         self.0 = None;
     }
 }
@@ -154,7 +156,7 @@ impl InputReviewer for ProgramReviewer {
         &self.name
     }
     fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>> {
-        Box::pin(self.ask(subject.into()))
+        Box::pin(self.review_with_program(subject.into()))
     }
 }
 
@@ -166,6 +168,6 @@ impl OutputReviewer for ProgramReviewer {
         &'a self,
         subject: OutputSubject<'a>,
     ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
-        Box::pin(self.ask(subject.into()))
+        Box::pin(self.review_with_program(subject.into()))
     }
 }

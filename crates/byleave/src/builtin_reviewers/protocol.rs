@@ -35,7 +35,7 @@ impl<'a> From<OutputSubject<'a>> for WireSubject<'a> {
 }
 
 impl WireSubject<'_> {
-    pub(super) fn bytes(&self) -> Result<Vec<u8>, ReviewError> {
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, ReviewError> {
         serde_json::to_vec(self)
             .map_err(|error| ReviewError::Failed(format!("cannot write the subject: {error}")))
     }
@@ -64,15 +64,15 @@ impl<T> From<WireOpinion<T>> for Opinion<T> {
         match wire {
             WireOpinion::Verdict(approved) => approved.into(),
             WireOpinion::Full(FullOpinion::Pass {}) => Self::Pass,
-            WireOpinion::Full(FullOpinion::Change { value, why }) => Self::Change { value, why },
-            WireOpinion::Full(FullOpinion::Hold { why }) => Self::Hold { why },
-            WireOpinion::Full(FullOpinion::Deny { why }) => Self::Deny { why },
+            WireOpinion::Full(FullOpinion::Change { value, why }) => Self::Change { value, reason: why },
+            WireOpinion::Full(FullOpinion::Hold { why }) => Self::Hold { reason: why },
+            WireOpinion::Full(FullOpinion::Deny { why }) => Self::Deny { reason: why },
         }
     }
 }
 
 /// Parses an answer. Fails if it is invalid.
-pub(super) fn read<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, ReviewError> {
+pub(super) fn parse_response<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, ReviewError> {
     serde_json::from_slice(bytes)
-        .map_err(|error| ReviewError::Nonsense(format!("the answer is no opinion: {error}")))
+        .map_err(|error| ReviewError::InvalidResponse(format!("the answer is no opinion: {error}")))
 }

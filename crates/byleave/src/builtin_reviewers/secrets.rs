@@ -3,11 +3,11 @@
 use byleave_core::outcome::Output;
 
 use crate::redact::{redact, redact_value};
-use crate::review::{Opinion, OutputReviewer, OutputSubject, output};
+use crate::review::{Opinion, OutputReviewer, OutputSubject, output_reviewer};
 
 /// Returns a reviewer of results that replaces text that looks like a secret by a mark, in text, error and data.
 pub fn secret_redaction() -> impl OutputReviewer {
-    output("secret-redaction", |subject: OutputSubject<'_>| {
+    output_reviewer("secret-redaction", |subject: OutputSubject<'_>| {
         let before = subject.output;
         let after = Output {
             text: redact(&before.text),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::review::{InputReviewer, InputSubject, Opinion, input};
+use crate::review::{InputReviewer, InputSubject, Opinion, input_reviewer};
 
 /// Returns a reviewer of arguments that removes all of these texts from the argument with this name.
 ///
@@ -15,13 +15,13 @@ pub fn strip(
     let argument: String = argument.into();
     let texts: Vec<String> =
         texts.into_iter().map(Into::into).filter(|text: &String| !text.is_empty()).collect();
-    input("strip", move |subject: InputSubject<'_>| {
+    input_reviewer("strip", move |subject: InputSubject<'_>| {
         let before = match subject.arguments.get(&argument) {
             None => return Opinion::Pass,
             Some(Value::String(before)) => before,
             Some(_) => return Opinion::deny(format!("`{argument}` is no text")),
         };
-        let after = stripped(before, &texts);
+        let after = strip_text(before, &texts);
         if after == *before {
             return Opinion::Pass;
         }
@@ -34,7 +34,7 @@ pub fn strip(
     })
 }
 
-fn stripped(text: &str, gone: &[String]) -> String {
+fn strip_text(text: &str, gone: &[String]) -> String {
     let mut text = text.to_owned();
     while let Some(found) = gone.iter().find(|found| text.contains(found.as_str())) {
         text = text.replace(found.as_str(), "");

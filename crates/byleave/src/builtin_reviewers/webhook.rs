@@ -8,7 +8,7 @@ use byleave_core::outcome::Output;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::protocol::{WireOpinion, WireSubject, read};
+use super::protocol::{WireOpinion, WireSubject, parse_response};
 use crate::boxed::BoxFuture;
 use crate::review::{InputReviewer, InputSubject, Opinion, OutputReviewer, OutputSubject, ReviewError};
 use crate::secret::Secret;
@@ -26,20 +26,20 @@ impl WebhookReviewer {
         Ok(Self { name: name.into(), service: SignedService::new(url, secret)? })
     }
 
-    async fn ask<T: for<'de> Deserialize<'de>>(
+    async fn review_with_service<T: for<'de> Deserialize<'de>>(
         &self,
         subject: WireSubject<'_>,
     ) -> Result<Opinion<T>, ReviewError> {
-        let digest = Digest::of(&subject.bytes()?);
+        let digest = Digest::compute(&subject.to_bytes()?);
         let body = serde_json::to_vec(&ReviewRequest { digest, subject: &subject })
             .map_err(|error| ReviewError::Failed(format!("cannot write the subject: {error}")))?;
-        let answer = self.service.ask(body).await.map_err(|error| match error {
+        let answer = self.service.request(body).await.map_err(|error| match error {
             ServiceResponseError::Failed(why) => ReviewError::Failed(why),
-            ServiceResponseError::Nonsense(why) => ReviewError::Nonsense(why),
+            ServiceResponseError::InvalidResponse(why) => ReviewError::InvalidResponse(why),
         })?;
-        let answer: ReviewResponse<WireOpinion<T>> = read(&answer)?;
+        let answer: ReviewResponse<WireOpinion<T>> = parse_response(&answer)?;
         if answer.digest != digest {
-            return Err(ReviewError::Nonsense("the answer is about something else".into()));
+            return Err(ReviewError::InvalidResponse("the answer is about something else".into()));
         }
         Ok(answer.opinion.into())
     }
@@ -63,7 +63,7 @@ impl InputReviewer for WebhookReviewer {
         &self.name
     }
     fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>> {
-        Box::pin(self.ask(subject.into()))
+        Box::pin(self.review_with_service(subject.into()))
     }
 }
 
@@ -75,6 +75,6 @@ impl OutputReviewer for WebhookReviewer {
         &'a self,
         subject: OutputSubject<'a>,
     ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
-        Box::pin(self.ask(subject.into()))
+        Box::pin(self.review_with_service(subject.into()))
     }
 }

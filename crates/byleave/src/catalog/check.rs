@@ -24,7 +24,7 @@ pub enum ManifestError {
     },
     /// An alias occurs twice, or equals the name.
     #[error("the alias `{alias}` is there already")]
-    AliasTwice {
+    DuplicateAlias {
         /// The alias.
         alias: String,
     },
@@ -36,7 +36,7 @@ pub enum ManifestError {
     },
     /// The description is too long.
     #[error("the description has more than {DESCRIPTION_CHARS_MAX} characters")]
-    LongDescription,
+    DescriptionTooLong,
     /// The search hint has too few or too many words.
     #[error("a search hint has 3 to 10 words, this one has {words}")]
     Hint {
@@ -45,10 +45,10 @@ pub enum ManifestError {
     },
     /// The audit operation is empty.
     #[error("the audit operation is empty; leave it undeclared instead")]
-    NoOperation,
+    EmptyOperation,
     /// The timeout is zero.
     #[error("the timeout is 0; leave it undeclared instead")]
-    NoTime,
+    ZeroTimeout,
     /// A role refers to an argument that does not exist.
     #[error("there is a role for `{pointer}`, but the schema has no such argument; write it like `/path`")]
     Role {
@@ -72,11 +72,11 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     }
     for (i, alias) in manifest.aliases.iter().enumerate() {
         if *alias == manifest.name || manifest.aliases.iter().take(i).any(|earlier| earlier == alias) {
-            return Err(ManifestError::AliasTwice { alias: alias.clone() });
+            return Err(ManifestError::DuplicateAlias { alias: alias.clone() });
         }
     }
     if manifest.description.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
-        return Err(ManifestError::LongDescription);
+        return Err(ManifestError::DescriptionTooLong);
     }
     if let Some(hint) = &manifest.search_hint {
         let words = hint.split_whitespace().count();
@@ -85,10 +85,10 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
         }
     }
     if manifest.audit_operation.as_ref().is_some_and(|word| word.trim().is_empty()) {
-        return Err(ManifestError::NoOperation);
+        return Err(ManifestError::EmptyOperation);
     }
     if manifest.timeout_ms == Some(0) {
-        return Err(ManifestError::NoTime);
+        return Err(ManifestError::ZeroTimeout);
     }
     match manifest.roles.keys().find(|pointer| !has_argument(&manifest.input_schema, pointer)) {
         Some(pointer) => Err(ManifestError::Role { pointer: pointer.clone() }),

@@ -10,12 +10,12 @@ use crate::ledger::LedgerError;
 impl Gate {
     /// Refuses all calls of a tenant from now on, in every process, until the halt is lifted. Running calls continue to their end.
     pub async fn halt(&self, tenant: &TenantId, by: &str, why: &str) -> Result<(), LedgerError> {
-        self.act(fresh_act(), tenant, by, AdminActionKind::Halt { why: why.to_owned() }).await
+        self.record_action(new_action_id(), tenant, by, AdminActionKind::Halt { why: why.to_owned() }).await
     }
 
     /// Lifts a halt.
     pub async fn lift(&self, tenant: &TenantId, by: &str) -> Result<(), LedgerError> {
-        self.act(fresh_act(), tenant, by, AdminActionKind::Lift).await
+        self.record_action(new_action_id(), tenant, by, AdminActionKind::Lift).await
     }
 
     /// Revokes a standing approval.
@@ -25,7 +25,7 @@ impl Gate {
         by: &str,
         leave: StandingApprovalId,
     ) -> Result<(), LedgerError> {
-        self.act(fresh_act(), tenant, by, AdminActionKind::Revoke { leave }).await
+        self.record_action(new_action_id(), tenant, by, AdminActionKind::Revoke { leave }).await
     }
 
     /// Records that a command runs with fewer guarantees than the sandbox gives. Must be called before the command runs.
@@ -36,24 +36,30 @@ impl Gate {
         guarantees: Vec<String>,
         why: &str,
     ) -> Result<(), LedgerError> {
-        self.act(fresh_act(), tenant, by, AdminActionKind::Waive { guarantees, why: why.to_owned() }).await
+        self.record_action(
+            new_action_id(),
+            tenant,
+            by,
+            AdminActionKind::Waive { guarantees, why: why.to_owned() },
+        )
+        .await
     }
 
     /// Records an admin action under this id. Snapshots that calls took before become invalid.
-    pub(super) async fn act(
+    pub(super) async fn record_action(
         &self,
         id: AdminActionId,
         tenant: &TenantId,
         by: &str,
         deed: AdminActionKind,
     ) -> Result<(), LedgerError> {
-        let act = AdminAction { id, at: self.parts.now(), tenant: tenant.clone(), by: by.to_owned(), deed };
-        let acted = self.parts.ledger.act(act).await;
-        self.parts.bustle.stir();
+        let act = AdminAction { id, at: self.inner.now(), tenant: tenant.clone(), by: by.to_owned(), deed };
+        let acted = self.inner.ledger.record_admin_action(act).await;
+        self.inner.in_flight.bump_epoch();
         acted
     }
 }
 
-fn fresh_act() -> AdminActionId {
+fn new_action_id() -> AdminActionId {
     AdminActionId::new(fresh_id())
 }

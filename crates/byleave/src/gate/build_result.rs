@@ -10,38 +10,44 @@ use byleave_core::question::{Answer, QuestionKind};
 use byleave_core::record::Record;
 use byleave_core::refusal::{Code, Refusal};
 use byleave_core::review::ReviewOutcome;
-use byleave_core::standing_approval::keys;
+use byleave_core::standing_approval::patterns_to_toml;
 use serde_json::Value;
 
 use crate::gate::inner::GateInner;
-use crate::gate::task_outcome::unreadable;
+use crate::gate::task_outcome::content_refusal;
 use crate::gate::truncate;
 use crate::gate::working_record::WorkingRecord;
 use crate::result::{CallOutcome, CallResult, Modification, ModifiedPart, Receipt};
 
 /// Builds the result of a settled call.
-pub(crate) async fn report(parts: &GateInner, desk: &mut WorkingRecord, outcome: &Outcome) -> CallResult {
+pub(crate) async fn build_result(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    outcome: &Outcome,
+) -> CallResult {
     let ledger = &*parts.ledger;
-    let (call, limit) = (desk.call(), desk.terms().map_or(0, |terms| terms.limits.output_bytes));
+    let (call, limit) = (desk.call(), desk.resolved_tool().map_or(0, |terms| terms.limits.output_bytes));
     let handed = |output: &Output| {
         let mut output = output.clone();
-        truncate::handed(&mut output, limit, call, parts.settings.rest.as_deref());
+        truncate::truncate_released(&mut output, limit, call, parts.settings.read_more_tool.as_deref());
         output
     };
     let ending = match outcome {
-        Outcome::Completed { output } => {
-            desk.read::<Output>(ledger, *output).await.map(|output| CallOutcome::Completed(handed(&output)))
-        }
-        Outcome::Failed { output } => {
-            desk.read::<Output>(ledger, *output).await.map(|output| CallOutcome::Failed(handed(&output)))
-        }
+        Outcome::Completed { output } => desk
+            .read_content::<Output>(ledger, *output)
+            .await
+            .map(|output| CallOutcome::Completed(handed(&output))),
+        Outcome::Failed { output } => desk
+            .read_content::<Output>(ledger, *output)
+            .await
+            .map(|output| CallOutcome::Failed(handed(&output))),
         Outcome::Rehearsed { plan } => {
-            desk.read::<Plan>(ledger, *plan).await.map(|plan| CallOutcome::Rehearsed((*plan).clone()))
+            desk.read_content::<Plan>(ledger, *plan).await.map(|plan| CallOutcome::DryRun((*plan).clone()))
         }
         Outcome::Withheld(refusal) => Ok(CallOutcome::Withheld(refusal.clone())),
         Outcome::Refused(refusal) if refusal.code == Code::OutsideWorkspace => {
             let plan = desk.plan(ledger).await.ok();
-            let rule = plan.and_then(|plan| allowing_rule(&plan, &desk.record));
+            let rule = plan.and_then(|plan| suggest_allow_rule(&plan, &desk.record));
             let why = rule.map_or_else(|| refusal.why.clone(), |rule| format!("{}; {rule}", refusal.why));
             Ok(CallOutcome::Refused(Refusal::new(refusal.code, why)))
         }
@@ -49,7 +55,7 @@ pub(crate) async fn report(parts: &GateInner, desk: &mut WorkingRecord, outcome:
         Outcome::Unknown(refusal) => Ok(CallOutcome::Unknown(refusal.clone())),
     };
     let arguments = desk.arguments(ledger).await.map(|arguments| (*arguments).clone()).unwrap_or_default();
-    let tool = match (desk.terms(), desk.record.heading()) {
+    let tool = match (desk.resolved_tool(), desk.record.header()) {
         (Some(terms), _) => terms.tool.clone(),
         (None, Some(heading)) => heading.tool.clone(),
         (None, None) => String::new(),
@@ -59,8 +65,8 @@ pub(crate) async fn report(parts: &GateInner, desk: &mut WorkingRecord, outcome:
         tool,
         arguments,
         // The call ran, but its output cannot be read any more.
-        ending: ending.unwrap_or_else(|fault| CallOutcome::Withheld(unreadable(fault))),
-        changes: changes(&desk.record),
+        outcome: ending.unwrap_or_else(|fault| CallOutcome::Withheld(content_refusal(fault))),
+        modifications: modifications(&desk.record),
         receipt: Some(Receipt { entries: desk.record.len(), head: desk.record.head() }),
     }
 }
@@ -68,12 +74,13 @@ pub(crate) async fn report(parts: &GateInner, desk: &mut WorkingRecord, outcome:
 /// Suggests the rule that would allow a call that was refused because of files outside the workspace.
 ///
 /// The suggestion is added here, because the record has no paths in clear text.
-fn allowing_rule(plan: &Plan, record: &Record) -> Option<String> {
-    let ruling = record.draft()?.permitted()?.as_ref().ok()?;
+fn suggest_allow_rule(plan: &Plan, record: &Record) -> Option<String> {
+    let ruling = record.draft()?.decision()?.as_ref().ok()?;
     let outside = ruling.reasons.iter().filter(|reason| reason.cause == Some(AskCause::Outside));
     let effects = outside.flat_map(|reason| &reason.effects).filter_map(|at| plan.effects.get(*at as usize));
-    let patterns: Vec<Pattern> = effects.filter_map(Pattern::of_path).collect();
-    let lines: Vec<String> = keys(&patterns).into_iter().map(|line| format!("`{line}`")).collect();
+    let patterns: Vec<Pattern> = effects.filter_map(Pattern::for_path).collect();
+    let lines: Vec<String> =
+        patterns_to_toml(&patterns).into_iter().map(|line| format!("`{line}`")).collect();
     Some(format!(
         "to allow it, write a rule into your policy file, a line each: `[[rule]]`, `verdict = \"allow\"`, {}",
         lines.join(", ")
@@ -81,13 +88,20 @@ fn allowing_rule(plan: &Plan, record: &Record) -> Option<String> {
 }
 
 /// Builds a result without a record.
-pub(crate) fn bare(call: CallId, tool: Option<&str>, ending: CallOutcome) -> CallResult {
+pub(crate) fn bare_result(call: CallId, tool: Option<&str>, ending: CallOutcome) -> CallResult {
     let tool = tool.unwrap_or_default().to_owned();
-    CallResult { call, tool, arguments: Value::Null, ending, changes: Vec::new(), receipt: None }
+    CallResult {
+        call,
+        tool,
+        arguments: Value::Null,
+        outcome: ending,
+        modifications: Vec::new(),
+        receipt: None,
+    }
 }
 
 /// Lists the modifications of arguments and output, with author and reason.
-fn changes(record: &Record) -> Vec<Modification> {
+fn modifications(record: &Record) -> Vec<Modification> {
     let mut changes = Vec::new();
     for entry in record.entries() {
         match &entry.fact {
@@ -98,9 +112,9 @@ fn changes(record: &Record) -> Vec<Modification> {
                 };
                 let changed = review.notes.iter().filter(|note| note.said == ReviewOutcome::Changed);
                 changes.extend(changed.map(|note| Modification {
-                    what,
-                    by: format!("reviewer `{}`", note.reviewer),
-                    why: note.why.clone(),
+                    part: what,
+                    author: format!("reviewer `{}`", note.reviewer),
+                    reason: note.why.clone(),
                 }));
             }
             RecordEvent::Answered(answered) => {
@@ -110,11 +124,11 @@ fn changes(record: &Record) -> Vec<Modification> {
                 let (what, why) = match &answered.answer {
                     Answer::Edit { note, .. } => (edited, note.clone()),
                     Answer::Yes { note: Some(note) } | Answer::Part { note: Some(note), .. } => {
-                        (ModifiedPart::Nothing, Some(note.clone()))
+                        (ModifiedPart::NoteOnly, Some(note.clone()))
                     }
                     _ => continue,
                 };
-                changes.push(Modification { what, by: answered.by.name.clone(), why });
+                changes.push(Modification { part: what, author: answered.by.name.clone(), reason: why });
             }
             _ => {}
         }

@@ -33,7 +33,7 @@ pub struct GateBuilder {
     challenger: Option<Arc<dyn Challenger>>,
     settings: GateSettings,
     clock: Option<Arc<dyn Clock>>,
-    others: Option<SkipCall>,
+    skip_calls: Option<SkipCall>,
 }
 
 /// The reason why a gate could not be built.
@@ -133,8 +133,8 @@ impl GateBuilder {
     /// This gate accepts such calls, shows their questions, accepts answers and records that they are over. It never plans, rehearses or
     /// runs one.
     #[must_use]
-    pub fn leaving(mut self, others: SkipCall) -> Self {
-        self.others = Some(others);
+    pub fn skip_calls(mut self, others: SkipCall) -> Self {
+        self.skip_calls = Some(others);
         self
     }
 
@@ -146,7 +146,7 @@ impl GateBuilder {
             None => Policy::builtin(&PathVariables::default())?,
         };
         let mut reviewers = self.reviewers.unwrap_or_default();
-        reviewers.set_limit(self.settings.stranger_timeout);
+        reviewers.set_timeout(self.settings.plugin_timeout);
         reviewers.set_cache_entries(self.settings.cached_opinions);
         let parts = GateInner {
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
@@ -158,12 +158,12 @@ impl GateBuilder {
             challenger: self.challenger,
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
             events: EventBus::new(),
-            schedule: Scheduler::new(self.settings.max_concurrent),
-            bustle: InFlight::default(),
-            rulings: DecisionCache::new(self.settings.cached_rulings),
+            scheduler: Scheduler::new(self.settings.max_concurrent),
+            in_flight: InFlight::default(),
+            decision_cache: DecisionCache::new(self.settings.cached_decisions),
             settings: self.settings,
-            others: self.others,
+            skip_calls: self.skip_calls,
         };
-        Ok(Gate { parts: Arc::new(parts) })
+        Ok(Gate { inner: Arc::new(parts) })
     }
 }

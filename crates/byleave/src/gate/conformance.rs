@@ -36,7 +36,7 @@ use crate::ledger::conformance::{ConformanceError, FailedCaseError, LedgerHarnes
 
 /// The time limit of a scenario. It is longer than any scenario takes, even with a remote ledger on a machine that runs other
 /// tests too.
-const TAKES_AT_MOST: Duration = Duration::from_secs(240);
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// One test scenario for gates.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +49,9 @@ pub struct Scenario {
 impl Scenario {
     /// Runs the scenario.
     pub async fn run(&self, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
-        let played = tokio::time::timeout(TAKES_AT_MOST, (self.run)(bench)).await;
+        let played = tokio::time::timeout(SCENARIO_TIMEOUT, (self.run)(bench)).await;
         let played = played.unwrap_or_else(|_| Err(ConformanceError::new("it never comes to an end")));
-        played.map_err(|flaw| FailedCaseError { case: self.name, what: flaw.what() })
+        played.map_err(|flaw| FailedCaseError { case: self.name, message: flaw.message() })
     }
 }
 
@@ -59,7 +59,7 @@ impl Scenario {
 pub async fn run(name: &str, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
     match SCENARIOS.iter().find(|scenario| scenario.name == name) {
         Some(scenario) => scenario.run(bench).await,
-        None => Err(FailedCaseError { case: "unknown", what: format!("there is no scenario `{name}`") }),
+        None => Err(FailedCaseError { case: "unknown", message: format!("there is no scenario `{name}`") }),
     }
 }
 

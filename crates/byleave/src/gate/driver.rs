@@ -6,14 +6,14 @@ use byleave_core::call::Call;
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::id::CallId;
 use byleave_core::outcome::Outcome;
-use byleave_core::pipeline::{NextStep, Task, WALK, durable_before, next};
+use byleave_core::pipeline::{NextStep, RECORD_VERSION, Task, must_persist_before, next_step};
 use byleave_core::question::Question;
 use byleave_core::refusal::{Code, Refusal};
 
 use crate::event::GateEvent;
 use crate::gate::in_flight::ActiveCall;
 use crate::gate::inner::GateInner;
-use crate::gate::preflight::{halted, leave_spent};
+use crate::gate::preflight::{approval_used_up_refusal, halted_refusal};
 use crate::gate::questions;
 use crate::gate::scheduler::QueuedCall;
 use crate::gate::task_outcome::TaskOutcome;
@@ -24,7 +24,7 @@ use crate::ledger::{AppendError, Interruption, LedgerError, StartBlockedError};
 use crate::result::{CallOutcome, CallResult, CallStatus};
 
 /// The number of retries to record the end of a call that ran, if the ledger fails.
-const END_TRIES: u32 = 6;
+const END_RETRIES: u32 = 6;
 
 /// How far a call may be driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,79 +46,79 @@ pub(crate) async fn drive(
     until: DriveUntil,
 ) -> CallStatus {
     loop {
-        let step = match next(&desk.record) {
-            NextStep::Do(Task::Begin(_))
+        let step = match next_step(&desk.record) {
+            NextStep::Do(Task::Start(_))
                 if until == DriveUntil::Ready && driving.cancelled_by().is_none() =>
             {
-                ready(parts, desk).await
+                stop_when_ready(parts, desk).await
             }
-            NextStep::Do(task) => step(parts, desk, driving, task).await,
-            NextStep::Wait(question) => wait(parts, desk, driving, spot, question).await,
+            NextStep::Do(task) => perform_step(parts, desk, driving, task).await,
+            NextStep::Wait(question) => wait_for_answer(parts, desk, driving, spot, question).await,
             NextStep::Settle(outcome) => settle(parts, desk, outcome).await,
         };
         match step {
             Ok(()) => {}
-            Err(DriveExit::At(standing)) => return *standing,
-            Err(DriveExit::Fault(fault)) => return CallStatus::Settled(unrecorded(desk, &fault)),
+            Err(DriveExit::Status(standing)) => return *standing,
+            Err(DriveExit::Ledger(fault)) => return CallStatus::Settled(unrecorded_result(desk, &fault)),
         }
     }
 }
 
 /// The reason why the loop ends.
 enum DriveExit {
-    At(Box<CallStatus>),
-    Fault(LedgerError),
+    Status(Box<CallStatus>),
+    Ledger(LedgerError),
 }
 
 impl From<CallStatus> for DriveExit {
     fn from(standing: CallStatus) -> Self {
-        Self::At(Box::new(standing))
+        Self::Status(Box::new(standing))
     }
 }
 
-async fn step(
+async fn perform_step(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     driving: &ActiveCall,
     task: Task,
 ) -> Result<(), DriveExit> {
     let (runs, runs_here) = match &task {
-        Task::Execute { attempt, .. } => (true, desk.mine == Some(*attempt)),
+        Task::Execute { attempt, .. } => (true, desk.claimed_attempt == Some(*attempt)),
         _ => (false, false),
     };
     if let Some(by) = driving.cancelled_by()
         && !runs_here
-        && desk.record.cancelled().is_none()
+        && desk.record.cancelled_by().is_none()
     {
-        write(parts, desk, RecordEvent::Cancelled { by })?;
+        append_event(parts, desk, RecordEvent::Cancelled { by })?;
         // The process that runs the attempt finds the cancellation on the record.
         return if runs { flush(parts, desk).await.map(|_| ()) } else { Ok(()) };
     }
-    if durable_before(&desk.record, &task) && !desk.is_durable() && !flush(parts, desk).await? {
+    if must_persist_before(&desk.record, &task) && !desk.is_durable() && !flush(parts, desk).await? {
         return Ok(());
     }
     match perform(parts, desk, task).await {
-        TaskOutcome::Fact(fact) => write(parts, desk, fact),
-        TaskOutcome::LookAgain => reload(parts, desk).await,
-        TaskOutcome::Elsewhere => Err(CallStatus::RunningElsewhere { call: desk.call() }.into()),
-        TaskOutcome::HeldUp(by) => {
+        TaskOutcome::Event(fact) => append_event(parts, desk, fact),
+        TaskOutcome::Retry => reload(parts, desk).await,
+        TaskOutcome::RunningElsewhere => Err(CallStatus::RunningElsewhere { call: desk.call() }.into()),
+        TaskOutcome::Blocked(by) => {
             // Only the receipt stays on the record. The call goes through the pipeline again when its turn comes.
             desk.rewind_to_received();
             flush(parts, desk).await?;
-            Err(CallStatus::HeldUp { call: desk.call(), by }.into())
+            Err(CallStatus::Blocked { call: desk.call(), blocked_by: by }.into())
         }
     }
 }
 
 /// Stops before the begin of the attempt, which is left to another process. Everything that process needs must be durable.
-async fn ready(parts: &GateInner, desk: &mut WorkingRecord) -> Result<(), DriveExit> {
+async fn stop_when_ready(parts: &GateInner, desk: &mut WorkingRecord) -> Result<(), DriveExit> {
     if !desk.is_durable() && !flush(parts, desk).await? {
         return Ok(());
     }
     Err(CallStatus::Ready { call: desk.call() }.into())
 }
 
-async fn wait(
+async fn wait_for_answer(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     driving: &ActiveCall,
@@ -129,34 +129,34 @@ async fn wait(
         return Ok(());
     }
     if parts.now() >= question.expires_at {
-        return write(parts, desk, RecordEvent::Expired { question: question.id });
+        return append_event(parts, desk, RecordEvent::Expired { question: question.id });
     }
     if let Some(by) = driving.cancelled_by() {
-        return write(parts, desk, RecordEvent::Cancelled { by });
+        return append_event(parts, desk, RecordEvent::Cancelled { by });
     }
     // While a person decides, only calls that conflict with this one wait.
-    spot.leave();
+    spot.release();
     let (call, len) = (desk.call(), desk.durable_len());
     let closing = tokio::select! {
         biased;
         () = driving.cancel.cancelled() => return Ok(()),
-        closing = questions::put(parts, desk, &question) => Some(closing),
-        () = moved_on(parts, driving, call, len) => None,
+        closing = questions::ask(parts, desk, &question) => Some(closing),
+        () = wait_for_growth(parts, driving, call, len) => None,
     };
     match closing {
         None => reload(parts, desk).await?,
         Some(None) => return Err(CallStatus::Waiting { call: desk.call(), question }.into()),
         Some(Some(fact)) => {
-            write(parts, desk, fact)?;
+            append_event(parts, desk, fact)?;
             // An answer is made durable before it is used. If another writer was faster, that answer is used.
             flush(parts, desk).await?;
         }
     }
     // A "no" needs no turn. It must not wait behind calls that an abort would stop.
-    if matches!(next(&desk.record), NextStep::Do(_)) {
+    if matches!(next_step(&desk.record), NextStep::Do(_)) {
         tokio::select! {
             biased;
-            () = spot.take() => {}
+            () = spot.wait_for_turn() => {}
             () = driving.cancel.cancelled() => {}
         }
     }
@@ -164,11 +164,11 @@ async fn wait(
 }
 
 /// Waits until the record has grown, in this process or in another.
-async fn moved_on(parts: &GateInner, driving: &ActiveCall, call: CallId, len: u32) {
+async fn wait_for_growth(parts: &GateInner, driving: &ActiveCall, call: CallId, len: u32) {
     loop {
         tokio::select! {
-            () = driving.grown_beyond(len) => return,
-            () = parts.pause() => {}
+            () = driving.wait_longer_than(len) => return,
+            () = parts.wait_poll_interval() => {}
         }
         if let Ok(Some(loaded)) = parts.ledger.load(call).await
             && loaded.record.len() > len
@@ -180,43 +180,43 @@ async fn moved_on(parts: &GateInner, driving: &ActiveCall, call: CallId, len: u3
 
 async fn settle(parts: &GateInner, desk: &mut WorkingRecord, outcome: Outcome) -> Result<(), DriveExit> {
     // Records of another pipeline version are left to a program that knows that version.
-    let ours = desk.record.heading().is_some_and(|heading| heading.walk == WALK);
-    if ours && desk.record.settled().is_none() && desk.record.damage().is_none() {
+    let ours = desk.record.header().is_some_and(|heading| heading.walk == RECORD_VERSION);
+    if ours && desk.record.outcome().is_none() && desk.record.damage().is_none() {
         // Must happen before the call is settled, because a call that waits for this one begins right after that.
         if outcome.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
-            && let Some(driving) = parts.bustle.find(desk.call())
+            && let Some(driving) = parts.in_flight.find(desk.call())
         {
-            driving.stop_others_of_turn();
+            driving.stop_turn_siblings();
         }
-        write(parts, desk, RecordEvent::Settled(outcome.clone()))?;
+        append_event(parts, desk, RecordEvent::Settled(outcome.clone()))?;
         if !flush(parts, desk).await? {
             return Ok(());
         }
-        questions::remember_no(parts, desk).await;
+        questions::remember_decline(parts, desk).await;
     }
     rehearse::drop_copy(parts, desk).await;
-    Err(CallStatus::Settled(build_result::report(parts, desk, &outcome).await).into())
+    Err(CallStatus::Settled(build_result::build_result(parts, desk, &outcome).await).into())
 }
 
-fn write(parts: &GateInner, desk: &mut WorkingRecord, fact: RecordEvent) -> Result<(), DriveExit> {
+fn append_event(parts: &GateInner, desk: &mut WorkingRecord, fact: RecordEvent) -> Result<(), DriveExit> {
     let kind = fact.kind();
-    desk.write(parts.now(), fact).map_err(|misplaced| {
-        DriveExit::Fault(LedgerError::new(format!("cannot write `{kind}` on the record"), misplaced))
+    desk.append_event(parts.now(), fact).map_err(|misplaced| {
+        DriveExit::Ledger(LedgerError::new(format!("cannot write `{kind}` on the record"), misplaced))
     })
 }
 
 /// Makes everything durable. Returns `false` if that failed and the pipeline must evaluate the record again.
 async fn flush(parts: &GateInner, desk: &mut WorkingRecord) -> Result<bool, DriveExit> {
     let first = desk.durable_len();
-    let stirs = !desk.concerns_nobody_else();
+    let stirs = !desk.affects_only_this_call();
     let mut tries = 0;
     loop {
         match desk.flush(&*parts.ledger).await {
             Ok(()) => {
                 if stirs {
-                    parts.bustle.stir();
+                    parts.in_flight.bump_epoch();
                 }
-                tell(parts, desk, first).await;
+                emit_entries(parts, desk, first).await;
                 return Ok(true);
             }
             // Another writer appended first. The end of an attempt that ran here is appended after it. All other steps are repeated.
@@ -224,75 +224,75 @@ async fn flush(parts: &GateInner, desk: &mut WorkingRecord) -> Result<bool, Driv
                 reload(parts, desk).await?;
                 return Ok(false);
             }
-            Err(AppendError::Hindered(hindrance)) => {
-                hindered(parts, desk, hindrance).await?;
+            Err(AppendError::StartBlocked(hindrance)) => {
+                handle_blocked_start(parts, desk, hindrance).await?;
                 return Ok(false);
             }
             // The end of an attempt that ran must be recorded, so the append is retried.
-            Err(AppendError::Fault(fault)) if desk.ran && tries < END_TRIES => {
+            Err(AppendError::Ledger(fault)) if desk.has_unrecorded_run && tries < END_RETRIES => {
                 tries += 1;
                 tracing::warn!(call = %desk.call(), %fault, "the end of a call could not be recorded; trying again");
-                tokio::time::sleep((parts.settings.poll / 10).saturating_mul(1 << tries)).await;
+                tokio::time::sleep((parts.settings.poll_interval / 10).saturating_mul(1 << tries)).await;
             }
-            Err(AppendError::Fault(fault)) => return Err(DriveExit::Fault(fault)),
+            Err(AppendError::Ledger(fault)) => return Err(DriveExit::Ledger(fault)),
         }
     }
 }
 
 async fn reload(parts: &GateInner, desk: &mut WorkingRecord) -> Result<(), DriveExit> {
     match parts.ledger.load(desk.call()).await {
-        Ok(Some(loaded)) if desk.is_same_as(&loaded) => {
-            desk.renew(loaded);
+        Ok(Some(loaded)) if desk.is_same_record(&loaded) => {
+            desk.rebase_on(loaded);
             Ok(())
         }
-        Ok(Some(_)) => Err(CallStatus::Settled(reused(desk)).into()),
+        Ok(Some(_)) => Err(CallStatus::Settled(reused_result(desk)).into()),
         Ok(None) => {
             desk.rewind();
             Ok(())
         }
-        Err(fault) => Err(DriveExit::Fault(fault)),
+        Err(fault) => Err(DriveExit::Ledger(fault)),
     }
 }
 
 /// Handles an attempt that may not begin now: records a refusal, or steps back and tries again.
-async fn hindered(
+async fn handle_blocked_start(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     hindrance: StartBlockedError,
 ) -> Result<(), DriveExit> {
     let refusal = match hindrance {
-        StartBlockedError::Halted { why } => halted(&why),
-        StartBlockedError::LeaveSpent => {
+        StartBlockedError::Halted { why } => halted_refusal(&why),
+        StartBlockedError::ApprovalUsedUp => {
             // No durable step depends on the standing approval yet, so the plan is evaluated again without it.
             if desk.durable_len() <= 1 {
                 desk.rewind_to_received();
                 return Ok(());
             }
-            leave_spent()
+            approval_used_up_refusal()
         }
         StartBlockedError::SessionBusy { call, attempt } => {
             match parts.ledger.interrupt(call, attempt, parts.now()).await {
                 Ok(Interruption::OwnerAlive) => tokio::time::sleep(Duration::from_millis(2)).await,
-                Ok(Interruption::Written) => parts.bustle.orphan(call),
+                Ok(Interruption::Recorded) => parts.in_flight.add_orphan(call),
                 Ok(Interruption::NotOpen) => {}
-                Err(fault) => return Err(DriveExit::Fault(fault)),
+                Err(fault) => return Err(DriveExit::Ledger(fault)),
             }
             // The call is planned again with the other call's changes, unless a person has already seen the plan.
             if desk.durable_len() <= 1 {
                 desk.rewind_to_received();
             } else {
-                desk.unbegin();
+                desk.withdraw_claim();
             }
             return Ok(());
         }
     };
-    desk.unbegin();
-    write(parts, desk, RecordEvent::Begun(Err(refusal)))
+    desk.withdraw_claim();
+    append_event(parts, desk, RecordEvent::Begun(Err(refusal)))
 }
 
 /// Notifies waiters and subscribers of the entries that are now durable.
-pub(crate) async fn tell(parts: &GateInner, desk: &mut WorkingRecord, first: u32) {
-    parts.bustle.ring(desk.call(), desk.durable_len());
+pub(crate) async fn emit_entries(parts: &GateInner, desk: &mut WorkingRecord, first: u32) {
+    parts.in_flight.notify(desk.call(), desk.durable_len());
     if !parts.events.has_listeners() {
         return;
     }
@@ -308,7 +308,7 @@ pub(crate) async fn tell(parts: &GateInner, desk: &mut WorkingRecord, first: u32
 }
 
 /// Builds the result after a ledger failure: refused if nothing has run, otherwise unknown. It is never completed.
-fn unrecorded(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
+fn unrecorded_result(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
     tracing::error!(call = %desk.call(), %fault, "a call could not be recorded");
     let ending = if desk.may_have_run() {
         CallOutcome::Unknown(Refusal::new(
@@ -321,23 +321,23 @@ fn unrecorded(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
             format!("it could not be recorded, so it did not run: {fault}"),
         ))
     };
-    build_result::bare(desk.call(), desk.record.heading().map(|heading| heading.tool.as_str()), ending)
+    build_result::bare_result(desk.call(), desk.record.header().map(|heading| heading.tool.as_str()), ending)
 }
 
 /// Builds the result for a call whose id was already used for another call.
-fn reused(desk: &WorkingRecord) -> CallResult {
+fn reused_result(desk: &WorkingRecord) -> CallResult {
     let refusal = Refusal::new(Code::CallReused, format!("the id {} was used for another call", desk.call()));
-    let tool = desk.record.heading().map(|heading| heading.tool.as_str());
-    build_result::bare(desk.call(), tool, CallOutcome::Refused(refusal))
+    let tool = desk.record.header().map(|heading| heading.tool.as_str());
+    build_result::bare_result(desk.call(), tool, CallOutcome::Refused(refusal))
 }
 
 /// Builds the result for a call that was never recorded.
-pub(crate) fn unopened(call: &Call, code: Code, why: String) -> CallResult {
-    build_result::bare(call.id, Some(&call.tool), CallOutcome::Refused(Refusal::new(code, why)))
+pub(crate) fn unopened_result(call: &Call, code: Code, why: String) -> CallResult {
+    build_result::bare_result(call.id, Some(&call.tool), CallOutcome::Refused(Refusal::new(code, why)))
 }
 
 /// Builds the result for a call that has no record.
-pub(crate) fn unheard_of(call: CallId) -> CallResult {
+pub(crate) fn unknown_call_result(call: CallId) -> CallResult {
     let refusal = Refusal::new(Code::NotRecorded, format!("there is no call {call} in the book"));
-    build_result::bare(call, None, CallOutcome::Refused(refusal))
+    build_result::bare_result(call, None, CallOutcome::Refused(refusal))
 }

@@ -11,53 +11,54 @@ use tracing::Instrument as _;
 
 use crate::gate::inner::GateInner;
 use crate::gate::rehearse::{self, GrantedRehearsal};
-use crate::gate::run_context::given;
-use crate::gate::supervise::{ToolExit, at_work};
-use crate::gate::task_outcome::{TaskOutcome, pinned, unreadable};
+use crate::gate::run_context::run_parts;
+use crate::gate::supervise::{ToolExit, run_tool};
+use crate::gate::task_outcome::{TaskOutcome, content_refusal, resolve_pinned};
 use crate::gate::truncate;
 use crate::gate::working_record::WorkingRecord;
 use crate::ledger::{Interruption, LedgerError};
-use crate::plugin_guard::{CatchPanic, PanicPayload, message, payload};
+use crate::plugin_guard::{CatchPanic, PanicPayload, panic_message, panic_payload};
 use crate::tool::{RunContext, Tool};
 
 /// Runs the attempt if this drive claimed it. Otherwise finds out what became of it.
 pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt: AttemptId) -> TaskOutcome {
-    if desk.mine.take() != Some(attempt) {
+    if desk.claimed_attempt.take() != Some(attempt) {
         return match parts.ledger.interrupt(desk.call(), attempt, parts.now()).await {
-            Ok(Interruption::Written | Interruption::NotOpen) => TaskOutcome::LookAgain,
-            Ok(Interruption::OwnerAlive) => TaskOutcome::Elsewhere,
+            Ok(Interruption::Recorded | Interruption::NotOpen) => TaskOutcome::Retry,
+            Ok(Interruption::OwnerAlive) => TaskOutcome::RunningElsewhere,
             Err(fault) => {
                 tracing::error!(call = %desk.call(), %fault, "cannot find out what has become of an attempt");
-                TaskOutcome::Elsewhere
+                TaskOutcome::RunningElsewhere
             }
         };
     }
     // A recorded attempt is marked as started where it runs. An attempt that may be repeated needs no mark.
     if desk.is_durable()
-        && let Err(fault) = parts.ledger.starting(desk.call(), attempt).await
+        && let Err(fault) = parts.ledger.mark_started(desk.call(), attempt).await
     {
-        return TaskOutcome::Fact(not_started(desk, attempt, &fault));
+        return TaskOutcome::Event(start_failed_event(desk, attempt, &fault));
     }
-    desk.ran = true;
+    desk.has_unrecorded_run = true;
     let started = Instant::now();
     let (status, mut output) = run(parts, desk).await;
     output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let limit = desk.terms().map_or(0, |terms| terms.limits.kept_bytes.max(terms.limits.output_bytes));
-    truncate::kept(&mut output, limit);
+    let limit =
+        desk.resolved_tool().map_or(0, |terms| terms.limits.kept_bytes.max(terms.limits.output_bytes));
+    truncate::truncate_stored(&mut output, limit);
     let end = ExecutionEnd {
         status,
         ran_ms: output.execution_time_ms,
         truncated: output.truncated,
         undoable: output.undo.is_some(),
-        output: desk.hold(&output),
+        output: desk.store_content(&output),
     };
-    TaskOutcome::Fact(RecordEvent::Ended { attempt, end })
+    TaskOutcome::Event(RecordEvent::Ended { attempt, end })
 }
 
 /// Builds the end of an attempt whose start could not be marked. It failed before anything ran.
-fn not_started(desk: &mut WorkingRecord, attempt: AttemptId, fault: &LedgerError) -> RecordEvent {
+fn start_failed_event(desk: &mut WorkingRecord, attempt: AttemptId, fault: &LedgerError) -> RecordEvent {
     let output = Output::failure(format!("it was not started: {fault}"));
-    let (status, output) = (ExecutionStatus::Failed, desk.hold(&output));
+    let (status, output) = (ExecutionStatus::Failed, desk.store_content(&output));
     RecordEvent::Ended {
         attempt,
         end: ExecutionEnd { status, output, ran_ms: 0, truncated: false, undoable: false },
@@ -67,38 +68,38 @@ fn not_started(desk: &mut WorkingRecord, attempt: AttemptId, fault: &LedgerError
 async fn run(parts: &GateInner, desk: &mut WorkingRecord) -> (ExecutionStatus, Output) {
     let unable = |why: String| (ExecutionStatus::Failed, Output::failure(why));
     // All of this was read when the attempt was claimed, so it is cached.
-    let entry = match pinned(parts, desk) {
+    let entry = match resolve_pinned(parts, desk) {
         Ok(entry) => entry,
         Err(refusal) => return unable(refusal.to_string()),
     };
     let arguments = match desk.arguments(&*parts.ledger).await {
         Ok(arguments) => arguments,
-        Err(fault) => return unable(unreadable(fault).to_string()),
+        Err(fault) => return unable(content_refusal(fault).to_string()),
     };
-    let granted = match rehearse::granted(parts, desk).await {
+    let granted = match rehearse::granted_rehearsal(parts, desk).await {
         Ok(granted) => granted,
         Err(refusal) => return unable(refusal.to_string()),
     };
-    let given = match given(parts, desk, granted.as_ref().map(|granted| &*granted.rehearsal)).await {
+    let given = match run_parts(parts, desk, granted.as_ref().map(|granted| &*granted.rehearsal)).await {
         Ok(given) => given,
         Err(refusal) => return unable(refusal.to_string()),
     };
     let tool = entry.tool().clone();
-    if let Some(granted) = granted.filter(|granted| granted.rehearsal.stands()) {
+    if let Some(granted) = granted.filter(|granted| granted.rehearsal.is_committable()) {
         let again = desk.record.attempts() > 1;
-        let ended = commit(tool, granted, given.run(CancellationToken::new())).await;
-        return if again { after_another(ended) } else { ended };
+        let ended = commit(tool, granted, given.into_run_context(CancellationToken::new())).await;
+        return if again { adjust_repeated_commit(ended) } else { ended };
     }
-    let timeout = Duration::from_millis(desk.terms().map_or(0, |terms| terms.limits.timeout_ms));
-    let ended = at_work(parts, desk.call(), timeout, tool.is_prompt(), move |stop| async move {
-        tool.execute((*arguments).clone(), given.run(stop)).await
+    let timeout = Duration::from_millis(desk.resolved_tool().map_or(0, |terms| terms.limits.timeout_ms));
+    let ended = run_tool(parts, desk.call(), timeout, tool.is_nonblocking(), move |stop| async move {
+        tool.execute((*arguments).clone(), given.into_run_context(stop)).await
     });
     match ended.await {
-        ToolExit::Itself(ended) => judge(ended),
-        ToolExit::Stopped { status, why, said } => {
+        ToolExit::Completed(ended) => to_end_status(ended),
+        ToolExit::Stopped { status, reason: why, result: said } => {
             let silent = || Output::text("[byleave] it does not stop; it may still be at work");
             let said = said.map_or_else(silent, Result::unwrap_or_default);
-            let status = if said.lost { ExecutionStatus::Lost } else { status };
+            let status = if said.outcome_unknown { ExecutionStatus::Lost } else { status };
             (status, Output { is_error: true, error: Some(why), ..said })
         }
     }
@@ -111,41 +112,42 @@ async fn commit(
     run: RunContext,
 ) -> (ExecutionStatus, Output) {
     let work = async move {
-        match tool.rehearser() {
-            Some(rehearser) => rehearser.commit((*granted.rehearsal).clone(), granted.only, run).await,
+        match tool.as_rehearsable() {
+            Some(rehearser) => rehearser.commit((*granted.rehearsal).clone(), granted.paths, run).await,
             None => Output::failure("the tool can no longer commit what it rehearsed"),
         }
     };
-    judge(
+    to_end_status(
         tokio::spawn(CatchPanic::new(work).in_current_span())
             .await
-            .unwrap_or_else(|error| Err(payload(error))),
+            .unwrap_or_else(|error| Err(panic_payload(error))),
     )
 }
 
 /// Converts the end of a commit that an earlier attempt had begun.
 ///
 /// If this attempt failed, the progress of the earlier one is unknown here, because its copy may be on another disk.
-fn after_another((status, output): (ExecutionStatus, Output)) -> (ExecutionStatus, Output) {
+fn adjust_repeated_commit((status, output): (ExecutionStatus, Output)) -> (ExecutionStatus, Output) {
     if status == ExecutionStatus::Done {
         return (status, output);
     }
     let why = output.error.as_deref().unwrap_or("it ended badly");
     let why =
         format!("an earlier attempt was interrupted, and it cannot be seen here how far it came: {why}");
-    (ExecutionStatus::Lost, Output { lost: true, error: Some(why), ..output })
+    (ExecutionStatus::Lost, Output { outcome_unknown: true, error: Some(why), ..output })
 }
 
-fn judge(ended: Result<Output, PanicPayload>) -> (ExecutionStatus, Output) {
+fn to_end_status(ended: Result<Output, PanicPayload>) -> (ExecutionStatus, Output) {
     match ended {
-        Ok(output) if output.lost => (ExecutionStatus::Lost, output),
+        Ok(output) if output.outcome_unknown => (ExecutionStatus::Lost, output),
         Ok(output) if output.is_error => {
             let error = output.error.clone().or_else(|| Some("the tool failed without saying why".into()));
             (ExecutionStatus::Failed, Output { error, ..output })
         }
         Ok(output) => (ExecutionStatus::Done, output),
-        Err(broken) => {
-            (ExecutionStatus::Panicked, Output::failure(format!("the tool panicked: {}", message(broken))))
-        }
+        Err(broken) => (
+            ExecutionStatus::Panicked,
+            Output::failure(format!("the tool panicked: {}", panic_message(broken))),
+        ),
     }
 }

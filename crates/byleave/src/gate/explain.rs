@@ -4,12 +4,12 @@ use byleave_core::call::Call;
 use byleave_core::decision::PolicyDecision;
 use byleave_core::effect::Plan;
 use byleave_core::outcome::Outcome;
-use byleave_core::pipeline::{NextStep, Task, next};
+use byleave_core::pipeline::{NextStep, Task, next_step};
 use byleave_core::refusal::{Code, Refusal, StageResult};
 
 use super::Gate;
-use crate::gate::inner::fresh_key;
-use crate::gate::task_outcome::{TaskOutcome, unreadable};
+use crate::gate::inner::new_record_key;
+use crate::gate::task_outcome::{TaskOutcome, content_refusal};
 use crate::gate::tasks::perform;
 use crate::gate::working_record::WorkingRecord;
 
@@ -21,7 +21,7 @@ pub struct Explanation {
     /// The planned effects.
     pub plan: Plan,
     /// The decision of the policy, with the standing approvals in force.
-    pub ruling: PolicyDecision,
+    pub decision: PolicyDecision,
 }
 
 impl Gate {
@@ -32,30 +32,32 @@ impl Gate {
         // A dry run is never blocked by another call.
         call.dry_run = true;
         let broken = |why: String| Refusal::new(Code::JudgeFailed, why);
-        let lineage = self.parts.ledger.lineage(&call.tenant, &call.session).await;
+        let lineage = self.inner.ledger.lineage(&call.tenant, &call.session).await;
         let lineage = lineage.map_err(|fault| broken(fault.to_string()))?;
-        let key = fresh_key().map_err(|error| broken(error.to_string()))?;
-        let desk = WorkingRecord::open(&call, lineage, key, self.parts.now());
+        let key = new_record_key().map_err(|error| broken(error.to_string()))?;
+        let desk = WorkingRecord::new(&call, lineage, key, self.inner.now());
         let mut desk = desk.map_err(|misplaced| broken(misplaced.to_string()))?;
         loop {
             let draft = desk.record.draft();
-            if let Some(Ok(ruling)) = draft.and_then(|draft| draft.permitted()).cloned() {
-                let plan = (*desk.plan(&*self.parts.ledger).await.map_err(unreadable)?).clone();
-                let tool = desk.terms().map(|terms| terms.tool.clone()).unwrap_or_default();
-                return Ok(Explanation { tool, plan, ruling });
+            if let Some(Ok(ruling)) = draft.and_then(|draft| draft.decision()).cloned() {
+                let plan = (*desk.plan(&*self.inner.ledger).await.map_err(content_refusal)?).clone();
+                let tool = desk.resolved_tool().map(|terms| terms.tool.clone()).unwrap_or_default();
+                return Ok(Explanation { tool, plan, decision: ruling });
             }
-            let task = match next(&desk.record) {
-                NextStep::Do(task @ (Task::Resolve | Task::Validate | Task::Plan | Task::Permit)) => task,
+            let task = match next_step(&desk.record) {
+                NextStep::Do(task @ (Task::Resolve | Task::Validate | Task::Plan | Task::EvaluatePolicy)) => {
+                    task
+                }
                 NextStep::Settle(Outcome::Refused(refusal)) => return Err(refusal),
                 NextStep::Do(_) | NextStep::Wait(_) | NextStep::Settle(_) => {
                     return Err(broken("there is no ruling on it".to_owned()));
                 }
             };
-            match perform(&self.parts, &mut desk, task).await {
-                TaskOutcome::Fact(fact) => {
-                    desk.write(self.parts.now(), fact).map_err(|misplaced| broken(misplaced.to_string()))?
-                }
-                TaskOutcome::HeldUp(_) | TaskOutcome::Elsewhere | TaskOutcome::LookAgain => {
+            match perform(&self.inner, &mut desk, task).await {
+                TaskOutcome::Event(fact) => desk
+                    .append_event(self.inner.now(), fact)
+                    .map_err(|misplaced| broken(misplaced.to_string()))?,
+                TaskOutcome::Blocked(_) | TaskOutcome::RunningElsewhere | TaskOutcome::Retry => {
                     return Err(broken("it cannot be looked at now".to_owned()));
                 }
             }

@@ -15,29 +15,29 @@ use lru::LruCache;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The calls in flight in this process, and how to stop them.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     /// Each call with the number of its users.
-    driving: Mutex<HashMap<CallId, (Arc<ActiveCall>, usize)>>,
-    asked: Mutex<HashMap<(TenantId, SessionId), (Millis, u32)>>,
+    active: Mutex<HashMap<CallId, (Arc<ActiveCall>, usize)>>,
+    question_counts: Mutex<HashMap<(TenantId, SessionId), (Millis, u32)>>,
     declined: DeclinedCache,
     orphans: Mutex<Vec<CallId>>,
-    stirs: AtomicU64,
+    epoch: AtomicU64,
 }
 
 /// A call that this process drives or waits for.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveCall {
     /// Held by the task that drives the call.
-    pub(crate) wheel: tokio::sync::Mutex<()>,
+    pub(crate) drive_lock: tokio::sync::Mutex<()>,
     /// Cancels the call.
     pub(crate) cancel: CancellationToken,
-    by: Mutex<Option<String>>,
+    cancelled_by: Mutex<Option<String>>,
     /// The calls of the same turn, including this one.
-    turn: Mutex<Vec<Weak<ActiveCall>>>,
+    turn_calls: Mutex<Vec<Weak<ActiveCall>>>,
     /// The length of the record, as far as this process has seen it.
     len: watch::Sender<u32>,
 }
@@ -48,7 +48,7 @@ impl ActiveCall {
         if !self.cancel.is_cancelled() {
             return None;
         }
-        Some(locked(&self.by).clone().unwrap_or_else(|| "the caller".into()))
+        Some(lock_ignoring_poison(&self.cancelled_by).clone().unwrap_or_else(|| "the caller".into()))
     }
 
     /// Returns the length of the record, as far as this process has seen it while the call was in the registry.
@@ -57,24 +57,24 @@ impl ActiveCall {
     }
 
     /// Waits until the record is longer than this.
-    pub(crate) async fn grown_beyond(&self, len: u32) {
+    pub(crate) async fn wait_longer_than(&self, len: u32) {
         // This value owns the sender, so the channel cannot close during the wait.
         drop(self.len.subscribe().wait_for(|now| *now > len).await);
     }
 
     /// Waits until the record grows from now on.
-    pub(crate) async fn grown(&self) {
+    pub(crate) async fn wait_for_growth(&self) {
         drop(self.len.subscribe().changed().await);
     }
 
     pub(crate) fn stop(&self, by: &str) {
-        locked(&self.by).get_or_insert_with(|| by.to_owned());
+        lock_ignoring_poison(&self.cancelled_by).get_or_insert_with(|| by.to_owned());
         self.cancel.cancel();
     }
 
     /// Stops the other calls of the same turn, because a person aborted.
-    pub(crate) fn stop_others_of_turn(&self) {
-        let turn = locked(&self.turn).clone();
+    pub(crate) fn stop_turn_siblings(&self) {
+        let turn = lock_ignoring_poison(&self.turn_calls).clone();
         for other in turn.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, self)) {
             other.stop("a person who stopped everything");
         }
@@ -83,67 +83,68 @@ impl ActiveCall {
 
 impl InFlight {
     /// Notes that something was written that other calls must see.
-    pub(crate) fn stir(&self) {
-        self.stirs.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn bump_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns the number of writes that other calls must see.
-    pub(crate) fn stirs(&self) -> u64 {
-        self.stirs.load(Ordering::SeqCst)
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
     }
 
     /// Returns the registry entry of a call and creates it if needed.
-    pub(crate) fn enter(&self, call: CallId) -> ActiveCallGuard<'_> {
-        let mut driving = locked(&self.driving);
+    pub(crate) fn register(&self, call: CallId) -> ActiveCallGuard<'_> {
+        let mut driving = lock_ignoring_poison(&self.active);
         let (driving, users) = driving.entry(call).or_default();
         *users = users.saturating_add(1);
-        ActiveCallGuard { bustle: self, call, driving: driving.clone() }
+        ActiveCallGuard { in_flight: self, call, active_call: driving.clone() }
     }
 
     /// Enters all calls of one turn and links them.
-    pub(crate) fn enter_turn(&self, calls: impl Iterator<Item = CallId>) -> Vec<ActiveCallGuard<'_>> {
-        let places: Vec<ActiveCallGuard<'_>> = calls.map(|call| self.enter(call)).collect();
-        let turn: Vec<Weak<ActiveCall>> = places.iter().map(|place| Arc::downgrade(&place.driving)).collect();
+    pub(crate) fn register_turn(&self, calls: impl Iterator<Item = CallId>) -> Vec<ActiveCallGuard<'_>> {
+        let places: Vec<ActiveCallGuard<'_>> = calls.map(|call| self.register(call)).collect();
+        let turn: Vec<Weak<ActiveCall>> =
+            places.iter().map(|place| Arc::downgrade(&place.active_call)).collect();
         for place in &places {
-            locked(&place.driving.turn).clone_from(&turn);
+            lock_ignoring_poison(&place.active_call.turn_calls).clone_from(&turn);
         }
         places
     }
 
     /// Returns the registry entry of a call, if it has one.
     pub(crate) fn find(&self, call: CallId) -> Option<ActiveCallGuard<'_>> {
-        let mut driving = locked(&self.driving);
+        let mut driving = lock_ignoring_poison(&self.active);
         let (driving, users) = driving.get_mut(&call)?;
         *users = users.saturating_add(1);
-        Some(ActiveCallGuard { bustle: self, call, driving: driving.clone() })
+        Some(ActiveCallGuard { in_flight: self, call, active_call: driving.clone() })
     }
 
     /// Publishes the new length of a record to everything in this process that waits for its call.
-    pub(crate) fn ring(&self, call: CallId, len: u32) {
+    pub(crate) fn notify(&self, call: CallId, len: u32) {
         if let Some(driving) = self.find(call) {
             driving.len.send_replace(len);
         }
     }
 
     /// Remembers a call that was interrupted and that no process drives.
-    pub(crate) fn orphan(&self, call: CallId) {
-        locked(&self.orphans).push(call);
+    pub(crate) fn add_orphan(&self, call: CallId) {
+        lock_ignoring_poison(&self.orphans).push(call);
     }
 
     /// Takes a call that must be driven until it is settled.
     pub(crate) fn take_orphan(&self) -> Option<CallId> {
-        locked(&self.orphans).pop()
+        lock_ignoring_poison(&self.orphans).pop()
     }
 
     /// Counts a question of a session. Returns `false` if there were too many in this minute.
-    pub(crate) fn may_ask(
+    pub(crate) fn count_question(
         &self,
         tenant: &TenantId,
         session: &SessionId,
         now: Millis,
         per_minute: u32,
     ) -> bool {
-        let mut asked = locked(&self.asked);
+        let mut asked = lock_ignoring_poison(&self.question_counts);
         asked.retain(|_, (since, _)| now.saturating_sub(*since) < 60_000);
         let (_, count) = asked.entry((tenant.clone(), session.clone())).or_insert((now, 0));
         *count = count.saturating_add(1);
@@ -171,33 +172,33 @@ impl Default for DeclinedCache {
 
 impl DeclinedCache {
     pub(crate) fn get(&self, of: &Digest) -> Option<String> {
-        locked(&self.0).get(of).cloned()
+        lock_ignoring_poison(&self.0).get(of).cloned()
     }
 
     pub(crate) fn put(&self, of: Digest, why: String) {
-        locked(&self.0).put(of, why);
+        lock_ignoring_poison(&self.0).put(of, why);
     }
 }
 
 /// A reference to the registry entry of a call, released on drop, even if the caller goes away.
 #[derive(Debug)]
 pub(crate) struct ActiveCallGuard<'a> {
-    bustle: &'a InFlight,
+    in_flight: &'a InFlight,
     call: CallId,
-    driving: Arc<ActiveCall>,
+    active_call: Arc<ActiveCall>,
 }
 
 impl std::ops::Deref for ActiveCallGuard<'_> {
     type Target = ActiveCall;
 
     fn deref(&self) -> &ActiveCall {
-        &self.driving
+        &self.active_call
     }
 }
 
 impl Drop for ActiveCallGuard<'_> {
     fn drop(&mut self) {
-        let mut driving = locked(&self.bustle.driving);
+        let mut driving = lock_ignoring_poison(&self.in_flight.active);
         let Some((_, users)) = driving.get_mut(&self.call) else { return };
         *users = users.saturating_sub(1);
         if *users == 0 {

@@ -23,7 +23,7 @@ use crate::event::EventBus;
 use crate::gate::in_flight::InFlight;
 use crate::gate::scheduler::Scheduler;
 use crate::ledger::Ledger;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::review::Reviewers;
 use crate::settings::GateSettings;
 use crate::tool::ToolContext;
@@ -43,11 +43,11 @@ pub(crate) struct GateInner {
     pub(crate) settings: GateSettings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: EventBus,
-    pub(crate) schedule: Scheduler,
-    pub(crate) bustle: InFlight,
-    pub(crate) rulings: DecisionCache,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) in_flight: InFlight,
+    pub(crate) decision_cache: DecisionCache,
     /// Selects the calls that other processes drive.
-    pub(crate) others: Option<SkipCall>,
+    pub(crate) skip_calls: Option<SkipCall>,
 }
 
 impl GateInner {
@@ -56,14 +56,14 @@ impl GateInner {
     }
 
     /// Waits for the poll interval, before the next check for writes of other processes.
-    pub(crate) async fn pause(&self) {
-        tokio::time::sleep(self.settings.poll.max(Duration::from_millis(1))).await;
+    pub(crate) async fn wait_poll_interval(&self) {
+        tokio::time::sleep(self.settings.poll_interval.max(Duration::from_millis(1))).await;
     }
 }
 
 /// Returns the caller and the working directory from the record.
-pub(crate) fn site(record: &Record) -> Option<ToolContext> {
-    let heading = record.heading()?;
+pub(crate) fn tool_context(record: &Record) -> Option<ToolContext> {
+    let heading = record.header()?;
     let cwd = PathBuf::from(&heading.cwd);
     let (tenant, session, agent) = (heading.tenant.clone(), heading.session.clone(), heading.agent.clone());
     Some(ToolContext { tenant, session, agent, cwd })
@@ -79,30 +79,30 @@ impl DecisionCache {
     }
 
     /// Returns whether the cache is enabled.
-    pub(crate) const fn is_on(&self) -> bool {
+    pub(crate) const fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
     pub(crate) fn get(&self, key: &Digest) -> Option<PolicyDecision> {
-        let mut ruling = locked(self.0.as_ref()?).get(key).cloned()?;
+        let mut ruling = lock_ignoring_poison(self.0.as_ref()?).get(key).cloned()?;
         ruling.cached = true;
         Some(ruling)
     }
 
     pub(crate) fn put(&self, key: Digest, ruling: &PolicyDecision) {
         if let Some(cache) = &self.0 {
-            locked(cache).put(key, ruling.clone());
+            lock_ignoring_poison(cache).put(key, ruling.clone());
         }
     }
 }
 
 /// Creates an attempt id.
-pub(crate) fn fresh_attempt() -> AttemptId {
+pub(crate) fn new_attempt_id() -> AttemptId {
     AttemptId::new(crate::clock::fresh_id())
 }
 
 /// Creates a random key for a new record.
-pub(crate) fn fresh_key() -> Result<RecordKey, getrandom::Error> {
+pub(crate) fn new_record_key() -> Result<RecordKey, getrandom::Error> {
     let mut key = [0_u8; 32];
     getrandom::fill(&mut key)?;
     Ok(RecordKey::from_bytes(key))

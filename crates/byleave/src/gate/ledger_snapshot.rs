@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 use crate::ledger::SessionContext;
 
 /// The validity of a snapshot. It is hardly longer than the usual delay between an answer of the ledger and its use.
-const FRESH: Duration = Duration::from_millis(2);
+const MAX_AGE: Duration = Duration::from_millis(2);
 
 /// The state of the ledger a moment ago.
 #[derive(Debug)]
 pub(crate) struct LedgerSnapshot {
     /// The state.
-    pub(crate) around: SessionContext,
+    pub(crate) session_context: SessionContext,
     /// The time of the lookup.
     pub(crate) at: Instant,
     /// The write count of this process at that time.
-    pub(crate) stirs: u64,
+    pub(crate) epoch: u64,
 }
 
 impl LedgerSnapshot {
     /// Returns whether the snapshot is still valid.
     pub(crate) fn is_fresh(&self, stirs: u64) -> bool {
-        self.stirs == stirs && self.at.elapsed() < FRESH
+        self.epoch == stirs && self.at.elapsed() < MAX_AGE
     }
 }

@@ -9,7 +9,7 @@ use byleave_core::id::{SessionId, TenantId};
 use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::pattern::PatternError;
 use byleave_core::policy::PolicyRequest;
-use byleave_core::session::{DEPTH_MAX, SessionNode, act_of};
+use byleave_core::session::{DEPTH_MAX, SessionNode, opening_action_id};
 
 use super::Gate;
 use crate::ledger::LedgerError;
@@ -27,25 +27,25 @@ pub enum OpenSessionError {
     },
     /// The session would be its own ancestor.
     #[error("cannot open session `{0}` as a sub-agent of itself; name the session that starts it")]
-    OwnParent(SessionId),
+    CircularParent(SessionId),
     /// The session was opened before with different properties.
-    #[error("session `{session}` was opened before {before}, and that never changes; choose another name")]
-    OpenedOtherwise {
+    #[error("session `{session}` was opened before {existing}, and that never changes; choose another name")]
+    OpenedDifferently {
         /// The session.
         session: SessionId,
         /// How the session was opened, in words.
-        before: String,
+        existing: String,
     },
     /// The session has too many ancestors.
     #[error("cannot open session `{0}`: there are {DEPTH_MAX} above it already; let one further up start it")]
     TooDeep(SessionId),
     /// The policy denies the use of this agent.
-    #[error("cannot open session `{session}`: {why}")]
+    #[error("cannot open session `{session}`: {reason}")]
     Denied {
         /// The session.
         session: SessionId,
         /// The rule that denies it, in words.
-        why: String,
+        reason: String,
     },
     /// The ceiling is invalid.
     #[error(transparent)]
@@ -68,13 +68,13 @@ impl Gate {
     ) -> Result<(), OpenSessionError> {
         opening.ceiling.check()?;
         if opening.parent.as_ref() == Some(&opening.session) {
-            return Err(OpenSessionError::OwnParent(opening.session));
+            return Err(OpenSessionError::CircularParent(opening.session));
         }
-        if self.is_open(tenant, &opening).await? {
+        if self.is_already_open(tenant, &opening).await? {
             return Ok(());
         }
         let above = match &opening.parent {
-            Some(parent) => self.parts.ledger.lineage(tenant, parent).await?,
+            Some(parent) => self.inner.ledger.lineage(tenant, parent).await?,
             None => Vec::new(),
         };
         if let (Some(parent), true) = (&opening.parent, above.is_empty()) {
@@ -84,13 +84,13 @@ impl Gate {
         if above.len() >= DEPTH_MAX {
             return Err(OpenSessionError::TooDeep(opening.session));
         }
-        self.may_be_used(&opening, &above)?;
+        self.check_agent_allowed(&opening, &above)?;
 
-        let id = act_of(tenant, &opening.session);
-        match self.act(id, tenant, by, AdminActionKind::Open(opening.clone())).await {
+        let id = opening_action_id(tenant, &opening.session);
+        match self.record_action(id, tenant, by, AdminActionKind::Open(opening.clone())).await {
             Ok(()) => Ok(()),
             // Another process may have opened the same session first.
-            Err(fault) => match self.is_open(tenant, &opening).await? {
+            Err(fault) => match self.is_already_open(tenant, &opening).await? {
                 true => Ok(()),
                 false => Err(fault.into()),
             },
@@ -103,12 +103,16 @@ impl Gate {
         tenant: &TenantId,
         session: &SessionId,
     ) -> Result<Vec<SessionNode>, LedgerError> {
-        self.parts.ledger.lineage(tenant, session).await
+        self.inner.ledger.lineage(tenant, session).await
     }
 
     /// Checks whether the session is already open with the same properties. Different properties are an error.
-    async fn is_open(&self, tenant: &TenantId, opening: &SessionNode) -> Result<bool, OpenSessionError> {
-        let lineage = self.parts.ledger.lineage(tenant, &opening.session).await?;
+    async fn is_already_open(
+        &self,
+        tenant: &TenantId,
+        opening: &SessionNode,
+    ) -> Result<bool, OpenSessionError> {
+        let lineage = self.inner.ledger.lineage(tenant, &opening.session).await?;
         let Some(found) = lineage.into_iter().next() else { return Ok(false) };
         if found == *opening {
             return Ok(true);
@@ -117,12 +121,16 @@ impl Gate {
             Some(parent) => format!("as a sub-agent of `{parent}`"),
             None => "at the top of a tree".to_owned(),
         };
-        let before = format!("{whose}, for agent `{}` in mode {}", found.agent, found.ceiling.mode.word());
-        Err(OpenSessionError::OpenedOtherwise { session: found.session, before })
+        let before = format!("{whose}, for agent `{}` in mode {}", found.agent, found.ceiling.mode.as_str());
+        Err(OpenSessionError::OpenedDifferently { session: found.session, existing: before })
     }
 
     /// Refuses an agent whose use a rule denies, however it is started.
-    fn may_be_used(&self, opening: &SessionNode, above: &[SessionNode]) -> Result<(), OpenSessionError> {
+    fn check_agent_allowed(
+        &self,
+        opening: &SessionNode,
+        above: &[SessionNode],
+    ) -> Result<(), OpenSessionError> {
         let tool = format!("agent:{}", opening.agent);
         let mut manifest = Manifest::new(tool.clone(), "", serde_json::Value::Null);
         // Starting an agent changes nothing by itself. The agent's calls are evaluated when it makes them.
@@ -130,17 +138,17 @@ impl Gate {
         let plan = Plan { effects: vec![Effect::Invoke { tool }], reads_only: true, ..Plan::default() };
         let starter = above.first().unwrap_or(opening);
         let request = PolicyRequest {
-            now: self.parts.now(),
-            ..PolicyRequest::plain(&manifest, &plan, &starter.session, &starter.agent)
+            now: self.inner.now(),
+            ..PolicyRequest::new(&manifest, &plan, &starter.session, &starter.agent)
         };
-        let ruling = self.parts.policy.load().rule_in(&request, above);
+        let ruling = self.inner.policy.load().evaluate_in_session(&request, above);
         if ruling.verdict < Verdict::Deny {
             return Ok(());
         }
-        let decisive = ruling.decisive();
+        let decisive = ruling.decisive_reason();
         let rule = decisive.and_then(|reason| reason.rule.as_deref()).unwrap_or("none");
         let why = decisive.map_or("it is denied", |reason| reason.why.as_str());
         let why = format!("agent `{}` may not be used: {why} (rule `{rule}`)", opening.agent);
-        Err(OpenSessionError::Denied { session: opening.session.clone(), why })
+        Err(OpenSessionError::Denied { session: opening.session.clone(), reason: why })
     }
 }

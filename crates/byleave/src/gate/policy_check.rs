@@ -12,18 +12,18 @@ use serde_json::Value;
 
 use crate::catalog::CatalogEntry;
 use crate::gate::inner::GateInner;
-use crate::gate::task_outcome::just_seen;
+use crate::gate::task_outcome::fresh_session_context;
 use crate::gate::working_record::WorkingRecord;
 use crate::plugin_guard::{PluginFailure, guard};
 use crate::tool::Tool;
 
 /// Asks the tool whether this call needs an approval (T8).
-pub(crate) async fn predicate(
+pub(crate) async fn needs_approval(
     parts: &GateInner,
     tool: Arc<dyn Tool>,
     arguments: Arc<Value>,
 ) -> StageResult<bool> {
-    let limit = parts.settings.stranger_timeout;
+    let limit = parts.settings.plugin_timeout;
     let answer = guard(limit, move || async move { tool.needs_approval(&arguments).await }).await;
     answer.map_err(|broken| {
         let code = match broken {
@@ -36,19 +36,19 @@ pub(crate) async fn predicate(
 }
 
 /// Evaluates a plan with the policy and the standing approvals in force.
-pub(crate) async fn rule(
+pub(crate) async fn evaluate_policy(
     parts: &GateInner,
     desk: &WorkingRecord,
     entry: &CatalogEntry,
     plan: &Plan,
     tool_asks: bool,
 ) -> StageResult<PolicyDecision> {
-    let heading = desk.record.heading().ok_or_else(|| Refusal::new(Code::RecordBroken, "no heading"))?;
+    let heading = desk.record.header().ok_or_else(|| Refusal::new(Code::RecordBroken, "no heading"))?;
     let now = parts.now();
     let policy = parts.policy.load_full();
-    let given = match just_seen(parts, desk) {
-        Some(seen) => Ok(seen.leaves.clone()),
-        None => parts.ledger.leaves(&heading.tenant, &entry.manifest().name, now).await,
+    let given = match fresh_session_context(parts, desk) {
+        Some(seen) => Ok(seen.standing_approvals.clone()),
+        None => parts.ledger.standing_approvals(&heading.tenant, &entry.manifest().name, now).await,
     };
     let given = given.map_err(|fault| Refusal::new(Code::JudgeFailed, fault.to_string()))?;
     let leaves: Result<Vec<StandingApprovalMatcher>, _> =
@@ -58,22 +58,22 @@ pub(crate) async fn rule(
         manifest: entry.manifest(),
         plan,
         mode: heading.mode,
-        tool_asks,
+        tool_needs_approval: tool_asks,
         session: &heading.session,
         agent: &heading.agent,
-        leaves: &leaves,
+        standing_approvals: &leaves,
         now,
     };
     // A standing approval expires and has limited uses, so decisions that may depend on one are never cached. Neither are decisions
     // for sub-agents.
-    if !leaves.is_empty() || !parts.rulings.is_on() || !heading.lineage.is_empty() {
-        return Ok(policy.rule_in(&request, &heading.lineage));
+    if !leaves.is_empty() || !parts.decision_cache.is_enabled() || !heading.lineage.is_empty() {
+        return Ok(policy.evaluate_in_session(&request, &heading.lineage));
     }
-    let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };
+    let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.evaluate(&request)) };
     let (version, manifest) = (policy.digest(), entry.digest());
     let flags = [heading.mode as u8, u8::from(tool_asks)];
     // The caller is part of the key only if a rule depends on it. Otherwise, sessions share decisions.
-    let caller = if policy.looks_at_the_caller() {
+    let caller = if policy.depends_on_caller() {
         [heading.session.as_str().as_bytes(), heading.agent.as_str().as_bytes()]
     } else {
         [&[][..], &[]]
@@ -81,11 +81,11 @@ pub(crate) async fn rule(
     let [session, agent] = caller;
     let parts_of_key: [&[u8]; 6] =
         [version.as_bytes(), manifest.as_bytes(), &flags, &plan_bytes, session, agent];
-    let key = Digest::of_parts("byleave.ruling", &parts_of_key);
-    if let Some(ruling) = parts.rulings.get(&key) {
+    let key = Digest::compute_parts("byleave.ruling", &parts_of_key);
+    if let Some(ruling) = parts.decision_cache.get(&key) {
         return Ok(ruling);
     }
-    let ruling = policy.rule(&request);
-    parts.rulings.put(key, &ruling);
+    let ruling = policy.evaluate(&request);
+    parts.decision_cache.put(key, &ruling);
     Ok(ruling)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byleave_core::decision::{AskCause, PolicyDecision};
-use byleave_core::digest::{Digest, canonical};
+use byleave_core::digest::{Digest, canonical_json};
 use byleave_core::effect::Effect;
 use byleave_core::entry::{CallHeader, RecordEvent};
 use byleave_core::id::{CallId, QuestionId};
@@ -17,7 +17,7 @@ use byleave_core::question_view::{QuestionView, RehearsalView};
 use byleave_core::record::QuestionClosure;
 use byleave_core::refusal::{Code, Refusal, StageResult};
 use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
-use byleave_core::render::{Rendering, is_cut, render};
+use byleave_core::render::{Rendering, is_truncated, render};
 use byleave_core::standing_approval::StandingApprovalMatcher;
 use byleave_core::transition::TransitionError;
 use serde_json::Value;
@@ -27,28 +27,34 @@ use crate::approver::{Approver, ApproverError, Reply};
 use crate::clock::fresh_id;
 use crate::event::GateEvent;
 use crate::gate::inner::GateInner;
-use crate::gate::run_context::given;
-use crate::gate::task_outcome::{pinned, unreadable};
+use crate::gate::run_context::run_parts;
+use crate::gate::task_outcome::{content_refusal, resolve_pinned};
 use crate::gate::working_record::WorkingRecord;
 use crate::ledger::{ContentError, LedgerError};
 use crate::plugin_guard::{PluginFailure, guard};
 use crate::settings::UnattendedAction;
 
 /// Opens a question, if it can be answered and can be shown in full.
-pub(crate) async fn open(
+pub(crate) async fn open_question(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     asking: QuestionRequest,
 ) -> StageResult<Question> {
-    someone_there(parts, desk, asking.kind)?;
-    can_run(parts, desk, asking.kind).await?;
-    let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
+    check_answerer(parts, desk, asking.kind)?;
+    check_can_run(parts, desk, asking.kind).await?;
+    let terms =
+        desk.resolved_tool().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
     let now = parts.now();
     let expires_at = now.saturating_add(terms.limits.question_ms);
     let id = QuestionId::new(fresh_id());
     let question = Question { id, kind: asking.kind, binding: asking.binding, expires_at };
-    if let Some(heading) = desk.record.heading()
-        && !parts.bustle.may_ask(&heading.tenant, &heading.session, now, parts.settings.questions_per_minute)
+    if let Some(heading) = desk.record.header()
+        && !parts.in_flight.count_question(
+            &heading.tenant,
+            &heading.session,
+            now,
+            parts.settings.questions_per_minute,
+        )
     {
         return Err(Refusal::new(
             Code::TooManyQuestions,
@@ -58,12 +64,12 @@ pub(crate) async fn open(
             ),
         ));
     }
-    let sheet = sheet(parts, desk, &question).await.map_err(unreadable)?;
-    if let Some(why) = parts.bustle.declined().get(&exactly(desk, &sheet)) {
+    let sheet = question_view(parts, desk, &question).await.map_err(content_refusal)?;
+    if let Some(why) = parts.in_flight.declined().get(&question_key(desk, &sheet)) {
         let why = format!("{why}; in this session nobody is asked about the same call again");
         return Err(Refusal::new(Code::Declined, why));
     }
-    if looks_relayed_in_part(&sheet) {
+    if looks_truncated(&sheet) {
         return Err(Refusal::new(
             Code::NotShownInFull,
             "the arguments say that a part of them was cut away before they came here; make the call with all of them",
@@ -81,16 +87,18 @@ pub(crate) async fn open(
 /// Checks whether the call can run at all, because nobody should be asked about a call that cannot.
 ///
 /// A call that ran on a copy can run. A process without the tool cannot check it.
-async fn can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind) -> StageResult<()> {
-    let ran =
-        desk.record.draft().is_some_and(|draft| matches!(draft.rehearsed(), Some(RehearsalOutcome::Ran(_))));
+async fn check_can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind) -> StageResult<()> {
+    let ran = desk
+        .record
+        .draft()
+        .is_some_and(|draft| matches!(draft.rehearsal_outcome(), Some(RehearsalOutcome::Ran(_))));
     if ran || kind == QuestionKind::Release {
         return Ok(());
     }
-    let Ok(entry) = pinned(parts, desk) else { return Ok(()) };
-    let run = given(parts, desk, None).await?.unheard(CancellationToken::new());
+    let Ok(entry) = resolve_pinned(parts, desk) else { return Ok(()) };
+    let run = run_parts(parts, desk, None).await?.into_rehearsal_context(CancellationToken::new());
     let tool = entry.tool().clone();
-    let answer = guard(parts.settings.stranger_timeout, move || async move { tool.can_run(run).await });
+    let answer = guard(parts.settings.plugin_timeout, move || async move { tool.can_run(run).await });
     answer.await.map_err(|broken| {
         let why = match broken {
             PluginFailure::Failed(fault) => fault.to_string(),
@@ -103,10 +111,10 @@ async fn can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind
 /// Computes the identity of a declined call: the same call in the same session, with the same effects on the same files.
 ///
 /// The tenant is part of it, because session names are unique only within a tenant.
-fn exactly(desk: &WorkingRecord, sheet: &QuestionView) -> Digest {
-    let tenant = desk.record.heading().map_or("", |heading| heading.tenant.as_str());
+fn question_key(desk: &WorkingRecord, sheet: &QuestionView) -> Digest {
+    let tenant = desk.record.header().map_or("", |heading| heading.tenant.as_str());
     let plan = serde_json::to_vec(&sheet.plan).unwrap_or_default();
-    let arguments = canonical(&sheet.arguments);
+    let arguments = canonical_json(&sheet.arguments);
     let parts: [&[u8]; 8] = [
         tenant.as_bytes(),
         sheet.session.as_str().as_bytes(),
@@ -117,27 +125,27 @@ fn exactly(desk: &WorkingRecord, sheet: &QuestionView) -> Digest {
         arguments.as_bytes(),
         &plan,
     ];
-    Digest::of_parts("byleave.declined", &parts)
+    Digest::compute_parts("byleave.declined", &parts)
 }
 
 /// Returns the identity of a declined call, and the text for the next refusal.
 ///
 /// A "no" through the inbox has the same effect as a "no" of a registered approver.
-pub(crate) async fn declined(
+pub(crate) async fn decline_entry(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     question: &Question,
     reply: &Reply,
     by: &str,
 ) -> Option<(Digest, String)> {
-    let why = said_no(reply, by).filter(|_| question.kind == QuestionKind::Approval)?;
+    let why = decline_message(reply, by).filter(|_| question.kind == QuestionKind::Approval)?;
     // A call that can no longer be shown is refused before it could be asked about again.
-    let sheet = sheet(parts, desk, question).await.ok()?;
-    Some((exactly(desk, &sheet), why))
+    let sheet = question_view(parts, desk, question).await.ok()?;
+    Some((question_key(desk, &sheet), why))
 }
 
 /// Remembers the "no" that ended a call. It may have been given through another gate, and the same call may come to this one again.
-pub(crate) async fn remember_no(parts: &GateInner, desk: &mut WorkingRecord) {
+pub(crate) async fn remember_decline(parts: &GateInner, desk: &mut WorkingRecord) {
     let no = desk.record.entries().iter().rev().find_map(|entry| match &entry.fact {
         RecordEvent::Answered(RecordedAnswer { question, answer: Answer::No { feedback }, by, .. }) => {
             Some((*question, Reply::No { feedback: feedback.clone() }, by.name.clone()))
@@ -146,46 +154,46 @@ pub(crate) async fn remember_no(parts: &GateInner, desk: &mut WorkingRecord) {
     });
     let Some((question, reply, by)) = no else { return };
     let Some(question) = desk.record.question(question).cloned() else { return };
-    if let Some((what, why)) = declined(parts, desk, &question, &reply, &by).await {
-        parts.bustle.declined().put(what, why);
+    if let Some((what, why)) = decline_entry(parts, desk, &question, &reply, &by).await {
+        parts.in_flight.declined().put(what, why);
     }
 }
 
-fn said_no(reply: &Reply, by: &str) -> Option<String> {
+fn decline_message(reply: &Reply, by: &str) -> Option<String> {
     let Reply::No { feedback } = reply else { return None };
     let words = feedback.as_ref().map(|feedback| format!(": {feedback}")).unwrap_or_default();
     Some(format!("{by} said no before{words}"))
 }
 
 /// Checks whether the call would run something whose text contains a count of omitted characters.
-fn looks_relayed_in_part(sheet: &QuestionView) -> bool {
+fn looks_truncated(sheet: &QuestionView) -> bool {
     let runs = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
     sheet.question.kind != QuestionKind::Release
         && sheet.plan.effects.iter().any(runs)
-        && is_cut(&sheet.arguments)
+        && is_truncated(&sheet.arguments)
 }
 
 /// Checks whether the settings answer a question if there is no approver (R7).
 ///
 /// Only a person may let a tool touch files outside the workspace (P4).
-fn may_pass_unattended(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> bool {
+fn allows_unattended(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> bool {
     let draft = desk.record.draft();
-    let permitted = draft.as_ref().and_then(|draft| draft.permitted()?.as_ref().ok());
-    let rehearsed = draft.as_ref().and_then(|draft| draft.rehearsal()?.ruling.as_ref());
+    let permitted = draft.as_ref().and_then(|draft| draft.decision()?.as_ref().ok());
+    let rehearsed = draft.as_ref().and_then(|draft| draft.rehearsal_summary()?.ruling.as_ref());
     let mut causes = permitted.into_iter().chain(rehearsed).flat_map(PolicyDecision::causes);
     kind == QuestionKind::Approval
         && parts.settings.unattended == UnattendedAction::AllowWithWarning
         && !causes.any(|cause| cause == AskCause::Outside)
 }
 
-fn someone_there(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> StageResult<()> {
+fn check_answerer(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> StageResult<()> {
     match kind {
         QuestionKind::Checkpoint if parts.checkpoint.is_none() => Err(Refusal::new(
             Code::NoCheckpoint,
             "the tool must be released by a checkpoint and no handler is registered",
         )),
         QuestionKind::Checkpoint => Ok(()),
-        QuestionKind::Approval if may_pass_unattended(parts, desk, kind) => Ok(()),
+        QuestionKind::Approval if allows_unattended(parts, desk, kind) => Ok(()),
         QuestionKind::Approval | QuestionKind::Release => {
             if parts.approver.is_some() || parts.settings.inbox {
                 return Ok(());
@@ -201,17 +209,17 @@ fn someone_there(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) ->
 }
 
 /// Reads the model's own reason for the call.
-pub(crate) async fn reason(
+pub(crate) async fn model_reason(
     parts: &GateInner,
     desk: &mut WorkingRecord,
 ) -> Result<Option<String>, ContentError> {
-    let Some(held) = desk.record.heading().and_then(|heading| heading.reason) else { return Ok(None) };
-    let text: Arc<Value> = desk.read(&*parts.ledger, held).await?;
+    let Some(held) = desk.record.header().and_then(|heading| heading.reason) else { return Ok(None) };
+    let text: Arc<Value> = desk.read_content(&*parts.ledger, held).await?;
     Ok(text.as_str().map(str::to_owned))
 }
 
 /// Builds the view with everything that a person must see to answer a question.
-pub(crate) async fn sheet(
+pub(crate) async fn question_view(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     question: &Question,
@@ -219,28 +227,28 @@ pub(crate) async fn sheet(
     let arguments = desk.arguments(&*parts.ledger).await?;
     let plan = desk.plan(&*parts.ledger).await?;
     let challenge = desk.challenge(&*parts.ledger).await?;
-    let reason = reason(parts, desk).await?;
+    let reason = model_reason(parts, desk).await?;
     let output = match question.kind {
         QuestionKind::Release => Some((*desk.output(&*parts.ledger).await?).clone()),
         QuestionKind::Approval | QuestionKind::Checkpoint => None,
     };
-    let heading = desk.record.heading().cloned().ok_or(ContentError::Missing)?;
-    let terms = desk.terms().cloned().ok_or(ContentError::Missing)?;
+    let heading = desk.record.header().cloned().ok_or(ContentError::Missing)?;
+    let terms = desk.resolved_tool().cloned().ok_or(ContentError::Missing)?;
     let draft = desk.record.draft().ok_or(ContentError::Missing)?;
     let number = draft.number;
     let ruling =
-        draft.permitted().and_then(|step| step.as_ref().ok()).cloned().ok_or(ContentError::Missing)?;
-    let notes = notes(desk, question.kind);
-    let seen = match draft.rehearsed().cloned() {
+        draft.decision().and_then(|step| step.as_ref().ok()).cloned().ok_or(ContentError::Missing)?;
+    let notes = review_notes(desk, question.kind);
+    let seen = match draft.rehearsal_outcome().cloned() {
         None => None,
         Some(RehearsalOutcome::Not { why }) => Some(RehearsalView::Not { why }),
         Some(RehearsalOutcome::Ran(head)) => {
-            let rehearsal: Arc<Rehearsal> = desk.read(&*parts.ledger, head.rehearsal).await?;
+            let rehearsal: Arc<Rehearsal> = desk.read_content(&*parts.ledger, head.rehearsal).await?;
             Some(RehearsalView::Ran { rehearsal: (*rehearsal).clone(), ruling: head.ruling })
         }
     };
     let first_arguments = if number > 1 {
-        let first: Arc<Value> = desk.read(&*parts.ledger, heading.arguments).await?;
+        let first: Arc<Value> = desk.read_content(&*parts.ledger, heading.arguments).await?;
         Some((*first).clone())
     } else {
         None
@@ -267,7 +275,7 @@ pub(crate) async fn sheet(
     })
 }
 
-fn notes(desk: &WorkingRecord, kind: QuestionKind) -> Vec<byleave_core::review::ReviewNote> {
+fn review_notes(desk: &WorkingRecord, kind: QuestionKind) -> Vec<byleave_core::review::ReviewNote> {
     let reviews = desk.record.entries().iter().filter_map(|entry| match (&entry.fact, kind) {
         (RecordEvent::OutputReviewed(Ok(review)), QuestionKind::Release) => Some(review),
         (RecordEvent::Reviewed(Ok(review)), QuestionKind::Approval | QuestionKind::Checkpoint) => {
@@ -279,7 +287,7 @@ fn notes(desk: &WorkingRecord, kind: QuestionKind) -> Vec<byleave_core::review::
 }
 
 /// Delivers an open question to the approver. Returns `None` if the question stays open for a later answer.
-pub(crate) async fn put(
+pub(crate) async fn ask(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     question: &Question,
@@ -289,29 +297,28 @@ pub(crate) async fn put(
         QuestionKind::Approval | QuestionKind::Release => parts.approver.clone(),
     };
     let Some(approver) = approver else {
-        let may_pass = may_pass_unattended(parts, desk, question.kind) && !parts.settings.inbox;
-        return may_pass.then(|| unattended(question));
+        let may_pass = allows_unattended(parts, desk, question.kind) && !parts.settings.inbox;
+        return may_pass.then(|| unattended_answer(question));
     };
-    let sheet = match sheet(parts, desk, question).await {
+    let sheet = match question_view(parts, desk, question).await {
         Ok(sheet) => sheet,
         Err(fault) => {
-            return Some(RecordEvent::Unasked { question: question.id, refusal: unreadable(fault) });
+            return Some(RecordEvent::Unasked { question: question.id, refusal: content_refusal(fault) });
         }
     };
     let left = Duration::from_millis(question.expires_at.saturating_sub(parts.now()));
     let limit = left.min(parts.settings.approver_timeout);
-    let by = By { name: approver.name().to_owned(), grade: approver.grade() };
-    let exactly = exactly(desk, &sheet);
-    let reply = put_to(approver, sheet, limit).await;
+    let by = By { name: approver.name().to_owned(), grade: approver.assurance() };
+    let exactly = question_key(desk, &sheet);
+    let reply = ask_approver(approver, sheet, limit).await;
     if let (Ok(reply), QuestionKind::Approval) = (&reply, question.kind)
-        && let Some(why) = said_no(reply, &by.name)
+        && let Some(why) = decline_message(reply, &by.name)
     {
-        parts.bustle.declined().put(exactly, why);
+        parts.in_flight.declined().put(exactly, why);
     }
     let answer = match reply {
-        Ok(reply) => {
-            answer(desk, question, reply).map_err(|why| (ApproverFailure::Nonsense, why.to_string()))
-        }
+        Ok(reply) => reply_to_answer(desk, question, reply)
+            .map_err(|why| (ApproverFailure::InvalidResponse, why.to_string())),
         Err((broke, why)) => Err((broke, why)),
     };
     Some(match answer {
@@ -334,7 +341,7 @@ pub(crate) async fn put(
     })
 }
 
-async fn put_to(
+async fn ask_approver(
     approver: Arc<dyn Approver>,
     sheet: QuestionView,
     limit: Duration,
@@ -345,7 +352,7 @@ async fn put_to(
     }
     let answer = guard(limit, move || async move { approver.ask(&sheet, &rendering).await }).await;
     answer.map_err(|broken| match broken {
-        PluginFailure::Failed(ApproverError::Nonsense(why)) => (ApproverFailure::Nonsense, why),
+        PluginFailure::Failed(ApproverError::InvalidResponse(why)) => (ApproverFailure::InvalidResponse, why),
         PluginFailure::Failed(fault @ ApproverError::Failed(_)) => {
             (ApproverFailure::Failed, fault.to_string())
         }
@@ -354,7 +361,7 @@ async fn put_to(
     })
 }
 
-fn unattended(question: &Question) -> RecordEvent {
+fn unattended_answer(question: &Question) -> RecordEvent {
     tracing::warn!(question = %question.id, "nobody is there to ask; allowed because the settings say so");
     let note = Some("nobody was there to ask; allowed with a warning because the settings say so".into());
     RecordEvent::Answered(RecordedAnswer {
@@ -371,7 +378,7 @@ enum ApproverFailure {
     Failed,
     Panicked,
     TimedOut,
-    Nonsense,
+    InvalidResponse,
 }
 
 impl ApproverFailure {
@@ -380,11 +387,11 @@ impl ApproverFailure {
             (QuestionKind::Checkpoint, Self::Failed) => Code::CheckpointFailed,
             (QuestionKind::Checkpoint, Self::Panicked) => Code::CheckpointPanicked,
             (QuestionKind::Checkpoint, Self::TimedOut) => Code::CheckpointTimedOut,
-            (QuestionKind::Checkpoint, Self::Nonsense) => Code::CheckpointInvalid,
+            (QuestionKind::Checkpoint, Self::InvalidResponse) => Code::CheckpointInvalid,
             (_, Self::Failed) => Code::ApproverFailed,
             (_, Self::Panicked) => Code::ApproverPanicked,
             (_, Self::TimedOut) => Code::ApproverTimedOut,
-            (_, Self::Nonsense) => Code::ApproverInvalid,
+            (_, Self::InvalidResponse) => Code::ApproverInvalid,
         }
     }
 }
@@ -394,19 +401,19 @@ impl ApproverFailure {
 pub enum AnswerError {
     /// The question does not exist.
     #[error("there is no question {0}")]
-    NoSuchQuestion(QuestionId),
+    UnknownQuestion(QuestionId),
     /// The answer was given for other contents than this question has now.
     #[error("the answer belongs to another question (code answer-mismatch)")]
     Mismatch,
     /// The question was already closed, or has expired.
     #[error("the question can no longer be answered: it was answered, cancelled, or is too old")]
-    Late,
+    QuestionClosed,
     /// The answer is invalid for this question.
     #[error("the answer cannot be used: {0}")]
-    Unusable(String),
+    InvalidAnswer(String),
     /// The agent that asks tried to answer itself.
     #[error("an agent cannot answer its own question")]
-    OwnQuestion,
+    SelfAnswer,
     /// The answer could not be recorded.
     #[error("the answer could not be recorded: {0}")]
     NotRecorded(String),
@@ -421,20 +428,22 @@ impl From<LedgerError> for AnswerError {
 impl From<TransitionError> for AnswerError {
     fn from(misplaced: TransitionError) -> Self {
         match misplaced {
-            TransitionError::OtherQuestion => Self::Mismatch,
-            TransitionError::WrongAnswer => Self::Unusable("this question cannot be answered so".into()),
-            _ => Self::Late,
+            TransitionError::WrongQuestion => Self::Mismatch,
+            TransitionError::InvalidAnswerKind => {
+                Self::InvalidAnswer("this question cannot be answered so".into())
+            }
+            _ => Self::QuestionClosed,
         }
     }
 }
 
 /// Converts a reply into an answer for the record. Contents are stored under the key of the record.
-pub(crate) fn answer(
+pub(crate) fn reply_to_answer(
     desk: &mut WorkingRecord,
     question: &Question,
     reply: Reply,
 ) -> Result<Answer, AnswerError> {
-    let unusable = |why: &str| Err(AnswerError::Unusable(why.to_owned()));
+    let unusable = |why: &str| Err(AnswerError::InvalidAnswer(why.to_owned()));
     Ok(match reply {
         Reply::Yes { note } => Answer::Yes { note },
         Reply::No { feedback } => Answer::No { feedback },
@@ -443,25 +452,25 @@ pub(crate) fn answer(
             let Ok(output) = serde_json::from_value::<Output>(value) else {
                 return unusable("an edited result is an object with at least `text`");
             };
-            Answer::Edit { content: desk.hold(&output), note }
+            Answer::Edit { content: desk.store_content(&output), note }
         }
         Reply::Edit { value, note } => {
             if !value.is_object() {
                 return unusable("edited arguments are an object");
             }
-            Answer::Edit { content: desk.hold_json(&value), note }
+            Answer::Edit { content: desk.store_json(&value), note }
         }
-        Reply::Part { paths, note } => {
+        Reply::Partial { paths, note } => {
             if paths.is_empty() {
                 return unusable("a part names at least one path; to keep nothing, say no");
             }
-            Answer::Part { paths: desk.hold(&paths), note }
+            Answer::Part { paths: desk.store_content(&paths), note }
         }
-        Reply::Leave(leave) => {
+        Reply::StandingApproval(leave) => {
             if question.kind != QuestionKind::Approval {
                 return unusable("no leave can answer a checkpoint or release a result");
             }
-            if desk.terms().is_none_or(|terms| terms.tool != leave.tool) {
+            if desk.resolved_tool().is_none_or(|terms| terms.tool != leave.tool) {
                 return unusable("a leave is for the tool that asks");
             }
             if leave.scope.is_empty() {
@@ -485,7 +494,7 @@ pub struct SubmittedAnswer {
     /// The reply.
     pub reply: Reply,
     /// The approver who answers.
-    pub by: By,
+    pub approver: By,
 }
 
 /// Returns the approval event (R6) once the question about a plan was closed.
@@ -502,27 +511,30 @@ pub(crate) async fn approval_event(
     if desk.record.question(question)?.kind == QuestionKind::Release {
         return None;
     }
-    let approved = match desk.record.closing(question)? {
-        QuestionClosure::Answered { answered, .. } => {
+    let approved = match desk.record.question_closure(question)? {
+        QuestionClosure::Answered { answer: answered, .. } => {
             matches!(
                 answered.answer,
                 Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave(_) | Answer::Edit { .. }
             )
         }
-        QuestionClosure::Expired | QuestionClosure::Unasked(_) => false,
+        QuestionClosure::Expired | QuestionClosure::ApproverFailed(_) => false,
     };
-    let tool = desk.terms()?.tool.clone();
+    let tool = desk.resolved_tool()?.tool.clone();
     let parameters = desk.arguments(&*parts.ledger).await.ok()?;
     Some(GateEvent::ToolApproval { call: desk.call(), tool, parameters, approved })
 }
 
 /// Checks whether the name is that of the asking agent or of an ancestor. They want the call to run, so they may not approve it.
-pub(crate) fn is_asked_by(heading: &CallHeader, name: &str) -> bool {
+pub(crate) fn is_caller(heading: &CallHeader, name: &str) -> bool {
     let mut agents = heading.lineage.iter().map(|opening| &opening.agent).chain([&heading.agent]);
     agents.any(|agent| agent.as_str() == name)
 }
 
 /// Returns the call that an open question belongs to.
-pub(crate) async fn call_of(parts: &GateInner, question: QuestionId) -> Result<CallId, AnswerError> {
-    parts.ledger.call_of(question).await?.ok_or(AnswerError::NoSuchQuestion(question))
+pub(crate) async fn call_for_question(
+    parts: &GateInner,
+    question: QuestionId,
+) -> Result<CallId, AnswerError> {
+    parts.ledger.call_for_question(question).await?.ok_or(AnswerError::UnknownQuestion(question))
 }

@@ -11,68 +11,75 @@ use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
 
 use crate::catalog::CatalogEntry;
 use crate::gate::inner::GateInner;
-use crate::gate::policy_check::rule;
-use crate::gate::run_context::given;
-use crate::gate::supervise::{ToolExit, at_work};
-use crate::gate::task_outcome::{TaskOutcome, pinned, unreadable};
+use crate::gate::policy_check::evaluate_policy;
+use crate::gate::run_context::run_parts;
+use crate::gate::supervise::{ToolExit, run_tool};
+use crate::gate::task_outcome::{TaskOutcome, content_refusal, resolve_pinned};
 use crate::gate::working_record::WorkingRecord;
-use crate::plugin_guard::message;
+use crate::plugin_guard::panic_message;
 use crate::tool::RehearseError;
 
 /// Runs the draft on a copy. A failure to do so is not a refusal, because the question then says so.
 pub(crate) async fn rehearse(parts: &GateInner, desk: &mut WorkingRecord) -> TaskOutcome {
-    let rehearsed = match ran(parts, desk).await {
+    let rehearsed = match try_rehearse(parts, desk).await {
         Ok(rehearsed) => rehearsed,
-        Err(RehearseError::Elsewhere) => return TaskOutcome::Elsewhere,
-        Err(RehearseError::Not(why)) => RehearsalOutcome::Not { why },
+        Err(RehearseError::RunningElsewhere) => return TaskOutcome::RunningElsewhere,
+        Err(RehearseError::Unavailable(why)) => RehearsalOutcome::Not { why },
     };
-    TaskOutcome::Fact(RecordEvent::Rehearsed(rehearsed))
+    TaskOutcome::Event(RecordEvent::Rehearsed(rehearsed))
 }
 
-async fn ran(parts: &GateInner, desk: &mut WorkingRecord) -> Result<RehearsalOutcome, RehearseError> {
-    let not = |refusal: Refusal| RehearseError::Not(refusal.why);
-    let entry = pinned(parts, desk).map_err(not)?;
-    let rehearsal = on_a_copy(parts, desk, &entry).await?;
+async fn try_rehearse(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+) -> Result<RehearsalOutcome, RehearseError> {
+    let not = |refusal: Refusal| RehearseError::Unavailable(refusal.why);
+    let entry = resolve_pinned(parts, desk).map_err(not)?;
+    let rehearsal = run_on_copy(parts, desk, &entry).await?;
     let judged = async {
-        let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
-        let observed = rehearsal.observed();
+        let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
+        let observed = rehearsal.observed_plan();
         let ruling = match observed.effects.is_empty() {
             true => None,
-            false => Some(rule(parts, desk, &entry, &observed, false).await?),
+            false => Some(evaluate_policy(parts, desk, &entry, &observed, false).await?),
         };
         let asked =
-            desk.record.draft().and_then(|draft| draft.permitted()).and_then(|step| step.as_ref().ok());
+            desk.record.draft().and_then(|draft| draft.decision()).and_then(|step| step.as_ref().ok());
         let asked =
             asked.cloned().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not ruled"))?;
-        let held = desk.hold(&rehearsal);
-        Ok(rehearsal.head(held, &plan, &asked, ruling))
+        let held = desk.store_content(&rehearsal);
+        Ok(rehearsal.summarize(held, &plan, &asked, ruling))
     };
     // A run that cannot be evaluated is treated as if it had not happened.
     judged.await.map(RehearsalOutcome::Ran).map_err(not)
 }
 
-async fn on_a_copy(
+async fn run_on_copy(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     entry: &CatalogEntry,
 ) -> Result<Rehearsal, RehearseError> {
-    let not = |refusal: Refusal| RehearseError::Not(refusal.why);
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable).map_err(not)?;
-    let given = given(parts, desk, None).await.map_err(not)?;
+    let not = |refusal: Refusal| RehearseError::Unavailable(refusal.why);
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal).map_err(not)?;
+    let given = run_parts(parts, desk, None).await.map_err(not)?;
     let tool = entry.tool().clone();
-    let timeout = Duration::from_millis(desk.terms().map_or(0, |terms| terms.limits.timeout_ms));
-    let ended = at_work(parts, desk.call(), timeout, false, move |stop| async move {
-        match tool.rehearser() {
-            Some(rehearser) => rehearser.rehearse((*arguments).clone(), given.unheard(stop)).await,
-            None => Err(RehearseError::Not("the tool can no longer be rehearsed".into())),
+    let timeout = Duration::from_millis(desk.resolved_tool().map_or(0, |terms| terms.limits.timeout_ms));
+    let ended = run_tool(parts, desk.call(), timeout, false, move |stop| async move {
+        match tool.as_rehearsable() {
+            Some(rehearser) => {
+                rehearser.rehearse((*arguments).clone(), given.into_rehearsal_context(stop)).await
+            }
+            None => Err(RehearseError::Unavailable("the tool can no longer be rehearsed".into())),
         }
     });
     match ended.await {
-        ToolExit::Itself(Ok(rehearsed)) => rehearsed,
-        ToolExit::Itself(Err(broken)) => {
-            Err(RehearseError::Not(format!("the tool panicked: {}", message(broken))))
+        ToolExit::Completed(Ok(rehearsed)) => rehearsed,
+        ToolExit::Completed(Err(broken)) => {
+            Err(RehearseError::Unavailable(format!("the tool panicked: {}", panic_message(broken))))
         }
-        ToolExit::Stopped { why, .. } => Err(RehearseError::Not(format!("on the copy, it {why}"))),
+        ToolExit::Stopped { reason: why, .. } => {
+            Err(RehearseError::Unavailable(format!("on the copy, it {why}")))
+        }
     }
 }
 
@@ -81,45 +88,49 @@ pub(crate) struct GrantedRehearsal {
     /// The observed run.
     pub(crate) rehearsal: Arc<Rehearsal>,
     /// The paths that a person chose, if only a part was approved.
-    pub(crate) only: Option<Vec<String>>,
+    pub(crate) paths: Option<Vec<String>>,
 }
 
 /// Returns the rehearsal of the current draft and the part of it that was granted.
-pub(crate) async fn granted(
+pub(crate) async fn granted_rehearsal(
     parts: &GateInner,
     desk: &mut WorkingRecord,
 ) -> StageResult<Option<GrantedRehearsal>> {
     let Some(draft) = desk.record.draft() else { return Ok(None) };
-    let Some(held) = draft.rehearsal().map(|head| head.rehearsal) else { return Ok(None) };
-    let asked = draft.asked().and_then(|step| step.as_ref().ok()).map(|question| question.id);
-    let chosen = asked.and_then(|question| match desk.record.closing(question)? {
-        QuestionClosure::Answered { answered, .. } => match &answered.answer {
+    let Some(held) = draft.rehearsal_summary().map(|head| head.rehearsal) else { return Ok(None) };
+    let asked = draft.question().and_then(|step| step.as_ref().ok()).map(|question| question.id);
+    let chosen = asked.and_then(|question| match desk.record.question_closure(question)? {
+        QuestionClosure::Answered { answer: answered, .. } => match &answered.answer {
             Answer::Part { paths, .. } => Some(*paths),
             _ => None,
         },
-        QuestionClosure::Expired | QuestionClosure::Unasked(_) => None,
+        QuestionClosure::Expired | QuestionClosure::ApproverFailed(_) => None,
     });
-    let rehearsal: Arc<Rehearsal> = desk.read(&*parts.ledger, held).await.map_err(unreadable)?;
+    let rehearsal: Arc<Rehearsal> = desk.read_content(&*parts.ledger, held).await.map_err(content_refusal)?;
     let only = match chosen {
         None => None,
         Some(held) => {
-            let paths: Arc<Vec<String>> = desk.read(&*parts.ledger, held).await.map_err(unreadable)?;
+            let paths: Arc<Vec<String>> =
+                desk.read_content(&*parts.ledger, held).await.map_err(content_refusal)?;
             Some((*paths).clone())
         }
     };
-    Ok(Some(GrantedRehearsal { rehearsal, only }))
+    Ok(Some(GrantedRehearsal { rehearsal, paths: only }))
 }
 
 /// Returns the event that the copy is lost, if it is. The draft is then evaluated and asked about again.
-pub(crate) async fn lost(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Option<RecordEvent>> {
-    let granted = granted(parts, desk).await?;
-    let Some(granted) = granted.filter(|granted| granted.rehearsal.stands()) else { return Ok(None) };
-    let entry = pinned(parts, desk)?;
-    let kept = match entry.tool().rehearser() {
-        Some(rehearser) => rehearser.is_kept(desk.call(), &granted.rehearsal).await,
+pub(crate) async fn check_copy_missing(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+) -> StageResult<Option<RecordEvent>> {
+    let granted = granted_rehearsal(parts, desk).await?;
+    let Some(granted) = granted.filter(|granted| granted.rehearsal.is_committable()) else { return Ok(None) };
+    let entry = resolve_pinned(parts, desk)?;
+    let kept = match entry.tool().as_rehearsable() {
+        Some(rehearser) => rehearser.has_copy(desk.call(), &granted.rehearsal).await,
         None => false,
     };
-    let head = desk.record.draft().and_then(|draft| draft.rehearsal());
+    let head = desk.record.draft().and_then(|draft| draft.rehearsal_summary());
     Ok(head.filter(|_| !kept).map(|head| RecordEvent::RehearsalLost { rehearsal: head.digest() }))
 }
 
@@ -130,8 +141,8 @@ pub(crate) async fn drop_copy(parts: &GateInner, desk: &WorkingRecord) {
     if !ran || committed {
         return;
     }
-    let Ok(entry) = pinned(parts, desk) else { return };
-    if let Some(rehearser) = entry.tool().rehearser() {
+    let Ok(entry) = resolve_pinned(parts, desk) else { return };
+    if let Some(rehearser) = entry.tool().as_rehearsable() {
         rehearser.discard(desk.call()).await;
     }
 }

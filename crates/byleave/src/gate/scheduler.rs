@@ -11,12 +11,12 @@ use byleave_core::id::{SessionId, TenantId};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 
 use crate::boxed::BoxFuture;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The queues of all sessions in this process.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    lanes: Mutex<HashMap<(TenantId, SessionId), Arc<SessionQueue>>>,
+    sessions: Mutex<HashMap<(TenantId, SessionId), Arc<SessionQueue>>>,
     max_concurrent: usize,
 }
 
@@ -25,86 +25,91 @@ pub(crate) struct Scheduler {
 struct SessionQueue {
     // Fair: turns are granted in the order of the requests.
     order: Arc<RwLock<()>>,
-    together: Arc<Semaphore>,
+    concurrent: Arc<Semaphore>,
 }
 
 /// The permission to run, released on drop.
 #[expect(dead_code, reason = "guards are held, not read")]
 enum RunPermit {
-    Alone(OwnedRwLockWriteGuard<()>),
+    Exclusive(OwnedRwLockWriteGuard<()>),
     // The semaphore is never closed, so there is always a permit.
-    Together(OwnedRwLockReadGuard<()>, Option<OwnedSemaphorePermit>),
+    Shared(OwnedRwLockReadGuard<()>, Option<OwnedSemaphorePermit>),
 }
 
 /// A call in the queue of its session.
 pub(crate) struct QueuedCall {
-    lane: Arc<SessionQueue>,
+    session: Arc<SessionQueue>,
     concurrency_safe: bool,
-    place: QueueState,
+    state: QueueState,
 }
 
 enum QueueState {
-    Out,
+    Idle,
     Queued(BoxFuture<'static, RunPermit>),
     #[expect(dead_code, reason = "the turn is held, not read")]
-    In(RunPermit),
+    Running(RunPermit),
 }
 
 impl QueuedCall {
     /// Takes a place in the queue without waiting for the turn.
-    pub(crate) async fn queue(&mut self) {
-        if !matches!(self.place, QueueState::Out) {
+    pub(crate) async fn enqueue(&mut self) {
+        if !matches!(self.state, QueueState::Idle) {
             return;
         }
-        let mut turn = Box::pin(turn(self.lane.clone(), self.concurrency_safe));
-        self.place = match futures::poll!(&mut turn) {
-            Poll::Ready(turn) => QueueState::In(turn),
+        let mut turn = Box::pin(acquire(self.session.clone(), self.concurrency_safe));
+        self.state = match futures::poll!(&mut turn) {
+            Poll::Ready(turn) => QueueState::Running(turn),
             Poll::Pending => QueueState::Queued(turn),
         };
     }
 
     /// Waits for the turn, at the place in the queue.
-    pub(crate) async fn take(&mut self) {
-        self.queue().await;
-        if let QueueState::Queued(turn) = &mut self.place {
-            self.place = QueueState::In(turn.await);
+    pub(crate) async fn wait_for_turn(&mut self) {
+        self.enqueue().await;
+        if let QueueState::Queued(turn) = &mut self.state {
+            self.state = QueueState::Running(turn.await);
         }
     }
 
     /// Leaves the queue, so that other calls can go first.
-    pub(crate) fn leave(&mut self) {
-        self.place = QueueState::Out;
+    pub(crate) fn release(&mut self) {
+        self.state = QueueState::Idle;
     }
 }
 
 /// Waits for a turn. The first poll fixes the place in the queue.
-async fn turn(lane: Arc<SessionQueue>, concurrency_safe: bool) -> RunPermit {
+async fn acquire(lane: Arc<SessionQueue>, concurrency_safe: bool) -> RunPermit {
     if !concurrency_safe {
-        return RunPermit::Alone(lane.order.clone().write_owned().await);
+        return RunPermit::Exclusive(lane.order.clone().write_owned().await);
     }
     let beside = lane.order.clone().read_owned().await;
-    RunPermit::Together(beside, lane.together.clone().acquire_owned().await.ok())
+    RunPermit::Shared(beside, lane.concurrent.clone().acquire_owned().await.ok())
 }
 
 impl Scheduler {
     pub(crate) fn new(max_concurrent: usize) -> Self {
-        Self { lanes: Mutex::default(), max_concurrent: max_concurrent.max(1) }
+        Self { sessions: Mutex::default(), max_concurrent: max_concurrent.max(1) }
     }
 
     /// Creates the queue handle of a call. The call is not in the queue yet.
-    pub(crate) fn spot(&self, tenant: &TenantId, session: &SessionId, concurrency_safe: bool) -> QueuedCall {
-        QueuedCall { lane: self.lane(tenant, session), concurrency_safe, place: QueueState::Out }
+    pub(crate) fn queued_call(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        concurrency_safe: bool,
+    ) -> QueuedCall {
+        QueuedCall { session: self.session_queue(tenant, session), concurrency_safe, state: QueueState::Idle }
     }
 
-    fn lane(&self, tenant: &TenantId, session: &SessionId) -> Arc<SessionQueue> {
-        let mut lanes = locked(&self.lanes);
+    fn session_queue(&self, tenant: &TenantId, session: &SessionId) -> Arc<SessionQueue> {
+        let mut lanes = lock_ignoring_poison(&self.sessions);
         if lanes.len() >= 1_024 && lanes.len().is_power_of_two() {
             // A queue that no call references has no order to keep.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
         let lane = lanes.entry((tenant.clone(), session.clone())).or_insert_with(|| {
             let together = Arc::new(Semaphore::new(self.max_concurrent));
-            Arc::new(SessionQueue { order: Arc::default(), together })
+            Arc::new(SessionQueue { order: Arc::default(), concurrent: together })
         });
         lane.clone()
     }

@@ -9,27 +9,27 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::boxed::step_aside;
+use crate::boxed::yield_now;
 use crate::gate::inner::GateInner;
-use crate::plugin_guard::{CatchPanic, PanicPayload, first_poll, payload};
+use crate::plugin_guard::{CatchPanic, PanicPayload, panic_payload, poll_once};
 
 /// How a tool ended.
 pub(crate) enum ToolExit<T> {
     /// It ended by itself.
-    Itself(Result<T, PanicPayload>),
+    Completed(Result<T, PanicPayload>),
     /// It was stopped.
     Stopped {
         /// The status for the record.
         status: ExecutionStatus,
         /// The reason, in words.
-        why: String,
+        reason: String,
         /// The output that it returned nevertheless, or `None` if it does not stop.
-        said: Option<Result<T, PanicPayload>>,
+        result: Option<Result<T, PanicPayload>>,
     },
 }
 
 /// Runs a tool until it ends, times out, or the call is cancelled.
-pub(crate) async fn at_work<T, W>(
+pub(crate) async fn run_tool<T, W>(
     parts: &GateInner,
     call: CallId,
     timeout: Duration,
@@ -40,30 +40,30 @@ where
     T: Send + 'static,
     W: Future<Output = T> + Send + 'static,
 {
-    let driving = parts.bustle.enter(call);
+    let driving = parts.in_flight.register(call);
     // Cancelled only by this function, once the call is called off. Output that the tool returns after that is never a success.
     let stop = CancellationToken::new();
     let called_off = async {
         tokio::select! {
             () = driving.cancel.cancelled() => {}
-            () = called_off_elsewhere(parts, call) => {}
+            () = wait_for_remote_cancel(parts, call) => {}
         }
     };
     let mut work = CatchPanic::new(work(stop.clone()));
-    if is_prompt && let Some(ended) = first_poll(&mut work).await {
-        return ToolExit::Itself(ended);
+    if is_prompt && let Some(ended) = poll_once(&mut work).await {
+        return ToolExit::Completed(ended);
     }
     let leash =
         ToolTask { task: Some(tokio::spawn(work.in_current_span())), stop, grace: parts.settings.stop_grace };
-    watch(leash, called_off, timeout).await
+    supervise(leash, called_off, timeout).await
 }
 
 /// Waits until another process has recorded the cancellation of the call.
-async fn called_off_elsewhere(parts: &GateInner, call: CallId) {
+async fn wait_for_remote_cancel(parts: &GateInner, call: CallId) {
     loop {
-        parts.pause().await;
+        parts.wait_poll_interval().await;
         match parts.ledger.load(call).await {
-            Ok(Some(loaded)) if loaded.record.cancelled().is_some() => return,
+            Ok(Some(loaded)) if loaded.record.cancelled_by().is_some() => return,
             Ok(_) => {}
             Err(fault) => tracing::warn!(%call, %fault, "cannot see whether a running call was cancelled"),
         }
@@ -77,28 +77,28 @@ struct ToolTask<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> ToolTask<T> {
-    async fn ended(&mut self) -> Result<T, PanicPayload> {
+    async fn wait(&mut self) -> Result<T, PanicPayload> {
         match &mut self.task {
             Some(task) => {
                 let ended = task.await;
                 self.task = None;
-                ended.unwrap_or_else(|error| Err(payload(error)))
+                ended.unwrap_or_else(|error| Err(panic_payload(error)))
             }
             None => std::future::pending().await,
         }
     }
 
     /// Stops the tool. A tool that observes the token can end its own children first. After the grace period, its task is aborted.
-    async fn pull(mut self) -> Option<Result<T, PanicPayload>> {
+    async fn shut_down(mut self) -> Option<Result<T, PanicPayload>> {
         self.stop.cancel();
-        if let Ok(ended) = tokio::time::timeout(self.grace, self.ended()).await {
+        if let Ok(ended) = tokio::time::timeout(self.grace, self.wait()).await {
             return Some(ended);
         }
         if let Some(task) = &self.task {
             task.abort();
         }
         // The task ends as soon as it yields its thread. A task that blocks its thread cannot be stopped.
-        tokio::time::timeout(self.grace, self.ended()).await.ok()
+        tokio::time::timeout(self.grace, self.wait()).await.ok()
     }
 }
 
@@ -119,14 +119,14 @@ impl<T: Send + 'static> Drop for ToolTask<T> {
 }
 
 /// Waits for the tool, its timeout or a cancellation. In the latter two cases, stops the tool.
-async fn watch<T: Send + 'static>(
+async fn supervise<T: Send + 'static>(
     mut leash: ToolTask<T>,
     called_off: impl Future<Output = ()>,
     timeout: Duration,
 ) -> ToolExit<T> {
     let stopped = async {
         // Yields first, so that a tool that ends at once needs no timer.
-        step_aside().await;
+        yield_now().await;
         tokio::select! {
             biased;
             () = called_off => (ExecutionStatus::Stopped, "cancelled while it ran".to_owned()),
@@ -137,8 +137,8 @@ async fn watch<T: Send + 'static>(
     };
     let (status, why) = tokio::select! {
         biased;
-        ended = leash.ended() => return ToolExit::Itself(ended),
+        ended = leash.wait() => return ToolExit::Completed(ended),
         stopped = stopped => stopped,
     };
-    ToolExit::Stopped { status, why, said: leash.pull().await }
+    ToolExit::Stopped { status, reason: why, result: leash.shut_down().await }
 }

@@ -18,18 +18,19 @@ use crate::ledger::{ContentError, SessionContext};
 )]
 pub(crate) enum TaskOutcome {
     /// An event to record.
-    Fact(RecordEvent),
+    Event(RecordEvent),
     /// Nothing yet, because another call of the session comes first.
-    HeldUp(CallId),
+    Blocked(CallId),
     /// Nothing in this process, because another process has the attempt.
-    Elsewhere,
+    RunningElsewhere,
     /// The record has changed. Load and evaluate it again.
-    LookAgain,
+    Retry,
 }
 
 /// Returns the resolved tool, if its manifest is unchanged.
-pub(crate) fn pinned(parts: &GateInner, desk: &WorkingRecord) -> StageResult<Arc<CatalogEntry>> {
-    let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
+pub(crate) fn resolve_pinned(parts: &GateInner, desk: &WorkingRecord) -> StageResult<Arc<CatalogEntry>> {
+    let terms =
+        desk.resolved_tool().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
     match parts.catalog.get(&terms.tool) {
         Ok(entry) if entry.digest() == terms.manifest => Ok(entry),
         Ok(_) => Err(Refusal::new(
@@ -41,19 +42,22 @@ pub(crate) fn pinned(parts: &GateInner, desk: &WorkingRecord) -> StageResult<Arc
 }
 
 /// Returns the state that was read when the call arrived, if it is still fresh.
-pub(crate) fn just_seen<'a>(parts: &GateInner, desk: &'a WorkingRecord) -> Option<&'a SessionContext> {
-    let seen = desk.seen.as_ref().filter(|seen| seen.is_fresh(parts.bustle.stirs()))?;
-    Some(&seen.around)
+pub(crate) fn fresh_session_context<'a>(
+    parts: &GateInner,
+    desk: &'a WorkingRecord,
+) -> Option<&'a SessionContext> {
+    let seen = desk.snapshot.as_ref().filter(|seen| seen.is_fresh(parts.in_flight.epoch()))?;
+    Some(&seen.session_context)
 }
 
 /// Converts a content error into a refusal.
-pub(crate) fn unreadable(fault: ContentError) -> Refusal {
+pub(crate) fn content_refusal(fault: ContentError) -> Refusal {
     match fault {
         ContentError::Forgotten => Refusal::new(Code::Forgotten, "the contents of this call were forgotten"),
-        ContentError::Missing | ContentError::Changed => Refusal::new(
+        ContentError::Missing | ContentError::Corrupted => Refusal::new(
             Code::ArgumentsChanged,
             format!("the stored contents of this call cannot be used: {fault}"),
         ),
-        ContentError::Fault(fault) => Refusal::new(Code::NotRecorded, fault.to_string()),
+        ContentError::Ledger(fault) => Refusal::new(Code::NotRecorded, fault.to_string()),
     }
 }

@@ -14,9 +14,9 @@ use byleave_core::review::Review;
 
 use crate::catalog::CatalogEntry;
 use crate::challenge::{ChallengeError, ChallengeSubject};
-use crate::gate::inner::{GateInner, site};
-use crate::gate::policy_check::{predicate, rule};
-use crate::gate::task_outcome::{TaskOutcome, just_seen, pinned, unreadable};
+use crate::gate::inner::{GateInner, tool_context};
+use crate::gate::policy_check::{evaluate_policy, needs_approval};
+use crate::gate::task_outcome::{TaskOutcome, content_refusal, fresh_session_context, resolve_pinned};
 use crate::gate::working_record::WorkingRecord;
 use crate::gate::{execute, preflight, questions, rehearse};
 use crate::plan;
@@ -31,42 +31,42 @@ pub(crate) async fn perform(parts: &GateInner, desk: &mut WorkingRecord, task: T
     let fact = match task {
         Task::Resolve => RecordEvent::Resolved(resolve(parts, desk)),
         Task::Validate => RecordEvent::Validated(validate(parts, desk).await),
-        Task::Plan => match planned(parts, desk).await {
+        Task::Plan => match make_plan(parts, desk).await {
             Ok(plan) => {
-                if let Some(performed) = held_up(parts, desk, &plan).await {
+                if let Some(performed) = check_blocked(parts, desk, &plan).await {
                     return performed;
                 }
-                RecordEvent::Planned(desk.hold_plan(&plan))
+                RecordEvent::Planned(desk.store_plan(&plan))
             }
             Err(refusal) => RecordEvent::Planned(Err(refusal)),
         },
-        Task::Permit => RecordEvent::Permitted(permit(parts, desk).await),
+        Task::EvaluatePolicy => RecordEvent::Permitted(decide(parts, desk).await),
         Task::ReviewInput => RecordEvent::Reviewed(review_input(parts, desk).await),
         Task::Challenge => RecordEvent::Challenged(challenge(parts, desk).await),
-        Task::OpenRehearsal(binding) => RecordEvent::Rehearsing { binding },
+        Task::StartRehearsal(binding) => RecordEvent::Rehearsing { binding },
         Task::Rehearse => return rehearse::rehearse(parts, desk).await,
-        Task::Ask(asking) => RecordEvent::Asked(questions::open(parts, desk, asking).await),
-        Task::Begin(grant) => match preflight::begin(parts, desk, &grant).await {
+        Task::Ask(asking) => RecordEvent::Asked(questions::open_question(parts, desk, asking).await),
+        Task::Start(grant) => match preflight::start_attempt(parts, desk, &grant).await {
             Ok(fact) => fact,
             Err(refusal) => RecordEvent::Begun(Err(refusal)),
         },
         Task::Execute { attempt, grant: _ } => return execute::execute(parts, desk, attempt).await,
         Task::ReviewOutput => RecordEvent::OutputReviewed(review_output(parts, desk).await),
     };
-    TaskOutcome::Fact(fact)
+    TaskOutcome::Event(fact)
 }
 
 fn resolve(parts: &GateInner, desk: &WorkingRecord) -> StageResult<ResolvedTool> {
-    let name = desk.record.heading().map(|heading| heading.tool.as_str()).unwrap_or_default();
+    let name = desk.record.header().map(|heading| heading.tool.as_str()).unwrap_or_default();
     let entry =
         parts.catalog.get(name).map_err(|unknown| Refusal::new(Code::ToolUnknown, unknown.to_string()))?;
-    Ok(terms(parts, &entry))
+    Ok(resolved_tool(parts, &entry))
 }
 
-fn terms(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
+fn resolved_tool(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
     let settings = &parts.settings;
     let manifest = entry.manifest();
-    let timeout_ms = manifest.timeout_ms.unwrap_or(settings.limits.timeout_ms).min(settings.timeout_ms_max);
+    let timeout_ms = manifest.timeout_ms.unwrap_or(settings.limits.timeout_ms).min(settings.max_timeout_ms);
     ResolvedTool {
         tool: manifest.name.clone(),
         manifest: entry.digest(),
@@ -78,22 +78,22 @@ fn terms(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
         checkpoint: manifest.requires_checkpoint,
         challenge: manifest.requires_reverse_thinking.then(|| ChallengeRequirement {
             when: settings.challenge_when,
-            stands_in: settings.challenge_stands_in.contains(&manifest.name),
+            stands_in: settings.challenge_replaces_checkpoint.contains(&manifest.name),
         }),
-        rehearsal: (settings.rehearse && entry.tool().rehearser().is_some())
-            .then_some(RehearsalSettings { spares: settings.rehearsal_spares }),
+        rehearsal: (settings.rehearse && entry.tool().as_rehearsable().is_some())
+            .then_some(RehearsalSettings { spares: settings.rehearsal_may_skip_question }),
         limits: Limits { timeout_ms, ..settings.limits },
     }
 }
 
-fn place(desk: &WorkingRecord) -> StageResult<ToolContext> {
-    site(&desk.record)
+fn require_context(desk: &WorkingRecord) -> StageResult<ToolContext> {
+    tool_context(&desk.record)
         .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record does not begin with a call"))
 }
 
 async fn validate(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<ValidDraft> {
-    let entry = pinned(parts, desk)?;
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let entry = resolve_pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
     let (validator, limits) = (entry.validator(), schema::JsonLimits::default());
     if entry.manifest().server.is_some() {
         // Models write null for omitted arguments, and tools of external servers cannot be required to accept that (M1).
@@ -104,19 +104,19 @@ async fn validate(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Va
     Ok(ValidDraft {})
 }
 
-async fn planned(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Plan> {
-    let entry = pinned(parts, desk)?;
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
-    let site = place(desk)?;
+async fn make_plan(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Plan> {
+    let entry = resolve_pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
+    let site = require_context(desk)?;
     let tool = entry.tool().clone();
     let manifest = entry.clone();
-    let limit = parts.settings.stranger_timeout;
+    let limit = parts.settings.plugin_timeout;
     let answer = guard(limit, move || async move {
         let mut plan = match tool.plan(&arguments, &site) {
             Some(own) => own.await?,
-            None => plan::by_class(manifest.manifest(), &arguments, &site)?,
+            None => plan::plan_by_class(manifest.manifest(), &arguments, &site)?,
         };
-        plan_bindings::bind_directory(&mut plan, &site)?;
+        plan_bindings::add_directory_binding(&mut plan, &site)?;
         Ok::<_, ToolError>(plan)
     });
     answer.await.map_err(|broken| {
@@ -130,60 +130,60 @@ async fn planned(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Pla
 }
 
 /// Steps back behind a call of the session that waits for a person and conflicts with this plan.
-async fn held_up(parts: &GateInner, desk: &WorkingRecord, plan: &Plan) -> Option<TaskOutcome> {
-    let heading = desk.record.heading()?;
+async fn check_blocked(parts: &GateInner, desk: &WorkingRecord, plan: &Plan) -> Option<TaskOutcome> {
+    let heading = desk.record.header()?;
     // A person who was asked about this call has seen it in its place, so it never goes back behind others.
     if heading.dry_run || desk.record.draft()?.number > 1 {
         return None;
     }
-    if just_seen(parts, desk).is_some_and(|seen| !seen.is_crowded) {
+    if fresh_session_context(parts, desk).is_some_and(|seen| !seen.has_pending_calls) {
         return None;
     }
-    match parts.ledger.held_up_by(&heading.tenant, &heading.session, desk.call(), plan).await {
+    match parts.ledger.blocking_call(&heading.tenant, &heading.session, desk.call(), plan).await {
         Ok(None) => None,
-        Ok(Some(other)) => Some(TaskOutcome::HeldUp(other)),
-        Err(fault) => Some(TaskOutcome::Fact(RecordEvent::Planned(Err(Refusal::new(
+        Ok(Some(other)) => Some(TaskOutcome::Blocked(other)),
+        Err(fault) => Some(TaskOutcome::Event(RecordEvent::Planned(Err(Refusal::new(
             Code::NotRecorded,
             fault.to_string(),
         ))))),
     }
 }
 
-async fn permit(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<PolicyDecision> {
-    let entry = pinned(parts, desk)?;
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
-    let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
+async fn decide(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<PolicyDecision> {
+    let entry = resolve_pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
+    let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
     let tool_asks = match entry.manifest().needs_approval {
         ApprovalRequirement::Never => false,
         ApprovalRequirement::Always => true,
-        ApprovalRequirement::Depends => predicate(parts, entry.tool().clone(), arguments).await?,
+        ApprovalRequirement::Depends => needs_approval(parts, entry.tool().clone(), arguments).await?,
     };
-    rule(parts, desk, &entry, &plan, tool_asks).await
+    evaluate_policy(parts, desk, &entry, &plan, tool_asks).await
 }
 
 async fn review_input(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Review> {
-    if parts.reviewers.no_inputs() {
+    if parts.reviewers.has_no_input_reviewers() {
         return Ok(Review::default());
     }
-    let entry = pinned(parts, desk)?;
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
-    let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
+    let entry = resolve_pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
+    let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
     let input = OwnedInput { call: desk.call(), tool: Arc::from(entry.name()), arguments, plan };
     let reviewed = parts.reviewers.review_input(input, entry.digest()).await?;
-    let change = reviewed.change.map(|value| desk.hold_json(&value));
+    let change = reviewed.replacement.map(|value| desk.store_json(&value));
     Ok(Review { notes: reviewed.notes, change })
 }
 
 async fn review_output(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Review> {
-    if parts.reviewers.no_outputs() {
+    if parts.reviewers.has_no_output_reviewers() {
         return Ok(Review::default());
     }
-    let tool = desk.terms().map(|terms| terms.tool.clone()).unwrap_or_default();
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
-    let output = desk.output(&*parts.ledger).await.map_err(unreadable)?;
+    let tool = desk.resolved_tool().map(|terms| terms.tool.clone()).unwrap_or_default();
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
+    let output = desk.output(&*parts.ledger).await.map_err(content_refusal)?;
     let subject = OwnedOutput { call: desk.call(), tool: Arc::from(tool), arguments, output };
     let reviewed = parts.reviewers.review_output(subject).await?;
-    let change = reviewed.change.map(|output| desk.hold(&output));
+    let change = reviewed.replacement.map(|output| desk.store_content(&output));
     Ok(Review { notes: reviewed.notes, change })
 }
 
@@ -194,12 +194,12 @@ async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<C
             "the tool asks for a challenge and nobody can make one",
         ));
     };
-    let tool = desk.terms().map(|terms| terms.tool.clone()).unwrap_or_default();
-    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
-    let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
-    let reason = questions::reason(parts, desk).await.map_err(unreadable)?;
+    let tool = desk.resolved_tool().map(|terms| terms.tool.clone()).unwrap_or_default();
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
+    let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
+    let reason = questions::model_reason(parts, desk).await.map_err(content_refusal)?;
     let call = desk.call();
-    let answer = guard(parts.settings.stranger_timeout, move || async move {
+    let answer = guard(parts.settings.plugin_timeout, move || async move {
         let subject = ChallengeSubject {
             call,
             tool: &tool,
@@ -217,11 +217,11 @@ async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<C
         };
         Refusal::new(code, format!("the challenge could not be made: {broken}"))
     })?;
-    if !case.makes_sense() {
+    if !case.is_complete() {
         return Err(Refusal::new(
             Code::ChallengeInvalid,
             "the challenge names no assumption, no scenario or no reason",
         ));
     }
-    Ok(ChallengeSummary { verdict: case.verdict, challenge: desk.hold(&case) })
+    Ok(ChallengeSummary { verdict: case.verdict, challenge: desk.store_content(&case) })
 }

@@ -10,7 +10,7 @@ use tracing::field::{Empty, display};
 use crate::result::CallStatus;
 
 /// Creates the span of an incoming call.
-pub(crate) fn span(call: &Call) -> Span {
+pub(crate) fn call_span(call: &Call) -> Span {
     tracing::info_span!(
         "call", call = %call.id, session = %call.session, agent = %call.agent, tool = call.tool,
         verdict = Empty, changes = Empty, outcome = Empty, refusal = Empty,
@@ -18,15 +18,15 @@ pub(crate) fn span(call: &Call) -> Span {
 }
 
 /// Creates the span of a resumed call.
-pub(crate) fn span_of(call: CallId) -> Span {
+pub(crate) fn resumed_span(call: CallId) -> Span {
     tracing::info_span!(
         "call", call = %call, tool = Empty, verdict = Empty, changes = Empty, outcome = Empty, refusal = Empty,
     )
 }
 
 /// Records the status of the call in its span and in the metrics.
-pub(crate) fn stood(span: &Span, standing: &CallStatus, record: &Record, took_ms: u64) {
-    if let Some(Ok(ruling)) = record.draft().and_then(|draft| draft.permitted()) {
+pub(crate) fn record_status(span: &Span, standing: &CallStatus, record: &Record, took_ms: u64) {
+    if let Some(Ok(ruling)) = record.draft().and_then(|draft| draft.decision()) {
         span.record("verdict", display(format_args!("{:?}", ruling.verdict)));
     }
     let CallStatus::Settled(result) = standing else {
@@ -39,14 +39,14 @@ pub(crate) fn stood(span: &Span, standing: &CallStatus, record: &Record, took_ms
         counter!("byleave_stops_total", "where" => word).increment(1);
         return;
     };
-    span.record("changes", result.changes.len());
-    span.record("outcome", result.ending.word());
-    let code = result.ending.refusal().map(|refusal| refusal.code.as_str());
+    span.record("changes", result.modifications.len());
+    span.record("outcome", result.outcome.as_str());
+    let code = result.outcome.refusal().map(|refusal| refusal.code.as_str());
     if let Some(code) = code {
         span.record("refusal", code);
         counter!("byleave_refusals_total", "code" => code).increment(1);
     }
-    counter!("byleave_calls_total", "outcome" => result.ending.word()).increment(1);
+    counter!("byleave_calls_total", "outcome" => result.outcome.as_str()).increment(1);
     histogram!("byleave_call_ms").record(u32::try_from(took_ms).unwrap_or(u32::MAX));
-    tracing::info!(outcome = result.ending.word(), refusal = code, "call settled");
+    tracing::info!(outcome = result.outcome.as_str(), refusal = code, "call settled");
 }

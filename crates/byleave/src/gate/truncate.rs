@@ -7,23 +7,25 @@ use byleave_core::id::CallId;
 use byleave_core::outcome::Output;
 
 /// Truncates an output to the part that is stored.
-pub(crate) fn kept(output: &mut Output, limit: u64) {
-    cut(output, limit, &|missing, whole| format!("[byleave] cut: {missing} of {whole} bytes are not kept"));
+pub(crate) fn truncate_stored(output: &mut Output, limit: u64) {
+    truncate(output, limit, &|missing, whole| {
+        format!("[byleave] cut: {missing} of {whole} bytes are not kept")
+    });
 }
 
 /// Truncates a stored output for the agent. `rest` is the tool that reads the rest.
-pub(crate) fn handed(output: &mut Output, limit: u64, call: CallId, rest: Option<&str>) {
-    cut(output, limit, &|missing, whole| {
+pub(crate) fn truncate_released(output: &mut Output, limit: u64, call: CallId, rest: Option<&str>) {
+    truncate(output, limit, &|missing, whole| {
         let how = rest.map(|tool| format!("; read them with {tool}, call = \"{call}\"")).unwrap_or_default();
         format!("[byleave] cut: {missing} of {whole} bytes are left out here{how}")
     });
 }
 
-fn cut(output: &mut Output, limit: u64, note: &dyn Fn(usize, usize) -> String) {
+fn truncate(output: &mut Output, limit: u64, note: &dyn Fn(usize, usize) -> String) {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     for text in [Some(&mut output.text), output.error.as_mut()].into_iter().flatten() {
         if text.len() > limit {
-            *text = middle_out(text, limit, note);
+            *text = cut_middle(text, limit, note);
             output.truncated = true;
         }
     }
@@ -38,7 +40,7 @@ fn cut(output: &mut Output, limit: u64, note: &dyn Fn(usize, usize) -> String) {
 }
 
 /// Returns the beginning and the end of a text, cut at line ends if there are any nearby.
-fn middle_out(text: &str, limit: usize, note: &dyn Fn(usize, usize) -> String) -> String {
+fn cut_middle(text: &str, limit: usize, note: &dyn Fn(usize, usize) -> String) -> String {
     let half = limit / 2;
     let head = text.get(..text.floor_char_boundary(limit - half)).unwrap_or_default();
     let end = head.rfind('\n').filter(|end| *end >= head.len() / 2);
@@ -63,7 +65,7 @@ mod tests {
     fn the_beginning_and_the_end_stay() {
         let check = |text: &str, limit: u64, wanted: &str| {
             let mut output = Output::text(text);
-            kept(&mut output, limit);
+            truncate_stored(&mut output, limit);
             assert_eq!(output.text, wanted);
             assert_eq!(output.truncated, text != wanted);
         };
@@ -71,7 +73,7 @@ mod tests {
         check(&"aé".repeat(100), 4, "a\n[byleave] cut: 297 of 300 bytes are not kept\né");
         check("one\ntwo\nthree\nfour\n", 12, "one\n[byleave] cut: 10 of 19 bytes are not kept\nfour\n");
         let mut output = Output::text("short").with_data(serde_json::json!("x".repeat(100)));
-        kept(&mut output, 50);
+        truncate_stored(&mut output, 50);
         assert!(output.truncated && output.data.is_none());
     }
 
@@ -80,7 +82,7 @@ mod tests {
     fn what_is_left_out_can_be_read_on() {
         let call = CallId::new(uuid::Uuid::nil());
         let mut output = Output::text("x".repeat(100));
-        handed(&mut output, 10, call, Some("more"));
+        truncate_released(&mut output, 10, call, Some("more"));
         assert!(
             output.text.contains(&format!("left out here; read them with more, call = \"{call}\"")),
             "{}",

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use byleave_core::call::{Call, Millis};
 use byleave_core::challenge::Challenge;
-use byleave_core::digest::{ContentRef, Digest, RecordKey, canonical};
+use byleave_core::digest::{ContentRef, Digest, RecordKey, canonical_json};
 use byleave_core::effect::{Effect, Plan, PlanSummary};
 use byleave_core::entry::{CallHeader, Entry, RecordEvent, ResolvedTool};
 use byleave_core::grant::GrantedBy;
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{AttemptId, CallId};
 use byleave_core::outcome::Output;
-use byleave_core::pipeline::{NextStep, WALK, next};
+use byleave_core::pipeline::{NextStep, RECORD_VERSION, next_step};
 use byleave_core::record::{Attempt, Record};
 use byleave_core::refusal::{Code, Refusal, StageResult};
 use byleave_core::session::SessionNode;
@@ -37,51 +37,51 @@ pub(crate) struct WorkingRecord {
     key: Option<RecordKey>,
     /// The length of the durable part of the record, and its last link.
     durable: (u32, Digest),
-    lines: Vec<ChainedEntry>,
+    chained_entries: Vec<ChainedEntry>,
     new_contents: Vec<RecordContent>,
     /// A linear search is enough, because a call has only a few contents.
     contents: Vec<(Digest, Arc<dyn Any + Send + Sync>)>,
     /// The attempt that this drive has claimed and not yet run.
-    pub(crate) mine: Option<AttemptId>,
+    pub(crate) claimed_attempt: Option<AttemptId>,
     /// Whether an attempt has run whose end is not durable yet.
-    pub(crate) ran: bool,
+    pub(crate) has_unrecorded_run: bool,
     /// The state of the ledger when the call arrived.
-    pub(crate) seen: Option<LedgerSnapshot>,
+    pub(crate) snapshot: Option<LedgerSnapshot>,
     summary: String,
 }
 
 impl WorkingRecord {
     /// Opens the record of a new call.
-    pub(crate) fn open(
+    pub(crate) fn new(
         call: &Call,
         lineage: Vec<SessionNode>,
         key: RecordKey,
         at: Millis,
     ) -> Result<Self, TransitionError> {
-        let mut desk = Self::around(Record::new(call.id), Some(key));
-        let arguments = desk.hold_json(&call.arguments);
-        let reason = call.reason.as_ref().map(|reason| desk.hold(&Value::from(reason.as_str())));
-        let heading = CallHeader { lineage, ..heading(call, arguments, reason) };
-        desk.write(at, RecordEvent::Received(heading))?;
+        let mut desk = Self::with_record(Record::new(call.id), Some(key));
+        let arguments = desk.store_json(&call.arguments);
+        let reason = call.reason.as_ref().map(|reason| desk.store_content(&Value::from(reason.as_str())));
+        let heading = CallHeader { lineage, ..new_header(call, arguments, reason) };
+        desk.append_event(at, RecordEvent::Received(heading))?;
         Ok(desk)
     }
 
     /// Opens the record of a call that is already in the ledger.
-    pub(crate) fn reopen(record: Record, key: Option<RecordKey>) -> Self {
-        Self::around(record, key)
+    pub(crate) fn from_record(record: Record, key: Option<RecordKey>) -> Self {
+        Self::with_record(record, key)
     }
 
-    fn around(record: Record, key: Option<RecordKey>) -> Self {
+    fn with_record(record: Record, key: Option<RecordKey>) -> Self {
         Self {
             durable: (record.len(), record.head()),
             record,
             key,
-            lines: Vec::new(),
+            chained_entries: Vec::new(),
             new_contents: Vec::new(),
             contents: Vec::new(),
-            mine: None,
-            ran: false,
-            seen: None,
+            claimed_attempt: None,
+            has_unrecorded_run: false,
+            snapshot: None,
             summary: String::new(),
         }
     }
@@ -93,75 +93,78 @@ impl WorkingRecord {
     /// Checks whether a call has the same body as the call that opened this record. Returns `None` if that cannot be checked.
     pub(crate) fn is_same_call(&self, call: &Call) -> Option<bool> {
         let key = self.key.as_ref()?;
-        let arguments = key.hold(canonical(&call.arguments).as_bytes());
+        let arguments = key.content_ref(canonical_json(&call.arguments).as_bytes());
         let reason = match &call.reason {
             None => None,
-            Some(reason) => Some(key.hold(&serde_json::to_vec(reason).ok()?)),
+            Some(reason) => Some(key.content_ref(&serde_json::to_vec(reason).ok()?)),
         };
-        let mine = self.record.heading()?;
+        let mine = self.record.header()?;
         // The lineage of the session is not part of the call. It was looked up when the call first arrived.
         let lineage = mine.lineage.clone();
-        Some(*mine == CallHeader { lineage, ..heading(call, arguments, reason) })
+        Some(*mine == CallHeader { lineage, ..new_header(call, arguments, reason) })
     }
 
-    pub(crate) fn terms(&self) -> Option<&ResolvedTool> {
-        self.record.resolved()?.as_ref().ok()
+    pub(crate) fn resolved_tool(&self) -> Option<&ResolvedTool> {
+        self.record.resolved_tool()?.as_ref().ok()
     }
 
     /// Stores a content and returns the reference for the record.
-    pub(crate) fn hold<T: Serialize + Clone + Send + Sync + 'static>(&mut self, content: &T) -> ContentRef {
+    pub(crate) fn store_content<T: Serialize + Clone + Send + Sync + 'static>(
+        &mut self,
+        content: &T,
+    ) -> ContentRef {
         // Contents are types of this workspace with strings, numbers and JSON, so serialization never fails.
         let bytes = serde_json::to_vec(content).unwrap_or_default();
-        self.keep(content.clone(), bytes)
+        self.add_content(content.clone(), bytes)
     }
 
     /// Stores a JSON value in canonical form.
-    pub(crate) fn hold_json(&mut self, value: &Value) -> ContentRef {
-        self.keep(value.clone(), canonical(value).into_bytes())
+    pub(crate) fn store_json(&mut self, value: &Value) -> ContentRef {
+        self.add_content(value.clone(), canonical_json(value).into_bytes())
     }
 
-    fn keep<T: Send + Sync + 'static>(&mut self, content: T, bytes: Vec<u8>) -> ContentRef {
+    fn add_content<T: Send + Sync + 'static>(&mut self, content: T, bytes: Vec<u8>) -> ContentRef {
         let held = match &self.key {
-            Some(key) => key.hold(&bytes),
+            Some(key) => key.content_ref(&bytes),
             // The key was forgotten. The new content can be verified, but never read again.
-            None => ContentRef { digest: Digest::of(&bytes), bytes: bytes.len() as u64 },
+            None => ContentRef { digest: Digest::compute(&bytes), bytes: bytes.len() as u64 },
         };
         self.contents.push((held.digest, Arc::new(content)));
-        self.new_contents.push(RecordContent { held, bytes });
+        self.new_contents.push(RecordContent { content_ref: held, bytes });
         held
     }
 
     /// Returns a cached content, the newest first. A content that was cached as another type is read again.
-    fn at_hand(&self, held: ContentRef) -> Option<&Arc<dyn Any + Send + Sync>> {
+    fn cached_content(&self, held: ContentRef) -> Option<&Arc<dyn Any + Send + Sync>> {
         self.contents.iter().rev().find(|(digest, _)| *digest == held.digest).map(|(_, content)| content)
     }
 
     /// Stores a plan and returns its summary for the record.
-    pub(crate) fn hold_plan(&mut self, plan: &Plan) -> StageResult<PlanSummary> {
+    pub(crate) fn store_plan(&mut self, plan: &Plan) -> StageResult<PlanSummary> {
         let Some(key) = self.key.clone() else {
             return Err(Refusal::new(Code::Forgotten, "the contents of this call were forgotten"));
         };
-        self.summary = summary(plan);
-        let held = self.hold(plan);
-        Ok(plan.head(&key, held))
+        self.summary = summarize_plan(plan);
+        let held = self.store_content(plan);
+        Ok(plan.summarize(&key, held))
     }
 
     /// Reads a content from the cache or from the ledger.
-    pub(crate) async fn read<T: DeserializeOwned + Send + Sync + 'static>(
+    pub(crate) async fn read_content<T: DeserializeOwned + Send + Sync + 'static>(
         &mut self,
         ledger: &dyn Ledger,
         held: ContentRef,
     ) -> Result<Arc<T>, ContentError> {
-        if let Some(content) = self.at_hand(held).cloned().and_then(|any| any.downcast::<T>().ok()) {
+        if let Some(content) = self.cached_content(held).cloned().and_then(|any| any.downcast::<T>().ok()) {
             return Ok(content);
         }
         let bytes = ledger.content(self.call(), held).await?;
         let key = self.key.as_ref().ok_or(ContentError::Forgotten)?;
         // Only the approved content may run, whatever the store returns.
-        if key.hold(&bytes) != held {
-            return Err(ContentError::Changed);
+        if key.content_ref(&bytes) != held {
+            return Err(ContentError::Corrupted);
         }
-        let content: T = serde_json::from_slice(&bytes).map_err(|_| ContentError::Changed)?;
+        let content: T = serde_json::from_slice(&bytes).map_err(|_| ContentError::Corrupted)?;
         let content = Arc::new(content);
         self.contents.push((held.digest, content.clone()));
         Ok(content)
@@ -170,15 +173,14 @@ impl WorkingRecord {
     /// Reads the arguments of the current draft.
     pub(crate) async fn arguments(&mut self, ledger: &dyn Ledger) -> Result<Arc<Value>, ContentError> {
         let held = self.record.draft().map(|draft| draft.content).ok_or(ContentError::Missing)?;
-        self.read(ledger, held).await
+        self.read_content(ledger, held).await
     }
 
     /// Reads the plan of the current draft.
     pub(crate) async fn plan(&mut self, ledger: &dyn Ledger) -> Result<Arc<Plan>, ContentError> {
-        let planned =
-            self.record.draft().and_then(|draft| draft.planned()).and_then(|step| step.as_ref().ok());
+        let planned = self.record.draft().and_then(|draft| draft.plan()).and_then(|step| step.as_ref().ok());
         let held = planned.map(|head| head.plan).ok_or(ContentError::Missing)?;
-        self.read(ledger, held).await
+        self.read_content(ledger, held).await
     }
 
     /// Reads the challenge of the current draft.
@@ -187,10 +189,10 @@ impl WorkingRecord {
         ledger: &dyn Ledger,
     ) -> Result<Option<Arc<Challenge>>, ContentError> {
         let step =
-            self.record.draft().and_then(|draft| draft.challenged()).and_then(|step| step.as_ref().ok());
+            self.record.draft().and_then(|draft| draft.challenge()).and_then(|step| step.as_ref().ok());
         match step.map(|head| head.challenge) {
             None => Ok(None),
-            Some(held) => self.read(ledger, held).await.map(Some),
+            Some(held) => self.read_content(ledger, held).await.map(Some),
         }
     }
 
@@ -198,21 +200,21 @@ impl WorkingRecord {
     pub(crate) async fn output(&mut self, ledger: &dyn Ledger) -> Result<Arc<Output>, ContentError> {
         let Some(Attempt::Ended(end)) = self.record.attempt() else { return Err(ContentError::Missing) };
         let mut held = end.output;
-        if let Some(Ok(review)) = self.record.output_reviewed() {
+        if let Some(Ok(review)) = self.record.output_review() {
             held = review.change.unwrap_or(held);
         }
-        self.read(ledger, held).await
+        self.read_content(ledger, held).await
     }
 
     /// Adds an event to the record. It is durable only after [`WorkingRecord::flush`].
-    pub(crate) fn write(&mut self, at: Millis, fact: RecordEvent) -> Result<(), TransitionError> {
+    pub(crate) fn append_event(&mut self, at: Millis, fact: RecordEvent) -> Result<(), TransitionError> {
         let line = self.record.push(Entry { at, fact })?;
-        self.lines.push(line);
+        self.chained_entries.push(line);
         Ok(())
     }
 
     pub(crate) fn is_durable(&self) -> bool {
-        self.lines.is_empty()
+        self.chained_entries.is_empty()
     }
 
     pub(crate) const fn durable_len(&self) -> u32 {
@@ -222,8 +224,8 @@ impl WorkingRecord {
     /// Checks whether the entries that are not durable yet are irrelevant to incoming calls.
     ///
     /// Such entries ask no question, so that they block no call. They neither give nor use a standing approval.
-    pub(crate) fn concerns_nobody_else(&self) -> bool {
-        self.unwritten().iter().all(|entry| match &entry.fact {
+    pub(crate) fn affects_only_this_call(&self) -> bool {
+        self.pending_entries().iter().all(|entry| match &entry.fact {
             RecordEvent::Begun(Ok(claim)) => !matches!(claim.by, GrantedBy::Leave(_)),
             RecordEvent::Asked(_) | RecordEvent::Answered(_) => false,
             _ => true,
@@ -233,23 +235,24 @@ impl WorkingRecord {
     /// Checks whether an attempt has run, or may be running elsewhere.
     pub(crate) fn may_have_run(&self) -> bool {
         let durable = self.record.entries().iter().zip(0..self.durable.0);
-        self.ran || durable.into_iter().any(|(entry, _)| matches!(entry.fact, RecordEvent::Begun(Ok(_))))
+        self.has_unrecorded_run
+            || durable.into_iter().any(|(entry, _)| matches!(entry.fact, RecordEvent::Begun(Ok(_))))
     }
 
     /// Returns the entries that are not durable yet.
-    fn unwritten(&self) -> &[Entry] {
+    fn pending_entries(&self) -> &[Entry] {
         let place = usize::try_from(self.durable.0).unwrap_or(usize::MAX);
         self.record.entries().get(place..).unwrap_or_default()
     }
 
     /// Rebuilds the lines of the entries that are not durable yet, because a failed append has consumed the original lines.
-    fn unwritten_lines(&self) -> Vec<ChainedEntry> {
+    fn pending_chained_entries(&self) -> Vec<ChainedEntry> {
         let (mut seq, mut before) = self.durable;
         let mut lines = Vec::new();
-        for entry in self.unwritten() {
+        for entry in self.pending_entries() {
             // The entry was serialized before, when it was put on the record.
             let body = serde_json::to_string(entry).unwrap_or_default();
-            let line = ChainedEntry::linked(self.call(), before, seq, body);
+            let line = ChainedEntry::new(self.call(), before, seq, body);
             (seq, before) = (seq.saturating_add(1), line.link());
             lines.push(line);
         }
@@ -267,8 +270,8 @@ impl WorkingRecord {
         }
         lines.retain(|line| line.seq() >= self.durable.0);
         self.record = record;
-        self.lines = lines;
-        self.mine = None;
+        self.chained_entries = lines;
+        self.claimed_attempt = None;
     }
 
     /// Drops everything that is not durable. The pipeline continues from the durable part.
@@ -283,38 +286,39 @@ impl WorkingRecord {
             return self.rewind();
         }
         self.rewind_to(1);
-        let received = self.record.heading().map(|heading| (heading.arguments, heading.reason));
+        let received = self.record.header().map(|heading| (heading.arguments, heading.reason));
         self.new_contents.retain(|content| {
-            received
-                .is_some_and(|(arguments, reason)| content.held == arguments || Some(content.held) == reason)
+            received.is_some_and(|(arguments, reason)| {
+                content.content_ref == arguments || Some(content.content_ref) == reason
+            })
         });
     }
 
     /// Removes a claim that the ledger did not accept, and keeps everything before it.
-    pub(crate) fn unbegin(&mut self) {
-        if let Some(RecordEvent::Begun(Ok(_))) = self.unwritten().last().map(|entry| &entry.fact) {
+    pub(crate) fn withdraw_claim(&mut self) {
+        if let Some(RecordEvent::Begun(Ok(_))) = self.pending_entries().last().map(|entry| &entry.fact) {
             self.rewind_to(self.record.len().saturating_sub(1));
         }
     }
 
     /// Returns the end of an attempt that ran here, if it is not durable yet.
-    pub(crate) fn unwritten_end(&self) -> Option<Entry> {
-        self.unwritten().iter().find(|entry| matches!(entry.fact, RecordEvent::Ended { .. })).cloned()
+    pub(crate) fn pending_end(&self) -> Option<Entry> {
+        self.pending_entries().iter().find(|entry| matches!(entry.fact, RecordEvent::Ended { .. })).cloned()
     }
 
     /// Checks whether a record that another writer opened belongs to the same call.
-    pub(crate) fn is_same_as(&self, loaded: &LoadedRecord) -> bool {
-        let Some(mine) = self.record.heading() else { return false };
+    pub(crate) fn is_same_record(&self, loaded: &LoadedRecord) -> bool {
+        let Some(mine) = self.record.header() else { return false };
         if self.durable.0 > 0 {
-            return loaded.record.heading() == Some(mine);
+            return loaded.record.header() == Some(mine);
         }
         let theirs = |held: ContentRef| {
-            let content = self.at_hand(held)?.downcast_ref::<Value>()?;
-            Some(loaded.key.as_ref()?.hold(canonical(content).as_bytes()))
+            let content = self.cached_content(held)?.downcast_ref::<Value>()?;
+            Some(loaded.key.as_ref()?.content_ref(canonical_json(content).as_bytes()))
         };
         let Some(arguments) = theirs(mine.arguments) else { return false };
         let reason = mine.reason.and_then(theirs);
-        let Some(found) = loaded.record.heading() else { return false };
+        let Some(found) = loaded.record.header() else { return false };
         let lineage = found.lineage.clone();
         *found == CallHeader { arguments, reason, lineage, ..mine.clone() }
     }
@@ -322,49 +326,50 @@ impl WorkingRecord {
     /// Continues from a record that another writer has changed.
     ///
     /// The end of an attempt that ran here is kept, if the attempt is still open on that record.
-    pub(crate) fn renew(&mut self, LoadedRecord { record, key }: LoadedRecord) {
-        let ended = self.unwritten_end();
+    pub(crate) fn rebase_on(&mut self, LoadedRecord { record, key }: LoadedRecord) {
+        let ended = self.pending_end();
         self.key = key;
         self.durable = (record.len(), record.head());
         self.record = record;
-        self.lines.clear();
-        self.mine = None;
+        self.chained_entries.clear();
+        self.claimed_attempt = None;
         let contents = std::mem::take(&mut self.new_contents);
         let Some(Entry { at, fact: fact @ RecordEvent::Ended { .. } }) = ended else { return };
         let RecordEvent::Ended { end, .. } = &fact else { return };
         let output = end.output;
-        if self.write(at, fact).is_ok() {
-            self.new_contents = contents.into_iter().filter(|content| content.held == output).collect();
+        if self.append_event(at, fact).is_ok() {
+            self.new_contents =
+                contents.into_iter().filter(|content| content.content_ref == output).collect();
         }
     }
 
     /// Appends everything that is not durable yet to the ledger.
     pub(crate) async fn flush(&mut self, ledger: &dyn Ledger) -> Result<(), AppendError> {
-        if self.lines.is_empty() {
+        if self.chained_entries.is_empty() {
             return Ok(());
         }
-        let Some(mut batch) = self.batch(ledger).await else {
+        let Some(mut batch) = self.build_batch(ledger).await else {
             return Err(
                 LedgerError::new("cannot write on the record", "it does not begin with a call").into()
             );
         };
-        batch.lines = std::mem::take(&mut self.lines);
+        batch.chained_entries = std::mem::take(&mut self.chained_entries);
         if let Err(fault) = ledger.append(batch).await
-            && !self.was_taken(ledger, &fault).await
+            && !self.was_appended(ledger, &fault).await
         {
-            self.lines = self.unwritten_lines();
+            self.chained_entries = self.pending_chained_entries();
             return Err(fault);
         }
         self.durable = (self.record.len(), self.record.head());
-        self.lines.clear();
+        self.chained_entries.clear();
         self.new_contents.clear();
-        self.ran = false;
+        self.has_unrecorded_run = false;
         Ok(())
     }
 
     /// Checks whether the lines were appended although the ledger reported an error.
-    async fn was_taken(&self, ledger: &dyn Ledger, fault: &AppendError) -> bool {
-        let AppendError::Fault(_) = fault else { return false };
+    async fn was_appended(&self, ledger: &dyn Ledger, fault: &AppendError) -> bool {
+        let AppendError::Ledger(_) = fault else { return false };
         match ledger.load(self.call()).await {
             Ok(Some(loaded)) => {
                 (loaded.record.len(), loaded.record.head()) == (self.record.len(), self.record.head())
@@ -374,8 +379,8 @@ impl WorkingRecord {
     }
 
     /// Builds the batch for the ledger, without the lines.
-    async fn batch(&mut self, ledger: &dyn Ledger) -> Option<Batch> {
-        let next = next(&self.record);
+    async fn build_batch(&mut self, ledger: &dyn Ledger) -> Option<Batch> {
+        let next = next_step(&self.record);
         let waits = match &next {
             NextStep::Wait(question) => {
                 let released = self.record.attempt().is_some();
@@ -388,20 +393,20 @@ impl WorkingRecord {
         if self.summary.is_empty()
             && let Ok(plan) = self.plan(ledger).await
         {
-            self.summary = summary(&plan);
+            self.summary = summarize_plan(&plan);
         }
         Some(Batch {
             call: self.call(),
-            at_len: self.durable.0,
-            before: self.durable.1,
-            lines: Vec::new(),
-            entries: self.unwritten().to_vec(),
+            expected_len: self.durable.0,
+            prev_link: self.durable.1,
+            chained_entries: Vec::new(),
+            entries: self.pending_entries().to_vec(),
             contents: self.new_contents.clone(),
             key: if self.durable.0 == 0 { self.key.clone() } else { None },
-            listing: self.listing()?,
-            waits,
-            begins: self.begins(),
-            settles: self.record.settled().is_some(),
+            call_summary: self.call_summary()?,
+            pending_question: waits,
+            attempt_start: self.attempt_start(),
+            is_final: self.record.outcome().is_some(),
         })
     }
 
@@ -412,9 +417,9 @@ impl WorkingRecord {
         }
     }
 
-    fn begins(&self) -> Option<AttemptStart> {
+    fn attempt_start(&self) -> Option<AttemptStart> {
         let attempt = match self.record.attempt() {
-            Some(Attempt::Open(claim)) if Some(claim.attempt) == self.mine => claim,
+            Some(Attempt::Open(claim)) if Some(claim.attempt) == self.claimed_attempt => claim,
             _ => return None,
         };
         // The maximum number of uses is recorded with the standing approval. The ledger looks it up there.
@@ -422,13 +427,13 @@ impl WorkingRecord {
             GrantedBy::Leave(leave) => Some((leave, None)),
             GrantedBy::Rule | GrantedBy::Answer(_) | GrantedBy::Rehearsal => None,
         };
-        let exclusive = !self.terms().is_some_and(|terms| terms.concurrency_safe);
-        Some(AttemptStart { attempt: attempt.attempt, exclusive, leave })
+        let exclusive = !self.resolved_tool().is_some_and(|terms| terms.concurrency_safe);
+        Some(AttemptStart { attempt: attempt.attempt, exclusive, standing_approval: leave })
     }
 
-    fn listing(&self) -> Option<CallSummary> {
-        let heading = self.record.heading()?;
-        let terms = self.terms();
+    fn call_summary(&self) -> Option<CallSummary> {
+        let heading = self.record.header()?;
+        let terms = self.resolved_tool();
         Some(CallSummary {
             tenant: heading.tenant.clone(),
             session: heading.session.clone(),
@@ -441,14 +446,14 @@ impl WorkingRecord {
 }
 
 /// Describes the effects of a plan in one line, with secrets removed.
-fn summary(plan: &Plan) -> String {
+fn summarize_plan(plan: &Plan) -> String {
     let effects: Vec<String> = plan.effects.iter().map(ToString::to_string).collect();
     redact(&effects.join(", ")).chars().take(SUMMARY_CHARS_MAX).collect()
 }
 
-fn heading(call: &Call, arguments: ContentRef, reason: Option<ContentRef>) -> CallHeader {
+fn new_header(call: &Call, arguments: ContentRef, reason: Option<ContentRef>) -> CallHeader {
     CallHeader {
-        walk: WALK,
+        walk: RECORD_VERSION,
         tenant: call.tenant.clone(),
         session: call.session.clone(),
         agent: call.agent.clone(),

@@ -47,25 +47,25 @@ pub struct LedgerCase {
 impl LedgerCase {
     /// Runs the case.
     pub async fn run(&self, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
-        (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, what: flaw.0 })
+        (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, message: flaw.0 })
     }
 }
 
 /// A case that a ledger failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{case}: {what}")]
+#[error("{case}: {message}")]
 pub struct FailedCaseError {
     /// The name of the case.
     pub case: &'static str,
     /// The observed behaviour.
-    pub what: String,
+    pub message: String,
 }
 
 /// Runs one case by its name.
 pub async fn run(name: &str, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
     match CASES.iter().find(|case| case.name == name) {
         Some(case) => case.run(bench).await,
-        None => Err(FailedCaseError { case: "unknown", what: format!("there is no case `{name}`") }),
+        None => Err(FailedCaseError { case: "unknown", message: format!("there is no case `{name}`") }),
     }
 }
 
@@ -151,7 +151,7 @@ impl ConformanceError {
         Self(what.into())
     }
 
-    pub(crate) fn what(self) -> String {
+    pub(crate) fn message(self) -> String {
         self.0
     }
 }
@@ -182,8 +182,8 @@ pub(crate) fn same<T: PartialEq + fmt::Debug>(
 }
 
 /// Checks that a batch was refused as invalid, and not as stale or blocked.
-fn faulted(what: &str, taken: &Result<(), AppendError>) -> Result<(), ConformanceError> {
-    ensure!(matches!(taken, Err(AppendError::Fault(_))), "{what}: expected a fault, got {taken:?}");
+fn expect_ledger_error(what: &str, taken: &Result<(), AppendError>) -> Result<(), ConformanceError> {
+    ensure!(matches!(taken, Err(AppendError::Ledger(_))), "{what}: expected a fault, got {taken:?}");
     Ok(())
 }
 

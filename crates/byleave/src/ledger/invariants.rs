@@ -13,7 +13,7 @@ use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId};
 use byleave_core::question::{Answer, RecordedAnswer};
 use byleave_core::record::{Attempt, Record};
-use byleave_core::session::{DEPTH_MAX, SessionNode, act_of};
+use byleave_core::session::{DEPTH_MAX, SessionNode, opening_action_id};
 use byleave_core::standing_approval::StandingApproval;
 
 use crate::ledger::{AttemptStart, Batch, Interruption, LedgerError, RecordContent, StartBlockedError};
@@ -22,72 +22,79 @@ use crate::ledger::{AttemptStart, Batch, Interruption, LedgerError, RecordConten
 #[derive(Clone, Debug, Default)]
 pub struct BatchEffects<'a> {
     /// The header and the time, if the batch opens the record.
-    pub opens: Option<(&'a CallHeader, Millis)>,
+    pub opening: Option<(&'a CallHeader, Millis)>,
     /// Questions that are asked.
-    pub asks: Vec<QuestionId>,
+    pub questions: Vec<QuestionId>,
     /// Whether an open question is closed.
     pub closes_question: bool,
     /// Standing approvals that come into force.
-    pub gives: Vec<&'a StandingApproval>,
+    pub approvals_granted: Vec<&'a StandingApproval>,
     /// Standing approvals that are used, once for each use.
-    pub uses: Vec<StandingApprovalId>,
+    pub approvals_used: Vec<StandingApprovalId>,
     /// The claim that is open after the last entry.
     pub claim: Option<&'a Claim>,
     /// Whether an open attempt has ended, so that its session is free again.
-    pub frees_seat: bool,
+    pub frees_session: bool,
 }
 
 /// Makes all checks of a batch that need no store, and returns its effects.
-pub fn moves(batch: &Batch, owner: OwnerId) -> Result<BatchEffects<'_>, LedgerError> {
+pub fn check_batch(batch: &Batch, owner: OwnerId) -> Result<BatchEffects<'_>, LedgerError> {
     check_lines(batch)?;
     let mut moves = BatchEffects::default();
-    for (entry, line) in batch.entries.iter().zip(&batch.lines) {
-        move_one(&mut moves, entry, line, owner)?;
+    for (entry, line) in batch.entries.iter().zip(&batch.chained_entries) {
+        apply_entry(&mut moves, entry, line, owner)?;
     }
     check_flags(batch, &moves)?;
     Ok(moves)
 }
 
 fn check_lines(batch: &Batch) -> Result<(), LedgerError> {
-    if batch.lines.is_empty() {
-        return Err(refused("it has no lines"));
+    if batch.chained_entries.is_empty() {
+        return Err(refused_error("it has no lines"));
     }
-    if batch.lines.len() != batch.entries.len() {
-        return Err(refused(format!("{} lines, {} entries", batch.lines.len(), batch.entries.len())));
+    if batch.chained_entries.len() != batch.entries.len() {
+        return Err(refused_error(format!(
+            "{} lines, {} entries",
+            batch.chained_entries.len(),
+            batch.entries.len()
+        )));
     }
-    if batch.at_len == 0 && batch.before != GENESIS {
-        return Err(refused("nothing stands before the first line"));
+    if batch.expected_len == 0 && batch.prev_link != GENESIS {
+        return Err(refused_error("nothing stands before the first line"));
     }
-    let mut before = batch.before;
-    for (seq, line) in (u64::from(batch.at_len)..).zip(&batch.lines) {
+    let mut before = batch.prev_link;
+    for (seq, line) in (u64::from(batch.expected_len)..).zip(&batch.chained_entries) {
         if u64::from(line.seq()) != seq {
-            return Err(refused(format!("line {} stands where line {seq} belongs", line.seq())));
+            return Err(refused_error(format!("line {} stands where line {seq} belongs", line.seq())));
         }
-        if !line.follows(batch.call, &before) {
-            return Err(refused(format!("line {seq} does not fit its link")));
+        if !line.has_valid_link(batch.call, &before) {
+            return Err(refused_error(format!("line {seq} does not fit its link")));
         }
         before = line.link();
     }
     Ok(())
 }
 
-fn move_one<'a>(
+fn apply_entry<'a>(
     moves: &mut BatchEffects<'a>,
     entry: &'a Entry,
     line: &ChainedEntry,
     owner: OwnerId,
 ) -> Result<(), LedgerError> {
     match &entry.fact {
-        RecordEvent::Received(heading) => moves.opens = Some((heading, entry.at)),
-        RecordEvent::Asked(Ok(question)) => moves.asks.push(question.id),
+        RecordEvent::Received(heading) => moves.opening = Some((heading, entry.at)),
+        RecordEvent::Asked(Ok(question)) => moves.questions.push(question.id),
         RecordEvent::Answered(RecordedAnswer { answer, .. }) => {
             moves.closes_question = true;
             if let Answer::Leave(leave) = answer {
                 // A standing approval outlives its call, so it must come from exactly the recorded text.
                 if serde_json::to_string(entry).ok().as_deref() != Some(line.body()) {
-                    return Err(refused(format!("line {} does not say what its entry says", line.seq())));
+                    return Err(refused_error(format!(
+                        "line {} does not say what its entry says",
+                        line.seq()
+                    )));
                 }
-                moves.gives.push(leave);
+                moves.approvals_granted.push(leave);
             }
         }
         RecordEvent::Expired { .. } | RecordEvent::Unasked { .. } | RecordEvent::Cancelled { .. } => {
@@ -95,22 +102,24 @@ fn move_one<'a>(
         }
         RecordEvent::Begun(Ok(claim)) => {
             if claim.owner != owner {
-                return Err(refused(format!("owner {} cannot claim for owner {}", owner, claim.owner)));
+                return Err(refused_error(format!("owner {} cannot claim for owner {}", owner, claim.owner)));
             }
             if let GrantedBy::Leave(leave) = claim.by {
-                moves.uses.push(leave);
+                moves.approvals_used.push(leave);
             }
             moves.claim = Some(claim);
         }
         // Only the ledger itself writes this event, after it has checked that the owner is dead.
-        RecordEvent::Interrupted { .. } => return Err(refused("an interruption is asked for, not appended")),
+        RecordEvent::Interrupted { .. } => {
+            return Err(refused_error("an interruption is asked for, not appended"));
+        }
         RecordEvent::Ended { .. } => {
             moves.claim = None;
-            moves.frees_seat = true;
+            moves.frees_session = true;
         }
         RecordEvent::Settled(_) => {
             moves.claim = None;
-            moves.frees_seat = true;
+            moves.frees_session = true;
             moves.closes_question = true;
         }
         RecordEvent::Asked(Err(_)) | RecordEvent::Begun(Err(_)) => {}
@@ -126,19 +135,22 @@ fn move_one<'a>(
 
 /// Checks that the flags of a batch agree with its entries. The ledger checks only batches with `begins` for what blocks a start.
 fn check_flags(batch: &Batch, moves: &BatchEffects<'_>) -> Result<(), LedgerError> {
-    match (moves.opens, batch.at_len) {
+    match (moves.opening, batch.expected_len) {
         (Some((heading, _)), 0) => {
-            if heading.tenant != batch.listing.tenant || heading.session != batch.listing.session {
-                return Err(refused("it is listed under another tenant or session than it was received for"));
+            if heading.tenant != batch.call_summary.tenant || heading.session != batch.call_summary.session {
+                return Err(refused_error(
+                    "it is listed under another tenant or session than it was received for",
+                ));
             }
         }
-        (None, 0) => return Err(refused("a record begins with `received`")),
-        (Some(_), _) => return Err(refused("a record begins only once")),
-        (None, _) if batch.key.is_some() => return Err(refused("a key comes with the first lines")),
+        (None, 0) => return Err(refused_error("a record begins with `received`")),
+        (Some(_), _) => return Err(refused_error("a record begins only once")),
+        (None, _) if batch.key.is_some() => return Err(refused_error("a key comes with the first lines")),
         (None, _) => {}
     }
     let begun = moves.claim.map(|claim| (claim.attempt, claim.by));
-    let said = batch.begins.map(|begins| (begins.attempt, begins.leave.map(|(leave, _)| leave)));
+    let said =
+        batch.attempt_start.map(|begins| (begins.attempt, begins.standing_approval.map(|(leave, _)| leave)));
     let agree = match (begun, said) {
         (None, None) => true,
         (Some((attempt, by)), Some((said, leave))) => {
@@ -147,16 +159,16 @@ fn check_flags(batch: &Batch, moves: &BatchEffects<'_>) -> Result<(), LedgerErro
         _ => false,
     };
     if !agree {
-        return Err(refused("what it says to begin is not what its entries begin"));
+        return Err(refused_error("what it says to begin is not what its entries begin"));
     }
     let last = batch.entries.last().map(|entry| &entry.fact);
-    if batch.settles != matches!(last, Some(RecordEvent::Settled(_))) {
-        return Err(refused("whether it settles the call is not what its last entry says"));
+    if batch.is_final != matches!(last, Some(RecordEvent::Settled(_))) {
+        return Err(refused_error("whether it settles the call is not what its last entry says"));
     }
-    if let Some(waits) = &batch.waits
+    if let Some(waits) = &batch.pending_question
         && !matches!(last, Some(RecordEvent::Asked(Ok(question))) if *question == waits.question)
     {
-        return Err(refused("the question it waits for is not its last entry"));
+        return Err(refused_error("the question it waits for is not its last entry"));
     }
     Ok(())
 }
@@ -167,9 +179,9 @@ fn check_flags(batch: &Batch, moves: &BatchEffects<'_>) -> Result<(), LedgerErro
 /// once.
 pub fn check_contents(contents: &[RecordContent], key: &RecordKey) -> Result<(), LedgerError> {
     for content in contents {
-        if key.hold(&content.bytes) != content.held {
-            let digest = content.held.digest.short();
-            return Err(refused(format!("the content of {digest} is not what the digest was made of")));
+        if key.content_ref(&content.bytes) != content.content_ref {
+            let digest = content.content_ref.digest.short_hex();
+            return Err(refused_error(format!("the content of {digest} is not what the digest was made of")));
         }
     }
     Ok(())
@@ -181,13 +193,13 @@ pub struct StartConditions<'a> {
     /// The halt in force.
     pub halt: Option<&'a AdminAction>,
     /// Whether every standing approval that the batch uses has a use left. True if it uses none.
-    pub leave_left: bool,
+    pub approval_usable: bool,
     /// The open attempt that runs alone in the session.
-    pub seat: Option<(CallId, AttemptId)>,
+    pub exclusive_attempt: Option<(CallId, AttemptId)>,
 }
 
 /// Returns what blocks a start: a halt first, then the standing approval, then an exclusive attempt in the session.
-pub fn hindrance(
+pub fn start_blocked(
     call: CallId,
     begins: Option<&AttemptStart>,
     standing: StartConditions<'_>,
@@ -195,10 +207,10 @@ pub fn hindrance(
     if let (Some(_), Some(act)) = (begins, standing.halt) {
         return Some(StartBlockedError::Halted { why: halt_reason(act) });
     }
-    if !standing.leave_left {
-        return Some(StartBlockedError::LeaveSpent);
+    if !standing.approval_usable {
+        return Some(StartBlockedError::ApprovalUsedUp);
     }
-    match standing.seat {
+    match standing.exclusive_attempt {
         Some((other, attempt)) if other != call && begins.is_some_and(|begins| begins.exclusive) => {
             Some(StartBlockedError::SessionBusy { call: other, attempt })
         }
@@ -216,13 +228,13 @@ fn halt_reason(act: &AdminAction) -> String {
 /// Checks whether a standing approval allows this many more uses. Revocation is checked elsewhere.
 ///
 /// `asked_max` is the limit that the batch assumes. The stricter of the two limits applies.
-pub fn leave_left(leave: &StandingApproval, used: u32, more: u32, asked_max: Option<u32>) -> bool {
+pub fn has_uses_left(leave: &StandingApproval, used: u32, more: u32, asked_max: Option<u32>) -> bool {
     let max = leave.uses_max.into_iter().chain(asked_max).min();
     max.is_none_or(|max| used.saturating_add(more) <= max)
 }
 
 /// Checks whether a standing approval has not expired.
-pub fn in_time(leave: &StandingApproval, now: Millis) -> bool {
+pub fn is_in_time(leave: &StandingApproval, now: Millis) -> bool {
     leave.until.is_none_or(|until| now < until)
 }
 
@@ -232,14 +244,14 @@ pub const fn is_overdue(expires_at: Millis, now: Millis) -> bool {
 }
 
 /// Checks whether a waiting call with these effects blocks a plan.
-pub fn holds_up(waiting: &[Effect], plan: &Plan) -> bool {
+pub fn blocks(waiting: &[Effect], plan: &Plan) -> bool {
     waiting.iter().any(|waiting| plan.effects.iter().any(|effect| waiting.conflicts_with(effect)))
 }
 
 /// Returns why an attempt may not be recorded as interrupted, or `None` if it may.
 ///
 /// `owner_alive` is called for the owner of the claim, and only if that is not `me`.
-pub fn not_interrupted(
+pub fn check_interruptible(
     open: Option<(AttemptId, OwnerId)>,
     attempt: AttemptId,
     me: OwnerId,
@@ -256,13 +268,13 @@ pub fn not_interrupted(
 /// Returns the open attempt of a record and its owner.
 pub fn open_attempt(record: &Record) -> Option<(AttemptId, OwnerId)> {
     match record.attempt() {
-        Some(Attempt::Open(claim)) if record.settled().is_none() => Some((claim.attempt, claim.owner)),
+        Some(Attempt::Open(claim)) if record.outcome().is_none() => Some((claim.attempt, claim.owner)),
         _ => None,
     }
 }
 
 /// Appends the interruption of an attempt to the record and returns its line.
-pub fn interrupted(
+pub fn interruption_entry(
     record: &mut Record,
     attempt: AttemptId,
     at: Millis,
@@ -274,7 +286,7 @@ pub fn interrupted(
     Ok((line, entry))
 }
 
-fn refused(why: impl std::fmt::Display) -> LedgerError {
+fn refused_error(why: impl std::fmt::Display) -> LedgerError {
     LedgerError::new("cannot append this batch", why)
 }
 
@@ -286,7 +298,7 @@ pub fn check_opening(
 ) -> Result<(), LedgerError> {
     let cannot =
         |why: String| Err(LedgerError::new(format!("cannot open session `{}`", opening.session), why));
-    if act.id != act_of(&act.tenant, &opening.session) {
+    if act.id != opening_action_id(&act.tenant, &opening.session) {
         return cannot("the act has an id that is not that of the session".into());
     }
     if let Err(bad) = opening.ceiling.check() {
@@ -343,17 +355,17 @@ mod tests {
             panic!("no script")
         };
         let mut batch = script.batch();
-        assert!(moves(&batch, owner).unwrap().claim.is_some());
+        assert!(check_batch(&batch, owner).unwrap().claim.is_some());
         let refusal = Refusal::new(Code::RecordBroken, "broken");
         let entry = Entry { at: 0, fact: RecordEvent::Settled(Outcome::Unknown(refusal)) };
         let body = serde_json::to_string(&entry).unwrap();
         let seq = script.record.len();
-        batch.lines.push(ChainedEntry::linked(batch.call, script.record.head(), seq, body));
+        batch.chained_entries.push(ChainedEntry::new(batch.call, script.record.head(), seq, body));
         batch.entries.push(entry);
-        batch.begins = None;
-        batch.settles = true;
-        let moves = moves(&batch, owner).unwrap();
-        assert!(moves.claim.is_none() && moves.frees_seat && moves.closes_question);
+        batch.attempt_start = None;
+        batch.is_final = true;
+        let moves = check_batch(&batch, owner).unwrap();
+        assert!(moves.claim.is_none() && moves.frees_session && moves.closes_question);
     }
 
     // req: R5
@@ -368,7 +380,11 @@ mod tests {
             uses_max,
         };
         let check = |max, used, more, asked, left| {
-            assert_eq!(leave_left(&leave(max), used, more, asked), left, "{max:?} {used} {more} {asked:?}");
+            assert_eq!(
+                has_uses_left(&leave(max), used, more, asked),
+                left,
+                "{max:?} {used} {more} {asked:?}"
+            );
         };
         check(None, u32::MAX, 1, None, true);
         check(Some(1), 0, 1, None, true);

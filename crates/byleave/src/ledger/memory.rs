@@ -40,29 +40,29 @@ struct MemoryOwner {
 impl MemoryLedger {
     /// Creates an empty store with a first owner.
     pub fn new() -> Self {
-        Self::on(Arc::default())
+        Self::from_store(Arc::default())
     }
 
     /// Creates another owner on the same store, as another process would.
-    pub fn beside(other: &Self) -> Self {
-        Self::on(Arc::clone(&other.owner.store))
+    pub fn with_new_owner(other: &Self) -> Self {
+        Self::from_store(Arc::clone(&other.owner.store))
     }
 
     /// Creates the owner with this id on the same store. The owner may have existed before.
-    pub fn beside_as(other: &Self, id: OwnerId) -> Self {
-        Self::on_as(Arc::clone(&other.owner.store), id)
+    pub fn with_owner(other: &Self, id: OwnerId) -> Self {
+        Self::from_store_as(Arc::clone(&other.owner.store), id)
     }
 
     /// Kills the owner, as SIGKILL would kill its process. Its claims stay open, and all further operations through it fail.
-    pub fn die(&self) {
-        self.owner.die();
+    pub fn kill(&self) {
+        self.owner.kill();
     }
 
-    fn on(store: Arc<Mutex<MemoryStore>>) -> Self {
-        Self::on_as(store, OwnerId::new(Uuid::now_v7()))
+    fn from_store(store: Arc<Mutex<MemoryStore>>) -> Self {
+        Self::from_store_as(store, OwnerId::new(Uuid::now_v7()))
     }
 
-    fn on_as(store: Arc<Mutex<MemoryStore>>, id: OwnerId) -> Self {
+    fn from_store_as(store: Arc<Mutex<MemoryStore>>, id: OwnerId) -> Self {
         if let Ok(mut store) = store.lock() {
             store.alive.insert(id);
         }
@@ -79,22 +79,22 @@ impl MemoryLedger {
         Ok(store)
     }
 
-    fn append_now(&self, batch: Batch) -> Result<(), AppendError> {
+    fn append_sync(&self, batch: Batch) -> Result<(), AppendError> {
         // Hashing is most of the work, so it is done before the lock is taken.
-        let moves = invariants::moves(&batch, self.owner.id)?;
+        let moves = invariants::check_batch(&batch, self.owner.id)?;
         if !batch.contents.is_empty() {
             self.check_contents(&batch)?;
         }
         let mut store = self.store()?;
-        if store.place(batch.call) != (batch.at_len, batch.before) {
+        if store.position(batch.call) != (batch.expected_len, batch.prev_link) {
             return Err(AppendError::Stale);
         }
-        if let Some(hindrance) = store.hindrance(&batch, &moves)? {
+        if let Some(hindrance) = store.start_blocked(&batch, &moves)? {
             return Err(hindrance.into());
         }
-        store.make(&batch, &moves);
+        store.apply(&batch, &moves);
         drop(moves);
-        store.keep(batch);
+        store.store_batch(batch);
         Ok(())
     }
 
@@ -105,14 +105,14 @@ impl MemoryLedger {
         };
         match key {
             Some(key) => Ok(invariants::check_contents(&batch.contents, &key)?),
-            None if batch.at_len == 0 => {
+            None if batch.expected_len == 0 => {
                 Err(LedgerError::new("cannot append this batch", "it has contents and no key").into())
             }
             None => Ok(()),
         }
     }
 
-    fn interrupt_now(
+    fn interrupt_sync(
         &self,
         call: CallId,
         attempt: AttemptId,
@@ -122,15 +122,17 @@ impl MemoryLedger {
         let store = &mut *guard;
         let Some(kept) = store.calls.get_mut(&call) else { return Ok(Interruption::NotOpen) };
         let is_alive = |owner| store.alive.contains(&owner);
-        if let Some(not) = invariants::not_interrupted(kept.open, attempt, self.owner.id, is_alive) {
+        if let Some(not) =
+            invariants::check_interruptible(kept.open_attempt, attempt, self.owner.id, is_alive)
+        {
             return Ok(not);
         }
-        let mut record = Record::read(call, &kept.lines);
-        let (line, _) = invariants::interrupted(&mut record, attempt, at)?;
-        kept.lines.push(line);
-        store.free_seat(call);
-        store.let_others_pass(call);
-        Ok(Interruption::Written)
+        let mut record = Record::from_stored_entries(call, &kept.chained_entries);
+        let (line, _) = invariants::interruption_entry(&mut record, attempt, at)?;
+        kept.chained_entries.push(line);
+        store.close_attempt(call);
+        store.release_pending(call);
+        Ok(Interruption::Recorded)
     }
 }
 
@@ -141,7 +143,7 @@ impl Default for MemoryLedger {
 }
 
 impl MemoryOwner {
-    fn die(&self) {
+    fn kill(&self) {
         if let Ok(mut store) = self.store.lock() {
             store.alive.remove(&self.id);
         }
@@ -150,7 +152,7 @@ impl MemoryOwner {
 
 impl Drop for MemoryOwner {
     fn drop(&mut self) {
-        self.die();
+        self.kill();
     }
 }
 
@@ -161,13 +163,15 @@ impl Ledger for MemoryLedger {
 
     fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
         Box::pin(async move {
-            let kept = self.store()?.calls.get(&call).map(|kept| (kept.lines.clone(), kept.key.clone()));
-            Ok(kept.map(|(lines, key)| LoadedRecord { record: Record::read(call, &lines), key }))
+            let kept =
+                self.store()?.calls.get(&call).map(|kept| (kept.chained_entries.clone(), kept.key.clone()));
+            Ok(kept
+                .map(|(lines, key)| LoadedRecord { record: Record::from_stored_entries(call, &lines), key }))
         })
     }
 
     fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
-        Box::pin(async move { self.append_now(batch) })
+        Box::pin(async move { self.append_sync(batch) })
     }
 
     fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
@@ -177,7 +181,7 @@ impl Ledger for MemoryLedger {
             if kept.key.is_none() {
                 return Err(ContentError::Forgotten);
             }
-            let content = kept.contents.iter().find(|content| content.held == held);
+            let content = kept.contents.iter().find(|content| content.content_ref == held);
             content.map(|content| content.bytes.clone()).ok_or(ContentError::Missing)
         })
     }
@@ -188,19 +192,19 @@ impl Ledger for MemoryLedger {
         attempt: AttemptId,
         at: Millis,
     ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
-        Box::pin(async move { self.interrupt_now(call, attempt, at) })
+        Box::pin(async move { self.interrupt_sync(call, attempt, at) })
     }
 
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             let mut store = self.store()?;
-            store.may_act(&act)?;
-            store.act(act);
+            store.check_action(&act)?;
+            store.apply_action(act);
             Ok(())
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         let halt = self.store().map(|store| store.tenants.get(tenant).and_then(|tenant| tenant.halt.clone()));
         Box::pin(ready(halt))
     }
@@ -211,29 +215,29 @@ impl Ledger for MemoryLedger {
         session: &SessionId,
     ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>> {
         let lineage = self.store().and_then(|store| {
-            let opened = |session: &SessionId| Ok(store.opened(tenant, session).cloned());
+            let opened = |session: &SessionId| Ok(store.session_node(tenant, session).cloned());
             invariants::lineage(session, opened)
         });
         Box::pin(ready(lineage))
     }
 
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
         let leaves = self.store().map(|store| {
-            store.tenants.get(tenant).map(|tenant| tenant.leaves_for(tool, now)).unwrap_or_default()
+            store.tenants.get(tenant).map(|tenant| tenant.approvals_for(tool, now)).unwrap_or_default()
         });
         Box::pin(ready(leaves))
     }
 
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         Box::pin(async move { self.store().map(|store| store.questions.get(&question).copied()) })
     }
 
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
@@ -243,15 +247,15 @@ impl Ledger for MemoryLedger {
         let by = self.store().map(|store| {
             let session = store.tenants.get(tenant)?.sessions.get(session)?;
             let holds_up = |(other, effects): &(&CallId, &Vec<Effect>)| {
-                **other != call && invariants::holds_up(effects, plan)
+                **other != call && invariants::blocks(effects, plan)
             };
-            session.holding.iter().find(holds_up).map(|(other, _)| *other)
+            session.pending_effects.iter().find(holds_up).map(|(other, _)| *other)
         });
         Box::pin(ready(by))
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
-        Box::pin(async move { self.store().map(|store| store.drivable(now, limit)) })
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+        Box::pin(async move { self.store().map(|store| store.resumable_calls(now, limit)) })
     }
 }
 
@@ -261,7 +265,7 @@ struct MemoryStore {
     tenants: HashMap<TenantId, TenantState>,
     questions: HashMap<QuestionId, CallId>,
     alive: HashSet<OwnerId>,
-    acts: Vec<AdminAction>,
+    admin_actions: Vec<AdminAction>,
     /// Calls that are neither settled nor waiting, by arrival time.
     ready: BTreeSet<(Millis, CallId)>,
     /// Calls that wait for a person, by the time when the question expires.
@@ -274,126 +278,127 @@ struct StoredRecord {
     tenant: TenantId,
     session: SessionId,
     opened_at: Millis,
-    lines: Vec<ChainedEntry>,
+    chained_entries: Vec<ChainedEntry>,
     contents: Vec<RecordContent>,
     /// `None` if the contents were forgotten.
     key: Option<RecordKey>,
     /// The open attempt and its owner.
-    open: Option<(AttemptId, OwnerId)>,
+    open_attempt: Option<(AttemptId, OwnerId)>,
     /// When the open question expires.
-    waits_until: Option<Millis>,
+    question_expires_at: Option<Millis>,
 }
 
 #[derive(Debug, Default)]
 struct TenantState {
     halt: Option<AdminAction>,
-    leaves: HashMap<StandingApprovalId, ApprovalUse>,
+    standing_approvals: HashMap<StandingApprovalId, ApprovalUse>,
     /// Standing approvals by tool that may have a use left.
     usable: HashMap<String, Vec<StandingApprovalId>>,
     revoked: HashSet<StandingApprovalId>,
     sessions: HashMap<SessionId, SessionState>,
     /// Sessions that were opened. They are never removed.
-    opened: HashMap<SessionId, SessionNode>,
+    opened_sessions: HashMap<SessionId, SessionNode>,
 }
 
 /// A standing approval and the number of its uses.
 #[derive(Debug)]
 struct ApprovalUse {
-    leave: Arc<StandingApproval>,
-    used: u32,
+    standing_approval: Arc<StandingApproval>,
+    uses: u32,
 }
 
 #[derive(Debug, Default)]
 struct SessionState {
     /// The open attempt that runs alone.
-    seat: Option<(CallId, AttemptId)>,
+    exclusive_attempt: Option<(CallId, AttemptId)>,
     /// Calls that a person was asked about and that have not ended, with their planned effects.
-    holding: BTreeMap<CallId, Vec<Effect>>,
+    pending_effects: BTreeMap<CallId, Vec<Effect>>,
 }
 
 impl MemoryStore {
     /// Returns the length of a record and its last link.
-    fn place(&self, call: CallId) -> (u32, Digest) {
-        match self.calls.get(&call).and_then(|kept| kept.lines.last()) {
+    fn position(&self, call: CallId) -> (u32, Digest) {
+        match self.calls.get(&call).and_then(|kept| kept.chained_entries.last()) {
             None => (0, GENESIS),
             Some(line) => (line.seq().saturating_add(1), line.link()),
         }
     }
 
-    fn hindrance(
+    fn start_blocked(
         &self,
         batch: &Batch,
         moves: &BatchEffects<'_>,
     ) -> Result<Option<StartBlockedError>, LedgerError> {
         if let Some(kept) = self.calls.get(&batch.call)
-            && (kept.tenant != batch.listing.tenant || kept.session != batch.listing.session)
+            && (kept.tenant != batch.call_summary.tenant || kept.session != batch.call_summary.session)
         {
             return Err(LedgerError::new("cannot append this batch", "the call is of another session"));
         }
-        if batch.begins.is_none() && moves.uses.is_empty() {
+        if batch.attempt_start.is_none() && moves.approvals_used.is_empty() {
             return Ok(None);
         }
-        let tenant = self.tenants.get(&batch.listing.tenant);
+        let tenant = self.tenants.get(&batch.call_summary.tenant);
         let standing = StartConditions {
             halt: tenant.and_then(|tenant| tenant.halt.as_ref()),
-            leave_left: moves.uses.is_empty() || tenant.is_some_and(|tenant| tenant.can_use(batch, moves)),
-            seat: tenant
-                .and_then(|tenant| tenant.sessions.get(&batch.listing.session))
-                .and_then(|session| session.seat),
+            approval_usable: moves.approvals_used.is_empty()
+                || tenant.is_some_and(|tenant| tenant.has_uses_left(batch, moves)),
+            exclusive_attempt: tenant
+                .and_then(|tenant| tenant.sessions.get(&batch.call_summary.session))
+                .and_then(|session| session.exclusive_attempt),
         };
-        Ok(invariants::hindrance(batch.call, batch.begins.as_ref(), standing))
+        Ok(invariants::start_blocked(batch.call, batch.attempt_start.as_ref(), standing))
     }
 
     /// Applies the effects of a batch, besides its lines. It cannot fail, because everything was checked before.
-    fn make(&mut self, batch: &Batch, moves: &BatchEffects<'_>) {
-        if let Some((heading, at)) = moves.opens {
+    fn apply(&mut self, batch: &Batch, moves: &BatchEffects<'_>) {
+        if let Some((heading, at)) = moves.opening {
             let kept = StoredRecord {
                 tenant: heading.tenant.clone(),
                 session: heading.session.clone(),
                 opened_at: at,
-                lines: Vec::new(),
+                chained_entries: Vec::new(),
                 contents: Vec::new(),
                 key: None,
-                open: None,
-                waits_until: None,
+                open_attempt: None,
+                question_expires_at: None,
             };
             self.calls.insert(batch.call, kept);
             self.ready.insert((at, batch.call));
         }
-        for question in &moves.asks {
+        for question in &moves.questions {
             self.questions.insert(*question, batch.call);
         }
         if moves.closes_question {
             self.close_question(batch.call);
         }
-        if moves.frees_seat {
-            self.free_seat(batch.call);
-            self.let_others_pass(batch.call);
+        if moves.frees_session {
+            self.close_attempt(batch.call);
+            self.release_pending(batch.call);
         }
-        if !moves.gives.is_empty() || !moves.uses.is_empty() {
-            let tenant = tenant_of(&mut self.tenants, &batch.listing.tenant);
-            moves.gives.iter().for_each(|leave| tenant.give(leave));
-            moves.uses.iter().for_each(|leave| tenant.count_use(*leave));
+        if !moves.approvals_granted.is_empty() || !moves.approvals_used.is_empty() {
+            let tenant = tenant_mut(&mut self.tenants, &batch.call_summary.tenant);
+            moves.approvals_granted.iter().for_each(|leave| tenant.grant_approval(leave));
+            moves.approvals_used.iter().for_each(|leave| tenant.count_use(*leave));
         }
-        if let Some(waits) = &batch.waits {
+        if let Some(waits) = &batch.pending_question {
             self.open_question(batch.call, waits.question.expires_at, &waits.effects);
         }
-        if let (Some(claim), Some(begins)) = (moves.claim, &batch.begins) {
-            self.take_seat(batch.call, (claim.attempt, claim.owner), begins.exclusive);
+        if let (Some(claim), Some(begins)) = (moves.claim, &batch.attempt_start) {
+            self.open_attempt(batch.call, (claim.attempt, claim.owner), begins.exclusive);
         }
-        if batch.settles
+        if batch.is_final
             && let Some(kept) = self.calls.get(&batch.call)
         {
             self.ready.remove(&(kept.opened_at, batch.call));
         }
     }
 
-    fn keep(&mut self, mut batch: Batch) {
+    fn store_batch(&mut self, mut batch: Batch) {
         let Some(kept) = self.calls.get_mut(&batch.call) else { return };
         if let Some(key) = batch.key.take() {
             kept.key = Some(key);
         }
-        kept.lines.append(&mut batch.lines);
+        kept.chained_entries.append(&mut batch.chained_entries);
         // New contents of a forgotten record are dropped at once.
         if kept.key.is_some() {
             kept.contents.append(&mut batch.contents);
@@ -402,74 +407,74 @@ impl MemoryStore {
 
     fn open_question(&mut self, call: CallId, expires_at: Millis, effects: &[Effect]) {
         let Some(kept) = self.calls.get_mut(&call) else { return };
-        kept.waits_until = Some(expires_at);
+        kept.question_expires_at = Some(expires_at);
         self.ready.remove(&(kept.opened_at, call));
         self.waiting.insert((expires_at, call));
-        let tenant = tenant_of(&mut self.tenants, &kept.tenant);
-        tenant.session(&kept.session).holding.insert(call, effects.to_vec());
+        let tenant = tenant_mut(&mut self.tenants, &kept.tenant);
+        tenant.session(&kept.session).pending_effects.insert(call, effects.to_vec());
     }
 
     fn close_question(&mut self, call: CallId) {
         let Some(kept) = self.calls.get_mut(&call) else { return };
-        let Some(expires_at) = kept.waits_until.take() else { return };
+        let Some(expires_at) = kept.question_expires_at.take() else { return };
         self.waiting.remove(&(expires_at, call));
         self.ready.insert((kept.opened_at, call));
     }
 
     /// Removes a call from those that block others, because it will not run any more or has ended.
-    fn let_others_pass(&mut self, call: CallId) {
+    fn release_pending(&mut self, call: CallId) {
         let Some(kept) = self.calls.get(&call) else { return };
         if let Some(tenant) = self.tenants.get_mut(&kept.tenant) {
             tenant.change_session(&kept.session, |session| {
-                session.holding.remove(&call);
+                session.pending_effects.remove(&call);
             });
         }
     }
 
-    fn take_seat(&mut self, call: CallId, open: (AttemptId, OwnerId), exclusive: bool) {
+    fn open_attempt(&mut self, call: CallId, open: (AttemptId, OwnerId), exclusive: bool) {
         let Some(kept) = self.calls.get_mut(&call) else { return };
-        kept.open = Some(open);
+        kept.open_attempt = Some(open);
         if exclusive {
-            let tenant = tenant_of(&mut self.tenants, &kept.tenant);
-            tenant.session(&kept.session).seat = Some((call, open.0));
+            let tenant = tenant_mut(&mut self.tenants, &kept.tenant);
+            tenant.session(&kept.session).exclusive_attempt = Some((call, open.0));
         }
     }
 
-    fn free_seat(&mut self, call: CallId) {
+    fn close_attempt(&mut self, call: CallId) {
         let Some(kept) = self.calls.get_mut(&call) else { return };
-        if kept.open.take().is_none() {
+        if kept.open_attempt.take().is_none() {
             return;
         }
         if let Some(tenant) = self.tenants.get_mut(&kept.tenant) {
             tenant.change_session(&kept.session, |session| {
-                session.seat = session.seat.filter(|(holder, _)| *holder != call);
+                session.exclusive_attempt = session.exclusive_attempt.filter(|(holder, _)| *holder != call);
             });
         }
     }
 
-    fn opened(&self, tenant: &TenantId, session: &SessionId) -> Option<&SessionNode> {
-        self.tenants.get(tenant)?.opened.get(session)
+    fn session_node(&self, tenant: &TenantId, session: &SessionId) -> Option<&SessionNode> {
+        self.tenants.get(tenant)?.opened_sessions.get(session)
     }
 
-    fn may_act(&self, act: &AdminAction) -> Result<(), LedgerError> {
+    fn check_action(&self, act: &AdminAction) -> Result<(), LedgerError> {
         let AdminActionKind::Open(opening) = &act.deed else { return Ok(()) };
         let parent = opening.parent.as_ref();
-        let known = parent.is_some_and(|parent| self.opened(&act.tenant, parent).is_some());
+        let known = parent.is_some_and(|parent| self.session_node(&act.tenant, parent).is_some());
         invariants::check_opening(act, opening, known)?;
-        match self.opened(&act.tenant, &opening.session) {
+        match self.session_node(&act.tenant, &opening.session) {
             Some(_) => Err(LedgerError::new("cannot write an act", "its id is taken")),
             None => Ok(()),
         }
     }
 
-    fn act(&mut self, act: AdminAction) {
-        let tenant = tenant_of(&mut self.tenants, &act.tenant);
+    fn apply_action(&mut self, act: AdminAction) {
+        let tenant = tenant_mut(&mut self.tenants, &act.tenant);
         match &act.deed {
             AdminActionKind::Halt { .. } => tenant.halt = Some(act.clone()),
             AdminActionKind::Lift => tenant.halt = None,
             AdminActionKind::Revoke { leave } => tenant.revoke(*leave),
             AdminActionKind::Open(opening) => {
-                tenant.opened.insert(opening.session.clone(), opening.clone());
+                tenant.opened_sessions.insert(opening.session.clone(), opening.clone());
             }
             AdminActionKind::Forget { call } => {
                 if let Some(kept) = self.calls.get_mut(call).filter(|kept| kept.tenant == act.tenant) {
@@ -480,10 +485,10 @@ impl MemoryStore {
             // A waiver applies to one command, which has begun by now.
             AdminActionKind::Waive { .. } => {}
         }
-        self.acts.push(act);
+        self.admin_actions.push(act);
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> Vec<CallId> {
+    fn resumable_calls(&self, now: Millis, limit: usize) -> Vec<CallId> {
         let overdue =
             self.waiting.iter().take_while(|(expires_at, _)| invariants::is_overdue(*expires_at, now));
         let overdue = overdue.filter_map(|(_, call)| Some((self.calls.get(call)?.opened_at, *call)));
@@ -495,52 +500,61 @@ impl MemoryStore {
 }
 
 impl TenantState {
-    fn can_use(&self, batch: &Batch, moves: &BatchEffects<'_>) -> bool {
-        moves.uses.iter().all(|id| {
-            let Some(given) = self.leaves.get(id) else { return false };
-            let more = moves.uses.iter().filter(|other| *other == id).count();
-            let asked = batch.begins.and_then(|begins| begins.leave).filter(|(leave, _)| leave == id);
+    fn has_uses_left(&self, batch: &Batch, moves: &BatchEffects<'_>) -> bool {
+        moves.approvals_used.iter().all(|id| {
+            let Some(given) = self.standing_approvals.get(id) else { return false };
+            let more = moves.approvals_used.iter().filter(|other| *other == id).count();
+            let asked = batch
+                .attempt_start
+                .and_then(|begins| begins.standing_approval)
+                .filter(|(leave, _)| leave == id);
             let asked_max = asked.and_then(|(_, max)| max);
             let more = u32::try_from(more).unwrap_or(u32::MAX);
-            !self.revoked.contains(id) && invariants::leave_left(&given.leave, given.used, more, asked_max)
+            !self.revoked.contains(id)
+                && invariants::has_uses_left(&given.standing_approval, given.uses, more, asked_max)
         })
     }
 
     /// Brings a standing approval into force. An id that was given before keeps its uses and its revocation.
-    fn give(&mut self, leave: &StandingApproval) {
-        if self.leaves.contains_key(&leave.id) {
+    fn grant_approval(&mut self, leave: &StandingApproval) {
+        if self.standing_approvals.contains_key(&leave.id) {
             return;
         }
-        self.leaves.insert(leave.id, ApprovalUse { leave: Arc::new(leave.clone()), used: 0 });
+        self.standing_approvals
+            .insert(leave.id, ApprovalUse { standing_approval: Arc::new(leave.clone()), uses: 0 });
         if !self.revoked.contains(&leave.id) {
             self.usable.entry(leave.tool.clone()).or_default().push(leave.id);
         }
     }
 
     fn count_use(&mut self, id: StandingApprovalId) {
-        let Some(given) = self.leaves.get_mut(&id) else { return };
-        given.used = given.used.saturating_add(1);
-        if !invariants::leave_left(&given.leave, given.used, 1, None) {
-            self.strike(id);
+        let Some(given) = self.standing_approvals.get_mut(&id) else { return };
+        given.uses = given.uses.saturating_add(1);
+        if !invariants::has_uses_left(&given.standing_approval, given.uses, 1, None) {
+            self.remove_usable(id);
         }
     }
 
     fn revoke(&mut self, id: StandingApprovalId) {
         self.revoked.insert(id);
-        self.strike(id);
+        self.remove_usable(id);
     }
 
-    fn strike(&mut self, id: StandingApprovalId) {
-        let Some(given) = self.leaves.get(&id) else { return };
-        if let Some(usable) = self.usable.get_mut(&given.leave.tool) {
+    fn remove_usable(&mut self, id: StandingApprovalId) {
+        let Some(given) = self.standing_approvals.get(&id) else { return };
+        if let Some(usable) = self.usable.get_mut(&given.standing_approval.tool) {
             usable.retain(|other| *other != id);
         }
     }
 
-    fn leaves_for(&self, tool: &str, now: Millis) -> Vec<Arc<StandingApproval>> {
+    fn approvals_for(&self, tool: &str, now: Millis) -> Vec<Arc<StandingApproval>> {
         let Some(usable) = self.usable.get(tool) else { return Vec::new() };
-        let given = usable.iter().filter_map(|id| self.leaves.get(id));
-        given.map(|given| &given.leave).filter(|leave| invariants::in_time(leave, now)).cloned().collect()
+        let given = usable.iter().filter_map(|id| self.standing_approvals.get(id));
+        given
+            .map(|given| &given.standing_approval)
+            .filter(|leave| invariants::is_in_time(leave, now))
+            .cloned()
+            .collect()
     }
 
     fn session(&mut self, id: &SessionId) -> &mut SessionState {
@@ -551,12 +565,12 @@ impl TenantState {
     fn change_session(&mut self, id: &SessionId, change: impl FnOnce(&mut SessionState)) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         change(session);
-        if session.seat.is_none() && session.holding.is_empty() {
+        if session.exclusive_attempt.is_none() && session.pending_effects.is_empty() {
             self.sessions.remove(id);
         }
     }
 }
 
-fn tenant_of<'a>(tenants: &'a mut HashMap<TenantId, TenantState>, id: &TenantId) -> &'a mut TenantState {
+fn tenant_mut<'a>(tenants: &'a mut HashMap<TenantId, TenantState>, id: &TenantId) -> &'a mut TenantState {
     tenants.entry(id.clone()).or_default()
 }

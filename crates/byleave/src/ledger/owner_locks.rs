@@ -14,8 +14,8 @@ use std::time::Duration;
 use byleave_core::id::OwnerId;
 
 /// The number and the length of retries while another process holds a lock only to check it.
-const LOOKS: u32 = 20;
-const LOOK: Duration = Duration::from_millis(5);
+const RETRIES: u32 = 20;
+const RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// A function that returns whether an owner on another machine is alive.
 pub type OwnerLiveness = Arc<dyn Fn(OwnerId) -> bool + Send + Sync>;
@@ -37,25 +37,25 @@ impl Drop for OwnerLock {
 }
 
 /// Takes the lock of an owner for its lifetime. Returns `None` if the lock is held.
-pub fn take(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+pub fn acquire(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     lock(dir, owner, File::try_lock)
 }
 
 /// Takes the lock of a returning owner. Retries, because a process that only checks the lock holds it for a moment.
-pub fn take_soon(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
-    for _ in 0..LOOKS {
-        if let Some(lock) = take(dir, owner)? {
+pub fn acquire_with_retry(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+    for _ in 0..RETRIES {
+        if let Some(lock) = acquire(dir, owner)? {
             return Ok(Some(lock));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(RETRY_DELAY);
     }
-    take(dir, owner)
+    acquire(dir, owner)
 }
 
 /// Takes the lock of a dead owner. Returns `None` if the owner is alive.
 ///
 /// The lock is shared, so that two processes that check at the same time do not mistake each other for the owner.
-pub fn bury(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
+pub fn remove_dead_owner(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     lock(dir, owner, File::try_lock_shared)
 }
 
@@ -80,12 +80,12 @@ fn lock(
 }
 
 /// Removes the lock files of dead owners.
-pub fn sweep(dir: &Path) -> io::Result<()> {
+pub fn remove_stale_locks(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
         let owner = name.to_str().and_then(|name| name.strip_suffix(".lock")).and_then(|id| id.parse().ok());
         if let Some(owner) = owner {
-            drop(bury(dir, owner)?);
+            drop(remove_dead_owner(dir, owner)?);
         }
     }
     Ok(())
@@ -114,12 +114,12 @@ mod tests {
     fn a_lock_is_held_by_one_and_gone_when_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let owner = OwnerId::new(uuid::Uuid::from_u128(1));
-        let held = take(dir.path(), owner).unwrap().unwrap();
-        assert!(take(dir.path(), owner).unwrap().is_none());
-        sweep(dir.path()).unwrap();
-        assert!(take(dir.path(), owner).unwrap().is_none(), "a sweep leaves the living alone");
+        let held = acquire(dir.path(), owner).unwrap().unwrap();
+        assert!(acquire(dir.path(), owner).unwrap().is_none());
+        remove_stale_locks(dir.path()).unwrap();
+        assert!(acquire(dir.path(), owner).unwrap().is_none(), "a sweep leaves the living alone");
         drop(held);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(take(dir.path(), owner).unwrap().is_some(), "a missing file is a dead owner");
+        assert!(acquire(dir.path(), owner).unwrap().is_some(), "a missing file is a dead owner");
     }
 }

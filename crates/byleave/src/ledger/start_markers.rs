@@ -13,7 +13,7 @@ use byleave_core::id::{AttemptId, OwnerId};
 use byleave_files::own;
 
 use crate::ledger::LedgerError;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The marks of one owner.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ impl StartMarkers {
 
     /// Marks an attempt as started. The mark is on disk on return.
     pub fn mark(&self, attempt: AttemptId) -> io::Result<()> {
-        let mut file = locked(&self.file);
+        let mut file = lock_ignoring_poison(&self.file);
         file.write_all(attempt.as_bytes())?;
         file.sync_data()
     }
 
     /// Marks an attempt without blocking the runtime.
-    pub async fn mark_aside(&self, attempt: AttemptId) -> Result<(), LedgerError> {
+    pub async fn mark_async(&self, attempt: AttemptId) -> Result<(), LedgerError> {
         let starts = self.clone();
         let marked = tokio::task::spawn_blocking(move || starts.mark(attempt)).await;
         let cannot = |why: String| LedgerError::new("cannot mark that an attempt starts", why);
@@ -48,8 +48,8 @@ impl StartMarkers {
     }
 
     /// Removes the file if it is empty.
-    pub fn tidy(&self) {
-        let file = locked(&self.file);
+    pub fn remove_if_empty(&self) {
+        let file = lock_ignoring_poison(&self.file);
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
@@ -91,7 +91,7 @@ mod tests {
         let starts = StartMarkers::open(dir.path(), owner).unwrap();
         assert_eq!(started(owner, one), Some(false));
         starts.mark(one).unwrap();
-        starts.tidy();
+        starts.remove_if_empty();
         assert_eq!((started(owner, one), started(owner, two)), (Some(true), Some(false)));
         assert_eq!(started(other, one), None, "nobody speaks for another");
         starts.mark(two).unwrap();
@@ -99,7 +99,7 @@ mod tests {
         let marks = std::fs::read(&path).unwrap();
         std::fs::write(&path, &marks[..30]).unwrap();
         assert_eq!(started(owner, two), Some(true), "half a mark is a mark");
-        StartMarkers::open(dir.path(), other).unwrap().tidy();
+        StartMarkers::open(dir.path(), other).unwrap().remove_if_empty();
         assert_eq!(started(other, one), None, "nothing is left of who started nothing");
     }
 }

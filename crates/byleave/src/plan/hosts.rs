@@ -7,7 +7,7 @@ use reqwest::Url;
 use crate::tool::ToolError;
 
 /// Returns the hosts that a URL leads to: its own, and those of URLs within it, which its host may follow.
-pub(super) fn reach(address: &str) -> Result<Vec<Effect>, ToolError> {
+pub(super) fn url_effects(address: &str) -> Result<Vec<Effect>, ToolError> {
     let wrong = |why: &str| ToolError(format!("`{}` {why}", address.escape_debug()));
     let url = Url::parse(address).map_err(|_| wrong("is not a web address"))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -18,11 +18,11 @@ pub(super) fn reach(address: &str) -> Result<Vec<Effect>, ToolError> {
         return Err(wrong("has a line break in it"));
     }
     let effect = |url: &Url| {
-        let host = url.host_str().and_then(host::normal)?;
+        let host = url.host_str().and_then(host::normalize)?;
         Some(Effect::Reach { host, port: url.port_or_known_default()? })
     };
     let mut effects = vec![effect(&url).ok_or_else(|| wrong("names no host"))?];
-    for carried in carried(&url) {
+    for carried in embedded_urls(&url) {
         match Url::parse(&carried).ok().as_ref().and_then(effect) {
             Some(effect) if effects.contains(&effect) => {}
             Some(effect) => effects.push(effect),
@@ -35,7 +35,7 @@ pub(super) fn reach(address: &str) -> Result<Vec<Effect>, ToolError> {
 }
 
 /// Returns the URLs in the path, the query or the fragment of another one, also if encoded repeatedly.
-fn carried(url: &Url) -> Vec<String> {
+fn embedded_urls(url: &Url) -> Vec<String> {
     let mut text =
         [Some(url.path()), url.query(), url.fragment()].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ fn carried(url: &Url) -> Vec<String> {
                 .unwrap_or(rest.len());
             found.extend(scheme.map(|scheme| format!("{scheme}{}", rest.get(..end).unwrap_or_default())));
         }
-        let decoded = percent_decoded(&text);
+        let decoded = percent_decode(&text);
         if decoded == text {
             break;
         }
@@ -63,7 +63,7 @@ fn carried(url: &Url) -> Vec<String> {
     found
 }
 
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

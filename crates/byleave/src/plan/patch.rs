@@ -5,20 +5,20 @@ use std::path::Path;
 use byleave_core::effect::{Effect, Plan};
 
 use crate::patch::{self, PatchChange};
-use crate::path_resolution::named;
-use crate::plan_bindings::bind;
+use crate::path_resolution::resolve_argument;
+use crate::plan_bindings::capture_binding;
 use crate::tool::ToolError;
 
 /// Adds the effects of a patch. Rejects the whole patch if the effects on one file cannot be determined.
-pub(super) fn add(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), ToolError> {
-    let patch = patch::read(text).map_err(|fault| ToolError(fault.to_string()))?;
+pub(super) fn add_patch(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), ToolError> {
+    let patch = patch::parse(text).map_err(|fault| ToolError(fault.to_string()))?;
     for change in &patch.changes {
         let (PatchChange::Add(name)
         | PatchChange::Update(name)
         | PatchChange::Delete(name)
         | PatchChange::Compare(name)) = change;
-        let path = named(name, cwd)?;
-        let bound = bind(&path)?;
+        let path = resolve_argument(name, cwd)?;
+        let bound = capture_binding(&path)?;
         if !plan.bound.contains(&bound) {
             plan.bound.push(bound);
         }

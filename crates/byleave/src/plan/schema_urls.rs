@@ -8,20 +8,20 @@ use serde_json::Value;
 use super::hosts;
 
 /// The markers before the URL of a schema.
-const MARKS: [&str; 2] = ["$schema", "#:schema"];
+const SCHEMA_KEYS: [&str; 2] = ["$schema", "#:schema"];
 
 /// Adds the hosts of schema URLs in the arguments of a call that writes.
-pub(super) fn addresses(plan: &mut Plan, arguments: &Value) {
+pub(super) fn add_schema_hosts(plan: &mut Plan, arguments: &Value) {
     match arguments {
-        Value::String(text) => in_text(plan, text),
-        Value::Array(items) => items.iter().for_each(|item| addresses(plan, item)),
-        Value::Object(fields) => fields.values().for_each(|value| addresses(plan, value)),
+        Value::String(text) => add_from_text(plan, text),
+        Value::Array(items) => items.iter().for_each(|item| add_schema_hosts(plan, item)),
+        Value::Object(fields) => fields.values().for_each(|value| add_schema_hosts(plan, value)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn in_text(plan: &mut Plan, text: &str) {
-    for line in MARKS.iter().flat_map(|mark| text.split(mark).skip(1)) {
+fn add_from_text(plan: &mut Plan, text: &str) {
+    for line in SCHEMA_KEYS.iter().flat_map(|mark| text.split(mark).skip(1)) {
         let line = line.lines().next().unwrap_or_default();
         // JSON can escape any of these characters, but there is rarely a legitimate reason to do so.
         if line.contains("\\u") {
@@ -32,7 +32,7 @@ fn in_text(plan: &mut Plan, text: &str) {
         let end = address
             .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ','))
             .unwrap_or(address.len());
-        match hosts::reach(address.get(..end).unwrap_or_default()) {
+        match hosts::url_effects(address.get(..end).unwrap_or_default()) {
             Ok(effects) => plan.effects.extend(effects),
             Err(fault) => plan.effects.push(Effect::Unknown { why: fault.to_string() }),
         }

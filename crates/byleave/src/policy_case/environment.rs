@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use byleave_shell::shell_env::ShellEnv;
 
-use crate::local_shell_env::{names_in, script_at};
+use crate::local_shell_env::{list_names, read_script};
 
 /// How many links are followed before they are considered a cycle, as in the kernel.
 const LINKS_MAX: usize = 40;
 /// The directories of programs on any machine.
-const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+const SYSTEM_DIRS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 /// The environment that a case is evaluated in.
 #[derive(Clone, Debug)]
@@ -30,12 +30,12 @@ impl CaseEnvironment {
     }
 
     /// Returns the real path for a path of this environment.
-    fn real(&self, path: &str) -> PathBuf {
+    fn to_host_path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
     /// Follows every link, as the kernel would. A missing path is used as written.
-    fn follow(&self, path: &str) -> Option<String> {
+    fn follow_links(&self, path: &str) -> Option<String> {
         let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut done: Vec<String> = Vec::new();
         let mut links = 0_usize;
@@ -45,7 +45,7 @@ impl CaseEnvironment {
                 ".." => drop(done.pop()),
                 _ => {
                     let here = format!("/{}/{step}", done.join("/"));
-                    let Ok(target) = fs::read_link(self.real(&here)) else {
+                    let Ok(target) = fs::read_link(self.to_host_path(&here)) else {
                         done.push(step);
                         continue;
                     };
@@ -85,32 +85,32 @@ impl ShellEnv for CaseEnvironment {
         }
     }
 
-    fn program(&self, name: &str) -> Option<String> {
+    fn find_program(&self, name: &str) -> Option<String> {
         if !name.contains('/') {
             return Some(format!("/usr/bin/{name}"));
         }
         let path = self.resolve(&self.cwd, name)?;
         let is_system =
-            SYSTEM.iter().any(|directory| Path::new(&path).parent() == Some(Path::new(directory)));
-        (is_system || self.real(&path).exists()).then_some(path)
+            SYSTEM_DIRS.iter().any(|directory| Path::new(&path).parent() == Some(Path::new(directory)));
+        (is_system || self.to_host_path(&path).exists()).then_some(path)
     }
 
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
         if path.is_empty() || path.contains('\0') {
             return None;
         }
-        self.follow(&if path.starts_with('/') { path.to_owned() } else { format!("{cwd}/{path}") })
+        self.follow_links(&if path.starts_with('/') { path.to_owned() } else { format!("{cwd}/{path}") })
     }
 
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
-        names_in(&self.real(&self.follow(directory)?))
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
+        list_names(&self.to_host_path(&self.follow_links(directory)?))
     }
 
     fn is_directory(&self, path: &str) -> bool {
-        self.follow(path).is_some_and(|path| self.real(&path).is_dir())
+        self.follow_links(path).is_some_and(|path| self.to_host_path(&path).is_dir())
     }
 
-    fn text(&self, path: &str) -> Option<String> {
-        script_at(&self.real(&self.follow(path)?).canonicalize().ok()?)
+    fn read_script(&self, path: &str) -> Option<String> {
+        read_script(&self.to_host_path(&self.follow_links(path)?).canonicalize().ok()?)
     }
 }

@@ -10,7 +10,7 @@ const NODES_MAX: usize = 5_000;
 /// Their maximum depth.
 const DEPTH_MAX: usize = 32;
 /// The keywords that are copied unchanged.
-const KEPT: &[&str] = &[
+const PASSTHROUGH_KEYS: &[&str] = &[
     "description",
     "minItems",
     "maxItems",
@@ -54,7 +54,7 @@ impl<'a> GeminiSchemaWriter<'a> {
         if self.nodes > NODES_MAX || depth > DEPTH_MAX {
             return Err(SchemaTooLargeError);
         }
-        let Value::Object(fields) = schema else { return Ok(anything()) };
+        let Value::Object(fields) = schema else { return Ok(any_schema()) };
         let mut out = Map::new();
         let mut within = within.to_vec();
         if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
@@ -71,7 +71,7 @@ impl<'a> GeminiSchemaWriter<'a> {
         for part in fields.get("allOf").and_then(Value::as_array).into_iter().flatten() {
             merge(&mut out, self.write(part, &within, depth + 1)?);
         }
-        for key in KEPT {
+        for key in PASSTHROUGH_KEYS {
             if let Some(value) = fields.get(*key) {
                 out.insert((*key).into(), value.clone());
             }
@@ -84,7 +84,7 @@ impl<'a> GeminiSchemaWriter<'a> {
         write_values(fields, &mut out);
         self.write_alternatives(fields, &mut out, &within, depth)?;
         write_type(fields, &mut out);
-        Ok(if is_untyped(&out) { with_description(anything(), &out) } else { out })
+        Ok(if is_untyped(&out) { with_description(any_schema(), &out) } else { out })
     }
 
     fn write_fields(
@@ -139,7 +139,7 @@ impl<'a> GeminiSchemaWriter<'a> {
                 }
             }
             let items = if kinds.len() == 1 { kinds.pop() } else { Some(json!({ "anyOf": kinds })) };
-            out.insert("items".into(), items.unwrap_or_else(|| Value::Object(anything())));
+            out.insert("items".into(), items.unwrap_or_else(|| Value::Object(any_schema())));
         } else if let Some(items) = fields.get("items").filter(|items| !items.is_array()) {
             out.insert("items".into(), Value::Object(self.write(items, within, depth + 1)?));
         }
@@ -257,7 +257,7 @@ fn write_type(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
 /// Adds `items` to an array, because it is required.
 fn with_items(mut out: Map<String, Value>) -> Map<String, Value> {
     if out.get("type").is_some_and(|kind| kind == "ARRAY") {
-        out.entry("items").or_insert_with(|| Value::Object(anything()));
+        out.entry("items").or_insert_with(|| Value::Object(any_schema()));
     }
     out
 }
@@ -305,7 +305,7 @@ fn is_untyped(out: &Map<String, Value>) -> bool {
 }
 
 /// Returns a schema for any type, as far as the format allows.
-fn anything() -> Map<String, Value> {
+fn any_schema() -> Map<String, Value> {
     object(json!({
         "anyOf": [{ "type": "STRING" }, { "type": "NUMBER" }, { "type": "BOOLEAN" }, { "type": "OBJECT" }],
         "nullable": true,

@@ -30,7 +30,12 @@ pub struct ToolReport {
 
 impl ToolReport {
     /// Returns the report of a call that ran.
-    pub fn of(tool: impl Into<String>, call: impl Into<String>, arguments: Value, output: Output) -> Self {
+    pub fn for_output(
+        tool: impl Into<String>,
+        call: impl Into<String>,
+        arguments: Value,
+        output: Output,
+    ) -> Self {
         let error = output.error.or_else(|| output.is_error.then(|| "the tool failed".to_owned()));
         Self {
             tool: tool.into(),
@@ -46,7 +51,7 @@ impl ToolReport {
     }
 
     /// Returns the report of a call that did not run, or whose output is not released.
-    pub fn refused(
+    pub fn for_refusal(
         tool: impl Into<String>,
         call: impl Into<String>,
         arguments: Value,
@@ -59,8 +64,8 @@ impl ToolReport {
 
 impl CallResult {
     /// Converts the result to a report, from which each provider's messages are made (L2).
-    pub fn report(&self) -> ToolReport {
-        let (truncated, execution_time_ms, data) = match &self.ending {
+    pub fn to_report(&self) -> ToolReport {
+        let (truncated, execution_time_ms, data) = match &self.outcome {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
                 (output.truncated, output.execution_time_ms, output.data.clone())
             }
@@ -70,8 +75,8 @@ impl CallResult {
             tool: self.tool.clone(),
             call: self.call.to_string(),
             arguments: self.arguments.clone(),
-            success: self.success(),
-            output: self.text(),
+            success: self.is_success(),
+            output: self.to_text(),
             truncated,
             execution_time_ms,
             error: self.error(),

@@ -26,7 +26,7 @@ impl ProviderFormat {
     /// All formats.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Mcp];
 
-    fn takes_name(self, name: &str) -> bool {
+    fn accepts_name(self, name: &str) -> bool {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let first_letter = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         match self {
@@ -64,30 +64,30 @@ impl fmt::Display for ProviderFormat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The provider does not accept the name.
-    #[error("{form} does not take the name `{tool}`: it takes {}; register the tool under another", form.name_rule())]
+    #[error("{format} does not take the name `{tool}`: it takes {}; register the tool under another", format.name_rule())]
     Name {
         /// The format.
-        form: ProviderFormat,
+        format: ProviderFormat,
         /// The tool.
         tool: String,
     },
     /// The schema has an alternative at its top level, but the provider accepts only a plain object there.
     #[error(
-        "{form} does not take the schema of `{tool}`: it has `{keyword}` at its top; put it into a field"
+        "{format} does not take the schema of `{tool}`: it has `{keyword}` at its top; put it into a field"
     )]
-    Top {
+    TopLevelAlternative {
         /// The format.
-        form: ProviderFormat,
+        format: ProviderFormat,
         /// The tool.
         tool: String,
         /// The keyword at its top level.
         keyword: &'static str,
     },
     /// The schema is too large after expanding its references.
-    #[error("the schema of `{tool}` is too large for {form}, which takes no references; make it simpler")]
+    #[error("the schema of `{tool}` is too large for {format}, which takes no references; make it simpler")]
     TooLarge {
         /// The format.
-        form: ProviderFormat,
+        format: ProviderFormat,
         /// The tool.
         tool: String,
     },
@@ -105,8 +105,8 @@ pub fn schemas(
 /// Converts one tool to a format.
 pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) -> Result<Value, FormatError> {
     let name = entry.name();
-    if !form.takes_name(name) {
-        return Err(FormatError::Name { form, tool: name.into() });
+    if !form.accepts_name(name) {
+        return Err(FormatError::Name { format: form, tool: name.into() });
     }
     let description = entry.describe(site);
     Ok(match form {
@@ -122,7 +122,8 @@ pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) ->
             json!({ "name": name, "description": description, "input_schema": input_schema })
         }
         ProviderFormat::Gemini => {
-            let too_large = |gemini::SchemaTooLargeError| FormatError::TooLarge { form, tool: name.into() };
+            let too_large =
+                |gemini::SchemaTooLargeError| FormatError::TooLarge { format: form, tool: name.into() };
             let mut declaration = Map::new();
             declaration.insert("name".into(), name.into());
             declaration.insert("description".into(), description.into());
@@ -142,7 +143,7 @@ fn plain_object(form: ProviderFormat, entry: &CatalogEntry) -> Result<Value, For
     const NOT_AT_TOP: [&str; 5] = ["oneOf", "anyOf", "allOf", "not", "enum"];
     let schema = &entry.manifest().input_schema;
     if let Some(keyword) = NOT_AT_TOP.into_iter().find(|keyword| schema.get(keyword).is_some()) {
-        return Err(FormatError::Top { form, tool: entry.name().into(), keyword });
+        return Err(FormatError::TopLevelAlternative { format: form, tool: entry.name().into(), keyword });
     }
     let mut schema = typed_object(schema);
     if let Value::Object(fields) = &mut schema {

@@ -7,10 +7,10 @@ use byleave_core::outcome::Output;
 use regex::{Captures, Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::{is_marked, mark, marks, redact, redact_value};
+use super::{has_placeholder, placeholder, placeholders, redact, redact_value};
 
 /// The description in the mask of a named word.
-const NAMED_WORD: &str = "by a person";
+const NAMED_WORD_KIND: &str = "by a person";
 
 /// A result with secrets and named words masked.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,27 +18,27 @@ pub struct RedactedOutput {
     /// The result.
     pub output: Output,
     /// How many places were masked. 0 means that nothing changed.
-    pub masked: usize,
+    pub masked_count: usize,
     /// Named words that were not found, as they were named. The person expects them to be masked, so ask again.
-    pub missing: Vec<String>,
+    pub missing_words: Vec<String>,
 }
 
 /// Masks everything that looks like a secret, and every occurrence of these words in any case.
-pub fn redacted(output: &Output, words: &[String]) -> RedactedOutput {
+pub fn redact_output(output: &Output, words: &[String]) -> RedactedOutput {
     let whole = [Value::from(output.text.as_str()), Value::from(output.error.as_deref())];
     let whole: Vec<&Value> = whole.iter().chain(&output.data).chain(&output.undo).collect();
     let is_in = |word: &String| {
         let one = WordMask::new(std::slice::from_ref(word));
-        one.is_some_and(|one| whole.iter().any(|value| one.is_in(value)))
+        one.is_some_and(|one| whole.iter().any(|value| one.matches(value)))
     };
     let missing = words.iter().filter(|word| !is_in(word)).cloned().collect();
     let mask = WordMask::new(words);
     let text = |text: &str| match &mask {
-        Some(mask) => mask.text(&redact(text)),
+        Some(mask) => mask.mask_text(&redact(text)),
         None => redact(text),
     };
     let value = |value: &Value| match &mask {
-        Some(mask) => mask.value(&redact_value(value)),
+        Some(mask) => mask.mask_value(&redact_value(value)),
         None => redact_value(value),
     };
     let after = Output {
@@ -50,14 +50,16 @@ pub fn redacted(output: &Output, words: &[String]) -> RedactedOutput {
     };
     let count = |output: &Output| {
         let json = serde_json::to_string(output).unwrap_or_default();
-        json.match_indices("[redacted: ").filter(|(at, _)| json.get(*at..).is_some_and(is_marked)).count()
+        json.match_indices("[redacted: ")
+            .filter(|(at, _)| json.get(*at..).is_some_and(has_placeholder))
+            .count()
     };
     let masked = match after == *output {
         true => 0,
         // A mark that replaced others is still one place.
         false => count(&after).saturating_sub(count(output)).max(1),
     };
-    RedactedOutput { output: after, masked, missing }
+    RedactedOutput { output: after, masked_count: masked, missing_words: missing }
 }
 
 /// A matcher of named words that skips existing marks.
@@ -81,40 +83,42 @@ impl WordMask {
             return None;
         }
         let named: Vec<String> = all.iter().map(|word| regex::escape(word)).collect();
-        let marks: Vec<String> = marks().map(|mark| regex::escape(&mark)).collect();
+        let marks: Vec<String> = placeholders().map(|mark| regex::escape(&mark)).collect();
         let regex = format!("(?<mark>{})|(?<word>(?i:{}))", marks.join("|"), named.join("|"));
         // If the list of words is too long for one expression, everything is masked, never nothing.
         let all = || Regex::new("(?<word>(?s:.+))(?<mark>x)?");
         RegexBuilder::new(&regex).size_limit(64 << 20).build().or_else(|_| all()).ok().map(Self)
     }
 
-    fn is_in(&self, value: &Value) -> bool {
+    fn matches(&self, value: &Value) -> bool {
         let found = |text: &str| self.0.captures_iter(text).any(|found| found.name("word").is_some());
         match value {
             Value::String(text) => found(text),
-            Value::Array(items) => items.iter().any(|item| self.is_in(item)),
-            Value::Object(fields) => fields.iter().any(|(name, item)| found(name) || self.is_in(item)),
+            Value::Array(items) => items.iter().any(|item| self.matches(item)),
+            Value::Object(fields) => fields.iter().any(|(name, item)| found(name) || self.matches(item)),
             Value::Number(number) => found(&number.to_string()),
             Value::Null | Value::Bool(_) => false,
         }
     }
 
-    fn text(&self, text: &str) -> String {
+    fn mask_text(&self, text: &str) -> String {
         let masked = self.0.replace_all(text, |found: &Captures<'_>| match found.name("mark") {
             Some(known) => known.as_str().to_owned(),
-            None => mark(NAMED_WORD),
+            None => placeholder(NAMED_WORD_KIND),
         });
         masked.into_owned()
     }
 
-    fn value(&self, value: &Value) -> Value {
+    fn mask_value(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.text(text)),
-            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::String(text) => Value::String(self.mask_text(text)),
+            Value::Array(items) => items.iter().map(|item| self.mask_value(item)).collect(),
             Value::Object(fields) => {
-                fields.iter().map(|(name, item)| (self.text(name), self.value(item))).collect()
+                fields.iter().map(|(name, item)| (self.mask_text(name), self.mask_value(item))).collect()
             }
-            Value::Number(number) if self.0.is_match(&number.to_string()) => Value::String(mark(NAMED_WORD)),
+            Value::Number(number) if self.0.is_match(&number.to_string()) => {
+                Value::String(placeholder(NAMED_WORD_KIND))
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
@@ -139,7 +143,7 @@ mod tests {
             undo: Some(json!({"before": "acme"})),
             ..Output::default()
         };
-        let found = redacted(&output, &words(&["acme", "77"]));
+        let found = redact_output(&output, &words(&["acme", "77"]));
         let mask = "[redacted: by a person]";
         assert_eq!(found.output.text, format!("{mask} pays; {mask}'s password=[redacted: secret]"));
         assert_eq!(found.output.error, Some(format!("no {mask}")));
@@ -147,9 +151,9 @@ mod tests {
             json!({mask: [{"n": format!("x {mask} y")}, mask], "token": "[redacted: secret]", "left": 1});
         assert_eq!(found.output.data, Some(data));
         assert_eq!(found.output.undo, Some(json!({ "before": mask })));
-        assert_eq!((found.masked, found.missing.len()), (9, 0));
-        let again = redacted(&found.output, &[]);
-        assert_eq!((again.output, again.masked), (found.output, 0));
+        assert_eq!((found.masked_count, found.missing_words.len()), (9, 0));
+        let again = redact_output(&found.output, &[]);
+        assert_eq!((again.output, again.masked_count), (found.output, 0));
     }
 
     #[test]
@@ -157,7 +161,7 @@ mod tests {
         for word in ["password", "secret", "redacted", "hunter2", "password=hunter2", "[redacted: secret]"] {
             let output =
                 Output::text("password=hunter2").with_data(json!({"password": "hunter2", "secret": 5}));
-            let found = redacted(&output, &words(&[word]));
+            let found = redact_output(&output, &words(&[word]));
             let all = serde_json::to_string(&found.output).unwrap();
             assert!(!all.contains("hunter2") && !all.contains(":5"), "{word}: {all}");
         }
@@ -165,17 +169,17 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said() {
-        let found = redacted(&Output::text("nothing"), &words(&["nothin", "some thing", " "]));
-        assert_eq!(found.missing, ["some thing", " "]);
-        assert_eq!(found.masked, 1);
-        assert_eq!(redacted(&Output::text("plain"), &[]).masked, 0);
+        let found = redact_output(&Output::text("nothing"), &words(&["nothin", "some thing", " "]));
+        assert_eq!(found.missing_words, ["some thing", " "]);
+        assert_eq!(found.masked_count, 1);
+        assert_eq!(redact_output(&Output::text("plain"), &[]).masked_count, 0);
         let quoted = Output::text(r#"{"a":"say \"hi\""}"#);
-        assert!(redacted(&quoted, &words(&[r#"say "hi""#])).missing.is_empty());
+        assert!(redact_output(&quoted, &words(&[r#"say "hi""#])).missing_words.is_empty());
     }
 
     #[test]
     fn a_mark_that_is_none_hides_nothing() {
-        let found = redacted(&Output::text("[redacted: acme]"), &words(&["acme"]));
+        let found = redact_output(&Output::text("[redacted: acme]"), &words(&["acme"]));
         assert!(!found.output.text.contains("acme"), "{found:?}");
     }
 }

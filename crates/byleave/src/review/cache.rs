@@ -3,13 +3,13 @@
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
-use byleave_core::digest::{Digest, canonical};
+use byleave_core::digest::{Digest, canonical_json};
 use lru::LruCache;
 use serde_json::Value;
 
 use super::{Opinion, OwnedInput};
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The most recently used opinions.
 pub(super) struct OpinionCache(Option<Mutex<LruCache<Digest, Opinion<Value>>>>);
@@ -23,13 +23,13 @@ pub(super) struct OpinionSubject {
 
 impl OpinionSubject {
     /// Builds the cache key of a draft. Returns `None` if the plan cannot be serialized.
-    pub(super) fn of(input: &OwnedInput, manifest: Digest) -> Option<Self> {
+    pub(super) fn new(input: &OwnedInput, manifest: Digest) -> Option<Self> {
         let plan = serde_json::to_vec(&*input.plan).ok()?;
-        Some(Self { manifest, arguments: canonical(&input.arguments), plan })
+        Some(Self { manifest, arguments: canonical_json(&input.arguments), plan })
     }
 
     pub(super) fn key(&self, registration: u64, reviewer: &str) -> Digest {
-        Digest::of_parts(
+        Digest::compute_parts(
             "byleave.opinion",
             &[
                 &registration.to_le_bytes(),
@@ -48,12 +48,12 @@ impl OpinionCache {
     }
 
     pub(super) fn get(&self, key: &Digest) -> Option<Opinion<Value>> {
-        locked(self.0.as_ref()?).get(key).cloned()
+        lock_ignoring_poison(self.0.as_ref()?).get(key).cloned()
     }
 
     pub(super) fn put(&self, key: Digest, opinion: Opinion<Value>) {
         if let Some(cache) = &self.0 {
-            locked(cache).put(key, opinion);
+            lock_ignoring_poison(cache).put(key, opinion);
         }
     }
 }

@@ -10,10 +10,10 @@ use super::{
     OwnedOutput, ReviewError,
 };
 use crate::boxed::BoxFuture;
-use crate::plugin_guard::apart;
+use crate::plugin_guard::run_isolated;
 
-/// Returns a reviewer of arguments from a closure that answers at once. For one that may block, see [`input_blocking`].
-pub fn input<F, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
+/// Returns a reviewer of arguments from a closure that answers at once. For one that may block, see [`input_reviewer_blocking`].
+pub fn input_reviewer<F, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
 where
     F: Fn(InputSubject<'_>) -> O + Send + Sync + 'static,
     O: IntoOpinion<Value>,
@@ -23,7 +23,7 @@ where
 }
 
 /// Returns a reviewer of arguments from an asynchronous closure.
-pub fn input_async<F, Fut, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
+pub fn input_reviewer_async<F, Fut, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
 where
     F: Fn(OwnedInput) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = O> + Send + 'static,
@@ -38,20 +38,20 @@ where
 
 /// Returns a reviewer of arguments from a closure that may block its thread, for example to read files or query a database.
 /// It runs on a thread where blocking is harmless, and is abandoned when it takes too long.
-pub fn input_blocking<F, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
+pub fn input_reviewer_blocking<F, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
 where
     F: Fn(InputSubject<'_>) -> O + Send + Sync + 'static,
     O: IntoOpinion<Value> + Send + 'static,
 {
     let closure = Arc::new(closure);
-    input_async(name, move |subject| {
+    input_reviewer_async(name, move |subject| {
         let closure = Arc::clone(&closure);
-        apart(move || closure(subject.subject()))
+        run_isolated(move || closure(subject.as_subject()))
     })
 }
 
-/// Returns a reviewer of results from a closure that answers at once. For one that may block, see [`output_blocking`].
-pub fn output<F, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
+/// Returns a reviewer of results from a closure that answers at once. For one that may block, see [`output_reviewer_blocking`].
+pub fn output_reviewer<F, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
 where
     F: Fn(OutputSubject<'_>) -> O + Send + Sync + 'static,
     O: IntoOpinion<Output>,
@@ -61,7 +61,7 @@ where
 }
 
 /// Returns a reviewer of results from an asynchronous closure.
-pub fn output_async<F, Fut, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
+pub fn output_reviewer_async<F, Fut, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
 where
     F: Fn(OwnedOutput) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = O> + Send + 'static,
@@ -74,16 +74,16 @@ where
     AsyncReviewer { name: name.into(), ask }
 }
 
-/// Returns a reviewer of results from a closure that may block its thread; see [`input_blocking`].
-pub fn output_blocking<F, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
+/// Returns a reviewer of results from a closure that may block its thread; see [`input_reviewer_blocking`].
+pub fn output_reviewer_blocking<F, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
 where
     F: Fn(OutputSubject<'_>) -> O + Send + Sync + 'static,
     O: IntoOpinion<Output> + Send + 'static,
 {
     let closure = Arc::new(closure);
-    output_async(name, move |subject| {
+    output_reviewer_async(name, move |subject| {
         let closure = Arc::clone(&closure);
-        apart(move || closure(subject.subject()))
+        run_isolated(move || closure(subject.as_subject()))
     })
 }
 
@@ -134,7 +134,7 @@ where
         &self.name
     }
     fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>> {
-        (self.ask)(subject.owned())
+        (self.ask)(subject.to_owned_input())
     }
 }
 
@@ -149,6 +149,6 @@ where
         &'a self,
         subject: OutputSubject<'a>,
     ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
-        (self.ask)(subject.owned())
+        (self.ask)(subject.to_owned_output())
     }
 }

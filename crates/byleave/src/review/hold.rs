@@ -8,14 +8,14 @@ use crate::boxed::BoxFuture;
 
 /// Returns a reviewer that has a person review everything. For arguments, the person is asked before the call. A result is
 /// held until the person releases, edits or withholds it.
-pub fn hold(why: impl Into<String>) -> HoldReviewer {
-    HoldReviewer { why: why.into() }
+pub fn hold_reviewer(why: impl Into<String>) -> HoldReviewer {
+    HoldReviewer { reason: why.into() }
 }
 
-/// A reviewer that has a person review everything; see [`hold`].
+/// A reviewer that has a person review everything; see [`hold_reviewer`].
 #[derive(Clone, Debug)]
 pub struct HoldReviewer {
-    why: String,
+    reason: String,
 }
 
 const NAME: &str = "hold";
@@ -25,7 +25,7 @@ impl InputReviewer for HoldReviewer {
         NAME
     }
     fn review<'a>(&'a self, _: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>> {
-        Box::pin(async { Ok(Opinion::hold(&self.why)) })
+        Box::pin(async { Ok(Opinion::hold(&self.reason)) })
     }
 }
 
@@ -34,6 +34,6 @@ impl OutputReviewer for HoldReviewer {
         NAME
     }
     fn review<'a>(&'a self, _: OutputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
-        Box::pin(async { Ok(Opinion::hold(&self.why)) })
+        Box::pin(async { Ok(Opinion::hold(&self.reason)) })
     }
 }

@@ -10,35 +10,35 @@ use super::{Opinion, ReviewError};
 impl<T> Opinion<T> {
     /// Returns a change with a reason.
     pub fn change(value: T, why: impl Into<String>) -> Self {
-        Self::Change { value, why: Some(why.into()) }
+        Self::Change { value, reason: Some(why.into()) }
     }
 
     /// Returns a hold with a reason.
     pub fn hold(why: impl Into<String>) -> Self {
-        Self::Hold { why: Some(why.into()) }
+        Self::Hold { reason: Some(why.into()) }
     }
 
     /// Returns a refusal with a reason.
     pub fn deny(why: impl Into<String>) -> Self {
-        Self::Deny { why: Some(why.into()) }
+        Self::Deny { reason: Some(why.into()) }
     }
 }
 
 impl<T> From<bool> for Opinion<T> {
     fn from(approved: bool) -> Self {
-        if approved { Self::Pass } else { Self::Deny { why: None } }
+        if approved { Self::Pass } else { Self::Deny { reason: None } }
     }
 }
 
 impl From<Value> for Opinion<Value> {
     fn from(value: Value) -> Self {
-        Self::Change { value, why: None }
+        Self::Change { value, reason: None }
     }
 }
 
 impl From<Output> for Opinion<Output> {
     fn from(value: Output) -> Self {
-        Self::Change { value, why: None }
+        Self::Change { value, reason: None }
     }
 }
 

@@ -25,15 +25,15 @@ pub enum ReviewScope {
     /// Calls of the tool with this name.
     Tool(String),
     /// Calls of the tools whose names have this prefix.
-    Family(String),
+    Prefix(String),
 }
 
 impl ReviewScope {
-    fn fits(&self, tool: &str) -> bool {
+    fn matches(&self, tool: &str) -> bool {
         match self {
             Self::All => true,
             Self::Tool(name) => name == tool,
-            Self::Family(start) => tool.starts_with(start.as_str()),
+            Self::Prefix(start) => tool.starts_with(start.as_str()),
         }
     }
 }
@@ -49,7 +49,7 @@ impl From<&str> for ReviewScope {
 pub struct Reviewers {
     inputs: Vec<RegisteredReviewer<dyn InputReviewer>>,
     outputs: Vec<RegisteredReviewer<dyn OutputReviewer>>,
-    limit: Duration,
+    timeout: Duration,
     cache: Arc<OpinionCache>,
 }
 
@@ -59,11 +59,11 @@ pub struct ReviewResult<T> {
     /// The note of each reviewer, in order. Reviewers without an objection are left out.
     pub notes: Vec<ReviewNote>,
     /// The value that replaces the reviewed one.
-    pub change: Option<T>,
+    pub replacement: Option<T>,
 }
 
 struct RegisteredReviewer<R: ?Sized> {
-    covers: ReviewScope,
+    scope: ReviewScope,
     reviewer: Arc<R>,
     /// Read once, when the reviewer is added, so that no plugin code runs outside the guard later.
     name: String,
@@ -76,15 +76,15 @@ impl<R: ?Sized> RegisteredReviewer<R> {
     fn new(covers: ReviewScope, reviewer: Arc<R>, name: String, cacheable: bool) -> Self {
         static REGISTRATIONS: AtomicU64 = AtomicU64::new(0);
         let registration = REGISTRATIONS.fetch_add(1, Ordering::Relaxed);
-        Self { covers, reviewer, name, cacheable, registration }
+        Self { scope: covers, reviewer, name, cacheable, registration }
     }
 }
 
 impl<R: ?Sized> Clone for RegisteredReviewer<R> {
     fn clone(&self) -> Self {
-        let Self { covers, reviewer, name, cacheable, registration } = self;
+        let Self { scope: covers, reviewer, name, cacheable, registration } = self;
         Self {
-            covers: covers.clone(),
+            scope: covers.clone(),
             reviewer: Arc::clone(reviewer),
             name: name.clone(),
             cacheable: *cacheable,
@@ -98,7 +98,7 @@ impl Default for Reviewers {
         Self {
             inputs: Vec::new(),
             outputs: Vec::new(),
-            limit: Self::LIMIT,
+            timeout: Self::DEFAULT_TIMEOUT,
             cache: Arc::new(OpinionCache::new(Self::CACHE_ENTRIES)),
         }
     }
@@ -106,7 +106,7 @@ impl Default for Reviewers {
 
 impl Reviewers {
     /// How long a reviewer may take by default.
-    pub const LIMIT: Duration = Duration::from_secs(10);
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
     const CACHE_ENTRIES: usize = 4_096;
 
     /// Creates an empty registry.
@@ -115,8 +115,8 @@ impl Reviewers {
     }
 
     /// Sets how long each reviewer may take before it is treated as an objection.
-    pub fn set_limit(&mut self, limit: Duration) {
-        self.limit = limit;
+    pub fn set_timeout(&mut self, limit: Duration) {
+        self.timeout = limit;
     }
 
     /// Sets how many opinions of cacheable reviewers are kept. 0 disables the cache.
@@ -125,18 +125,18 @@ impl Reviewers {
     }
 
     /// Checks whether there are no reviewers of arguments.
-    pub fn no_inputs(&self) -> bool {
+    pub fn has_no_input_reviewers(&self) -> bool {
         self.inputs.is_empty()
     }
 
     /// Checks whether there are no reviewers of results.
-    pub fn no_outputs(&self) -> bool {
+    pub fn has_no_output_reviewers(&self) -> bool {
         self.outputs.is_empty()
     }
 
     /// Adds a reviewer of arguments after the existing ones.
     pub fn add_input(&mut self, covers: impl Into<ReviewScope>, reviewer: impl InputReviewer) {
-        let (name, cacheable) = (reviewer.name().to_owned(), reviewer.cacheable());
+        let (name, cacheable) = (reviewer.name().to_owned(), reviewer.is_cacheable());
         self.inputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), name, cacheable));
     }
 
@@ -155,11 +155,13 @@ impl Reviewers {
         let mut notes = Vec::new();
         let first = Arc::clone(&input.arguments);
         let tool = Arc::clone(&input.tool);
-        for post in self.inputs.iter().filter(|post| post.covers.fits(&tool)) {
+        for post in self.inputs.iter().filter(|post| post.scope.matches(&tool)) {
             let note = ReviewNoteWriter { reviewer: &post.name, codes: &INPUT_CODES };
-            let (opinion, cached) =
-                self.opinion_of_input(post, &input, manifest).await.map_err(|broken| note.broken(broken))?;
-            let Some(change) = note.take(opinion, cached, &input.arguments, &mut notes)? else { continue };
+            let (opinion, cached) = self
+                .input_opinion(post, &input, manifest)
+                .await
+                .map_err(|broken| note.failure_refusal(broken))?;
+            let Some(change) = note.apply(opinion, cached, &input.arguments, &mut notes)? else { continue };
             if !change.is_object() {
                 return Err(
                     note.refusal(INPUT_CODES.invalid, "changed the arguments to something that is no object")
@@ -168,7 +170,7 @@ impl Reviewers {
             input.arguments = Arc::new(change);
         }
         let change = (input.arguments != first).then(|| Arc::unwrap_or_clone(input.arguments));
-        Ok(ReviewResult { notes, change })
+        Ok(ReviewResult { notes, replacement: change })
     }
 
     /// Reviews a result.
@@ -176,33 +178,34 @@ impl Reviewers {
         let mut notes = Vec::new();
         let first = Arc::clone(&output.output);
         let tool = Arc::clone(&output.tool);
-        for post in self.outputs.iter().filter(|post| post.covers.fits(&tool)) {
+        for post in self.outputs.iter().filter(|post| post.scope.matches(&tool)) {
             let note = ReviewNoteWriter { reviewer: &post.name, codes: &OUTPUT_CODES };
             let (reviewer, subject) = (Arc::clone(&post.reviewer), output.clone());
-            let opinion = guard(self.limit, || async move { reviewer.review(subject.subject()).await })
+            let opinion = guard(self.timeout, || async move { reviewer.review(subject.as_subject()).await })
                 .await
-                .map_err(|broken| note.broken(broken))?;
-            let opinion = with_facts_of(&output.output, opinion);
-            let Some(change) = note.take(opinion, false, &output.output, &mut notes)? else { continue };
+                .map_err(|broken| note.failure_refusal(broken))?;
+            let opinion = keep_run_facts(&output.output, opinion);
+            let Some(change) = note.apply(opinion, false, &output.output, &mut notes)? else { continue };
             output.output = Arc::new(change);
         }
         let change = (output.output != first).then(|| Arc::unwrap_or_clone(output.output));
-        Ok(ReviewResult { notes, change })
+        Ok(ReviewResult { notes, replacement: change })
     }
 
-    async fn opinion_of_input(
+    async fn input_opinion(
         &self,
         post: &RegisteredReviewer<dyn InputReviewer>,
         input: &OwnedInput,
         manifest: Digest,
     ) -> Result<(Opinion<Value>, bool), PluginFailure<ReviewError>> {
-        let subject = if post.cacheable { OpinionSubject::of(input, manifest) } else { None };
+        let subject = if post.cacheable { OpinionSubject::new(input, manifest) } else { None };
         let key = subject.map(|subject| subject.key(post.registration, &post.name));
         if let Some(opinion) = key.as_ref().and_then(|key| self.cache.get(key)) {
             return Ok((opinion, true));
         }
         let (reviewer, subject) = (Arc::clone(&post.reviewer), input.clone());
-        let opinion = guard(self.limit, || async move { reviewer.review(subject.subject()).await }).await?;
+        let opinion =
+            guard(self.timeout, || async move { reviewer.review(subject.as_subject()).await }).await?;
         if let Some(key) = key {
             self.cache.put(key, opinion.clone());
         }
@@ -211,9 +214,9 @@ impl Reviewers {
 }
 
 /// Restores the facts of a result. A reviewer may change its contents, but not its failure, its duration or how to undo it.
-fn with_facts_of(output: &Output, opinion: Opinion<Output>) -> Opinion<Output> {
+fn keep_run_facts(output: &Output, opinion: Opinion<Output>) -> Opinion<Output> {
     match opinion {
-        Opinion::Change { value, why } => {
+        Opinion::Change { value, reason: why } => {
             let value = Output {
                 is_error: output.is_error,
                 truncated: output.truncated || value.truncated,
@@ -221,14 +224,14 @@ fn with_facts_of(output: &Output, opinion: Opinion<Output>) -> Opinion<Output> {
                 undo: output.undo.clone(),
                 ..value
             };
-            Opinion::Change { value, why }
+            Opinion::Change { value, reason: why }
         }
         Opinion::Pass | Opinion::Hold { .. } | Opinion::Deny { .. } => opinion,
     }
 }
 
 struct ReviewCodes {
-    what: &'static str,
+    subject: &'static str,
     denied: Code,
     failed: Code,
     panicked: Code,
@@ -237,7 +240,7 @@ struct ReviewCodes {
 }
 
 const INPUT_CODES: ReviewCodes = ReviewCodes {
-    what: "arguments",
+    subject: "arguments",
     denied: Code::ReviewDenied,
     failed: Code::ReviewFailed,
     panicked: Code::ReviewPanicked,
@@ -246,7 +249,7 @@ const INPUT_CODES: ReviewCodes = ReviewCodes {
 };
 
 const OUTPUT_CODES: ReviewCodes = ReviewCodes {
-    what: "result",
+    subject: "result",
     denied: Code::OutputDenied,
     failed: Code::OutputReviewFailed,
     panicked: Code::OutputReviewPanicked,
@@ -262,7 +265,7 @@ struct ReviewNoteWriter<'a> {
 
 impl ReviewNoteWriter<'_> {
     /// Returns the changed value, if it differs.
-    fn take<T: PartialEq>(
+    fn apply<T: PartialEq>(
         &self,
         opinion: Opinion<T>,
         cached: bool,
@@ -272,10 +275,10 @@ impl ReviewNoteWriter<'_> {
         let (said, why, change) = match opinion {
             Opinion::Pass => return Ok(None),
             Opinion::Change { value, .. } if value == *current => return Ok(None),
-            Opinion::Change { value, why } => (ReviewOutcome::Changed, why, Some(value)),
-            Opinion::Hold { why } => (ReviewOutcome::Held, why, None),
-            Opinion::Deny { why } => {
-                let what = self.codes.what;
+            Opinion::Change { value, reason: why } => (ReviewOutcome::Changed, why, Some(value)),
+            Opinion::Hold { reason: why } => (ReviewOutcome::Held, why, None),
+            Opinion::Deny { reason: why } => {
+                let what = self.codes.subject;
                 let why = why.map_or_else(
                     || format!("refused the {what}"),
                     |why| format!("refused the {what}: {why}"),
@@ -289,10 +292,10 @@ impl ReviewNoteWriter<'_> {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
-    fn broken(&self, broken: PluginFailure<ReviewError>) -> Refusal {
+    fn failure_refusal(&self, broken: PluginFailure<ReviewError>) -> Refusal {
         let code = match &broken {
             PluginFailure::Failed(ReviewError::Failed(_)) => self.codes.failed,
-            PluginFailure::Failed(ReviewError::Nonsense(why)) => {
+            PluginFailure::Failed(ReviewError::InvalidResponse(why)) => {
                 return self.refusal(self.codes.invalid, &format!("made no sense: {why}"));
             }
             PluginFailure::Panicked(_) => self.codes.panicked,

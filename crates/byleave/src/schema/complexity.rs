@@ -17,7 +17,7 @@ const WEIGHT_MAX: u64 = 100_000;
 const WEIGHT_IN_PLACE_MAX: u64 = 5_000;
 
 /// Keywords whose subschemas are applied to the value itself.
-const IN_PLACE: &[(&str, SubschemaShape)] = &[
+const SAME_VALUE_KEYWORDS: &[(&str, SubschemaShape)] = &[
     ("allOf", SubschemaShape::List),
     ("anyOf", SubschemaShape::List),
     ("oneOf", SubschemaShape::List),
@@ -29,7 +29,7 @@ const IN_PLACE: &[(&str, SubschemaShape)] = &[
     ("dependencies", SubschemaShape::Map),
 ];
 /// Keywords whose subschemas are applied to parts of the value.
-const BENEATH: &[(&str, SubschemaShape)] = &[
+const CHILD_KEYWORDS: &[(&str, SubschemaShape)] = &[
     ("properties", SubschemaShape::Map),
     ("patternProperties", SubschemaShape::Map),
     ("additionalProperties", SubschemaShape::One),
@@ -43,7 +43,7 @@ const BENEATH: &[(&str, SubschemaShape)] = &[
     ("contentSchema", SubschemaShape::One),
 ];
 /// Keywords that contain subschemas for references, without applying them.
-const SHELVES: &[(&str, SubschemaShape)] =
+const DEFINITION_KEYWORDS: &[(&str, SubschemaShape)] =
     &[("$defs", SubschemaShape::Map), ("definitions", SubschemaShape::Map)];
 /// Keywords that refer to a subschema, which is then applied to the value itself.
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
@@ -66,13 +66,13 @@ pub(super) struct SchemaComplexity {
 }
 
 /// Measures the complexity of a schema. Its size must have been checked before.
-pub(super) fn survey(root: &Value) -> Result<SchemaComplexity, SchemaError> {
+pub(super) fn measure_complexity(root: &Value) -> Result<SchemaComplexity, SchemaError> {
     let mut document = SchemaDocument { root, anchors: HashMap::new() };
     for schema in all_schemas(root) {
-        document.note(schema)?;
+        document.index_schema(schema)?;
     }
-    let mut whole = SchemaExpansion { document: &document, beneath: true, seen: HashMap::new() };
-    let mut in_place = SchemaExpansion { document: &document, beneath: false, seen: HashMap::new() };
+    let mut whole = SchemaExpansion { document: &document, into_children: true, seen: HashMap::new() };
+    let mut in_place = SchemaExpansion { document: &document, into_children: false, seen: HashMap::new() };
     let mut step = 1;
     for schema in all_schemas(root) {
         step = step.max(in_place.visit(schema, 0)?.height);
@@ -112,14 +112,14 @@ fn all_schemas(root: &Value) -> Vec<&Value> {
     let mut open = vec![root];
     while let Some(schema) = open.pop() {
         all.push(schema);
-        for table in [IN_PLACE, BENEATH, SHELVES] {
-            open.extend(held(schema, table));
+        for table in [SAME_VALUE_KEYWORDS, CHILD_KEYWORDS, DEFINITION_KEYWORDS] {
+            open.extend(subschemas(schema, table));
         }
     }
     all
 }
 
-fn held<'a>(schema: &'a Value, table: &[(&str, SubschemaShape)]) -> Vec<&'a Value> {
+fn subschemas<'a>(schema: &'a Value, table: &[(&str, SubschemaShape)]) -> Vec<&'a Value> {
     let mut out = Vec::new();
     for (keyword, holds) in table {
         let Some(value) = schema.get(keyword) else { continue };
@@ -142,11 +142,11 @@ struct SchemaDocument<'a> {
 }
 
 impl<'a> SchemaDocument<'a> {
-    fn note(&mut self, schema: &'a Value) -> Result<(), SchemaError> {
+    fn index_schema(&mut self, schema: &'a Value) -> Result<(), SchemaError> {
         let is_root = std::ptr::eq(schema, self.root);
         let id = schema.get("$id").and_then(Value::as_str).filter(|id| !id.starts_with('#'));
         if let (false, Some(id)) = (is_root, id) {
-            return Err(SchemaError::Embedded { id: id.into() });
+            return Err(SchemaError::EmbeddedSchema { id: id.into() });
         }
         for keyword in ["$anchor", "$dynamicAnchor"] {
             if let Some(name) = schema.get(keyword).and_then(Value::as_str) {
@@ -156,7 +156,7 @@ impl<'a> SchemaDocument<'a> {
         for keyword in REFERENCES {
             if let Some(reference) = schema.get(keyword).and_then(Value::as_str) {
                 self.fragment(reference)
-                    .ok_or_else(|| SchemaError::Remote { reference: reference.into() })?;
+                    .ok_or_else(|| SchemaError::RemoteReference { reference: reference.into() })?;
             }
         }
         Ok(())
@@ -170,7 +170,7 @@ impl<'a> SchemaDocument<'a> {
     }
 
     fn resolve(&self, reference: &str) -> Option<&'a Value> {
-        let fragment = percent_decoded(self.fragment(reference)?);
+        let fragment = percent_decode(self.fragment(reference)?);
         if fragment.is_empty() || fragment.starts_with('/') {
             self.root.pointer(&fragment)
         } else {
@@ -179,8 +179,8 @@ impl<'a> SchemaDocument<'a> {
     }
 
     /// Returns the subschemas that are applied to the same value as this schema.
-    fn in_place(&self, schema: &'a Value) -> Vec<&'a Value> {
-        let mut out = held(schema, IN_PLACE);
+    fn same_value_schemas(&self, schema: &'a Value) -> Vec<&'a Value> {
+        let mut out = subschemas(schema, SAME_VALUE_KEYWORDS);
         let references = REFERENCES.iter().filter_map(|keyword| schema.get(keyword)?.as_str());
         // The compiler reports dangling references.
         out.extend(references.filter_map(|reference| self.resolve(reference)));
@@ -194,7 +194,7 @@ impl<'a> SchemaDocument<'a> {
         while let Some(schema) = open.pop() {
             if out.len() < 256 && !out.iter().any(|known| std::ptr::eq(*known, schema)) {
                 out.push(schema);
-                open.extend(self.in_place(schema));
+                open.extend(self.same_value_schemas(schema));
             }
         }
         out
@@ -211,7 +211,7 @@ struct SchemaSize {
 
 struct SchemaExpansion<'d, 'a> {
     document: &'d SchemaDocument<'a>,
-    beneath: bool,
+    into_children: bool,
     /// Sizes by address. `None` means that the visit is in progress.
     seen: HashMap<*const Value, Option<SchemaSize>>,
 }
@@ -221,22 +221,22 @@ impl<'a> SchemaExpansion<'_, 'a> {
         let address = std::ptr::from_ref(schema);
         let known = match self.seen.get(&address) {
             // Recursion without descending into the value would never end.
-            Some(None) if !self.beneath => return Err(SchemaError::Circular),
+            Some(None) if !self.into_children => return Err(SchemaError::Circular),
             Some(None) => Some(SchemaSize { weight: 1, height: 1, loops: 1 }),
             Some(Some(measure)) => Some(*measure),
             None => None,
         };
         if level + known.map_or(1, |measure| measure.height) > HEIGHT_MAX {
-            return Err(SchemaError::Branching);
+            return Err(SchemaError::TooComplex);
         }
         if let Some(measure) = known {
             return Ok(measure);
         }
         self.seen.insert(address, None);
         let mut measure = SchemaSize { weight: 1, ..SchemaSize::default() };
-        let mut parts = self.document.in_place(schema);
-        if self.beneath {
-            parts.extend(held(schema, BENEATH));
+        let mut parts = self.document.same_value_schemas(schema);
+        if self.into_children {
+            parts.extend(subschemas(schema, CHILD_KEYWORDS));
         }
         for part in parts {
             let inner = self.visit(part, level + 1)?;
@@ -245,16 +245,16 @@ impl<'a> SchemaExpansion<'_, 'a> {
             measure.loops = measure.loops.saturating_add(inner.loops);
         }
         measure.height += 1;
-        let weight_max = if self.beneath { WEIGHT_MAX } else { WEIGHT_IN_PLACE_MAX };
+        let weight_max = if self.into_children { WEIGHT_MAX } else { WEIGHT_IN_PLACE_MAX };
         if measure.weight > weight_max {
-            return Err(SchemaError::Branching);
+            return Err(SchemaError::TooComplex);
         }
         self.seen.insert(address, Some(measure));
         Ok(measure)
     }
 }
 
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

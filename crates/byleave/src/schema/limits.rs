@@ -6,19 +6,19 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonLimits {
     /// Bytes of text, approximately as serialized.
-    pub bytes_max: usize,
+    pub max_bytes: usize,
     /// Levels of arrays and objects.
-    pub depth_max: usize,
+    pub max_depth: usize,
     /// Values, without the keys of objects.
-    pub nodes_max: usize,
+    pub max_nodes: usize,
 }
 
 impl JsonLimits {
     /// For the arguments of a call.
-    pub const ARGUMENTS: Self = Self { bytes_max: 1 << 20, depth_max: 64, nodes_max: 50_000 };
+    pub const ARGUMENTS: Self = Self { max_bytes: 1 << 20, max_depth: 64, max_nodes: 50_000 };
 
     /// For the schema of a tool.
-    pub const SCHEMA: Self = Self { bytes_max: 512 << 10, depth_max: 64, nodes_max: 20_000 };
+    pub const SCHEMA: Self = Self { max_bytes: 512 << 10, max_depth: 64, max_nodes: 20_000 };
 
     /// Measures a value, and stops at the first limit that it exceeds.
     pub fn measure(&self, value: &Value) -> Result<JsonSize, JsonTooLargeError> {
@@ -38,7 +38,7 @@ impl JsonLimits {
             size.bytes = size.bytes.saturating_add(own_bytes);
             let depth = above + usize::from(value.is_array() || value.is_object());
             size.depth = size.depth.max(depth);
-            self.admit(&size, open.len() + children)?;
+            self.check(&size, open.len() + children)?;
             match value {
                 Value::Array(items) => open.extend(items.iter().map(|item| (item, depth))),
                 Value::Object(fields) => open.extend(fields.values().map(|item| (item, depth))),
@@ -48,15 +48,15 @@ impl JsonLimits {
         Ok(size)
     }
 
-    fn admit(&self, size: &JsonSize, waiting: usize) -> Result<(), JsonTooLargeError> {
-        if size.bytes > self.bytes_max {
-            return Err(JsonTooLargeError::Bytes { max: self.bytes_max });
+    fn check(&self, size: &JsonSize, waiting: usize) -> Result<(), JsonTooLargeError> {
+        if size.bytes > self.max_bytes {
+            return Err(JsonTooLargeError::Bytes { max: self.max_bytes });
         }
-        if size.depth > self.depth_max {
-            return Err(JsonTooLargeError::Depth { max: self.depth_max });
+        if size.depth > self.max_depth {
+            return Err(JsonTooLargeError::Depth { max: self.max_depth });
         }
-        if size.nodes.saturating_add(waiting) > self.nodes_max {
-            return Err(JsonTooLargeError::Nodes { max: self.nodes_max });
+        if size.nodes.saturating_add(waiting) > self.max_nodes {
+            return Err(JsonTooLargeError::Nodes { max: self.max_nodes });
         }
         Ok(())
     }

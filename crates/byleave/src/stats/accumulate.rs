@@ -7,12 +7,12 @@ use byleave_core::call::Millis;
 use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave_core::entry::RecordEvent;
 use byleave_core::outcome::Outcome;
-use byleave_core::pipeline::{NextStep, next};
+use byleave_core::pipeline::{NextStep, next_step};
 use byleave_core::question::{Answer, Question, QuestionKind};
 use byleave_core::record::Record;
 use byleave_core::rehearsal::RehearsalOutcome;
 
-use super::{AnswerCounts, DayCount, OutcomeCounts, RuleCount, Stats, StatsFilter, ToolCount, tool_of};
+use super::{AnswerCounts, DayCount, OutcomeCounts, RuleCount, Stats, StatsFilter, ToolCount, tool_name};
 
 /// The maximum number of distinct tools, rules and days. It is needed because the model can choose any tool name.
 const DIFFERENT_MAX: usize = 1_000;
@@ -21,7 +21,7 @@ const DAY: Millis = 86_400_000;
 /// An accumulator of statistics.
 #[derive(Clone, Debug, Default)]
 pub struct StatsAccumulator {
-    wanted: StatsFilter,
+    filter: StatsFilter,
     stats: Stats,
     tools: HashMap<String, ToolCount>,
     rules: HashMap<RuleKey, RuleCount>,
@@ -34,22 +34,22 @@ struct RuleKey {
     rule: Option<String>,
     origin: Option<String>,
     cause: Option<AskCause>,
-    ceremony: Option<&'static str>,
+    question_kind: Option<&'static str>,
 }
 
 /// The statistics of one record.
 #[derive(Default)]
 struct RecordStats {
     destructive: bool,
-    ran: bool,
-    asked: Vec<RecordedQuestion>,
+    executed: bool,
+    questions: Vec<RecordedQuestion>,
 }
 
 /// One question of a record.
 struct RecordedQuestion {
     at: Millis,
-    by: Vec<RuleKey>,
-    sparable: bool,
+    causes: Vec<RuleKey>,
+    avoidable: bool,
     closed: Option<(QuestionResult, Millis)>,
 }
 
@@ -58,18 +58,18 @@ enum QuestionResult {
     Yes,
     No,
     Edit,
-    Part,
-    Leave,
+    Partial,
+    StandingApproval,
     Abort,
     Expired,
     Cancelled,
-    Broken,
+    ApproverFailed,
 }
 
 impl StatsAccumulator {
     /// Creates an empty accumulator with a filter.
     pub fn new(wanted: StatsFilter) -> Self {
-        Self { wanted, ..Self::default() }
+        Self { filter: wanted, ..Self::default() }
     }
 
     /// Adds one record, if its call matches the filter.
@@ -79,37 +79,37 @@ impl StatsAccumulator {
             self.stats.damaged += 1;
             return;
         }
-        if !self.wanted.fits(record) {
+        if !self.filter.matches(record) {
             return;
         }
-        let account = RecordStats::of(record);
-        let asked = count(account.asked.len());
+        let account = RecordStats::from_record(record);
+        let asked = count(account.questions.len());
         self.stats.calls += 1;
-        note_outcome(&mut self.stats.outcomes, record);
-        if let Some(refusal) = record.settled().and_then(Outcome::refusal) {
+        count_outcome(&mut self.stats.outcomes, record);
+        if let Some(refusal) = record.outcome().and_then(Outcome::refusal) {
             *self.stats.codes.entry(refusal.code.as_str()).or_default() += 1;
         }
         self.stats.destructive.calls += u64::from(account.destructive);
-        self.stats.destructive.ran += u64::from(account.destructive && account.ran);
+        self.stats.destructive.ran += u64::from(account.destructive && account.executed);
         let mut listed = true;
-        match slot(&mut self.tools, tool_of(record).to_owned()) {
+        match entry_if_room(&mut self.tools, tool_name(record).to_owned()) {
             Some(tool) => {
                 tool.calls += 1;
                 tool.asked += asked;
                 tool.destructive += u64::from(account.destructive);
-                note_outcome(&mut tool.outcomes, record);
+                count_outcome(&mut tool.outcomes, record);
             }
             None => listed = false,
         }
         let received = record.entries().first().map_or(0, |entry| entry.at);
-        match slot(&mut self.days, received / DAY) {
+        match entry_if_room(&mut self.days, received / DAY) {
             Some(day) => {
                 day.calls += 1;
                 day.asked += asked;
             }
             None => listed = false,
         }
-        for asking in account.asked {
+        for asking in account.questions {
             listed &= self.add_question(asking);
         }
         self.stats.unlisted += u64::from(!listed);
@@ -126,7 +126,7 @@ impl StatsAccumulator {
         stats.tools = tools.into_iter().map(|(tool, counted)| ToolCount { tool, ..counted }).collect();
         stats.tools.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.tool.cmp(&b.tool)));
         let named = |(key, counted): (RuleKey, RuleCount)| {
-            let RuleKey { rule, origin, cause, ceremony } = key;
+            let RuleKey { rule, origin, cause, question_kind: ceremony } = key;
             RuleCount { rule, origin, cause, ceremony, ..counted }
         };
         stats.rules = rules.into_iter().map(named).collect();
@@ -142,28 +142,28 @@ impl StatsAccumulator {
         let questions = &mut self.stats.questions;
         questions.asked += 1;
         let closed = asking.closed.map(|(closed, _)| closed);
-        note_answer(&mut questions.answers, closed);
+        count_answer(&mut questions.answers, closed);
         if let Some((closed, at)) = asking.closed
-            && !matches!(closed, QuestionResult::Cancelled | QuestionResult::Broken)
+            && !matches!(closed, QuestionResult::Cancelled | QuestionResult::ApproverFailed)
         {
             questions.waited.add(at.saturating_sub(asking.at));
         }
         let mut listed = true;
-        for key in asking.by {
-            let Some(rule) = slot(&mut self.rules, key) else {
+        for key in asking.causes {
+            let Some(rule) = entry_if_room(&mut self.rules, key) else {
                 listed = false;
                 continue;
             };
             rule.asked += 1;
-            rule.sparable += u64::from(asking.sparable);
-            note_answer(&mut rule.answers, closed);
+            rule.sparable += u64::from(asking.avoidable);
+            count_answer(&mut rule.answers, closed);
         }
         listed
     }
 }
 
 impl RecordStats {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         let mut account = Self::default();
         let mut ruling = None;
         for entry in record.entries() {
@@ -178,13 +178,13 @@ impl RecordStats {
                     account.destructive |= head.ruling.as_ref().is_some_and(is_dangerous);
                 }
                 RecordEvent::Asked(Ok(question)) => {
-                    account.asked.push(RecordedQuestion::of(question, entry.at, ruling))
+                    account.questions.push(RecordedQuestion::from_question(question, entry.at, ruling))
                 }
-                RecordEvent::Answered(answered) => account.close(said(&answered.answer), entry.at),
+                RecordEvent::Answered(answered) => account.close(answer_kind(&answered.answer), entry.at),
                 RecordEvent::Expired { .. } => account.close(QuestionResult::Expired, entry.at),
-                RecordEvent::Unasked { .. } => account.close(QuestionResult::Broken, entry.at),
+                RecordEvent::Unasked { .. } => account.close(QuestionResult::ApproverFailed, entry.at),
                 RecordEvent::Cancelled { .. } => account.close(QuestionResult::Cancelled, entry.at),
-                RecordEvent::Begun(Ok(_)) => account.ran = true,
+                RecordEvent::Begun(Ok(_)) => account.executed = true,
                 _ => {}
             }
         }
@@ -193,7 +193,7 @@ impl RecordStats {
 
     /// Closes the open question. A record has at most one at a time, because the call waits for it.
     fn close(&mut self, closed: QuestionResult, at: Millis) {
-        if let Some(asking) = self.asked.last_mut()
+        if let Some(asking) = self.questions.last_mut()
             && asking.closed.is_none()
         {
             asking.closed = Some((closed, at));
@@ -202,8 +202,8 @@ impl RecordStats {
 }
 
 impl RecordedQuestion {
-    fn of(question: &Question, at: Millis, ruling: Option<&PolicyDecision>) -> Self {
-        let ceremony = |word| RuleKey { rule: None, origin: None, cause: None, ceremony: Some(word) };
+    fn from_question(question: &Question, at: Millis, ruling: Option<&PolicyDecision>) -> Self {
+        let ceremony = |word| RuleKey { rule: None, origin: None, cause: None, question_kind: Some(word) };
         let (by, sparable) = match question.kind {
             QuestionKind::Checkpoint => (vec![ceremony("checkpoint")], false),
             QuestionKind::Release => (vec![ceremony("release")], false),
@@ -212,18 +212,18 @@ impl RecordedQuestion {
                     let mut by: Vec<RuleKey> = Vec::new();
                     for reason in ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask) {
                         let (rule, origin) = (reason.rule.clone(), reason.origin.clone());
-                        let key = RuleKey { rule, origin, cause: reason.cause, ceremony: None };
+                        let key = RuleKey { rule, origin, cause: reason.cause, question_kind: None };
                         if !by.contains(&key) {
                             by.push(key);
                         }
                     }
                     let causes = ruling.causes();
-                    (by, !causes.is_empty() && causes.into_iter().all(AskCause::leave_may_answer))
+                    (by, !causes.is_empty() && causes.into_iter().all(AskCause::allows_standing_approval))
                 };
                 ruling.map(asks).unwrap_or_default()
             }
         };
-        Self { at, by, sparable, closed: None }
+        Self { at, causes: by, avoidable: sparable, closed: None }
     }
 }
 
@@ -235,19 +235,19 @@ fn is_dangerous(ruling: &PolicyDecision) -> bool {
         .any(|reason| matches!(reason.cause, Some(AskCause::Dangerous | AskCause::Irreversible)))
 }
 
-const fn said(answer: &Answer) -> QuestionResult {
+const fn answer_kind(answer: &Answer) -> QuestionResult {
     match answer {
         Answer::Yes { .. } => QuestionResult::Yes,
         Answer::No { .. } => QuestionResult::No,
         Answer::Edit { .. } => QuestionResult::Edit,
-        Answer::Part { .. } => QuestionResult::Part,
-        Answer::Leave(_) => QuestionResult::Leave,
+        Answer::Part { .. } => QuestionResult::Partial,
+        Answer::Leave(_) => QuestionResult::StandingApproval,
         Answer::Abort => QuestionResult::Abort,
     }
 }
 
-fn note_outcome(outcomes: &mut OutcomeCounts, record: &Record) {
-    let number = match (record.settled(), next(record)) {
+fn count_outcome(outcomes: &mut OutcomeCounts, record: &Record) {
+    let number = match (record.outcome(), next_step(record)) {
         (Some(Outcome::Completed { .. }), _) => &mut outcomes.completed,
         (Some(Outcome::Failed { .. }), _) => &mut outcomes.failed,
         (Some(Outcome::Withheld(_)), _) => &mut outcomes.withheld,
@@ -260,24 +260,24 @@ fn note_outcome(outcomes: &mut OutcomeCounts, record: &Record) {
     *number += 1;
 }
 
-const fn note_answer(answers: &mut AnswerCounts, closed: Option<QuestionResult>) {
+const fn count_answer(answers: &mut AnswerCounts, closed: Option<QuestionResult>) {
     let number = match closed {
         Some(QuestionResult::Yes) => &mut answers.yes,
         Some(QuestionResult::No) => &mut answers.no,
         Some(QuestionResult::Edit) => &mut answers.edit,
-        Some(QuestionResult::Part) => &mut answers.part,
-        Some(QuestionResult::Leave) => &mut answers.leave,
+        Some(QuestionResult::Partial) => &mut answers.part,
+        Some(QuestionResult::StandingApproval) => &mut answers.leave,
         Some(QuestionResult::Abort) => &mut answers.abort,
         Some(QuestionResult::Expired) => &mut answers.expired,
         Some(QuestionResult::Cancelled) => &mut answers.cancelled,
-        Some(QuestionResult::Broken) => &mut answers.broken,
+        Some(QuestionResult::ApproverFailed) => &mut answers.broken,
         None => &mut answers.open,
     };
     *number += 1;
 }
 
 /// Returns the value of a key, unless there are too many distinct keys.
-fn slot<K: Eq + Hash, V: Default>(map: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
+fn entry_if_room<K: Eq + Hash, V: Default>(map: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
     if map.len() >= DIFFERENT_MAX && !map.contains_key(&key) {
         return None;
     }

@@ -12,7 +12,7 @@ use crate::ledger::LedgerError;
 /// Returns the statistics of an audit log. `read` is called after each record with the number of records read.
 ///
 /// Lists only find candidates. Each record is read, verified and matched against the filter itself.
-pub async fn of(
+pub async fn collect(
     book: &dyn AuditLog,
     wanted: StatsFilter,
     mut read: impl FnMut(u64),
@@ -27,10 +27,10 @@ pub async fn of(
         ..CallFilter::default()
     };
     let mut tally = StatsAccumulator::new(wanted);
-    let mut records = pin!(export::records(book, filter, IncludeContents::LeftOut));
+    let mut records = pin!(export::export_records(book, filter, IncludeContents::Omitted));
     let mut done = 0;
     while let Some(found) = records.next().await {
-        tally.add(&found?.kept.record);
+        tally.add(&found?.stored.record);
         done += 1;
         read(done);
     }

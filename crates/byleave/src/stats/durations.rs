@@ -16,7 +16,7 @@ pub struct DurationStats {
     sum: Millis,
     longest: Millis,
     /// The number of durations per bucket, keyed by the shortest duration of the bucket. There are at most 3,776 buckets.
-    about: BTreeMap<Millis, u64>,
+    buckets: BTreeMap<Millis, u64>,
 }
 
 impl DurationStats {
@@ -25,7 +25,7 @@ impl DurationStats {
         self.count += 1;
         self.sum = self.sum.saturating_add(span);
         self.longest = self.longest.max(span);
-        *self.about.entry(shortest_like(span)).or_default() += 1;
+        *self.buckets.entry(bucket_start(span)).or_default() += 1;
     }
 
     /// Returns how many there are.
@@ -47,7 +47,7 @@ impl DurationStats {
     pub fn median_ms(&self) -> Millis {
         let middle = self.count.div_ceil(2);
         let mut upto = 0;
-        for (span, many) in &self.about {
+        for (span, many) in &self.buckets {
             upto += many;
             if upto >= middle {
                 return *span;
@@ -77,7 +77,7 @@ impl Serialize for DurationStats {
 }
 
 /// Returns the shortest duration of the same bucket.
-const fn shortest_like(span: Millis) -> Millis {
+const fn bucket_start(span: Millis) -> Millis {
     if span < STEPS {
         return span;
     }
@@ -104,6 +104,6 @@ mod tests {
         assert!((98_437..=100_000).contains(&spans.median_ms()), "{}", spans.median_ms());
         assert_eq!(spans.longest_ms(), 200_000);
         spans.add(u64::MAX);
-        assert!(spans.about.len() < 1_000, "{}", spans.about.len());
+        assert!(spans.buckets.len() < 1_000, "{}", spans.buckets.len());
     }
 }

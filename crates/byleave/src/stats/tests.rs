@@ -5,13 +5,15 @@ use byleave_core::digest::Digest;
 use byleave_core::entry::RecordEvent;
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{AgentId, OwnerId, SessionId};
-use byleave_core::pipeline::{NextStep, Task, next};
+use byleave_core::pipeline::{NextStep, Task, next_step};
 use byleave_core::question::Answer;
 use byleave_core::record::Record;
 use uuid::Uuid;
 
 use super::{AnswerCounts, DayCount, DestructiveCounts, OutcomeCounts, Stats, StatsAccumulator, StatsFilter};
-use crate::ledger::conformance::record_script::{CallScript, NOW, QUESTION_MS, ScriptSettings, leave};
+use crate::ledger::conformance::record_script::{
+    CallScript, NOW, QUESTION_MS, ScriptSettings, standing_approval,
+};
 
 const DAY: u64 = 86_400_000;
 
@@ -28,14 +30,16 @@ fn asks(setting: ScriptSettings, by: &[(Option<&str>, AskCause)]) -> CallScript 
     let ruling = PolicyDecision {
         verdict: Verdict::Ask,
         reasons: by.iter().map(reason).collect(),
-        policy: Digest::of(b"policy"),
+        policy: Digest::compute(b"policy"),
         leave: None,
         guarantees: Vec::new(),
         cached: false,
     };
     let mut script = CallScript::new(setting).unwrap();
     loop {
-        if !script.record.is_empty() && matches!(next(&script.record), NextStep::Do(Task::Permit)) {
+        if !script.record.is_empty()
+            && matches!(next_step(&script.record), NextStep::Do(Task::EvaluatePolicy))
+        {
             script.push(RecordEvent::Permitted(Ok(ruling.clone()))).unwrap();
         } else if !script.step().unwrap() {
             break;
@@ -46,7 +50,7 @@ fn asks(setting: ScriptSettings, by: &[(Option<&str>, AskCause)]) -> CallScript 
 }
 
 fn runs(script: &mut CallScript) {
-    script.begin(OwnerId::new(Uuid::from_u128(1))).unwrap();
+    script.start(OwnerId::new(Uuid::from_u128(1))).unwrap();
     script.end().unwrap();
     script.settle().unwrap();
 }
@@ -100,7 +104,7 @@ fn calls() -> Vec<CallScript> {
         runs(&mut script);
         all.push(script);
     }
-    all.push(answered(asks(on(1, "write"), &by), 8_000, Answer::Leave(leave())));
+    all.push(answered(asks(on(1, "write"), &by), 8_000, Answer::Leave(standing_approval())));
 
     // A rule beside a dangerous cause, which no standing approval could have answered.
     let by = [(Some("rm"), AskCause::Rule), (None, AskCause::Dangerous)];
@@ -108,7 +112,7 @@ fn calls() -> Vec<CallScript> {
     no.settle().unwrap();
     all.push(no);
     let mut edited = asks(on(1, "bash"), &by);
-    let content = edited.hold(b"{}");
+    let content = edited.content_ref(b"{}");
     let edited = answered(edited, 2_000, Answer::Edit { content, note: None });
     all.push(edited);
 
@@ -122,7 +126,7 @@ fn calls() -> Vec<CallScript> {
     cancelled.push(RecordEvent::Cancelled { by: "ada".into() }).unwrap();
     all.push(cancelled);
     let mut broken = asks(on(0, "bash"), &by);
-    broken.unask().unwrap();
+    broken.fail_approver().unwrap();
     all.push(broken);
     all.push(asks(on(0, "bash"), &by));
     all.push(CallScript::waiting(ScriptSettings { checkpoint: true, ..on(0, "release") }).unwrap());
@@ -215,11 +219,11 @@ fn of_a_damaged_record_nothing_is_believed() {
     while script.step().unwrap() {}
     let batch = script.batch();
     let forged: Vec<ChainedEntry> = batch
-        .lines
+        .chained_entries
         .iter()
-        .map(|line| ChainedEntry::found(line.seq(), line.body().replace("\"t\"", "\"u\""), line.link()))
+        .map(|line| ChainedEntry::from_stored(line.seq(), line.body().replace("\"t\"", "\"u\""), line.link()))
         .collect();
-    let record = Record::read(script.call(), &forged);
+    let record = Record::from_stored_entries(script.call(), &forged);
     let mut tally = StatsAccumulator::new(StatsFilter::default());
     tally.add(&record);
     let stats = tally.finish();

@@ -16,7 +16,7 @@ use byleave::core::question::{Assurance, Question, QuestionKind};
 use byleave::core::question_view::QuestionView;
 use byleave::core::render::{LineRole, RenderLine, Rendering};
 use byleave::secret::Secret;
-use byleave::signed_http::{SIGNATURE, TIMESTAMP};
+use byleave::signed_http::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
@@ -37,7 +37,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> QuestionView {
         question: Question {
             id: QuestionId::new(uuid::Uuid::from_u128(7)),
             kind,
-            binding: Digest::of(b"the plan"),
+            binding: Digest::compute(b"the plan"),
             expires_at: 1_900_000_000_000,
         },
         call: CallId::new(uuid::Uuid::from_u128(1)),
@@ -48,7 +48,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> QuestionView {
         mode: Mode::ConfirmSensitive,
         terms: ResolvedTool {
             tool: "delete_file".into(),
-            manifest: Digest::of(b"manifest"),
+            manifest: Digest::compute(b"manifest"),
             operation: "delete".into(),
             read_only: false,
             destructive: true,
@@ -67,7 +67,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> QuestionView {
         ruling: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: vec![reason],
-            policy: Digest::of(b"policy"),
+            policy: Digest::compute(b"policy"),
             leave: None,
             guarantees: vec![],
             cached: false,
@@ -117,7 +117,7 @@ async fn a_callback_answers_by_bool_reply_or_result() {
     assert_eq!(ask(&later, kind).await, Ok(YES));
     let blocking = callback_blocking("c", |sheet: &QuestionView| sheet.draft == 2);
     assert_eq!(ask(&blocking, kind).await, Ok(NO));
-    assert_eq!(blocking.grade(), Assurance::Program);
+    assert_eq!(blocking.assurance(), Assurance::Program);
 }
 
 async fn webhook(answer: impl Fn(ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> WebhookApprover {
@@ -145,7 +145,7 @@ async fn an_external_service_answers() {
     assert_eq!(says(json!({"say": "abort"})).await, Ok(Reply::Abort));
     let leave = json!({"id": uuid::Uuid::from_u128(3), "tool": "delete_file", "scope": [], "uses_max": 2});
     assert!(
-        matches!(says(json!({"say": "leave", "leave": leave})).await, Ok(Reply::Leave(leave)) if leave.uses_max == Some(2))
+        matches!(says(json!({"say": "leave", "leave": leave})).await, Ok(Reply::StandingApproval(leave)) if leave.uses_max == Some(2))
     );
 }
 
@@ -190,20 +190,30 @@ async fn nothing_but_a_fresh_signed_answer_to_this_question_is_believed() {
             let header = |name: &str| {
                 whole.lines().find_map(|line| line.strip_prefix(&format!("{name}: "))).unwrap().to_owned()
             };
-            response(200, &[(TIMESTAMP, &header(TIMESTAMP)), (SIGNATURE, &header(SIGNATURE))], head)
+            response(
+                200,
+                &[
+                    (TIMESTAMP_HEADER, &header(TIMESTAMP_HEADER)),
+                    (SIGNATURE_HEADER, &header(SIGNATURE_HEADER)),
+                ],
+                head,
+            )
         }),
         ("two signatures", |r| {
             let text = String::from_utf8(signed(&yes_to(&r))).unwrap();
-            let line = text.lines().find(|line| line.starts_with(SIGNATURE)).unwrap().to_owned();
+            let line = text.lines().find(|line| line.starts_with(SIGNATURE_HEADER)).unwrap().to_owned();
             text.replacen(&line, &format!("{line}\r\n{line}"), 1).into_bytes()
         }),
         ("our own question sent back", |r| {
-            let (time, signature) = (r.header(TIMESTAMP).unwrap(), r.header(SIGNATURE).unwrap());
-            response(200, &[(TIMESTAMP, time), (SIGNATURE, signature)], &r.body)
+            let (time, signature) =
+                (r.header(TIMESTAMP_HEADER).unwrap(), r.header(SIGNATURE_HEADER).unwrap());
+            response(200, &[(TIMESTAMP_HEADER, time), (SIGNATURE_HEADER, signature)], &r.body)
         }),
         ("an answer to another question", |_| {
             signed(
-                json!({"question": Digest::of(b"another"), "reply": {"say": "yes"}}).to_string().as_bytes(),
+                json!({"question": Digest::compute(b"another"), "reply": {"say": "yes"}})
+                    .to_string()
+                    .as_bytes(),
             )
         }),
         ("no JSON", |_| signed(b"yes")),
@@ -223,7 +233,7 @@ async fn nothing_but_a_fresh_signed_answer_to_this_question_is_believed() {
     ];
     for (what, service) in nonsense {
         let fault = ask(&webhook(service).await, QuestionKind::Approval).await;
-        assert!(matches!(fault, Err(ApproverError::Nonsense(_))), "{what}: {fault:?}");
+        assert!(matches!(fault, Err(ApproverError::InvalidResponse(_))), "{what}: {fault:?}");
     }
     let failed: &[(&str, ServiceHandler)] = &[
         ("a status that is no success", |r| {

@@ -26,7 +26,7 @@ impl AuditLogHarness for SqliteHarness {
         Box::pin(async {
             let options = SqliteOptions { seal_every: None, ..SqliteOptions::default() };
             let book = Arc::new(SqliteLedger::open(self.0.path(), &options)?);
-            Ok(OpenedStore { ledger: Arc::clone(&book) as Arc<_>, book })
+            Ok(OpenedStore { ledger: Arc::clone(&book) as Arc<_>, audit_log: book })
         })
     }
 

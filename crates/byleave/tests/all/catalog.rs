@@ -25,14 +25,14 @@ fn tools_are_found_by_name_and_alias() {
     catalog.register(ManifestOnlyTool::named("bash").also("shell").also("sh")).unwrap();
     assert_eq!(catalog.count(), 2);
     assert_eq!(names(&catalog), ["bash", "write_file"]);
-    assert!(catalog.has("sh") && catalog.has("bash") && !catalog.has("Bash"));
+    assert!(catalog.contains("sh") && catalog.contains("bash") && !catalog.contains("Bash"));
     assert_eq!(catalog.get("shell").unwrap().name(), "bash");
     let chosen = catalog.filter(["write_file", "sh", "bash"]).unwrap();
     assert_eq!(chosen.iter().map(|entry| entry.name()).collect::<Vec<_>>(), ["bash", "write_file"]);
     assert_eq!(catalog.filter(["bash", "wirte_file"]).unwrap_err().nearest.as_deref(), Some("write_file"));
 
     assert_eq!(catalog.unregister("bash").unwrap().name(), "bash");
-    assert!(!catalog.has("bash") && !catalog.has("sh"));
+    assert!(!catalog.contains("bash") && !catalog.contains("sh"));
     assert!(catalog.unregister("bash").is_err());
     catalog.clear();
     assert_eq!(catalog.count(), 0);
@@ -51,7 +51,7 @@ fn a_name_belongs_to_one_tool() {
         ManifestOnlyTool::named("zsh").also("shell"),
     ] {
         let error = catalog.register(taken).unwrap_err();
-        assert!(matches!(&error, RegisterError::Taken { owner, .. } if owner == "bash"), "{error}");
+        assert!(matches!(&error, RegisterError::NameTaken { owner, .. } if owner == "bash"), "{error}");
     }
     let error = catalog.register(ManifestOnlyTool::named("zsh").also("shell")).unwrap_err();
     assert_eq!(
@@ -69,14 +69,14 @@ fn a_tool_is_replaced_only_when_asked_and_only_itself() {
     catalog.register(ManifestOnlyTool::named("fish")).unwrap();
     let old = catalog.replace(ManifestOnlyTool::named("bash").also("sh")).unwrap().unwrap();
     assert!(Arc::ptr_eq(&old, &first));
-    assert!(catalog.has("sh") && !catalog.has("shell"), "the aliases of the old one are gone");
+    assert!(catalog.contains("sh") && !catalog.contains("shell"), "the aliases of the old one are gone");
     assert!(catalog.replace(ManifestOnlyTool::named("zsh")).unwrap().is_none());
     assert!(
         catalog.replace(ManifestOnlyTool::named("bash").also("fish")).is_err(),
         "another tool's name is not taken over"
     );
     assert!(catalog.replace(ManifestOnlyTool::named("sh")).is_err());
-    assert!(catalog.has("bash") && catalog.has("sh"), "after an error everything is as before");
+    assert!(catalog.contains("bash") && catalog.contains("sh"), "after an error everything is as before");
 }
 
 // req: G1
@@ -87,7 +87,7 @@ fn many_are_registered_at_once_or_not_at_all() {
         (0..count).map(|i| Arc::new(ManifestOnlyTool::named(&format!("tool_{i}"))) as Arc<dyn Tool>)
     };
     let twice = tools(3).chain(tools(1));
-    assert!(matches!(catalog.register_all(twice), Err(RegisterError::Taken { .. })));
+    assert!(matches!(catalog.register_all(twice), Err(RegisterError::NameTaken { .. })));
     assert_eq!(catalog.count(), 0);
     catalog.register_all(tools(10_000)).unwrap();
     assert_eq!(catalog.count(), 10_000);
@@ -186,7 +186,7 @@ fn readers_go_on_while_a_writer_registers() {
                         }
                         largest = tools.len();
                         if let Some(last) = tools.last() {
-                            assert!(snapshot.get(last.name()).is_ok() && catalog.has(last.name()));
+                            assert!(snapshot.get(last.name()).is_ok() && catalog.contains(last.name()));
                         }
                         reads += 1;
                     }
@@ -215,7 +215,7 @@ fn a_reader_within_a_registration_is_not_blocked() {
     struct ReentrantTool(Manifest, Catalog);
     impl Tool for ReentrantTool {
         fn manifest(&self) -> &Manifest {
-            assert!(!self.1.has("inward"));
+            assert!(!self.1.contains("inward"));
             assert_eq!(self.1.list().len(), self.1.count());
             &self.0
         }
@@ -226,7 +226,7 @@ fn a_reader_within_a_registration_is_not_blocked() {
     let catalog = Catalog::new();
     let manifest = ManifestOnlyTool::named("inward").0;
     catalog.register(ReentrantTool(manifest, catalog.clone())).unwrap();
-    assert!(catalog.has("inward"));
+    assert!(catalog.contains("inward"));
 }
 
 // req: G2
@@ -243,7 +243,7 @@ fn a_tool_that_uses_the_catalog_when_it_goes_is_not_blocked() {
     }
     impl Drop for DroppedTool {
         fn drop(&mut self) {
-            assert!(!self.1.has("parting"));
+            assert!(!self.1.contains("parting"));
             self.1.register(ManifestOnlyTool::named(self.2)).unwrap();
         }
     }

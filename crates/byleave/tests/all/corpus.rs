@@ -15,8 +15,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use byleave::core::decision::Verdict;
-use byleave::core::policy::{Policy, builtin};
-use byleave::policy_case::manifest;
+use byleave::core::policy::{Policy, builtin_rules};
+use byleave::policy_case::manifest_for;
 use serde_json::json;
 
 use self::case::{Case, EverydayCommand, PLACES, lines, read_user};
@@ -25,7 +25,7 @@ use self::fixture::Fixture;
 
 /// The policy that everyday commands are judged under: the one that docs offer for ordinary development.
 fn everyday() -> Policy {
-    let mut rules = builtin(&PLACES).unwrap();
+    let mut rules = builtin_rules(&PLACES).unwrap();
     rules.extend(read_user(include_str!("../../../../docs/policies/dev-default.toml")).unwrap());
     Policy::new(rules).unwrap()
 }
@@ -99,7 +99,7 @@ must be denied.
 
 /// The share of everyday commands that are asked about although nothing about them deserves it.
 fn fatigue() -> String {
-    let (policy, manifest, fixture) = (everyday(), manifest("bash"), Fixture::project());
+    let (policy, manifest, fixture) = (everyday(), manifest_for("bash"), Fixture::project());
     let mut classes: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
     for EverydayCommand { command, class } in lines::<EverydayCommand>("benign.jsonl") {
         let plan = planned(&manifest, &json!({"command": command}), &fixture).unwrap();

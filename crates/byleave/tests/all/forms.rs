@@ -73,13 +73,13 @@ struct Nothing {}
 fn catalog() -> Catalog {
     let catalog = Catalog::new();
     let edit = TypedTool::new("edit", "Edits a file", |_: Edit, _: RunContext| async {})
-        .class(PermissionClass::File)
+        .permission_class(PermissionClass::File)
         .destructive()
-        .describe_by(|site| format!("Edits a file beneath {}", site.cwd.display()));
+        .with_describer(|site| format!("Edits a file beneath {}", site.cwd.display()));
     catalog.register(edit).unwrap();
     let now = TypedTool::new("now", "Tells the time", |_: Nothing, _: RunContext| async {})
         .read_only()
-        .repeatable();
+        .idempotent();
     catalog.register(now).unwrap();
     catalog
 }
@@ -157,13 +157,16 @@ fn what_a_provider_would_refuse_is_said_here() {
     let either = json!({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
     for form in [ProviderFormat::OpenAi, ProviderFormat::Anthropic] {
         let unfit = schema(form, &entry("either", either.clone()), &site()).unwrap_err();
-        assert_eq!(unfit, FormatError::Top { form, tool: "either".into(), keyword: "oneOf" });
+        assert_eq!(
+            unfit,
+            FormatError::TopLevelAlternative { format: form, tool: "either".into(), keyword: "oneOf" }
+        );
     }
     let many: serde_json::Map<String, Value> =
         (0..6_000).map(|i| (format!("p{i}"), json!({"type": "string"}))).collect();
     let unfit =
         schema(ProviderFormat::Gemini, &entry("many", json!({"properties": many})), &site()).unwrap_err();
-    assert_eq!(unfit, FormatError::TooLarge { form: ProviderFormat::Gemini, tool: "many".into() });
+    assert_eq!(unfit, FormatError::TooLarge { format: ProviderFormat::Gemini, tool: "many".into() });
 }
 
 // req: T9
@@ -227,9 +230,9 @@ fn reports() -> Vec<ToolReport> {
     };
     let failed = Output { text: "got so far".into(), execution_time_ms: 3, ..Output::failure("disk full") };
     vec![
-        ToolReport::of("read_file", "call_1", json!({"path": "a"}), done),
-        ToolReport::of("write_file", "call_2", json!({"path": "b"}), failed),
-        ToolReport::refused(
+        ToolReport::for_output("read_file", "call_1", json!({"path": "a"}), done),
+        ToolReport::for_output("write_file", "call_2", json!({"path": "b"}), failed),
+        ToolReport::for_refusal(
             "bash",
             "call_3",
             json!("rm -rf /"),

@@ -59,12 +59,12 @@ async fn a_call_goes_all_the_way() {
     });
     let gate = Gate::builder().tool(echo).build().unwrap();
     let result = gate.settle(call("echo", json!({"text": "hi"}), Mode::Yolo)).await;
-    let CallOutcome::Completed(output) = &result.ending else { panic!("{result:?}") };
+    let CallOutcome::Completed(output) = &result.outcome else { panic!("{result:?}") };
     assert_eq!(output.text, "hi");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
 
     let refused = gate.settle(call("echo", json!({"text": "hi"}), Mode::ConfirmSensitive)).await;
-    assert_eq!(refused.ending.refusal().unwrap().code.as_str(), "no-approver");
+    assert_eq!(refused.outcome.refusal().unwrap().code.as_str(), "no-approver");
     let refused = gate.settle(call("ecko", json!({}), Mode::Yolo)).await;
     assert!(refused.error().unwrap().contains("`echo`"), "{refused:?}");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
@@ -84,14 +84,14 @@ async fn an_explanation_is_the_ruling_that_the_call_would_get_and_leaves_no_trac
     for (mode, verdict) in [(Mode::ConfirmSensitive, Verdict::Ask), (Mode::Yolo, Verdict::Allow)] {
         let asked = call("echo", json!({"text": "hi"}), mode);
         let found = gate.explain(asked.clone()).await.unwrap();
-        assert_eq!((found.tool.as_str(), found.ruling.verdict), ("echo", verdict));
+        assert_eq!((found.tool.as_str(), found.decision.verdict), ("echo", verdict));
         assert_eq!(found.plan.effects, [Effect::Invoke { tool: "echo".into() }]);
         assert!(ledger.load(asked.id).await.unwrap().is_none());
         // The call itself is ruled on in the same way.
         gate.settle(asked.clone()).await;
         let record = ledger.load(asked.id).await.unwrap().unwrap().record;
-        let ruled = record.draft().unwrap().permitted().unwrap().clone().unwrap();
-        assert_eq!(ruled.reasons, found.ruling.reasons);
+        let ruled = record.draft().unwrap().decision().unwrap().clone().unwrap();
+        assert_eq!(ruled.reasons, found.decision.reasons);
     }
     assert_eq!(ran.load(Ordering::SeqCst), 1, "only the call that was allowed ran");
     let refused = |tool: &str, arguments: Value| gate.explain(call(tool, arguments, Mode::Yolo));
@@ -118,7 +118,7 @@ async fn sessions_of_the_same_name_in_two_tenants_share_neither_a_no_nor_a_count
             let mut call = call("echo", json!({"text": "hi"}), Mode::ConfirmSensitive);
             call.tenant = TenantId::new(tenant).unwrap();
             let refused = gate.settle(call).await;
-            assert_eq!(refused.ending.refusal().unwrap().code.as_str(), code, "{tenant}: {refused:?}");
+            assert_eq!(refused.outcome.refusal().unwrap().code.as_str(), code, "{tenant}: {refused:?}");
             assert_eq!(asked.load(Ordering::SeqCst), times, "{tenant}");
         }
     }

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use byleave::approver::Reply;
 use byleave::audit_log::AuditLog as _;
 use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
-use byleave::core::approval_scopes::{ApprovalScope, ScopeWidth, offers};
+use byleave::core::approval_scopes::{ApprovalScope, ScopeWidth, approval_scopes};
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, StandingApprovalId, TenantId};
 use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::Output;
-use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::core::policy::{PathVariables, Policy, builtin_rules};
 use byleave::core::question::{ApproverIdentity, Assurance, Question, QuestionKind};
 use byleave::core::question_view::QuestionView;
 use byleave::core::standing_approval::StandingApproval;
 use byleave::gate::{Gate, SubmittedAnswer};
-use byleave::recorded_calls::{LOOKED_MAX, PastAnswer, covered};
-use byleave::redact::redacted;
+use byleave::recorded_calls::{MAX_CALLS_CHECKED, PastAnswer, find_covered};
+use byleave::redact::redact_output;
 use byleave::result::{CallOutcome, CallResult, CallStatus};
-use byleave::review::hold;
+use byleave::review::hold_reviewer;
 use byleave::settings::GateSettings;
 use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl ApprovalFixture {
             counter.fetch_add(1, Ordering::SeqCst);
             async move { args.command }
         })
-        .class(PermissionClass::Bash)
+        .permission_class(PermissionClass::Bash)
         .not_sensitive();
         let told = |_: Value, _run| async {
             Output::text("the client is Acme, token=abcd1234efgh")
@@ -62,9 +62,13 @@ impl ApprovalFixture {
         let gate = Gate::builder()
             .ledger(book.clone())
             .tool(shell)
-            .tool(TypedTool::new("tell", "tells", told).class(PermissionClass::Readonly).not_sensitive())
-            .review_output("tell", hold("a person reads it first"))
-            .policy(Policy::new(builtin(&places).unwrap()).unwrap())
+            .tool(
+                TypedTool::new("tell", "tells", told)
+                    .permission_class(PermissionClass::Readonly)
+                    .not_sensitive(),
+            )
+            .review_output("tell", hold_reviewer("a person reads it first"))
+            .policy(Policy::new(builtin_rules(&places).unwrap()).unwrap())
             .settings(GateSettings { inbox: true, ..GateSettings::default() })
             .build()
             .unwrap();
@@ -101,12 +105,12 @@ impl ApprovalFixture {
     /// What a person would be shown.
     async fn asked(&self, command: &str) -> (CallId, QuestionView) {
         let (call, standing) = self.shell(command).await;
-        (call, self.gate.sheet(question(standing).id).await.unwrap())
+        (call, self.gate.question_view(question(standing).id).await.unwrap())
     }
 
     async fn answer(&self, call: CallId, question: &Question, reply: Reply) -> CallResult {
         let by = ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal };
-        let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, by };
+        let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
         self.gate.answer(given).await.unwrap();
         settled(self.gate.resume(call).await)
     }
@@ -144,18 +148,18 @@ async fn every_offer_spares_the_same_command_and_no_other() {
         ("mkdir sub && touch sub/x", &["rm -r sub", "touch ../x"]),
     ] {
         let (_, sheet) = ApprovalFixture::new().asked(command).await;
-        let many = offers(&sheet).unwrap().len();
+        let many = approval_scopes(&sheet).unwrap().len();
         for number in 0..many {
             let desk = ApprovalFixture::new();
             let (call, sheet) = desk.asked(command).await;
-            let offers = offers(&sheet).unwrap();
-            desk.answer(call, &sheet.question, Reply::Leave(leave(&offers[number]))).await;
+            let offers = approval_scopes(&sheet).unwrap();
+            desk.answer(call, &sheet.question, Reply::StandingApproval(leave(&offers[number]))).await;
             let (_, again) = desk.shell(command).await;
-            assert!(settled(again).success(), "{command}: {:?}", offers[number]);
+            assert!(settled(again).is_success(), "{command}: {:?}", offers[number]);
             for other in others.iter().filter(|_| offers[number].breadth == ScopeWidth::Exact) {
                 let (_, asked) = desk.shell(other).await;
                 assert!(
-                    !matches!(asked, CallStatus::Settled(ref result) if result.success()),
+                    !matches!(asked, CallStatus::Settled(ref result) if result.is_success()),
                     "{other}: {offers:?}"
                 );
                 // The next one must not stand behind an open question.
@@ -174,18 +178,18 @@ async fn every_offer_spares_the_same_command_and_no_other() {
 async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
     let desk = ApprovalFixture::new();
     let (call, sheet) = desk.asked("git status && rm -rf ./tmp").await;
-    let offers = offers(&sheet).unwrap();
+    let offers = approval_scopes(&sheet).unwrap();
     for offer in &offers {
         assert!(!offer.words.contains("rm …"), "{offer:?}");
     }
-    desk.answer(call, &sheet.question, Reply::Leave(leave(offers.last().unwrap()))).await;
+    desk.answer(call, &sheet.question, Reply::StandingApproval(leave(offers.last().unwrap()))).await;
     for other in ["rm -rf ./src ../elsewhere", "rm -rf ~", "rm -rf ./tmp /"] {
         let (call, standing) = desk.shell(other).await;
         match standing {
             CallStatus::Waiting { question, .. } => {
                 desk.answer(call, &question, Reply::No { feedback: None }).await;
             }
-            standing => assert!(!settled(standing).success(), "{other}"),
+            standing => assert!(!settled(standing).is_success(), "{other}"),
         }
     }
     assert_eq!(desk.ran.load(Ordering::SeqCst), 1);
@@ -207,13 +211,13 @@ async fn no_offer_covers_more_beneath_a_directory_than_was_shown() {
         ("prettier --write src", &["prettier --write src docs", "gofmt -w src"]),
         ("rm -r src", &["rm -r docs", "rm -r src docs"]),
     ] {
-        let many = offers(&prepared().asked(shown).await.1).unwrap().len();
+        let many = approval_scopes(&prepared().asked(shown).await.1).unwrap().len();
         for number in 0..many {
             let desk = prepared();
             let (call, sheet) = desk.asked(shown).await;
-            let offer = offers(&sheet).unwrap().swap_remove(number);
-            desk.answer(call, &sheet.question, Reply::Leave(leave(&offer))).await;
-            assert!(settled(desk.elsewhere(shown).await.1).success(), "{shown}: {offer:?}");
+            let offer = approval_scopes(&sheet).unwrap().swap_remove(number);
+            desk.answer(call, &sheet.question, Reply::StandingApproval(leave(&offer))).await;
+            assert!(settled(desk.elsewhere(shown).await.1).is_success(), "{shown}: {offer:?}");
             // A directory that was named may be offered with what lies beside it, in so many words.
             for other in others.iter().filter(|_| offer.breadth == ScopeWidth::Exact) {
                 let (call, standing) = desk.elsewhere(other).await;
@@ -250,18 +254,21 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
     desk.book.forget(forgotten, "ann".into(), 1).await.unwrap();
     let (other, sheet) = desk.asked("mkdir x").await;
     desk.answer(other, &sheet.question, yes()).await;
-    assert!(settled(desk.shell("git status").await.1).success(), "nobody is asked");
+    assert!(settled(desk.shell("git status").await.1).is_success(), "nobody is asked");
     let (open, sheet) = desk.asked("cargo test one").await;
-    let offers = offers(&sheet).unwrap();
+    let offers = approval_scopes(&sheet).unwrap();
 
-    let exact = covered(&*desk.book, &tenant(), &leave(&offers[0]), FAR).await.unwrap();
+    let exact = find_covered(&*desk.book, &tenant(), &leave(&offers[0]), FAR).await.unwrap();
     let calls: Vec<_> = exact.covered.iter().map(|one| (one.call, one.said)).collect();
     assert_eq!(calls, [(first, Some(PastAnswer::Yes))]);
     assert!(exact.covered[0].summary.contains("cargo"), "{exact:?}");
-    assert_eq!((exact.looked, exact.unreadable, exact.more, exact.looked_max), (5, 1, false, LOOKED_MAX));
+    assert_eq!(
+        (exact.looked, exact.unreadable, exact.more, exact.looked_max),
+        (5, 1, false, MAX_CALLS_CHECKED)
+    );
 
     let program = offers.iter().find(|offer| offer.breadth == ScopeWidth::Program).unwrap();
-    let wide = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
+    let wide = find_covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
     let calls: Vec<_> = wide.covered.iter().map(|one| (one.call, one.said)).collect();
     assert_eq!(
         calls,
@@ -270,14 +277,14 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
     );
 
     let elsewhere = StandingApproval { session: SessionId::new("other").ok(), ..leave(program) };
-    assert_eq!(covered(&*desk.book, &tenant(), &elsewhere, FAR).await.unwrap().looked, 0);
+    assert_eq!(find_covered(&*desk.book, &tenant(), &elsewhere, FAR).await.unwrap().looked, 0);
     let other_tool = StandingApproval { tool: "tell".into(), ..leave(program) };
-    assert!(covered(&*desk.book, &tenant(), &other_tool, FAR).await.unwrap().covered.is_empty());
+    assert!(find_covered(&*desk.book, &tenant(), &other_tool, FAR).await.unwrap().covered.is_empty());
 
     // Given, it is what the policy uses, too.
-    desk.answer(open, &sheet.question, Reply::Leave(leave(program))).await;
-    assert!(settled(desk.shell("cargo test two").await.1).success());
-    let after = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
+    desk.answer(open, &sheet.question, Reply::StandingApproval(leave(program))).await;
+    assert!(settled(desk.shell("cargo test two").await.1).is_success());
+    let after = find_covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
     let newest = &after.covered[0];
     assert!(newest.said.is_none() && newest.leave.is_some(), "a leave answered it: {newest:?}");
     assert_eq!((after.covered[1].call, after.covered[1].said), (open, Some(PastAnswer::Leave)));
@@ -290,22 +297,22 @@ async fn a_held_result_is_released_with_secrets_and_named_words_masked() {
     let held = || async {
         let call = desk.call("tell", json!({}), Mode::Yolo);
         let (id, standing) = (call.id, desk.gate.advance(call).await);
-        (id, desk.gate.sheet(question(standing).id).await.unwrap())
+        (id, desk.gate.question_view(question(standing).id).await.unwrap())
     };
     let (call, sheet) = held().await;
     assert_eq!(sheet.question.kind, QuestionKind::Release);
-    assert!(offers(&sheet).is_err());
-    let masked = redacted(sheet.output.as_ref().unwrap(), &["acme".to_owned()]);
-    assert_eq!((masked.masked, masked.missing.len()), (4, 0));
+    assert!(approval_scopes(&sheet).is_err());
+    let masked = redact_output(sheet.output.as_ref().unwrap(), &["acme".to_owned()]);
+    assert_eq!((masked.masked_count, masked.missing_words.len()), (4, 0));
     let reply = Reply::Edit { value: json!(masked.output), note: None };
     let result = desk.answer(call, &sheet.question, reply).await;
-    let CallOutcome::Completed(output) = &result.ending else { panic!("{result:?}") };
+    let CallOutcome::Completed(output) = &result.outcome else { panic!("{result:?}") };
     assert_eq!(output.text, "the client is [redacted: by a person], token=[redacted: secret]");
-    let seen = format!("{:?}", result.report());
+    let seen = format!("{:?}", result.to_report());
     for secret in ["Acme", "ACME", "abcd1234efgh", "\"pw\""] {
         assert!(!seen.contains(secret), "{secret}: {seen}");
     }
     let (call, sheet) = held().await;
     let result = desk.answer(call, &sheet.question, Reply::No { feedback: None }).await;
-    assert!(!result.success() && !format!("{:?}", result.report()).contains("Acme"));
+    assert!(!result.is_success() && !format!("{:?}", result.to_report()).contains("Acme"));
 }

@@ -23,7 +23,7 @@ pub(crate) struct MemoryHarness(pub(crate) MemoryLedger);
 
 impl LedgerHarness for MemoryHarness {
     fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
-        let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::beside(&self.0));
+        let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::with_new_owner(&self.0));
         Box::pin(async move { Ok(ledger) })
     }
 
@@ -71,12 +71,12 @@ impl LedgerHarness for SqliteHarness {
 #[tokio::test]
 async fn nothing_is_done_through_a_dead_owner() {
     let ledger = MemoryLedger::new();
-    let beside = MemoryLedger::beside(&ledger);
+    let beside = MemoryLedger::with_new_owner(&ledger);
     let tenant = "local".parse().unwrap();
-    ledger.die();
-    let fault = ledger.halted(&tenant).await.unwrap_err();
+    ledger.kill();
+    let fault = ledger.active_halt(&tenant).await.unwrap_err();
     assert!(fault.to_string().ends_with("died"), "{fault}");
-    assert!(beside.halted(&tenant).await.is_ok());
+    assert!(beside.active_halt(&tenant).await.is_ok());
 }
 
 #[tokio::test]
@@ -85,5 +85,5 @@ async fn an_owner_lives_as_long_as_its_last_clone() {
     let clone = ledger.clone();
     assert_eq!(ledger.owner(), clone.owner());
     drop(ledger);
-    assert!(clone.halted(&"local".parse().unwrap()).await.is_ok());
+    assert!(clone.active_halt(&"local".parse().unwrap()).await.is_ok());
 }

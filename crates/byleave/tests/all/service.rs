@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use byleave::secret::Secret;
-use byleave::signed_http::{SIGNATURE, TIMESTAMP, sign, verify};
+use byleave::signed_http::{SIGNATURE_HEADER, TIMESTAMP_HEADER, sign, verify};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +29,7 @@ impl ReceivedRequest {
 
     /// Whether it is signed under the secret.
     pub(crate) fn is_signed(&self) -> bool {
-        let (time, signature) = (self.header(TIMESTAMP), self.header(SIGNATURE));
+        let (time, signature) = (self.header(TIMESTAMP_HEADER), self.header(SIGNATURE_HEADER));
         verify(&Secret::from(SECRET), time, signature, &self.body, now()).is_ok()
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn signed(body: &[u8]) -> Vec<u8> {
 
 pub(crate) fn signed_by(secret: &str, at: u64, body: &[u8]) -> Vec<u8> {
     let signature = sign(&Secret::from(secret), at, body);
-    response(200, &[(TIMESTAMP, &at.to_string()), (SIGNATURE, &signature)], body)
+    response(200, &[(TIMESTAMP_HEADER, &at.to_string()), (SIGNATURE_HEADER, &signature)], body)
 }
 
 pub(crate) fn response(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {

@@ -30,11 +30,11 @@ impl Console for ScriptedConsole {
         self.ahead.clear();
         Ok(())
     }
-    fn keys(&mut self, _: Duration) -> io::Result<KeyInput> {
+    fn read_keys(&mut self, _: Duration) -> io::Result<KeyInput> {
         if !self.ahead.is_empty() {
-            return Ok(KeyInput::Typed(std::mem::take(&mut self.ahead)));
+            return Ok(KeyInput::Bytes(std::mem::take(&mut self.ahead)));
         }
-        Ok(self.lines.pop_front().map_or(KeyInput::End, |line| KeyInput::Typed(line.into_bytes())))
+        Ok(self.lines.pop_front().map_or(KeyInput::Eof, |line| KeyInput::Bytes(line.into_bytes())))
     }
 }
 
@@ -42,7 +42,7 @@ fn scripted(ahead: &str, lines: &[&str]) -> (TerminalApprover, Arc<Mutex<String>
     let drawn = Arc::new(Mutex::new(String::new()));
     let lines = lines.iter().map(|line| (*line).to_owned()).collect();
     let script = ScriptedConsole { ahead: ahead.into(), lines, drawn: Arc::clone(&drawn) };
-    (TerminalApprover::over("ann", script), drawn)
+    (TerminalApprover::with_console("ann", script), drawn)
 }
 
 async fn typed(kind: QuestionKind, lines: &[&str]) -> Result<Reply, ApproverError> {
@@ -60,7 +60,7 @@ fn no(feedback: Option<&str>) -> Reply {
 async fn a_delete_is_confirmed_at_the_terminal() {
     let (terminal, drawn) = scripted("", &["y\n"]);
     assert_eq!(ask(&terminal, QuestionKind::Approval).await, Ok(YES));
-    assert_eq!(terminal.grade(), Assurance::Terminal);
+    assert_eq!(terminal.assurance(), Assurance::Terminal);
     let drawn = drawn.lock().unwrap();
     for line in rendering().lines {
         assert!(drawn.contains(&line.text), "`{}` was shown", line.text);
@@ -96,10 +96,10 @@ async fn silence_and_nonsense_are_no_answer() {
         assert!(matches!(fault, Err(ApproverError::Failed(_))), "{lines:?}: {fault:?}");
     }
     let fault = typed(QuestionKind::Approval, &["?\n"; 9]).await;
-    assert!(matches!(fault, Err(ApproverError::Nonsense(_))), "{fault:?}");
+    assert!(matches!(fault, Err(ApproverError::InvalidResponse(_))), "{fault:?}");
     let endless = "y".repeat(70_000);
     let fault = typed(QuestionKind::Approval, &[&endless]).await;
-    assert!(matches!(fault, Err(ApproverError::Nonsense(_))), "{fault:?}");
+    assert!(matches!(fault, Err(ApproverError::InvalidResponse(_))), "{fault:?}");
 }
 
 // req: R8

@@ -31,7 +31,7 @@ fn append() -> TypedTool<AppendLine> {
         "append_line",
         "Appends a line to a file",
         |args: AppendLine, run: RunContext| async move {
-            run.progress(0.5, "half way");
+            run.report_progress(0.5, "half way");
             format!("{} + {} x {}", args.path, args.line, args.times.unwrap_or(1))
         },
     )
@@ -129,14 +129,14 @@ async fn a_function_may_return_what_suits_it() {
 #[test]
 fn everything_can_be_declared() {
     let tool = append()
-        .class(PermissionClass::File)
+        .permission_class(PermissionClass::File)
         .aliases(["append", "add_line"])
-        .hint("append text line to file")
+        .search_hint("append text line to file")
         .role("/path", ArgumentRole::EditPath)
         .audit_operation("edit")
         .destructive()
         .sensitive()
-        .repeatable()
+        .idempotent()
         .reversible()
         .concurrency_safe()
         .read_only()
@@ -206,12 +206,12 @@ async fn an_approval_may_depend_on_the_arguments() {
 // req: T1
 #[tokio::test]
 async fn a_tool_may_describe_itself_by_the_site_and_plan_by_itself() {
-    let tool = append().describe_by(|site| format!("Appends beneath {}", site.cwd.display())).plan_by(
-        |args, _site| {
+    let tool = append()
+        .with_describer(|site| format!("Appends beneath {}", site.cwd.display()))
+        .with_planner(|args, _site| {
             let effects = vec![Effect::Write { path: args.path.clone() }];
             Ok::<_, String>(Plan { effects, ..Plan::default() })
-        },
-    );
+        });
     assert_eq!(tool.describe(&site()), "Appends beneath /w");
     let plan = tool.plan(&json!({"path": "/w/a", "line": ""}), &site()).unwrap().await.unwrap();
     assert_eq!(plan.effects, [Effect::Write { path: "/w/a".into() }]);
@@ -222,7 +222,9 @@ async fn a_tool_may_describe_itself_by_the_site_and_plan_by_itself() {
 #[test]
 fn bad_metadata_is_an_error_at_registration() {
     let check = |tool: TypedTool<AppendLine>, wanted: &str| match Catalog::new().register(tool) {
-        Err(RegisterError::Bad { why, .. }) => assert!(why.to_string().contains(wanted), "{why}"),
+        Err(RegisterError::InvalidManifest { error: why, .. }) => {
+            assert!(why.to_string().contains(wanted), "{why}")
+        }
         other => panic!("{wanted}: {other:?}"),
     };
     let named = |name: &str| TypedTool::new(name, "", |_: AppendLine, _| async {});
@@ -232,15 +234,15 @@ fn bad_metadata_is_an_error_at_registration() {
     }
     check(append().aliases(["x", "x"]), "the alias `x` is there already");
     check(append().aliases(["append_line"]), "the alias `append_line` is there already");
-    check(append().hint("two words"), "3 to 10 words, this one has 2");
-    check(append().hint("a b c d e f g h i j k"), "this one has 11");
+    check(append().search_hint("two words"), "3 to 10 words, this one has 2");
+    check(append().search_hint("a b c d e f g h i j k"), "this one has 11");
     check(append().audit_operation(" "), "audit operation is empty");
     check(append().timeout(Duration::ZERO), "timeout is 0");
     for bad in ["/file", "path", "", "/path/0", "/"] {
         check(append().role(bad, ArgumentRole::ReadPath), "the schema has no such argument");
     }
-    let error = Catalog::new().register(append().hint("x")).unwrap_err();
-    assert!(matches!(error, RegisterError::Bad { why: ManifestError::Hint { words: 1 }, .. }));
+    let error = Catalog::new().register(append().search_hint("x")).unwrap_err();
+    assert!(matches!(error, RegisterError::InvalidManifest { error: ManifestError::Hint { words: 1 }, .. }));
     assert_eq!(
         error.to_string(),
         "cannot register tool `append_line`: a search hint has 3 to 10 words, this one has 1"

@@ -34,7 +34,7 @@ pub(super) struct AnswerWaiters(Arc<Mutex<HashMap<QuestionId, oneshot::Sender<Re
 
 impl AnswerWaiters {
     /// Hands an answer to its waiter, and returns whether there is one.
-    pub(super) fn give(&self, question: QuestionId, reply: Reply) -> bool {
+    pub(super) fn deliver(&self, question: QuestionId, reply: Reply) -> bool {
         self.at().remove(&question).is_some_and(|waiting| waiting.send(reply).is_ok())
     }
 
@@ -58,12 +58,12 @@ impl ChatApprover {
         let (give, given) = oneshot::channel();
         self.answers.at().insert(sheet.question.id, give);
         let _withdrawn = WithdrawQuestionGuard { at: self, question: sheet.question.id };
-        let asked = ChatEvent::Asked(Box::new(sheet.clone()), undo);
+        let asked = ChatEvent::QuestionAsked(Box::new(sheet.clone()), undo);
         if self.tell.send(asked).is_err() {
             return nobody().await;
         }
         // A failed notification is ignored, because the question is on the screen.
-        notify::told(&self.options.chosen, &sheet.question, &sheet.terms.tool).unwrap_or_default();
+        notify::try_notify(&self.options.settings, &sheet.question, &sheet.terms.tool).unwrap_or_default();
         let left = Duration::from_millis(sheet.question.expires_at.saturating_sub(now()));
         tokio::select! {
             reply = given => match reply {
@@ -79,7 +79,7 @@ impl Approver for ChatApprover {
     fn name(&self) -> &str {
         &self.options.person.name
     }
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Terminal
     }
     fn ask<'a>(

@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::call_display::counted;
+use crate::call_display::format_count;
 use crate::time::precise;
 
 /// Returns a listener that sends the events of the agent loop.
-pub(super) fn watcher(tell: Sender<ChatEvent>) -> EventListener {
+pub(super) fn event_listener(tell: Sender<ChatEvent>) -> EventListener {
     Arc::new(move |happening| {
         if let Some(news) = news(happening) {
             // If the screen is gone, nobody needs the event.
@@ -29,30 +29,33 @@ pub(super) fn watcher(tell: Sender<ChatEvent>) -> EventListener {
 
 fn news(happening: AgentEvent<'_>) -> Option<ChatEvent> {
     Some(match happening {
-        AgentEvent::Turn(_) => ChatEvent::Turn,
-        AgentEvent::Heard(StreamEvent::Text(text)) => ChatEvent::Text(text.to_owned()),
-        AgentEvent::Heard(StreamEvent::Anew) => ChatEvent::Anew,
-        AgentEvent::Heard(StreamEvent::Thought(_) | StreamEvent::Call(_)) => return None,
-        AgentEvent::Said(said) => {
-            ChatEvent::Said(said.text.clone(), said.flaws.iter().map(|flaw| flaw.what.clone()).collect())
+        AgentEvent::TurnStarted(_) => ChatEvent::Turn,
+        AgentEvent::Stream(StreamEvent::Text(text)) => ChatEvent::Text(text.to_owned()),
+        AgentEvent::Stream(StreamEvent::Anew) => ChatEvent::TurnRestarted,
+        AgentEvent::Stream(StreamEvent::Thought(_) | StreamEvent::Call(_)) => return None,
+        AgentEvent::ModelResponded(said) => ChatEvent::TextFinished(
+            said.text.clone(),
+            said.flaws.iter().map(|flaw| flaw.what.clone()).collect(),
+        ),
+        AgentEvent::CallStarted(id, call) => {
+            ChatEvent::CallStarted(card(id, &call.name, &call.args, call.reason.clone()))
         }
-        AgentEvent::Calling(id, call) => {
-            ChatEvent::Calling(card(id, &call.name, &call.args, call.reason.clone()))
+        AgentEvent::CallFinished(id, _, result) => {
+            ChatEvent::CallFinished(id, ended(result), result.to_report().output)
         }
-        AgentEvent::Called(id, _, result) => ChatEvent::Called(id, ended(result), result.report().output),
     })
 }
 
 /// Sends progress and output of calls as long as the gate exists.
-pub(super) async fn follow(mut events: Receiver<GateEvent>, tell: Sender<ChatEvent>) {
+pub(super) async fn forward_events(mut events: Receiver<GateEvent>, tell: Sender<ChatEvent>) {
     loop {
         let news = match events.recv().await {
-            Ok(GateEvent::Printed { call, printed }) => {
-                let gap = match printed.left_out {
+            Ok(GateEvent::Output { call, chunk: printed }) => {
+                let gap = match printed.skipped_bytes {
                     0 => String::new(),
                     bytes => format!("\n[… {bytes} bytes]\n"),
                 };
-                ChatEvent::Printed(call, format!("{gap}{}", printed.text))
+                ChatEvent::CallOutput(call, format!("{gap}{}", printed.text))
             }
             Ok(GateEvent::Progress { call, progress }) => ChatEvent::Progress(call, progress.detail),
             Ok(GateEvent::Entry { .. } | GateEvent::ToolApproval { .. }) | Err(RecvError::Lagged(_)) => {
@@ -67,31 +70,31 @@ pub(super) async fn follow(mut events: Receiver<GateEvent>, tell: Sender<ChatEve
 }
 
 /// Returns the entries of a conversation so far. Notes of the program are separate from the model's text.
-pub(super) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry> {
+pub(super) fn transcript_entries(conversation: &Conversation) -> Vec<TranscriptEntry> {
     let mut entries = Vec::new();
     for taken in &conversation.turns {
-        entries.extend(taken.asked.user.clone().map(TranscriptEntry::Person));
-        let said = match &taken.came {
+        entries.extend(taken.arguments.user.clone().map(TranscriptEntry::Person));
+        let said = match &taken.result {
             None => continue,
-            Some(TurnResult::Nothing { why, heard }) => {
+            Some(TurnResult::NoResponse { reason: why, partial_text: heard }) => {
                 entries.extend(
                     Some(heard).filter(|heard| !heard.trim().is_empty()).cloned().map(TranscriptEntry::Model),
                 );
                 entries.push(TranscriptEntry::Note(why.clone()));
                 continue;
             }
-            Some(TurnResult::Said(said)) => said,
+            Some(TurnResult::Response(said)) => said,
         };
         if !said.text.trim().is_empty() {
             entries.push(TranscriptEntry::Model(said.text.clone()));
         }
         entries.extend(said.flaws.iter().map(|flaw| TranscriptEntry::Note(flaw.what.clone())));
-        for (call, made) in said.calls.iter().zip(&taken.made) {
+        for (call, made) in said.calls.iter().zip(&taken.calls) {
             let mut card = card(made.call, &call.name, &call.args, call.reason.clone());
             // A call that is still open is continued.
             if let Some(result) = &made.result {
                 card.state = ended(result);
-                card.output = result.report().output;
+                card.output = result.to_report().output;
             }
             entries.push(TranscriptEntry::Card(card));
         }
@@ -100,8 +103,15 @@ pub(super) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry> {
 }
 
 fn card(call: CallId, tool: &str, arguments: &Map<String, Value>, why: Option<String>) -> CallCard {
-    let state = CallCardState::Works { detail: String::new() };
-    CallCard { call, tool: tool.to_owned(), what: in_short(arguments), why, state, output: String::new() }
+    let state = CallCardState::Running { detail: String::new() };
+    CallCard {
+        call,
+        tool: tool.to_owned(),
+        summary: in_short(arguments),
+        reason: why,
+        state,
+        output: String::new(),
+    }
 }
 
 /// Describes a call by its command, its path, or else its arguments.
@@ -116,8 +126,8 @@ fn in_short(arguments: &Map<String, Value>) -> String {
 }
 
 fn ended(result: &CallResult) -> CallCardState {
-    let words = ending_text(&result.ending, result.report().execution_time_ms, result.error().as_deref());
-    CallCardState::Ended { words, is_good: result.success() }
+    let words = ending_text(&result.outcome, result.to_report().execution_time_ms, result.error().as_deref());
+    CallCardState::Ended { description: words, is_success: result.is_success() }
 }
 
 /// Returns the ending of a call in words. A call that ran has a time, however short it was.
@@ -125,23 +135,23 @@ fn ending_text(ending: &CallOutcome, ms: u64, why: Option<&str>) -> String {
     let has_run = matches!(ending, CallOutcome::Completed(_) | CallOutcome::Failed(_)) || ms > 0;
     let time = if has_run { format!(" in {}", precise(ms)) } else { String::new() };
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{}{time}{why}", ending.word())
+    format!("{}{time}{why}", ending.as_str())
 }
 
 /// Describes the outcome of the model's work, if that is necessary.
-pub(super) fn came(went: &RunOutcome) -> Option<String> {
+pub(super) fn outcome_message(went: &RunOutcome) -> Option<String> {
     Some(match went {
         RunOutcome::Done => return None,
         RunOutcome::Waiting(questions) if questions.is_empty() => {
             "another program runs what comes next; /again looks how far it is".to_owned()
         }
         RunOutcome::Waiting(questions) => {
-            let many = counted(questions.len() as u64, "question");
+            let many = format_count(questions.len() as u64, "question");
             format!("{many} to answer with `byleave inbox`; then /again goes on")
         }
-        RunOutcome::Stopped(reached) => format!("stopped: {reached}; say how to go on"),
+        RunOutcome::LimitReached(reached) => format!("stopped: {reached}; say how to go on"),
         RunOutcome::Failed(why) => format!("{why}; /again tries anew"),
-        RunOutcome::CalledOff => "called off; say how to go on".to_owned(),
+        RunOutcome::Cancelled => "called off; say how to go on".to_owned(),
     })
 }
 

@@ -26,7 +26,7 @@ pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
         Ok(all) => all.iter().map(|setup| finding(setup, options)).collect(),
         Err(error) => {
             let hint = "see what is in the directory `agents` of the state directory";
-            vec![DoctorFinding::ill("agents", format!("{error:#}"), hint)]
+            vec![DoctorFinding::problem("agents", format!("{error:#}"), hint)]
         }
     }
 }
@@ -40,11 +40,15 @@ fn finding(setup: &InitJournal, options: &ResolvedOptions) -> DoctorFinding {
         Err(error) => vec![format!("{error:#}")],
     };
     if wrong.is_empty() {
-        return DoctorFinding::well(agent.name(), format!("{project}set up; {}", agent.enforced()));
+        return DoctorFinding::ok(agent.name(), format!("{project}set up; {}", agent.enforcement_summary()));
     }
     let flag = if setup.project.is_some() { " --project` in there" } else { "`" };
     let hint = format!("`byleave init {}{flag} puts it right; with `--undo` it is given up", agent.name());
-    DoctorFinding::ill(agent.name(), format!("{project}{}; {}", wrong.join("; "), agent.enforced()), hint)
+    DoctorFinding::problem(
+        agent.name(),
+        format!("{project}{}; {}", wrong.join("; "), agent.enforcement_summary()),
+        hint,
+    )
 }
 
 /// Returns every difference from the state after setup.
@@ -72,11 +76,13 @@ fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> 
 /// Checks that the file contains all its entries, and collects the programs that it names.
 fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>, wrong: &mut Vec<String>) {
     let shown = target.path.display();
-    for (at, wanted) in target.sets.iter().filter(|(_, wanted)| agent_configs::gateway_of(wanted).is_some()) {
-        match config_edit::find(value, at).and_then(agent_configs::gateway_of) {
+    for (at, wanted) in
+        target.settings.iter().filter(|(_, wanted)| agent_configs::gateway_program(wanted).is_some())
+    {
+        match config_edit::find(value, at).and_then(agent_configs::gateway_program) {
             None => wrong.push(format!("the gateway is gone from `{shown}`")),
             Some(program) => {
-                if Some(&program) == agent_configs::gateway_of(wanted).as_ref()
+                if Some(&program) == agent_configs::gateway_program(wanted).as_ref()
                     && config_edit::find(value, at) != Some(wanted)
                 {
                     wrong.push(format!("the gateway in `{shown}` is not as it was set up"));
@@ -85,15 +91,17 @@ fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>
             }
         }
     }
-    for (at, wanted) in target.items.iter().filter(|(_, wanted)| agent_configs::hook_of(wanted).is_some()) {
+    for (at, wanted) in
+        target.items.iter().filter(|(_, wanted)| agent_configs::hook_program(wanted).is_some())
+    {
         let items = config_edit::find(value, at).and_then(Value::as_array).into_iter().flatten();
         let ours: Vec<(&Value, PathBuf)> =
-            items.filter_map(|item| Some((item, agent_configs::hook_of(item)?))).collect();
+            items.filter_map(|item| Some((item, agent_configs::hook_program(item)?))).collect();
         let list = at.last().map(String::as_str).unwrap_or_default();
         if ours.is_empty() {
             wrong.push(format!("the hook `{list}` is gone from `{shown}`"));
         } else if ours.iter().all(|(item, program)| {
-            Some(program) == agent_configs::hook_of(wanted).as_ref() && *item != wanted
+            Some(program) == agent_configs::hook_program(wanted).as_ref() && *item != wanted
         }) {
             wrong.push(format!("the hook `{list}` in `{shown}` is not as it was set up"));
         }
@@ -101,7 +109,7 @@ fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>
     }
     wrong.extend(
         target
-            .switched_off(value)
+            .disabled_settings(value)
             .into_iter()
             .map(|switch| format!("in `{shown}`, {switch}: hooks do not run")),
     );
@@ -110,8 +118,8 @@ fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>
 fn around_the_gateway(setup: &InitJournal, path: &Path, value: &Value, at: &[String]) -> Vec<String> {
     let servers = config_edit::find(value, at).and_then(Value::as_object).into_iter().flatten();
     let is_around = |entry: &Value| {
-        agent_configs::gateway_of(entry).is_none()
-            && agent_configs::foreign(setup.agent, entry, None) != Err(NotMovable::Harmless)
+        agent_configs::gateway_program(entry).is_none()
+            && agent_configs::parse_server(setup.agent, entry, None) != Err(NotMovable::Harmless)
     };
     let around = servers.filter(|(_, entry)| is_around(entry));
     around

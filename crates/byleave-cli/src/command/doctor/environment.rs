@@ -9,7 +9,7 @@ use std::path::Path;
 
 use byleave::approver::TerminalApprover;
 use byleave::audit_log::sqlite;
-use byleave_hook::SOCKET;
+use byleave_hook::SOCKET_NAME;
 use rustix::fs::{Access, access, statvfs};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::webhooks::webhooks;
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
-use crate::call_display::counted;
+use crate::call_display::format_count;
 use crate::config::NotifySetting;
 use crate::resolved_options::{ResolvedOptions, real_path};
 
@@ -26,23 +26,23 @@ const FREE_BYTES_MIN: u64 = 256 << 20;
 
 /// The result of one check.
 pub(super) struct DoctorFinding {
-    pub(super) about: &'static str,
-    pub(super) is_well: bool,
-    pub(super) what: String,
+    pub(super) subject: &'static str,
+    pub(super) is_ok: bool,
+    pub(super) message: String,
     pub(super) hint: Option<String>,
 }
 
 impl DoctorFinding {
-    pub(super) fn well(about: &'static str, what: impl Into<String>) -> Self {
-        Self { about, is_well: true, what: what.into(), hint: None }
+    pub(super) fn ok(about: &'static str, what: impl Into<String>) -> Self {
+        Self { subject: about, is_ok: true, message: what.into(), hint: None }
     }
 
-    pub(super) fn ill(about: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { about, is_well: false, what: what.into(), hint: Some(hint.into()) }
+    pub(super) fn problem(about: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { subject: about, is_ok: false, message: what.into(), hint: Some(hint.into()) }
     }
 
     pub(super) fn json(&self) -> Value {
-        json!({ "about": self.about, "well": self.is_well, "what": self.what, "hint": self.hint })
+        json!({ "about": self.subject, "well": self.is_ok, "what": self.message, "hint": self.hint })
     }
 }
 
@@ -61,24 +61,28 @@ fn settings(options: &ResolvedOptions) -> DoctorFinding {
     match options.reload() {
         Err(error) => {
             let hint = "`byleave config edit` opens your own file; `byleave config path` names all of them";
-            DoctorFinding::ill("settings", format!("{error:#}"), hint)
+            DoctorFinding::problem("settings", format!("{error:#}"), hint)
         }
         Ok(chosen) => {
             let there = chosen.files.iter().filter(|(_, is_there)| *is_there);
             let there: Vec<String> = there.map(|(file, _)| file.path.display().to_string()).collect();
             let what =
                 if there.is_empty() { "no file; the defaults hold".to_owned() } else { there.join(", ") };
-            DoctorFinding::well("settings", what)
+            DoctorFinding::ok("settings", what)
         }
     }
 }
 
 fn rules(options: &ResolvedOptions) -> DoctorFinding {
     let Ok(Some(state)) = real_path(&options.state) else {
-        return DoctorFinding::ill("rules", "the state directory cannot be found", "name one with `--state`");
+        return DoctorFinding::problem(
+            "rules",
+            "the state directory cannot be found",
+            "name one with `--state`",
+        );
     };
     match (ActivePolicy { options, workspace: &options.cwd, state: &state }).load() {
-        Err(fault) => DoctorFinding::ill(
+        Err(fault) => DoctorFinding::problem(
             "rules",
             fault.to_string(),
             "`byleave policy check FILE` shows it in its place",
@@ -87,9 +91,9 @@ fn rules(options: &ResolvedOptions) -> DoctorFinding {
             let files: Vec<String> =
                 loaded.files.iter().map(|file| file.path.display().to_string()).collect();
             let of = if files.is_empty() { "built-in only".to_owned() } else { files.join(", ") };
-            DoctorFinding::well(
+            DoctorFinding::ok(
                 "rules",
-                format!("{}: {of}", counted(loaded.policy.rules().count() as u64, "rule")),
+                format!("{}: {of}", format_count(loaded.policy.rules().count() as u64, "rule")),
             )
         }
     }
@@ -103,11 +107,10 @@ fn state(options: &ResolvedOptions) -> DoctorFinding {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let above = dir.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
             return match access(above, Access::WRITE_OK) {
-                Ok(()) => DoctorFinding::well(
-                    "state",
-                    format!("`{shown}` is not there yet; the first call makes it"),
-                ),
-                Err(error) => DoctorFinding::ill(
+                Ok(()) => {
+                    DoctorFinding::ok("state", format!("`{shown}` is not there yet; the first call makes it"))
+                }
+                Err(error) => DoctorFinding::problem(
                     "state",
                     format!("`{shown}` is not there and cannot be made in `{}`: {error}", above.display()),
                     "name another directory with `--state` or the setting `state`",
@@ -117,34 +120,38 @@ fn state(options: &ResolvedOptions) -> DoctorFinding {
         Err(error) => {
             let hint =
                 format!("make it yours: `sudo chown -R \"$USER\" '{shown}'`, or name another with `--state`");
-            return DoctorFinding::ill("state", format!("`{shown}` cannot be looked at: {error}"), hint);
+            return DoctorFinding::problem("state", format!("`{shown}` cannot be looked at: {error}"), hint);
         }
     };
     if !found.is_dir() || access(dir, Access::WRITE_OK).is_err() {
         let hint = format!(
             "make it a directory of yours: `sudo chown -R \"$USER\" '{shown}'`, or name another with `--state`"
         );
-        return DoctorFinding::ill("state", format!("`{shown}` is no directory that you may write"), hint);
+        return DoctorFinding::problem(
+            "state",
+            format!("`{shown}` is no directory that you may write"),
+            hint,
+        );
     }
     if found.mode() & 0o077 != 0 {
         let what = format!(
             "`{shown}` is open to others (mode {:o}): the book holds what calls read",
             found.mode() & 0o777
         );
-        return DoctorFinding::ill("state", what, format!("`chmod 700 '{shown}'`"));
+        return DoctorFinding::problem("state", what, format!("`chmod 700 '{shown}'`"));
     }
     let free = statvfs(dir).map(|about| about.f_bavail.saturating_mul(about.f_frsize));
     match free {
         Ok(free) if free < FREE_BYTES_MIN => {
             let what = format!("`{shown}` has only {} MB left", free >> 20);
-            DoctorFinding::ill(
+            DoctorFinding::problem(
                 "state",
                 what,
                 "make room, or move the book to a larger disk and name it with `--state`",
             )
         }
-        Ok(free) => DoctorFinding::well("state", format!("`{shown}`, yours alone, {} MB left", free >> 20)),
-        Err(error) => DoctorFinding::ill(
+        Ok(free) => DoctorFinding::ok("state", format!("`{shown}`, yours alone, {} MB left", free >> 20)),
+        Err(error) => DoctorFinding::problem(
             "state",
             format!("`{shown}`: its free space is not known: {error}"),
             "see `df -h`",
@@ -157,15 +164,15 @@ fn book(options: &ResolvedOptions) -> Option<DoctorFinding> {
     let bytes = path.metadata().ok()?.len();
     Some(match AppContext::open_to_read(options, None) {
         Ok(_) => {
-            let engine = sqlite::engine();
-            DoctorFinding::well(
+            let engine = sqlite::sqlite_version();
+            DoctorFinding::ok(
                 "book",
                 format!("opens: {} KB, SQLite {engine}; `byleave book verify` checks it", bytes >> 10),
             )
         }
         Err(error) => {
             let hint = "put a copy back, or name another directory with `--state`; `byleave book verify` names the first bad place";
-            DoctorFinding::ill("book", format!("{error:#}"), hint)
+            DoctorFinding::problem("book", format!("{error:#}"), hint)
         }
     })
 }
@@ -185,8 +192,8 @@ fn terminal() -> DoctorFinding {
     // Support for bracketed paste cannot be queried without waiting for a reply that may never come.
     let what = format!("TERM {term}, {size}, {at}");
     match TerminalApprover::open("doctor") {
-        Ok(_) => DoctorFinding::well("terminal", format!("{what}; questions can be asked here")),
-        Err(error) => DoctorFinding::well(
+        Ok(_) => DoctorFinding::ok("terminal", format!("{what}; questions can be asked here")),
+        Err(error) => DoctorFinding::ok(
             "terminal",
             format!(
                 "{what}; no question can be asked here ({error}): what needs one is refused, or waits with `--ask inbox`"
@@ -197,9 +204,9 @@ fn terminal() -> DoctorFinding {
 
 /// Checks whether a process evaluates calls for hooks. None is required: each hook can do it by itself.
 fn hooks(options: &ResolvedOptions) -> DoctorFinding {
-    match UnixStream::connect(options.state.join(SOCKET)) {
-        Ok(_) => DoctorFinding::well("hooks", "a gate judges for agents' hooks"),
-        Err(_) => DoctorFinding::well(
+    match UnixStream::connect(options.state.join(SOCKET_NAME)) {
+        Ok(_) => DoctorFinding::ok("hooks", "a gate judges for agents' hooks"),
+        Err(_) => DoctorFinding::ok(
             "hooks",
             "no gate runs for agents' hooks: each judges by itself, which takes longer; `byleave hook serve` starts one",
         ),
@@ -213,20 +220,20 @@ fn webhooks(_options: &ResolvedOptions) -> Option<DoctorFinding> {
 }
 
 fn notify(options: &ResolvedOptions) -> DoctorFinding {
-    match options.chosen.notify() {
-        NotifySetting::Off => DoctorFinding::well("notify", "off; `byleave inbox` shows what waits"),
-        NotifySetting::Osc9 => DoctorFinding::well("notify", "by OSC 9, where the terminal knows it"),
+    match options.settings.notify() {
+        NotifySetting::Off => DoctorFinding::ok("notify", "off; `byleave inbox` shows what waits"),
+        NotifySetting::Osc9 => DoctorFinding::ok("notify", "by OSC 9, where the terminal knows it"),
         NotifySetting::Command(words) => {
             let program = words.first().cloned().unwrap_or_default();
             let is_there = program.contains('/') && Path::new(&program).exists()
                 || std::env::var_os("PATH")
                     .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(&program).is_file()));
             if is_there && !program.is_empty() {
-                return DoctorFinding::well("notify", format!("by `{}`", words.join(" ")));
+                return DoctorFinding::ok("notify", format!("by `{}`", words.join(" ")));
             }
             let what = format!("the command `{program}` of `notify_command` is not there");
             let hint = "install it (notify-send: `sudo apt install libnotify-bin` or `sudo dnf install libnotify`), or name another";
-            DoctorFinding::ill("notify", what, hint)
+            DoctorFinding::problem("notify", what, hint)
         }
     }
 }

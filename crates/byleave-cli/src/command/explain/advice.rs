@@ -2,7 +2,7 @@
 
 use byleave::core::decision::{AskCause, DecisionReason, Verdict};
 use byleave::core::effect::Effect;
-use byleave::core::pattern::literal;
+use byleave::core::pattern::escape_glob;
 use byleave::core::policy::Layer;
 
 use super::evaluation::CallExplanation;
@@ -10,7 +10,7 @@ use super::quoting::quoted;
 use crate::console::one_line;
 
 /// Returns the advice, line by line. Never empty.
-pub(super) fn otherwise(explained: &CallExplanation<'_>) -> Vec<String> {
+pub(super) fn suggestions(explained: &CallExplanation<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut add = |line: String| {
         if !lines.contains(&line) {
@@ -18,7 +18,7 @@ pub(super) fn otherwise(explained: &CallExplanation<'_>) -> Vec<String> {
         }
     };
     let own = one_line(explained.own_file.as_deref().unwrap_or("your own policy file"));
-    match explained.ruling.verdict {
+    match explained.decision.verdict {
         Verdict::Allow => {
             add(format!(
                 "to be asked, or to refuse it: write a rule with `ask` or `deny` in `{own}`; the stricter rule wins"
@@ -28,7 +28,8 @@ pub(super) fn otherwise(explained: &CallExplanation<'_>) -> Vec<String> {
             let built_in = |reason: &&DecisionReason| {
                 explained.rule(reason).is_some_and(|rule| rule.layer == Layer::Builtin)
             };
-            let names = explained.winners().filter(built_in).filter_map(|reason| reason.rule.as_deref());
+            let names =
+                explained.decisive_reasons().filter(built_in).filter_map(|reason| reason.rule.as_deref());
             let names: Vec<String> = names.map(|name| format!("`{}`", one_line(name))).collect();
             if !names.is_empty() {
                 add(format!(
@@ -36,12 +37,12 @@ pub(super) fn otherwise(explained: &CallExplanation<'_>) -> Vec<String> {
                     names.join(", ")
                 ));
             }
-            for reason in explained.winners().filter(|reason| !built_in(reason)) {
+            for reason in explained.decisive_reasons().filter(|reason| !built_in(reason)) {
                 denied(explained, reason, &own).into_iter().for_each(&mut add);
             }
         }
         Verdict::Ask => {
-            for reason in explained.winners() {
+            for reason in explained.decisive_reasons() {
                 asked(explained, reason, &own).into_iter().for_each(&mut add);
             }
         }
@@ -84,7 +85,7 @@ fn asked(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str) ->
         always && explained.rule(reason).is_none()
     };
     // A rule would not help if another reason always asks.
-    if explained.winners().any(always) && !always(reason) {
+    if explained.decisive_reasons().any(always) && !always(reason) {
         return Vec::new();
     }
     let line = match (reason.cause, rule) {
@@ -121,7 +122,7 @@ fn allowing(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str)
                 Some(name) if !name.contains('…') => leading(argv),
                 _ => continue,
             },
-            Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => literal(path),
+            Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => escape_glob(path),
             Effect::Reach { host, .. } => host.clone(),
             Effect::Invoke { tool } => tool.clone(),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => continue,

@@ -10,7 +10,7 @@ use byleave::core::decision::Verdict;
 use byleave::policy_case::{self, Case, CaseDefaults, CaseVerdict};
 use serde_json::{Value, json};
 
-use crate::console::{Console, spelled};
+use crate::console::{Console, escape_json};
 
 /// The maximum length of a line.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -26,13 +26,13 @@ pub(super) fn run(input: &mut dyn BufRead, setting: &CaseDefaults, screen: &mut 
         }
         let whole = line.last() == Some(&b'\n') || (line.len() as u64) < LINE_BYTES_MAX;
         let (id, said) = if whole { judged(&line, setting) } else { (Value::Null, too_long(input)?) };
-        let mut out = json!({ "id": id, "verdict": said.verdict, "because": said.because });
+        let mut out = json!({ "id": id, "verdict": said.verdict, "because": said.reason });
         if id.is_null()
             && let Some(fields) = out.as_object_mut()
         {
             fields.insert("line".to_owned(), json!(number));
         }
-        screen.line(&spelled(&out.to_string()));
+        screen.line(&escape_json(&out.to_string()));
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ fn judged(line: &[u8], setting: &CaseDefaults) -> (Value, CaseVerdict) {
     };
     let id = value.get("id").cloned().unwrap_or_default();
     match serde_json::from_value::<Case>(value) {
-        Ok(case) => (id, policy_case::judge(&case, setting)),
+        Ok(case) => (id, policy_case::evaluate(&case, setting)),
         Err(error) => (id, denied(format!("the line is not a case: {error}"))),
     }
 }
@@ -62,5 +62,5 @@ fn too_long(input: &mut dyn BufRead) -> Result<CaseVerdict> {
 }
 
 const fn denied(because: String) -> CaseVerdict {
-    CaseVerdict { verdict: Verdict::Deny, because }
+    CaseVerdict { verdict: Verdict::Deny, reason: because }
 }

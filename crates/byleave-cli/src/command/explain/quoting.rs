@@ -33,7 +33,7 @@ pub(super) fn redirection(redirection: &Redirection) -> (String, &'static str) {
     let target = word(&redirection.target);
     let connects = redirection
         .target
-        .text()
+        .as_text()
         .is_some_and(|target| target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/"));
     let (sign, does) = match redirection.access {
         RedirectionAccess::Read => ("<", "its input comes from this file"),
@@ -58,12 +58,12 @@ pub(super) fn target(effect: &Effect) -> String {
         Effect::Reach { host, port } => one_line(&format!("{host}, port {port}")),
         Effect::Invoke { tool } => one_line(tool),
         Effect::Unconfined { guarantee } => one_line(guarantee),
-        Effect::Unknown { why } => why_not(why),
+        Effect::Unknown { why } => unknown_reason(why),
     }
 }
 
 /// Formats the reason why something is unknown.
-pub(super) fn why_not(why: &str) -> String {
+pub(super) fn unknown_reason(why: &str) -> String {
     shortened(&unknown(why.strip_prefix("not known: ").unwrap_or(why)))
 }
 

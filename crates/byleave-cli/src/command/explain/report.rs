@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 
 use byleave::core::decision::{DecisionReason, Verdict};
 use byleave::core::effect::Effect;
-use byleave::core::policy::{BUILTIN, Layer, MatchedRule, Rule};
+use byleave::core::policy::{BUILTIN_TOML, Layer, MatchedRule, Rule};
 use serde_json::{Value, json};
 
-use super::advice::otherwise;
+use super::advice::suggestions;
 use super::evaluation::CallExplanation;
 use super::{quoting, tree};
-use crate::call_display::{counted, table};
+use crate::call_display::{format_count, table};
 use crate::console::{Console, one_line};
 
 /// The number of reasons on the screen. `--json` has all of them.
@@ -27,7 +27,7 @@ impl CallExplanation<'_> {
     /// Returns the matching rules, strictest first.
     fn fitting(&self) -> Vec<RuleMatch<'_>> {
         let mut rules: Vec<RuleMatch<'_>> = Vec::new();
-        for MatchedRule { effect, rule, decided } in &self.considered {
+        for MatchedRule { effect, rule, decisive: decided } in &self.considered {
             let known = rules.iter().position(|known| std::ptr::eq(known.rule, *rule));
             let at = known.unwrap_or(rules.len());
             if known.is_none() {
@@ -88,10 +88,14 @@ impl CallExplanation<'_> {
                 0 => ((place + 1).to_string(), quoting::target(effect)),
                 more => (
                     format!("{}-{}", place + 1, last + 1),
-                    format!("{}  (and {})", quoting::target(effect), counted(more.into(), "other spelling")),
+                    format!(
+                        "{}  (and {})",
+                        quoting::target(effect),
+                        format_count(more.into(), "other spelling")
+                    ),
                 ),
             };
-            let verdict = reason.map_or("", |reason| reason.verdict.word()).to_owned();
+            let verdict = reason.map_or("", |reason| reason.verdict.as_str()).to_owned();
             let by =
                 reason.and_then(|reason| reason.rule.as_deref()).map_or_else(|| "-".to_owned(), one_line);
             rows.push(vec![number, verdict, by, effect.kind().to_owned(), target]);
@@ -114,10 +118,10 @@ impl CallExplanation<'_> {
                 };
                 vec![
                     one_line(&rule.id),
-                    rule.verdict.word().to_owned(),
+                    rule.verdict.as_str().to_owned(),
                     numbers(about),
                     decides,
-                    one_line(&place(rule)),
+                    one_line(&rule_location(rule)),
                 ]
             });
             table(screen, &["RULE", "SAYS", "ABOUT", "DECIDES ON", "WRITTEN IN"], &rows.collect::<Vec<_>>());
@@ -131,23 +135,23 @@ impl CallExplanation<'_> {
     }
 
     fn show_verdict(&self, screen: &mut Console) {
-        screen.title(&format!("Verdict: {}", self.ruling.verdict.word()));
-        screen.line(match self.ruling.verdict {
+        screen.title(&format!("Verdict: {}", self.decision.verdict.as_str()));
+        screen.line(match self.decision.verdict {
             Verdict::Allow => "it runs without a question",
             Verdict::Ask => "a person is asked first",
             Verdict::Deny => "it does not run, and nobody is asked",
         });
-        let reasons: Vec<&DecisionReason> = self.winners().collect();
+        let reasons: Vec<&DecisionReason> = self.decisive_reasons().collect();
         for reason in reasons.iter().take(REASONS_MAX) {
             screen.line(&one_line(&self.because(reason)));
         }
         let more = reasons.len().saturating_sub(REASONS_MAX);
         if more > 0 {
-            screen.line(&format!("and for {}", counted(more as u64, "more reason")));
+            screen.line(&format!("and for {}", format_count(more as u64, "more reason")));
         }
         screen.line("");
         screen.title("If you want it otherwise");
-        for line in otherwise(self) {
+        for line in suggestions(self) {
             screen.line(&line);
         }
     }
@@ -160,7 +164,7 @@ impl CallExplanation<'_> {
         };
         match (self.rule(reason), &reason.rule) {
             (Some(rule), _) => {
-                format!("because of {about}: rule `{}` ({}): {}", rule.id, place(rule), reason.why)
+                format!("because of {about}: rule `{}` ({}): {}", rule.id, rule_location(rule), reason.why)
             }
             (None, Some(danger)) => format!("because of {about}: danger `{danger}`: {}", reason.why),
             (None, None) => format!("because of {about}: {}", reason.why),
@@ -179,22 +183,22 @@ impl CallExplanation<'_> {
         let fitting = self.fitting();
         let places: tree::EffectIndex<'_> = self.plan.effects.iter().zip(0..).collect();
         let winners: Vec<Value> = self
-            .winners()
+            .decisive_reasons()
             .map(|reason| {
-                let place = self.rule(reason).map(place);
+                let place = self.rule(reason).map(rule_location);
                 json!({ "rule": reason.rule, "written_in": place, "effects": reason.effects, "why": reason.why, "cause": reason.cause })
             })
             .collect();
         json!({
-            "verdict": self.ruling.verdict,
+            "verdict": self.decision.verdict,
             "because": winners,
             "trees": self.trees.iter().map(|tree| tree::value(tree, &places)).collect::<Vec<_>>(),
             "effects": effects,
             "dangers": self.plan.dangers,
-            "reasons": self.ruling.reasons,
+            "reasons": self.decision.reasons,
             "rules_in_force": self.policy.rules().len(),
             "rules_that_fit": fitting.len(),
-            "otherwise": otherwise(self),
+            "otherwise": suggestions(self),
         })
     }
 }
@@ -215,19 +219,19 @@ fn considered_json(considered: &MatchedRule<'_>) -> Value {
         "layer": considered.rule.layer,
         "verdict": considered.rule.verdict,
         "origin": considered.rule.origin,
-        "written_in": place(considered.rule),
-        "decided": considered.decided,
+        "written_in": rule_location(considered.rule),
+        "decided": considered.decisive,
     })
 }
 
 /// Returns the place of a rule: layer, file and line. For a built-in rule it is the line in the output of `byleave policy
 /// builtin`.
-pub(super) fn place(rule: &Rule) -> String {
+pub(super) fn rule_location(rule: &Rule) -> String {
     match (&rule.origin, rule.layer) {
         (Some(origin), layer) => format!("{layer}, {origin}"),
         (None, Layer::Builtin) => {
             let own = format!("id = \"{}\"", rule.id);
-            match BUILTIN.lines().position(|line| line.trim() == own) {
+            match BUILTIN_TOML.lines().position(|line| line.trim() == own) {
                 Some(line) => format!("built-in, builtin.toml:{}", line + 1),
                 None => "built-in".to_owned(),
             }

@@ -9,7 +9,7 @@ use byleave::shell::source_outline::ListOperator;
 use byleave::shell::word::Word;
 use serde_json::{Value, json};
 
-use super::quoting::{command, quoted, redirection, shortened, why_not};
+use super::quoting::{command, quoted, redirection, shortened, unknown_reason};
 use crate::console::one_line;
 
 /// The number of lines on the screen. `--json` has all of them.
@@ -18,11 +18,11 @@ const LINES_MAX: usize = 120;
 /// Returns the tree, line by line.
 pub(super) fn lines(tree: &CommandTree) -> Vec<String> {
     let mut page = TreePage::default();
-    let notes = tree.unread.iter().map(|why| TreeNode::note(why));
+    let notes = tree.unresolved.iter().map(|why| TreeNode::note(why));
     page.all(&notes.chain(tree.branches.iter().map(node)).collect::<Vec<_>>(), "");
     let more = page.lines.len().saturating_sub(LINES_MAX);
     page.lines.truncate(LINES_MAX);
-    if more > 0 || tree.cut {
+    if more > 0 || tree.truncated {
         page.lines
             .push(format!("({more} more lines are not shown; everything was judged, and `--json` has it)"));
     }
@@ -37,7 +37,7 @@ struct TreeNode {
 
 impl TreeNode {
     fn note(why: &str) -> Self {
-        Self { text: format!("NOT KNOWN: {}", why_not(why)), beneath: Vec::new() }
+        Self { text: format!("NOT KNOWN: {}", unknown_reason(why)), beneath: Vec::new() }
     }
 
     fn leaf(text: &str, gloss: &str) -> Self {
@@ -68,7 +68,7 @@ fn node(branch: &CommandBranch) -> TreeNode {
 /// Returns the node of one branch. `by` is the program that runs it.
 fn within(branch: &CommandBranch, by: Option<&str>) -> TreeNode {
     let mut beneath: Vec<TreeNode> = Vec::new();
-    let program = branch.command.as_ref().and_then(|command| command.words.first()).and_then(Word::text);
+    let program = branch.command.as_ref().and_then(|command| command.words.first()).and_then(Word::as_text);
     if let Some(command) = &branch.command {
         beneath.extend(command.redirections.iter().map(|one| {
             let (text, does) = redirection(one);
@@ -79,23 +79,23 @@ fn within(branch: &CommandBranch, by: Option<&str>) -> TreeNode {
                 &shortened(&format!("<< {}", quoted(text.trim_end()))),
                 "text given as its input",
             ),
-            Word::Unknown(riddle) => TreeNode::note(&format!("its input: {}", riddle.why)),
+            Word::Unknown(riddle) => TreeNode::note(&format!("its input: {}", riddle.reason)),
         }));
-        if let WorkingDir::Unknown(why) = &command.place
+        if let WorkingDir::Unknown(why) = &command.working_dir
             && branch.kind != BranchKind::Possible
         {
             beneath.push(TreeNode {
-                text: format!("NOT KNOWN: in which directory it runs: {}", why_not(why)),
+                text: format!("NOT KNOWN: in which directory it runs: {}", unknown_reason(why)),
                 beneath: Vec::new(),
             });
         }
     }
-    beneath.extend(branch.unread.iter().map(|why| TreeNode::note(why)));
+    beneath.extend(branch.unresolved.iter().map(|why| TreeNode::note(why)));
     let mut dangers: Vec<&str> = branch.dangers.iter().map(|danger| danger.why.as_str()).collect();
     dangers.dedup();
     let danger = |why| TreeNode { text: format!("DANGER: {}", one_line(why)), beneath: Vec::new() };
     beneath.extend(dangers.into_iter().map(danger));
-    beneath.extend(branch.inside.iter().map(|inside| within(inside, program)));
+    beneath.extend(branch.children.iter().map(|inside| within(inside, program)));
     let (text, mut gloss) = said(branch, program, by);
     let joint = match branch.joint {
         ListOperator::Then => "",
@@ -146,7 +146,7 @@ fn command_gloss(branch: &CommandBranch, program: Option<&str>) -> String {
         "calls a function of this text".to_owned()
     } else if command.words.is_empty() {
         if command.assignments.is_empty() { "only redirections" } else { "only sets variables" }.to_owned()
-    } else if let Some(about) = branch.about {
+    } else if let Some(about) = branch.manual_summary {
         // The rest is manual-page detail.
         one_line(about.split("; ").next().unwrap_or(about))
     } else if program.is_none() {
@@ -154,7 +154,7 @@ fn command_gloss(branch: &CommandBranch, program: Option<&str>) -> String {
     } else {
         "there is no manual for this program, so its words are guessed at".to_owned()
     };
-    if let Some(written) = branch.written.as_deref().filter(|written| differs(written, command)) {
+    if let Some(written) = branch.source_text.as_deref().filter(|written| differs(written, command)) {
         gloss.push_str(&format!("; written as {}", shortened(&one_line(written))));
     }
     gloss
@@ -165,7 +165,7 @@ fn differs(written: &str, command: &SimpleCommand) -> bool {
     let quotes = |c: char| matches!(c, '\'' | '"');
     let divides = |c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>');
     let tokens: Vec<&str> = written.split(divides).map(|token| token.trim_matches(quotes)).collect();
-    let words = command.words.iter().filter_map(Word::text).flat_map(|word| word.split(divides));
+    let words = command.words.iter().filter_map(Word::as_text).flat_map(|word| word.split(divides));
     let mut words =
         words.map(|word| word.trim_matches(quotes)).filter(|word| word.contains(char::is_alphanumeric));
     !written.contains('\n') && words.any(|word| !tokens.contains(&word))
@@ -214,8 +214,8 @@ pub(super) fn value(tree: &CommandTree, places: &EffectIndex<'_>) -> Value {
     let branches = tree.branches.iter().map(|branch| branch_value(branch, places));
     json!({
         "branches": branches.collect::<Vec<_>>(),
-        "unread": tree.unread,
-        "cut": tree.cut,
+        "unread": tree.unresolved,
+        "cut": tree.truncated,
     })
 }
 
@@ -242,8 +242,8 @@ fn branch_value(branch: &CommandBranch, places: &EffectIndex<'_>) -> Value {
     };
     put("label", json!(branch.label));
     put("negated", json!(branch.negated));
-    put("about", json!(branch.about));
-    put("written", json!(branch.written));
+    put("about", json!(branch.manual_summary));
+    put("written", json!(branch.source_text));
     if let Some(command) = &branch.command {
         put("words", command.words.iter().map(word_value).collect());
         let assignments = command
@@ -259,7 +259,7 @@ fn branch_value(branch: &CommandBranch, places: &EffectIndex<'_>) -> Value {
         put("input", command.input.as_ref().map_or(Value::Null, word_value));
         put(
             "directory",
-            match &command.place {
+            match &command.working_dir {
                 WorkingDir::At(directory) => json!({ "at": directory }),
                 WorkingDir::Unknown(why) => json!({ "unknown": why }),
             },
@@ -270,15 +270,15 @@ fn branch_value(branch: &CommandBranch, places: &EffectIndex<'_>) -> Value {
     put("effects", json!(effects));
     let dangers = branch.dangers.iter().map(|danger| json!({ "id": danger.id, "why": danger.why }));
     put("dangers", dangers.collect());
-    put("unread", json!(branch.unread));
-    put("inside", branch.inside.iter().map(|inside| branch_value(inside, places)).collect());
+    put("unread", json!(branch.unresolved));
+    put("inside", branch.children.iter().map(|inside| branch_value(inside, places)).collect());
     value
 }
 
 fn word_value(word: &Word) -> Value {
     match word {
         Word::Literal(text) => json!(text),
-        Word::Unknown(riddle) => json!({ "unknown": riddle.why, "pieces": riddle.pieces }),
+        Word::Unknown(riddle) => json!({ "unknown": riddle.reason, "pieces": riddle.pieces }),
     }
 }
 

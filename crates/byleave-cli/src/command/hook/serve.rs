@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 use byleave_hook::{
-    Dialect, GateReply, GateRequest, HookDecision, INPUT_BYTES_MAX, PROTOCOL, SOCKET, parse_request,
+    Dialect, GateReply, GateRequest, HookDecision, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME,
+    parse_request,
 };
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
@@ -54,13 +55,13 @@ pub(super) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     let _lock = alone(options)?;
-    TicketStore::of(options).tidy(SystemTime::now());
+    TicketStore::new(options).remove_old(SystemTime::now());
     let program = std::env::current_exe().context("nobody knows where this program is")?;
     let settings = options.config_files().into_iter().map(|file| file.path);
-    let began = Fingerprint::of(settings.chain([program.clone()]));
-    let path = options.state.join(SOCKET);
+    let began = Fingerprint::from_files(settings.chain([program.clone()]));
+    let path = options.state.join(SOCKET_NAME);
     // The previous holder of the lock is dead, so its socket is unused.
     if path.exists() {
         fs::remove_file(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
@@ -77,7 +78,7 @@ pub(super) async fn run(
         over: Mutex::default(),
         stirred: Notify::new(),
     });
-    screen.say(&prose(&format!("judging for hooks at `{}`; Ctrl-C ends it", path.display())));
+    screen.message(&prose(&format!("judging for hooks at `{}`; Ctrl-C ends it", path.display())));
     let idle = typed.idle_s.map_or(Duration::MAX, Duration::from_secs);
     let ended = serve(&shared, &listener, idle).await;
     // The socket is ours as long as we hold the lock.
@@ -140,7 +141,7 @@ impl HookServerState {
         }
         let mut line = String::new();
         let (read, mut write) = stream.split();
-        let mut asking = BufReader::new(read.take(2 * INPUT_BYTES_MAX));
+        let mut asking = BufReader::new(read.take(2 * MAX_INPUT_BYTES));
         tokio::time::timeout(LISTENS, asking.read_line(&mut line)).await??;
         let reply = match self.reply(&line).await {
             Ok(answer) => GateReply { answer: Some(answer), ..elsewhere(None) },
@@ -158,7 +159,7 @@ impl HookServerState {
         let request: GateRequest =
             serde_json::from_str(line).map_err(|_| away("the question is not understood"))?;
         let began = Instant::now();
-        if request.protocol != PROTOCOL || request.program != PROGRAM {
+        if request.protocol != PROTOCOL_VERSION || request.program != PROGRAM {
             return Err(
                 self.end(format!("a hook of version {} asks, and this is {PROGRAM}", request.program))
             );
@@ -166,11 +167,11 @@ impl HookServerState {
         if let Some(path) = self.began.changed() {
             return Err(self.end(format!("`{}` has changed", path.display())));
         }
-        let here = std::env::vars().filter(|(name, _)| GateRequest::counts(name)).collect();
+        let here = std::env::vars().filter(|(name, _)| GateRequest::is_relevant_variable(name)).collect();
         if request.environment != here {
             return Err(away("the hook has other settings in its environment"));
         }
-        let dialect = Dialect::named(&request.dialect).ok_or_else(|| away("the dialect is not known"))?;
+        let dialect = Dialect::from_name(&request.dialect).ok_or_else(|| away("the dialect is not known"))?;
         let deny = |error: &anyhow::Error| HookDecision::Deny { why: format!("{error:#}") };
         let heard = match parse_request(dialect, request.input.as_bytes()) {
             Ok(heard) => heard,
@@ -196,7 +197,7 @@ impl HookServerState {
         if judges.len() >= JUDGES_MAX {
             judges.clear();
         }
-        judges.insert(workspace.to_owned(), (judge.made_from(), judge.clone()));
+        judges.insert(workspace.to_owned(), (judge.fingerprint(), judge.clone()));
         Ok(judge)
     }
 
@@ -211,5 +212,5 @@ impl HookServerState {
 struct WrongGateError(String);
 
 fn elsewhere(why: Option<String>) -> GateReply {
-    GateReply { protocol: PROTOCOL, program: PROGRAM.into(), answer: None, elsewhere: why }
+    GateReply { protocol: PROTOCOL_VERSION, program: PROGRAM.into(), answer: None, elsewhere: why }
 }

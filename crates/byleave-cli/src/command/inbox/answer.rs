@@ -11,14 +11,14 @@ use byleave::gate::{AnswerError, SubmittedAnswer};
 use byleave::ledger::Ledger as _;
 use serde_json::Value;
 
-use super::digest::digest_of;
+use super::digest::digest_to_confirm;
 use super::{standing_approval, withheld_result};
 use crate::app_context::AppContext;
 use crate::args::{AnswerCommand, AskArg};
 use crate::call_display;
 use crate::command::call::json as typed_json;
 use crate::console::Console;
-use crate::drive_call::{drive, waive};
+use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::hook;
@@ -40,41 +40,41 @@ pub(super) async fn run(
     if let AnswerCommand::Leave { offer, scope, preview, .. } = &answer
         && (*preview || offer.is_none() && scope.is_empty())
     {
-        return standing_approval::look(id, &answer, digest, options, screen).await;
+        return standing_approval::preview(id, &answer, digest, options, screen).await;
     }
     let house = AppContext::open_to_write(options)?;
     let id = short_ids::question(&house, id).await?;
-    let call = house.book.call_of(id).await?;
-    let call = call.ok_or(AnswerError::NoSuchQuestion(id)).map_err(CliError::from)?;
+    let call = house.audit_log.call_for_question(id).await?;
+    let call = call.ok_or(AnswerError::UnknownQuestion(id)).map_err(CliError::from)?;
     let workspace = house.workspace_of(call).await?;
     // Further questions, for example after an edit, go to the inbox as well.
-    let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
-    waive(&gate, options).await?;
-    let sheet = gate.sheet(id).await.map_err(CliError::from)?;
+    let gate = house.gate(options, &workspace, AskArg::Inbox, options.settings.gate())?;
+    record_waivers(&gate, options).await?;
+    let sheet = gate.question_view(id).await.map_err(CliError::from)?;
     let given = SubmittedAnswer {
         question: id,
-        digest: digest_of(&sheet.question, digest)?,
+        digest: digest_to_confirm(&sheet.question, digest)?,
         reply: reply(answer, &sheet)?,
-        by: options.person.clone(),
+        approver: options.person.clone(),
     };
     let leave = match &given.reply {
-        Reply::Leave(leave) => Some(leave.clone()),
+        Reply::StandingApproval(leave) => Some(leave.clone()),
         _ => None,
     };
     let call = gate.answer(given).await.map_err(CliError::from)?;
     if let Some(leave) = &leave {
-        standing_approval::tell(leave, &sheet, screen);
+        standing_approval::print_approval(leave, &sheet, screen);
     }
     let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
     match leave.filter(|_| screen.json()) {
         Some(given) => {
-            let mut value = json_output::standing(&driven.standing);
+            let mut value = json_output::status(&driven.call_status);
             if let Value::Object(fields) = &mut value {
-                fields.insert("leave".into(), json_output::leave(&given, now()));
+                fields.insert("leave".into(), json_output::standing_approval(&given, now()));
             }
             screen.value(&value);
         }
-        None => call_display::standing(screen, &driven.standing),
+        None => call_display::print_status(screen, &driven.call_status),
     }
     Ok(driven.status())
 }
@@ -88,7 +88,7 @@ fn parts(typed: &[PathBuf], sheet: &QuestionView) -> Result<Vec<String>> {
     let part = |path: &PathBuf| {
         let path = text_of(path)?;
         let wrong = || CliError::new(format!("nothing was changed at `{path}`"));
-        let part = sheet.part(&path).ok_or_else(wrong);
+        let part = sheet.rehearsed_path(&path).ok_or_else(wrong);
         Ok(part.map_err(|wrong| wrong.hint("`byleave diff` lists the paths that were"))?)
     };
     typed.iter().map(part).collect()
@@ -113,9 +113,11 @@ fn reply(answer: AnswerCommand, sheet: &QuestionView) -> Result<Reply> {
             Reply::Yes { note }
         }
         AnswerCommand::No { feedback } => Reply::No { feedback },
-        AnswerCommand::Part { paths, note } => Reply::Part { paths: parts(&paths, sheet)?, note },
+        AnswerCommand::Part { paths, note } => Reply::Partial { paths: parts(&paths, sheet)?, note },
         AnswerCommand::Edit { args, note } => Reply::Edit { value: typed_json("--args", &args)?, note },
-        AnswerCommand::Leave { .. } => Reply::Leave(standing_approval::typed(&answer, sheet)?),
+        AnswerCommand::Leave { .. } => {
+            Reply::StandingApproval(standing_approval::parse_approval(&answer, sheet)?)
+        }
         AnswerCommand::Release { note } => withheld_result::release(sheet, note)?,
         AnswerCommand::Withhold { feedback } => withheld_result::withhold(sheet, feedback)?,
         AnswerCommand::Redact { text, note } => withheld_result::redact(sheet, &text, note)?,

@@ -10,7 +10,7 @@ use crate::error::CliError;
 const DIGEST_CHARS_MIN: usize = 12;
 
 /// Returns the digest for the answer. If a digest was typed, it must match the question as it was shown.
-pub(super) fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, CliError> {
+pub(super) fn digest_to_confirm(question: &Question, typed: Option<&str>) -> Result<Digest, CliError> {
     let digest = question.digest();
     match typed {
         None => Ok(digest),

@@ -2,33 +2,33 @@
 
 use anyhow::Result;
 use byleave::clock::fresh_id;
-use byleave::core::approval_scopes::{ApprovalScope, offers, spares};
+use byleave::core::approval_scopes::{ApprovalScope, approval_scopes, covers_question};
 use byleave::core::id::StandingApprovalId;
 use byleave::core::pattern::Pattern;
 use byleave::core::question_view::QuestionView;
 use byleave::core::standing_approval::{NotCoverableError, StandingApproval};
-use byleave::recorded_calls::{Coverage, PastAnswer, covered};
+use byleave::recorded_calls::{Coverage, PastAnswer, find_covered};
 use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
-use super::digest::digest_of;
+use super::digest::digest_to_confirm;
 use crate::app_context::AppContext;
 use crate::approval_scope;
 use crate::args::{AnswerCommand, AskArg};
-use crate::call_display::{counted, table};
+use crate::call_display::{format_count, table};
 use crate::console::{Console, Tone, many_lines, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::time::{lasting, now, span};
+use crate::time::{format_duration, now, parse_duration};
 
 /// The number of past calls that are listed. The rest is counted.
 const SHOWN_MAX: usize = 20;
 
 /// Lists the scopes, or shows what a standing approval would cover. Answers nothing.
-pub(super) async fn look(
+pub(super) async fn preview(
     id: &str,
     answer: &AnswerCommand,
     digest: Option<&str>,
@@ -38,27 +38,27 @@ pub(super) async fn look(
     let house = AppContext::open_to_read(options, None)?;
     let question = short_ids::question(&house, id).await?;
     let gate = house.gate(options, &options.cwd, AskArg::Inbox, GateSettings::default())?;
-    let sheet = gate.sheet(question).await.map_err(CliError::from)?;
-    digest_of(&sheet.question, digest)?;
+    let sheet = gate.question_view(question).await.map_err(CliError::from)?;
+    digest_to_confirm(&sheet.question, digest)?;
     if let AnswerCommand::Leave { offer: None, scope, .. } = answer
         && scope.is_empty()
     {
         list(&sheet, screen)?;
         return Ok(ExitStatus::Unusable);
     }
-    let leave = typed(answer, &sheet)?;
+    let leave = parse_approval(answer, &sheet)?;
     let now = now();
-    let past = covered(&*house.book, &options.tenant, &leave, now).await?;
-    let spared = spares(&sheet, &leave.scope);
+    let past = find_covered(&*house.audit_log, &options.tenant, &leave, now).await?;
+    let spared = covers_question(&sheet, &leave.scope);
     if screen.json() {
         let why = spared.err().map(|why| why.to_string());
-        let leave = json_output::leave(&leave, now);
+        let leave = json_output::standing_approval(&leave, now);
         screen.value(
             &json!({ "leave": leave, "spares_this_question": why.is_none(), "why_not": why, "past": past }),
         );
         return Ok(ExitStatus::Completed);
     }
-    screen.text(&leave.rule(now));
+    screen.text(&leave.to_rule_toml(now));
     screen.line("");
     tell_past(&past, &leave, screen);
     tell_if_vain(&spared, screen);
@@ -67,7 +67,7 @@ pub(super) async fn look(
 }
 
 /// Returns the typed standing approval for the call of this question view.
-pub(super) fn typed(answer: &AnswerCommand, sheet: &QuestionView) -> Result<StandingApproval> {
+pub(super) fn parse_approval(answer: &AnswerCommand, sheet: &QuestionView) -> Result<StandingApproval> {
     let AnswerCommand::Leave { offer, scope, lasting: time, uses, this_session, .. } = answer else {
         return Err(CliError::new("this is not a leave").into());
     };
@@ -76,39 +76,43 @@ pub(super) fn typed(answer: &AnswerCommand, sheet: &QuestionView) -> Result<Stan
         tool: sheet.terms.tool.clone(),
         scope: match offer {
             Some(number) => offered(sheet, *number)?,
-            None => scope.iter().map(|scope| approval_scope::read(scope)).collect::<Result<_, _>>()?,
+            None => scope.iter().map(|scope| approval_scope::parse(scope)).collect::<Result<_, _>>()?,
         },
         session: this_session.then(|| sheet.session.clone()),
-        until: time.as_deref().map(lasting).transpose()?.map(|ms| now().saturating_add(ms)),
+        until: time.as_deref().map(parse_duration).transpose()?.map(|ms| now().saturating_add(ms)),
         uses_max: *uses,
     })
 }
 
 /// Reports a new standing approval and its rule.
-pub(super) fn tell(leave: &StandingApproval, sheet: &QuestionView, screen: &mut Console) {
-    screen.say(&prose(&format!(
+pub(super) fn print_approval(leave: &StandingApproval, sheet: &QuestionView, screen: &mut Console) {
+    screen.message(&prose(&format!(
         "leave {} stands: within this, `{}` no longer asks",
         short(&leave.id),
         leave.tool
     )));
-    for line in many_lines(&leave.rule(now())) {
-        screen.say(&format!("  {line}"));
+    for line in many_lines(&leave.to_rule_toml(now())) {
+        screen.message(&format!("  {line}"));
     }
-    tell_if_vain(&spares(sheet, &leave.scope), screen);
+    tell_if_vain(&covers_question(sheet, &leave.scope), screen);
 }
 
 /// Warns about a standing approval that covers nothing, because it looks like one that does.
 fn tell_if_vain(spared: &Result<(), NotCoverableError>, screen: &mut Console) {
     if let Err(why) = spared {
-        screen.toned(Tone::Careful, "note:", &prose(&format!("the same call will ask again: {why}")));
+        screen.message_with_tone(
+            Tone::Careful,
+            "note:",
+            &prose(&format!("the same call will ask again: {why}")),
+        );
     }
 }
 
 fn list(sheet: &QuestionView, screen: &mut Console) -> Result<()> {
-    let offers = offers(sheet).map_err(|why| vain(&why))?;
+    let offers = approval_scopes(sheet).map_err(|why| vain(&why))?;
     if screen.json() {
         let numbered = offers.iter().zip(1..).map(|(offer, number): (&ApprovalScope, u32)| {
-            let scope: Vec<String> = offer.scope.iter().map(approval_scope::written).collect();
+            let scope: Vec<String> = offer.scope.iter().map(approval_scope::format).collect();
             json!({ "offer": number, "breadth": offer.breadth, "words": offer.words, "scope": scope })
         });
         let numbered: Vec<Value> = numbered.collect();
@@ -130,7 +134,7 @@ fn list(sheet: &QuestionView, screen: &mut Console) -> Result<()> {
 }
 
 fn offered(sheet: &QuestionView, number: u32) -> Result<Vec<Pattern>> {
-    let offers = offers(sheet).map_err(|why| vain(&why))?;
+    let offers = approval_scopes(sheet).map_err(|why| vain(&why))?;
     let place = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
     let many = offers.len();
     let chosen = offers.into_iter().nth(place).ok_or_else(|| {
@@ -146,7 +150,7 @@ fn vain(why: &NotCoverableError) -> CliError {
 }
 
 fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
-    let looked = counted(past.looked as u64, "past call");
+    let looked = format_count(past.looked as u64, "past call");
     let tool = one_line(&leave.tool);
     screen.line(&format!("of {looked} of `{tool}` it would have covered {}", past.covered.len()));
     if past.more {
@@ -161,10 +165,10 @@ fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
     let now = now();
     let rows = past.covered.iter().take(SHOWN_MAX).map(|one| {
         let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
-        let said = one.said.map_or(unasked, |said| said.words());
+        let said = one.said.map_or(unasked, |said| said.description());
         vec![
             short(&one.call),
-            format!("{} ago", span(now.saturating_sub(one.at))),
+            format!("{} ago", format_duration(now.saturating_sub(one.at))),
             said.to_owned(),
             one_line(&one.summary),
         ]

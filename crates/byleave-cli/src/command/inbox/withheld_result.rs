@@ -4,10 +4,10 @@ use anyhow::Result;
 use byleave::approver::Reply;
 use byleave::core::question::QuestionKind;
 use byleave::core::question_view::QuestionView;
-use byleave::redact::redacted;
+use byleave::redact::redact_output;
 use serde_json::json;
 
-use crate::call_display::counted;
+use crate::call_display::format_count;
 use crate::error::CliError;
 
 /// Releases the whole result to the model.
@@ -27,18 +27,19 @@ pub(super) fn withhold(sheet: &QuestionView, feedback: Option<String>) -> Result
 pub(super) fn redact(sheet: &QuestionView, words: &[String], note: Option<String>) -> Result<Reply> {
     is_held(sheet, "edit")?;
     let missing = || CliError::new("the held result cannot be read");
-    let found = redacted(sheet.output.as_ref().ok_or_else(missing)?, words);
-    if let Some(word) = found.missing.first() {
+    let found = redact_output(sheet.output.as_ref().ok_or_else(missing)?, words);
+    if let Some(word) = found.missing_words.first() {
         return Err(CliError::new(format!("`{word}` is not in the result; nothing was answered"))
             .hint("`byleave inbox show ID` shows the result; name what is to be masked as it stands there")
             .into());
     }
-    if found.masked == 0 {
+    if found.masked_count == 0 {
         return Err(CliError::new("there is nothing to mask: nothing in the result is shaped like a secret")
             .hint("name what is to be masked with `--text WORD`, or let it pass as it is with `release`")
             .into());
     }
-    let note = note.or_else(|| Some(format!("{} masked by a person", counted(found.masked as u64, "place"))));
+    let note = note
+        .or_else(|| Some(format!("{} masked by a person", format_count(found.masked_count as u64, "place"))));
     Ok(Reply::Edit { value: json!(found.output), note })
 }
 

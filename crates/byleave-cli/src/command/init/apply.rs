@@ -22,7 +22,7 @@ pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
             format: file.format,
             ops: file.ops.clone(),
             made: missing_above(&file.path),
-            texts: setup.keep(options, number, texts)?,
+            texts: setup.store_texts(options, number, texts)?,
         });
     }
     let servers = &plan.servers;
@@ -33,7 +33,7 @@ pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
             added: servers.added.clone(),
             shared: servers.shared.clone(),
             made: missing_above(&servers.path),
-            texts: setup.keep(options, files.len(), texts)?,
+            texts: setup.store_texts(options, files.len(), texts)?,
         });
     }
     setup.steps.push(step);

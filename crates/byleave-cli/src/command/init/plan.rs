@@ -24,7 +24,7 @@ pub(super) struct InitPlan {
     /// The servers that move: their name in the agent's settings, and their new name.
     pub(super) moved: Vec<(String, String)>,
     /// Servers that stay ungoverned, and why.
-    pub(super) stays: Vec<String>,
+    pub(super) not_moved: Vec<String>,
     pub(super) notes: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct FileDiffView<'a> {
 }
 
 impl InitPlan {
-    pub(super) fn of(
+    pub(super) fn new(
         agent: KnownAgent,
         project: Option<PathBuf>,
         programs: &ProgramPaths,
@@ -72,7 +72,7 @@ impl InitPlan {
             files: Vec::new(),
             servers,
             moved: Vec::new(),
-            stays: Vec::new(),
+            not_moved: Vec::new(),
             notes: Vec::new(),
         };
         for target in agent_configs::targets(agent, &places, programs) {
@@ -117,7 +117,7 @@ impl InitPlan {
                 ops.push(EditOp::Remove { at: at.iter().cloned().chain([name]).collect() });
             }
         }
-        for switch in target.switched_off(&value) {
+        for switch in target.disabled_settings(&value) {
             self.notes
                 .push(format!("in `{}`, {switch}: hooks do not run until you change that", path.display()));
         }
@@ -142,7 +142,7 @@ impl InitPlan {
                 about.get("mcpServers").and_then(Value::as_object).is_some_and(|servers| !servers.is_empty())
             };
             for (project, _) in projects.filter(|(_, about)| has_some(about)) {
-                self.stays.push(format!(
+                self.not_moved.push(format!(
                     "MCP servers of the project `{project}`: `byleave init claude-code --project` in there moves them"
                 ));
             }
@@ -165,7 +165,7 @@ impl InitPlan {
         // Sorted, so that the order does not depend on build features.
         let all: BTreeMap<&String, &Value> = all.into_iter().flatten().collect();
         for (name, entry) in all {
-            if agent_configs::gateway_of(entry).is_some() {
+            if agent_configs::gateway_program(entry).is_some() {
                 continue;
             }
             if name == "byleave" {
@@ -173,7 +173,7 @@ impl InitPlan {
                     CliError::refused(format!("`{}` has another server called `byleave`", path.display()));
                 return Err(taken.hint("give it another name, then try again").into());
             }
-            match agent_configs::foreign(self.agent, entry, self.project.as_deref()) {
+            match agent_configs::parse_server(self.agent, entry, self.project.as_deref()) {
                 Ok(MovableServer { entry, notes }) => {
                     self.add(path, name, &entry)?;
                     self.notes.extend(notes.into_iter().map(|note| format!("server `{name}`: {note}")));
@@ -181,7 +181,7 @@ impl InitPlan {
                 }
                 Err(NotMovable::Harmless) => {}
                 Err(NotMovable::Ungoverned(why)) => {
-                    self.stays.push(format!("MCP server `{name}` in `{}`: {why}", path.display()));
+                    self.not_moved.push(format!("MCP server `{name}` in `{}`: {why}", path.display()));
                 }
             }
         }
@@ -191,7 +191,7 @@ impl InitPlan {
     fn add(&mut self, path: &Path, theirs: &str, entry: &ServerEntry) -> Result<()> {
         let hint = format!("rename one of them in `{}`, then try again", path.display());
         let unnamed = || CliError::refused(format!("server `{theirs}` has a name without letters or digits"));
-        let name = mcp_config_file::named(theirs).ok_or_else(|| unnamed().hint(hint.clone()))?;
+        let name = mcp_config_file::to_server_name(theirs).ok_or_else(|| unnamed().hint(hint.clone()))?;
         let servers = &mut self.servers;
         match mcp_config_file::add(&servers.after, &name, entry) {
             Ok(after) if after == servers.after => servers.shared.push(name.clone()),

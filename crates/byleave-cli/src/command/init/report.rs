@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::plan::{FileDiffView, InitPlan};
 use super::revert::RevertPlan;
-use crate::config_edit::masked;
+use crate::config_edit::mask_secrets;
 use crate::console::{Console, Tone, one_line, prose};
 
 /// Prints the changes of files as a diff.
@@ -19,7 +19,7 @@ pub(super) fn diffs(texts: &[FileDiffView<'_>], screen: &mut Console) {
 }
 
 fn diff(shown: &FileDiffView<'_>) -> String {
-    let text = |text: Option<&str>| text.map(|text| masked(shown.format, text)).unwrap_or_default();
+    let text = |text: Option<&str>| text.map(|text| mask_secrets(shown.format, text)).unwrap_or_default();
     let name = |is_there: bool| {
         if is_there { shown.path.to_string_lossy().into_owned() } else { "/dev/null".to_owned() }
     };
@@ -32,14 +32,14 @@ fn diff(shown: &FileDiffView<'_>) -> String {
 }
 
 /// Reports the plan for an agent. If no shell command can run here, it adds the reason and a remedy.
-pub(super) fn plan(
+pub(super) fn print_plan(
     plan: &InitPlan,
     is_dry: bool,
     cannot_run: Option<&(String, String)>,
     screen: &mut Console,
 ) {
     let name = plan.agent.name();
-    let still: &[&str] = if plan.changes_something() { plan.agent.still_to_do() } else { &[] };
+    let still: &[&str] = if plan.changes_something() { plan.agent.remaining_steps() } else { &[] };
     if screen.json() {
         let file = |shown: &FileDiffView<'_>| json!({ "path": shown.path, "made": shown.before.is_none(), "diff": is_dry.then(|| diff(shown)) });
         let moved = plan.moved.iter().map(|(theirs, ours)| json!({ "name": theirs, "server": ours }));
@@ -50,23 +50,23 @@ pub(super) fn plan(
             "dry_run": is_dry,
             "files": plan.texts().iter().map(file).collect::<Vec<_>>(),
             "moved": moved.collect::<Vec<_>>(),
-            "ungoverned": plan.stays,
+            "ungoverned": plan.not_moved,
             "notes": plan.notes,
             "still_to_do": still,
-            "enforced": plan.agent.enforced(),
+            "enforced": plan.agent.enforcement_summary(),
             "commands": { "run": cannot_run.is_none(), "why": cannot_run.map(|(why, _)| why) },
         }));
         return;
     }
     if let Some((why, hint)) = cannot_run {
-        screen.toned(Tone::Bad, "no shell command can run here:", &prose(why));
+        screen.message_with_tone(Tone::Bad, "no shell command can run here:", &prose(why));
         screen.hint(hint);
     }
     for note in &plan.notes {
-        screen.toned(Tone::Careful, "note:", &prose(note));
+        screen.message_with_tone(Tone::Careful, "note:", &prose(note));
     }
-    for stays in &plan.stays {
-        screen.toned(Tone::Bad, "not governed:", &prose(stays));
+    for stays in &plan.not_moved {
+        screen.message_with_tone(Tone::Bad, "not governed:", &prose(stays));
     }
     if !plan.changes_something() {
         screen.line(&format!("{name} is set up; nothing was changed"));
@@ -85,7 +85,7 @@ pub(super) fn plan(
     for (theirs, ours) in &plan.moved {
         screen.line(&format!("  moved   {} behind the gateway, as {ours}", one_line(theirs)));
     }
-    screen.line(&format!("  {}", plan.agent.enforced()));
+    screen.line(&format!("  {}", plan.agent.enforcement_summary()));
     for step in still {
         screen.hint(step);
     }
@@ -95,7 +95,7 @@ pub(super) fn plan(
 }
 
 /// Reports what was reverted or would be.
-pub(super) fn back(back: &RevertPlan<'_>, is_dry: bool, screen: &mut Console) -> Value {
+pub(super) fn print_revert(back: &RevertPlan<'_>, is_dry: bool, screen: &mut Console) -> Value {
     let name = back.setup.agent.name();
     if screen.json() {
         let file = |shown: &FileDiffView<'_>| json!({ "path": shown.path, "removed": shown.after.is_none(), "diff": is_dry.then(|| diff(shown)) });
@@ -107,7 +107,7 @@ pub(super) fn back(back: &RevertPlan<'_>, is_dry: bool, screen: &mut Console) ->
         });
     }
     for note in &back.notes {
-        screen.toned(Tone::Careful, "note:", &prose(note));
+        screen.message_with_tone(Tone::Careful, "note:", &prose(note));
     }
     if is_dry {
         screen.line(&format!("nothing was changed: `byleave init --undo {name}` does it"));

@@ -32,7 +32,7 @@ struct RevertedFile {
 }
 
 impl<'a> RevertPlan<'a> {
-    pub(super) fn of<'b>(
+    pub(super) fn new<'b>(
         setup: &'a InitJournal,
         others: impl Iterator<Item = &'b InitJournal>,
         options: &ResolvedOptions,
@@ -157,7 +157,7 @@ fn taken_out(changed: &ChangedFile, before: Option<&str>, after: &str, current: 
     let value = |text: &str| -> Result<Value> { Ok(config_edit::read(changed.format, text)?) };
     let now = value(current)?;
     let ops = config_edit::inverse(&changed.ops, &value(before)?, &now);
-    let wanted = config_edit::model(&now, &ops)?;
+    let wanted = config_edit::apply_to_value(&now, &ops)?;
     let is_right = |text: &String| value(text).is_ok_and(|found| found == wanted);
     let merged = |after: &str, current: &str| diffy::merge(after, current, before).ok().filter(is_right);
     // An edit right beside our entries: the texts may merge once our entries are removed from both.

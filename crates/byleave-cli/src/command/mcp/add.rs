@@ -35,7 +35,7 @@ pub(super) fn run(
                 .hint("`byleave mcp remove NAME` makes room, `byleave mcp show NAME` shows what is there")
         })?;
     // A definition that cannot be read back is not written, because the next start would fail.
-    let read = config_file::read(&text).map_err(|bad| CliError::new(bad.to_string()))?;
+    let read = config_file::parse_servers(&text).map_err(|bad| CliError::new(bad.to_string()))?;
     if !read.contains(&definition) {
         return Err(CliError::new("the server cannot be written down as it was typed").into());
     }
@@ -44,7 +44,7 @@ pub(super) fn run(
 }
 
 pub(super) fn remove(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let definition = mcp_servers::named(options, name)?;
+    let definition = mcp_servers::find(options, name)?;
     let path = atomic_replace::target(&mcp_servers::path(options)?)?;
     let old = atomic_replace::text(&path)?;
     let text = mcp_config_file::remove(old.as_deref().unwrap_or_default(), name)
@@ -72,10 +72,13 @@ fn told(
         screen.value(&json!({ "server": definition.name, "added": true }));
         return Ok(ExitStatus::Completed);
     }
-    let pinned = mcp_servers::pins(options).of(&definition.name)?;
-    list::tell(definition, &pinned, &mcp_servers::logins(options).of(definition)?, screen);
+    let pinned = mcp_servers::pins(options).get(&definition.name)?;
+    list::print_server(definition, &pinned, &mcp_servers::logins(options).status(definition)?, screen);
     if pinned.tools.is_empty() {
-        screen.say(&format!("not started yet: `byleave mcp trust {}` looks at it with you", definition.name));
+        screen.message(&format!(
+            "not started yet: `byleave mcp trust {}` looks at it with you",
+            definition.name
+        ));
     }
     Ok(ExitStatus::Completed)
 }

@@ -16,10 +16,10 @@ pub(super) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         (mcp_servers::all(options)?, mcp_servers::pins(options), mcp_servers::logins(options));
     let mut values = Vec::new();
     if all.is_empty() && !screen.json() {
-        screen.say("no server is behind the gate; `byleave mcp add NAME -- COMMAND` adds one, `byleave init` moves those of an agent");
+        screen.message("no server is behind the gate; `byleave mcp add NAME -- COMMAND` adds one, `byleave init` moves those of an agent");
     }
     for server in &all {
-        let (pinned, login) = (pins.of(&server.name)?, logins.of(server)?);
+        let (pinned, login) = (pins.get(&server.name)?, logins.status(server)?);
         if screen.json() {
             values.push(value(server, &pinned, &login));
         } else {
@@ -39,19 +39,24 @@ pub(super) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
 }
 
 pub(super) fn show(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let server = mcp_servers::named(options, name)?;
-    let pinned = mcp_servers::pins(options).of(&server.name)?;
-    let login = mcp_servers::logins(options).of(&server)?;
+    let server = mcp_servers::find(options, name)?;
+    let pinned = mcp_servers::pins(options).get(&server.name)?;
+    let login = mcp_servers::logins(options).status(&server)?;
     if screen.json() {
         screen.value(&value(&server, &pinned, &login));
     } else {
-        tell(&server, &pinned, &login, screen);
+        print_server(&server, &pinned, &login, screen);
     }
     Ok(ExitStatus::Completed)
 }
 
 /// Shows a server in full. Only the names of variables and headers are shown, because their values are often secrets.
-pub(super) fn tell(server: &ServerDefinition, pinned: &ServerPin, login: &LoginStatus, screen: &mut Console) {
+pub(super) fn print_server(
+    server: &ServerDefinition,
+    pinned: &ServerPin,
+    login: &LoginStatus,
+    screen: &mut Console,
+) {
     screen.title(&format!("server {}: {}", server.name, accepted(server, pinned)));
     screen.line(&prose(&format!("  started by   {}", launched(server))));
     let names: Vec<&str> = match &server.launch {
@@ -66,7 +71,11 @@ pub(super) fn tell(server: &ServerDefinition, pinned: &ServerPin, login: &LoginS
     }
     let profile = &server.profile;
     if profile.unconfined {
-        screen.toned(Tone::Careful, "  unconfined", "it runs outside the sandbox, with all that you can do");
+        screen.message_with_tone(
+            Tone::Careful,
+            "  unconfined",
+            "it runs outside the sandbox, with all that you can do",
+        );
     } else if matches!(server.launch, Launch::Child { .. }) {
         let workspace = match profile.workspace {
             DirectoryAccess::None => "nothing of the workspace",
@@ -86,7 +95,7 @@ pub(super) fn tell(server: &ServerDefinition, pinned: &ServerPin, login: &LoginS
         screen.line("  trusted      where it says that a tool only reads, that counts");
     }
     if server.is_unpinned() {
-        screen.toned(
+        screen.message_with_tone(
             Tone::Careful,
             "  not pinned",
             "no exact version is named, so another program may run tomorrow: you are asked at every start",
@@ -100,7 +109,7 @@ pub(super) fn tell(server: &ServerDefinition, pinned: &ServerPin, login: &LoginS
 }
 
 fn accepted(server: &ServerDefinition, pinned: &ServerPin) -> String {
-    let same = pinned.launch.as_ref().is_some_and(|pin| pin.definition == server.digest().to_string());
+    let same = pinned.launch.as_ref().is_some_and(|pin| pin.definition == server.launch_digest().to_string());
     match (&pinned.launch, same, pinned.tools.len()) {
         (None, ..) => "not accepted".into(),
         (Some(_), false, _) => "changed".into(),
@@ -120,17 +129,17 @@ fn launched(server: &ServerDefinition) -> String {
 /// Describes the login status at a server, if there is any.
 fn logged_in(server: &ServerDefinition, login: &LoginStatus) -> Option<String> {
     match login {
-        LoginStatus::No => None,
+        LoginStatus::NotNeeded => None,
         LoginStatus::Needed => Some(format!("needs `byleave mcp login {}`", server.name)),
-        LoginStatus::At { issuer } => Some(format!("logged in at {}", one_line(issuer))),
+        LoginStatus::LoggedIn { issuer } => Some(format!("logged in at {}", one_line(issuer))),
     }
 }
 
 fn value(server: &ServerDefinition, pinned: &ServerPin, login: &LoginStatus) -> Value {
     let login = match login {
-        LoginStatus::No => json!({ "state": "none" }),
+        LoginStatus::NotNeeded => json!({ "state": "none" }),
         LoginStatus::Needed => json!({ "state": "needed" }),
-        LoginStatus::At { issuer } => json!({ "state": "at", "issuer": issuer }),
+        LoginStatus::LoggedIn { issuer } => json!({ "state": "at", "issuer": issuer }),
     };
     let launch = match &server.launch {
         Launch::Child { command, args, env, cwd } => {

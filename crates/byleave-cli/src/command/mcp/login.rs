@@ -27,20 +27,26 @@ pub(super) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let definition = mcp_servers::named(options, &typed.name)?;
-    let manner = LoginOptions { client_id: typed.client_id.clone(), own_network: typed.own_network };
-    let destination = LoginDestination::of(&definition, manner).await.map_err(|fault| complaint(&fault))?;
+    let definition = mcp_servers::find(options, &typed.name)?;
+    let manner =
+        LoginOptions { client_id: typed.client_id.clone(), allow_private_network: typed.own_network };
+    let destination =
+        LoginDestination::discover(&definition, manner).await.map_err(|fault| complaint(&fault))?;
     if !agreed(&destination, typed, screen)? {
         return Err(CliError::refused("nobody was logged in, and nothing was opened").into());
     }
     let issuer = destination.issuer().to_owned();
-    let begun = destination.begin().await.map_err(|fault| complaint(&fault))?;
-    screen.say("log in at this address:");
-    screen.say(&prose(begun.address()));
+    let begun = destination.start().await.map_err(|fault| complaint(&fault))?;
+    screen.message("log in at this address:");
+    screen.message(&prose(begun.address()));
     if !typed.no_browser && has_display() {
         let opener = opener(env::var_os("BROWSER"));
         if let Err(error) = open(&opener, begun.address()) {
-            screen.toned(Tone::Careful, "not opened:", &prose(&format!("`{}`: {error}", opener.display())));
+            screen.message_with_tone(
+                Tone::Careful,
+                "not opened:",
+                &prose(&format!("`{}`: {error}", opener.display())),
+            );
         }
     }
     begun
@@ -56,7 +62,7 @@ pub(super) async fn run(
 }
 
 pub(super) fn logout(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let definition = mcp_servers::named(options, name)?;
+    let definition = mcp_servers::find(options, name)?;
     let was = mcp_servers::logins(options).forget(&definition.name)?;
     if screen.json() {
         screen.value(&json!({ "server": definition.name, "forgotten": was }));
@@ -70,16 +76,16 @@ pub(super) fn logout(name: &str, options: &ResolvedOptions, screen: &mut Console
 
 /// Asks the person for consent if the login involves hosts other than the server's.
 fn agreed(destination: &LoginDestination, typed: &LoginArgs, screen: &mut Console) -> Result<bool> {
-    let elsewhere = destination.elsewhere();
+    let elsewhere = destination.other_hosts();
     if elsewhere.is_empty() {
         return Ok(true);
     }
-    screen.say(&format!("the login at {} is not at the server itself:", typed.name));
+    screen.message(&format!("the login at {} is not at the server itself:", typed.name));
     for (host, what) in &elsewhere {
-        screen.say(&prose(&format!("  {host}  {what}")));
+        screen.message(&prose(&format!("  {host}  {what}")));
     }
     if !destination.scopes().is_empty() {
-        screen.say(&prose(&format!("it asks for: {}", destination.scopes().join(" "))));
+        screen.message(&prose(&format!("it asks for: {}", destination.scopes().join(" "))));
     }
     if typed.yes {
         return Ok(true);
@@ -129,15 +135,15 @@ fn open(opener: &OsString, address: &str) -> io::Result<()> {
 fn complaint(fault: &LoginError) -> CliError {
     let said = prose(&fault.to_string());
     match fault {
-        LoginError::Unsound(_)
-        | LoginError::BadServer(_)
-        | LoginError::Unable(_)
+        LoginError::Endpoint(_)
+        | LoginError::InvalidServerUrl(_)
+        | LoginError::Unsupported(_)
         | LoginError::WrongState => CliError::refused(said),
         LoginError::Denied(_) => CliError::refused(said),
-        LoginError::TooLate(_) => {
+        LoginError::Timeout(_) => {
             CliError::new(said).hint("`byleave mcp login NAME` begins again; `--wait` waits longer")
         }
-        LoginError::Nowhere(_) => CliError::new(said)
+        LoginError::NoAuthorizationServer(_) => CliError::new(said)
             .hint("where it wants a token instead, send one with `byleave mcp add --header`"),
         _ => CliError::new(said),
     }

@@ -10,9 +10,9 @@ pub(super) fn pages(options: &ResolvedOptions) -> Option<QuestionPageLookup> {
     let file = crate::command::serve::serving_file(options);
     Some(std::sync::Arc::new(move |question| {
         let file = file.clone();
-        Box::pin(
-            async move { byleave_server::server_lock::find(&file).await.map(|url| url.question(question)) },
-        )
+        Box::pin(async move {
+            byleave_server::server_lock::find_running(&file).await.map(|url| url.question(question))
+        })
     }))
 }
 

@@ -22,7 +22,7 @@ use crate::app_context::AppContext;
 use crate::args::{AskArg, GatewayArgs, McpServeArgs};
 use crate::call_display;
 use crate::console::{Console, prose};
-use crate::drive_call::waive;
+use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::mcp_servers;
@@ -51,12 +51,12 @@ pub(super) async fn run(
             .hint("`byleave mcp wrap -- COMMAND` puts the gate in front of one")
             .into());
     }
-    let names = if typed.transparent { NamingScheme::Theirs } else { NamingScheme::Ours };
-    with(typed.gateway, definitions, names, false, options, screen).await
+    let names = if typed.transparent { NamingScheme::Upstream } else { NamingScheme::Catalog };
+    serve_servers(typed.gateway, definitions, names, false, options, screen).await
 }
 
 /// Serves these servers, and the built-in tools if the names are ours.
-pub(super) async fn with(
+pub(super) async fn serve_servers(
     typed: GatewayArgs,
     definitions: Vec<ServerDefinition>,
     names: NamingScheme,
@@ -65,35 +65,36 @@ pub(super) async fn with(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let there = typed.http;
-    let (house, chosen) = (AppContext::open_or_make(options)?, options.chosen.clone().in_mode(typed.mode));
-    call_display::tightened(screen, &chosen);
+    let (house, chosen) =
+        (AppContext::open_or_create(options)?, options.settings.clone().with_mode(typed.mode));
+    call_display::print_tightened(screen, &chosen);
     // Standard input belongs to the client, so nobody can be asked there.
-    let ask = match options.asking(None, AskArg::Inbox) {
+    let ask = match options.resolve_ask(None, AskArg::Inbox) {
         AskArg::None => AskArg::None,
         AskArg::Terminal | AskArg::Inbox => AskArg::Inbox,
     };
     let gate = house.builder(options, &options.cwd, ask, chosen.gate())?.build()?;
-    waive(&gate, options).await?;
+    record_waivers(&gate, options).await?;
     let exchange = ActiveCallers::default();
-    let upstream = mcp_servers::behind(&gate, &house, &exchange, definitions, options)?;
+    let upstream = mcp_servers::connect(&gate, &house, &exchange, definitions, options)?;
     brought_up(&upstream, accept).await;
-    if names == NamingScheme::Theirs
-        && let Some((server, ServerStatus::Down(why))) = upstream.standing().into_iter().next()
+    if names == NamingScheme::Upstream
+        && let Some((server, ServerStatus::Unavailable(why))) = upstream.statuses().into_iter().next()
     {
         let down = CliError::new(format!("cannot put the gate in front of the server `{server}`: {why}"));
         return Err(down
             .hint("`byleave doctor` says what the sandbox lacks; `-v` shows what the server says")
             .into());
     }
-    let attending = tokio::spawn(upstream.clone().attend(gate.clone(), mcp_servers::asking(options)));
+    let attending = tokio::spawn(upstream.clone().supervise(gate.clone(), mcp_servers::asking(options)));
     let setup = GatewaySettings { mode: chosen.mode(), ..setup(typed, names, options) };
     let gateway = Gateway::new(gate, exchange, Arc::new(upstream), setup)?;
-    let end = signals::ended()?;
+    let end = signals::shutdown_token()?;
     match there {
-        None => stdio::serve(&gateway, end).await?,
+        None => stdio::serve_stdio(&gateway, end).await?,
         Some(address) => listen(&gateway, address, end, options, screen).await?,
     }
-    gateway.until_idle(GRACE).await;
+    gateway.wait_until_idle(GRACE).await;
     attending.abort();
     Ok(ExitStatus::Completed)
 }
@@ -101,34 +102,34 @@ pub(super) async fn with(
 /// Gives servers a moment to start. Clients list tools once, and not all of them handle a later change.
 async fn brought_up(upstream: &Upstream, accept: bool) {
     // Outside the time limit: a server that is cut off here would need a person to accept it. Its connection has its own limit.
-    for (server, _) in upstream.standing().into_iter().filter(|_| accept) {
-        if let Err(why) = upstream.accept_at_sight(&server).await {
+    for (server, _) in upstream.statuses().into_iter().filter(|_| accept) {
+        if let Err(why) = upstream.accept_on_first_use(&server).await {
             tracing::warn!(%server, why, "a server is not there");
         }
     }
-    if tokio::time::timeout(UP, upstream.look_at_all()).await.is_err() {
+    if tokio::time::timeout(UP, upstream.refresh_all()).await.is_err() {
         tracing::warn!("not all servers were up in time; their tools come when they are");
     }
 }
 
 fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> GatewaySettings {
-    let chosen = options.chosen.clone();
+    let chosen = options.settings.clone();
     let told = move |question: &Question, tool: &str| {
         // Nobody reads our standard error, so a failed notification is ignored.
-        notify::told(&chosen, question, tool).unwrap_or_default();
+        notify::try_notify(&chosen, question, tool).unwrap_or_default();
     };
     GatewaySettings {
         tenant: options.tenant.clone(),
         cwd: options.cwd.clone(),
-        mode: options.chosen.mode(),
+        mode: options.settings.mode(),
         agent: typed.agent,
-        elicitation: options.chosen.mcp_elicitation(),
+        elicitation: options.settings.mcp_elicitation(),
         pages: pages(options),
-        deadline: typed.deadline.map(Duration::from_secs),
-        tick: TICK,
-        names,
-        pending: options.state.join("mcp-pending"),
-        told: Some(Arc::new(told)),
+        call_timeout: typed.deadline.map(Duration::from_secs),
+        progress_interval: TICK,
+        naming: names,
+        pending_dir: options.state.join("mcp-pending"),
+        notifier: Some(Arc::new(told)),
     }
 }
 
@@ -144,9 +145,9 @@ async fn listen(
         CliError::new(fault.to_string())
             .hint("`--http 127.0.0.1:0` listens where only this machine can reach it")
     };
-    http::is_ours(address).map_err(usable)?;
+    http::check_loopback(address).map_err(usable)?;
     let file: PathBuf = options.state.join("mcp-token");
-    let token = GatewayToken::in_file(&file).map_err(|fault| {
+    let token = GatewayToken::load_or_create(&file).map_err(|fault| {
         CliError::new(fault.to_string()).hint("`byleave mcp serve` without `--http` needs no token")
     })?;
     let listener = TcpListener::bind(address).await;
@@ -155,8 +156,11 @@ async fn listen(
             .hint("`--http 127.0.0.1:0` finds a free port")
     })?;
     let address = listener.local_addr().context("cannot find out where we listen")?;
-    screen.say(&format!("listening on http://{address}{PATH}"));
-    screen.say(&prose(&format!("clients send `Authorization: Bearer` with the token in {}", file.display())));
+    screen.message(&format!("listening on http://{address}{PATH}"));
+    screen.message(&prose(&format!(
+        "clients send `Authorization: Bearer` with the token in {}",
+        file.display()
+    )));
     http::serve(gateway.clone(), listener, token, end).await?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::app_context::AppContext;
 use crate::args::AskArg;
 use crate::console::{Console, Tone, one_line, prose};
-use crate::drive_call::waive;
+use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
@@ -17,35 +17,35 @@ use crate::{mcp_servers, terminal_approver};
 
 /// Asks at the terminal how the server is started, and then about its tools. Accepted answers are pinned.
 pub(super) async fn run(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let definition = mcp_servers::named(options, name)?;
+    let definition = mcp_servers::find(options, name)?;
     let server = definition.name.clone();
-    let house = AppContext::open_or_make(options)?;
+    let house = AppContext::open_or_create(options)?;
     // Without a terminal nobody can look at it, and an open question would be answered without the server.
-    let ask = options.asking(None, AskArg::None);
+    let ask = options.resolve_ask(None, AskArg::None);
     if ask != AskArg::Terminal {
         let nobody = CliError::new(format!("nobody is here to look at the server `{server}`"));
         return Err(nobody
             .hint("type it at a terminal; `byleave mcp serve` leaves the question in `byleave inbox`")
             .into());
     }
-    let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
-    waive(&gate, options).await?;
-    let upstream = mcp_servers::behind(&gate, &house, &ActiveCallers::default(), vec![definition], options)?;
+    let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.settings.gate())?;
+    record_waivers(&gate, options).await?;
+    let upstream = mcp_servers::connect(&gate, &house, &ActiveCallers::default(), vec![definition], options)?;
     if let Err(why) = upstream.accept(&gate, &mcp_servers::asking(options), &server).await {
         return Err(CliError::new(format!("the server `{server}` is not accepted: {why}")).into());
     }
-    Ok(told(name, &upstream.look(&server).await, screen))
+    Ok(told(name, &upstream.refresh(&server).await, screen))
 }
 
 /// Starts an accepted server and shows what it offers.
 pub(super) async fn test(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let definition = mcp_servers::named(options, name)?;
+    let definition = mcp_servers::find(options, name)?;
     let server = definition.name.clone();
-    let house = AppContext::open_or_make(options)?;
-    let gate = house.gate(options, &options.cwd, AskArg::None, options.chosen.gate())?;
-    waive(&gate, options).await?;
-    let upstream = mcp_servers::behind(&gate, &house, &ActiveCallers::default(), vec![definition], options)?;
-    Ok(told(name, &upstream.look(&server).await, screen))
+    let house = AppContext::open_or_create(options)?;
+    let gate = house.gate(options, &options.cwd, AskArg::None, options.settings.gate())?;
+    record_waivers(&gate, options).await?;
+    let upstream = mcp_servers::connect(&gate, &house, &ActiveCallers::default(), vec![definition], options)?;
+    Ok(told(name, &upstream.refresh(&server).await, screen))
 }
 
 fn told(name: &str, stands: &ServerStatus, screen: &mut Console) -> ExitStatus {
@@ -55,27 +55,28 @@ fn told(name: &str, stands: &ServerStatus, screen: &mut Console) -> ExitStatus {
     let trust = format!("`byleave mcp trust {name}` looks at it with you");
     match stands {
         _ if screen.json() => {}
-        ServerStatus::Untried => screen.say("it was not tried"),
-        ServerStatus::NotAccepted => screen
-            .say(&format!("it was not started: how it is started was not accepted, or has changed; {trust}")),
-        ServerStatus::Down(why) => screen.toned(Tone::Careful, "down:", &prose(why)),
-        ServerStatus::Up { offered, suspended, refused } => {
+        ServerStatus::NotConnected => screen.message("it was not tried"),
+        ServerStatus::NotAccepted => screen.message(&format!(
+            "it was not started: how it is started was not accepted, or has changed; {trust}"
+        )),
+        ServerStatus::Unavailable(why) => screen.message_with_tone(Tone::Careful, "down:", &prose(why)),
+        ServerStatus::Connected { offered, suspended, rejected: refused } => {
             offered.iter().for_each(|tool| screen.line(&one_line(tool)));
             for drift in suspended {
-                screen.toned(Tone::Careful, "suspended:", &prose(&words(drift)));
+                screen.message_with_tone(Tone::Careful, "suspended:", &prose(&words(drift)));
             }
             for why in refused {
-                screen.toned(Tone::Careful, "not taken:", &prose(why));
+                screen.message_with_tone(Tone::Careful, "not taken:", &prose(why));
             }
             if !suspended.is_empty() {
-                screen.say(&trust);
+                screen.message(&trust);
             }
         }
     }
     match stands {
-        ServerStatus::Up { suspended, .. } if suspended.is_empty() => ExitStatus::Completed,
-        ServerStatus::Up { .. } | ServerStatus::NotAccepted => ExitStatus::Refused,
-        ServerStatus::Down(_) | ServerStatus::Untried => ExitStatus::Failed,
+        ServerStatus::Connected { suspended, .. } if suspended.is_empty() => ExitStatus::Completed,
+        ServerStatus::Connected { .. } | ServerStatus::NotAccepted => ExitStatus::Refused,
+        ServerStatus::Unavailable(_) | ServerStatus::NotConnected => ExitStatus::Failed,
     }
 }
 
@@ -89,10 +90,10 @@ fn words(drift: &Drift) -> String {
 
 fn value(name: &str, stands: &ServerStatus) -> Value {
     match stands {
-        ServerStatus::Untried => json!({ "server": name, "state": "untried" }),
+        ServerStatus::NotConnected => json!({ "server": name, "state": "untried" }),
         ServerStatus::NotAccepted => json!({ "server": name, "state": "not-accepted" }),
-        ServerStatus::Down(why) => json!({ "server": name, "state": "down", "why": why }),
-        ServerStatus::Up { offered, suspended, refused } => {
+        ServerStatus::Unavailable(why) => json!({ "server": name, "state": "down", "why": why }),
+        ServerStatus::Connected { offered, suspended, rejected: refused } => {
             json!({ "server": name, "state": "up", "offered": offered, "suspended": suspended, "refused": refused })
         }
     }

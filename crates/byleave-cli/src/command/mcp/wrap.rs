@@ -30,6 +30,7 @@ pub(super) async fn run(
     definition.profile = add::profile(typed.profile, options);
     definition.sampling = typed.sampling;
     // The typed command is consent to start it. Its tools are accepted and pinned the first time; later changes are asked about.
-    let first = mcp_servers::pins(options).of(&name)?.tools.is_empty();
-    serve::with(typed.gateway, vec![definition], NamingScheme::Theirs, first, options, screen).await
+    let first = mcp_servers::pins(options).get(&name)?.tools.is_empty();
+    serve::serve_servers(typed.gateway, vec![definition], NamingScheme::Upstream, first, options, screen)
+        .await
 }

@@ -20,16 +20,17 @@ use crate::time::now;
 use crate::tool_catalog;
 
 /// Returns every call of the audit log, newest first.
-pub(super) async fn all(
+pub(super) async fn load_calls(
     house: &AppContext,
     options: &ResolvedOptions,
 ) -> Result<(Vec<ReplayableCall>, Vec<ReplayError>)> {
     let catalog = tool_catalog::catalog(options, &options.cwd, None)?;
-    let leaves = house.book.leaves_given(&options.tenant, now()).await?;
+    let leaves = house.audit_log.list_standing_approvals(&options.tenant, now()).await?;
     let (mut past, mut unjudged) = (Vec::new(), Vec::new());
-    let mut records = pin!(export::records(&*house.book, CallFilter::default(), IncludeContents::Included));
+    let mut records =
+        pin!(export::export_records(&*house.audit_log, CallFilter::default(), IncludeContents::Included));
     while let Some(found) = records.next().await {
-        match ReplayableCall::read(&found?, &catalog, &leaves) {
+        match ReplayableCall::from_exported(&found?, &catalog, &leaves) {
             Ok(one) => past.push(one),
             Err(one) => unjudged.push(one),
         }
@@ -53,7 +54,7 @@ impl<'a> PoliciesByDirectory<'a> {
     }
 
     /// Returns the policy for calls in this directory, or why there is none.
-    pub(super) fn of(&mut self, cwd: &str) -> Result<&Policy, String> {
+    pub(super) fn for_directory(&mut self, cwd: &str) -> Result<&Policy, String> {
         if !self.known.contains_key(cwd) {
             let policy = self.load(cwd).map_err(|error| error.to_string());
             self.known.insert(cwd.to_owned(), policy);
@@ -71,7 +72,7 @@ impl<'a> PoliciesByDirectory<'a> {
         let mut files = rules.files();
         if let Some(own) = self.own {
             files.retain(|file| file.layer != Layer::User);
-            files.push(PolicyFile { layer: Layer::User, path: PathBuf::from(own), named: true });
+            files.push(PolicyFile { layer: Layer::User, path: PathBuf::from(own), required: true });
         }
         let loaded = policy_files::load(&files, &rules.places(), &byleave::core::policy::SkipExamples)?;
         if self.added.is_empty() {
@@ -79,6 +80,6 @@ impl<'a> PoliciesByDirectory<'a> {
         }
         // A built-in rule that the person's rule replaced stays replaced.
         let all = loaded.policy.rules().cloned().chain(self.added.iter().cloned());
-        Ok(Policy::new(all.collect())?.within(loaded.policy.workspace()))
+        Ok(Policy::new(all.collect())?.with_workspace(loaded.policy.workspace()))
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::recorded_calls::{self, PoliciesByDirectory};
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
-use crate::call_display::{counted, table};
+use crate::call_display::{format_count, table};
 use crate::console::{Console, one_line};
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
@@ -23,15 +23,15 @@ pub(super) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     // Errors in the file are reported once with their lines, not for every call.
-    rules.as_own(file)?;
+    rules.load_as_user(file)?;
     let house = AppContext::open_to_read(options, None)?;
-    let (calls, unjudged) = recorded_calls::all(&house, options).await?;
+    let (calls, unjudged) = recorded_calls::load_calls(&house, options).await?;
     let mut policies = PoliciesByDirectory::new(options, Some(file), Vec::new());
-    let mut replay = PolicyReplay { unjudged, ..PolicyReplay::default() };
+    let mut replay = PolicyReplay { skipped: unjudged, ..PolicyReplay::default() };
     for past in calls {
-        match policies.of(&past.heading.cwd) {
-            Ok(policy) => replay.judge(past, policy),
-            Err(why) => replay.unjudged.push(past.unjudged(why)),
+        match policies.for_directory(&past.header.cwd) {
+            Ok(policy) => replay.add(past, policy),
+            Err(why) => replay.skipped.push(past.to_unjudged(why)),
         }
     }
     let replayed = ReplayOutput { file, replay };
@@ -52,33 +52,35 @@ impl ReplayOutput<'_> {
     fn show(&self, screen: &mut Console) {
         let file = one_line(&self.file.to_string_lossy());
         let replay = &self.replay;
-        let judged = counted(replay.judged, "call");
+        let judged = format_count(replay.evaluated, "call");
         screen.title(&format!("{judged} judged again with `{file}` in the place of your own rules"));
-        screen.line(&format!("{} would get the same verdict", replay.same()));
-        for ((before, now), count) in replay.counts() {
-            screen.line(&format!("{count} would be {} instead of {}", now.word(), before.word()));
+        screen.line(&format!("{} would get the same verdict", replay.unchanged_count()));
+        for ((before, now), count) in replay.transition_counts() {
+            screen.line(&format!("{count} would be {} instead of {}", now.as_str(), before.as_str()));
         }
         if !replay.changes.is_empty() {
             screen.line("");
-            let rows = replay.changes.iter().map(|VerdictChange { past, now }| {
+            let rows = replay.changes.iter().map(|VerdictChange { call: past, new_decision: now }| {
                 let (rule, why) = by(now);
                 let by = rule.map_or_else(|| why.clone(), |(rule, origin)| format!("`{rule}` ({origin})"));
                 vec![
                     short(&past.call),
-                    past.ruling.verdict.word().to_owned(),
-                    now.verdict.word().to_owned(),
-                    one_line(&past.heading.tool),
+                    past.decision.verdict.as_str().to_owned(),
+                    now.verdict.as_str().to_owned(),
+                    one_line(&past.header.tool),
                     one_line(&by),
                     one_line(&past.summary),
                 ]
             });
             table(screen, &["CALL", "BEFORE", "NOW", "TOOL", "BY", "WHAT"], &rows.collect::<Vec<_>>());
         }
-        if !replay.unjudged.is_empty() {
+        if !replay.skipped.is_empty() {
             screen.line("");
-            screen
-                .line(&format!("{} cannot be judged again:", counted(replay.unjudged.len() as u64, "call")));
-            for ReplayError { call, tool, why } in &replay.unjudged {
+            screen.line(&format!(
+                "{} cannot be judged again:",
+                format_count(replay.skipped.len() as u64, "call")
+            ));
+            for ReplayError { call, tool, reason: why } in &replay.skipped {
                 screen.line(&one_line(&format!("{} {tool}: cannot be judged again: {why}", short(call))));
             }
         }
@@ -86,20 +88,20 @@ impl ReplayOutput<'_> {
 
     fn json(&self) -> Value {
         let replay = &self.replay;
-        let counts = replay.counts().into_iter();
+        let counts = replay.transition_counts().into_iter();
         let counts: Vec<Value> = counts
-            .map(|((before, now), count)| json!({ "before": before.word(), "now": now.word(), "calls": count }))
+            .map(|((before, now), count)| json!({ "before": before.as_str(), "now": now.as_str(), "calls": count }))
             .collect();
         let changes: Vec<Value> = replay
             .changes
             .iter()
-            .map(|VerdictChange { past, now }| {
+            .map(|VerdictChange { call: past, new_decision: now }| {
                 let (rule, why) = by(now);
                 json!({
                     "call": past.call,
-                    "tool": past.heading.tool,
+                    "tool": past.header.tool,
                     "summary": past.summary,
-                    "before": past.ruling.verdict,
+                    "before": past.decision.verdict,
                     "now": now.verdict,
                     "rule": rule.as_ref().map(|(rule, _)| rule),
                     "origin": rule.as_ref().map(|(_, origin)| origin),
@@ -108,14 +110,14 @@ impl ReplayOutput<'_> {
             })
             .collect();
         let unjudged: Vec<Value> = replay
-            .unjudged
+            .skipped
             .iter()
-            .map(|ReplayError { call, tool, why }| json!({ "call": call, "tool": tool, "why": why }))
+            .map(|ReplayError { call, tool, reason: why }| json!({ "call": call, "tool": tool, "why": why }))
             .collect();
         json!({
             "file": self.file,
-            "judged": replay.judged,
-            "same": replay.same(),
+            "judged": replay.evaluated,
+            "same": replay.unchanged_count(),
             "counts": counts,
             "changed": changes,
             "not_judged": unjudged,
@@ -125,7 +127,7 @@ impl ReplayOutput<'_> {
 
 /// Returns the rule that decides now, its place, and the reason.
 fn by(now: &PolicyDecision) -> (Option<(String, String)>, String) {
-    let Some(reason) = now.decisive() else { return (None, String::new()) };
+    let Some(reason) = now.decisive_reason() else { return (None, String::new()) };
     let origin = reason.origin.clone().unwrap_or_else(|| "danger".to_owned());
     (reason.rule.clone().map(|rule| (rule, origin)), reason.why.clone())
 }

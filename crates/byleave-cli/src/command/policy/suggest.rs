@@ -11,7 +11,7 @@ use anyhow::Result;
 use byleave::core::decision::{AskCause, Verdict};
 use byleave::core::id::CallId;
 use byleave::core::pattern::PatternMatcher;
-use byleave::core::policy::{Layer, Rule, RuleFile, SkipExamples, read};
+use byleave::core::policy::{Layer, Rule, RuleFile, SkipExamples, load_rules};
 use byleave::recorded_calls::PastQuestion;
 use byleave::replay::ReplayableCall;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use self::draft::{APPROVED_MIN, PathGrouping, RuleDraft, drafts, needed};
 use super::recorded_calls::{self, PoliciesByDirectory};
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
-use crate::call_display::counted;
+use crate::call_display::format_count;
 use crate::console::{Console, one_line};
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
@@ -42,7 +42,7 @@ pub(super) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
-    let (calls, unjudged) = recorded_calls::all(&house, options).await?;
+    let (calls, unjudged) = recorded_calls::load_calls(&house, options).await?;
     let mut now = PoliciesByDirectory::new(options, None, Vec::new());
     let mut approved: Vec<&ReplayableCall> =
         calls.iter().filter(|past| is_spareable(past, &mut now)).collect();
@@ -78,13 +78,13 @@ pub(super) async fn run(
 
 fn tell(suggestions: &[RuleSuggestion], unjudged: usize, options: &ResolvedOptions, screen: &mut Console) {
     if unjudged > 0 {
-        screen.say(&format!(
+        screen.message(&format!(
             "{} of the book cannot be judged again, and so teach nothing",
-            counted(unjudged as u64, "call")
+            format_count(unjudged as u64, "call")
         ));
     }
     if suggestions.is_empty() {
-        screen.say(&format!(
+        screen.message(&format!(
             "nothing to suggest: no question about the same thing was answered yes at least {APPROVED_MIN} times, and never otherwise"
         ));
         return;
@@ -104,16 +104,17 @@ const TYPED: [&str; 2] = ["undo", "rehearse"];
 /// Checks whether a rule could have avoided all questions of the call, each was answered yes, and it would still be asked today.
 fn is_spareable(past: &ReplayableCall, now: &mut PoliciesByDirectory<'_>) -> bool {
     let rule_would_do = |asked: &PastQuestion| {
-        let mut causes = asked.ruling.causes().into_iter();
+        let mut causes = asked.decision.causes().into_iter();
         let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
-        harmless && causes.all(|cause| cause.is_uncovered() || cause == AskCause::Sensitive)
+        harmless && causes.all(|cause| cause.is_no_rule() || cause == AskCause::Sensitive)
     };
     // People answered these calls by typing them.
-    if TYPED.contains(&past.heading.agent.as_str()) {
+    if TYPED.contains(&past.header.agent.as_str()) {
         return false;
     }
     let yes = past.questions.iter().all(|asked| asked.is_approved() && rule_would_do(asked));
-    let asks = now.of(&past.heading.cwd).is_ok_and(|policy| past.judge(policy).verdict == Verdict::Ask);
+    let asks =
+        now.for_directory(&past.header.cwd).is_ok_and(|policy| past.evaluate(policy).verdict == Verdict::Ask);
     !past.questions.is_empty() && yes && asks
 }
 
@@ -123,8 +124,8 @@ fn covers_a_no(draft: &RuleDraft, calls: &[ReplayableCall]) -> bool {
         draft.patterns.iter().map(|pattern| PatternMatcher::new(pattern.clone()).ok()).collect();
     let Some(matchers) = matchers else { return true };
     let refused = calls.iter().flat_map(|past| &past.questions).filter(|asked| !asked.is_approved());
-    let mut effects = refused.flat_map(|asked| needed(&asked.plan, &asked.ruling));
-    effects.any(|effect| matchers.iter().any(|matcher| matcher.fits(effect)))
+    let mut effects = refused.flat_map(|asked| needed(&asked.plan, &asked.decision));
+    effects.any(|effect| matchers.iter().any(|matcher| matcher.matches(effect)))
 }
 
 /// Returns the draft as a suggestion, if it does what it is for and nothing else.
@@ -137,21 +138,23 @@ fn tried(
 ) -> Option<RuleSuggestion> {
     let toml = draft.toml();
     let file = RuleFile { name: "suggestion", layer: Layer::User, text: &toml };
-    let rule = read(&file, &rules.places(), &SkipExamples).ok()?.rules.pop()?;
+    let rule = load_rules(&file, &rules.places(), &SkipExamples).ok()?.rules.pop()?;
     let mut then = PoliciesByDirectory::new(options, None, vec![rule.clone()]);
     let (mut spares, mut also) = (Vec::new(), Vec::new());
     for past in calls {
-        let (Ok(before), Ok(after)) = (now.of(&past.heading.cwd), then.of(&past.heading.cwd)) else {
+        let (Ok(before), Ok(after)) =
+            (now.for_directory(&past.header.cwd), then.for_directory(&past.header.cwd))
+        else {
             continue;
         };
-        let (before, after) = (past.judge(before).verdict, past.judge(after).verdict);
+        let (before, after) = (past.evaluate(before).verdict, past.evaluate(after).verdict);
         if after >= before {
             continue;
         }
         let one = (past.call, past.summary.clone());
         if draft.calls.contains(&past.call) && after == Verdict::Allow {
             spares.push(one);
-        } else if past.questions.is_empty() && draft.has_all_of(&needed(&past.plan, &past.ruling)) {
+        } else if past.questions.is_empty() && draft.has_all_of(&needed(&past.plan, &past.decision)) {
             // Nobody was asked about it, but the very same was approved elsewhere.
             also.push(one);
         } else {
@@ -163,7 +166,7 @@ fn tried(
 
 impl RuleSuggestion {
     fn show(&self, screen: &mut Console) {
-        let count = counted(self.spares.len() as u64, "question");
+        let count = format_count(self.spares.len() as u64, "question");
         screen.line(&format!("# would have spared {count}, each answered yes:"));
         for (call, summary) in &self.spares {
             screen.line(&one_line(&format!("#   {} {summary}", short(call))));

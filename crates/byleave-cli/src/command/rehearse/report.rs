@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use byleave::core::file_change::{FileChange, FileChangeKind, FileChanges, FileNodeKind, GitStatus};
 use byleave::core::rehearsal::Rehearsal;
-use byleave::core::render::summary;
+use byleave::core::render::summarize_changes;
 
 use crate::call_display::relative;
 use crate::console::{ChangeColor, Console, Tone, many_lines, one_line};
@@ -21,7 +21,7 @@ pub(super) fn show(screen: &mut Console, rehearsal: &Rehearsal, cwd: &Path, took
     screen.line("");
     let verb = if rehearsal.changes.is_empty() { "It " } else { "It would change files: " };
     let took = format!("  ({:.1} s on a copy)", took.as_secs_f64());
-    screen.title(&format!("{verb}{}{took}", summary(&rehearsal.changes)));
+    screen.title(&format!("{verb}{}{took}", summarize_changes(&rehearsal.changes)));
     list(screen, &rehearsal.changes, cwd);
     if rehearsal.scratch > 0 {
         screen
@@ -33,24 +33,24 @@ pub(super) fn show(screen: &mut Console, rehearsal: &Rehearsal, cwd: &Path, took
     for want in &rehearsal.wanted {
         let host = want.host.as_deref().map_or_else(|| "an address".to_owned(), one_line);
         let port = if want.port == 0 { String::new() } else { format!(":{}", want.port) };
-        screen.toned(
+        screen.message_with_tone(
             Tone::Careful,
             "careful:",
             &format!("it wanted the network, and had none: {host}{port}"),
         );
     }
     if rehearsal.left_running > 0 {
-        screen.toned(
+        screen.message_with_tone(
             Tone::Careful,
             "careful:",
             "it left something running in the background, which was ended",
         );
     }
     for limit in rehearsal.changes.limits.iter().chain(&rehearsal.weaker) {
-        screen.toned(Tone::Careful, "careful:", &one_line(limit));
+        screen.message_with_tone(Tone::Careful, "careful:", &one_line(limit));
     }
     if let Some(error) = &rehearsal.output.error {
-        screen.toned(Tone::Bad, "failed:", &one_line(error));
+        screen.message_with_tone(Tone::Bad, "failed:", &one_line(error));
     }
 }
 
@@ -76,7 +76,7 @@ fn list(screen: &mut Console, changes: &FileChanges, cwd: &Path) {
         shown += 1;
         let inner = after.iter().take_while(|inner| Path::new(&inner.path).starts_with(&change.path)).count();
         let whole = is_directory(change)
-            && matches!(change.what(), FileChangeKind::Created | FileChangeKind::Deleted);
+            && matches!(change.kind(), FileChangeKind::Created | FileChangeKind::Deleted);
         rest = if whole { after.get(inner..).unwrap_or_default() } else { after };
         if whole && inner > 0 {
             let path = format!("{}/", relative(&change.path, cwd));
@@ -98,10 +98,10 @@ fn list(screen: &mut Console, changes: &FileChanges, cwd: &Path) {
 }
 
 fn line(screen: &mut Console, change: &FileChange, path: &str, told: &str) {
-    let (colour, sign) = match change.what() {
+    let (colour, sign) = match change.kind() {
         FileChangeKind::Created => (ChangeColor::Made, "  A  "),
-        FileChangeKind::Changed => (ChangeColor::Changed, "  M  "),
-        FileChangeKind::Marked => (ChangeColor::Changed, "  m  "),
+        FileChangeKind::Modified => (ChangeColor::Changed, "  M  "),
+        FileChangeKind::MetadataChanged => (ChangeColor::Changed, "  m  "),
         FileChangeKind::Deleted => (ChangeColor::Gone, "  D  "),
     };
     screen.coloured(colour, sign, format!("{path:<40}  {told}").trim_end());
@@ -123,7 +123,7 @@ fn told(change: &FileChange) -> String {
     {
         words.push(format!("mode {:o} → {:o}", before.mode, after.mode));
     }
-    if change.before.is_some() && change.what() != FileChangeKind::Marked {
+    if change.before.is_some() && change.kind() != FileChangeKind::MetadataChanged {
         match change.standing {
             GitStatus::Untracked => words.push("no repository has it".to_owned()),
             GitStatus::Ignored => words.push("ignored".to_owned()),
@@ -138,7 +138,7 @@ pub(crate) fn differences(screen: &mut Console, changes: &FileChanges, cwd: &Pat
     for change in &changes.list {
         let path = relative(&change.path, cwd);
         let Some(diff) = &change.diff else { continue };
-        screen.title(&format!("{} {path}", change.what()));
+        screen.title(&format!("{} {path}", change.kind()));
         screen.diff(diff);
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn terminal() -> Option<TerminalSize> {
 }
 
 /// Forwards until the command has ended.
-pub(super) fn through(mut running: RunningCommand) -> Result<CommandOutcome, LaunchError> {
+pub(super) fn forward_until_exit(mut running: RunningCommand) -> Result<CommandOutcome, LaunchError> {
     if let Some(outer) = running.take_terminal()? {
         let ended = Arc::new(AtomicBool::new(false));
         let raw = RawMode::enter();

@@ -18,7 +18,7 @@ use crate::args::ServeArgs;
 use crate::console::Console;
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
-use crate::time::lasting;
+use crate::time::parse_duration;
 use crate::workers::workers_file;
 
 #[cfg(feature = "fleet")]
@@ -27,7 +27,7 @@ use fleet::FleetBackend;
 /// The backend of a server, for all of its tenants.
 pub(super) enum ServeBackend {
     /// An audit log in each state directory. With a lease, workers drive the calls.
-    Here(Option<Duration>),
+    Local(Option<Duration>),
     /// A durable engine and Postgres. Workers drive the calls.
     #[cfg(feature = "fleet")]
     Fleet(Box<FleetBackend>),
@@ -36,8 +36,8 @@ pub(super) enum ServeBackend {
 /// The backend of one tenant.
 pub(super) struct TenantBackend {
     pub(super) ledger: Arc<dyn Ledger>,
-    pub(super) book: Arc<dyn AuditLog>,
-    pub(super) crew: Option<WorkerRegistry>,
+    pub(super) audit_log: Arc<dyn AuditLog>,
+    pub(super) workers: Option<WorkerRegistry>,
 }
 
 impl ServeBackend {
@@ -50,8 +50,8 @@ impl ServeBackend {
     ) -> Result<Self> {
         let lease = lease(typed)?;
         Ok(match &typed.fleet {
-            Some(file) => Self::Fleet(Box::new(FleetBackend::begin(file, lease, options, screen).await?)),
-            None => Self::Here(typed.workers.then_some(lease)),
+            Some(file) => Self::Fleet(Box::new(FleetBackend::join(file, lease, options, screen).await?)),
+            None => Self::Local(typed.workers.then_some(lease)),
         })
     }
 
@@ -67,27 +67,28 @@ impl ServeBackend {
     }
 
     /// Checks whether workers drive the calls.
-    pub(super) const fn is_crewed(&self) -> bool {
+    pub(super) const fn has_workers(&self) -> bool {
         match self {
-            Self::Here(lease) => lease.is_some(),
+            Self::Local(lease) => lease.is_some(),
             #[cfg(feature = "fleet")]
             Self::Fleet(_) => true,
         }
     }
 
-    pub(super) async fn plot(&self, options: &ResolvedOptions) -> Result<TenantBackend> {
+    pub(super) async fn tenant_backend(&self, options: &ResolvedOptions) -> Result<TenantBackend> {
         match self {
-            Self::Here(lease) => {
-                let book = AppContext::open_or_make(options)?.book;
+            Self::Local(lease) => {
+                let book = AppContext::open_or_create(options)?.audit_log;
                 // Before there is a gate, because gates of other programs on this audit log must know it as well.
                 leave_to_workers(options, lease.is_some())?;
                 let dir = options.cwd.clone();
-                let crew = lease
-                    .map(|lease| WorkerRegistry::in_dir(SqliteOwnerBackend(Arc::clone(&book)), lease, dir));
-                Ok(TenantBackend { ledger: Arc::clone(&book) as Arc<_>, book, crew })
+                let crew = lease.map(|lease| {
+                    WorkerRegistry::with_directory(SqliteOwnerBackend(Arc::clone(&book)), lease, dir)
+                });
+                Ok(TenantBackend { ledger: Arc::clone(&book) as Arc<_>, audit_log: book, workers: crew })
             }
             #[cfg(feature = "fleet")]
-            Self::Fleet(fleet) => fleet.plot(options).await,
+            Self::Fleet(fleet) => fleet.tenant_backend(options).await,
         }
     }
 
@@ -96,22 +97,22 @@ impl ServeBackend {
         not(feature = "fleet"),
         expect(unused_variables, reason = "only a fleet has something to say at the end")
     )]
-    pub(super) async fn hold(
+    pub(super) async fn serve(
         self,
         serving: impl Future<Output = Result<(), ListenError>>,
         screen: &mut Console,
     ) -> Result<()> {
         match self {
-            Self::Here(_) => Ok(serving.await?),
+            Self::Local(_) => Ok(serving.await?),
             #[cfg(feature = "fleet")]
-            Self::Fleet(fleet) => fleet.hold(serving, screen).await,
+            Self::Fleet(fleet) => fleet.serve(serving, screen).await,
         }
     }
 }
 
 /// Returns how long a worker may be unreachable.
 fn lease(typed: &ServeArgs) -> Result<Duration> {
-    Ok(Duration::from_millis(lasting(&typed.worker_lease)?))
+    Ok(Duration::from_millis(parse_duration(&typed.worker_lease)?))
 }
 
 /// Marks calls over HTTP as calls for workers. Without workers it fails if they were marked before, because running calls would

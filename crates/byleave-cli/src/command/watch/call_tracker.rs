@@ -8,7 +8,7 @@ use byleave::core::call::Millis;
 use byleave::core::decision::PolicyDecision;
 use byleave::core::entry::{Entry, RecordEvent};
 use byleave::core::id::{CallId, SessionId};
-use byleave::core::pipeline::{NextStep, next};
+use byleave::core::pipeline::{NextStep, next_step};
 use byleave::core::question::Question;
 use byleave::core::record::{Attempt, Record};
 use byleave::stats::StatsFilter;
@@ -57,7 +57,7 @@ pub(super) enum CallStage {
 /// A watched call.
 #[derive(Clone, Debug)]
 pub(super) struct TrackedCall {
-    pub(super) who: CallInfo,
+    pub(super) info: CallInfo,
     pub(super) stage: CallStage,
     /// The last decision of the policy, in words.
     pub(super) verdict: Option<String>,
@@ -76,13 +76,13 @@ pub(super) struct TrackedCall {
 #[derive(Clone, Debug)]
 pub(super) enum WatchEvent {
     /// A call that was open at the start.
-    Met(Box<TrackedCall>),
+    AlreadyOpen(Box<TrackedCall>),
     /// A new entry of its record.
     Entry {
         who: CallInfo,
         seq: usize,
         entry: Box<Entry>,
-        took: Option<Millis>,
+        duration_ms: Option<Millis>,
     },
     Progress {
         who: CallInfo,
@@ -90,14 +90,14 @@ pub(super) enum WatchEvent {
         detail: String,
     },
     /// A line of output, and the number of bytes before it that were dropped.
-    Printed {
+    Output {
         who: CallInfo,
         line: String,
-        left_out: u64,
+        skipped_bytes: u64,
     },
     Damaged {
         who: CallInfo,
-        why: String,
+        reason: String,
     },
 }
 
@@ -113,24 +113,24 @@ impl CallTracker {
     }
 
     /// Returns the calls, oldest first.
-    pub(super) fn acts(&self) -> impl Iterator<Item = &TrackedCall> {
+    pub(super) fn calls(&self) -> impl Iterator<Item = &TrackedCall> {
         self.acts.values()
     }
 
     /// Adds a call that was open at the start, with its current status but not its history.
-    pub(super) fn meet(&mut self, kept: &StoredCall) -> Option<WatchEvent> {
-        let act = TrackedCall::of(kept).filter(|_| self.wanted.fits(&kept.record))?;
+    pub(super) fn add_existing(&mut self, kept: &StoredCall) -> Option<WatchEvent> {
+        let act = TrackedCall::of(kept).filter(|_| self.wanted.matches(&kept.record))?;
         let act = TrackedCall { shown: kept.record.entries().len(), ..act };
-        self.acts.insert(act.who.call, act.clone());
-        Some(WatchEvent::Met(Box::new(act)))
+        self.acts.insert(act.info.call, act.clone());
+        Some(WatchEvent::AlreadyOpen(Box::new(act)))
     }
 
     /// Updates a call whose record has grown, and returns the new events.
     pub(super) fn follow(&mut self, kept: &StoredCall) -> Vec<WatchEvent> {
-        let Some(fresh) = TrackedCall::of(kept).filter(|_| self.wanted.fits(&kept.record)) else {
+        let Some(fresh) = TrackedCall::of(kept).filter(|_| self.wanted.matches(&kept.record)) else {
             return Vec::new();
         };
-        let act = self.acts.entry(fresh.who.call).or_insert_with(|| fresh.clone());
+        let act = self.acts.entry(fresh.info.call).or_insert_with(|| fresh.clone());
         let mut happened = Vec::new();
         if matches!(fresh.stage, CallStage::Settled { .. } | CallStage::Damaged) {
             // Its last output comes before its end.
@@ -139,31 +139,31 @@ impl CallTracker {
         let entries = kept.record.entries();
         for (seq, entry) in entries.iter().enumerate().skip(act.shown) {
             let took = matches!(entry.fact, RecordEvent::Settled(_))
-                .then(|| entry.at.saturating_sub(fresh.who.opened_at));
-            let (who, entry) = (fresh.who.clone(), Box::new(entry.clone()));
-            happened.push(WatchEvent::Entry { who, seq, entry, took });
+                .then(|| entry.at.saturating_sub(fresh.info.opened_at));
+            let (who, entry) = (fresh.info.clone(), Box::new(entry.clone()));
+            happened.push(WatchEvent::Entry { who, seq, entry, duration_ms: took });
         }
         if let Some(damage) = kept.record.damage()
             && act.stage != CallStage::Damaged
         {
-            happened.push(WatchEvent::Damaged { who: fresh.who.clone(), why: damage.to_string() });
+            happened.push(WatchEvent::Damaged { who: fresh.info.clone(), reason: damage.to_string() });
         }
         act.shown = act.shown.max(entries.len());
-        (act.who, act.stage, act.verdict) = (fresh.who, fresh.stage, fresh.verdict);
+        (act.info, act.stage, act.verdict) = (fresh.info, fresh.stage, fresh.verdict);
         happened
     }
 
     /// Reads the live status of running calls.
-    pub(super) fn glimpse(&mut self, state: &Path) -> Vec<WatchEvent> {
+    pub(super) fn read_live_statuses(&mut self, state: &Path) -> Vec<WatchEvent> {
         let visible = live_output::visible(state);
         let mut happened = Vec::new();
         for act in self.acts.values_mut() {
             if matches!(act.stage, CallStage::Settled { .. } | CallStage::Damaged) {
                 continue;
             }
-            if !visible.contains(&act.who.call) {
+            if !visible.contains(&act.info.call) {
                 act.live = None;
-            } else if let Some(glimpse) = live_output::glimpse(state, act.who.call) {
+            } else if let Some(glimpse) = live_output::read_status(state, act.info.call) {
                 happened.extend(act.see(glimpse));
             }
         }
@@ -171,7 +171,7 @@ impl CallTracker {
     }
 
     /// Returns one call.
-    pub(super) fn act(&self, call: CallId) -> Option<&TrackedCall> {
+    pub(super) fn call(&self, call: CallId) -> Option<&TrackedCall> {
         self.acts.get(&call)
     }
 
@@ -184,9 +184,9 @@ impl CallTracker {
 impl TrackedCall {
     fn of(kept: &StoredCall) -> Option<Self> {
         let record = &kept.record;
-        let heading = record.heading()?;
-        let listing = kept.listing.as_ref();
-        let tool = match record.resolved() {
+        let heading = record.header()?;
+        let listing = kept.call_summary.as_ref();
+        let tool = match record.resolved_tool() {
             Some(Ok(terms)) => &terms.tool,
             _ => &heading.tool,
         };
@@ -199,7 +199,7 @@ impl TrackedCall {
             opened_at: record.entries().first().map_or(0, |entry| entry.at),
         };
         Some(Self {
-            who,
+            info: who,
             stage: stage(record),
             verdict: verdict(record),
             live: None,
@@ -218,7 +218,7 @@ impl TrackedCall {
             .is_some_and(|live| live.fraction == glimpse.fraction && live.detail == glimpse.detail);
         if !told && (glimpse.fraction.is_some() || !glimpse.detail.is_empty()) {
             let (fraction, detail) = (glimpse.fraction, glimpse.detail.clone());
-            happened.push(WatchEvent::Progress { who: self.who.clone(), fraction, detail });
+            happened.push(WatchEvent::Progress { who: self.info.clone(), fraction, detail });
         }
         // The count starts again when another process drives the call.
         if glimpse.printed < self.printed {
@@ -253,7 +253,7 @@ impl TrackedCall {
         self.tail.push(line.clone());
         let over = self.tail.len().saturating_sub(TAIL_LINES);
         self.tail.drain(..over);
-        WatchEvent::Printed { who: self.who.clone(), line, left_out }
+        WatchEvent::Output { who: self.info.clone(), line, skipped_bytes: left_out }
     }
 }
 
@@ -263,10 +263,10 @@ fn stage(record: &Record) -> CallStage {
     }
     let last = record.entries().last();
     let at = last.map_or(0, |entry| entry.at);
-    if record.settled().is_some() {
+    if record.outcome().is_some() {
         return CallStage::Settled { at };
     }
-    if let NextStep::Wait(question) = next(record) {
+    if let NextStep::Wait(question) = next_step(record) {
         return CallStage::Waiting { question, since: at };
     }
     if matches!(last.map(|entry| &entry.fact), Some(RecordEvent::Rehearsing { .. })) {
@@ -282,15 +282,15 @@ fn stage(record: &Record) -> CallStage {
 /// Returns the last decision of the policy: the verdict, the reason and the deciding rule.
 fn verdict(record: &Record) -> Option<String> {
     record.entries().iter().rev().find_map(|entry| match &entry.fact {
-        RecordEvent::Permitted(Ok(ruling)) => Some(ruled(ruling)),
+        RecordEvent::Permitted(Ok(ruling)) => Some(format_decision(ruling)),
         _ => None,
     })
 }
 
 /// Describes a decision with its reason. Not escaped.
-pub(super) fn ruled(ruling: &PolicyDecision) -> String {
-    let verdict = ruling.verdict.word();
-    let Some(reason) = ruling.decisive() else { return verdict.to_owned() };
+pub(super) fn format_decision(ruling: &PolicyDecision) -> String {
+    let verdict = ruling.verdict.as_str();
+    let Some(reason) = ruling.decisive_reason() else { return verdict.to_owned() };
     let rule = match (&reason.rule, &reason.origin) {
         (Some(rule), Some(origin)) => format!(" ({rule}, {origin})"),
         (Some(rule), None) => format!(" ({rule})"),

@@ -1,21 +1,21 @@
 //! Formats events: one line for people, or one JSON object.
 
-use byleave::audit_log::export::remark;
+use byleave::audit_log::export::describe_entry;
 use byleave::core::call::Millis;
 use byleave::core::entry::{Entry, RecordEvent};
 use byleave::core::question::{Answer, Question};
 use serde_json::{Value, json};
 
-use super::call_tracker::{CallInfo, CallStage, CallTracker, TrackedCall, WatchEvent, ruled};
-use crate::console::{Console, Tone, one_line, prose, spelled};
+use super::call_tracker::{CallInfo, CallStage, CallTracker, TrackedCall, WatchEvent, format_decision};
+use crate::console::{Console, Tone, escape_json, one_line, prose};
 use crate::json_output;
 use crate::short_ids::short;
-use crate::time::{now, precise, span, utc};
+use crate::time::{format_duration, format_utc, now, precise};
 
 /// Prints one event.
-pub(super) fn happening(screen: &mut Console, happening: &WatchEvent) {
+pub(super) fn print_event(screen: &mut Console, happening: &WatchEvent) {
     if screen.json() {
-        screen.line(&spelled(&value(happening).to_string()));
+        screen.line(&escape_json(&value(happening).to_string()));
     } else if let Some((tone, line)) = line(happening) {
         let line = match tone {
             Some(tone) => screen.painted(tone, &line),
@@ -26,11 +26,11 @@ pub(super) fn happening(screen: &mut Console, happening: &WatchEvent) {
 }
 
 /// Prints the status of every open call.
-pub(super) fn standing(screen: &mut Console, scene: &CallTracker) {
+pub(super) fn print_open_calls(screen: &mut Console, scene: &CallTracker) {
     let mut none = true;
-    for act in scene.acts() {
+    for act in scene.calls() {
         none = false;
-        happening(screen, &WatchEvent::Met(Box::new(act.clone())));
+        print_event(screen, &WatchEvent::AlreadyOpen(Box::new(act.clone())));
         if !screen.json() {
             for line in &act.tail {
                 screen.line(&format!("  | {}", prose(line)));
@@ -38,13 +38,13 @@ pub(super) fn standing(screen: &mut Console, scene: &CallTracker) {
         }
     }
     if none && !screen.json() {
-        screen.say("no call is on its way");
+        screen.message("no call is on its way");
     }
 }
 
 /// Describes the stage of a call. Not escaped.
-pub(super) fn stage(stage: &CallStage, now: Millis) -> String {
-    let long = |since: &Millis| span(now.saturating_sub(*since));
+pub(super) fn format_stage(stage: &CallStage, now: Millis) -> String {
+    let long = |since: &Millis| format_duration(now.saturating_sub(*since));
     match stage {
         CallStage::Open => "open".into(),
         CallStage::Rehearsing { since } => format!("tried on a copy for {}", long(since)),
@@ -73,8 +73,8 @@ pub(super) fn how_to_answer(question: &Question) -> String {
 
 fn line(happening: &WatchEvent) -> Option<(Option<Tone>, String)> {
     let (tone, who, at, word, said) = match happening {
-        WatchEvent::Met(act) => {
-            let TrackedCall { who, stage: at_stage, .. } = &**act;
+        WatchEvent::AlreadyOpen(act) => {
+            let TrackedCall { info: who, stage: at_stage, .. } = &**act;
             let (tone, how) = match at_stage {
                 CallStage::Waiting { question, .. } => {
                     (Some(Tone::Careful), format!(": answer with {}", how_to_answer(question)))
@@ -83,38 +83,48 @@ fn line(happening: &WatchEvent) -> Option<(Option<Tone>, String)> {
             };
             let live = act.live.as_ref().map(|live| progress(live.fraction, &live.detail));
             let live = live.filter(|live| !live.is_empty()).map(|live| format!(", {live}"));
-            let said = format!("{}{}{how}; {}", stage(at_stage, now()), live.unwrap_or_default(), by(who));
+            let said = format!(
+                "{}{}{how}; {}",
+                format_stage(at_stage, now()),
+                live.unwrap_or_default(),
+                format_caller(who)
+            );
             (tone, who, who.opened_at, "is there", said)
         }
-        WatchEvent::Entry { who, entry, took, .. } => {
-            let (tone, word, said) = of_entry(who, entry, *took)?;
+        WatchEvent::Entry { who, entry, duration_ms: took, .. } => {
+            let (tone, word, said) = format_entry(who, entry, *took)?;
             (tone, who, entry.at, word, said)
         }
         WatchEvent::Progress { who, fraction, detail } => {
             (None, who, now(), "progress", progress(*fraction, detail))
         }
-        WatchEvent::Printed { who, line, left_out } => {
+        WatchEvent::Output { who, line, skipped_bytes: left_out } => {
             let gap = if *left_out > 0 { format!("[{left_out} bytes not shown] ") } else { String::new() };
             (None, who, now(), "printed", format!("{gap}{line}"))
         }
-        WatchEvent::Damaged { who, why } => (Some(Tone::Bad), who, now(), "damaged", why.clone()),
+        WatchEvent::Damaged { who, reason: why } => (Some(Tone::Bad), who, now(), "damaged", why.clone()),
     };
-    let line =
-        format!("{}  {}  {}  {word:<10}  {}", utc(at), short(&who.call), one_line(&who.tool), prose(&said));
+    let line = format!(
+        "{}  {}  {}  {word:<10}  {}",
+        format_utc(at),
+        short(&who.call),
+        one_line(&who.tool),
+        prose(&said)
+    );
     Some((tone, line.trim_end().to_owned()))
 }
 
 /// Describes an entry, if it is of interest to people.
-pub(super) fn of_entry(
+pub(super) fn format_entry(
     who: &CallInfo,
     entry: &Entry,
     took: Option<Millis>,
 ) -> Option<(Option<Tone>, &'static str, String)> {
     let said = match &entry.fact {
-        RecordEvent::Received(_) => (None, "received", by(who)),
-        RecordEvent::Permitted(Ok(ruling)) => (None, "judged", ruled(ruling)),
+        RecordEvent::Received(_) => (None, "received", format_caller(who)),
+        RecordEvent::Permitted(Ok(ruling)) => (None, "judged", format_decision(ruling)),
         RecordEvent::Rehearsing { .. } => (None, "rehearsing", "on a copy".into()),
-        RecordEvent::Rehearsed(_) => (None, "rehearsed", remark(entry)),
+        RecordEvent::Rehearsed(_) => (None, "rehearsed", describe_entry(entry)),
         RecordEvent::Asked(Ok(question)) => {
             (Some(Tone::Careful), "WAITING", format!("answer with {}", how_to_answer(question)))
         }
@@ -131,17 +141,17 @@ pub(super) fn of_entry(
         }
         RecordEvent::Expired { .. } => (None, "expired", "nobody answered in time".into()),
         RecordEvent::Unasked { .. } | RecordEvent::Cancelled { .. } => {
-            (None, entry.fact.kind(), remark(entry))
+            (None, entry.fact.kind(), describe_entry(entry))
         }
         RecordEvent::Begun(Ok(_)) => (None, "runs", String::new()),
         RecordEvent::Interrupted { .. } => {
             (Some(Tone::Bad), "interrupted", "its process is gone; nobody can say how far it came".into())
         }
-        RecordEvent::Ended { .. } => (None, "ended", remark(entry)),
+        RecordEvent::Ended { .. } => (None, "ended", describe_entry(entry)),
         RecordEvent::Settled(outcome) => {
             let tone = outcome.refusal().is_some().then_some(Tone::Bad);
             let took = took.map(|took| format!(" in {}", precise(took))).unwrap_or_default();
-            let word = outcome.word();
+            let word = outcome.as_str();
             let why = outcome.refusal().map(|refusal| format!(": {refusal}")).unwrap_or_default();
             (tone, "SETTLED", format!("{word}{took}{why}"))
         }
@@ -152,14 +162,14 @@ pub(super) fn of_entry(
 }
 
 /// Describes the agent, the session and the call. Not escaped.
-pub(super) fn by(who: &CallInfo) -> String {
+pub(super) fn format_caller(who: &CallInfo) -> String {
     format!("by {} in session {}: {}", who.agent, who.session, who.summary)
 }
 
 fn value(happening: &WatchEvent) -> Value {
     match happening {
-        WatchEvent::Met(act) => {
-            let TrackedCall { who, stage: at_stage, verdict, live, tail, .. } = &**act;
+        WatchEvent::AlreadyOpen(act) => {
+            let TrackedCall { info: who, stage: at_stage, verdict, live, tail, .. } = &**act;
             let (word, question) = match at_stage {
                 CallStage::Open => ("open", None),
                 CallStage::Rehearsing { .. } => ("rehearsing", None),
@@ -183,16 +193,16 @@ fn value(happening: &WatchEvent) -> Value {
             who,
             "entry",
             json!({
-                "seq": seq, "at": entry.at, "fact": entry.fact.kind(), "remark": remark(entry), "entry": entry.fact,
+                "seq": seq, "at": entry.at, "fact": entry.fact.kind(), "remark": describe_entry(entry), "entry": entry.fact,
             }),
         ),
         WatchEvent::Progress { who, fraction, detail } => {
             with(who, "progress", json!({ "fraction": fraction, "detail": detail }))
         }
-        WatchEvent::Printed { who, line, left_out } => {
+        WatchEvent::Output { who, line, skipped_bytes: left_out } => {
             with(who, "printed", json!({ "line": line, "left_out": left_out }))
         }
-        WatchEvent::Damaged { who, why } => with(who, "damaged", json!({ "why": why })),
+        WatchEvent::Damaged { who, reason: why } => with(who, "damaged", json!({ "why": why })),
     }
 }
 

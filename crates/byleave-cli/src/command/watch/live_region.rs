@@ -33,7 +33,7 @@ impl Region {
         let (columns, rows) = size;
         let ended: Vec<&WatchEvent> = happened.iter().filter(|happening| is_last(happening)).collect();
         let mut lines = Vec::new();
-        for act in scene.acts().filter(|act| !matches!(act.stage, CallStage::Settled { .. })) {
+        for act in scene.calls().filter(|act| !matches!(act.stage, CallStage::Settled { .. })) {
             lines.extend(of(act, columns, screen));
         }
         if lines.is_empty() {
@@ -51,12 +51,12 @@ impl Region {
         }
         self.clear(screen, size);
         for happening in ended {
-            format::happening(screen, happening);
-            if let Some(act) = about(happening).and_then(|who| scene.act(who.call)) {
+            format::print_event(screen, happening);
+            if let Some(act) = about(happening).and_then(|who| scene.call(who.call)) {
                 let verdict =
                     act.verdict.as_deref().map(|verdict| format!("{verdict}; ")).unwrap_or_default();
                 screen.line(&cut(
-                    &format!("    {}", prose(&format!("{verdict}{}", format::by(&act.who)))),
+                    &format!("    {}", prose(&format!("{verdict}{}", format::format_caller(&act.info)))),
                     columns,
                 ));
             }
@@ -66,7 +66,7 @@ impl Region {
             // Writing to a string cannot fail.
             writeln!(text, "{line}").unwrap_or_default();
         }
-        screen.trusted(&text);
+        screen.raw_text(&text);
         (self.drawn, self.size) = (lines, size);
     }
 
@@ -79,9 +79,9 @@ impl Region {
     fn clear(&self, screen: &mut Console, size: (usize, usize)) {
         if self.size != (0, 0) && size != self.size {
             // After a resize the lines may be wrapped, and their start is unknown.
-            screen.trusted("\x1b[2J\x1b[H");
+            screen.raw_text("\x1b[2J\x1b[H");
         } else if !self.drawn.is_empty() {
-            screen.trusted(&format!("\x1b[{}A\r\x1b[J", self.drawn.len()));
+            screen.raw_text(&format!("\x1b[{}A\r\x1b[J", self.drawn.len()));
         }
     }
 }
@@ -99,13 +99,13 @@ fn is_last(happening: &WatchEvent) -> bool {
     match happening {
         WatchEvent::Entry { entry, .. } => matches!(entry.fact, RecordEvent::Settled(_)),
         WatchEvent::Damaged { .. } => true,
-        WatchEvent::Met(_) | WatchEvent::Progress { .. } | WatchEvent::Printed { .. } => false,
+        WatchEvent::AlreadyOpen(_) | WatchEvent::Progress { .. } | WatchEvent::Output { .. } => false,
     }
 }
 
 /// Draws a call: one line, its progress, and the end of its output.
 fn of(act: &TrackedCall, columns: usize, screen: &Console) -> Vec<String> {
-    let who = &act.who;
+    let who = &act.info;
     let sign = match act.stage {
         CallStage::Open | CallStage::Settled { .. } => '.',
         CallStage::Rehearsing { .. } => '~',
@@ -117,7 +117,7 @@ fn of(act: &TrackedCall, columns: usize, screen: &Console) -> Vec<String> {
         "{sign} {}  {}  {}  {}/{}  {}",
         short(&who.call),
         one_line(&who.tool),
-        prose(&format::stage(&act.stage, now())),
+        prose(&format::format_stage(&act.stage, now())),
         one_line(&who.agent),
         one_line(who.session.as_str()),
         one_line(&who.summary)

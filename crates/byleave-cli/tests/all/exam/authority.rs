@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use byleave::approver::Reply;
-use byleave::core::pipeline::{NextStep, next};
+use byleave::core::pipeline::{NextStep, next_step};
 use byleave::core::question::{ApproverIdentity, Assurance, Question};
 use byleave::gate::{AnswerError, SubmittedAnswer};
 use byleave::ledger::Ledger as _;
-use byleave::review::input;
+use byleave::review::input_reviewer;
 use byleave::settings::GateSettings;
 use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ fn other(name: &str) -> ApproverIdentity {
 
 fn question(own: &WindowGate, call: byleave::core::id::CallId) -> Question {
     let loaded = own.runtime.block_on(own.ledger.load(call)).unwrap().unwrap();
-    match next(&loaded.record) {
+    match next_step(&loaded.record) {
         NextStep::Wait(question) => question,
         other => panic!("does not wait: {other:?}"),
     }
@@ -141,10 +141,10 @@ fn itself(surface: Surface) -> CaseProof {
         question: open.id,
         digest: open.digest(),
         reply: Reply::Yes { note: None },
-        by: other(name),
+        approver: other(name),
     };
     let answered = own.runtime.block_on(own.gate.answer(given("agent")));
-    assert!(matches!(answered, Err(AnswerError::OwnQuestion)), "{answered:?}");
+    assert!(matches!(answered, Err(AnswerError::SelfAnswer)), "{answered:?}");
     own.no();
     assert_eq!(ending(&own.end(going)), Some("declined"));
     // A command has no terminal to type at, and no book to write in.
@@ -167,7 +167,7 @@ fn strangers(surface: Surface) -> CaseProof {
 /// Who answers approvals cannot release a checkpoint: it goes to its own handler, or nowhere.
 fn other_kind(surface: Surface) -> CaseProof {
     let deploy = TypedTool::new("deploy", "Deploys.", |_: Value, _run| async { "deployed" })
-        .hint("deploy to production now")
+        .search_hint("deploy to production now")
         .requires_checkpoint();
     let mut own = WindowGate::with(surface, "", GateSettings::default(), |builder| builder.tool(deploy));
     let result = own.settle(call("deploy", json!({})));
@@ -254,7 +254,7 @@ fn broken_hook(case: &CorpusCase, surface: Surface) -> CaseProof {
         (|| std::panic::panic_any("crashed"), "review-panicked"),
     ];
     for (hook, wanted) in hooks {
-        let reviewer = input("hook", move |_: byleave::review::InputSubject<'_>| {
+        let reviewer = input_reviewer("hook", move |_: byleave::review::InputSubject<'_>| {
             hook().map(|()| byleave::review::Opinion::<Value>::Pass)
         });
         let own = WindowGate::with(surface, "", GateSettings::default(), |builder| {
@@ -263,12 +263,12 @@ fn broken_hook(case: &CorpusCase, surface: Surface) -> CaseProof {
         let result = own.settle(call("bash", case.input["args"].clone()));
         assert_eq!(ending(&result), Some(wanted), "{result:?}");
     }
-    let never = byleave::review::input_async("hook", |_| async {
+    let never = byleave::review::input_reviewer_async("hook", |_| async {
         std::future::pending::<()>().await;
         Ok::<_, String>(byleave::review::Opinion::<Value>::Pass)
     });
     let settings =
-        GateSettings { stranger_timeout: std::time::Duration::from_millis(100), ..GateSettings::default() };
+        GateSettings { plugin_timeout: std::time::Duration::from_millis(100), ..GateSettings::default() };
     let mut own = WindowGate::with(surface, "", settings, |builder| builder.review_input("bash", never));
     let result = own.settle(call("bash", case.input["args"].clone()));
     assert_eq!(ending(&result), Some("review-timed-out"), "{result:?}");
@@ -296,10 +296,14 @@ fn remote(surface: Surface) -> CaseProof {
     own.window.await_shown("May this call");
     let open = question(&own, id);
     for (name, digest) in
-        [("agent", open.digest()), ("bob", byleave::core::digest::Digest::of(b"before it was drawn"))]
+        [("agent", open.digest()), ("bob", byleave::core::digest::Digest::compute(b"before it was drawn"))]
     {
-        let given =
-            SubmittedAnswer { question: open.id, digest, reply: Reply::Yes { note: None }, by: other(name) };
+        let given = SubmittedAnswer {
+            question: open.id,
+            digest,
+            reply: Reply::Yes { note: None },
+            approver: other(name),
+        };
         assert!(own.runtime.block_on(own.gate.answer(given)).is_err());
     }
     whole(&mut own.window);

@@ -8,7 +8,7 @@ use byleave::approver::Reply;
 use byleave::core::digest::Digest;
 use byleave::core::question::{ApproverIdentity, Assurance};
 use byleave::gate::{AnswerError, SubmittedAnswer};
-use byleave::review::{Opinion, input};
+use byleave::review::{Opinion, input_reviewer};
 use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
@@ -192,10 +192,10 @@ fn injected(case: &CorpusCase) -> CaseProof {
 
 fn rewritten(case: &CorpusCase, surface: Surface) -> CaseProof {
     let updated = case.input["hook_updated"].clone();
-    let hook = input("hook", move |subject: byleave::review::InputSubject<'_>| {
+    let hook = input_reviewer("hook", move |subject: byleave::review::InputSubject<'_>| {
         let is_new = *subject.arguments == updated;
         let value = updated.clone();
-        Ok::<_, String>(if is_new { Opinion::Pass } else { Opinion::<Value>::Change { value, why: None } })
+        Ok::<_, String>(if is_new { Opinion::Pass } else { Opinion::<Value>::Change { value, reason: None } })
     });
     let rules = "[[rule]]\nid = \"no-touch\"\nverdict = \"deny\"\nrun = \"touch\"\n";
     let mut own = WindowGate::with(surface, rules, GateSettings::default(), |builder| {
@@ -232,8 +232,8 @@ fn stale(surface: Surface) -> CaseProof {
     // Nor can an answer be given that was made for another question.
     let question = own.question_of(id);
     let by = ApproverIdentity { name: "bob".into(), grade: Assurance::Program };
-    let digest = Digest::of(b"another");
-    let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, by };
+    let digest = Digest::compute(b"another");
+    let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, approver: by };
     let answered = own.runtime.block_on(own.gate.answer(given));
     assert!(matches!(answered, Err(AnswerError::Mismatch)), "{answered:?}");
     own.no();

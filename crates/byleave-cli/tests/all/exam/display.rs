@@ -1,7 +1,7 @@
 //! What the person sees is what would happen: every case is read from the screen to its end, and back into what the model wrote.
 
 use byleave::core::outcome::Output;
-use byleave::review::{Opinion, output};
+use byleave::review::{Opinion, output_reviewer};
 use byleave::settings::GateSettings;
 use serde_json::json;
 
@@ -208,7 +208,7 @@ fn leave(case: &CorpusCase, surface: Surface) -> CaseProof {
 /// What a tool prints looks like a question, and is none: it stands behind a gutter where it is asked about, and keys go nowhere else.
 fn fake_dialog(case: &CorpusCase, surface: Surface) -> CaseProof {
     shown(case, surface);
-    let hold = output("holds", |_| Ok::<_, String>(Opinion::<Output>::Hold { why: None }));
+    let hold = output_reviewer("holds", |_| Ok::<_, String>(Opinion::<Output>::Hold { reason: None }));
     let mut own =
         WindowGate::with(surface, "", GateSettings::default(), |builder| builder.review_output("exec", hold));
     let going = own.begin(call("exec", json!({"argv": ["cat", "/ws/fake.txt"]})));

@@ -10,8 +10,10 @@ use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
 use byleave::core::manifest::ApprovalRequirement;
 use byleave::core::outcome::Output;
-use byleave::core::pipeline::{NextStep, next};
-use byleave::core::policy::{Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin, read};
+use byleave::core::pipeline::{NextStep, next_step};
+use byleave::core::policy::{
+    Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin_rules, load_rules,
+};
 use byleave::gate::{Gate, GateBuilder};
 use byleave::ledger::Ledger as _;
 use byleave::ledger::memory::MemoryLedger;
@@ -21,7 +23,7 @@ use byleave::tool::{RunContext, ToolContext};
 use byleave::typed_tool::TypedTool;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_terminal::NoBackend;
-use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,7 +61,7 @@ impl WindowGate {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let mut workplace = ExecutionEnv::new("/state/copies".into(), "/ws".into());
         workplace.home = Some("/home/u".into());
-        workplace.ours = vec!["/state".into()];
+        workplace.private_paths = vec!["/state".into()];
         workplace.environment = [("PATH".into(), "/usr/bin:/bin".into())].into();
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         let ran = Arc::<Mutex<Vec<Vec<String>>>>::default();
@@ -68,7 +70,7 @@ impl WindowGate {
             .ledger(Arc::clone(&ledger) as Arc<_>)
             .policy(policy(rules))
             .settings(settings)
-            .catalog(catalog(&workplace, &BuiltinToolOptions::default()).unwrap())
+            .catalog(builtin_catalog(&workplace, &BuiltinToolOptions::default()).unwrap())
             .tool(exec(Arc::clone(&ran)))
             .tool(skill())
             .tool(ask_user());
@@ -95,7 +97,7 @@ impl WindowGate {
     /// The open question of a call.
     pub(crate) fn question_of(&self, call: CallId) -> QuestionId {
         let loaded = self.runtime.block_on(self.ledger.load(call)).unwrap().unwrap();
-        match next(&loaded.record) {
+        match next_step(&loaded.record) {
             NextStep::Wait(question) => question.id,
             other => panic!("does not wait: {other:?}"),
         }
@@ -121,9 +123,9 @@ pub(crate) fn policy(rules: &str) -> Policy {
         state: Some("/state"),
         ..PathVariables::default()
     };
-    let mut all = builtin(&places).unwrap();
+    let mut all = builtin_rules(&places).unwrap();
     let file = RuleFile { name: "exam.toml", layer: Layer::User, text: rules };
-    all.extend(read(&file, &places, &SkipExamples).unwrap().rules);
+    all.extend(load_rules(&file, &places, &SkipExamples).unwrap().rules);
     Policy::new(all).unwrap()
 }
 
@@ -144,7 +146,7 @@ pub(crate) fn call(tool: &str, arguments: Value) -> Call {
 
 /// The code with which a call was refused, if it was.
 pub(crate) fn ending(result: &CallResult) -> Option<&'static str> {
-    result.ending.refusal().map(|refusal| refusal.code.as_str())
+    result.outcome.refusal().map(|refusal| refusal.code.as_str())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -172,7 +174,9 @@ fn exec(ran: Arc<Mutex<Vec<Vec<String>>>>) -> TypedTool<ExecArguments> {
         }
         Ok::<_, String>(Plan { effects, ..Plan::default() })
     };
-    TypedTool::new("exec", "Runs a program.", does).hint("run a program by its words").plan_by(plan)
+    TypedTool::new("exec", "Runs a program.", does)
+        .search_hint("run a program by its words")
+        .with_planner(plan)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -185,7 +189,7 @@ struct SkillArguments {
 
 fn skill() -> TypedTool<SkillArguments> {
     TypedTool::new("skill", "Loads a skill.", |_: SkillArguments, _run: RunContext| async { "loaded" })
-        .hint("load a skill by name")
+        .search_hint("load a skill by name")
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -198,6 +202,6 @@ struct AskUserArguments {
 
 fn ask_user() -> TypedTool<AskUserArguments> {
     TypedTool::new("ask_user", "Asks the person.", |_: AskUserArguments, _run: RunContext| async { "yes" })
-        .hint("ask the person something")
+        .search_hint("ask the person something")
         .needs_approval(ApprovalRequirement::Always)
 }

@@ -78,7 +78,8 @@ impl Surface {
         window: &TestWindow,
         backing: Arc<dyn QuestionBackend>,
     ) -> GateBuilder {
-        let manner = PromptSettings { palette: Palette::Plain, dwell_percent: 100, editor: Vec::new() };
+        let manner =
+            PromptSettings { palette: Palette::Plain, min_read_time_percent: 100, editor: Vec::new() };
         match self {
             Self::Inline => {
                 let prompt: Arc<dyn Approver> =
@@ -107,7 +108,7 @@ impl Approver for InboxApprover {
         "ann"
     }
 
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Terminal
     }
 
@@ -149,7 +150,7 @@ struct SingleQuestionInbox(QuestionView);
 impl QuestionBackend for SingleQuestionInbox {}
 
 impl InboxBackend for SingleQuestionInbox {
-    fn stamp(&self) -> u64 {
+    fn version(&self) -> u64 {
         0
     }
 
@@ -160,7 +161,7 @@ impl InboxBackend for SingleQuestionInbox {
             cursor: Cursor(0),
             kind: sheet.question.kind,
             call: sheet.call,
-            listing: CallSummary {
+            call_summary: CallSummary {
                 tenant: TenantId::new("local").unwrap(),
                 session: sheet.session.clone(),
                 agent: sheet.agent.as_str().into(),
@@ -173,7 +174,7 @@ impl InboxBackend for SingleQuestionInbox {
         })])
     }
 
-    fn sheet(&self, _question: QuestionId) -> Result<QuestionView, String> {
+    fn question_view(&self, _question: QuestionId) -> Result<QuestionView, String> {
         Ok(self.0.clone())
     }
 

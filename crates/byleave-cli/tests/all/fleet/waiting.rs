@@ -56,7 +56,7 @@ impl SharedLedgerGate {
         });
         let gate = Gate::builder()
             .ledger(ledger.clone())
-            .tool(touch.class(PermissionClass::File).role("/path", ArgumentRole::WritePath))
+            .tool(touch.permission_class(PermissionClass::File).role("/path", ArgumentRole::WritePath))
             .settings(GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() })
             .build()
             .unwrap();
@@ -118,7 +118,7 @@ impl SharedLedgerGate {
                 let started = Instant::now();
                 let result = self.gate.settle(call).await;
                 times.push(started.elapsed());
-                assert_eq!(result.ending.word(), "completed", "{result:?}");
+                assert_eq!(result.outcome.as_str(), "completed", "{result:?}");
             }
             rounds.push((nth(&mut times, 50), nth(&mut times, 99)));
         }

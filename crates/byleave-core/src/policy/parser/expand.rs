@@ -1,6 +1,6 @@
 //! Expands `~`, `{workspace}` and similar variables in patterns to the directories that they name.
 
-use crate::pattern::literal;
+use crate::pattern::escape_glob;
 use crate::policy::path_variables::PathVariables;
 
 /// The expander of path variables.
@@ -15,29 +15,30 @@ pub(super) enum Expansion {
     /// The expanded texts.
     Texts(Vec<String>),
     /// A path in a directory that is not known. Only built-in rules may contain one.
-    Nowhere,
+    UnknownDirectory,
     /// An error, and what to do.
-    Flaw(String, String),
+    Invalid(String, String),
 }
 
 impl<'a> VariableExpander<'a> {
     /// Expands a glob over paths. A variable at its start is replaced. A relative path is beneath the workspace. With `/` at its end it is
     /// the directory and everything in it.
-    pub(super) fn path(&self, text: &str) -> Expansion {
+    pub(super) fn expand_path(&self, text: &str) -> Expansion {
         if text.is_empty() {
-            return flaw("an empty path can never match", "name a path");
+            return invalid("an empty path can never match", "name a path");
         }
-        let (start, rest) = match self.start(text) {
-            Ok(Some((place, rest))) => (literal(place.trim_end_matches('/')), rest),
+        let (start, rest) = match self.split_variable(text) {
+            Ok(Some((place, rest))) => (escape_glob(place.trim_end_matches('/')), rest),
             Ok(None) if text.starts_with('/') || text.starts_with("**") => (String::new(), text),
             Ok(None) if text.starts_with('{') => (String::new(), text),
             Ok(None) => match self.places.workspace {
-                Some(workspace) => {
-                    (format!("{}/", literal(workspace.trim_end_matches('/'))), text.trim_start_matches("./"))
-                }
-                None if self.built_in => return Expansion::Nowhere,
+                Some(workspace) => (
+                    format!("{}/", escape_glob(workspace.trim_end_matches('/'))),
+                    text.trim_start_matches("./"),
+                ),
+                None if self.built_in => return Expansion::UnknownDirectory,
                 None => {
-                    return flaw(
+                    return invalid(
                         format!("`{text}` is beneath a workspace, and there is none"),
                         "begin it with `/`, `~/`, or `**/` for any directory",
                     );
@@ -56,11 +57,11 @@ impl<'a> VariableExpander<'a> {
     }
 
     /// Expands a program: a name, or a path with a variable at its start. `./` is the workspace.
-    pub(super) fn program(&self, text: &str) -> Expansion {
+    pub(super) fn expand_program(&self, text: &str) -> Expansion {
         if !text.contains('/') {
             return Expansion::Texts(vec![text.to_owned()]);
         }
-        match self.start(text) {
+        match self.split_variable(text) {
             Ok(Some((place, rest))) => {
                 Expansion::Texts(vec![format!("{}{rest}", place.trim_end_matches('/'))])
             }
@@ -70,7 +71,7 @@ impl<'a> VariableExpander<'a> {
                     let inner = text.trim_start_matches("./");
                     Expansion::Texts(vec![format!("{}/{inner}", workspace.trim_end_matches('/'))])
                 }
-                None => flaw(
+                None => invalid(
                     format!("`{text}` is beneath a workspace, and there is none"),
                     "name the program by its absolute path",
                 ),
@@ -80,26 +81,26 @@ impl<'a> VariableExpander<'a> {
     }
 
     /// Expands the same variables in an example, without escaping. `None` if a directory of a built-in rule is not known.
-    pub(super) fn example(&self, text: &str, path: bool) -> Option<String> {
+    pub(super) fn expand_example(&self, text: &str, path: bool) -> Option<String> {
         let (kind, target) = match text.split_once(':') {
             Some((kind @ ("read" | "write" | "delete"), target)) => (format!("{kind}:"), target.trim_start()),
             _ if path => (String::new(), text),
             _ => return Some(text.to_owned()),
         };
-        match self.start(target) {
+        match self.split_variable(target) {
             Ok(Some((place, rest))) => Some(format!("{kind}{}{rest}", place.trim_end_matches('/'))),
             Ok(None) if target.starts_with('/') => Some(text.to_owned()),
             Ok(None) => {
                 let workspace = self.places.workspace.unwrap_or_default().trim_end_matches('/');
                 Some(format!("{kind}{workspace}/{target}"))
             }
-            Err(Expansion::Nowhere) => None,
+            Err(Expansion::UnknownDirectory) => None,
             Err(_) => Some(text.to_owned()),
         }
     }
 
     /// Returns the directory of the variable at the start of a text, and the rest.
-    fn start<'t>(&self, text: &'t str) -> Result<Option<(&'a str, &'t str)>, Expansion> {
+    fn split_variable<'t>(&self, text: &'t str) -> Result<Option<(&'a str, &'t str)>, Expansion> {
         let PathVariables { workspace, home, state, config } = *self.places;
         let places = [
             ("~", "home directory", home),
@@ -112,7 +113,7 @@ impl<'a> VariableExpander<'a> {
             let Some(rest) = text.strip_prefix(name) else { continue };
             if !rest.is_empty() && !rest.starts_with('/') {
                 if name == "~" {
-                    return Err(flaw(
+                    return Err(invalid(
                         format!("`{text}` names another's home directory"),
                         "write the whole path",
                     ));
@@ -121,14 +122,14 @@ impl<'a> VariableExpander<'a> {
             }
             return match place {
                 Some(place) => Ok(Some((place, rest))),
-                None if self.built_in => Err(Expansion::Nowhere),
-                None => Err(flaw(format!("`{text}`: no {what} is known"), "write the whole path")),
+                None if self.built_in => Err(Expansion::UnknownDirectory),
+                None => Err(invalid(format!("`{text}`: no {what} is known"), "write the whole path")),
             };
         }
         Ok(None)
     }
 }
 
-fn flaw(what: impl Into<String>, todo: impl Into<String>) -> Expansion {
-    Expansion::Flaw(what.into(), todo.into())
+fn invalid(what: impl Into<String>, todo: impl Into<String>) -> Expansion {
+    Expansion::Invalid(what.into(), todo.into())
 }

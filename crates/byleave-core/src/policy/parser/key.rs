@@ -7,7 +7,7 @@ use crate::manifest::PermissionClass;
 use crate::pattern::{Pattern, PatternError};
 
 /// The keys of a rule.
-pub(super) const RULE: &[&str] = &[
+pub(super) const RULE_KEYS: &[&str] = &[
     "id",
     "verdict",
     "run",
@@ -31,26 +31,27 @@ pub(super) const RULE: &[&str] = &[
 ];
 
 /// The keys of `except`.
-pub(super) const KINDS: &[&str] =
+pub(super) const EXCEPT_KEYS: &[&str] =
     &["run", "read", "write", "delete", "touch", "reach", "invoke", "mcp", "tool"];
 
 /// The keys of `when`.
-pub(super) const WHEN: &[&str] = &["read_only", "sensitive", "class", "mode", "server", "session", "agent"];
+pub(super) const WHEN_KEYS: &[&str] =
+    &["read_only", "sensitive", "class", "mode", "server", "session", "agent"];
 
 /// The hint that lists the classes.
-pub(super) const CLASSES: &str = "write `bash`, `file`, `webfetch`, `readonly`, `generic` or `undeclared`";
+pub(super) const CLASS_HELP: &str = "write `bash`, `file`, `webfetch`, `readonly`, `generic` or `undeclared`";
 
 /// The hint that lists the modes.
-pub(super) const MODES: &str =
+pub(super) const MODE_HELP: &str =
     "write `confirm-all`, `confirm-sensitive`, `confirm-dangerous`, `yolo` or `read-only`";
 
 /// Returns the mode with this name.
-pub(super) fn mode(name: &str) -> Option<Mode> {
-    Mode::ALL.into_iter().chain([Mode::ReadOnly]).find(|mode| mode.word() == name)
+pub(super) fn parse_mode(name: &str) -> Option<Mode> {
+    Mode::ALL.into_iter().chain([Mode::ReadOnly]).find(|mode| mode.as_str() == name)
 }
 
 /// Returns the class with this name.
-pub(super) fn class(name: &str) -> Option<PermissionClass> {
+pub(super) fn parse_class(name: &str) -> Option<PermissionClass> {
     Some(match name {
         "bash" => PermissionClass::Bash,
         "file" => PermissionClass::File,
@@ -63,7 +64,7 @@ pub(super) fn class(name: &str) -> Option<PermissionClass> {
 }
 
 /// Returns the kind of a value in words.
-pub(super) const fn kind(value: &DeValue<'_>) -> &'static str {
+pub(super) const fn value_kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -75,7 +76,7 @@ pub(super) const fn kind(value: &DeValue<'_>) -> &'static str {
 }
 
 /// Returns the error of a pattern other than a run pattern, and what to do. `None` if the pattern can match something.
-pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
+pub(super) fn pattern_problem(pattern: &Pattern) -> Option<(String, String)> {
     if let Err(bad) = pattern.check() {
         let todo = match &bad {
             PatternError::Host(_) => {
@@ -89,14 +90,14 @@ pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
         return Some((bad.to_string(), todo.to_owned()));
     }
     match pattern {
-        Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) => wrong_path(glob),
-        Pattern::Invoke(glob) => wrong_tool(glob),
+        Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) => path_problem(glob),
+        Pattern::Invoke(glob) => tool_problem(glob),
         Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Reach(_) | Pattern::Plan(_) => None,
     }
 }
 
 /// Checks a glob over paths. Effects name absolute, resolved paths, so a glob with another spelling matches nothing.
-fn wrong_path(glob: &str) -> Option<(String, String)> {
+fn path_problem(glob: &str) -> Option<(String, String)> {
     let never = |why: &str| Some((format!("`{glob}` can never match: {why}"), "drop that step".to_owned()));
     let mut steps = glob.strip_prefix('/').unwrap_or(glob).split('/');
     if glob != "/" && steps.clone().any(str::is_empty) {
@@ -110,7 +111,7 @@ fn wrong_path(glob: &str) -> Option<(String, String)> {
 
 /// Returns the class of a built-in tool that is evaluated by the effects of a call, and never as a whole. No effect of it carries its name.
 /// These names are reserved, whatever tools exist.
-pub fn judged_by_effects(tool: &str) -> Option<&'static str> {
+pub fn class_judged_by_effects(tool: &str) -> Option<&'static str> {
     Some(match tool.to_ascii_lowercase().as_str() {
         "bash" => "bash",
         "web_fetch" => "webfetch",
@@ -120,8 +121,8 @@ pub fn judged_by_effects(tool: &str) -> Option<&'static str> {
     })
 }
 
-fn wrong_tool(glob: &str) -> Option<(String, String)> {
-    if let Some(class) = judged_by_effects(glob) {
+fn tool_problem(glob: &str) -> Option<(String, String)> {
+    if let Some(class) = class_judged_by_effects(glob) {
         let what = format!(
             "`{glob}` can never match: it is a built-in tool, and a call of it is judged by what it does, not by its name"
         );
@@ -140,7 +141,7 @@ fn wrong_tool(glob: &str) -> Option<(String, String)> {
 }
 
 /// Returns the error in the words of a run pattern, and what to do.
-pub(super) fn wrong_run(words: &[String]) -> Option<(String, String)> {
+pub(super) fn run_problem(words: &[String]) -> Option<(String, String)> {
     let Some(program) = words.first() else {
         return Some(("the pattern is empty".to_owned(), "name a program and its leading words".to_owned()));
     };
@@ -150,7 +151,8 @@ pub(super) fn wrong_run(words: &[String]) -> Option<(String, String)> {
             let what = format!("`{word}` can never match: a run pattern is words, not a line of shell");
             return told(what, "write the program and its leading words, one command for each pattern");
         }
-        if word.contains('*') || program.contains(['?', '[', '{']) && program.len() > 1 && !is_place(program)
+        if word.contains('*')
+            || program.contains(['?', '[', '{']) && program.len() > 1 && !is_path_variable(program)
         {
             let what = format!("`{word}` is a glob, and run patterns are words");
             return told(what, "leave it out: further words are covered anyway");
@@ -159,6 +161,6 @@ pub(super) fn wrong_run(words: &[String]) -> Option<(String, String)> {
     None
 }
 
-fn is_place(program: &str) -> bool {
+fn is_path_variable(program: &str) -> bool {
     ["{workspace}/", "{home}/", "{state}/", "{config}/"].iter().any(|place| program.starts_with(place))
 }

@@ -14,20 +14,20 @@ pub(super) fn names_whole_server(value: &TomlValue<'_>) -> bool {
 
 impl RuleFileReader<'_> {
     /// Reads `server` for all of its tools, or `server/tool`. Each may be a glob.
-    pub(super) fn servers(&mut self, value: &TomlValue<'_>, to: &mut Vec<Pattern>) {
-        for (text, span) in self.texts(value) {
+    pub(super) fn parse_servers(&mut self, value: &TomlValue<'_>, to: &mut Vec<Pattern>) {
+        for (text, span) in self.parse_texts(value) {
             let (server, tool) = match text.split_once('/') {
                 Some((server, tool)) => (server, tool),
                 None => (text.as_str(), "**"),
             };
             if server.is_empty() || tool.is_empty() {
                 let what = format!("`{}` names no server, or no tool", text.escape_debug());
-                self.flaw(span, what, "write `server` or `server/tool`; `*` is any");
+                self.add_diagnostic(span, what, "write `server` or `server/tool`; `*` is any");
                 continue;
             }
-            let pattern = Pattern::Invoke(Effect::name_at_server(server, tool));
-            match key::wrong(&pattern) {
-                Some((what, todo)) => self.flaw(span, what, todo),
+            let pattern = Pattern::Invoke(Effect::mcp_tool_name(server, tool));
+            match key::pattern_problem(&pattern) {
+                Some((what, todo)) => self.add_diagnostic(span, what, todo),
                 None => to.push(pattern),
             }
         }

@@ -79,12 +79,12 @@ impl Ground {
         let options = BookOptions {
             connect: self.books.connect_to(&self.name),
             unsealer: Arc::new(FleetUnsealer::new(engine::MASTER.into())),
-            sign: [5; 32].into(),
-            anchors: Arc::new(AnchorFile::at(self.dir.join("anchor.json"))),
+            signing_key: [5; 32].into(),
+            anchor_store: Arc::new(AnchorFile::new(self.dir.join("anchor.json"))),
             ledger,
-            seal_every: None,
+            seal_interval: None,
             lease: Duration::from_secs(10),
-            readers_max: 2,
+            max_readers: 2,
         };
         PgAuditLog::open(options).await
     }
@@ -112,8 +112,8 @@ impl Ground {
         let mut fork = script.clone();
         fork.answer(Answer::No { feedback: None }).unwrap();
         let vault = byleave::audit_log::encryption::KeyVault::new(engine::MASTER.into());
-        let forged = Ingest::seal(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
-        self.sealed().await.take(forged).await.unwrap();
+        let forged = Ingest::seal_batch(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
+        self.sealed().await.ingest(forged).await.unwrap();
         script
     }
 
@@ -136,7 +136,7 @@ impl Ground {
         let book = self.sealed().await;
         let wanted = [(call, length, head)];
         let wait = Wait::until(format!("call {call} with {length} lines is in the book"));
-        while book.holds(&wanted).await.unwrap() != [RecordCompleteness::Whole] {
+        while book.check_completeness(&wanted).await.unwrap() != [RecordCompleteness::Complete] {
             wait.a_little().await;
         }
     }
@@ -211,7 +211,7 @@ impl byleave::audit_log::conformance::AuditLogHarness for BookBench {
         Box::pin(async {
             let ledger = self.ledger()?;
             let book = self.ground.book(Some(Arc::clone(&ledger))).await?;
-            Ok(OpenedStore { ledger, book: Arc::new(book) })
+            Ok(OpenedStore { ledger, audit_log: Arc::new(book) })
         })
     }
 
@@ -236,22 +236,25 @@ impl Ledger for Patient {
         self.inner.load(call)
     }
 
-    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
-        self.inner.arrive(comer)
+    fn lookup_incoming<'a>(
+        &'a self,
+        comer: IncomingCall<'a>,
+    ) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
+        self.inner.lookup_incoming(comer)
     }
 
     fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(async move {
-            let (call, settles) = (batch.call, batch.settles);
-            let end = batch.lines.last().map(|line| (line.seq() + 1, line.link()));
+            let (call, settles) = (batch.call, batch.is_final);
+            let end = batch.chained_entries.last().map(|line| (line.seq() + 1, line.link()));
             self.inner.append(batch).await?;
             let (length, head) = end.expect("what has no lines is refused");
             // Someone else may have gone on with it by now.
             let book = self.ground.sealed().await;
             let wait = Wait::until(format!("call {call} with {length} lines is in the book"));
             loop {
-                let held = book.record(call).await?;
-                let line = held.as_ref().and_then(|record| record.lines.get(length as usize - 1));
+                let held = book.load_record(call).await?;
+                let line = held.as_ref().and_then(|record| record.chained_entries.get(length as usize - 1));
                 if line.is_some_and(|line| line.link() == head) {
                     break;
                 }
@@ -276,9 +279,9 @@ impl Ledger for Patient {
     ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
         Box::pin(async move {
             let came = self.inner.interrupt(call, attempt, at).await?;
-            if came == Interruption::Written {
+            if came == Interruption::Recorded {
                 let record = self.inner.load(call).await?.expect("it was just written").record;
-                if record.settled().is_none() {
+                if record.outcome().is_none() {
                     self.ground.until_held(call, record.len(), record.head()).await;
                 }
             }
@@ -286,24 +289,24 @@ impl Ledger for Patient {
         })
     }
 
-    fn starting(&self, call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
-        self.inner.starting(call, attempt)
+    fn mark_started(&self, call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.inner.mark_started(call, attempt)
     }
 
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            self.inner.act(act.clone()).await?;
+            self.inner.record_admin_action(act.clone()).await?;
             let book = self.ground.keyed().await;
             let wait = Wait::until("an act is in the book".into());
-            while !book.acts().await?.contains(&act) {
+            while !book.admin_actions().await?.contains(&act) {
                 wait.a_little().await;
             }
             Ok(())
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
-        self.inner.halted(tenant)
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+        self.inner.active_halt(tenant)
     }
 
     fn lineage(
@@ -314,30 +317,30 @@ impl Ledger for Patient {
         self.inner.lineage(tenant, session)
     }
 
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
-        self.inner.leaves(tenant, tool, now)
+        self.inner.standing_approvals(tenant, tool, now)
     }
 
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.inner.call_of(question)
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        self.inner.call_for_question(question)
     }
 
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
         call: CallId,
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.inner.held_up_by(tenant, session, call, plan)
+        self.inner.blocking_call(tenant, session, call, plan)
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
-        self.inner.drivable(now, limit)
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+        self.inner.resumable_calls(now, limit)
     }
 }

@@ -3,7 +3,7 @@
 use byleave::audit_log::AuditLog as _;
 use byleave::core::admin_action::AdminActionKind;
 use byleave::core::question::Answer;
-use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, act, loaded};
+use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, admin_action, loaded};
 use byleave::ledger::{AppendError, ContentError, Ledger as _};
 use byleave_fleet::{Options, RestateLedger};
 
@@ -16,7 +16,7 @@ async fn asked(ledger: &RestateLedger) -> (CallScript, byleave::ledger::Batch) {
     ledger.append(script.batch()).await.unwrap();
     script.answer(Answer::Yes { note: None }).unwrap();
     ledger.append(script.batch()).await.unwrap();
-    script.begin(ledger.owner()).unwrap();
+    script.start(ledger.owner()).unwrap();
     ledger.append(script.batch()).await.unwrap();
     script.end().unwrap();
     script.settle().unwrap();
@@ -45,9 +45,9 @@ async fn a_settled_call_is_a_tombstone_and_is_read_from_the_book() {
     assert_eq!(read.record, script.record);
     assert_eq!(read.key.unwrap().expose(), script.key.expose());
     let content = last.contents.last().unwrap();
-    assert_eq!(ledger.content(call, content.held).await.unwrap(), content.bytes);
-    assert_eq!(ledger.call_of(question.unwrap()).await.unwrap(), Some(call));
-    assert!(ledger.drivable(NOW * 2, 10).await.unwrap().is_empty());
+    assert_eq!(ledger.content(call, content.content_ref).await.unwrap(), content.bytes);
+    assert_eq!(ledger.call_for_question(question.unwrap()).await.unwrap(), Some(call));
+    assert!(ledger.resumable_calls(NOW * 2, 10).await.unwrap().is_empty());
 
     // The very same lines again, other lines behind them, and a new call under the old id.
     let again = ledger.append(last).await;
@@ -82,10 +82,10 @@ async fn what_is_not_settled_stays_in_the_engine() {
     let listed = ground
         .keyed()
         .await
-        .questions(Default::default(), byleave::audit_log::PageRequest::first(9))
+        .questions(Default::default(), byleave::audit_log::PageRequest::with_limit(9))
         .await
         .unwrap();
-    assert_eq!(listed[0].listing, batch.listing);
+    assert_eq!(listed[0].call_summary, batch.call_summary);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,24 +100,24 @@ async fn forgetting_reaches_the_engine_and_the_book() {
     ledger.append(first.clone()).await.unwrap();
     ground.until_held(open.call(), open.record.len(), open.record.head()).await;
 
-    let stranger = act(&*ledger, "stranger", AdminActionKind::Forget { call: settled.call() }).await;
+    let stranger = admin_action(&*ledger, "stranger", AdminActionKind::Forget { call: settled.call() }).await;
     assert!(stranger.is_ok());
-    ledger.content(settled.call(), last.contents[0].held).await.unwrap();
-    for (script, held) in [(&settled, last.contents[0].held), (&open, first.contents[0].held)] {
+    ledger.content(settled.call(), last.contents[0].content_ref).await.unwrap();
+    for (script, held) in [(&settled, last.contents[0].content_ref), (&open, first.contents[0].content_ref)] {
         let call = script.call();
-        assert!(act(&*ledger, "local", AdminActionKind::Forget { call }).await.is_ok());
+        assert!(admin_action(&*ledger, "local", AdminActionKind::Forget { call }).await.is_ok());
         // At once, wherever it is.
         let content = ledger.content(call, held).await;
         assert!(matches!(content, Err(ContentError::Forgotten)), "{content:?}");
         let read = ledger.load(call).await.unwrap().unwrap();
         assert!(read.key.is_none());
         assert_eq!(read.record, script.record);
-        let sealed = ground.sealed().await.record_with_contents(call).await.unwrap().unwrap();
-        assert!(sealed.key.is_none(), "the book has the key of {call}");
+        let sealed = ground.sealed().await.load_record_with_contents(call).await.unwrap().unwrap();
+        assert!(sealed.wrapped_key.is_none(), "the book has the key of {call}");
         let kept = ground.keyed().await.record(call).await.unwrap().unwrap();
-        assert!(kept.forgotten && kept.listing.unwrap().summary.is_empty());
+        assert!(kept.forgotten && kept.call_summary.unwrap().summary.is_empty());
     }
-    assert!(ground.keyed().await.verify().await.unwrap().is_sound());
+    assert!(ground.keyed().await.verify().await.unwrap().is_intact());
 }
 
 /// A book that has something else for a call refuses it: that is said, and the engine keeps the record.
@@ -129,7 +129,7 @@ async fn what_the_book_refuses_is_named_and_never_cleared() {
     let mut script = ground.contradicted(&ledger).await;
 
     script.answer(Answer::Yes { note: None }).unwrap();
-    script.begin(ledger.owner()).unwrap();
+    script.start(ledger.owner()).unwrap();
     script.end().unwrap();
     script.settle().unwrap();
     ledger.append(script.batch()).await.unwrap();

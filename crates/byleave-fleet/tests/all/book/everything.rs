@@ -63,15 +63,15 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
         by: "ada".into(),
         deed: AdminActionKind::Halt { why: "to see it arrive".into() },
     };
-    ledger.act(act.clone()).await.unwrap();
+    ledger.record_admin_action(act.clone()).await.unwrap();
 
     let book = ground.keyed().await;
-    until("the act is in the book", async || book.acts().await.unwrap() == [act.clone()]).await;
+    until("the act is in the book", async || book.admin_actions().await.unwrap() == [act.clone()]).await;
     let (mut settled, mut lines) = (0, 0);
     for call in &calls {
         let record = ledger.load(*call).await.unwrap().unwrap().record;
         ground.until_held(*call, record.len(), record.head()).await;
-        if record.settled().is_some() {
+        if record.outcome().is_some() {
             ground.until_cleared(*call).await;
             settled += 1;
         }
@@ -80,7 +80,7 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
         assert_eq!(kept.record, record);
         assert_eq!(read.record, record);
         for content in book.contents(*call).await.unwrap() {
-            assert_eq!(ledger.content(*call, content.held).await.unwrap(), content.bytes);
+            assert_eq!(ledger.content(*call, content.content_ref).await.unwrap(), content.bytes);
         }
         lines += u64::from(record.len());
     }
@@ -88,15 +88,15 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
     assert_eq!(ledger.book_lag(u64::MAX / 2).await.unwrap(), Default::default());
 
     let verified = book.verify().await.unwrap();
-    assert!(verified.is_sound(), "{:?}", verified.flaw);
-    assert_eq!((verified.records, verified.lines, verified.acts), (calls.len() as u64, lines, 1));
-    let listed = book.calls(CallFilter::default(), PageRequest::first(1_000)).await.unwrap();
+    assert!(verified.is_intact(), "{:?}", verified.integrity_error);
+    assert_eq!((verified.records, verified.entries, verified.admin_actions), (calls.len() as u64, lines, 1));
+    let listed = book.calls(CallFilter::default(), PageRequest::with_limit(1_000)).await.unwrap();
     assert_eq!(listed.len(), calls.len());
     assert_eq!(listed.iter().filter(|item| item.state == CallState::Settled).count(), settled);
-    assert!(listed.iter().all(|item| !item.listing.summary.is_empty()), "{listed:?}");
+    assert!(listed.iter().all(|item| !item.call_summary.summary.is_empty()), "{listed:?}");
     // Made again from the sealed notes, the lists are the same: nothing was listed that was not sealed, too.
     book.rebuild().await.unwrap();
-    assert_eq!(book.calls(CallFilter::default(), PageRequest::first(1_000)).await.unwrap(), listed);
+    assert_eq!(book.calls(CallFilter::default(), PageRequest::with_limit(1_000)).await.unwrap(), listed);
 
     let left = state(&ground.ingress, &ground.name, "Call").await;
     let (tombstones, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, name, _)| name == "t");
@@ -115,12 +115,12 @@ async fn interrupted(ground: &Ground) -> CallId {
     )
     .unwrap();
     let attempt = script.batch();
-    let begun = attempt.begins.unwrap().attempt;
+    let begun = attempt.attempt_start.unwrap().attempt;
     ledger.append(attempt).await.unwrap();
     // What was written before must not bring it along.
     ground.until_quiet().await;
     drop(ledger);
-    assert_eq!(other.interrupt(script.call(), begun, NOW + 9).await.unwrap(), Interruption::Written);
+    assert_eq!(other.interrupt(script.call(), begun, NOW + 9).await.unwrap(), Interruption::Recorded);
     let record = other.load(script.call()).await.unwrap().unwrap().record;
     assert!(matches!(record.entries().last().unwrap().fact, RecordEvent::Interrupted { .. }));
     script.call()

@@ -8,7 +8,7 @@ use byleave::core::admin_action::AdminActionKind;
 use byleave::core::digest::Digest;
 use byleave::core::question::Answer;
 use byleave::ledger::Ledger as _;
-use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, act};
+use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, admin_action};
 use byleave_fleet::Books;
 
 use super::bench::{Ground, until, url};
@@ -47,14 +47,14 @@ async fn what_the_engine_holds_is_sent_once_more() {
         script.answer(Answer::Yes { note: None }).unwrap();
         ledger.append(script.batch()).await.unwrap();
     }
-    assert!(act(&*ledger, "local", AdminActionKind::Halt { why: "for now".into() }).await.is_ok());
-    assert!(act(&*ledger, "local", AdminActionKind::Lift).await.is_ok());
+    assert!(admin_action(&*ledger, "local", AdminActionKind::Halt { why: "for now".into() }).await.is_ok());
+    assert!(admin_action(&*ledger, "local", AdminActionKind::Lift).await.is_ok());
     let book = ground.keyed().await;
     let all_there = async || {
         let verified = book.verify().await.unwrap();
-        assert!(verified.is_sound(), "{:?}", verified.flaw);
+        assert!(verified.is_intact(), "{:?}", verified.integrity_error);
         let lines: u64 = scripts.iter().map(|script| u64::from(script.record.len())).sum();
-        (verified.records, verified.lines, verified.acts) == (20, lines, 2)
+        (verified.records, verified.entries, verified.admin_actions) == (20, lines, 2)
     };
     until("everything is in the book", all_there).await;
     ground.until_quiet().await;
@@ -83,8 +83,8 @@ async fn a_call_that_goes_on_brings_its_beginning_with_it() {
     ledger.append(script.batch()).await.unwrap();
     ground.until_cleared(script.call()).await;
     assert_eq!(ledger.load(script.call()).await.unwrap().unwrap().record, script.record);
-    assert!(ground.keyed().await.verify().await.unwrap().is_sound());
-    assert_eq!(ground.sealed().await.backlog().await.unwrap().early, 0);
+    assert!(ground.keyed().await.verify().await.unwrap().is_intact());
+    assert_eq!(ground.sealed().await.backlog().await.unwrap().out_of_order, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,9 +118,10 @@ async fn what_is_large_is_sent_in_parts() {
     for part in 0_u32..4 {
         script.step().unwrap();
         // Nothing makes it smaller: each part is more than a half of what is owed at once.
-        let digests = (0_u32..20_000).map(|n| *Digest::of(&(part * 20_000 + n).to_le_bytes()).as_bytes());
+        let digests =
+            (0_u32..20_000).map(|n| *Digest::compute(&(part * 20_000 + n).to_le_bytes()).as_bytes());
         let bytes = digests.flatten().collect::<Vec<u8>>();
-        contents.push((script.hold(&bytes), bytes));
+        contents.push((script.content_ref(&bytes), bytes));
         ledger.append(script.batch()).await.unwrap();
     }
     ground.until_held(script.call(), script.record.len(), script.record.head()).await;
@@ -130,7 +131,7 @@ async fn what_is_large_is_sent_in_parts() {
     ground.until_held(script.call(), script.record.len(), script.record.head()).await;
 
     while script.step().unwrap() {}
-    script.begin(ledger.owner()).unwrap();
+    script.start(ledger.owner()).unwrap();
     script.end().unwrap();
     script.settle().unwrap();
     ledger.append(script.batch()).await.unwrap();
@@ -138,7 +139,7 @@ async fn what_is_large_is_sent_in_parts() {
     for (held, bytes) in contents {
         assert!(ledger.content(script.call(), held).await.unwrap() == bytes);
     }
-    assert!(ground.keyed().await.verify().await.unwrap().is_sound());
+    assert!(ground.keyed().await.verify().await.unwrap().is_intact());
 }
 
 /// The book has something else for a call, is put back to before that, and takes what is sent once more.

@@ -49,7 +49,7 @@ async fn book_away() {
         by: "ada".into(),
         deed: AdminActionKind::Revoke { leave: byleave::core::id::StandingApprovalId::new(fresh_id()) },
     };
-    ledger.act(act.clone()).await.unwrap();
+    ledger.record_admin_action(act.clone()).await.unwrap();
     for victim in ["service", "server"] {
         fleet.kill(victim);
         fleet.up();
@@ -69,7 +69,7 @@ async fn book_away() {
     for call in during.iter().skip(4).chain(&open) {
         assert!(!ground.is_cleared(*call).await, "{call} was cleared, and no book has it");
         let loaded = ledger.load(*call).await.unwrap().unwrap();
-        assert_eq!(loaded.record.settled().is_some(), !open.contains(call));
+        assert_eq!(loaded.record.outcome().is_some(), !open.contains(call));
     }
     // What only the book has cannot be had now, and is not taken for something that never was.
     let old = tokio::time::timeout(Duration::from_secs(2), ledger.load(before[0])).await;
@@ -84,10 +84,10 @@ async fn book_away() {
     let caught_up = back.elapsed();
     let book = ground.keyed().await;
     let verified = book.verify().await.unwrap();
-    assert!(verified.is_sound(), "{:?}", verified.flaw);
+    assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     let all: Vec<CallId> = before.into_iter().chain(during).chain(open).collect();
-    assert_eq!((verified.records, verified.acts), (all.len() as u64, 1));
-    assert_eq!(book.acts().await.unwrap(), [act]);
+    assert_eq!((verified.records, verified.admin_actions), (all.len() as u64, 1));
+    assert_eq!(book.admin_actions().await.unwrap(), [act]);
     for call in &all {
         let record = ledger.load(*call).await.unwrap().unwrap().record;
         assert_eq!(book.record(*call).await.unwrap().unwrap().record, record);

@@ -70,7 +70,7 @@ async fn kills() {
         let settled =
             record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Settled(_))).count();
         assert_eq!(settled, 1, "{call}: {record:?}");
-        let outcome = record.settled().unwrap().word();
+        let outcome = record.outcome().unwrap().as_str();
         *outcomes.entry(outcome.into()).or_default() += 1;
         let repeatable = tool == "append_again";
         match outcome {
@@ -95,7 +95,7 @@ async fn kills() {
                 record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Answered(_))),
                 "{call}"
             );
-            assert_ne!(outcome, "refused", "{call} was answered yes: {:?}", record.settled());
+            assert_ne!(outcome, "refused", "{call} was answered yes: {:?}", record.outcome());
         }
     }
     assert!(lines.is_empty(), "lines of calls that nobody submitted: {lines:?}");

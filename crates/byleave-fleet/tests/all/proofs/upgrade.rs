@@ -71,7 +71,7 @@ async fn upgrade() {
         async move {
             let call = gate.answer(yes(question)).await.unwrap();
             let standing = gate.resume(call).await;
-            matches!(standing, CallStatus::Settled(result) if result.success())
+            matches!(standing, CallStatus::Settled(result) if result.is_success())
         }
     }));
     let finished = finished.await.into_iter().filter(|is| *is).count();

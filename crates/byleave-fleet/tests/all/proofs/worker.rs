@@ -13,7 +13,7 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::pipeline::{NextStep, next};
+use byleave::core::pipeline::{NextStep, next_step};
 use byleave::core::question::{ApproverIdentity, Assurance, Question};
 use byleave::gate::{Gate, SubmittedAnswer};
 use byleave::ledger::Ledger as _;
@@ -46,7 +46,7 @@ pub(crate) fn appender(name: &str) -> TypedTool<AppendLine> {
         tokio::time::sleep(std::time::Duration::from_millis(3)).await;
         Output::text("appended")
     })
-    .class(PermissionClass::File)
+    .permission_class(PermissionClass::File)
     .role("/path", ArgumentRole::WritePath)
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn open(folder: &Path, ingress: &str) -> (Arc<RestateLedger>, Gate) {
     let gate = Gate::builder()
         .ledger(ledger.clone())
         .tool(appender("append_line"))
-        .tool(appender("append_again").repeatable())
+        .tool(appender("append_again").idempotent())
         .settings(settings)
         .build()
         .unwrap();
@@ -85,7 +85,7 @@ pub(crate) fn yes(question: &Question) -> SubmittedAnswer {
         question: question.id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        by: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
+        approver: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
     }
 }
 
@@ -145,7 +145,7 @@ async fn run_until_killed(folder: &Path, ingress: &str) {
                     standing = gate.resume(id).await;
                 }
                 if let CallStatus::Settled(result) = standing {
-                    append(&folder.join("told"), &format!("{id} {}", result.ending.word()));
+                    append(&folder.join("told"), &format!("{id} {}", result.outcome.as_str()));
                 }
             }
         })
@@ -169,7 +169,7 @@ pub(crate) async fn take_up(ledger: &RestateLedger, gate: &Gate, folder: &Path) 
             continue;
         }
         let Some(loaded) = ledger.load(call).await.unwrap() else { continue };
-        if let NextStep::Wait(question) = next(&loaded.record) {
+        if let NextStep::Wait(question) = next_step(&loaded.record) {
             gate.answer(yes(&question)).await.unwrap();
             append(&folder.join("answered"), &call.to_string());
         }

@@ -28,17 +28,17 @@ pub(super) struct EndpointPolicy {
     /// The address of the server.
     pub(super) server: Url,
     /// Whether hosts of the person's own network are allowed too.
-    pub(super) own_network: bool,
+    pub(super) allow_private_network: bool,
 }
 
 impl EndpointPolicy {
     /// Returns the parsed endpoint, if it is allowed.
-    pub(super) fn sound(&self, what: &'static str, text: &str) -> Result<Url, EndpointError> {
+    pub(super) fn check_endpoint(&self, what: &'static str, text: &str) -> Result<Url, EndpointError> {
         self.judged(text, ENDPOINT_BYTES_MAX).map_err(|why| unsound(what, why, text))
     }
 
     /// Returns the parsed address for a browser, if it leads to this endpoint.
-    pub(super) fn leads_to(&self, endpoint: &Url, text: &str) -> Result<Url, EndpointError> {
+    pub(super) fn check_redirect_target(&self, endpoint: &Url, text: &str) -> Result<Url, EndpointError> {
         let what = "address to open";
         let url = self.judged(text, ADDRESS_BYTES_MAX).map_err(|why| unsound(what, why, text))?;
         if url.origin() == endpoint.origin() && url.path() == endpoint.path() {
@@ -48,10 +48,10 @@ impl EndpointPolicy {
     }
 
     /// Checks whether an IP address may be connected to, for a host other than the server's.
-    pub(super) fn reaches(&self, address: IpAddr) -> bool {
+    pub(super) fn allows_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        let own = self.own_network && is_private(address);
-        global(address) || own || address.is_loopback() && is_here(&self.server)
+        let own = self.allow_private_network && is_private(address);
+        global(address) || own || address.is_loopback() && is_loopback(&self.server)
     }
 
     fn judged(&self, text: &str, bytes_max: usize) -> Result<Url, &'static str> {
@@ -86,8 +86,8 @@ impl EndpointPolicy {
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
             return Err("it names a user or a place in a page");
         }
-        let here = is_here(&url);
-        if here && !is_here(&self.server) {
+        let here = is_loopback(&url);
+        if here && !is_loopback(&self.server) {
             return Err("it is on this machine, and the server is not");
         }
         if !secure && !here {
@@ -99,7 +99,7 @@ impl EndpointPolicy {
             Some(Host::Domain(_)) => None,
             None => return Err("it names no host"),
         };
-        if address.is_some_and(|address| !self.reaches(address)) && url.host() != self.server.host() {
+        if address.is_some_and(|address| !self.allows_address(address)) && url.host() != self.server.host() {
             return Err("it is not a host that everyone can reach");
         }
         Ok(url)
@@ -108,7 +108,7 @@ impl EndpointPolicy {
 
 /// Checks whether an address is written as one of this machine. The addresses that a name resolves to are ignored, because
 /// its owner controls them.
-pub(super) fn is_here(url: &Url) -> bool {
+pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -118,7 +118,7 @@ pub(super) fn is_here(url: &Url) -> bool {
 }
 
 /// Returns the host and port of an address for people.
-pub(super) fn host(url: &Url) -> String {
+pub(super) fn host_and_port(url: &Url) -> String {
     let name = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn from(server: &str) -> EndpointPolicy {
-        EndpointPolicy { server: Url::parse(server).unwrap(), own_network: false }
+        EndpointPolicy { server: Url::parse(server).unwrap(), allow_private_network: false }
     }
 
     // req: M1
@@ -161,7 +161,7 @@ mod tests {
             "https://[2606:4700::1111]/x",
             "https://xn--bcher-kva.example/",
         ] {
-            assert!(far.sound("endpoint", good).is_ok(), "{good}");
+            assert!(far.check_endpoint("endpoint", good).is_ok(), "{good}");
         }
         let long = format!("https://auth.example/{}", "a".repeat(ENDPOINT_BYTES_MAX));
         for bad in [
@@ -217,7 +217,7 @@ mod tests {
             "https://0.0.0.0/x",
             long.as_str(),
         ] {
-            assert!(far.sound("endpoint", bad).is_err(), "{bad:?}");
+            assert!(far.check_endpoint("endpoint", bad).is_err(), "{bad:?}");
         }
     }
 
@@ -227,32 +227,33 @@ mod tests {
         for good in
             ["http://127.0.0.1:2/a", "http://localhost:2/a", "http://[::1]/a", "https://auth.example/"]
         {
-            assert!(here.sound("endpoint", good).is_ok(), "{good}");
+            assert!(here.check_endpoint("endpoint", good).is_ok(), "{good}");
         }
         for bad in
             ["http://auth.example/", "http://10.0.0.1/", "https://10.0.0.1/", "http://localhost.example/"]
         {
-            assert!(here.sound("endpoint", bad).is_err(), "{bad}");
+            assert!(here.check_endpoint("endpoint", bad).is_err(), "{bad}");
         }
-        let own = EndpointPolicy { own_network: true, ..from("https://mcp.example/mcp") };
-        assert!(own.sound("endpoint", "https://10.0.0.1/").is_ok());
-        assert!(own.sound("endpoint", "https://169.254.169.254/").is_err());
+        let own = EndpointPolicy { allow_private_network: true, ..from("https://mcp.example/mcp") };
+        assert!(own.check_endpoint("endpoint", "https://10.0.0.1/").is_ok());
+        assert!(own.check_endpoint("endpoint", "https://169.254.169.254/").is_err());
     }
 
     #[test]
     fn what_is_opened_leads_to_the_endpoint() {
         let far = from("https://mcp.example/mcp");
-        let endpoint = far.sound("endpoint", "https://auth.example/authorize?p=1").unwrap();
+        let endpoint = far.check_endpoint("endpoint", "https://auth.example/authorize?p=1").unwrap();
         let good = "https://auth.example/authorize?p=1&state=x&redirect_uri=http%3A%2F%2F127.0.0.1";
-        assert!(far.leads_to(&endpoint, good).is_ok());
+        assert!(far.check_redirect_target(&endpoint, good).is_ok());
         for bad in ["https://auth.example/other?state=x", "https://other.example/authorize", "file:/x"] {
-            assert!(far.leads_to(&endpoint, bad).is_err(), "{bad}");
+            assert!(far.check_redirect_target(&endpoint, bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn what_is_refused_is_shown_and_cannot_draw() {
-        let refused = from("https://mcp.example/").sound("token endpoint", "file:/\u{1b}[2Jx").unwrap_err();
+        let refused =
+            from("https://mcp.example/").check_endpoint("token endpoint", "file:/\u{1b}[2Jx").unwrap_err();
         let said = refused.to_string();
         assert!(said.contains("token endpoint") && said.contains("file:/\\u{1b}[2Jx"), "{said}");
     }

@@ -38,18 +38,18 @@ pub(in crate::upstream) struct LoginHttpClient {
 impl LoginHttpClient {
     pub(super) fn new(standpoint: EndpointPolicy) -> Result<Self, reqwest::Error> {
         let resolver = LoginResolver(standpoint.clone());
-        let client = http::client().dns_resolver(resolver).timeout(REQUEST).build()?;
+        let client = http::client_builder().dns_resolver(resolver).timeout(REQUEST).build()?;
         let (fetched, endpoints, said, refused) = Default::default();
         Ok(Self { client, standpoint, fetched, endpoints, said, refused })
     }
 
     /// Ends discovery: allows only POST requests to these endpoints.
-    pub(super) fn only(&self, endpoints: Vec<Url>) {
+    pub(super) fn restrict_to(&self, endpoints: Vec<Url>) {
         *self.endpoints.lock().unwrap_or_else(PoisonError::into_inner) = endpoints;
     }
 
     /// Returns the error that an endpoint gave, without secrets.
-    pub(super) fn said(&self) -> Option<String> {
+    pub(super) fn error_message(&self) -> Option<String> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -59,9 +59,10 @@ impl LoginHttpClient {
     }
 
     async fn carried(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, OAuthHttpClientError> {
-        let url = self.standpoint.sound("address", &request.uri().to_string()).inspect_err(|unsound| {
-            *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(unsound.clone());
-        })?;
+        let url =
+            self.standpoint.check_endpoint("address", &request.uri().to_string()).inspect_err(|unsound| {
+                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(unsound.clone());
+            })?;
         let fetches = request.method() == Method::GET && request.body().is_empty();
         let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if endpoints.is_empty() {
@@ -116,7 +117,7 @@ impl Resolve for LoginResolver {
         Box::pin(async move {
             let own = standpoint.server.host_str() == Some(name.as_str());
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let may: Vec<_> = found.filter(|found| own || standpoint.reaches(found.ip())).collect();
+            let may: Vec<_> = found.filter(|found| own || standpoint.allows_address(found.ip())).collect();
             if may.is_empty() {
                 return Err("it leads to no host that everyone can reach".into());
             }
@@ -128,11 +129,11 @@ impl Resolve for LoginResolver {
 /// Returns the error code of a response, as the protocol defines it.
 fn code(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
-    body.get("error")?.as_str().filter(|code| is_code(code)).map(str::to_owned)
+    body.get("error")?.as_str().filter(|code| is_oauth_error_code(code)).map(str::to_owned)
 }
 
 /// Checks whether a text has the form of the protocol's error codes.
-pub(super) fn is_code(text: &str) -> bool {
+pub(super) fn is_oauth_error_code(text: &str) -> bool {
     (1..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 

@@ -40,12 +40,12 @@ impl RedirectListener {
     }
 
     /// Returns its address.
-    pub(super) fn address(&self) -> String {
+    pub(super) fn redirect_uri(&self) -> String {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
     /// Waits for the one redirect. Every other request gets "not found" and is ignored.
-    pub(super) async fn redirected(self, state: &str) -> io::Result<RedirectParams> {
+    pub(super) async fn wait_for_redirect(self, state: &str) -> io::Result<RedirectParams> {
         let mut here = JoinSet::new();
         loop {
             tokio::select! {

@@ -14,7 +14,7 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::manifest::Manifest;
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Layer, PathVariables, Policy, Rule, RuleFile, SkipExamples, read};
+use byleave::core::policy::{Layer, PathVariables, Policy, Rule, RuleFile, SkipExamples, load_rules};
 use byleave::core::question::Assurance;
 use byleave::core::question_view::QuestionView;
 use byleave::core::render::Rendering;
@@ -27,7 +27,7 @@ use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, TransportKind
 use byleave_mcp::upstream::login_store::LoginStore;
 use byleave_mcp::upstream::pins::PinFile;
 use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
-use byleave_mcp::upstream::tool_names::in_catalog;
+use byleave_mcp::upstream::tool_names::catalog_name;
 use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, ServerStatus, Upstream};
 use byleave_sandbox::guarantee::Guarantee;
 use rmcp::model::{
@@ -90,7 +90,7 @@ pub(super) fn name(server: &str) -> ServerName {
 
 /// The name that an agent calls a tool of a server by.
 pub(super) fn called(server: &str, tool: &str) -> String {
-    in_catalog(&name(server), tool)
+    catalog_name(&name(server), tool)
 }
 
 /// A tool that says that it only reads, as a server lists it.
@@ -153,7 +153,7 @@ impl CaseDirectory {
         let places = PathVariables { workspace: Some(root), ..PathVariables::default() };
         let rules: Vec<policy_case::CaseRule> =
             serde_json::from_str(&self.meant(&json!(case.rules).to_string())).unwrap();
-        let (mut rules, left_out) = policy_case::rules(&rules, &places).unwrap();
+        let (mut rules, left_out) = policy_case::parse_rules(&rules, &places).unwrap();
         assert!(left_out.is_empty(), "{}: {left_out:?}", case.id);
         rules.extend(self.rules(beside));
         Policy::new(rules).unwrap()
@@ -162,7 +162,7 @@ impl CaseDirectory {
     fn rules(&self, text: &str) -> Vec<Rule> {
         let text = self.meant(text);
         let file = RuleFile { name: "beside.toml", layer: Layer::User, text: &text };
-        read(&file, &PathVariables::default(), &SkipExamples).unwrap().rules
+        load_rules(&file, &PathVariables::default(), &SkipExamples).unwrap().rules
     }
 
     /// Says what a scripted server is from now on.
@@ -205,16 +205,16 @@ impl CaseDirectory {
         let root = self.root();
         let approver = Arc::clone(&person) as Arc<dyn Approver>;
         let ground = ServerEnvironment {
-            unfinished: None,
+            unfinished_runs: None,
             homes: root.join("homes"),
             workspace: root.join("ws"),
             home: None,
-            ours: Vec::new(),
+            hidden_paths: Vec::new(),
             environment: std::env::vars().chain([("BLOCKED".to_owned(), "x".to_owned())]).collect(),
-            rules: Arc::new(Policy::new(Vec::new()).unwrap()),
+            policy: Arc::new(Policy::new(Vec::new()).unwrap()),
             // Not every machine that tests run on lets us make groups of processes.
             waived: [Guarantee::MemoryLimited].into(),
-            logins: LoginStore::beside(&root.join("state")),
+            logins: LoginStore::in_state_dir(&root.join("state")),
             bare,
         };
         let gate = Gate::builder()
@@ -226,7 +226,7 @@ impl CaseDirectory {
             .unwrap();
         gate.catalog().register(FakeBash::new()).unwrap();
         let exchange = ActiveCallers::default();
-        let pins = PinFile::beside(&root.join("state"));
+        let pins = PinFile::in_state_dir(&root.join("state"));
         let upstream = Upstream::new(servers, &ground, pins, &exchange, gate.catalog().clone()).unwrap();
         CorpusFixture { gate, upstream, person, exchange, root }
     }
@@ -241,7 +241,7 @@ impl CaseDirectory {
         let names: Vec<ServerName> = servers.iter().map(|server| server.name.clone()).collect();
         let bench = self.bench(policy, says, servers);
         for server in names {
-            bounded(bench.upstream.accept_unasked(&server)).await.unwrap();
+            bounded(bench.upstream.accept_without_asking(&server)).await.unwrap();
         }
         bench
     }
@@ -263,12 +263,12 @@ impl CorpusFixture {
             dry_run: false,
         };
         let result = bounded(self.gate.settle(call)).await;
-        let reached = result.success() && result.text().contains("reached");
+        let reached = result.is_success() && result.to_text().contains("reached");
         CallAttempt { reached, asked: self.person.asked() - before, result }
     }
 
     pub(super) async fn look(&self, server: &str) -> ServerStatus {
-        bounded(self.upstream.look(&name(server))).await
+        bounded(self.upstream.refresh(&name(server))).await
     }
 
     /// Has the person asked about whatever of a server is not accepted yet.
@@ -300,16 +300,16 @@ impl CorpusFixture {
             // The person is asked by the gate alone, so that forms are the servers' own.
             elicitation: false,
             pages: None,
-            deadline: None,
-            tick: Duration::from_secs(5),
-            names,
-            pending: self.root.join("state/pending"),
-            told: None,
+            call_timeout: None,
+            progress_interval: Duration::from_secs(5),
+            naming: names,
+            pending_dir: self.root.join("state/pending"),
+            notifier: None,
         };
         let servers = Arc::new(self.upstream.clone());
         let gateway = Gateway::new(self.gate.clone(), self.exchange.clone(), servers, setup).unwrap();
         let (theirs, ours) = tokio::io::duplex(64 * 1024);
-        let connection = gateway.connection(TransportKind::Pipe).unwrap();
+        let connection = gateway.new_connection(TransportKind::Pipe).unwrap();
         tokio::spawn(async move { connection.serve(ours).await.unwrap().waiting().await.unwrap() });
         let agent = PermissiveClient::default();
         (bounded(agent.clone().serve(theirs)).await.unwrap(), agent)
@@ -356,7 +356,7 @@ impl Approver for FixedApprover {
         "a person"
     }
 
-    fn grade(&self) -> Assurance {
+    fn assurance(&self) -> Assurance {
         Assurance::Terminal
     }
 
@@ -403,7 +403,7 @@ struct FakeBash(Manifest);
 
 impl FakeBash {
     fn new() -> Self {
-        Self(policy_case::manifest("bash"))
+        Self(policy_case::manifest_for("bash"))
     }
 }
 
@@ -418,7 +418,7 @@ impl Tool for FakeBash {
 }
 
 pub(super) fn is_refused(tried: &CallAttempt) -> bool {
-    matches!(tried.result.ending, CallOutcome::Refused(_))
+    matches!(tried.result.outcome, CallOutcome::Refused(_))
 }
 
 pub(super) fn source(path: &str) -> String {

@@ -90,7 +90,7 @@ fn by_npx(place: &CaseDirectory, server: &ServerDefinition, package: &str) -> Se
 async fn pinned(place: &CaseDirectory, case: &CorpusCase, server: ServerDefinition) {
     drop(place.accepted(place.policy(case, ""), no(), vec![server.clone()]).await);
     let again = place.bench(place.policy(case, ""), no(), vec![server]);
-    assert!(matches!(again.look(case.server()).await, ServerStatus::Up { .. }));
+    assert!(matches!(again.look(case.server()).await, ServerStatus::Connected { .. }));
     let tried = again.call(&called(case.server(), "t"), json!({})).await;
     assert!(tried.reached && tried.asked == 0, "{:?}", tried.result);
 }
@@ -170,8 +170,8 @@ fn redefined(case: &CorpusCase, was: Value) -> (Vec<Value>, &'static str) {
 
 /// The server says in the middle of a call that it has changed, and is looked at without anybody's doing.
 async fn told(place: &CaseDirectory, bench: &CorpusFixture, then: &[Value]) {
-    let mut news = bench.upstream.news();
-    let attending = tokio::spawn(bench.upstream.clone().attend(bench.gate.clone(), bench.asking()));
+    let mut news = bench.upstream.subscribe();
+    let attending = tokio::spawn(bench.upstream.clone().supervise(bench.gate.clone(), bench.asking()));
     bounded(news.recv()).await.unwrap();
     let mut changed = script(then);
     changed["says_so"] = json!(true);
@@ -196,7 +196,7 @@ async fn two_faced(case: &CorpusCase) {
     bench.ask("a").await.unwrap();
     let shown = bench.person.shown();
     assert!(shown.contains("adds two numbers") && !shown.contains("id_ed25519"), "{shown}");
-    let ServerStatus::Up { suspended, .. } = bench.look("a").await else { panic!() };
+    let ServerStatus::Connected { suspended, .. } = bench.look("a").await else { panic!() };
     assert!(matches!(suspended.as_slice(), [Drift::Changed { .. }]), "{suspended:?}");
     assert!(bench.offered().is_empty());
     let tried = bench.call(&called("a", "go"), json!({})).await;
@@ -205,5 +205,5 @@ async fn two_faced(case: &CorpusCase) {
     bench.ask("a").await.unwrap();
     assert!(bench.person.shown().contains("id_ed25519"));
     assert_eq!(bench.offered(), [called("a", "go")]);
-    assert!(bench.call(&called("a", "go"), json!({})).await.result.success());
+    assert!(bench.call(&called("a", "go"), json!({})).await.result.is_success());
 }

@@ -154,8 +154,9 @@ async fn names_mean_one_thing_and_a_server_that_is_denied_is_denied_whole() {
             "tool-name-case-variant" => exactly(&place, &case).await,
             "normalized-name-collision" => {
                 assert!(ServerName::new("my_server").is_ok() && ServerName::new(case.server()).is_err());
-                let defined =
-                    |server: &str| config_file::read(&format!("[server.\"{server}\"]\ncommand = \"x\"\n"));
+                let defined = |server: &str| {
+                    config_file::parse_servers(&format!("[server.\"{server}\"]\ncommand = \"x\"\n"))
+                };
                 assert!(defined("my_server").is_ok() && defined(case.server()).is_err());
             }
             "tool-shadows-builtin" => shadowing(&place, &case).await,
@@ -190,9 +191,9 @@ async fn shadowing(place: &CaseDirectory, case: &CorpusCase) {
     assert!(shown.contains(place.marker().to_str().unwrap()) && shown.contains("evil"), "{shown}");
     let bench = place.accepted(place.policy(case, ""), yes(), servers).await;
     let theirs = bench.call(&called("evil", "bash"), arguments).await;
-    assert!(theirs.reached && !theirs.result.text().contains("our own"), "{:?}", theirs.result);
+    assert!(theirs.reached && !theirs.result.to_text().contains("our own"), "{:?}", theirs.result);
     let ours = bench.call("bash", json!({ "command": "true" })).await;
-    assert!(ours.result.text().contains("our own"), "{:?}", ours.result);
+    assert!(ours.result.to_text().contains("our own"), "{:?}", ours.result);
 }
 
 /// Every tool, and what it has beside tools.
@@ -205,7 +206,7 @@ async fn denied_whole(place: &CaseDirectory, case: &CorpusCase) {
             assert_eq!((tried.reached, tried.asked > 0), (!is_denied, !is_denied), "{:?}", tried.result);
         }
         let before = bench.person.asked();
-        let (client, _) = bench.agent(NamingScheme::Ours).await;
+        let (client, _) = bench.agent(NamingScheme::Catalog).await;
         let read = resource(&client, "test://listed").await;
         assert_eq!(read.is_err(), is_denied, "{read:?}");
         assert_eq!(bench.person.asked() > before, !is_denied, "{read:?}");
@@ -217,7 +218,7 @@ async fn wrapped(place: &CaseDirectory, case: &CorpusCase) {
     for (case, is_denied) in [(case.clone(), true), (without_rules(case), false)] {
         let servers = vec![place.server("x", &script(&[tool("t", "")]))];
         let bench = place.accepted(place.policy(&case, ""), yes(), servers).await;
-        let (client, _) = bench.agent(NamingScheme::Theirs).await;
+        let (client, _) = bench.agent(NamingScheme::Upstream).await;
         let result = bounded(client.call_tool(rmcp::model::CallToolRequestParams::new("t"))).await.unwrap();
         let said = serde_json::to_string(&result).unwrap();
         assert_eq!(said.contains("reached"), !is_denied, "{said}");
@@ -233,11 +234,11 @@ async fn forgotten(place: &CaseDirectory, case: &CorpusCase) {
         is_held(case, &bench.call(&called("x", "t"), json!({})).await);
         let other = bench.call(&called("y", "t"), json!({})).await;
         assert!(other.reached && other.asked == 1, "{:?}", other.result);
-        assert!(matches!(bench.look("x").await, ServerStatus::Up { .. }));
+        assert!(matches!(bench.look("x").await, ServerStatus::Connected { .. }));
     }
     let bench = place.accepted(place.policy(&without_rules(case), ""), yes(), both()).await;
     assert!(bench.call(&called("x", "t"), json!({})).await.reached);
-    PinFile::beside(&place.root().join("state")).forget(&name("x")).unwrap();
+    PinFile::in_state_dir(&place.root().join("state")).forget(&name("x")).unwrap();
     assert_eq!(bench.look("x").await, ServerStatus::NotAccepted);
     assert!(bench.call(&called("y", "t"), json!({})).await.reached);
     assert_eq!(bench.offered(), [called("y", "t")]);
@@ -247,10 +248,10 @@ async fn forgotten(place: &CaseDirectory, case: &CorpusCase) {
 
 /// Rules are not expanded with anything; one that can be about no server is an error, and whoever has it does not start.
 fn not_expanded(case: &CorpusCase) {
-    use byleave::policy_case::{CaseRule, rules};
+    use byleave::policy_case::{CaseRule, parse_rules};
     let own: Vec<CaseRule> = serde_json::from_value(json!(case.rules)).unwrap();
-    let fault = rules(&own, &Default::default()).unwrap_err().to_string();
+    let fault = parse_rules(&own, &Default::default()).unwrap_err().to_string();
     assert!(fault.contains("${BLOCKED}") && fault.contains("can never match"), "{fault}");
     let plain: Vec<CaseRule> = serde_json::from_value(json!([{ "verdict": "deny", "mcp": "x" }])).unwrap();
-    assert!(rules(&plain, &Default::default()).is_ok());
+    assert!(parse_rules(&plain, &Default::default()).is_ok());
 }

@@ -48,9 +48,9 @@ async fn oversized(place: &CaseDirectory, case: &CorpusCase) {
         let bench = place.accepted(place.policy(case, ""), no(), vec![server]).await;
         assert_eq!(bench.offered().contains(&called("a", "x")), is_taken, "{bytes}");
         assert!(bench.offered().contains(&called("a", "y")), "{bytes}");
-        let ServerStatus::Up { refused, .. } = bench.look("a").await else { panic!() };
+        let ServerStatus::Connected { rejected: refused, .. } = bench.look("a").await else { panic!() };
         assert_eq!(refused.is_empty(), is_taken, "{refused:?}");
-        let (client, _) = bench.agent(NamingScheme::Ours).await;
+        let (client, _) = bench.agent(NamingScheme::Catalog).await;
         let listed = serde_json::to_string(&bounded(client.list_all_tools()).await.unwrap()).unwrap();
         assert_eq!(listed.contains("at last, touch a marker"), is_taken, "{bytes}");
     }
@@ -74,19 +74,19 @@ async fn unheard(place: &CaseDirectory, case: &CorpusCase) {
             place.define("new", &says);
         }
         let stands = bench.look("new").await;
-        assert_eq!(matches!(stands, ServerStatus::Up { .. }), is_started, "{stands:?}");
+        assert_eq!(matches!(stands, ServerStatus::Connected { .. }), is_started, "{stands:?}");
         let server = bench.upstream.list().remove(0);
-        assert!(server.says().is_none() && server.peer().is_none());
+        assert!(server.peer_info().is_none() && server.peer().is_none());
         assert!(!heard(&bench).await.contains("LISTEN"));
     }
     let bench = place.accepted(place.policy(case, ""), no(), vec![place.server("new", &says)]).await;
     assert!(heard(&bench).await.contains("LISTEN: do this"));
-    assert!(bench.upstream.list()[0].says().unwrap().instructions.as_deref() == Some("LISTEN: do that"));
+    assert!(bench.upstream.list()[0].peer_info().unwrap().instructions.as_deref() == Some("LISTEN: do that"));
 }
 
 /// All that an agent is told without a call.
 async fn heard(bench: &super::bench::CorpusFixture) -> String {
-    let (client, _) = bench.agent(NamingScheme::Ours).await;
+    let (client, _) = bench.agent(NamingScheme::Catalog).await;
     let tools = bounded(client.list_all_tools()).await.unwrap();
     let resources = bounded(client.list_all_resources()).await.unwrap();
     let info = client.peer_info().map(|info| format!("{info:?}")).unwrap();
@@ -143,7 +143,7 @@ async fn no_result_is_an_answer() {
         let allowed = "[[rule]]\nid = \"x\"\nverdict = \"allow\"\nmcp = \"a/x\"\n";
         let bench = place.accepted(place.policy(&case, allowed), no(), vec![place.server("a", &says)]).await;
         let result = bench.call(&called("a", "x"), json!({})).await;
-        let heard = result.result.error().unwrap_or_else(|| result.result.text());
+        let heard = result.result.error().unwrap_or_else(|| result.result.to_text());
         assert!(result.asked == 0 && heard.contains(told.trim_start_matches("Error: ")), "{heard}");
         let command = json!({ "command": place.meant("touch /tmp/gate-marker") });
         is_held(&case, &bench.call("bash", command.clone()).await);
@@ -162,7 +162,7 @@ async fn only_what_is_listed_is_read_and_it_is_judged_as_what_it_names() {
         let names = if uri.starts_with("file") { "/etc/passwd" } else { "169.254.169.254" };
         let bench =
             place.accepted(place.policy(&case, ""), yes(), vec![place.server("a", &script(&[]))]).await;
-        let (client, _) = bench.agent(NamingScheme::Ours).await;
+        let (client, _) = bench.agent(NamingScheme::Catalog).await;
         assert!(resource(&client, "test://listed").await.unwrap().contains("reached"));
         let asked = bench.person.asked();
         let read = resource(&client, uri).await;
@@ -172,7 +172,7 @@ async fn only_what_is_listed_is_read_and_it_is_judged_as_what_it_names() {
         lists["resources"] = json!([{ "uri": uri, "name": "harmless" }]);
         for (says, is_read) in [(no(), false), (yes(), true)] {
             let bench = place.accepted(place.policy(&case, ""), says, vec![place.server("a", &lists)]).await;
-            let (client, _) = bench.agent(NamingScheme::Ours).await;
+            let (client, _) = bench.agent(NamingScheme::Catalog).await;
             let read = resource(&client, uri).await;
             assert_eq!((read.is_ok(), bench.person.asked()), (is_read, 1), "{}: {read:?}", case.id);
             assert!(bench.person.shown().contains(names), "{}", bench.person.shown());
@@ -205,7 +205,7 @@ async fn what_a_server_asks_for_is_marked_as_its_own_and_its_model_is_the_person
         for sampling in [false, true] {
             let server = ServerDefinition { sampling, ..place.server("a", &says) };
             let bench = place.accepted(place.policy(&case, ""), no(), vec![server]).await;
-            let (client, agent) = bench.agent(NamingScheme::Ours).await;
+            let (client, agent) = bench.agent(NamingScheme::Catalog).await;
             let call = rmcp::model::CallToolRequestParams::new(called("a", "go"));
             let said = bounded(client.call_tool(call)).await.unwrap();
             let said = serde_json::to_string(&said).unwrap();

@@ -36,12 +36,12 @@ async fn not_started(place: &CaseDirectory, case: &CorpusCase, only_listed: bool
     std::fs::write(ws.join(".agent/settings.json"), r#"{"enableAllProjectMcpServers": true}"#).unwrap();
 
     let bench = place.bench(place.policy(case, ""), no(), vec![place.hostile("repo", &words)]);
-    assert_eq!(bench.upstream.standing()[0].1, ServerStatus::Untried);
-    bounded(bench.upstream.look_at_all()).await;
-    assert_eq!(bench.upstream.standing()[0].1, ServerStatus::NotAccepted);
+    assert_eq!(bench.upstream.statuses()[0].1, ServerStatus::NotConnected);
+    bounded(bench.upstream.refresh_all()).await;
+    assert_eq!(bench.upstream.statuses()[0].1, ServerStatus::NotAccepted);
     if !only_listed {
         assert!(bench.ask("repo").await.is_err() && bench.person.asked() == 1);
-        bounded(bench.upstream.look_at_all()).await;
+        bounded(bench.upstream.refresh_all()).await;
     }
     assert!(!is_there(&marker) && bench.offered().is_empty(), "{}", case.id);
 
@@ -53,10 +53,12 @@ async fn not_started(place: &CaseDirectory, case: &CorpusCase, only_listed: bool
 /// A definition has no key for a program that makes headers.
 fn no_helper(place: &CaseDirectory) {
     let plain = "[server.repo]\nurl = \"https://a.example/mcp\"\nheaders = { A = \"$(id)\" }\n";
-    let Launch::Http { headers, .. } = &config_file::read(plain).unwrap()[0].launch else { panic!() };
+    let Launch::Http { headers, .. } = &config_file::parse_servers(plain).unwrap()[0].launch else {
+        panic!()
+    };
     assert_eq!(headers["A"], "$(id)");
     let helper = format!("{plain}headersHelper = \"touch {}\"\n", place.marker().display());
-    let fault = config_file::read(&helper).unwrap_err();
+    let fault = config_file::parse_servers(&helper).unwrap_err();
     assert!(fault.line == 4 && fault.to_string().contains("headersHelper"), "{fault}");
 }
 
@@ -67,7 +69,7 @@ async fn words(place: &CaseDirectory, case: &CorpusCase) {
     let Launch::Child { env, .. } = &mut server.launch else { panic!() };
     env.insert("NAME".into(), value.clone());
     let bench = place.accepted(place.policy(case, ""), yes(), vec![server.clone()]).await;
-    let said = bench.call(&called("plugin", "go"), json!({})).await.result.text();
+    let said = bench.call(&called("plugin", "go"), json!({})).await.result.to_text();
     assert!(said.contains(&format!("argv {value}")) && said.contains(&format!("NAME={value}")), "{said}");
     assert!(!is_there(&place.marker()));
     // A variable is one of the person's environment, or the server is not started.

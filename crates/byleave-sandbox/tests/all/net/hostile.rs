@@ -191,7 +191,7 @@ async fn a_head_has_an_end_in_bytes_and_in_time() {
     let server = FakeHttpServer::hello().await;
     // Each bound by itself, so that on a slow machine none is reached before the one that is meant.
     let bounded =
-        |bounds| ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])).with_bounds(bounds));
+        |bounds| ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])).with_limits(bounds));
     let port = server.port;
     let long = "x".repeat(70_000);
     let answer = bounded(NetworkLimits::default())
@@ -235,14 +235,14 @@ async fn an_answer_of_a_host_is_bounded_too() {
 #[tokio::test]
 async fn a_flood_of_wishes_fills_neither_the_log_nor_a_persons_day() {
     let bounds =
-        NetworkLimits { questions_max: 3, hosts_max: 20, decisions_max: 10, ..NetworkLimits::default() };
+        NetworkLimits { max_questions: 3, max_hosts: 20, max_decisions: 10, ..NetworkLimits::default() };
     let keeper = std::sync::Arc::new(FakeHostPolicy {
         asks: vec!["*"],
         says: Some("no"),
         ..FakeHostPolicy::default()
     });
     let proxy =
-        ProxyFixture::before(super::world::door_of(std::sync::Arc::clone(&keeper)).with_bounds(bounds));
+        ProxyFixture::before(super::world::door_of(std::sync::Arc::clone(&keeper)).with_limits(bounds));
     for n in 0..40 {
         let answer = proxy.told(format!("GET http://h{n}.example/ HTTP/1.1\r\n\r\n")).await;
         let code = if n < 3 {
@@ -275,7 +275,7 @@ async fn what_comes_from_inside_cannot_draw_on_a_screen_through_the_log() {
     let log = proxy.serving.decisions();
     assert_eq!(log.len(), 1);
     assert!(
-        log.iter().all(|one| !format!("{}{}", one.host, one.why.as_deref().unwrap_or_default())
+        log.iter().all(|one| !format!("{}{}", one.host, one.reason.as_deref().unwrap_or_default())
             .contains(char::is_control)),
         "{log:?}"
     );

@@ -98,14 +98,15 @@ fn run_inside(server: &FakeHttpServer) -> (Vec<String>, Vec<String>) {
     let serving = serve(
         sockets,
         &Arc::default(),
-        SessionRouter::one(Arc::new(door(FakeHostPolicy::granting(&["a.example"])))),
+        SessionRouter::single(Arc::new(door(FakeHostPolicy::granting(&["a.example"])))),
     )
     .unwrap();
     stream.write_all(b"!").unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert!(child.wait().unwrap().success());
-    let told = serving.decisions().into_iter().map(|one| format!("{} {} {}", one.way, one.host, one.given));
+    let told =
+        serving.decisions().into_iter().map(|one| format!("{} {} {}", one.method, one.host, one.is_allowed));
     (said.lines().map(str::to_owned).collect(), told.collect())
 }
 

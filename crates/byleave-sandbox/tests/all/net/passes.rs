@@ -18,8 +18,8 @@ fn shared() -> (SocketAddr, ProxyServer, ProxyToken, ProxyToken) {
     let doors = SessionRouter::by_pass(None);
     let sockets = ProxySockets { proxy: Some(listener), ..ProxySockets::default() };
     let serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
-    let one = doors.open(door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
-    let two = doors.open(door(FakeHostPolicy::granting(&["b.example"]))).unwrap();
+    let one = doors.register_call(door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
+    let two = doors.register_call(door(FakeHostPolicy::granting(&["b.example"]))).unwrap();
     (at, serving, one, two)
 }
 
@@ -59,7 +59,7 @@ async fn each_call_goes_through_its_own_door_and_nobody_through_none() {
     let hosts = |pass: &ProxyToken, given| {
         pass.decisions()
             .iter()
-            .filter(|one| one.given == given)
+            .filter(|one| one.is_allowed == given)
             .map(|one| one.host.clone())
             .collect::<Vec<_>>()
     };
@@ -137,9 +137,10 @@ async fn a_call_that_takes_every_connection_takes_only_its_own() {
     let doors = SessionRouter::by_pass(None);
     let sockets = ProxySockets { proxy: Some(listener), ..ProxySockets::default() };
     let _serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
-    let few = NetworkLimits { connections_max: 3, ..NetworkLimits::default() };
-    let greedy = doors.open(door(FakeHostPolicy::granting(&["a.example"])).with_bounds(few)).unwrap();
-    let other = doors.open(door(FakeHostPolicy::granting(&["b.example"]))).unwrap();
+    let few = NetworkLimits { max_connections: 3, ..NetworkLimits::default() };
+    let greedy =
+        doors.register_call(door(FakeHostPolicy::granting(&["a.example"])).with_limits(few)).unwrap();
+    let other = doors.register_call(door(FakeHostPolicy::granting(&["b.example"]))).unwrap();
     let mut held = Vec::new();
     for _ in 0..3 {
         let (stream, status) = tunnel(at, &text_of(&greedy, at), "a.example", server.port).await;
@@ -157,10 +158,10 @@ async fn a_call_that_takes_every_connection_takes_only_its_own() {
 async fn who_cannot_show_a_pass_is_known_while_one_call_runs_and_what_it_leaves_is_not_the_next_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let doors = SessionRouter::in_turn();
+    let doors = SessionRouter::by_running_call();
     let sockets = ProxySockets { transparent: vec![listener], ..ProxySockets::default() };
     let _serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
-    let open = || doors.open(door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
+    let open = || doors.register_call(door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
     let wanted = |pass: &ProxyToken| pass.decisions().iter().map(|one| one.times).sum::<u64>();
     // Nothing is served before this waits: the connection of the first call is still to be taken when it is over.
     let one = open();
@@ -176,7 +177,7 @@ async fn who_cannot_show_a_pass_is_known_while_one_call_runs_and_what_it_leaves_
     let mut either = TcpStream::connect(at).await.unwrap();
     text(&mut either).await;
     assert_eq!((wanted(&two), wanted(&three)), (2, 1));
-    assert!(three.decisions()[0].why.as_deref().unwrap().contains("nothing says which of them"));
+    assert!(three.decisions()[0].reason.as_deref().unwrap().contains("nothing says which of them"));
     drop(two);
     let mut own = TcpStream::connect(at).await.unwrap();
     text(&mut own).await;

@@ -83,7 +83,7 @@ async fn bytes_are_counted_both_ways_and_bodies_arrive_whole() {
     );
     let decisions = proxy.serving.close().await;
     let first = &decisions[0];
-    assert!(first.given && first.way == HostAccessMethod::Http);
+    assert!(first.is_allowed && first.method == HostAccessMethod::Http);
     assert!((100_000..101_000).contains(&first.sent), "{first:?}");
     assert!((300_000..301_000).contains(&first.received), "{first:?}");
 }
@@ -243,7 +243,7 @@ async fn what_does_not_answer_is_a_failure_and_no_refusal() {
         answer.starts_with("HTTP/1.1 502") && answer.contains("cannot connect to `a.example:"),
         "{answer}"
     );
-    assert!(proxy.serving.decisions()[0].given);
+    assert!(proxy.serving.decisions()[0].is_allowed);
 }
 
 // req: E7
@@ -289,7 +289,7 @@ async fn a_name_is_looked_up_once_a_connection_and_what_was_checked_is_connected
     let proxy = ProxyFixture::before(
         Egress::new(Arc::new(FakeHostPolicy::granting(&["a.example"])))
             .with_resolver(Arc::<FakeResolver>::clone(&names))
-            .with_reachable(AddressPolicy::and_loopback()),
+            .with_address_policy(AddressPolicy::with_loopback()),
     );
     let request = format!("GET http://a.example:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", server.port);
     let mut answers = Vec::new();
@@ -309,11 +309,11 @@ async fn a_name_is_looked_up_once_a_connection_and_what_was_checked_is_connected
 async fn more_connections_than_may_be_open_wait_for_their_turn() {
     let server = FakeHttpServer::hello().await;
     let bounds = NetworkLimits {
-        connections_max: 2,
+        max_connections: 2,
         idle_timeout: Duration::from_secs(2),
         ..NetworkLimits::default()
     };
-    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])).with_bounds(bounds));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])).with_limits(bounds));
     let (_one, _two) =
         (proxy.tunnel("a.example", server.port).await, proxy.tunnel("a.example", server.port).await);
     let request = format!("GET http://a.example:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", server.port);

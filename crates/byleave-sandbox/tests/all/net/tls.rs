@@ -88,10 +88,10 @@ async fn tls_passes_untouched_and_only_by_the_name_that_was_granted() {
     let why = "the connection was granted for `a.example`, and the TLS inside it asks for `b.example`";
     assert_eq!(proxy.why().await, why);
     let decisions = proxy.serving.decisions();
-    assert_eq!(decisions.iter().map(|one| one.given).collect::<Vec<_>>(), [true, false, true, false]);
-    assert!(decisions.iter().filter(|one| !one.given).all(|one| one.sent == 0), "{decisions:?}");
+    assert_eq!(decisions.iter().map(|one| one.is_allowed).collect::<Vec<_>>(), [true, false, true, false]);
+    assert!(decisions.iter().filter(|one| !one.is_allowed).all(|one| one.sent == 0), "{decisions:?}");
     assert!(
-        decisions.iter().filter(|one| one.given).all(|one| one.sent > 300 && one.received > 300),
+        decisions.iter().filter(|one| one.is_allowed).all(|one| one.sent > 300 && one.received > 300),
         "{decisions:?}"
     );
 }

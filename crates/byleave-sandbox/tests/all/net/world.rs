@@ -32,7 +32,7 @@ impl FakeHostPolicy {
 }
 
 impl HostPolicy for FakeHostPolicy {
-    fn judge(&self, host: &str, _port: u16) -> HostDecision {
+    fn decide(&self, host: &str, _port: u16) -> HostDecision {
         if self.granted.contains(&host) {
             HostDecision::Granted
         } else if self.asks.contains(&"*") || self.asks.contains(&host) {
@@ -42,7 +42,7 @@ impl HostPolicy for FakeHostPolicy {
         }
     }
 
-    fn ask<'a>(&'a self, host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
+    fn ask_user<'a>(&'a self, host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(host.to_owned());
             self.says.map_or(Ok(()), |why| Err(why.to_owned()))
@@ -76,7 +76,7 @@ pub(crate) fn door(keeper: FakeHostPolicy) -> Egress {
 pub(crate) fn door_of(keeper: Arc<FakeHostPolicy>) -> Egress {
     Egress::new(keeper)
         .with_resolver(Arc::new(FakeResolver::default()))
-        .with_reachable(AddressPolicy::and_loopback())
+        .with_address_policy(AddressPolicy::with_loopback())
 }
 
 /// A proxy being served.
@@ -90,7 +90,7 @@ impl ProxyFixture {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let sockets = ProxySockets { proxy: Some(listener), ..ProxySockets::default() };
-        let serving = serve(sockets, &Arc::default(), SessionRouter::one(Arc::new(door))).unwrap();
+        let serving = serve(sockets, &Arc::default(), SessionRouter::single(Arc::new(door))).unwrap();
         Self { at, serving }
     }
 
@@ -119,8 +119,8 @@ impl ProxyFixture {
     /// What was decided, a line each.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |one: byleave_sandbox::net::decision_log::HostAccessRecord| {
-            let given = if one.given { "given" } else { "refused" };
-            format!("{} {} {given}", one.way, one.host)
+            let given = if one.is_allowed { "given" } else { "refused" };
+            format!("{} {} {given}", one.method, one.host)
         };
         self.serving.decisions().into_iter().map(line).collect()
     }
@@ -128,7 +128,7 @@ impl ProxyFixture {
     /// Why something was refused: the first reason there is. It is written down after the connection was ended.
     pub(crate) async fn why(&self) -> String {
         for _ in 0..3_000 {
-            if let Some(why) = self.serving.decisions().into_iter().find_map(|one| one.why) {
+            if let Some(why) = self.serving.decisions().into_iter().find_map(|one| one.reason) {
                 return why;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

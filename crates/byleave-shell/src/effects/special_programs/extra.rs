@@ -2,17 +2,17 @@
 //!
 //! Their effects are added to those of the manual, and never replace them.
 
-use super::super::command_analyzer::{CommandAnalyzer, base};
-use super::files::unpacked;
+use super::super::command_analyzer::{CommandAnalyzer, file_name};
+use super::files::add_unpacked_member;
 use crate::commands::WorkingDir;
 use crate::manual::{ParsedOptions, WordRole};
 use crate::word::Word;
 
 /// Python modules that run code from their words or their input, or that install other code.
-const MODULES: [&str; 9] =
+const CODE_RUNNING_MODULES: [&str; 9] =
     ["timeit", "code", "asyncio", "pdb", "pip", "pipx", "ensurepip", "IPython", "idlelib"];
 /// The suffixes of compressed files, and the suffixes that replace them after decompression.
-const PACKED: [(&str, &str); 10] = [
+const PACKED_SUFFIXES: [(&str, &str); 10] = [
     (".gz", ""),
     (".bz2", ""),
     (".xz", ""),
@@ -26,7 +26,11 @@ const PACKED: [(&str, &str); 10] = [
 ];
 
 /// Runs the additional reader of this name.
-pub(in super::super) fn also(teller: &mut CommandAnalyzer<'_>, name: &str, parsed: &ParsedOptions<'_>) {
+pub(in super::super) fn analyze_extra(
+    teller: &mut CommandAnalyzer<'_>,
+    name: &str,
+    parsed: &ParsedOptions<'_>,
+) {
     match name {
         "copy" => copy(teller, parsed),
         "curl" => curl(teller, parsed),
@@ -40,13 +44,13 @@ pub(in super::super) fn also(teller: &mut CommandAnalyzer<'_>, name: &str, parse
         "forge" => forge(teller, parsed),
         "clone" => clone(teller, parsed),
         "kubectl" => kubectl(teller, parsed),
-        _ => teller.unknown(format!("the manual names a reader `{name}` that does not exist")),
+        _ => teller.add_unknown(format!("the manual names a reader `{name}` that does not exist")),
     }
 }
 
 /// Returns the known operands.
 fn operands<'p>(parsed: &'p ParsedOptions<'_>) -> Vec<&'p str> {
-    parsed.operands.iter().filter_map(|operand| operand.word.text()).collect()
+    parsed.operands.iter().filter_map(|operand| operand.word.as_text()).collect()
 }
 
 /// Adds the targets of a copy: a file that is copied into a directory keeps its name there.
@@ -62,102 +66,104 @@ fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     };
     for source in sources {
         let bare = source.trim_end_matches('/');
-        let name = base(bare);
+        let name = file_name(bare);
         if whole || matches!(name, "." | ".." | "") {
-            contents(teller, source, target);
+            add_copied_contents(teller, source, target);
             continue;
         }
-        teller.written_beneath(target, name);
+        teller.add_written_file(target, name);
         if parsed.has(&["--parents"]) {
-            teller.written_beneath(target, bare.trim_start_matches('/'));
+            teller.add_written_file(target, bare.trim_start_matches('/'));
         }
     }
 }
 
 /// Adds the contents of a directory that is copied onto another.
-fn contents(teller: &mut CommandAnalyzer<'_>, source: &str, target: &str) {
-    let WorkingDir::At(place) = teller.place.clone() else { return };
-    let Some(directory) = teller.scene.resolve(&place, source) else { return };
-    if !teller.scene.is_directory(&directory) {
+fn add_copied_contents(teller: &mut CommandAnalyzer<'_>, source: &str, target: &str) {
+    let WorkingDir::At(place) = teller.working_dir.clone() else { return };
+    let Some(directory) = teller.env.resolve(&place, source) else { return };
+    if !teller.env.is_directory(&directory) {
         return;
     }
-    match teller.scene.list(&directory) {
+    match teller.env.list_directory(&directory) {
         Some(names) => {
             for name in names {
-                teller.written_beneath(target, &name);
+                teller.add_written_file(target, &name);
             }
         }
-        None => teller.unknown(format!("it cannot be told what is in `{source}`")),
+        None => teller.add_unknown(format!("it cannot be told what is in `{source}`")),
     }
 }
 
 impl CommandAnalyzer<'_> {
     /// Adds a write of this name below a directory, if the path is or may be one.
-    fn written_beneath(&mut self, directory: &str, name: &str) {
-        let is_directory = match &self.place {
+    fn add_written_file(&mut self, directory: &str, name: &str) {
+        let is_directory = match &self.working_dir {
             WorkingDir::At(place) => {
-                let resolved = self.scene.resolve(place, directory);
-                resolved.is_none_or(|path| self.scene.is_directory(&path) || self.scene.list(&path).is_none())
+                let resolved = self.env.resolve(place, directory);
+                resolved.is_none_or(|path| {
+                    self.env.is_directory(&path) || self.env.list_directory(&path).is_none()
+                })
             }
             WorkingDir::Unknown(_) => true,
         };
         if is_directory || directory.ends_with('/') {
             // A directory of that name may exist already. Then something below it is written.
-            let before = std::mem::replace(&mut self.itself, false);
-            self.path(WordRole::Write, &format!("{}/{name}", directory.trim_end_matches('/')));
-            self.itself = before;
+            let before = std::mem::replace(&mut self.changes_itself, false);
+            self.add_path(WordRole::Write, &format!("{}/{name}", directory.trim_end_matches('/')));
+            self.changes_itself = before;
         }
     }
 }
 
 /// Adds the local file that a download from a URL creates.
-fn downloaded(teller: &mut CommandAnalyzer<'_>, url: &str, folder: &str) {
+fn add_downloaded_file(teller: &mut CommandAnalyzer<'_>, url: &str, folder: &str) {
     let path = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = path.split(['?', '#']).next().unwrap_or(path);
     let Some((_, name)) = path.rsplit_once('/').filter(|(_, name)| !name.is_empty()) else { return };
     if name.contains(['{', '[', '\\', '%']) {
-        teller.unknown(format!("it cannot be told what the file of `{url}` is called"));
+        teller.add_unknown(format!("it cannot be told what the file of `{url}` is called"));
     }
-    teller.path(WordRole::Write, &format!("{folder}/{name}"));
+    teller.add_path(WordRole::Write, &format!("{folder}/{name}"));
 }
 
 fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let folder = parsed.values(&["--output-dir"]).last().copied();
     for file in parsed.values(&["--output"]) {
         if file.contains('#') {
-            teller.unknown(format!("`{file}`: `#` stands for a part of the address"));
+            teller.add_unknown(format!("`{file}`: `#` stands for a part of the address"));
         }
         if let Some(folder) = folder.filter(|_| !file.starts_with('/')) {
-            teller.path(WordRole::Write, &format!("{folder}/{file}"));
+            teller.add_path(WordRole::Write, &format!("{folder}/{file}"));
         }
     }
     if parsed.has(&["--remote-name"]) {
         let urls = operands(parsed).into_iter().chain(parsed.values(&["--url"]));
         for url in urls {
-            downloaded(teller, url, folder.unwrap_or("."));
+            add_downloaded_file(teller, url, folder.unwrap_or("."));
         }
     }
     if parsed.values(&["--write-out"]).iter().any(|text| text.contains("%output")) {
-        teller.unknown("`curl --write-out`: the text names files that are written");
+        teller.add_unknown("`curl --write-out`: the text names files that are written");
     }
-    if let Some(home) = teller.scene.home().filter(|_| parsed.has(&["--netrc"])).map(str::to_owned) {
-        teller.path(WordRole::Read, &format!("{home}/.netrc"));
+    if let Some(home) = teller.env.home().filter(|_| parsed.has(&["--netrc"])).map(str::to_owned) {
+        teller.add_path(WordRole::Read, &format!("{home}/.netrc"));
     }
     for value in parsed.word_values(&["--upload-file"]).flatten() {
-        uploaded(teller, value);
+        add_uploaded_files(teller, value);
     }
 }
 
 /// Adds the reads of `-T FILE`, where `{a,b}` and `[a-z]` mean several files.
-fn uploaded(teller: &mut CommandAnalyzer<'_>, value: &Word) {
-    teller.role(WordRole::Read, value);
-    let Some(text) = value.text().filter(|text| text.contains(['{', '['])) else { return };
-    teller.unknown(format!("`{text}` stands for several files"));
+fn add_uploaded_files(teller: &mut CommandAnalyzer<'_>, value: &Word) {
+    teller.apply_role(WordRole::Read, value);
+    let Some(text) = value.as_text().filter(|text| text.contains(['{', '['])) else { return };
+    teller.add_unknown(format!("`{text}` stands for several files"));
     if let Some((before, rest)) = text.split_once('{')
         && let Some((names, behind)) = rest.split_once('}')
     {
         for name in names.split(',') {
-            teller.path(WordRole::Read, &format!("{before}{name}{behind}"));
+            teller.add_path(WordRole::Read, &format!("{before}{name}{behind}"));
         }
     }
 }
@@ -165,7 +171,7 @@ fn uploaded(teller: &mut CommandAnalyzer<'_>, value: &Word) {
 fn wget(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let folder = parsed.values(&["--directory-prefix"]).last().copied().unwrap_or(".");
     for url in operands(parsed) {
-        downloaded(teller, url, folder);
+        add_downloaded_file(teller, url, folder);
     }
 }
 
@@ -179,7 +185,7 @@ fn unzip(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
         teller.change_directory(folder);
     }
     for member in operands(parsed).into_iter().skip(1) {
-        unpacked(teller, member, true);
+        add_unpacked_member(teller, member, true);
     }
 }
 
@@ -190,10 +196,10 @@ fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
     for file in operands(parsed) {
         let mut packed = false;
-        for (end, other) in PACKED {
+        for (end, other) in PACKED_SUFFIXES {
             if let Some(stem) = file.strip_suffix(end) {
                 packed = true;
-                teller.path(WordRole::Write, &format!("{stem}{other}"));
+                teller.add_path(WordRole::Write, &format!("{stem}{other}"));
             }
         }
         let program = teller.facts.program.clone();
@@ -207,7 +213,7 @@ fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
             _ => continue,
         };
         if !packed {
-            teller.path(WordRole::Write, &format!("{file}{end}"));
+            teller.add_path(WordRole::Write, &format!("{file}{end}"));
         }
     }
 }
@@ -217,14 +223,14 @@ fn interpreter(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if parsed.has(&["-m"]) {
         modules(teller, parsed);
     } else if parsed.operands.is_empty() && !parsed.has(&["--version"]) {
-        teller.unknown(format!("`{}` runs code from its input", teller.facts.program));
+        teller.add_unknown(format!("`{}` runs code from its input", teller.facts.program));
     }
 }
 
 fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     for module in parsed.values(&["-m"]) {
-        if MODULES.contains(&module.split('.').next().unwrap_or(module)) {
-            teller.unknown(format!("module `{module}` runs code that is not read here"));
+        if CODE_RUNNING_MODULES.contains(&module.split('.').next().unwrap_or(module)) {
+            teller.add_unknown(format!("module `{module}` runs code that is not read here"));
         }
     }
 }
@@ -233,7 +239,7 @@ fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
 fn input(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     modules(teller, parsed);
     if let Some(name) = operands(parsed).first().filter(|name| **name == "-" || name.contains("://")) {
-        teller.unknown(format!("`{name}`: code that comes from elsewhere is run"));
+        teller.add_unknown(format!("`{name}`: code that comes from elsewhere is run"));
     }
 }
 
@@ -244,24 +250,24 @@ fn package(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let elsewhere =
         name.contains('/') && !name.starts_with(['@', '.', '/']) && teller.facts.program != "deno";
     if name.contains(':') || elsewhere || name.get(1..).is_some_and(|rest| rest.contains('@')) {
-        teller.unknown(format!("`{name}` is fetched and run"));
+        teller.add_unknown(format!("`{name}` is fetched and run"));
     }
     if fetched {
-        teller.role(WordRole::Url, &Word::literal(name));
+        teller.apply_role(WordRole::Url, &Word::literal(name));
     }
 }
 
 /// Checks for `host/module@version`, which is fetched.
 fn module(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if let Some(name) = operands(parsed).into_iter().find(|name| name.contains('@')) {
-        teller.unknown(format!("`{name}` is fetched and built"));
+        teller.add_unknown(format!("`{name}` is fetched and built"));
     }
 }
 
 /// Checks for words after `--`, which are passed to Git.
 fn forge(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if let Some(operand) = parsed.operands.iter().find(|operand| operand.certain) {
-        teller.unknown(format!("`{}` is given to git", operand.word));
+        teller.add_unknown(format!("`{}` is given to git", operand.word));
     }
 }
 
@@ -270,10 +276,10 @@ fn clone(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let plain = parsed.operands.iter().filter(|operand| !operand.certain).count();
     let Some(name) = operands(parsed).first().copied() else { return };
     if name.contains(':') {
-        teller.role(WordRole::Repository, &Word::literal(name));
+        teller.apply_role(WordRole::Repository, &Word::literal(name));
     }
     if plain < 2 {
-        teller.path(WordRole::Write, base(name).trim_end_matches(".git"));
+        teller.add_path(WordRole::Write, file_name(name).trim_end_matches(".git"));
     }
 }
 
@@ -281,12 +287,12 @@ fn clone(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
 fn kubectl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if parsed.values(&["--output"]).iter().any(|value| value.ends_with("-file")) {
         for file in parsed.values(&["--template"]) {
-            teller.path(WordRole::Read, file);
+            teller.add_path(WordRole::Read, file);
         }
     }
     for value in parsed.values(&["--output"]) {
         if let Some((_, file)) = value.split_once('=').filter(|(kind, _)| kind.ends_with("-file")) {
-            teller.path(WordRole::Read, file);
+            teller.add_path(WordRole::Read, file);
         }
     }
 }

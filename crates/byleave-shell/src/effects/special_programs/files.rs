@@ -1,6 +1,6 @@
 //! Readers for file programs whose words have an order or a form of their own.
 
-use super::super::command_analyzer::{CommandAnalyzer, why_of};
+use super::super::command_analyzer::{CommandAnalyzer, unknown_reason};
 use crate::manual::{Manual, WordRole};
 use crate::word::{UnknownWord, Word};
 
@@ -8,8 +8,8 @@ use crate::word::{UnknownWord, Word};
 pub(super) fn test(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     for (at, word) in words.iter().enumerate() {
         let next = words.get(at.saturating_add(1));
-        match (word.text(), next) {
-            (Some("-v" | "-R"), Some(name)) => teller.role(WordRole::Name, name),
+        match (word.as_text(), next) {
+            (Some("-v" | "-R"), Some(name)) => teller.apply_role(WordRole::Name, name),
             (
                 Some(
                     "-a" | "-b" | "-c" | "-d" | "-e" | "-f" | "-g" | "-G" | "-h" | "-k" | "-L" | "-N" | "-O"
@@ -17,14 +17,14 @@ pub(super) fn test(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
                 ),
                 Some(path),
             ) => {
-                if let Some(path) = path.text() {
-                    teller.path(WordRole::Read, path);
+                if let Some(path) = path.as_text() {
+                    teller.add_path(WordRole::Read, path);
                 }
             }
             // Numbers are arithmetic in `[[`, which is not this program. Here they must be numbers.
             (Some(_), _) => {}
-            (None, _) if matches!(word, Word::Unknown(UnknownWord { one: true, .. })) => {}
-            (None, _) => teller.unknown(format!("{} could be part of the test", why_of(word))),
+            (None, _) if matches!(word, Word::Unknown(UnknownWord { single_word: true, .. })) => {}
+            (None, _) => teller.add_unknown(format!("{} could be part of the test", unknown_reason(word))),
         }
     }
 }
@@ -32,16 +32,16 @@ pub(super) fn test(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
 /// Reads `dd if=… of=…`.
 pub(super) fn dd(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     for word in words {
-        match word.text().map(|text| text.split_once('=').unwrap_or((text, ""))) {
-            Some(("if", path)) => teller.path(WordRole::Read, path),
-            Some(("of", path)) => teller.path(WordRole::Write, path),
+        match word.as_text().map(|text| text.split_once('=').unwrap_or((text, ""))) {
+            Some(("if", path)) => teller.add_path(WordRole::Read, path),
+            Some(("of", path)) => teller.add_path(WordRole::Write, path),
             Some((
                 "bs" | "ibs" | "obs" | "cbs" | "count" | "skip" | "seek" | "iseek" | "oseek" | "conv"
                 | "iflag" | "oflag" | "status" | "--help" | "--version",
                 _,
             )) => {}
-            Some((name, _)) => teller.unknown(format!("`dd`: `{name}` is not in the manual")),
-            None => teller.unknown(why_of(word)),
+            Some((name, _)) => teller.add_unknown(format!("`dd`: `{name}` is not in the manual")),
+            None => teller.add_unknown(unknown_reason(word)),
         }
     }
 }
@@ -50,60 +50,64 @@ pub(super) fn dd(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
 pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let mut words = words.to_vec();
     if let Some(first) = words.first_mut()
-        && let Some(text) = first.text().filter(|text| !text.starts_with('-') && !text.is_empty())
+        && let Some(text) = first.as_text().filter(|text| !text.starts_with('-') && !text.is_empty())
     {
         // In the old form, the values of all letters are in the words that follow, in order.
         let (valued, plain): (String, String) = text.chars().partition(|letter| {
             matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
         });
         if valued.len() > 1 {
-            teller.unknown("`tar`: several letters of the old form take a value");
+            teller.add_unknown("`tar`: several letters of the old form take a value");
         }
         *first = Word::literal(format!("-{plain}{valued}"));
     }
-    let parsed = manual.take_apart(&words, false);
-    teller.options(&parsed.given, &parsed.strange);
+    let parsed = manual.parse_args(&words, false);
+    teller.apply_options(&parsed.options, &parsed.unknown);
     let extracts = parsed.has(&["--extract"]);
     let lists = parsed.has(&["--list", "--compare"]);
     let makes = parsed.has(&["--create", "--append", "--update", "--catenate", "--delete"]);
     for file in parsed.word_values(&["--file"]).flatten() {
-        if file.text().is_some_and(|text| text.contains(':') && !text.starts_with(['/', '.'])) {
-            teller.role(WordRole::RemoteWrite, file);
+        if file.as_text().is_some_and(|text| text.contains(':') && !text.starts_with(['/', '.'])) {
+            teller.apply_role(WordRole::RemoteWrite, file);
         }
         // The path of the archive is not relative to `-C`.
-        let place = std::mem::replace(&mut teller.place, teller.command.place.clone());
-        teller.role(if makes { WordRole::Write } else { WordRole::Read }, file);
-        teller.place = place;
+        let place = std::mem::replace(&mut teller.working_dir, teller.command.working_dir.clone());
+        teller.apply_role(if makes { WordRole::Write } else { WordRole::Read }, file);
+        teller.working_dir = place;
     }
     if extracts && !parsed.has(&["--to-stdout"]) {
-        teller.role_unnamed(WordRole::Write, &Word::literal("."));
+        teller.apply_role_implicit(WordRole::Write, &Word::literal("."));
     }
     for operand in &parsed.operands {
         if let Word::Unknown(_) = operand.word {
-            teller.unknown(format!("{}, so it could be options or several words", why_of(&operand.word)));
+            teller.add_unknown(format!(
+                "{}, so it could be options or several words",
+                unknown_reason(&operand.word)
+            ));
         } else if makes {
-            teller.role(WordRole::Read, &operand.word);
+            teller.apply_role(WordRole::Read, &operand.word);
             if parsed.has(&["--remove-files"]) {
-                teller.role(WordRole::Delete, &operand.word);
+                teller.apply_role(WordRole::Delete, &operand.word);
             }
-        } else if let Some(member) = operand.word.text().filter(|_| extracts && !parsed.has(&["--to-stdout"]))
+        } else if let Some(member) =
+            operand.word.as_text().filter(|_| extracts && !parsed.has(&["--to-stdout"]))
         {
-            unpacked(teller, member, parsed.has(&["--strip-components"]));
+            add_unpacked_member(teller, member, parsed.has(&["--strip-components"]));
         }
     }
     if !(extracts || lists || makes || parsed.has(&["--version"])) {
-        teller.unknown("`tar` without a task that the manual knows");
+        teller.add_unknown("`tar` without a task that the manual knows");
     }
 }
 
 /// Adds the writes of an archive member that is unpacked into the current directory.
-pub(super) fn unpacked(teller: &mut CommandAnalyzer<'_>, member: &str, shortened: bool) {
+pub(super) fn add_unpacked_member(teller: &mut CommandAnalyzer<'_>, member: &str, shortened: bool) {
     if member.contains(['*', '?', '[', '\\']) {
-        teller.unknown(format!("`{member}` may stand for several names in the archive"));
+        teller.add_unknown(format!("`{member}` may stand for several names in the archive"));
     }
     let mut name = member;
     loop {
-        teller.path(WordRole::Write, name);
+        teller.add_path(WordRole::Write, name);
         match name.split_once('/') {
             Some((above, rest)) if shortened || above.is_empty() => name = rest,
             _ => return,
@@ -113,10 +117,13 @@ pub(super) fn unpacked(teller: &mut CommandAnalyzer<'_>, member: &str, shortened
 
 /// Reads `less [OPTION…] [+COMMAND] FILE…`.
 pub(super) fn pager(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
-    if let Some(word) = words.iter().find(|word| word.text().is_some_and(|text| text.starts_with('+'))) {
-        teller.unknown(format!("{} is a command for the pager, which may run programs", why_of(word)));
+    if let Some(word) = words.iter().find(|word| word.as_text().is_some_and(|text| text.starts_with('+'))) {
+        teller.add_unknown(format!(
+            "{} is a command for the pager, which may run programs",
+            unknown_reason(word)
+        ));
     }
-    teller.ordinary(manual, words);
+    teller.analyze_words(manual, words);
 }
 
 /// Reads `make [OPTION…] [TARGET…] [NAME=VALUE…]`.
@@ -124,9 +131,9 @@ pub(super) fn make(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wo
     let (values, rest): (Vec<Word>, Vec<Word>) = words
         .iter()
         .cloned()
-        .partition(|word| word.text().is_some_and(|text| !text.starts_with('-') && text.contains('=')));
-    for value in values.iter().filter_map(Word::text) {
-        teller.unknown(format!("`make`: `{value}` changes what the makefile runs"));
+        .partition(|word| word.as_text().is_some_and(|text| !text.starts_with('-') && text.contains('=')));
+    for value in values.iter().filter_map(Word::as_text) {
+        teller.add_unknown(format!("`make`: `{value}` changes what the makefile runs"));
     }
-    teller.ordinary(manual, &rest);
+    teller.analyze_words(manual, &rest);
 }

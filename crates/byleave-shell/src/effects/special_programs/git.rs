@@ -8,18 +8,18 @@ use crate::word::Word;
 /// Reads `git config`, which writes the settings if it has a value or an option that changes them.
 pub(super) fn git_config(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let mut words = words.to_vec();
-    let verb = words.first().and_then(Word::text).unwrap_or_default().to_owned();
+    let verb = words.first().and_then(Word::as_text).unwrap_or_default().to_owned();
     let reads_by_verb = matches!(verb.as_str(), "get" | "list" | "get-all");
     let writes_by_verb =
         matches!(verb.as_str(), "set" | "unset" | "rename-section" | "remove-section" | "edit");
     if reads_by_verb || writes_by_verb {
         words.remove(0);
     }
-    let parsed = manual.take_apart(&words, false);
-    teller.options(&parsed.given, &parsed.strange);
+    let parsed = manual.parse_args(&words, false);
+    teller.apply_options(&parsed.options, &parsed.unknown);
     let reads = reads_by_verb || parsed.has(&["--get"]) || (parsed.operands.len() < 2 && !writes_by_verb);
     let changes = parsed.has(&["--unset"]) && {
-        let named = words.iter().filter_map(Word::text);
+        let named = words.iter().filter_map(Word::as_text);
         let mut named = named.filter(|text| text.starts_with("--"));
         named.any(|text| {
             ["--unset", "--replace-all", "--add", "--rename-section", "--remove-section"]
@@ -31,37 +31,37 @@ pub(super) fn git_config(teller: &mut CommandAnalyzer<'_>, manual: &'static Manu
         return;
     }
     if parsed.has(&["--system"]) {
-        let home = teller.scene.home().map(str::to_owned);
-        teller.path(WordRole::Write, "/etc/gitconfig");
+        let home = teller.env.home().map(str::to_owned);
+        teller.add_path(WordRole::Write, "/etc/gitconfig");
         if let Some(home) = home {
-            teller.path(WordRole::Write, &format!("{home}/.gitconfig"));
+            teller.add_path(WordRole::Write, &format!("{home}/.gitconfig"));
         }
     }
     if !parsed.has(&["--system", "--file"]) {
-        teller.path(WordRole::Write, &repository(teller));
+        teller.add_path(WordRole::Write, &repository_config(teller));
     }
 }
 
 /// Returns the settings file of the repository that contains the working directory, as far as the environment tells.
-fn repository(teller: &CommandAnalyzer<'_>) -> String {
-    teller.top().map_or_else(|| ".git/config".into(), |folder| format!("{folder}/.git/config"))
+fn repository_config(teller: &CommandAnalyzer<'_>) -> String {
+    teller.repository_root().map_or_else(|| ".git/config".into(), |folder| format!("{folder}/.git/config"))
 }
 
 /// Checks where Git finds its repository. A directory can be one without `.git`. Then plain files of a working tree are its
 /// settings, which may name programs.
-pub(crate) fn git_place(teller: &mut CommandAnalyzer<'_>) {
-    let WorkingDir::At(directory) = teller.place.clone() else { return };
+pub(crate) fn add_git_directory(teller: &mut CommandAnalyzer<'_>) {
+    let WorkingDir::At(directory) = teller.working_dir.clone() else { return };
     let mut directory = directory.as_str();
     loop {
-        let is_directory = |name: &str| teller.scene.is_directory(&format!("{directory}/{name}"));
+        let is_directory = |name: &str| teller.env.is_directory(&format!("{directory}/{name}"));
         if is_directory(".git") {
             return;
         }
         if is_directory("objects") && is_directory("refs") {
             let is_linked = |names: Vec<String>| names.iter().any(|name| name == ".git");
-            if !teller.scene.list(directory).is_some_and(is_linked) {
+            if !teller.env.list_directory(directory).is_some_and(is_linked) {
                 let why = "is a repository without `.git`: plain files are its settings";
-                teller.unknown(format!("`{directory}` {why}"));
+                teller.add_unknown(format!("`{directory}` {why}"));
             }
             return;
         }

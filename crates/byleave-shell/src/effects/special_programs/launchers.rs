@@ -1,6 +1,6 @@
 //! Readers for programs that run others with words that they find or read.
 
-use super::super::command_analyzer::{CommandAnalyzer, why_of};
+use super::super::command_analyzer::{CommandAnalyzer, unknown_reason};
 use crate::embedded_languages;
 use crate::manual::{Manual, OptionValue, WordRole};
 use crate::word::{UnknownWord, Word};
@@ -8,16 +8,16 @@ use crate::word::{UnknownWord, Word};
 /// Reads `find [PATH…] EXPRESSION`.
 pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let mut at = 0;
-    while words.get(at).and_then(Word::text).is_some_and(|text| matches!(text, "-H" | "-L" | "-P")) {
+    while words.get(at).and_then(Word::as_text).is_some_and(|text| matches!(text, "-H" | "-L" | "-P")) {
         at = at.saturating_add(1);
     }
     let mut starts: Vec<Word> = Vec::new();
     while let Some(word) = words.get(at) {
-        if word.text().is_some_and(|text| text.starts_with('-') || matches!(text, "(" | "!")) {
+        if word.as_text().is_some_and(|text| text.starts_with('-') || matches!(text, "(" | "!")) {
             break;
         }
-        if word.text().is_none() {
-            teller.unknown(format!("{} could be a path or an expression", why_of(word)));
+        if word.as_text().is_none() {
+            teller.add_unknown(format!("{} could be a path or an expression", unknown_reason(word)));
         }
         starts.push(word.clone());
         at = at.saturating_add(1);
@@ -26,42 +26,44 @@ pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wo
         starts.push(Word::literal("."));
     }
     for start in &starts {
-        teller.role_beneath(WordRole::Read, start);
+        teller.apply_role_partial(WordRole::Read, start);
     }
     while let Some(word) = words.get(at) {
         at = at.saturating_add(1);
-        let Some(text) = word.text() else {
-            teller.unknown(format!("{} could be any expression", why_of(word)));
+        let Some(text) = word.as_text() else {
+            teller.add_unknown(format!("{} could be any expression", unknown_reason(word)));
             continue;
         };
         match text {
             "(" | ")" | "!" | "," => {}
             "-delete" => {
                 for start in &starts {
-                    teller.role_beneath(WordRole::Delete, start);
+                    teller.apply_role_partial(WordRole::Delete, start);
                 }
             }
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
                 let rest = words.get(at..).unwrap_or_default();
                 // A plus ends it only directly after `{}`.
-                let ends = |at: usize, word: &Word| match word.text() {
+                let ends = |at: usize, word: &Word| match word.as_text() {
                     Some(";") => true,
                     Some("+") => {
-                        at.checked_sub(1).and_then(|at| rest.get(at)).and_then(Word::text) == Some("{}")
+                        at.checked_sub(1).and_then(|at| rest.get(at)).and_then(Word::as_text) == Some("{}")
                     }
                     _ => false,
                 };
                 let end = rest.iter().enumerate().position(|(at, word)| ends(at, word)).unwrap_or(rest.len());
                 let command = rest.get(..end).unwrap_or_default();
                 for start in &starts {
-                    teller.inner_filled(command.iter().map(|word| fill(word, "{}", start)).collect());
+                    teller.add_nested_template(
+                        command.iter().map(|word| fill_placeholder(word, "{}", start)).collect(),
+                    );
                 }
-                as_written(teller, command, "{}");
+                add_unfilled_command(teller, command, "{}");
                 at = at.saturating_add(end).saturating_add(1);
             }
             "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
                 if let Some(file) = words.get(at) {
-                    teller.role(WordRole::Write, file);
+                    teller.apply_role(WordRole::Write, file);
                 }
                 at = at.saturating_add(if text == "-fprintf" { 2 } else { 1 });
             }
@@ -69,13 +71,13 @@ pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wo
                 Some(OptionValue::None) => {}
                 Some(OptionValue::Required(role) | OptionValue::Optional(role)) => {
                     if let Some(value) = words.get(at) {
-                        teller.role(role, value);
+                        teller.apply_role(role, value);
                     }
                     at = at.saturating_add(1);
                 }
                 None => {
-                    teller.unknown(format!("`find`: `{text}` is not in the manual"));
-                    teller.guess(std::slice::from_ref(word));
+                    teller.add_unknown(format!("`find`: `{text}` is not in the manual"));
+                    teller.guess_roles(std::slice::from_ref(word));
                 }
             },
         }
@@ -84,7 +86,7 @@ pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wo
 
 /// Reads `fd [PATTERN] [PATH…] [-x|-X COMMAND… [;]]`.
 pub(super) fn fd(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
-    let runs = |word: &Word| matches!(word.text(), Some("-x" | "-X" | "--exec" | "--exec-batch"));
+    let runs = |word: &Word| matches!(word.as_text(), Some("-x" | "-X" | "--exec" | "--exec-batch"));
     let mut plain: Vec<Word> = Vec::new();
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -94,43 +96,44 @@ pub(super) fn fd(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, word
             continue;
         }
         let rest = words.get(at..).unwrap_or_default();
-        let end = rest.iter().position(|word| word.text() == Some(";")).unwrap_or(rest.len());
+        let end = rest.iter().position(|word| word.as_text() == Some(";")).unwrap_or(rest.len());
         let written = rest.get(..end).unwrap_or_default();
-        as_written(teller, written, "{}");
+        add_unfilled_command(teller, written, "{}");
         let mut command: Vec<Word> =
-            written.iter().map(|word| fill(word, "{}", &Word::literal("."))).collect();
+            written.iter().map(|word| fill_placeholder(word, "{}", &Word::literal("."))).collect();
         command.push(Word::Unknown(UnknownWord {
-            why: "what fd finds".into(),
+            reason: "what fd finds".into(),
             pieces: Vec::new(),
-            one: true,
+            single_word: true,
         }));
-        teller.inner_filled(command);
+        teller.add_nested_template(command);
         at = at.saturating_add(end).saturating_add(1);
     }
-    teller.ordinary(manual, &plain);
+    teller.analyze_words(manual, &plain);
 }
 
 /// Reads `xargs [OPTION…] COMMAND…`, to which words from the input are added.
 pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
-    let parsed = manual.take_apart(words, false);
-    teller.options(&parsed.given, &parsed.strange);
-    if !parsed.strange.is_empty() {
-        teller.possible_words(words);
+    let parsed = manual.parse_args(words, false);
+    teller.apply_options(&parsed.options, &parsed.unknown);
+    if !parsed.unknown.is_empty() {
+        teller.add_possible_commands(words);
     }
     let marks: Vec<Option<&Word>> = parsed.word_values(&["--replace", "-I"]).collect();
     // The words of the input are determined only if no option changes how they are made. Such options set the delimiter, the number
     // of words in one command, or the source of the input.
-    let is_plain = !parsed.has(&XARGS_SHAPES) && marks.len() <= 1 && parsed.strange.is_empty();
-    let mark = marks.first().map(|value| value.and_then(Word::text).unwrap_or("{}").to_owned());
+    let is_plain = !parsed.has(&XARGS_SHAPES) && marks.len() <= 1 && parsed.unknown.is_empty();
+    let mark = marks.first().map(|value| value.and_then(Word::as_text).unwrap_or("{}").to_owned());
     let mut inner: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
     if inner.is_empty() {
         inner.push(Word::literal("echo"));
     }
-    let input = teller.command.input.as_ref().and_then(Word::text).map(str::to_owned);
-    let from_input =
-        |one| Word::Unknown(UnknownWord { why: "what xargs reads".into(), pieces: Vec::new(), one });
+    let input = teller.command.input.as_ref().and_then(Word::as_text).map(str::to_owned);
+    let from_input = |one| {
+        Word::Unknown(UnknownWord { reason: "what xargs reads".into(), pieces: Vec::new(), single_word: one })
+    };
     if !is_plain && (input.is_some() || mark.is_some()) {
-        teller.unknown("`xargs` makes words of its input in a way that is not told here");
+        teller.add_unknown("`xargs` makes words of its input in a way that is not told here");
     }
     if let Some(text) = input.as_ref().filter(|_| !is_plain) {
         // A deny still sees the possible words.
@@ -138,44 +141,44 @@ pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
             text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';' | '\0' | '"' | '\''));
         let pieces: Vec<Word> =
             pieces.filter(|piece| !piece.is_empty()).take(100).map(Word::literal).collect();
-        teller.inner_words([inner.as_slice(), pieces.as_slice()].concat());
+        teller.add_nested_command([inner.as_slice(), pieces.as_slice()].concat());
     }
     match (mark, input.filter(|_| is_plain)) {
         (Some(mark), Some(input)) => {
             for line in input.lines().take(100) {
                 // Quotes are removed here, too.
-                let Some(words) = embedded_languages::split(line) else {
-                    teller.unknown("xargs reads a line whose quotes do not end");
+                let Some(words) = embedded_languages::split_words(line) else {
+                    teller.add_unknown("xargs reads a line whose quotes do not end");
                     continue;
                 };
                 let line = words.join(" ");
                 if line != *line.trim() || words.len() > 1 {
-                    teller.unknown("xargs reads a line with blanks in it");
+                    teller.add_unknown("xargs reads a line with blanks in it");
                 }
-                let filled = inner.iter().map(|word| match word.text() {
+                let filled = inner.iter().map(|word| match word.as_text() {
                     Some(text) => Word::literal(text.replace(&mark, line.trim())),
                     None => word.clone(),
                 });
-                teller.inner_words(filled.collect());
+                teller.add_nested_command(filled.collect());
             }
             if input.lines().count() > 100 {
-                teller.unknown("xargs reads more lines than are looked at");
+                teller.add_unknown("xargs reads more lines than are looked at");
             }
         }
         (Some(mark), None) => {
-            inner = inner.iter().map(|word| fill(word, &mark, &from_input(true))).collect();
-            teller.inner_words(inner);
+            inner = inner.iter().map(|word| fill_placeholder(word, &mark, &from_input(true))).collect();
+            teller.add_nested_command(inner);
         }
         (None, Some(input)) => {
-            match embedded_languages::split(&input) {
+            match embedded_languages::split_words(&input) {
                 Some(words) => inner.extend(words.into_iter().map(Word::literal)),
                 None => inner.push(from_input(false)),
             }
-            teller.inner_words(inner);
+            teller.add_nested_command(inner);
         }
         (None, None) => {
             inner.push(from_input(false));
-            teller.inner_words(inner);
+            teller.add_nested_command(inner);
         }
     }
 }
@@ -200,43 +203,43 @@ const XARGS_SHAPES: [&str; 14] = [
 
 /// Reads `parallel COMMAND ::: ARGUMENT…`: text for a shell, with the arguments filled in.
 pub(super) fn parallel(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
-    let parsed = manual.take_apart(words, false);
-    teller.options(&parsed.given, &parsed.strange);
+    let parsed = manual.parse_args(words, false);
+    teller.apply_options(&parsed.options, &parsed.unknown);
     let words: Vec<&Word> = parsed.operands.iter().map(|operand| &operand.word).collect();
     let end = words
         .iter()
-        .position(|word| word.text().is_some_and(|text| text.starts_with(":::")))
+        .position(|word| word.as_text().is_some_and(|text| text.starts_with(":::")))
         .unwrap_or(words.len());
-    teller.unknown("`parallel` gives a shell text that it fills in when it runs");
+    teller.add_unknown("`parallel` gives a shell text that it fills in when it runs");
     let command: Vec<&Word> = words.iter().take(end).copied().collect();
     if command.is_empty() {
         for argument in words.iter().skip(end.saturating_add(1)) {
-            teller.shell(&[argument]);
+            teller.add_shell_text(&[argument]);
         }
     } else {
-        teller.shell(&command);
+        teller.add_shell_text(&command);
     }
     let arguments: Vec<Word> = words.iter().skip(end).map(|word| (*word).clone()).collect();
-    teller.guess(&arguments);
+    teller.guess_roles(&arguments);
 }
 
 /// Adds a command as written if the mark is only a part of a word, such as in a script. Anything denied in it is denied regardless
 /// of what is filled in.
-fn as_written(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: &str) {
-    let in_part = |word: &Word| word.text().is_some_and(|text| text != mark && text.contains(mark));
+fn add_unfilled_command(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: &str) {
+    let in_part = |word: &Word| word.as_text().is_some_and(|text| text != mark && text.contains(mark));
     if words.iter().any(in_part) {
-        teller.inner_words(words.to_vec());
+        teller.add_nested_command(words.to_vec());
     }
 }
 
 /// Replaces `{}` by the start of the search, because every found file is below it.
-fn fill(word: &Word, mark: &str, found: &Word) -> Word {
-    match word.text() {
+fn fill_placeholder(word: &Word, mark: &str, found: &Word) -> Word {
+    match word.as_text() {
         Some(text) if text == mark => found.clone(),
         Some(text) if text.contains(mark) => Word::Unknown(UnknownWord {
-            why: format!("`{mark}` is filled in when it runs"),
+            reason: format!("`{mark}` is filled in when it runs"),
             pieces: text.split(mark).filter(|piece| !piece.is_empty()).map(str::to_owned).collect(),
-            one: true,
+            single_word: true,
         }),
         _ => word.clone(),
     }

@@ -230,7 +230,7 @@ pub(super) fn lineage(case: &Case) -> Vec<SessionNode> {
         session: SessionId::new(session).unwrap(),
         parent: parent.map(|parent| SessionId::new(parent).unwrap()),
         agent: AgentId::new(session).unwrap(),
-        ceiling: Ceiling::of(mode),
+        ceiling: Ceiling::from_mode(mode),
     };
     let child = |name: &str, parent: Mode| {
         vec![opening(name, Some("main"), Mode::Yolo), opening("main", None, parent)]

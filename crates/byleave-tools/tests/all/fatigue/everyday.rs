@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use byleave::core::call::Mode;
 use byleave::core::decision::Verdict;
-use byleave::core::policy::{Policy, builtin};
+use byleave::core::policy::{Policy, builtin_rules};
 use byleave::result::CallOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -43,7 +43,7 @@ pub(super) enum CommandExit {
 
 /// The policy that the docs offer for ordinary development; by its name, the built-in rules alone.
 fn policy(job: MachineJob) -> Policy {
-    let mut rules = builtin(&PLACES).unwrap();
+    let mut rules = builtin_rules(&PLACES).unwrap();
     if job.name == super::DEV {
         rules.extend(read_user(include_str!("../../../../../docs/policies/dev-default.toml")).unwrap());
     }

@@ -18,7 +18,7 @@ use byleave::ledger::memory::MemoryLedger;
 use byleave::result::CallOutcome;
 use byleave::settings::GateSettings;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::Value;
 
 /// A call, and the person who is there.
@@ -110,7 +110,7 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
     fs::create_dir_all(state).unwrap();
     let mut workplace = ExecutionEnv::new(state.join("copies"), "/ws".into());
     workplace.home = Some("/home/u".into());
-    workplace.ours = vec!["/state".into(), "/supervisor".into()];
+    workplace.private_paths = vec!["/state".into(), "/supervisor".into()];
     workplace.environment = std::env::vars().collect();
     // No cgroups are delegated to tests.
     workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
@@ -124,10 +124,13 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
     let gate = Gate::builder()
         .ledger(Arc::clone(&ledger) as _)
         .policy(play.policy)
-        .settings(GateSettings { timeout_ms_max: play.timeout_ms, ..GateSettings::default() })
+        .settings(GateSettings { max_timeout_ms: play.timeout_ms, ..GateSettings::default() })
         .catalog(
-            catalog(&workplace, &BuiltinToolOptions { allow_delete: true, ..BuiltinToolOptions::default() })
-                .unwrap(),
+            builtin_catalog(
+                &workplace,
+                &BuiltinToolOptions { allow_delete: true, ..BuiltinToolOptions::default() },
+            )
+            .unwrap(),
         )
         .approver(Arc::new(person))
         .build()
@@ -158,13 +161,13 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
         mode: play.mode,
         dry_run: false,
     };
-    let ending = gate.settle(call).await.ending;
+    let ending = gate.settle(call).await.outcome;
     let record = ledger.load(id).await.unwrap().map(|loaded| loaded.record);
     let draft = record.as_ref().and_then(|record| record.draft());
-    let ruling = draft.as_ref().and_then(|draft| draft.permitted()).and_then(|step| step.as_ref().ok());
+    let ruling = draft.as_ref().and_then(|draft| draft.decision()).and_then(|step| step.as_ref().ok());
     let by_text = ruling.map(|ruling| ruling.verdict);
     let asked = asked.lock().unwrap().clone();
-    let has_run = !matches!(ending, CallOutcome::Refused(_) | CallOutcome::Rehearsed(_));
+    let has_run = !matches!(ending, CallOutcome::Refused(_) | CallOutcome::DryRun(_));
     let is_spared = by_text == Some(Verdict::Ask) && asked.is_empty() && has_run;
     ScenarioResult { by_text, asked, is_spared, ending }
 }

@@ -201,7 +201,7 @@ async fn by_its_rules(case: &Case, network: &FakeNetwork) -> Result<(), String> 
         return Err(format!("somebody came to {trapped:?}"));
     }
     let went = network.heads().split_off(before);
-    let ran = matches!(fetched.result.ending, CallOutcome::Completed(_) | CallOutcome::Failed(_));
+    let ran = matches!(fetched.result.outcome, CallOutcome::Completed(_) | CallOutcome::Failed(_));
     let held = match (case.id.as_str(), case.must.as_str()) {
         ("dns-rebinding", _) => {
             // The first answer is a public address like any other; there is no second lookup.
@@ -270,12 +270,12 @@ async fn as_approved(case: &Case, network: &FakeNetwork) -> Result<(), String> {
     ]));
     let real = Fetcher::new()
         .with_resolver(Arc::clone(&names) as _)
-        .with_reachable(AddressPolicy::global())
-        .with_limit(Duration::from_secs(10));
+        .with_address_policy(AddressPolicy::global())
+        .with_timeout(Duration::from_secs(10));
     let stage = WebFixture::new(Policy::new(vec![all]).unwrap(), real, YES);
     let fetched = stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
     let trapped = network.trapped();
-    let is_told = !fetched.result.success() && !fetched.told().trim().is_empty();
+    let is_told = !fetched.result.is_success() && !fetched.told().trim().is_empty();
     match () {
         () if !trapped.is_empty() => Err(format!("somebody came to {trapped:?}")),
         () if !is_told => Err(format!("it went: {}", fetched.told())),

@@ -7,7 +7,9 @@ use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin, read};
+use byleave::core::policy::{
+    Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin_rules, load_rules,
+};
 use byleave::core::question_view::QuestionView;
 use byleave::gate::Gate;
 use byleave::result::{CallOutcome, CallResult};
@@ -26,7 +28,7 @@ pub(crate) struct FetchOutcome {
 impl FetchOutcome {
     /// Everything that the model is told.
     pub(crate) fn told(&self) -> String {
-        match &self.result.ending {
+        match &self.result.outcome {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
                 format!("{}\n{}", output.text, output.error.as_deref().unwrap_or_default())
             }
@@ -36,7 +38,7 @@ impl FetchOutcome {
 
     #[track_caller]
     pub(crate) fn output(&self) -> &Output {
-        match &self.result.ending {
+        match &self.result.outcome {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => output,
             other => panic!("it did not run: {other:?}"),
         }
@@ -58,16 +60,16 @@ impl FetchOutcome {
 pub(crate) fn on_loopback(names: &Arc<FakeResolver>) -> Fetcher {
     Fetcher::new()
         .with_resolver(Arc::clone(names) as _)
-        .with_reachable(AddressPolicy::and_loopback())
-        .with_limit(Duration::from_secs(120))
+        .with_address_policy(AddressPolicy::with_loopback())
+        .with_timeout(Duration::from_secs(120))
 }
 
 /// The built-in rules, and these of the user.
 pub(crate) fn rules(text: &str) -> Policy {
     let places = PathVariables { workspace: Some("/ws"), home: Some("/home/u"), ..PathVariables::default() };
-    let mut all = builtin(&places).unwrap();
+    let mut all = builtin_rules(&places).unwrap();
     all.extend(
-        read(&RuleFile { name: "policy.toml", layer: Layer::User, text }, &places, &SkipExamples)
+        load_rules(&RuleFile { name: "policy.toml", layer: Layer::User, text }, &places, &SkipExamples)
             .unwrap()
             .rules,
     );

@@ -10,12 +10,12 @@ use byleave_core::review::{Review, ReviewNote, ReviewOutcome};
 use super::{AuditLogHarness, OpenedStore};
 use crate::audit_log::{CallFilter, CallItem, CallState, PageRequest, QuestionFilter, QuestionItem};
 use crate::ledger::conformance::record_script::{
-    CLOSINGS, CallScript, NOW, QUESTION_MS, ScriptSettings, act,
+    CLOSINGS, CallScript, NOW, QUESTION_MS, ScriptSettings, admin_action,
 };
 use crate::ledger::conformance::{ConformanceError, ensure, same};
 
 /// More items than any list here has.
-const ALL: PageRequest = PageRequest::first(100);
+const ALL: PageRequest = PageRequest::with_limit(100);
 
 pub(super) async fn calls_are_found_by_what_is_asked_for(
     bench: &dyn AuditLogHarness,
@@ -41,7 +41,7 @@ pub(super) async fn calls_are_found_by_what_is_asked_for(
             // The last one has not ended.
             Verdict::Allow if age == 6 => {}
             Verdict::Allow => {
-                script.begin(one.ledger.owner())?;
+                script.start(one.ledger.owner())?;
                 script.end()?;
                 script.settle()?;
             }
@@ -80,7 +80,7 @@ pub(super) async fn calls_are_found_by_what_is_asked_for(
     for (filter, wanted) in checks {
         let wanted: Vec<CallId> = wanted.iter().filter_map(|at| calls.get(*at).copied()).collect();
         for opened in [&one, &two] {
-            let seen = ids(&opened.book.calls(filter.clone(), ALL).await?);
+            let seen = ids(&opened.audit_log.calls(filter.clone(), ALL).await?);
             same(&format!("{filter:?}"), &seen, &wanted)?;
         }
     }
@@ -124,7 +124,7 @@ pub(super) async fn calls_are_found_by_who_what_and_how(
     let agent = |name: &str| CallFilter { agent: Some(name.into()), ..any() };
     let code = |word: &str| CallFilter { code: Some(word.into()), ..any() };
     let text = |text: &str| CallFilter { text: Some(text.into()), ..any() };
-    let asked = CallFilter { asked: true, ..any() };
+    let asked = CallFilter { asked_only: true, ..any() };
     let checks: [(CallFilter, &[usize]); 20] = [
         (agent("ada"), &[1, 0]),
         (agent("bob"), &[2]),
@@ -150,7 +150,7 @@ pub(super) async fn calls_are_found_by_who_what_and_how(
     for (filter, wanted) in checks {
         let wanted: Vec<CallId> = wanted.iter().filter_map(|at| calls.get(*at).copied()).collect();
         for opened in [&one, &two] {
-            let seen = ids(&opened.book.calls(filter.clone(), ALL).await?);
+            let seen = ids(&opened.audit_log.calls(filter.clone(), ALL).await?);
             same(&format!("{filter:?}"), &seen, &wanted)?;
         }
     }
@@ -161,33 +161,33 @@ pub(super) async fn what_is_new_is_told_once(bench: &dyn AuditLogHarness) -> Res
     let (writes, watches) = (bench.open().await?, bench.open().await?);
     let mut old = CallScript::waiting(ScriptSettings::asking())?;
     writes.append(&mut old).await?;
-    let begin = watches.book.written(None, 100).await?;
+    let begin = watches.audit_log.records_since(None, 100).await?;
     same("at first", &begin.calls, &Vec::new())?;
-    same("nothing new", &watches.book.written(Some(begin.upto), 100).await?, &begin)?;
+    same("nothing new", &watches.audit_log.records_since(Some(begin.cursor), 100).await?, &begin)?;
 
     let mut fresh = CallScript::waiting(ScriptSettings { session: "r", ..ScriptSettings::asking() })?;
     writes.append(&mut fresh).await?;
     old.answer(Answer::No { feedback: None })?;
     writes.append(&mut old).await?;
     // An admin action is not a call and is not reported, but it does not hide what comes after it.
-    act(&*writes.ledger, "local", AdminActionKind::Halt { why: "for a while".into() }).await?;
+    admin_action(&*writes.ledger, "local", AdminActionKind::Halt { why: "for a while".into() }).await?;
     old.settle()?;
     writes.append(&mut old).await?;
-    let news = watches.book.written(Some(begin.upto), 100).await?;
+    let news = watches.audit_log.records_since(Some(begin.cursor), 100).await?;
     same("what is new", &news.calls, &vec![fresh.call(), old.call()])?;
-    let none = watches.book.written(Some(news.upto), 100).await?;
+    let none = watches.audit_log.records_since(Some(news.cursor), 100).await?;
     same("told once", &none.calls, &Vec::new())?;
 
     // Parts return the same calls, wherever they are split.
-    let (mut upto, mut seen) = (begin.upto, Vec::new());
+    let (mut upto, mut seen) = (begin.cursor, Vec::new());
     for _ in 0..4 {
-        let part = watches.book.written(Some(upto), 1).await?;
-        ensure!(part.upto > upto, "a part of what is new has no end");
-        upto = part.upto;
+        let part = watches.audit_log.records_since(Some(upto), 1).await?;
+        ensure!(part.cursor > upto, "a part of what is new has no end");
+        upto = part.cursor;
         seen.extend(part.calls);
     }
     same("in parts", &seen, &vec![fresh.call(), old.call(), old.call()])?;
-    same("the end", &upto, &news.upto)
+    same("the end", &upto, &news.cursor)
 }
 
 pub(super) async fn pages_have_no_gaps_and_no_doubles(
@@ -221,11 +221,11 @@ pub(super) async fn pages_have_no_gaps_and_no_doubles(
         let asked = paged_questions(&opened, &filter, limit).await?;
         same(&format!("the even questions by {limit}"), &asked, &even)?;
     }
-    let none = opened.book.calls(CallFilter::default(), PageRequest::first(0)).await?;
+    let none = opened.audit_log.calls(CallFilter::default(), PageRequest::with_limit(0)).await?;
     ensure!(none.is_empty(), "none were asked for, and some were listed");
 
     // Between two pages a new call arrives and an old one continues. Neither changes the remaining pages.
-    let first = opened.book.calls(CallFilter::default(), PageRequest::first(4)).await?;
+    let first = opened.audit_log.calls(CallFilter::default(), PageRequest::with_limit(4)).await?;
     opened
         .append(&mut CallScript::ready(ScriptSettings {
             received_at: NOW + 99,
@@ -237,7 +237,7 @@ pub(super) async fn pages_have_no_gaps_and_no_doubles(
     oldest.settle()?;
     opened.append(oldest).await?;
     let page = PageRequest { limit: 100, after: first.last().map(|item| item.cursor) };
-    let rest = opened.book.calls(CallFilter::default(), page).await?;
+    let rest = opened.audit_log.calls(CallFilter::default(), page).await?;
     same("both pages", &[ids(&first), ids(&rest)].concat(), &newest_first)
 }
 
@@ -255,7 +255,7 @@ pub(super) async fn a_call_is_listed_as_far_as_it_has_come(
     script.answer(Answer::Yes { note: None })?;
     opened.append(&mut script).await?;
     is_listed(&opened, &script, CallState::Open).await?;
-    script.begin(opened.ledger.owner())?;
+    script.start(opened.ledger.owner())?;
     opened.append(&mut script).await?;
     is_listed(&opened, &script, CallState::Open).await?;
     script.end()?;
@@ -277,16 +277,16 @@ async fn is_listed(
     script: &CallScript,
     state: CallState,
 ) -> Result<(), ConformanceError> {
-    let listed = opened.book.calls(CallFilter::default(), PageRequest::first(1)).await?;
+    let listed = opened.audit_log.calls(CallFilter::default(), PageRequest::with_limit(1)).await?;
     let [item] = listed.as_slice() else { return Err(ConformanceError::new("it is not listed")) };
     let entries = script.record.entries();
-    let outcome = script.record.settled();
+    let outcome = script.record.outcome();
     let wanted = CallItem {
         call: script.call(),
         cursor: item.cursor,
-        listing: script.listing().clone(),
+        call_summary: script.call_summary().clone(),
         state,
-        outcome: outcome.map(|outcome| outcome.word().into()),
+        outcome: outcome.map(|outcome| outcome.as_str().into()),
         code: outcome.and_then(|outcome| outcome.refusal()).map(|refusal| refusal.code.as_str().into()),
         opened_at: entries.first().map_or(0, |entry| entry.at),
         changed_at: entries.last().map_or(0, |entry| entry.at),
@@ -309,7 +309,7 @@ pub(super) async fn open_questions_are_found_by_what_is_asked_for(
         (release, QuestionKind::Release),
     ] {
         let batch = script.batch();
-        let question = batch.waits.as_ref().map(|waits| waits.question.id);
+        let question = batch.pending_question.as_ref().map(|waits| waits.question.id);
         let question = question.ok_or_else(|| ConformanceError::new("the script does not wait"))?;
         one.ledger.append(batch).await?;
         asked.push((question, kind, script));
@@ -333,7 +333,7 @@ pub(super) async fn open_questions_are_found_by_what_is_asked_for(
     ];
     for (filter, wanted) in checks {
         for opened in [&one, &two] {
-            let seen = opened.book.questions(filter.clone(), ALL).await?;
+            let seen = opened.audit_log.questions(filter.clone(), ALL).await?;
             same(&format!("how many of {filter:?}"), &seen.len(), &wanted.len())?;
             for (item, at) in seen.iter().zip(wanted) {
                 let Some((question, kind, script)) = asked.get(*at) else { continue };
@@ -342,7 +342,7 @@ pub(super) async fn open_questions_are_found_by_what_is_asked_for(
                     cursor: item.cursor,
                     kind: *kind,
                     call: script.call(),
-                    listing: script.listing().clone(),
+                    call_summary: script.call_summary().clone(),
                     asked_at: script.record.entries().last().map_or(0, |entry| entry.at),
                     expires_at: NOW + QUESTION_MS,
                 };
@@ -371,7 +371,7 @@ pub(super) async fn a_question_is_listed_until_it_is_closed(
         // A late answer gets an error that says so, instead of one for an unknown question.
         same(
             &format!("its call after {what}"),
-            &opened.ledger.call_of(question).await?,
+            &opened.ledger.call_for_question(question).await?,
             &Some(script.call()),
         )?;
     }
@@ -389,7 +389,7 @@ fn held_result(opened: &OpenedStore, setting: ScriptSettings) -> Result<CallScri
 }
 
 async fn open_questions(opened: &OpenedStore) -> Result<Vec<QuestionId>, ConformanceError> {
-    let items = opened.book.questions(QuestionFilter::default(), ALL).await?;
+    let items = opened.audit_log.questions(QuestionFilter::default(), ALL).await?;
     Ok(items.iter().map(|item| item.question).collect())
 }
 
@@ -400,7 +400,7 @@ async fn paged_calls(
 ) -> Result<Vec<CallId>, ConformanceError> {
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = opened.book.calls(filter.clone(), PageRequest { limit, after }).await?;
+        let page = opened.audit_log.calls(filter.clone(), PageRequest { limit, after }).await?;
         ensure!(page.len() <= limit, "a page of {} where {limit} were asked for", page.len());
         let Some(last) = page.last() else { return Ok(seen) };
         ensure!(seen.len() <= 100, "the pages never end");
@@ -416,7 +416,7 @@ async fn paged_questions(
 ) -> Result<Vec<CallId>, ConformanceError> {
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = opened.book.questions(filter.clone(), PageRequest { limit, after }).await?;
+        let page = opened.audit_log.questions(filter.clone(), PageRequest { limit, after }).await?;
         ensure!(page.len() <= limit, "a page of {} where {limit} were asked for", page.len());
         let Some(last) = page.last() else { return Ok(seen) };
         ensure!(seen.len() <= 100, "the pages never end");

@@ -9,14 +9,14 @@ use crate::ledger::{AppendError, StartBlockedError};
 pub(super) async fn a_rebuild_changes_nothing(bench: &dyn AuditLogHarness) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
     let spent = fill(&one).await?;
-    let before = AuditLogView::of(&one).await?;
+    let before = AuditLogView::capture(&one).await?;
     for time in ["once", "twice"] {
-        two.book.rebuild().await?;
+        two.audit_log.rebuild().await?;
         for opened in [&one, &two] {
-            same(&format!("rebuilt {time}"), &AuditLogView::of(opened).await?, &before)?;
+            same(&format!("rebuilt {time}"), &AuditLogView::capture(opened).await?, &before)?;
         }
     }
-    goes_on(&one, ScriptSettings::on_leave(&spent)).await
+    goes_on(&one, ScriptSettings::with_approval(&spent)).await
 }
 
 pub(super) async fn everything_outlives_a_restart(
@@ -24,30 +24,30 @@ pub(super) async fn everything_outlives_a_restart(
 ) -> Result<(), ConformanceError> {
     let opened = bench.open().await?;
     let spent = fill(&opened).await?;
-    let before = AuditLogView::of(&opened).await?;
+    let before = AuditLogView::capture(&opened).await?;
     drop(opened);
     bench.restart().await?;
     let opened = bench.open().await?;
-    same("started again", &AuditLogView::of(&opened).await?, &before)?;
-    goes_on(&opened, ScriptSettings::on_leave(&spent)).await
+    same("started again", &AuditLogView::capture(&opened).await?, &before)?;
+    goes_on(&opened, ScriptSettings::with_approval(&spent)).await
 }
 
 /// Checks that the same appends are still blocked, and that the audit log accepts new entries.
 async fn goes_on(opened: &OpenedStore, spent: ScriptSettings) -> Result<(), ConformanceError> {
     let again = opened.ledger.append(CallScript::beginning(spent, opened.ledger.owner())?.batch()).await;
     ensure!(
-        matches!(again, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))),
+        matches!(again, Err(AppendError::StartBlocked(StartBlockedError::ApprovalUsedUp))),
         "a spent leave is used again: {again:?}"
     );
     let busy = ScriptSettings { session: "busy", ..ScriptSettings::default() };
     let busy = opened.ledger.append(CallScript::beginning(busy, opened.ledger.owner())?.batch()).await;
     ensure!(
-        matches!(busy, Err(AppendError::Hindered(StartBlockedError::SessionBusy { .. }))),
+        matches!(busy, Err(AppendError::StartBlocked(StartBlockedError::SessionBusy { .. }))),
         "two run alone in one session: {busy:?}"
     );
     opened
         .finish(&mut CallScript::ready(ScriptSettings { session: "later", ..ScriptSettings::default() })?)
         .await?;
-    opened.book.seal().await?;
-    opened.is_sound("at the end").await
+    opened.audit_log.seal().await?;
+    opened.check_intact("at the end").await
 }

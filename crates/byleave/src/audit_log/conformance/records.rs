@@ -7,7 +7,9 @@ use uuid::Uuid;
 
 use super::AuditLogHarness;
 use crate::audit_log::{CallFilter, PageRequest, QuestionFilter, StandingApprovalState};
-use crate::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, act, give, leave};
+use crate::ledger::conformance::record_script::{
+    CallScript, NOW, ScriptSettings, admin_action, grant_approval, standing_approval,
+};
 use crate::ledger::conformance::{ConformanceError, ensure, same};
 
 pub(super) async fn a_record_is_kept_as_it_was_written(
@@ -16,23 +18,23 @@ pub(super) async fn a_record_is_kept_as_it_was_written(
     let (one, two) = (bench.open().await?, bench.open().await?);
     let mut script = CallScript::ready(ScriptSettings::default())?;
     let mut batches = vec![script.batch()];
-    script.begin(one.ledger.owner())?;
+    script.start(one.ledger.owner())?;
     batches.push(script.batch());
     script.end()?;
     script.settle()?;
     batches.push(script.batch());
-    let lines: Vec<_> = batches.iter().flat_map(|batch| batch.lines.clone()).collect();
+    let lines: Vec<_> = batches.iter().flat_map(|batch| batch.chained_entries.clone()).collect();
     for batch in batches {
         one.ledger.append(batch).await?;
     }
     for opened in [&one, &two] {
-        let kept = opened.kept(script.call()).await?;
+        let kept = opened.stored_call(script.call()).await?;
         same("the record", &kept.record, &script.record)?;
         same("its damage", &kept.record.damage(), &None)?;
-        same("its lines", &kept.lines, &lines)?;
-        same("its listing", &kept.listing, &Some(script.listing().clone()))?;
+        same("its lines", &kept.chained_entries, &lines)?;
+        same("its listing", &kept.call_summary, &Some(script.call_summary().clone()))?;
         ensure!(!kept.forgotten, "nobody has forgotten it");
-        let never = opened.book.record(CallId::new(Uuid::now_v7())).await?;
+        let never = opened.audit_log.record(CallId::new(Uuid::now_v7())).await?;
         ensure!(never.is_none(), "there is a record of a call that never was");
     }
     Ok(())
@@ -43,10 +45,10 @@ pub(super) async fn contents_are_read_back_whole(
 ) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
     let mut script = CallScript::ready(ScriptSettings::default())?;
-    script.hold(b"");
-    script.hold(&[0xff; 70_000]);
+    script.content_ref(b"");
+    script.content_ref(&[0xff; 70_000]);
     let mut batches = vec![script.batch()];
-    script.begin(one.ledger.owner())?;
+    script.start(one.ledger.owner())?;
     script.end()?;
     batches.push(script.batch());
     let wanted: Vec<_> = batches.iter().flat_map(|batch| batch.contents.clone()).collect();
@@ -55,9 +57,9 @@ pub(super) async fn contents_are_read_back_whole(
     }
     one.append(&mut CallScript::ready(ScriptSettings { session: "r", ..ScriptSettings::default() })?).await?;
     for opened in [&one, &two] {
-        let contents = opened.book.contents(script.call()).await?;
+        let contents = opened.audit_log.contents(script.call()).await?;
         ensure!(contents == wanted, "{} contents, not the {} that were kept", contents.len(), wanted.len());
-        let never = opened.book.contents(CallId::new(Uuid::now_v7())).await?;
+        let never = opened.audit_log.contents(CallId::new(Uuid::now_v7())).await?;
         ensure!(never.is_empty(), "there are contents of a call that never was");
     }
     Ok(())
@@ -68,44 +70,45 @@ pub(super) async fn tenants_do_not_see_each_other(
 ) -> Result<(), ConformanceError> {
     let opened = bench.open().await?;
     // The same standing approval id, session and tool: only the tenant differs.
-    let shared = leave();
+    let shared = standing_approval();
     let mut scripts = Vec::new();
     for (tenant, uses_max) in [("local", 1), ("other", 2)] {
         let given = StandingApproval { uses_max: Some(uses_max), ..shared.clone() };
-        give(&*opened.ledger, ScriptSettings { tenant, ..ScriptSettings::default() }, &given).await?;
+        grant_approval(&*opened.ledger, ScriptSettings { tenant, ..ScriptSettings::default() }, &given)
+            .await?;
         let mut script =
             CallScript::waiting(ScriptSettings { tenant, session: "w", ..ScriptSettings::asking() })?;
         opened.append(&mut script).await?;
         scripts.push((given, script));
     }
-    act(&*opened.ledger, "other", AdminActionKind::Revoke { leave: shared.id }).await?;
+    admin_action(&*opened.ledger, "other", AdminActionKind::Revoke { leave: shared.id }).await?;
     for ((given, script), state) in
         scripts.iter().zip([StandingApprovalState::Standing, StandingApprovalState::Revoked])
     {
         let tenant = script.tenant();
         let calls = opened
-            .book
+            .audit_log
             .calls(
                 CallFilter { tenant: Some(tenant.clone()), ..CallFilter::default() },
-                PageRequest::first(9),
+                PageRequest::with_limit(9),
             )
             .await?;
         same("how many calls", &calls.len(), &2)?;
-        ensure!(calls.iter().all(|item| item.listing.tenant == *tenant), "calls of others: {calls:?}");
+        ensure!(calls.iter().all(|item| item.call_summary.tenant == *tenant), "calls of others: {calls:?}");
         let questions = opened
-            .book
+            .audit_log
             .questions(
                 QuestionFilter { tenant: Some(tenant.clone()), ..QuestionFilter::default() },
-                PageRequest::first(9),
+                PageRequest::with_limit(9),
             )
             .await?;
         let asked: Vec<CallId> = questions.iter().map(|item| item.call).collect();
         same("its questions", &asked, &vec![script.call()])?;
-        let leaves = opened.book.leaves_given(tenant, NOW).await?;
-        let leaves: Vec<_> = leaves.into_iter().map(|item| (item.leave, item.state)).collect();
+        let leaves = opened.audit_log.list_standing_approvals(tenant, NOW).await?;
+        let leaves: Vec<_> = leaves.into_iter().map(|item| (item.standing_approval, item.state)).collect();
         same("its leaves", &leaves, &vec![(given.clone(), state)])?;
     }
-    let nobody = opened.book.leaves_given(&TenantId::new("nobody")?, NOW).await?;
+    let nobody = opened.audit_log.list_standing_approvals(&TenantId::new("nobody")?, NOW).await?;
     ensure!(nobody.is_empty(), "leaves of nobody: {nobody:?}");
-    opened.is_sound("at the end").await
+    opened.check_intact("at the end").await
 }

@@ -15,35 +15,35 @@ use crate::audit_log::{
 use crate::ledger::RecordContent;
 use crate::ledger::conformance::ConformanceError;
 use crate::ledger::conformance::record_script::{
-    CallScript, NOW, QUESTION_MS, ScriptSettings, act, give, leave,
+    CallScript, NOW, QUESTION_MS, ScriptSettings, admin_action, grant_approval, standing_approval,
 };
 
-const ALL: PageRequest = PageRequest::first(100);
+const ALL: PageRequest = PageRequest::with_limit(100);
 
 /// Everything visible through the audit log and its ledger.
 #[derive(Debug, PartialEq)]
 pub(super) struct AuditLogView {
     calls: Vec<CallItem>,
     questions: Vec<QuestionItem>,
-    leaves: Vec<StandingApprovalItem>,
-    standing: Vec<StandingApproval>,
+    standing_approvals: Vec<StandingApprovalItem>,
+    usable_approvals: Vec<StandingApproval>,
     /// Before and after the questions expire.
-    drivable: [Vec<CallId>; 2],
-    held_up_by: Vec<Option<CallId>>,
+    resumable_calls: [Vec<CallId>; 2],
+    blocking_call: Vec<Option<CallId>>,
     records: Vec<(Vec<ChainedEntry>, bool, Vec<RecordContent>)>,
-    acts: Vec<AdminAction>,
+    admin_actions: Vec<AdminAction>,
     verification: Verification,
 }
 
 impl AuditLogView {
-    pub(super) async fn of(opened: &OpenedStore) -> Result<Self, ConformanceError> {
-        let OpenedStore { ledger, book } = opened;
+    pub(super) async fn capture(opened: &OpenedStore) -> Result<Self, ConformanceError> {
+        let OpenedStore { ledger, audit_log: book } = opened;
         let (tenant, session) = (TenantId::new("local")?, SessionId::new("s")?);
         let calls = book.calls(CallFilter::default(), ALL).await?;
         let mut records = Vec::new();
         for item in &calls {
-            let kept = opened.kept(item.call).await?;
-            records.push((kept.lines, kept.forgotten, book.contents(item.call).await?));
+            let kept = opened.stored_call(item.call).await?;
+            records.push((kept.chained_entries, kept.forgotten, book.contents(item.call).await?));
         }
         let mut held_up_by = Vec::new();
         for effect in [
@@ -54,22 +54,25 @@ impl AuditLogView {
         ] {
             let (plan, stranger) =
                 (Plan { effects: vec![effect], ..Plan::default() }, CallId::new(Uuid::now_v7()));
-            held_up_by.push(ledger.held_up_by(&tenant, &session, stranger, &plan).await?);
+            held_up_by.push(ledger.blocking_call(&tenant, &session, stranger, &plan).await?);
         }
         let mut standing: Vec<StandingApproval> = Vec::new();
-        for leave in ledger.leaves(&tenant, ScriptSettings::default().tool, NOW).await? {
+        for leave in ledger.standing_approvals(&tenant, ScriptSettings::default().tool, NOW).await? {
             standing.push((*leave).clone());
         }
         standing.sort_by_key(|leave| leave.id);
         Ok(Self {
             calls,
             questions: book.questions(QuestionFilter::default(), ALL).await?,
-            leaves: book.leaves_given(&tenant, NOW).await?,
-            standing,
-            drivable: [ledger.drivable(NOW, 100).await?, ledger.drivable(NOW + QUESTION_MS, 100).await?],
-            held_up_by,
+            standing_approvals: book.list_standing_approvals(&tenant, NOW).await?,
+            usable_approvals: standing,
+            resumable_calls: [
+                ledger.resumable_calls(NOW, 100).await?,
+                ledger.resumable_calls(NOW + QUESTION_MS, 100).await?,
+            ],
+            blocking_call: held_up_by,
             records,
-            acts: book.acts().await?,
+            admin_actions: book.admin_actions().await?,
             verification: book.verify().await?,
         })
     }
@@ -98,24 +101,27 @@ pub(super) async fn fill(opened: &OpenedStore) -> Result<StandingApproval, Confo
     declined.answer(Answer::No { feedback: None })?;
     declined.settle()?;
     opened.append(&mut declined).await?;
-    opened.book.seal().await?;
+    opened.audit_log.seal().await?;
 
-    let spent = StandingApproval { uses_max: Some(1), ..leave() };
-    let (standing, revoked) = (StandingApproval { uses_max: Some(2), ..leave() }, leave());
+    let spent = StandingApproval { uses_max: Some(1), ..standing_approval() };
+    let (standing, revoked) =
+        (StandingApproval { uses_max: Some(2), ..standing_approval() }, standing_approval());
     for leave in [&spent, &standing, &revoked] {
-        give(ledger, in_session("leaves"), leave).await?;
+        grant_approval(ledger, in_session("leaves"), leave).await?;
     }
     for leave in [&spent, &standing] {
-        opened.append(&mut CallScript::beginning(ScriptSettings::on_leave(leave), ledger.owner())?).await?;
+        opened
+            .append(&mut CallScript::beginning(ScriptSettings::with_approval(leave), ledger.owner())?)
+            .await?;
     }
-    act(ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    admin_action(ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
 
     let mut forgotten = CallScript::ready(in_session("forgotten"))?;
     opened.finish(&mut forgotten).await?;
     let mut waits = CallScript::waiting(ScriptSettings { session: "forgotten", ..ScriptSettings::asking() })?;
     opened.append(&mut waits).await?;
     for call in [forgotten.call(), waits.call()] {
-        opened.book.forget(call, "eve".into(), NOW).await?;
+        opened.audit_log.forget(call, "eve".into(), NOW).await?;
     }
     Ok(spent)
 }

@@ -7,7 +7,9 @@ use byleave_core::standing_approval::StandingApproval;
 
 use super::{AuditLogHarness, OpenedStore};
 use crate::audit_log::{StandingApprovalItem, StandingApprovalState};
-use crate::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, act, give, leave};
+use crate::ledger::conformance::record_script::{
+    CallScript, NOW, ScriptSettings, admin_action, grant_approval, standing_approval,
+};
 use crate::ledger::conformance::{ConformanceError, ensure, same};
 
 pub(super) async fn leaves_are_listed_with_what_became_of_them(
@@ -15,20 +17,21 @@ pub(super) async fn leaves_are_listed_with_what_became_of_them(
 ) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
     let tenant = TenantId::new("local")?;
-    let standing = StandingApproval { uses_max: Some(2), ..leave() };
-    let spent = StandingApproval { uses_max: Some(2), ..leave() };
-    let short = StandingApproval { until: Some(NOW + 10_000), ..leave() };
-    let revoked = StandingApproval { tool: "u".into(), ..leave() };
+    let standing = StandingApproval { uses_max: Some(2), ..standing_approval() };
+    let spent = StandingApproval { uses_max: Some(2), ..standing_approval() };
+    let short = StandingApproval { until: Some(NOW + 10_000), ..standing_approval() };
+    let revoked = StandingApproval { tool: "u".into(), ..standing_approval() };
     for leave in [&standing, &spent, &short, &revoked] {
-        give(&*one.ledger, ScriptSettings::default(), leave).await?;
+        grant_approval(&*one.ledger, ScriptSettings::default(), leave).await?;
     }
     for used in [&standing, &spent, &spent, &short] {
-        one.append(&mut CallScript::beginning(ScriptSettings::on_leave(used), one.ledger.owner())?).await?;
+        one.append(&mut CallScript::beginning(ScriptSettings::with_approval(used), one.ledger.owner())?)
+            .await?;
     }
-    act(&*one.ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    admin_action(&*one.ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
     let mut script = CallScript::waiting(ScriptSettings { session: "endless", ..ScriptSettings::asking() })?;
     one.append(&mut script).await?;
-    let endless = leave();
+    let endless = standing_approval();
     script.later(NOW + 7_000);
     script.answer(Answer::Leave(endless.clone()))?;
     one.append(&mut script).await?;
@@ -46,12 +49,12 @@ pub(super) async fn leaves_are_listed_with_what_became_of_them(
             ];
             same(&format!("the leaves at {now}"), &states(opened, &tenant, now).await?, &wanted)?;
         }
-        let listed = opened.book.leaves_given(&tenant, NOW).await?;
+        let listed = opened.audit_log.list_standing_approvals(&tenant, NOW).await?;
         let wanted = StandingApprovalItem {
-            leave: endless.clone(),
+            standing_approval: endless.clone(),
             call: script.call(),
-            by: ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal },
-            given_at: NOW + 7_000,
+            approver: ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal },
+            granted_at: NOW + 7_000,
             uses: 0,
             state: StandingApprovalState::Standing,
         };
@@ -65,23 +68,23 @@ pub(super) async fn a_leave_given_twice_is_listed_as_it_counts(
 ) -> Result<(), ConformanceError> {
     let opened = bench.open().await?;
     let tenant = TenantId::new("local")?;
-    let once = StandingApproval { uses_max: Some(1), ..leave() };
-    let short = StandingApproval { until: Some(NOW + 10), ..leave() };
-    let revoked = leave();
+    let once = StandingApproval { uses_max: Some(1), ..standing_approval() };
+    let short = StandingApproval { until: Some(NOW + 10), ..standing_approval() };
+    let revoked = standing_approval();
     for leave in [&once, &short, &revoked] {
-        give(&*opened.ledger, ScriptSettings::default(), leave).await?;
+        grant_approval(&*opened.ledger, ScriptSettings::default(), leave).await?;
     }
     opened
-        .append(&mut CallScript::beginning(ScriptSettings::on_leave(&once), opened.ledger.owner())?)
+        .append(&mut CallScript::beginning(ScriptSettings::with_approval(&once), opened.ledger.owner())?)
         .await?;
-    act(&*opened.ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
-    let before = opened.book.leaves_given(&tenant, NOW + 10).await?;
+    admin_action(&*opened.ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    let before = opened.audit_log.list_standing_approvals(&tenant, NOW + 10).await?;
     for leave in [&once, &short, &revoked] {
         let more = StandingApproval { until: None, uses_max: Some(9), ..leave.clone() };
-        give(&*opened.ledger, ScriptSettings::default(), &more).await?;
+        grant_approval(&*opened.ledger, ScriptSettings::default(), &more).await?;
     }
-    same("the leaves", &opened.book.leaves_given(&tenant, NOW + 10).await?, &before)?;
-    let given: Vec<StandingApproval> = before.into_iter().map(|item| item.leave).collect();
+    same("the leaves", &opened.audit_log.list_standing_approvals(&tenant, NOW + 10).await?, &before)?;
+    let given: Vec<StandingApproval> = before.into_iter().map(|item| item.standing_approval).collect();
     same("as they were first given", &given, &vec![revoked.clone(), short.clone(), once.clone()])?;
     let wanted = vec![
         (revoked.id, StandingApprovalState::Revoked, 0),
@@ -89,9 +92,9 @@ pub(super) async fn a_leave_given_twice_is_listed_as_it_counts(
         (once.id, StandingApprovalState::Spent, 1),
     ];
     same("their states", &states(&opened, &tenant, NOW + 10).await?, &wanted)?;
-    let stand = opened.ledger.leaves(&tenant, &once.tool, NOW + 10).await?;
+    let stand = opened.ledger.standing_approvals(&tenant, &once.tool, NOW + 10).await?;
     ensure!(stand.is_empty(), "the ledger takes them otherwise: {stand:?}");
-    opened.is_sound("at the end").await
+    opened.check_intact("at the end").await
 }
 
 async fn states(
@@ -99,6 +102,6 @@ async fn states(
     tenant: &TenantId,
     now: u64,
 ) -> Result<Vec<(StandingApprovalId, StandingApprovalState, u32)>, ConformanceError> {
-    let listed = opened.book.leaves_given(tenant, now).await?;
-    Ok(listed.iter().map(|item| (item.leave.id, item.state, item.uses)).collect())
+    let listed = opened.audit_log.list_standing_approvals(tenant, now).await?;
+    Ok(listed.iter().map(|item| (item.standing_approval.id, item.state, item.uses)).collect())
 }

@@ -5,27 +5,27 @@ use std::sync::{Arc, Mutex};
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::id::{SessionId, StandingApprovalId, TenantId};
-use byleave_core::session::{SessionNode, act_of};
+use byleave_core::session::{SessionNode, opening_action_id};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::row::{EntryRow, LINE_COLUMNS};
-use super::schema::ACT;
-use crate::audit_log::admin_records::place_of;
+use super::schema::KIND_ADMIN_ACTION;
+use crate::audit_log::admin_records::record_id;
 use crate::ledger::LedgerError;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The admin actions in force.
 #[derive(Clone, Default)]
 pub(super) struct ActiveActions {
-    upto: i64,
-    halted: HashMap<TenantId, AdminAction>,
+    up_to_pos: i64,
+    halts: HashMap<TenantId, AdminAction>,
     revoked: HashSet<(TenantId, StandingApprovalId)>,
 }
 
 impl ActiveActions {
     /// Returns the newest halt of a tenant that has not been lifted.
-    pub(super) fn halted(&self, tenant: &TenantId) -> Option<&AdminAction> {
-        self.halted.get(tenant)
+    pub(super) fn active_halt(&self, tenant: &TenantId) -> Option<&AdminAction> {
+        self.halts.get(tenant)
     }
 
     /// Checks whether a standing approval was revoked by its own tenant.
@@ -33,14 +33,14 @@ impl ActiveActions {
         self.revoked.contains(&(tenant.clone(), leave))
     }
 
-    fn take(&mut self, pos: i64, act: AdminAction) {
-        self.upto = pos;
+    fn apply(&mut self, pos: i64, act: AdminAction) {
+        self.up_to_pos = pos;
         match &act.deed {
             AdminActionKind::Halt { .. } => {
-                self.halted.insert(act.tenant.clone(), act);
+                self.halts.insert(act.tenant.clone(), act);
             }
             AdminActionKind::Lift => {
-                self.halted.remove(&act.tenant);
+                self.halts.remove(&act.tenant);
             }
             AdminActionKind::Revoke { leave } => {
                 let leave = *leave;
@@ -57,72 +57,73 @@ impl ActiveActions {
 /// A cache of the admin actions in force up to a position in the audit log, so that only newer ones are read.
 #[derive(Default)]
 pub(super) struct ActionCache {
-    known: Mutex<Arc<ActiveActions>>,
+    cached: Mutex<Arc<ActiveActions>>,
 }
 
 impl ActionCache {
     /// Returns the cached state if it includes the admin action at position `newest`.
-    pub(super) fn known_upto(&self, newest: i64) -> Option<Arc<ActiveActions>> {
-        let known = Arc::clone(&locked(&self.known));
-        (known.upto == newest).then_some(known)
+    pub(super) fn cached_at(&self, newest: i64) -> Option<Arc<ActiveActions>> {
+        let known = Arc::clone(&lock_ignoring_poison(&self.cached));
+        (known.up_to_pos == newest).then_some(known)
     }
 
     /// Returns the admin actions in force that this connection sees, and caches them.
     ///
     /// Must not be called with uncommitted writes, because those could still be rolled back.
     pub(super) fn refresh(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
-        let force = self.peek(connection)?;
-        let mut known = locked(&self.known);
-        if force.upto > known.upto {
+        let force = self.read_uncached(connection)?;
+        let mut known = lock_ignoring_poison(&self.cached);
+        if force.up_to_pos > known.up_to_pos {
             *known = Arc::clone(&force);
         }
         Ok(force)
     }
 
     /// Returns the admin actions in force that this connection sees, including those of its own transaction.
-    pub(super) fn peek(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
-        let known = Arc::clone(&locked(&self.known));
-        let rows = newer(connection, known.upto)
+    pub(super) fn read_uncached(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
+        let known = Arc::clone(&lock_ignoring_poison(&self.cached));
+        let rows = actions_after(connection, known.up_to_pos)
             .map_err(|error| LedgerError::new("cannot read the acts of the book", error))?;
         if rows.is_empty() {
             return Ok(known);
         }
         let mut force = ActiveActions::clone(&known);
         for row in rows {
-            let act =
-                read(&row).map_err(|why| LedgerError::new(format!("act {} is damaged", row.call), why))?;
-            force.take(row.pos, act);
+            let act = read_action(&row)
+                .map_err(|why| LedgerError::new(format!("act {} is damaged", row.call), why))?;
+            force.apply(row.pos, act);
         }
         Ok(Arc::new(force))
     }
 }
 
-fn newer(connection: &Connection, than: i64) -> Result<Vec<EntryRow>, rusqlite::Error> {
+fn actions_after(connection: &Connection, than: i64) -> Result<Vec<EntryRow>, rusqlite::Error> {
     // The partial index is only used with a literal.
     let sql = format!(
-        "SELECT {LINE_COLUMNS} FROM line INDEXED BY line_act WHERE kind = {ACT} AND pos > ?1 ORDER BY pos"
+        "SELECT {LINE_COLUMNS} FROM line INDEXED BY line_act WHERE kind = {KIND_ADMIN_ACTION} AND pos > ?1 ORDER BY pos"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([than], EntryRow::read)?;
+    let rows = statement.query_map([than], EntryRow::from_row)?;
     rows.collect()
 }
 
 /// Returns the admin action that opened a session, if there is one.
-pub(super) fn opening(
+pub(super) fn session_node(
     connection: &Connection,
     tenant: &TenantId,
     session: &SessionId,
 ) -> Result<Option<SessionNode>, LedgerError> {
     let cannot =
         |why: String| LedgerError::new(format!("cannot read the opening of session `{session}`"), why);
-    let place = place_of(act_of(tenant, session));
-    let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND seq = 0 AND kind = {ACT}");
+    let place = record_id(opening_action_id(tenant, session));
+    let sql =
+        format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND seq = 0 AND kind = {KIND_ADMIN_ACTION}");
     let found = connection
         .prepare_cached(&sql)
-        .and_then(|mut statement| statement.query_row([place.as_bytes()], EntryRow::read).optional())
+        .and_then(|mut statement| statement.query_row([place.as_bytes()], EntryRow::from_row).optional())
         .map_err(|error| cannot(error.to_string()))?;
     let Some(row) = found else { return Ok(None) };
-    let act = read(&row).map_err(cannot)?;
+    let act = read_action(&row).map_err(cannot)?;
     match act.deed {
         AdminActionKind::Open(opening) if act.tenant == *tenant && opening.session == *session => {
             Ok(Some(opening))
@@ -132,14 +133,14 @@ pub(super) fn opening(
 }
 
 /// Returns every admin action in the audit log, the oldest first.
-pub(super) fn all(connection: &Connection) -> Result<Vec<EntryRow>, rusqlite::Error> {
-    newer(connection, 0)
+pub(super) fn all_action_rows(connection: &Connection) -> Result<Vec<EntryRow>, rusqlite::Error> {
+    actions_after(connection, 0)
 }
 
 /// Decodes the admin action of a row. Fails if the row was altered.
-pub(super) fn read(row: &EntryRow) -> Result<AdminAction, String> {
+pub(super) fn read_action(row: &EntryRow) -> Result<AdminAction, String> {
     if row.key.is_some() {
         return Err("it has a key".into());
     }
-    crate::audit_log::admin_records::read(row.call, row.framed())
+    crate::audit_log::admin_records::read_action(row.call, row.encoded_batch())
 }

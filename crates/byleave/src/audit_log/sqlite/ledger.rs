@@ -9,16 +9,16 @@ use byleave_core::effect::Plan;
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::record::{Attempt, Record};
-use byleave_core::session::{SessionNode, act_of};
+use byleave_core::session::{SessionNode, opening_action_id};
 use byleave_core::standing_approval::StandingApproval;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::projections::{ProjectionUpdate, owner_of};
-use super::row::{id_at, lines_of, rows_of, signed};
+use super::projections::{ProjectionUpdate, attempt_owner};
+use super::row::{decode_entries, load_rows, to_i64, uuid_from_row};
 use super::write_op::{NewAdminAction, RecordAppend, WriteOp};
 use super::{SqliteLedger, SqliteStore, admin_actions, owner_locks, pending_effects, queries};
-use crate::audit_log::batch_encoding::frame;
-use crate::audit_log::index_fields::{IndexFields, ListNote, listing_of};
+use crate::audit_log::batch_encoding::encode;
+use crate::audit_log::index_fields::{IndexFields, ListNote, call_summary};
 use crate::audit_log::{CallState, admin_records, encryption};
 use crate::boxed::BoxFuture;
 use crate::ledger::invariants;
@@ -26,7 +26,7 @@ use crate::ledger::{
     AppendError, Batch, CallSummary, ContentError, IncomingCall, IncomingState, Interruption, Ledger,
     LedgerError, LoadedRecord, SessionContext,
 };
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The maximum size of one append. It is below SQLite's own limit.
 const APPEND_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -40,17 +40,22 @@ impl Ledger for SqliteLedger {
         Box::pin(async move { self.store.load(call) })
     }
 
-    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
+    fn lookup_incoming<'a>(
+        &'a self,
+        comer: IncomingCall<'a>,
+    ) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
         Box::pin(async move {
-            match self.store.arrive_at_nothing(comer)? {
-                Some(around) => Ok(IncomingState { loaded: None, lineage: Vec::new(), around: Some(around) }),
+            match self.store.lookup_new_call(comer)? {
+                Some(around) => {
+                    Ok(IncomingState { record: None, lineage: Vec::new(), session_context: Some(around) })
+                }
                 None => {
                     let loaded = self.store.load(comer.call)?;
                     let lineage = match &loaded {
                         Some(_) => Vec::new(),
                         None => self.store.lineage(comer.tenant, comer.session)?,
                     };
-                    Ok(IncomingState { loaded, lineage, around: None })
+                    Ok(IncomingState { record: loaded, lineage, session_context: None })
                 }
             }
         })
@@ -58,7 +63,7 @@ impl Ledger for SqliteLedger {
 
     fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(async move {
-            invariants::moves(&batch, self.owner)?;
+            invariants::check_batch(&batch, self.owner)?;
             let append = self.store.prepare(batch)?;
             self.store.writer.submit(WriteOp::Append(Box::new(append))).await
         })
@@ -77,15 +82,18 @@ impl Ledger for SqliteLedger {
         Box::pin(self.store.interrupt(call, attempt, at, self.owner))
     }
 
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move { self.store.act(&act).await.map(|_| ()) })
     }
 
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         let tenant = tenant.clone();
         Box::pin(async move {
-            let force = self.store.readers.with(|connection| self.store.bench.acts.refresh(connection))??;
-            Ok(force.halted(&tenant).cloned())
+            let force = self
+                .store
+                .readers
+                .with_connection(|connection| self.store.context.action_cache.refresh(connection))??;
+            Ok(force.active_halt(&tenant).cloned())
         })
     }
 
@@ -98,7 +106,7 @@ impl Ledger for SqliteLedger {
         Box::pin(async move { lineage })
     }
 
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
@@ -106,29 +114,29 @@ impl Ledger for SqliteLedger {
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
         let (tenant, tool) = (tenant.clone(), tool.to_owned());
         Box::pin(async move {
-            self.store.readers.with(|connection| {
-                let bench = &self.store.bench;
-                let force = bench.acts.refresh(connection)?;
+            self.store.readers.with_connection(|connection| {
+                let bench = &self.store.context;
+                let force = bench.action_cache.refresh(connection)?;
                 bench
-                    .leaves
-                    .standing(connection, &force, &tenant, &tool, now)
+                    .approval_cache
+                    .usable(connection, &force, &tenant, &tool, now)
                     .map_err(|error| LedgerError::new("cannot read the leaves", error))
             })?
         })
     }
 
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         Box::pin(async move {
             self.store.readers.read("cannot look a question up", |connection| {
                 let sql = "SELECT call.id FROM question JOIN call ON call.pos = question.call WHERE question.id = ?1";
                 let mut statement = connection.prepare_cached(sql)?;
-                let found = statement.query_row([question.as_bytes()], |row| id_at(row, 0)).optional()?;
+                let found = statement.query_row([question.as_bytes()], |row| uuid_from_row(row, 0)).optional()?;
                 Ok(found.map(CallId::new))
             })
         })
     }
 
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
@@ -136,18 +144,18 @@ impl Ledger for SqliteLedger {
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let found = self.store.readers.read("cannot look up who waits", |connection| {
-            pending_effects::held_up_by(connection, tenant.as_str(), session.as_str(), call, plan)
+            pending_effects::blocking_call(connection, tenant.as_str(), session.as_str(), call, plan)
         });
         Box::pin(async move { found })
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move {
             self.store.readers.read("cannot list what can be driven on", |connection| {
                 let sql = "SELECT id FROM call INDEXED BY call_due WHERE due <= ?1 ORDER BY pos LIMIT ?2";
                 let mut statement = connection.prepare_cached(sql)?;
                 let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-                let rows = statement.query_map(params![signed(now), limit], |row| id_at(row, 0))?;
+                let rows = statement.query_map(params![to_i64(now), limit], |row| uuid_from_row(row, 0))?;
                 rows.map(|id| id.map(CallId::new)).collect()
             })
         })
@@ -157,14 +165,14 @@ impl Ledger for SqliteLedger {
 impl SqliteStore {
     /// Returns a session and its ancestors, from the admin actions that opened them.
     fn lineage(&self, tenant: &TenantId, session: &SessionId) -> Result<Vec<SessionNode>, LedgerError> {
-        self.readers.with(|connection| {
-            invariants::lineage(session, |session| admin_actions::opening(connection, tenant, session))
+        self.readers.with_connection(|connection| {
+            invariants::lineage(session, |session| admin_actions::session_node(connection, tenant, session))
         })?
     }
 
     /// Handles the usual case in one query, or returns `None`. In that case the call is new and no admin action is unread. Its
     /// session was not opened by an admin action and has no waiting call, and its tool has no standing approval.
-    fn arrive_at_nothing(&self, comer: IncomingCall<'_>) -> Result<Option<SessionContext>, LedgerError> {
+    fn lookup_new_call(&self, comer: IncomingCall<'_>) -> Result<Option<SessionContext>, LedgerError> {
         let look = |connection: &Connection| {
             let sql = "SELECT EXISTS(SELECT 1 FROM line WHERE call = ?1),
                 EXISTS(SELECT 1 FROM hold WHERE tenant = ?2 AND session = ?3),
@@ -172,7 +180,7 @@ impl SqliteStore {
                 EXISTS(SELECT 1 FROM line WHERE call = ?5),
                 (SELECT coalesce(max(pos), 0) FROM line INDEXED BY line_act WHERE kind = 1)";
             let IncomingCall { call, tenant, session, tool, .. } = comer;
-            let opened = admin_records::place_of(act_of(tenant, session));
+            let opened = admin_records::record_id(opening_action_id(tenant, session));
             connection.prepare_cached(sql)?.query_row(
                 params![call.as_bytes(), tenant.as_str(), session.as_str(), tool, opened.as_bytes()],
                 |row| {
@@ -186,38 +194,44 @@ impl SqliteStore {
             None => self.readers.read("cannot look into the book", look),
         };
         let (is_anything, newest_act) = seen?;
-        let force = if is_anything { None } else { self.bench.acts.known_upto(newest_act) };
+        let force = if is_anything { None } else { self.context.action_cache.cached_at(newest_act) };
         Ok(force.map(|force| SessionContext {
-            leaves: Vec::new(),
-            halt: force.halted(comer.tenant).cloned(),
-            is_crowded: false,
+            standing_approvals: Vec::new(),
+            halt: force.active_halt(comer.tenant).cloned(),
+            has_pending_calls: false,
         }))
     }
 
     pub(super) fn load(&self, call: CallId) -> Result<Option<LoadedRecord>, LedgerError> {
-        let rows = self.readers.read("cannot read a record", |connection| rows_of(connection, call))?;
+        let rows = self.readers.read("cannot read a record", |connection| load_rows(connection, call))?;
         if rows.is_empty() {
             return Ok(None);
         }
-        let record = Record::read(call, &lines_of(&rows));
+        let record = Record::from_stored_entries(call, &decode_entries(&rows));
         let wrapped = rows.first().and_then(|row| row.key.as_deref());
-        let key = wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, wrapped));
+        let key = wrapped.and_then(|wrapped| self.context.vault.unwrap(call, wrapped));
         Ok(Some(LoadedRecord { record, key }))
     }
 
     /// Prepares a batch for writing: encodes it, encrypts it, and computes everything that the writer need not compute.
     fn prepare(&self, batch: Batch) -> Result<RecordAppend, AppendError> {
-        let cannot = |why: &str| AppendError::Fault(LedgerError::new("cannot append to a record", why));
-        let body = frame(&batch.lines).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
-        let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| cannot("there are no lines"))?;
-        let count = u32::try_from(batch.lines.len()).map_err(|_| cannot("there are too many lines"))?;
+        let cannot = |why: &str| AppendError::Ledger(LedgerError::new("cannot append to a record", why));
+        let body =
+            encode(&batch.chained_entries).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
+        let head = batch
+            .chained_entries
+            .last()
+            .map(|line| line.link())
+            .ok_or_else(|| cannot("there are no lines"))?;
+        let count =
+            u32::try_from(batch.chained_entries.len()).map_err(|_| cannot("there are too many lines"))?;
 
-        let opens = batch.at_len == 0;
+        let opens = batch.expected_len == 0;
         let key = match batch.key {
             Some(key) => Some(key),
             None if opens => None,
             // A missing record has no key: the caller is ahead of the stored state.
-            None => self.key_of(batch.call)?.ok_or(AppendError::Stale)?,
+            None => self.record_key(batch.call)?.ok_or(AppendError::Stale)?,
         };
         let (wrapped, contents) = match &key {
             None if opens && !batch.contents.is_empty() => return Err(cannot("it has contents and no key")),
@@ -226,57 +240,57 @@ impl SqliteStore {
             Some(key) => {
                 invariants::check_contents(&batch.contents, key)?;
                 let unsealable = |error: encryption::VaultError| cannot(&error.to_string());
-                let note = ListNote::text(&batch.listing);
-                let packed = encryption::pack(key, batch.call, batch.at_len, &note, &batch.contents);
-                let wrapped = opens.then(|| self.bench.vault.wrap(batch.call, key)).transpose();
+                let note = ListNote::to_text(&batch.call_summary);
+                let packed = encryption::pack(key, batch.call, batch.expected_len, &note, &batch.contents);
+                let wrapped = opens.then(|| self.context.vault.wrap(batch.call, key)).transpose();
                 (wrapped.map_err(unsealable)?, packed.map_err(unsealable)?)
             }
         };
         if body.len().saturating_add(contents.len()) > APPEND_BYTES_MAX {
             return Err(cannot("it is too large"));
         }
-        self.remember_key(batch.call, key, batch.settles);
+        self.remember_key(batch.call, key, batch.is_final);
 
-        let state = match (batch.settles, &batch.waits) {
+        let state = match (batch.is_final, &batch.pending_question) {
             (true, _) => CallState::Settled,
             (false, Some(_)) => CallState::Waiting,
             (false, None) => CallState::Open,
         };
-        let exclusive = batch.begins.filter(|begins| begins.exclusive);
+        let exclusive = batch.attempt_start.filter(|begins| begins.exclusive);
         let seat = exclusive
             .map(|begins| {
-                let owner = owner_of(&batch.entries, begins.attempt);
+                let owner = attempt_owner(&batch.entries, begins.attempt);
                 owner.map(|owner| (begins.attempt, owner)).ok_or_else(|| cannot("it begins without a claim"))
             })
             .transpose()?;
         Ok(RecordAppend {
-            at_len: batch.at_len,
-            before: batch.before,
+            expected_len: batch.expected_len,
+            prev_link: batch.prev_link,
             count,
             head,
             key: wrapped,
             body,
             contents,
-            begins: batch.begins,
+            attempt_start: batch.attempt_start,
             change: ProjectionUpdate {
                 call: batch.call,
-                opens,
-                listing: batch.listing,
-                waits: batch.waits,
-                seat,
+                is_first: opens,
+                call_summary: batch.call_summary,
+                pending_question: batch.pending_question,
+                exclusive_attempt: seat,
                 state,
-                marks: IndexFields::of(&batch.entries),
+                index_fields: IndexFields::from_entries(&batch.entries),
             },
         })
     }
 
     /// Returns the key of a record: `None` without such a record, `Some(None)` if its key can no longer be read.
-    fn key_of(&self, call: CallId) -> Result<Option<Option<RecordKey>>, LedgerError> {
-        if let Some(key) = locked(&self.keys).get(&call) {
+    fn record_key(&self, call: CallId) -> Result<Option<Option<RecordKey>>, LedgerError> {
+        if let Some(key) = lock_ignoring_poison(&self.key_cache).get(&call) {
             return Ok(Some(Some(key.clone())));
         }
         let wrapped = self.wrapped_key(call)?;
-        Ok(wrapped.map(|wrapped| wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped))))
+        Ok(wrapped.map(|wrapped| wrapped.and_then(|wrapped| self.context.vault.unwrap(call, &wrapped))))
     }
 
     /// Returns the stored wrapped key of a record: `None` without such a record.
@@ -291,7 +305,7 @@ impl SqliteStore {
 
     /// Caches the key of a call. A settled call no longer needs its key.
     fn remember_key(&self, call: CallId, key: Option<RecordKey>, settles: bool) {
-        let mut keys = locked(&self.keys);
+        let mut keys = lock_ignoring_poison(&self.key_cache);
         match key {
             Some(key) if !settles => {
                 keys.put(call, key);
@@ -308,13 +322,13 @@ impl SqliteStore {
         if encryption::is_destroyed(&wrapped) {
             return Err(ContentError::Forgotten);
         }
-        let key = self.bench.vault.unwrap(call, &wrapped).ok_or(ContentError::Changed)?;
+        let key = self.context.vault.unwrap(call, &wrapped).ok_or(ContentError::Corrupted)?;
         let batches = self
             .readers
             .read("cannot read a content", |connection| queries::packed_contents(connection, call))?;
         for (seq, packed) in batches.iter().filter(|(_, packed)| !packed.is_empty()) {
             let unpacked = encryption::unpack(&key, call, *seq, packed)?;
-            if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
+            if let Some(content) = unpacked.contents.into_iter().find(|content| content.content_ref == held) {
                 return Ok(content.bytes);
             }
         }
@@ -339,10 +353,10 @@ impl SqliteStore {
             let _lock = if owner == by {
                 None
             } else {
-                if self.others.get().is_some_and(|is_alive| is_alive(owner)) {
+                if self.remote_owner_check.get().is_some_and(|is_alive| is_alive(owner)) {
                     return Ok(Interruption::OwnerAlive);
                 }
-                let taken = owner_locks::bury(&self.owners, owner)
+                let taken = owner_locks::remove_dead_owner(&self.owners_dir, owner)
                     .map_err(|error| LedgerError::new("cannot look at the lock of an owner", error))?;
                 match taken {
                     Some(lock) => Some(lock),
@@ -357,27 +371,27 @@ impl SqliteStore {
             };
             let batch = Batch {
                 call,
-                at_len,
-                before,
-                lines: vec![line],
+                expected_len: at_len,
+                prev_link: before,
+                chained_entries: vec![line],
                 entries: vec![entry],
                 contents: Vec::new(),
                 key,
-                listing: self.listing(call, &record)?,
-                waits: None,
-                begins: None,
-                settles: false,
+                call_summary: self.call_summary(call, &record)?,
+                pending_question: None,
+                attempt_start: None,
+                is_final: false,
             };
             let written = match self.prepare(batch) {
                 Ok(append) => self.writer.submit(WriteOp::Append(Box::new(append))).await,
                 Err(fault) => Err(fault),
             };
             match written {
-                Ok(()) => return Ok(Interruption::Written),
+                Ok(()) => return Ok(Interruption::Recorded),
                 // Another process was faster: the call may no longer be open.
                 Err(AppendError::Stale) => {}
-                Err(AppendError::Fault(fault)) => return Err(fault),
-                Err(AppendError::Hindered(hindrance)) => {
+                Err(AppendError::Ledger(fault)) => return Err(fault),
+                Err(AppendError::StartBlocked(hindrance)) => {
                     return Err(LedgerError::new("cannot interrupt an attempt", hindrance));
                 }
             }
@@ -385,28 +399,29 @@ impl SqliteStore {
     }
 
     /// Returns the current summary of a call.
-    fn listing(&self, call: CallId, record: &Record) -> Result<CallSummary, LedgerError> {
-        let known =
-            self.readers.read("cannot look a call up", |connection| queries::listing(connection, call))?;
+    fn call_summary(&self, call: CallId, record: &Record) -> Result<CallSummary, LedgerError> {
+        let known = self
+            .readers
+            .read("cannot look a call up", |connection| queries::call_summary(connection, call))?;
         known
-            .or_else(|| listing_of(record, None))
+            .or_else(|| call_summary(record, None))
             .ok_or_else(|| LedgerError::new("cannot look a call up", "its record does not begin with a call"))
     }
 
     /// Records an admin action and applies it. Returns whether nothing is left of what it destroys.
     pub(super) async fn act(&self, act: &AdminAction) -> Result<bool, LedgerError> {
-        let line = admin_records::line_of(act)?;
-        let body = frame(std::slice::from_ref(&line))
+        let line = admin_records::to_chained_entry(act)?;
+        let body = encode(std::slice::from_ref(&line))
             .ok_or_else(|| LedgerError::new("cannot write an act", "it is too long"))?;
         let new = NewAdminAction {
-            place: admin_records::place_of(act.id),
+            record_id: admin_records::record_id(act.id),
             head: line.link(),
             body,
-            act: act.clone(),
+            action: act.clone(),
         };
-        match self.writer.submit(WriteOp::Act(Box::new(new))).await {
+        match self.writer.submit(WriteOp::AdminAction(Box::new(new))).await {
             Ok(()) => {}
-            Err(AppendError::Fault(fault)) => return Err(fault),
+            Err(AppendError::Ledger(fault)) => return Err(fault),
             Err(other) => return Err(LedgerError::new("cannot write an act", other)),
         }
         match &act.deed {
@@ -424,7 +439,7 @@ impl SqliteStore {
 
     /// Truncates the write-ahead log, which still contains old pages. Returns whether that succeeded.
     fn scrub(&self) -> Result<bool, LedgerError> {
-        let busy = self.writer.aside(|connection| {
+        let busy = self.writer.with_connection(|connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
         });
         let busy = busy.map_err(|error| LedgerError::new("cannot empty the log of the book", error))?;

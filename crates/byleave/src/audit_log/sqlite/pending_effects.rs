@@ -7,7 +7,7 @@ use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::CallId;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::row::id_at;
+use super::row::uuid_from_row;
 use crate::ledger::CallSummary;
 
 const RUN: i64 = 0;
@@ -18,7 +18,7 @@ const INVOKE: i64 = 4;
 const ANYTHING: i64 = 5;
 
 /// Stores the effects of a waiting call.
-pub(super) fn write(
+pub(super) fn insert_holds(
     connection: &Connection,
     first: i64,
     listing: &CallSummary,
@@ -27,7 +27,7 @@ pub(super) fn write(
     let sql = "INSERT INTO hold(tenant, session, kind, target, call) VALUES(?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO NOTHING";
     for effect in effects {
-        let (kind, target) = key_of(effect);
+        let (kind, target) = index_key(effect);
         connection.prepare_cached(sql)?.execute(params![
             listing.tenant.as_str(),
             listing.session.as_str(),
@@ -40,13 +40,13 @@ pub(super) fn write(
 }
 
 /// Deletes the pending effects of a call.
-pub(super) fn clear(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
+pub(super) fn clear_holds(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
     connection.prepare_cached("DELETE FROM hold WHERE call = ?1")?.execute([first])?;
     Ok(())
 }
 
 /// Returns a waiting call of the session that came in before this one and conflicts with the plan.
-pub(super) fn held_up_by(
+pub(super) fn blocking_call(
     connection: &Connection,
     tenant: &str,
     session: &str,
@@ -63,9 +63,10 @@ pub(super) fn held_up_by(
         connection.prepare_cached(own)?.query_row([call.as_bytes()], |row| row.get(0)).optional()?;
     let search = ConflictSearch { connection, tenant, session, before: own.unwrap_or(i64::MAX) };
     for effect in &plan.effects {
-        if let Some(first) = search.in_the_way_of(effect)? {
+        if let Some(first) = search.find_conflict(effect)? {
             let sql = "SELECT call FROM line WHERE pos = ?1";
-            let found = connection.prepare_cached(sql)?.query_row([first], |row| id_at(row, 0)).optional()?;
+            let found =
+                connection.prepare_cached(sql)?.query_row([first], |row| uuid_from_row(row, 0)).optional()?;
             return Ok(found.map(CallId::new));
         }
     }
@@ -80,8 +81,8 @@ struct ConflictSearch<'a> {
 }
 
 impl ConflictSearch<'_> {
-    fn in_the_way_of(&self, effect: &Effect) -> Result<Option<i64>, rusqlite::Error> {
-        let (kind, target) = key_of(effect);
+    fn find_conflict(&self, effect: &Effect) -> Result<Option<i64>, rusqlite::Error> {
+        let (kind, target) = index_key(effect);
         let mut found = None;
         let mut look = |more: Result<Option<i64>, rusqlite::Error>| {
             if found.is_none() {
@@ -90,29 +91,29 @@ impl ConflictSearch<'_> {
             Ok::<bool, rusqlite::Error>(found.is_some())
         };
         if kind == ANYTHING {
-            look(self.anything())?;
+            look(self.find_any())?;
             return Ok(found);
         }
-        if look(self.exactly(effect, ANYTHING, ""))? {
+        if look(self.find_exact(effect, ANYTHING, ""))? {
             return Ok(found);
         }
         match kind {
             REACH | INVOKE => {
-                look(self.exactly(effect, kind, target))?;
+                look(self.find_exact(effect, kind, target))?;
             }
             READ => {
-                look(self.on_path(effect, WRITE, target))?;
+                look(self.find_on_path(effect, WRITE, target))?;
             }
             WRITE => {
-                let _found =
-                    look(self.on_path(effect, WRITE, target))? || look(self.on_path(effect, READ, target))?;
+                let _found = look(self.find_on_path(effect, WRITE, target))?
+                    || look(self.find_on_path(effect, READ, target))?;
             }
             _ => {}
         }
         Ok(found)
     }
 
-    fn anything(&self) -> Result<Option<i64>, rusqlite::Error> {
+    fn find_any(&self) -> Result<Option<i64>, rusqlite::Error> {
         let sql = "SELECT call FROM hold WHERE tenant = ?1 AND session = ?2 AND call < ?3 LIMIT 1";
         self.connection
             .prepare_cached(sql)?
@@ -120,8 +121,8 @@ impl ConflictSearch<'_> {
             .optional()
     }
 
-    fn exactly(&self, effect: &Effect, kind: i64, target: &str) -> Result<Option<i64>, rusqlite::Error> {
-        if !effect.conflicts_with(&effect_of(kind, target)) {
+    fn find_exact(&self, effect: &Effect, kind: i64, target: &str) -> Result<Option<i64>, rusqlite::Error> {
+        if !effect.conflicts_with(&effect_from_key(kind, target)) {
             return Ok(None);
         }
         let sql = "SELECT call FROM hold
@@ -133,10 +134,10 @@ impl ConflictSearch<'_> {
     }
 
     /// Looks up the path itself, everything above it and everything beneath it.
-    fn on_path(&self, effect: &Effect, kind: i64, path: &str) -> Result<Option<i64>, rusqlite::Error> {
+    fn find_on_path(&self, effect: &Effect, kind: i64, path: &str) -> Result<Option<i64>, rusqlite::Error> {
         let above = path.char_indices().filter(|(_, c)| *c == '/').filter_map(|(at, _)| path.get(..at));
         for target in above.chain([path]) {
-            if let Some(first) = self.exactly(effect, kind, target)? {
+            if let Some(first) = self.find_exact(effect, kind, target)? {
                 return Ok(Some(first));
             }
         }
@@ -148,7 +149,7 @@ impl ConflictSearch<'_> {
         let mut rows = statement.query(params![self.tenant, self.session, kind, from, to, self.before])?;
         while let Some(row) = rows.next()? {
             let target: String = row.get(1)?;
-            if effect.conflicts_with(&effect_of(kind, &target)) {
+            if effect.conflicts_with(&effect_from_key(kind, &target)) {
                 return row.get(0).map(Some);
             }
         }
@@ -157,7 +158,7 @@ impl ConflictSearch<'_> {
 }
 
 /// Returns the index key of an effect. Paths have no trailing slash, so that each has one spelling.
-fn key_of(effect: &Effect) -> (i64, &str) {
+fn index_key(effect: &Effect) -> (i64, &str) {
     match effect {
         Effect::Run { .. } => (RUN, ""),
         Effect::Read { path } => (READ, path.trim_end_matches('/')),
@@ -169,7 +170,7 @@ fn key_of(effect: &Effect) -> (i64, &str) {
 }
 
 /// Returns an effect with the same conflicts as the one under this index key.
-fn effect_of(kind: i64, target: &str) -> Effect {
+fn effect_from_key(kind: i64, target: &str) -> Effect {
     let target = target.to_owned();
     match kind {
         RUN => Effect::Run { program: target, argv: Vec::new() },

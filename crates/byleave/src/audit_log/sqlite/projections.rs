@@ -4,17 +4,17 @@ use byleave_core::digest::RecordKey;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::id::{AttemptId, CallId, OwnerId};
-use byleave_core::pipeline::{NextStep, next};
+use byleave_core::pipeline::{NextStep, next_step};
 use byleave_core::question::{Question, QuestionKind};
 use byleave_core::record::Record;
 use rusqlite::{Connection, params};
 
 use super::pending_effects;
-use super::row::{EntryRow, id_at, lines_of, rows_of, signed};
-use super::schema::{PROJECTION_TABLES, PROJECTIONS, RECORD};
+use super::row::{EntryRow, decode_entries, load_rows, to_i64, uuid_from_row};
+use super::schema::{KIND_RECORD, PROJECTION_TABLES, PROJECTIONS};
 use crate::audit_log::CallState;
 use crate::audit_log::encryption::{self, KeyVault};
-use crate::audit_log::index_fields::{IndexFields, ListNote, kind_number, listing_of, state_number};
+use crate::audit_log::index_fields::{IndexFields, ListNote, call_summary, kind_to_number, state_to_number};
 use crate::ledger::invariants;
 use crate::ledger::{CallSummary, PendingQuestion};
 
@@ -22,17 +22,17 @@ use crate::ledger::{CallSummary, PendingQuestion};
 pub(super) struct ProjectionUpdate {
     pub(super) call: CallId,
     /// Whether it is the first append of its record.
-    pub(super) opens: bool,
-    pub(super) listing: CallSummary,
-    pub(super) waits: Option<PendingQuestion>,
+    pub(super) is_first: bool,
+    pub(super) call_summary: CallSummary,
+    pub(super) pending_question: Option<PendingQuestion>,
     /// The exclusive attempt that is open at the end of the append.
-    pub(super) seat: Option<(AttemptId, OwnerId)>,
+    pub(super) exclusive_attempt: Option<(AttemptId, OwnerId)>,
     pub(super) state: CallState,
-    pub(super) marks: IndexFields,
+    pub(super) index_fields: IndexFields,
 }
 
 /// Returns the owner of an attempt that these entries begin.
-pub(super) fn owner_of(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId> {
+pub(super) fn attempt_owner(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId> {
     entries.iter().find_map(|entry| match &entry.fact {
         RecordEvent::Begun(Ok(claim)) if claim.attempt == attempt => Some(claim.owner),
         _ => None,
@@ -40,37 +40,40 @@ pub(super) fn owner_of(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId>
 }
 
 /// Applies the changes of an append at `pos`. `first` is the first row of its record.
-pub(super) fn project(
+pub(super) fn apply_change(
     connection: &Connection,
     first: i64,
     pos: i64,
     change: &ProjectionUpdate,
 ) -> Result<(), rusqlite::Error> {
-    if !change.opens {
+    if !change.is_first {
         clear_waiting(connection, first)?;
-        if change.marks.ends || change.state == CallState::Settled || change.waits.is_some() {
-            pending_effects::clear(connection, first)?;
+        if change.index_fields.attempt_ended
+            || change.state == CallState::Settled
+            || change.pending_question.is_some()
+        {
+            pending_effects::clear_holds(connection, first)?;
         }
     }
     write_call(connection, first, change)?;
-    if let Some(waits) = &change.waits {
+    if let Some(waits) = &change.pending_question {
         open_question(connection, first, pos, change, &waits.question)?;
-        pending_effects::write(connection, first, &change.listing, &waits.effects)?;
+        pending_effects::insert_holds(connection, first, &change.call_summary, &waits.effects)?;
     }
-    write_seat(connection, change)?;
-    write_leaves(connection, change)
+    write_exclusive_attempt(connection, change)?;
+    write_approvals(connection, change)
 }
 
 fn write_call(connection: &Connection, first: i64, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
-    let ProjectionUpdate { listing, marks, .. } = change;
+    let ProjectionUpdate { call_summary: listing, index_fields: marks, .. } = change;
     let due = match change.state {
         CallState::Open => Some(0),
-        CallState::Waiting => change.waits.as_ref().map(|waits| signed(waits.question.expires_at)),
+        CallState::Waiting => change.pending_question.as_ref().map(|waits| to_i64(waits.question.expires_at)),
         CallState::Settled | CallState::Damaged => None,
     };
     let (outcome, code) = marks.outcome.map_or((None, None), |(word, code)| (Some(word), code));
-    let state = state_number(change.state);
-    if change.opens {
+    let state = state_to_number(change.state);
+    if change.is_first {
         let sql = "INSERT INTO call(pos, id, tenant, session, agent, tool, operation, summary, opened_at,
                 changed_at, state, outcome, code, due)
              VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
@@ -83,8 +86,8 @@ fn write_call(connection: &Connection, first: i64, change: &ProjectionUpdate) ->
             listing.tool,
             listing.operation,
             listing.summary,
-            signed(marks.opened_at),
-            signed(marks.changed_at),
+            to_i64(marks.opened_at),
+            to_i64(marks.changed_at),
             state,
             outcome,
             code,
@@ -101,7 +104,7 @@ fn write_call(connection: &Connection, first: i64, change: &ProjectionUpdate) ->
         listing.tool,
         listing.operation,
         listing.summary,
-        signed(marks.changed_at),
+        to_i64(marks.changed_at),
         state,
         outcome,
         code,
@@ -112,7 +115,7 @@ fn write_call(connection: &Connection, first: i64, change: &ProjectionUpdate) ->
 
 /// Closes the question that a call waited at, if any.
 fn clear_waiting(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
-    let waiting = state_number(CallState::Waiting);
+    let waiting = state_to_number(CallState::Waiting);
     let mut statement = connection.prepare_cached("SELECT 1 FROM call WHERE pos = ?1 AND state = ?2")?;
     if !statement.exists(params![first, waiting])? {
         return Ok(());
@@ -137,18 +140,21 @@ fn open_question(
         pos,
         question.id.as_bytes(),
         first,
-        change.listing.tenant.as_str(),
-        change.listing.session.as_str(),
-        kind_number(question.kind),
-        signed(change.marks.asked_at),
-        signed(question.expires_at),
+        change.call_summary.tenant.as_str(),
+        change.call_summary.session.as_str(),
+        kind_to_number(question.kind),
+        to_i64(change.index_fields.asked_at),
+        to_i64(question.expires_at),
     ])?;
     Ok(())
 }
 
-fn write_seat(connection: &Connection, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
-    let CallSummary { tenant, session, .. } = &change.listing;
-    if !change.opens && (change.marks.ends || change.state == CallState::Settled) {
+fn write_exclusive_attempt(
+    connection: &Connection,
+    change: &ProjectionUpdate,
+) -> Result<(), rusqlite::Error> {
+    let CallSummary { tenant, session, .. } = &change.call_summary;
+    if !change.is_first && (change.index_fields.attempt_ended || change.state == CallState::Settled) {
         let sql = "DELETE FROM seat WHERE tenant = ?1 AND session = ?2 AND call = ?3";
         connection.prepare_cached(sql)?.execute(params![
             tenant.as_str(),
@@ -156,7 +162,7 @@ fn write_seat(connection: &Connection, change: &ProjectionUpdate) -> Result<(), 
             change.call.as_bytes()
         ])?;
     }
-    if let Some((attempt, owner)) = &change.seat {
+    if let Some((attempt, owner)) = &change.exclusive_attempt {
         let sql =
             "INSERT OR REPLACE INTO seat(tenant, session, call, attempt, owner) VALUES(?1, ?2, ?3, ?4, ?5)";
         connection.prepare_cached(sql)?.execute(params![
@@ -170,10 +176,10 @@ fn write_seat(connection: &Connection, change: &ProjectionUpdate) -> Result<(), 
     Ok(())
 }
 
-fn write_leaves(connection: &Connection, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
-    for (leave, tool) in &change.marks.leaves_given {
+fn write_approvals(connection: &Connection, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
+    for (leave, tool) in &change.index_fields.approvals_granted {
         let sql = "INSERT INTO leave(tenant, tool, id, call) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-        let tenant = change.listing.tenant.as_str();
+        let tenant = change.call_summary.tenant.as_str();
         connection.prepare_cached(sql)?.execute(params![
             tenant,
             tool,
@@ -181,7 +187,7 @@ fn write_leaves(connection: &Connection, change: &ProjectionUpdate) -> Result<()
             change.call.as_bytes()
         ])?;
     }
-    for (leave, attempt) in &change.marks.leaves_used {
+    for (leave, attempt) in &change.index_fields.approvals_used {
         let sql = "INSERT INTO leave_use(leave, call, attempt) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
         connection.prepare_cached(sql)?.execute(params![
             leave.as_bytes(),
@@ -195,7 +201,7 @@ fn write_leaves(connection: &Connection, change: &ProjectionUpdate) -> Result<()
 /// Deletes the listed summary of an erased call, except what its entries contain.
 pub(super) fn forget(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
     connection.execute("UPDATE call SET summary = '' WHERE pos = ?1", [first])?;
-    pending_effects::clear(connection, first)
+    pending_effects::clear_holds(connection, first)
 }
 
 /// Deletes all projections and builds them again from the entries.
@@ -205,11 +211,11 @@ pub(super) fn rebuild(connection: &Connection, vault: &KeyVault) -> Result<(), r
     }
     connection.execute_batch(PROJECTIONS)?;
     let mut calls = connection
-        .prepare(&format!("SELECT call FROM line WHERE kind = {RECORD} AND seq = 0 ORDER BY pos"))?;
+        .prepare(&format!("SELECT call FROM line WHERE kind = {KIND_RECORD} AND seq = 0 ORDER BY pos"))?;
     let mut calls = calls.query([])?;
     while let Some(row) = calls.next()? {
-        let call = CallId::new(id_at(row, 0)?);
-        rebuild_call(connection, vault, &rows_of(connection, call)?)?;
+        let call = CallId::new(uuid_from_row(row, 0)?);
+        rebuild_call(connection, vault, &load_rows(connection, call)?)?;
     }
     Ok(())
 }
@@ -217,18 +223,18 @@ pub(super) fn rebuild(connection: &Connection, vault: &KeyVault) -> Result<(), r
 fn rebuild_call(connection: &Connection, vault: &KeyVault, rows: &[EntryRow]) -> Result<(), rusqlite::Error> {
     let Some(first) = rows.first() else { return Ok(()) };
     let key = first.key.as_deref().and_then(|wrapped| vault.unwrap(first.call, wrapped));
-    let lines = lines_of(rows);
+    let lines = decode_entries(rows);
     let mut written: usize = 0;
     let mut noted = None;
     for row in rows {
         let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
-        let record = Record::read(row.call, lines.get(..upto).unwrap_or(&lines));
+        let record = Record::from_stored_entries(row.call, lines.get(..upto).unwrap_or(&lines));
         let packed = contents_at(connection, row.pos)?;
-        if let Some(note) = key.as_ref().and_then(|key| noted_in(key, row, &packed)) {
+        if let Some(note) = key.as_ref().and_then(|key| read_note(key, row, &packed)) {
             noted = Some(note);
         }
-        let Some(listing) = listing_of(&record, noted.as_ref()) else { return Ok(()) };
-        let question = match next(&record) {
+        let Some(listing) = call_summary(&record, noted.as_ref()) else { return Ok(()) };
+        let question = match next_step(&record) {
             NextStep::Wait(question) => Some(question),
             NextStep::Do(_) | NextStep::Settle(_) => None,
         };
@@ -238,7 +244,7 @@ fn rebuild_call(connection: &Connection, vault: &KeyVault, rows: &[EntryRow]) ->
             }
             _ => Vec::new(),
         };
-        let state = match (&question, record.damage(), record.settled()) {
+        let state = match (&question, record.damage(), record.outcome()) {
             (_, Some(_), _) => CallState::Damaged,
             (_, None, Some(_)) => CallState::Settled,
             (Some(_), None, None) => CallState::Waiting,
@@ -246,14 +252,14 @@ fn rebuild_call(connection: &Connection, vault: &KeyVault, rows: &[EntryRow]) ->
         };
         let change = ProjectionUpdate {
             call: row.call,
-            opens: row.seq == 0,
-            listing,
-            waits: question.map(|question| PendingQuestion { question, effects }),
-            seat: seat_of(&record),
+            is_first: row.seq == 0,
+            call_summary: listing,
+            pending_question: question.map(|question| PendingQuestion { question, effects }),
+            exclusive_attempt: open_exclusive_attempt(&record),
             state,
-            marks: IndexFields::of(record.entries().get(written..).unwrap_or_default()),
+            index_fields: IndexFields::from_entries(record.entries().get(written..).unwrap_or_default()),
         };
-        project(connection, first.pos, row.pos, &change)?;
+        apply_change(connection, first.pos, row.pos, &change)?;
         written = upto;
     }
     Ok(())
@@ -263,8 +269,8 @@ fn contents_at(connection: &Connection, pos: i64) -> Result<Vec<u8>, rusqlite::E
     connection.prepare_cached("SELECT contents FROM line WHERE pos = ?1")?.query_row([pos], |row| row.get(0))
 }
 
-fn noted_in(key: &RecordKey, row: &EntryRow, packed: &[u8]) -> Option<ListNote> {
-    ListNote::read(&encryption::unpack(key, row.call, row.seq, packed).ok()?.note)
+fn read_note(key: &RecordKey, row: &EntryRow, packed: &[u8]) -> Option<ListNote> {
+    ListNote::parse(&encryption::unpack(key, row.call, row.seq, packed).ok()?.note)
 }
 
 /// Returns the effects of the plan that a question is about.
@@ -274,11 +280,11 @@ fn planned_effects(
     rows: &[EntryRow],
     key: &RecordKey,
 ) -> Result<Vec<Effect>, rusqlite::Error> {
-    let Some(Ok(head)) = record.draft().and_then(|draft| draft.planned()) else { return Ok(Vec::new()) };
+    let Some(Ok(head)) = record.draft().and_then(|draft| draft.plan()) else { return Ok(Vec::new()) };
     for row in rows {
         let packed = contents_at(connection, row.pos)?;
         let found = encryption::unpack(key, row.call, row.seq, &packed).ok().and_then(|unpacked| {
-            let content = unpacked.contents.into_iter().find(|content| content.held == head.plan)?;
+            let content = unpacked.contents.into_iter().find(|content| content.content_ref == head.plan)?;
             serde_json::from_slice::<Plan>(&content.bytes).ok()
         });
         if let Some(plan) = found {
@@ -289,7 +295,7 @@ fn planned_effects(
 }
 
 /// Returns the open attempt of a record, if its tool may not run concurrently with others.
-fn seat_of(record: &Record) -> Option<(AttemptId, OwnerId)> {
-    let Some(Ok(terms)) = record.resolved() else { return None };
+fn open_exclusive_attempt(record: &Record) -> Option<(AttemptId, OwnerId)> {
+    let Some(Ok(terms)) = record.resolved_tool() else { return None };
     invariants::open_attempt(record).filter(|_| !terms.concurrency_safe)
 }

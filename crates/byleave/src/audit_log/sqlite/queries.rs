@@ -6,15 +6,16 @@ use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::row::{id_at, signed, unsigned};
-use super::schema::RECORD;
-use crate::audit_log::index_fields::{kind_from, kind_number, state_from, state_number};
+use super::row::{to_i64, to_u64, uuid_from_row};
+use super::schema::KIND_RECORD;
+use crate::audit_log::index_fields::{kind_from_number, kind_to_number, state_from_number, state_to_number};
 use crate::audit_log::{
     CallFilter, CallItem, CallState, Cursor, NewRecords, PageRequest, QuestionFilter, QuestionItem,
 };
 use crate::ledger::CallSummary;
 
-const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
+const SUMMARY_COLUMNS: &str =
+    "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
 
 /// The conditions of a query with their values.
 #[derive(Default)]
@@ -31,19 +32,19 @@ impl SqlConditions {
         }
     }
 
-    fn add_bare(&mut self, sql: &'static str, wanted: bool) {
+    fn add_if(&mut self, sql: &'static str, wanted: bool) {
         if wanted {
             self.sql.push(sql);
         }
     }
 
-    fn all(&self) -> String {
+    fn to_sql(&self) -> String {
         if self.sql.is_empty() { "1".into() } else { self.sql.join(" AND ") }
     }
 }
 
 /// Lists calls, the newest first.
-pub(super) fn calls(
+pub(super) fn list_calls(
     connection: &Connection,
     filter: &CallFilter,
     page: PageRequest,
@@ -57,45 +58,45 @@ pub(super) fn calls(
           FROM (SELECT ? AS name))",
         filter.agent.clone(),
     );
-    conditions.add("call.state = ?", filter.state.map(state_number));
+    conditions.add("call.state = ?", filter.state.map(state_to_number));
     conditions.add("call.outcome = ?", filter.outcome.clone());
     conditions.add("call.code = ?", filter.code.clone());
     conditions.add("instr(lower(call.summary), lower(?)) > 0", filter.text.clone());
     // Read once into a set: few calls have questions, and the index by call contains open questions only.
-    conditions.add_bare("call.pos IN (SELECT call FROM question)", filter.asked);
-    conditions.add("call.opened_at >= ?", filter.since.map(signed));
-    conditions.add("call.opened_at < ?", filter.until.map(signed));
+    conditions.add_if("call.pos IN (SELECT call FROM question)", filter.asked_only);
+    conditions.add("call.opened_at >= ?", filter.since.map(to_i64));
+    conditions.add("call.opened_at < ?", filter.until.map(to_i64));
     conditions.add("call.pos < ?", page.after.map(|cursor| cursor.0));
     // Other filters scan the list, because one more index would slow down every write.
     let unsettled = matches!(filter.state, Some(CallState::Open | CallState::Waiting));
-    conditions.add_bare("call.due IS NOT NULL", unsettled);
+    conditions.add_if("call.due IS NOT NULL", unsettled);
     let by = if unsettled { "INDEXED BY call_due" } else { "" };
     let sql = format!(
-        "SELECT {LISTING}, call.id, call.pos, call.state, call.outcome, call.code, call.opened_at, call.changed_at
+        "SELECT {SUMMARY_COLUMNS}, call.id, call.pos, call.state, call.outcome, call.code, call.opened_at, call.changed_at
          FROM call {by} WHERE {} ORDER BY call.pos DESC LIMIT {}",
-        conditions.all(),
+        conditions.to_sql(),
         page.limit
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(conditions.values), |row| {
         Ok(CallItem {
-            call: CallId::new(id_at(row, 6)?),
+            call: CallId::new(uuid_from_row(row, 6)?),
             cursor: Cursor(row.get(7)?),
-            listing: listing_at(row)?,
-            state: state_from(row.get(8)?),
+            call_summary: summary_from_row(row)?,
+            state: state_from_number(row.get(8)?),
             outcome: row.get(9)?,
             code: row.get(10)?,
-            opened_at: unsigned(row.get(11)?),
-            changed_at: unsigned(row.get(12)?),
+            opened_at: to_u64(row.get(11)?),
+            changed_at: to_u64(row.get(12)?),
         })
     })?;
     rows.collect()
 }
 
-/// Returns the calls written to after a position; see [`crate::audit_log::AuditLog::written`].
+/// Returns the calls written to after a position; see [`crate::audit_log::AuditLog::records_since`].
 ///
 /// Rows are only appended, by one writer at a time. A reader that has seen a position has seen everything before it.
-pub(super) fn written(
+pub(super) fn records_since(
     connection: &Connection,
     after: Option<Cursor>,
     limit: usize,
@@ -103,7 +104,7 @@ pub(super) fn written(
     let Some(after) = after else {
         let sql = "SELECT coalesce(max(pos), 0) FROM line";
         let upto = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-        return Ok(NewRecords { upto: Cursor(upto), calls: Vec::new() });
+        return Ok(NewRecords { cursor: Cursor(upto), calls: Vec::new() });
     };
     let sql = "SELECT pos, kind, call FROM line WHERE pos > ?1 ORDER BY pos LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
@@ -111,16 +112,16 @@ pub(super) fn written(
     let (mut upto, mut calls, mut seen) = (after, Vec::new(), HashSet::new());
     while let Some(row) = rows.next()? {
         upto = Cursor(row.get(0)?);
-        let call = CallId::new(id_at(row, 2)?);
-        if row.get::<_, i64>(1)? == RECORD && seen.insert(call) {
+        let call = CallId::new(uuid_from_row(row, 2)?);
+        if row.get::<_, i64>(1)? == KIND_RECORD && seen.insert(call) {
             calls.push(call);
         }
     }
-    Ok(NewRecords { upto, calls })
+    Ok(NewRecords { cursor: upto, calls })
 }
 
 /// Lists open questions, the newest first.
-pub(super) fn questions(
+pub(super) fn list_questions(
     connection: &Connection,
     filter: &QuestionFilter,
     page: PageRequest,
@@ -128,36 +129,39 @@ pub(super) fn questions(
     let mut conditions = SqlConditions::default();
     conditions.add("question.tenant = ?", filter.tenant.clone().map(String::from));
     conditions.add("question.session = ?", filter.session.clone().map(String::from));
-    conditions.add("question.kind = ?", filter.kind.map(kind_number));
+    conditions.add("question.kind = ?", filter.kind.map(kind_to_number));
     conditions.add("question.pos < ?", page.after.map(|cursor| cursor.0));
     let sql = format!(
-        "SELECT {LISTING}, call.id, question.pos, question.id, question.kind, question.asked_at, question.expires_at
+        "SELECT {SUMMARY_COLUMNS}, call.id, question.pos, question.id, question.kind, question.asked_at, question.expires_at
          FROM question INDEXED BY question_open JOIN call ON call.pos = question.call
          WHERE question.open = 1 AND {} ORDER BY question.pos DESC LIMIT {}",
-        conditions.all(),
+        conditions.to_sql(),
         page.limit
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(conditions.values), |row| {
         Ok(QuestionItem {
-            question: QuestionId::new(id_at(row, 8)?),
+            question: QuestionId::new(uuid_from_row(row, 8)?),
             cursor: Cursor(row.get(7)?),
-            kind: kind_from(row.get(9)?),
-            call: CallId::new(id_at(row, 6)?),
-            listing: listing_at(row)?,
-            asked_at: unsigned(row.get(10)?),
-            expires_at: unsigned(row.get(11)?),
+            kind: kind_from_number(row.get(9)?),
+            call: CallId::new(uuid_from_row(row, 6)?),
+            call_summary: summary_from_row(row)?,
+            asked_at: to_u64(row.get(10)?),
+            expires_at: to_u64(row.get(11)?),
         })
     })?;
     rows.collect()
 }
 
 /// Returns the summary of one call.
-pub(super) fn listing(connection: &Connection, call: CallId) -> Result<Option<CallSummary>, rusqlite::Error> {
+pub(super) fn call_summary(
+    connection: &Connection,
+    call: CallId,
+) -> Result<Option<CallSummary>, rusqlite::Error> {
     let sql = format!(
-        "SELECT {LISTING} FROM line JOIN call ON call.pos = line.pos WHERE line.call = ?1 AND line.seq = 0"
+        "SELECT {SUMMARY_COLUMNS} FROM line JOIN call ON call.pos = line.pos WHERE line.call = ?1 AND line.seq = 0"
     );
-    connection.prepare_cached(&sql)?.query_row([call.as_bytes()], listing_at).optional()
+    connection.prepare_cached(&sql)?.query_row([call.as_bytes()], summary_from_row).optional()
 }
 
 /// Returns the encrypted contents of a record by batch, each with the number of its first entry.
@@ -165,13 +169,13 @@ pub(super) fn packed_contents(
     connection: &Connection,
     call: CallId,
 ) -> Result<Vec<(u32, Vec<u8>)>, rusqlite::Error> {
-    let sql = format!("SELECT seq, contents FROM line WHERE call = ?1 AND kind = {RECORD} ORDER BY seq");
+    let sql = format!("SELECT seq, contents FROM line WHERE call = ?1 AND kind = {KIND_RECORD} ORDER BY seq");
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map([call.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()
 }
 
-fn listing_at(row: &Row<'_>) -> Result<CallSummary, rusqlite::Error> {
+fn summary_from_row(row: &Row<'_>) -> Result<CallSummary, rusqlite::Error> {
     let name = |column: usize, error: byleave_core::id::InvalidNameError| {
         rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
     };

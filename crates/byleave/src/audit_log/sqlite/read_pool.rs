@@ -8,34 +8,34 @@ use rusqlite::Connection;
 
 use super::schema;
 use crate::ledger::LedgerError;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// How many idle connections are kept. More are opened when needed and closed again.
-const KEPT_MAX: usize = 4;
+const MAX_IDLE: usize = 4;
 
 /// A pool of read-only connections.
 pub(super) struct ReadConnectionPool {
     path: PathBuf,
-    busy: Duration,
+    busy_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl ReadConnectionPool {
     pub(super) const fn new(path: PathBuf, busy: Duration) -> Self {
-        Self { path, busy, idle: Mutex::new(Vec::new()) }
+        Self { path, busy_timeout: busy, idle: Mutex::new(Vec::new()) }
     }
 
     /// Reads with an exclusive connection.
-    pub(super) fn with<T>(&self, read: impl FnOnce(&Connection) -> T) -> Result<T, LedgerError> {
-        let idle = locked(&self.idle).pop();
+    pub(super) fn with_connection<T>(&self, read: impl FnOnce(&Connection) -> T) -> Result<T, LedgerError> {
+        let idle = lock_ignoring_poison(&self.idle).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => schema::connect_reader(&self.path, self.busy)
+            None => schema::connect_reader(&self.path, self.busy_timeout)
                 .map_err(|error| LedgerError::new("cannot open the book", error))?,
         };
         let value = read(&connection);
-        let mut idle = locked(&self.idle);
-        if idle.len() < KEPT_MAX {
+        let mut idle = lock_ignoring_poison(&self.idle);
+        if idle.len() < MAX_IDLE {
             idle.push(connection);
         }
         Ok(value)
@@ -47,6 +47,6 @@ impl ReadConnectionPool {
         what: &str,
         read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
     ) -> Result<T, LedgerError> {
-        self.with(read)?.map_err(|error| LedgerError::new(what, error))
+        self.with_connection(read)?.map_err(|error| LedgerError::new(what, error))
     }
 }

@@ -6,11 +6,11 @@ use byleave_core::id::{AdminActionId, CallId, TenantId};
 use byleave_core::record::Record;
 use uuid::Uuid;
 
-use super::row::{lines_of, rows_of};
+use super::row::{decode_entries, load_rows};
 use super::write_op::WriteOp;
 use super::{SqliteLedger, SqliteStore, admin_actions, queries, schema, verify};
 use crate::audit_log::encryption;
-use crate::audit_log::index_fields::listing_of;
+use crate::audit_log::index_fields::call_summary;
 use crate::audit_log::{
     Anchor, AuditLog, CallFilter, CallItem, Cursor, EraseReport, NewRecords, PageRequest, QuestionFilter,
     QuestionItem, StandingApprovalItem, StoredCall, Verification,
@@ -27,15 +27,19 @@ impl AuditLog for SqliteLedger {
         Box::pin(async move {
             self.store
                 .readers
-                .read("cannot list the calls", |connection| queries::calls(connection, &filter, page))
+                .read("cannot list the calls", |connection| queries::list_calls(connection, &filter, page))
         })
     }
 
-    fn written(&self, after: Option<Cursor>, limit: usize) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
+    fn records_since(
+        &self,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
         Box::pin(async move {
             self.store
                 .readers
-                .read("cannot see what is new", |connection| queries::written(connection, after, limit))
+                .read("cannot see what is new", |connection| queries::records_since(connection, after, limit))
         })
     }
 
@@ -45,41 +49,42 @@ impl AuditLog for SqliteLedger {
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Vec<QuestionItem>, LedgerError>> {
         Box::pin(async move {
-            self.store
-                .readers
-                .read("cannot list the questions", |connection| queries::questions(connection, &filter, page))
+            self.store.readers.read("cannot list the questions", |connection| {
+                queries::list_questions(connection, &filter, page)
+            })
         })
     }
 
     fn record(&self, call: CallId) -> BoxFuture<'_, Result<Option<StoredCall>, LedgerError>> {
-        Box::pin(async move { self.store.kept(call) })
+        Box::pin(async move { self.store.stored_call(call) })
     }
 
     fn contents(&self, call: CallId) -> BoxFuture<'_, Result<Vec<RecordContent>, LedgerError>> {
         Box::pin(async move { self.store.contents(call) })
     }
 
-    fn leaves_given(
+    fn list_standing_approvals(
         &self,
         tenant: &TenantId,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<StandingApprovalItem>, LedgerError>> {
         let tenant = tenant.clone();
         Box::pin(async move {
-            self.store.readers.with(|connection| {
-                let bench = &self.store.bench;
-                let force = bench.acts.refresh(connection)?;
-                let listed = bench.leaves.all(connection, &force, &tenant, now);
+            self.store.readers.with_connection(|connection| {
+                let bench = &self.store.context;
+                let force = bench.action_cache.refresh(connection)?;
+                let listed = bench.approval_cache.list_all(connection, &force, &tenant, now);
                 listed.map_err(|error| LedgerError::new("cannot list the leaves", error))
             })?
         })
     }
 
-    fn acts(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>> {
+    fn admin_actions(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>> {
         Box::pin(async move {
-            let rows = self.store.readers.read("cannot read the acts", admin_actions::all)?;
-            let read =
-                |row| admin_actions::read(row).map_err(|why| LedgerError::new("an act is damaged", why));
+            let rows = self.store.readers.read("cannot read the acts", admin_actions::all_action_rows)?;
+            let read = |row| {
+                admin_actions::read_action(row).map_err(|why| LedgerError::new("an act is damaged", why))
+            };
             rows.iter().map(read).collect()
         })
     }
@@ -95,8 +100,8 @@ impl AuditLog for SqliteLedger {
         at: Millis,
     ) -> BoxFuture<'_, Result<Option<EraseReport>, LedgerError>> {
         Box::pin(async move {
-            let Some(kept) = self.store.kept(call)? else { return Ok(None) };
-            let tenant = match (kept.record.heading(), kept.listing) {
+            let Some(kept) = self.store.stored_call(call)? else { return Ok(None) };
+            let tenant = match (kept.record.header(), kept.call_summary) {
                 (Some(heading), _) => heading.tenant.clone(),
                 (None, Some(listing)) => listing.tenant,
                 (None, None) => {
@@ -111,7 +116,7 @@ impl AuditLog for SqliteLedger {
                 deed: AdminActionKind::Forget { call },
             };
             let scrubbed = self.store.act(&act).await?;
-            Ok(Some(EraseReport { act, scrubbed }))
+            Ok(Some(EraseReport { action: act, key_wiped: scrubbed }))
         })
     }
 
@@ -119,7 +124,7 @@ impl AuditLog for SqliteLedger {
         Box::pin(async move {
             match self.store.writer.submit(WriteOp::Rebuild).await {
                 Ok(()) => Ok(()),
-                Err(AppendError::Fault(fault)) => Err(fault),
+                Err(AppendError::Ledger(fault)) => Err(fault),
                 Err(other) => Err(LedgerError::new("cannot rebuild the projections", other)),
             }
         })
@@ -135,21 +140,22 @@ impl AuditLog for SqliteLedger {
 }
 
 impl SqliteStore {
-    fn kept(&self, call: CallId) -> Result<Option<StoredCall>, LedgerError> {
-        let rows = self.readers.read("cannot read a record", |connection| rows_of(connection, call))?;
+    fn stored_call(&self, call: CallId) -> Result<Option<StoredCall>, LedgerError> {
+        let rows = self.readers.read("cannot read a record", |connection| load_rows(connection, call))?;
         let Some(first) = rows.first() else { return Ok(None) };
-        let lines = lines_of(&rows);
-        let record = Record::read(call, &lines);
+        let lines = decode_entries(&rows);
+        let record = Record::from_stored_entries(call, &lines);
         let forgotten = first.key.as_deref().is_some_and(encryption::is_destroyed);
-        let listed =
-            self.readers.read("cannot look a call up", |connection| queries::listing(connection, call))?;
-        let listing = listed.or_else(|| listing_of(&record, None));
-        Ok(Some(StoredCall { record, lines, listing, forgotten }))
+        let listed = self
+            .readers
+            .read("cannot look a call up", |connection| queries::call_summary(connection, call))?;
+        let listing = listed.or_else(|| call_summary(&record, None));
+        Ok(Some(StoredCall { record, chained_entries: lines, call_summary: listing, forgotten }))
     }
 
     fn contents(&self, call: CallId) -> Result<Vec<RecordContent>, LedgerError> {
         let key =
-            self.wrapped_key(call)?.flatten().and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped));
+            self.wrapped_key(call)?.flatten().and_then(|wrapped| self.context.vault.unwrap(call, &wrapped));
         let Some(key) = key else { return Ok(Vec::new()) };
         let batches = self
             .readers
@@ -166,10 +172,10 @@ impl SqliteStore {
     /// Verifies with a new connection, so that no cache of this process affects the result.
     fn verify(&self) -> Result<Verification, LedgerError> {
         let cannot = |error| LedgerError::new("cannot verify the book", error);
-        let connection = schema::connect_reader(&self.path, self.busy).map_err(cannot)?;
+        let connection = schema::connect_reader(&self.path, self.busy_timeout).map_err(cannot)?;
         let key = self.sealer.public_key();
         // Read before the entries: a concurrent seal must not make the anchor look newer than the audit log.
         let anchor = self.sealer.anchor()?;
-        verify::verify(&connection, &self.bench.vault, &key, anchor).map_err(cannot)
+        verify::verify(&connection, &self.context.vault, &key, anchor).map_err(cannot)
     }
 }

@@ -11,16 +11,16 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// The application id of the file, also for `file`: `Bylv`.
-const APPLICATION: i32 = 0x4279_6c76;
+const APPLICATION_ID: i32 = 0x4279_6c76;
 /// The version of the tables.
-const VERSION: i32 = 1;
+const SCHEMA_VERSION: i32 = 1;
 
 /// A row of `line` that belongs to a record.
-pub(super) const RECORD: i64 = 0;
+pub(super) const KIND_RECORD: i64 = 0;
 /// A row of `line` that is an admin action.
-pub(super) const ACT: i64 = 1;
+pub(super) const KIND_ADMIN_ACTION: i64 = 1;
 
-const BOOK: &str = "
+const LOG_TABLES: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
 
 -- One row per append: all its lines, and the contents they speak of. What is looked at often stands first, before the
@@ -122,9 +122,9 @@ pub(super) const PROJECTION_TABLES: [&str; 6] = ["call", "question", "hold", "se
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DatabaseSchemaError {
     #[error("it is not a book")]
-    NotABook,
+    NotAnAuditLog,
     #[error("it was written by a newer program (version {0})")]
-    Newer(i32),
+    UnknownVersion(i32),
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }
@@ -159,26 +159,26 @@ pub(super) fn connect_reader(path: &Path, busy: Duration) -> Result<Connection, 
 pub(super) fn is_blank(connection: &Connection) -> Result<bool, DatabaseSchemaError> {
     let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
-        (APPLICATION, VERSION) => Ok(false),
-        (APPLICATION, newer) if newer > VERSION => Err(DatabaseSchemaError::Newer(newer)),
+        (APPLICATION_ID, SCHEMA_VERSION) => Ok(false),
+        (APPLICATION_ID, newer) if newer > SCHEMA_VERSION => Err(DatabaseSchemaError::UnknownVersion(newer)),
         (0, 0) => {
             let sql = "SELECT count(*) FROM sqlite_schema";
             let tables: i64 = connection.query_row(sql, [], |row| row.get(0))?;
-            if tables == 0 { Ok(true) } else { Err(DatabaseSchemaError::NotABook) }
+            if tables == 0 { Ok(true) } else { Err(DatabaseSchemaError::NotAnAuditLog) }
         }
-        _ => Err(DatabaseSchemaError::NotABook),
+        _ => Err(DatabaseSchemaError::NotAnAuditLog),
     }
 }
 
 /// Creates the tables if they do not exist.
-pub(super) fn prepare(connection: &Connection) -> Result<(), DatabaseSchemaError> {
+pub(super) fn create_tables(connection: &Connection) -> Result<(), DatabaseSchemaError> {
     if !is_blank(connection)? {
         return Ok(());
     }
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     connection.execute_batch(&format!(
-        "BEGIN IMMEDIATE; {BOOK} {PROJECTIONS}
-         PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        "BEGIN IMMEDIATE; {LOG_TABLES} {PROJECTIONS}
+         PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     ))?;
     Ok(())
 }

@@ -7,34 +7,34 @@ use std::time::Duration;
 
 use super::{SqliteStore, seal};
 use crate::ledger::LedgerError;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The signal sent after every write.
 #[derive(Default)]
 pub(super) struct WriteSignal {
-    rung: AtomicBool,
+    signaled: AtomicBool,
     closed: Mutex<bool>,
     wake: Condvar,
 }
 
 impl WriteSignal {
-    pub(super) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
+    pub(super) fn notify(&self) {
+        if !self.signaled.swap(true, Ordering::AcqRel) {
             // The lock ensures that the seal thread is either about to check `rung` or already waiting.
-            drop(locked(&self.closed));
+            drop(lock_ignoring_poison(&self.closed));
             self.wake.notify_all();
         }
     }
 
     fn close(&self) {
-        *locked(&self.closed) = true;
+        *lock_ignoring_poison(&self.closed) = true;
         self.wake.notify_all();
     }
 
     /// Waits until something was written and `a_while` has passed. Returns whether to continue.
     fn wait(&self, a_while: Duration) -> bool {
-        let mut closed = locked(&self.closed);
-        while !*closed && !self.rung.load(Ordering::Acquire) {
+        let mut closed = lock_ignoring_poison(&self.closed);
+        while !*closed && !self.signaled.load(Ordering::Acquire) {
             closed = self.wake.wait(closed).unwrap_or_else(PoisonError::into_inner);
         }
         let (closed, _) = self
@@ -47,7 +47,7 @@ impl WriteSignal {
 
 /// The thread that seals.
 pub(super) struct SealThread {
-    bell: Arc<WriteSignal>,
+    signal: Arc<WriteSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,21 +58,21 @@ impl SealThread {
         every: Duration,
     ) -> Result<Self, LedgerError> {
         // Also seals what another process left unsealed when it died.
-        bell.ring();
+        bell.notify();
         let thread = std::thread::Builder::new()
             .name("byleave-sealer".into())
             .spawn({
                 let bell = Arc::clone(&bell);
-                move || keep(&store, &bell, every)
+                move || seal_loop(&store, &bell, every)
             })
             .map_err(|error| LedgerError::new("cannot start the sealer of the book", error))?;
-        Ok(Self { bell, thread: Some(thread) })
+        Ok(Self { signal: bell, thread: Some(thread) })
     }
 }
 
 impl Drop for SealThread {
     fn drop(&mut self) {
-        self.bell.close();
+        self.signal.close();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -81,24 +81,24 @@ impl Drop for SealThread {
     }
 }
 
-fn keep(store: &SqliteStore, bell: &WriteSignal, every: Duration) {
+fn seal_loop(store: &SqliteStore, bell: &WriteSignal, every: Duration) {
     let mut last_fault = String::new();
     loop {
         let go_on = bell.wait(every);
-        bell.rung.store(false, Ordering::Release);
+        bell.signaled.store(false, Ordering::Release);
         let sealed = store
             .sealer
             .seal_if_free(&store.readers, &store.writer)
-            .and_then(|_| store.readers.read("cannot tell what is not sealed", seal::is_behind));
+            .and_then(|_| store.readers.read("cannot tell what is not sealed", seal::has_unsealed));
         match sealed {
             Ok(behind) => {
                 last_fault.clear();
                 if behind {
-                    bell.rung.store(true, Ordering::Release);
+                    bell.signaled.store(true, Ordering::Release);
                 }
             }
             Err(fault) => {
-                bell.rung.store(true, Ordering::Release);
+                bell.signaled.store(true, Ordering::Release);
                 let fault = fault.to_string();
                 if fault != last_fault {
                     tracing::error!(%fault, "the book could not be sealed");

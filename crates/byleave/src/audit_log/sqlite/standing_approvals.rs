@@ -12,16 +12,16 @@ use lru::LruCache;
 use rusqlite::{Connection, params};
 
 use super::admin_actions::ActiveActions;
-use super::row::{EntryRow, id_at, lines_of, record_of, rows_of};
-use crate::audit_log::approval_usage::{self, ApprovalOrigin, gift};
+use super::row::{EntryRow, decode_entries, load_record, load_rows, uuid_from_row};
+use crate::audit_log::approval_usage::{self, ApprovalOrigin, find_origin};
 use crate::audit_log::{StandingApprovalItem, StandingApprovalState};
 use crate::ledger::invariants;
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// A cache of verified results, so that records need not be read again.
 pub(super) struct ApprovalCache {
     /// With a digest of the rows it was read from. A record that has changed since is read again.
-    given: Mutex<LruCache<(TenantId, StandingApprovalId, CallId), GrantedApproval>>,
+    granted: Mutex<LruCache<(TenantId, StandingApprovalId, CallId), GrantedApproval>>,
     /// A use that was seen once stays counted, even if the record changes.
     used: Mutex<LruCache<(StandingApprovalId, AttemptId), ()>>,
 }
@@ -33,13 +33,13 @@ type GrantedApproval = (Digest, i64, Arc<StandingApproval>);
 
 impl Default for ApprovalCache {
     fn default() -> Self {
-        Self { given: Mutex::new(LruCache::new(GIVEN_MAX)), used: Mutex::new(LruCache::new(USED_MAX)) }
+        Self { granted: Mutex::new(LruCache::new(GIVEN_MAX)), used: Mutex::new(LruCache::new(USED_MAX)) }
     }
 }
 
 impl ApprovalCache {
     /// Returns the standing approvals for a tool that are valid now.
-    pub(super) fn standing(
+    pub(super) fn usable(
         &self,
         connection: &Connection,
         force: &ActiveActions,
@@ -48,10 +48,10 @@ impl ApprovalCache {
         now: Millis,
     ) -> Result<Vec<Arc<StandingApproval>>, rusqlite::Error> {
         let mut standing: Vec<Arc<StandingApproval>> = Vec::new();
-        for leave in self.first_given(connection, tenant, tool, None)? {
-            if invariants::in_time(&leave, now)
+        for leave in self.first_granted(connection, tenant, tool, None)? {
+            if invariants::is_in_time(&leave, now)
                 && !force.is_revoked(tenant, leave.id)
-                && invariants::leave_left(&leave, self.uses(connection, &leave, leave.uses_max)?, 1, None)
+                && invariants::has_uses_left(&leave, self.uses(connection, &leave, leave.uses_max)?, 1, None)
             {
                 standing.push(leave);
             }
@@ -60,7 +60,7 @@ impl ApprovalCache {
     }
 
     /// Checks whether a standing approval for a tool is not revoked and has `more` uses left. `asked_max` is the batch's limit.
-    pub(super) fn is_left(
+    pub(super) fn has_uses_left(
         &self,
         connection: &Connection,
         force: &ActiveActions,
@@ -69,16 +69,16 @@ impl ApprovalCache {
         more: u32,
         asked_max: Option<u32>,
     ) -> Result<bool, rusqlite::Error> {
-        let given = self.first_given(connection, tenant, tool, Some(leave))?;
+        let given = self.first_granted(connection, tenant, tool, Some(leave))?;
         let Some(leave) = given.first().filter(|leave| !force.is_revoked(tenant, leave.id)) else {
             return Ok(false);
         };
         let uses = self.uses(connection, leave, leave.uses_max.into_iter().chain(asked_max).min())?;
-        Ok(invariants::leave_left(leave, uses, more, asked_max))
+        Ok(invariants::has_uses_left(leave, uses, more, asked_max))
     }
 
     /// Returns the standing approvals for a tool, or one of them. If one id was given twice, the first applies.
-    fn first_given(
+    fn first_granted(
         &self,
         connection: &Connection,
         tenant: &TenantId,
@@ -89,12 +89,12 @@ impl ApprovalCache {
         let mut statement = connection.prepare_cached(sql)?;
         let only = only.as_ref().map(StandingApprovalId::as_bytes);
         let rows = statement.query_map(params![tenant.as_str(), tool, only], |row| {
-            Ok((StandingApprovalId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
+            Ok((StandingApprovalId::new(uuid_from_row(row, 0)?), CallId::new(uuid_from_row(row, 1)?)))
         })?;
         let mut first: Vec<(i64, Arc<StandingApproval>)> = Vec::new();
         for row in rows {
             let (id, call) = row?;
-            let Some((pos, leave)) = self.given(connection, tenant, id, call)? else { continue };
+            let Some((pos, leave)) = self.verified_grant(connection, tenant, id, call)? else { continue };
             if leave.tool != tool {
                 continue;
             }
@@ -122,7 +122,8 @@ impl ApprovalCache {
         while uses < uses_max
             && let Some(row) = rows.next()?
         {
-            let (call, attempt) = (CallId::new(id_at(row, 0)?), AttemptId::new(id_at(row, 1)?));
+            let (call, attempt) =
+                (CallId::new(uuid_from_row(row, 0)?), AttemptId::new(uuid_from_row(row, 1)?));
             if self.was_used(connection, leave.id, call, attempt)? {
                 uses += 1;
             }
@@ -131,7 +132,7 @@ impl ApprovalCache {
     }
 
     /// Returns all standing approvals, the newest first, with their current state.
-    pub(super) fn all(
+    pub(super) fn list_all(
         &self,
         connection: &Connection,
         force: &ActiveActions,
@@ -141,41 +142,55 @@ impl ApprovalCache {
         let sql = "SELECT DISTINCT id, call FROM leave WHERE tenant = ?1";
         let mut statement = connection.prepare_cached(sql)?;
         let rows = statement.query_map([tenant.as_str()], |row| {
-            Ok((StandingApprovalId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
+            Ok((StandingApprovalId::new(uuid_from_row(row, 0)?), CallId::new(uuid_from_row(row, 1)?)))
         })?;
         let mut given: Vec<(i64, CallId, Arc<StandingApproval>)> = Vec::new();
         for row in rows {
             let (id, call) = row?;
-            given.extend(self.given(connection, tenant, id, call)?.map(|(pos, leave)| (pos, call, leave)));
+            given.extend(
+                self.verified_grant(connection, tenant, id, call)?.map(|(pos, leave)| (pos, call, leave)),
+            );
         }
         // If one id was given twice for one tool, the first applies.
         given.sort_by_key(|(pos, ..)| *pos);
         let mut items: Vec<StandingApprovalItem> = Vec::new();
         for (_, call, leave) in given {
-            if items.iter().any(|item| item.leave.id == leave.id && item.leave.tool == leave.tool) {
+            if items.iter().any(|item| {
+                item.standing_approval.id == leave.id && item.standing_approval.tool == leave.tool
+            }) {
                 continue;
             }
-            let record = record_of(connection, call)?;
-            let Some(ApprovalOrigin { at, answered, .. }) = gift(&record, tenant, leave.id) else { continue };
+            let record = load_record(connection, call)?;
+            let Some(ApprovalOrigin { at, answer: answered, .. }) = find_origin(&record, tenant, leave.id)
+            else {
+                continue;
+            };
             let uses = self.uses(connection, &leave, leave.uses_max.or(Some(u32::MAX)))?;
             let state = if force.is_revoked(tenant, leave.id) {
                 StandingApprovalState::Revoked
-            } else if !invariants::in_time(&leave, now) {
+            } else if !invariants::is_in_time(&leave, now) {
                 StandingApprovalState::Expired
-            } else if !invariants::leave_left(&leave, uses, 1, None) {
+            } else if !invariants::has_uses_left(&leave, uses, 1, None) {
                 StandingApprovalState::Spent
             } else {
                 StandingApprovalState::Standing
             };
             let (leave, by) = ((*leave).clone(), answered.by.clone());
-            items.push(StandingApprovalItem { leave, call, by, given_at: at, uses, state });
+            items.push(StandingApprovalItem {
+                standing_approval: leave,
+                call,
+                approver: by,
+                granted_at: at,
+                uses,
+                state,
+            });
         }
         items.reverse();
         Ok(items)
     }
 
     /// Returns the standing approval and its row, if the indexed record really gave it.
-    fn given(
+    fn verified_grant(
         &self,
         connection: &Connection,
         tenant: &TenantId,
@@ -183,19 +198,19 @@ impl ApprovalCache {
         call: CallId,
     ) -> Result<Option<(i64, Arc<StandingApproval>)>, rusqlite::Error> {
         let key = (tenant.clone(), id, call);
-        let rows = rows_of(connection, call)?;
+        let rows = load_rows(connection, call)?;
         let print = fingerprint(&rows);
-        if let Some((known, pos, leave)) = locked(&self.given).get(&key)
+        if let Some((known, pos, leave)) = lock_ignoring_poison(&self.granted).get(&key)
             && *known == print
         {
             return Ok(Some((*pos, Arc::clone(leave))));
         }
-        let record = Record::read(call, &lines_of(&rows));
-        let Some(gift) = gift(&record, tenant, id) else { return Ok(None) };
-        let leave = Arc::new(gift.leave.clone());
+        let record = Record::from_stored_entries(call, &decode_entries(&rows));
+        let Some(gift) = find_origin(&record, tenant, id) else { return Ok(None) };
+        let leave = Arc::new(gift.standing_approval.clone());
         let pos = rows.iter().rfind(|row| row.seq <= gift.seq).map_or(i64::MAX, |row| row.pos);
         let known = (print, pos, Arc::clone(&leave));
-        locked(&self.given).put(key, known);
+        lock_ignoring_poison(&self.granted).put(key, known);
         Ok(Some((pos, leave)))
     }
 
@@ -207,14 +222,14 @@ impl ApprovalCache {
         call: CallId,
         attempt: AttemptId,
     ) -> Result<bool, rusqlite::Error> {
-        if locked(&self.used).get(&(leave, attempt)).is_some() {
+        if lock_ignoring_poison(&self.used).get(&(leave, attempt)).is_some() {
             return Ok(true);
         }
         // A use on a record that was damaged later is still a use, so the valid entries before the damage apply.
-        let record = record_of(connection, call)?;
+        let record = load_record(connection, call)?;
         let used = approval_usage::was_used(&record, leave, attempt);
         if used {
-            locked(&self.used).put((leave, attempt), ());
+            lock_ignoring_poison(&self.used).put((leave, attempt), ());
         }
         Ok(used)
     }
@@ -229,5 +244,5 @@ fn fingerprint(rows: &[EntryRow]) -> Digest {
         parts.push(row.head.as_bytes());
         parts.push(&row.body);
     }
-    Digest::of_parts("byleave.rows", &parts)
+    Digest::compute_parts("byleave.rows", &parts)
 }

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::ledger::LedgerError;
 
 /// Creates a directory that only its owner can access.
-pub(super) fn private_dir(dir: &Path) -> Result<(), LedgerError> {
+pub(super) fn create_private_dir(dir: &Path) -> Result<(), LedgerError> {
     let cannot = |error: io::Error| LedgerError::new(format!("cannot make `{}`", dir.display()), error);
     match fs::metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -31,7 +31,7 @@ pub(super) fn private_dir(dir: &Path) -> Result<(), LedgerError> {
 }
 
 /// Creates an empty file that only its owner can read, unless it exists.
-pub(super) fn private_file(path: &Path) -> Result<(), LedgerError> {
+pub(super) fn create_private_file(path: &Path) -> Result<(), LedgerError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -40,7 +40,7 @@ pub(super) fn private_file(path: &Path) -> Result<(), LedgerError> {
 }
 
 /// Reads a key of 32 bytes. Creates one only for a new audit log, because a lost key must not be replaced silently.
-pub(super) fn key(path: &Path, is_new: bool) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
+pub(super) fn read_or_create_key(path: &Path, is_new: bool) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
     let cannot =
         |error: io::Error| LedgerError::new(format!("cannot read the key `{}`", path.display()), error);
     match own::open(path) {
@@ -49,12 +49,12 @@ pub(super) fn key(path: &Path, is_new: bool) -> Result<Zeroizing<[u8; 32]>, Ledg
             file.read_exact(key.as_mut()).map_err(cannot)?;
             Ok(key)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && is_new => new_key(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_new => create_key(path),
         Err(error) => Err(cannot(error)),
     }
 }
 
-fn new_key(path: &Path) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
+fn create_key(path: &Path) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
     let what = || format!("cannot make the key `{}`", path.display());
     let mut key = Zeroizing::new([0; 32]);
     getrandom::fill(key.as_mut()).map_err(|error| LedgerError::new(what(), error))?;

@@ -13,12 +13,12 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::admin_actions;
-use super::row::{EntryRow, LINE_COLUMNS, lines_of, unsigned};
-use super::schema::{ACT, RECORD};
+use super::row::{EntryRow, LINE_COLUMNS, decode_entries, to_u64};
+use super::schema::{KIND_ADMIN_ACTION, KIND_RECORD};
 use super::seal;
 use crate::audit_log::approval_usage::{self, ApprovalEvent, ApprovalUsage};
 use crate::audit_log::encryption::{self, KeyVault};
-use crate::audit_log::segment::{OLDER, SegmentBody, digest_of, hex, is_signed};
+use crate::audit_log::segment::{OLDER_THAN_ANCHOR, SegmentBody, has_valid_signature, hex, segment_digest};
 use crate::audit_log::{Anchor, IntegrityError, LogPosition, Verification};
 
 /// Verifies the whole audit log in one snapshot of a connection.
@@ -30,139 +30,154 @@ pub(super) fn verify(
 ) -> Result<Verification, rusqlite::Error> {
     let moment = connection.unchecked_transaction()?;
     let found = Verification::default();
-    let mut check =
-        LogVerifier { connection, vault, key, found, tally: ApprovalUsage::default(), first: None };
-    match check.everything(anchor.as_ref()) {
+    let mut check = LogVerifier {
+        connection,
+        vault,
+        key,
+        report: found,
+        approval_usage: ApprovalUsage::default(),
+        first_error: None,
+    };
+    match check.check_all(anchor.as_ref()) {
         Ok(()) => {}
         // Byleave did not write data that SQLite itself cannot read.
-        Err(error) if is_damage(&error) => check.flaw(0, LogPosition::File, error.to_string()),
+        Err(error) if is_damage(&error) => check.add_error(0, LogPosition::File, error.to_string()),
         Err(error) => return Err(error),
     }
     moment.finish()?;
-    let LogVerifier { mut found, first, .. } = check;
+    let LogVerifier { report: mut found, first_error: first, .. } = check;
     found.anchor = anchor;
-    found.flaw = first.map(|(_, flaw)| flaw);
+    found.integrity_error = first.map(|(_, flaw)| flaw);
     Ok(found)
 }
 
 /// The position of an error that is reported only if the audit log itself has no other error.
-const LAST: i64 = i64::MAX;
+const POS_LAST: i64 = i64::MAX;
 
 struct LogVerifier<'a> {
     connection: &'a Connection,
     vault: &'a KeyVault,
     key: &'a VerifyingKey,
-    found: Verification,
-    tally: ApprovalUsage,
+    report: Verification,
+    approval_usage: ApprovalUsage,
     /// The first error by its position in the audit log.
-    first: Option<(i64, IntegrityError)>,
+    first_error: Option<(i64, IntegrityError)>,
 }
 
 impl LogVerifier<'_> {
-    fn everything(&mut self, anchor: Option<&Anchor>) -> Result<(), rusqlite::Error> {
-        let forgotten = self.acts()?;
-        self.records(&forgotten)?;
-        if let Some((place, why)) = self.tally.overdrawn() {
-            self.flaw(LAST, place, why);
+    fn check_all(&mut self, anchor: Option<&Anchor>) -> Result<(), rusqlite::Error> {
+        let forgotten = self.check_actions()?;
+        self.check_records(&forgotten)?;
+        if let Some((place, why)) = self.approval_usage.find_overused() {
+            self.add_error(POS_LAST, place, why);
         }
-        let sealed_until = self.segments()?;
-        self.unsealed(sealed_until)?;
+        let sealed_until = self.check_segments()?;
+        self.count_unsealed(sealed_until)?;
         if let Some(anchor) = anchor {
-            self.anchor(anchor)?;
+            self.check_anchor(anchor)?;
         }
         Ok(())
     }
 
-    fn flaw(&mut self, pos: i64, place: LogPosition, why: impl Into<String>) {
-        if self.first.as_ref().is_none_or(|(first, _)| pos < *first) {
-            self.first = Some((pos, IntegrityError { place, why: why.into() }));
+    fn add_error(&mut self, pos: i64, place: LogPosition, why: impl Into<String>) {
+        if self.first_error.as_ref().is_none_or(|(first, _)| pos < *first) {
+            self.first_error = Some((pos, IntegrityError { position: place, reason: why.into() }));
         }
     }
 
     /// Checks the admin actions, and returns the calls that were erased.
-    fn acts(&mut self) -> Result<HashSet<CallId>, rusqlite::Error> {
-        let sql = format!("SELECT {LINE_COLUMNS} FROM line NOT INDEXED WHERE kind = {ACT} ORDER BY pos");
+    fn check_actions(&mut self) -> Result<HashSet<CallId>, rusqlite::Error> {
+        let sql = format!(
+            "SELECT {LINE_COLUMNS} FROM line NOT INDEXED WHERE kind = {KIND_ADMIN_ACTION} ORDER BY pos"
+        );
         let mut statement = self.connection.prepare(&sql)?;
         let mut rows = statement.query([])?;
         let mut forgotten = HashSet::new();
         while let Some(row) = rows.next()? {
-            let row = EntryRow::read(row)?;
-            self.found.acts += 1;
-            match admin_actions::read(&row) {
+            let row = EntryRow::from_row(row)?;
+            self.report.admin_actions += 1;
+            match admin_actions::read_action(&row) {
                 Ok(act) => {
                     if let AdminActionKind::Forget { call } = act.deed {
                         forgotten.insert(call);
                     }
                 }
-                Err(why) => {
-                    self.flaw(row.pos, LogPosition::Act { act: AdminActionId::new(row.call.uuid()) }, why)
-                }
+                Err(why) => self.add_error(
+                    row.pos,
+                    LogPosition::AdminAction { action: AdminActionId::new(row.call.uuid()) },
+                    why,
+                ),
             }
         }
         Ok(forgotten)
     }
 
     /// Checks every record: its entries from the first to the last, its key and its contents.
-    fn records(&mut self, forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
-        let sql =
-            format!("SELECT call, pos FROM line NOT INDEXED WHERE kind <> {ACT} ORDER BY call, seq, pos");
+    fn check_records(&mut self, forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
+        let sql = format!(
+            "SELECT call, pos FROM line NOT INDEXED WHERE kind <> {KIND_ADMIN_ACTION} ORDER BY call, seq, pos"
+        );
         let mut statement = self.connection.prepare(&sql)?;
         let mut places = statement.query([])?;
         let mut rows: Vec<EntryRow> = Vec::new();
         while let Some(place) = places.next()? {
-            let row = self.row(place.get(1)?)?;
+            let row = self.load_row(place.get(1)?)?;
             if rows.first().is_some_and(|first| first.call != row.call) {
-                self.record(&rows, forgotten)?;
+                self.check_record(&rows, forgotten)?;
                 rows.clear();
             }
             rows.push(row);
         }
-        self.record(&rows, forgotten)
+        self.check_record(&rows, forgotten)
     }
 
-    fn row(&self, pos: i64) -> Result<EntryRow, rusqlite::Error> {
+    fn load_row(&self, pos: i64) -> Result<EntryRow, rusqlite::Error> {
         let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE pos = ?1");
-        self.connection.prepare_cached(&sql)?.query_row([pos], EntryRow::read)
+        self.connection.prepare_cached(&sql)?.query_row([pos], EntryRow::from_row)
     }
 
-    fn record(&mut self, rows: &[EntryRow], forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
+    fn check_record(
+        &mut self,
+        rows: &[EntryRow],
+        forgotten: &HashSet<CallId>,
+    ) -> Result<(), rusqlite::Error> {
         let Some(first) = rows.first() else { return Ok(()) };
         let call = first.call;
-        let lines = lines_of(rows);
-        self.found.records += 1;
-        self.found.lines += lines.len() as u64;
-        if let Some(row) = rows.iter().find(|row| row.kind != RECORD) {
-            self.flaw(
+        let lines = decode_entries(rows);
+        self.report.records += 1;
+        self.report.entries += lines.len() as u64;
+        if let Some(row) = rows.iter().find(|row| row.kind != KIND_RECORD) {
+            self.add_error(
                 row.pos,
-                LogPosition::Line { call, seq: row.seq },
+                LogPosition::Entry { call, seq: row.seq },
                 "it is neither of a record nor an act",
             );
         }
-        let record = Record::read(call, &lines);
+        let record = Record::from_stored_entries(call, &lines);
         if let Some(damage) = record.damage() {
             let seq = damage.seq();
             let row = rows.iter().rev().find(|row| row.seq <= seq).unwrap_or(first);
-            self.flaw(row.pos, LogPosition::Line { call, seq }, damage.to_string());
+            self.add_error(row.pos, LogPosition::Entry { call, seq }, damage.to_string());
         }
         for row in rows.iter().skip(1).filter(|row| row.key.is_some()) {
-            self.flaw(row.pos, LogPosition::Key { call }, "it stands on a line where none belongs");
+            self.add_error(row.pos, LogPosition::Key { call }, "it stands on a line where none belongs");
         }
-        let key = self.record_key(first, forgotten.contains(&call));
-        self.contents(rows, key.as_ref(), first.key.is_some())?;
-        self.leaves(&record, rows)
+        let key = self.check_key(first, forgotten.contains(&call));
+        self.check_contents(rows, key.as_ref(), first.key.is_some())?;
+        self.check_approvals(&record, rows)
     }
 
-    fn record_key(&mut self, first: &EntryRow, forgotten: bool) -> Option<RecordKey> {
+    fn check_key(&mut self, first: &EntryRow, forgotten: bool) -> Option<RecordKey> {
         let call = first.call;
         let wrapped = first.key.as_deref()?;
         match (encryption::is_destroyed(wrapped), forgotten) {
             (true, true) => return None,
             (true, false) => {
                 // The admin action for it may itself be missing or damaged. That error must be reported first.
-                self.flaw(LAST, LogPosition::Key { call }, "it was destroyed, but no act says so");
+                self.add_error(POS_LAST, LogPosition::Key { call }, "it was destroyed, but no act says so");
                 return None;
             }
-            (false, true) => self.flaw(
+            (false, true) => self.add_error(
                 first.pos,
                 LogPosition::Key { call },
                 "the call was forgotten, but it is still there",
@@ -171,12 +186,12 @@ impl LogVerifier<'_> {
         }
         let key = self.vault.unwrap(call, wrapped);
         if key.is_none() {
-            self.flaw(first.pos, LogPosition::Key { call }, "it is not what was written");
+            self.add_error(first.pos, LogPosition::Key { call }, "it is not what was written");
         }
         key
     }
 
-    fn contents(
+    fn check_contents(
         &mut self,
         rows: &[EntryRow],
         key: Option<&RecordKey>,
@@ -190,22 +205,23 @@ impl LogVerifier<'_> {
             match key {
                 // The error for a destroyed or damaged key was already reported.
                 None if had_key || packed.is_empty() => {}
-                None => self.flaw(row.pos, place, "their key is missing"),
+                None => self.add_error(row.pos, place, "their key is missing"),
                 Some(key) if encryption::unpack(key, row.call, row.seq, &packed).is_ok() => {}
-                Some(_) => self.flaw(row.pos, place, "they are not what was written"),
+                Some(_) => self.add_error(row.pos, place, "they are not what was written"),
             }
         }
         Ok(())
     }
 
     /// Checks the index of standing approvals. A use missing there could be repeated, and an approval missing there renewed.
-    fn leaves(&mut self, record: &Record, rows: &[EntryRow]) -> Result<(), rusqlite::Error> {
+    fn check_approvals(&mut self, record: &Record, rows: &[EntryRow]) -> Result<(), rusqlite::Error> {
         let call = record.call();
-        self.tally
-            .take(record, |seq| rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos));
-        for (seq, moved) in approval_usage::moves(record) {
+        self.approval_usage.add_record(record, |seq| {
+            rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos)
+        });
+        for (seq, moved) in approval_usage::approval_events(record) {
             let (what, id, sql, third) = match moved {
-                ApprovalEvent::Given(leave) => {
+                ApprovalEvent::Granted(leave) => {
                     let sql = "SELECT 1 FROM leave WHERE id = ?1 AND call = ?2 AND tool = ?3";
                     ("giving", leave.id, sql, Value::from(leave.tool.clone()))
                 }
@@ -216,37 +232,37 @@ impl LogVerifier<'_> {
             };
             if !self.connection.prepare_cached(sql)?.exists(params![id.as_bytes(), call.as_bytes(), third])? {
                 let why = format!("its {what} of leave {id} is not listed; rebuild the projections");
-                self.flaw(LAST, LogPosition::Line { call, seq }, why);
+                self.add_error(POS_LAST, LogPosition::Entry { call, seq }, why);
             }
         }
         Ok(())
     }
 
     /// Checks the segments and the rows they sealed. Returns the position after the last sealed row.
-    fn segments(&mut self) -> Result<i64, rusqlite::Error> {
+    fn check_segments(&mut self) -> Result<i64, rusqlite::Error> {
         let mut statement =
             self.connection.prepare("SELECT number, body, signature FROM segment ORDER BY number")?;
         let mut rows = statement.query([])?;
         let (mut number, mut before, mut place) = (1_u64, Digest::from_bytes([0; 32]), 1_i64);
         while let Some(row) = rows.next()? {
             let segment = seal::read_segment(row)?;
-            self.found.segments += 1;
+            self.report.segments += 1;
             if segment.number != number {
-                self.flaw(place, LogPosition::Segment { number }, "it is missing");
+                self.add_error(place, LogPosition::Segment { number }, "it is missing");
                 number = segment.number;
             }
             let here = LogPosition::Segment { number };
-            let digest = digest_of(&segment.body);
-            let signed = is_signed(self.key, &segment.body, &segment.signature);
+            let digest = segment_digest(&segment.body);
+            let signed = has_valid_signature(self.key, &segment.body, &segment.signature);
             match SegmentBody::parse(&segment.body).filter(|_| signed) {
-                None => self.flaw(place, here, "its signature does not fit"),
-                Some(seal) if (seal.number, seal.before, seal.first) != (number, before, place) => {
-                    self.flaw(place, here, "it does not follow the one before it");
-                    place = seal.end();
+                None => self.add_error(place, here, "its signature does not fit"),
+                Some(seal) if (seal.number, seal.prev_digest, seal.first_pos) != (number, before, place) => {
+                    self.add_error(place, here, "it does not follow the one before it");
+                    place = seal.end_pos();
                 }
                 Some(seal) => {
-                    self.sealed_rows(&seal)?;
-                    place = seal.end();
+                    self.check_sealed_rows(&seal)?;
+                    place = seal.end_pos();
                 }
             }
             before = digest;
@@ -255,35 +271,35 @@ impl LogVerifier<'_> {
         Ok(place)
     }
 
-    fn sealed_rows(&mut self, seal: &SegmentBody) -> Result<(), rusqlite::Error> {
+    fn check_sealed_rows(&mut self, seal: &SegmentBody) -> Result<(), rusqlite::Error> {
         let sql = "SELECT call, seq, count, head FROM line WHERE pos = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
-        for (pos, sealed) in (seal.first..).zip(&seal.rows) {
-            let found = statement.query_row([pos], seal::sealed_row).optional()?;
+        for (pos, sealed) in (seal.first_pos..).zip(&seal.rows) {
+            let found = statement.query_row([pos], seal::sealed_row_from).optional()?;
             if found.as_ref() == Some(sealed) {
                 continue;
             }
             let how = if found.is_none() { "is missing" } else { "is not the one" };
             let why = format!("it {how} that segment {} sealed", seal.number);
-            self.flaw(pos, LogPosition::Line { call: sealed.call, seq: sealed.seq }, why);
+            self.add_error(pos, LogPosition::Entry { call: sealed.call, seq: sealed.seq }, why);
         }
         Ok(())
     }
 
     /// Counts unsealed rows, and checks them for gaps.
-    fn unsealed(&mut self, from: i64) -> Result<(), rusqlite::Error> {
+    fn count_unsealed(&mut self, from: i64) -> Result<(), rusqlite::Error> {
         let sql = "SELECT pos, count, call, seq FROM line WHERE pos >= ?1 OR pos < 1 ORDER BY pos";
         let mut statement = self.connection.prepare(sql)?;
         let mut rows = statement.query([from])?;
         let mut expected = from;
         while let Some(row) = rows.next()? {
             let pos: i64 = row.get(0)?;
-            self.found.unsealed += unsigned(row.get(1)?);
+            self.report.unsealed += to_u64(row.get(1)?);
             if pos != expected {
-                let call = CallId::new(super::row::id_at(row, 2)?);
-                self.flaw(
+                let call = CallId::new(super::row::uuid_from_row(row, 2)?);
+                self.add_error(
                     expected.min(pos),
-                    LogPosition::Line { call, seq: row.get(3)? },
+                    LogPosition::Entry { call, seq: row.get(3)? },
                     "what stood before it is missing",
                 );
             }
@@ -292,15 +308,15 @@ impl LogVerifier<'_> {
         Ok(())
     }
 
-    fn anchor(&mut self, anchor: &Anchor) -> Result<(), rusqlite::Error> {
+    fn check_anchor(&mut self, anchor: &Anchor) -> Result<(), rusqlite::Error> {
         if anchor.key != hex(self.key.as_bytes()) {
-            self.flaw(LAST, LogPosition::Anchor, "it names another signing key");
+            self.add_error(POS_LAST, LogPosition::Anchor, "it names another signing key");
         }
         match seal::segment_at(self.connection, anchor.number)? {
-            None => self.flaw(LAST, LogPosition::Anchor, OLDER),
-            Some(segment) if digest_of(&segment.body) != anchor.digest => {
+            None => self.add_error(POS_LAST, LogPosition::Anchor, OLDER_THAN_ANCHOR),
+            Some(segment) if segment_digest(&segment.body) != anchor.digest => {
                 let why = format!("segment {} is not the one that was anchored", anchor.number);
-                self.flaw(LAST, LogPosition::Anchor, why);
+                self.add_error(POS_LAST, LogPosition::Anchor, why);
             }
             Some(_) => {}
         }

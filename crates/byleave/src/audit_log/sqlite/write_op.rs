@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::admin_actions::{self, ActionCache, ActiveActions};
 use super::projections::{self, ProjectionUpdate};
-use super::row::{id_at, record_of, signed};
-use super::schema::{ACT, RECORD};
+use super::row::{load_record, to_i64, uuid_from_row};
+use super::schema::{KIND_ADMIN_ACTION, KIND_RECORD};
 use super::standing_approvals::ApprovalCache;
 use crate::audit_log::encryption::{self, KeyVault, WRAPPED_BYTES};
 use crate::ledger::invariants::{self, StartConditions};
@@ -23,7 +23,7 @@ pub(super) enum WriteOp {
     /// Entries of a record.
     Append(Box<RecordAppend>),
     /// An admin action.
-    Act(Box<NewAdminAction>),
+    AdminAction(Box<NewAdminAction>),
     /// A segment.
     Segment(SignedSegment),
     /// Rebuilds all projections.
@@ -32,23 +32,23 @@ pub(super) enum WriteOp {
 
 /// Entries of a record, ready to be written.
 pub(super) struct RecordAppend {
-    pub(super) at_len: u32,
-    pub(super) before: Digest,
+    pub(super) expected_len: u32,
+    pub(super) prev_link: Digest,
     pub(super) count: u32,
     pub(super) head: Digest,
     pub(super) key: Option<Vec<u8>>,
     pub(super) body: Vec<u8>,
     pub(super) contents: Vec<u8>,
-    pub(super) begins: Option<AttemptStart>,
+    pub(super) attempt_start: Option<AttemptStart>,
     pub(super) change: ProjectionUpdate,
 }
 
 /// An admin action, ready to be written.
 pub(super) struct NewAdminAction {
-    pub(super) place: CallId,
+    pub(super) record_id: CallId,
     pub(super) head: Digest,
     pub(super) body: Vec<u8>,
-    pub(super) act: AdminAction,
+    pub(super) action: AdminAction,
 }
 
 /// A signed segment, as it is stored.
@@ -61,8 +61,8 @@ pub(super) struct SignedSegment {
 /// The state that write operations need.
 pub(super) struct WriteContext {
     pub(super) vault: KeyVault,
-    pub(super) acts: ActionCache,
-    pub(super) leaves: ApprovalCache,
+    pub(super) action_cache: ActionCache,
+    pub(super) approval_cache: ApprovalCache,
 }
 
 /// The result of an operation, provided that the transaction commits.
@@ -70,8 +70,8 @@ pub(super) type WriteResult = Result<(), AppendError>;
 
 impl WriteOp {
     /// Checks whether the operation needs the admin actions in force.
-    pub(super) fn begins(&self) -> bool {
-        matches!(self, Self::Append(append) if append.can_be_hindered())
+    pub(super) fn needs_active_actions(&self) -> bool {
+        matches!(self, Self::Append(append) if append.can_be_blocked())
     }
 
     /// Performs the operation in the open transaction. An outer error rolls the whole transaction back.
@@ -82,10 +82,10 @@ impl WriteOp {
     ) -> Result<WriteResult, rusqlite::Error> {
         match self {
             Self::Append(append) => append.perform(connection, bench),
-            Self::Act(act) => act.perform(connection),
+            Self::AdminAction(act) => act.perform(connection),
             Self::Segment(segment) => {
                 let sql = "INSERT INTO segment(number, body, signature) VALUES(?1, ?2, ?3)";
-                connection.execute(sql, params![signed(segment.number), segment.body, segment.signature])?;
+                connection.execute(sql, params![to_i64(segment.number), segment.body, segment.signature])?;
                 Ok(Ok(()))
             }
             Self::Rebuild => projections::rebuild(connection, &bench.vault).map(Ok),
@@ -103,34 +103,34 @@ struct FirstRow {
 impl RecordAppend {
     fn perform(&self, connection: &Connection, bench: &WriteContext) -> Result<WriteResult, rusqlite::Error> {
         let mut first = None;
-        if self.at_len > 0 {
-            first = self.fits(connection)?;
+        if self.expected_len > 0 {
+            first = self.check_position(connection)?;
             let Some(FirstRow { pos, .. }) = first else { return Ok(Err(AppendError::Stale)) };
-            if !self.is_listed_as_before(connection, pos)? {
+            if !self.is_same_session(connection, pos)? {
                 let fault = LedgerError::new("cannot append to a record", "the call is of another session");
-                return Ok(Err(AppendError::Fault(fault)));
+                return Ok(Err(AppendError::Ledger(fault)));
             }
-        } else if self.before != byleave_core::hash_chain::GENESIS {
+        } else if self.prev_link != byleave_core::hash_chain::GENESIS {
             return Ok(Err(AppendError::Stale));
         }
-        if self.can_be_hindered() {
+        if self.can_be_blocked() {
             // For an existing record, `Stale` takes precedence over a hindrance.
             if first.is_none() && exists(connection, self.change.call)? {
                 return Ok(Err(AppendError::Stale));
             }
-            match self.hindrance(connection, bench) {
+            match self.start_blocked(connection, bench) {
                 Ok(None) => {}
-                Ok(Some(hindrance)) => return Ok(Err(AppendError::Hindered(hindrance))),
+                Ok(Some(hindrance)) => return Ok(Err(AppendError::StartBlocked(hindrance))),
                 Err(CheckError::Sqlite(error)) => return Err(error),
-                Err(CheckError::Ledger(fault)) => return Ok(Err(AppendError::Fault(fault))),
+                Err(CheckError::Ledger(fault)) => return Ok(Err(AppendError::Ledger(fault))),
             }
         }
         let sql = "INSERT INTO line(call, kind, seq, count, head, key, body, contents)
              VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
         let written = connection.prepare_cached(sql)?.execute(params![
             self.change.call.as_bytes(),
-            RECORD,
-            self.at_len,
+            KIND_RECORD,
+            self.expected_len,
             self.count,
             self.head.as_bytes(),
             self.key,
@@ -142,7 +142,7 @@ impl RecordAppend {
         }
         let pos = connection.last_insert_rowid();
         let first = first.unwrap_or(FirstRow { pos, forgotten: false });
-        projections::project(connection, first.pos, pos, &self.change)?;
+        projections::apply_change(connection, first.pos, pos, &self.change)?;
         if first.forgotten {
             // The process that continues the call may still know its summary. The lists must not store it again.
             projections::forget(connection, first.pos)?;
@@ -151,7 +151,7 @@ impl RecordAppend {
     }
 
     /// Returns the first row of the record, if the record has the expected length and last link.
-    fn fits(&self, connection: &Connection) -> Result<Option<FirstRow>, rusqlite::Error> {
+    fn check_position(&self, connection: &Connection) -> Result<Option<FirstRow>, rusqlite::Error> {
         let sql = "SELECT seq + count, head, kind FROM line WHERE call = ?1 ORDER BY seq DESC LIMIT 1";
         let end = connection
             .prepare_cached(sql)?
@@ -159,7 +159,7 @@ impl RecordAppend {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?, row.get::<_, i64>(2)?))
             })
             .optional()?;
-        if end != Some((i64::from(self.at_len), *self.before.as_bytes(), RECORD)) {
+        if end != Some((i64::from(self.expected_len), *self.prev_link.as_bytes(), KIND_RECORD)) {
             return Ok(None);
         }
         let sql = "SELECT pos, key FROM line WHERE call = ?1 AND seq = 0";
@@ -171,53 +171,61 @@ impl RecordAppend {
     }
 
     /// Checks whether the list, if it has the call, has it under the same tenant and session.
-    fn is_listed_as_before(&self, connection: &Connection, first: i64) -> Result<bool, rusqlite::Error> {
+    fn is_same_session(&self, connection: &Connection, first: i64) -> Result<bool, rusqlite::Error> {
         let sql = "SELECT 1 FROM call WHERE pos = ?1 AND (tenant <> ?2 OR session <> ?3)";
-        let listing = &self.change.listing;
+        let listing = &self.change.call_summary;
         let values = params![first, listing.tenant.as_str(), listing.session.as_str()];
         Ok(!connection.prepare_cached(sql)?.exists(values)?)
     }
 
     /// Checks whether an attempt begins here, or began and ended here using a standing approval.
-    fn can_be_hindered(&self) -> bool {
-        self.begins.is_some() || !self.change.marks.leaves_used.is_empty()
+    fn can_be_blocked(&self) -> bool {
+        self.attempt_start.is_some() || !self.change.index_fields.approvals_used.is_empty()
     }
 
-    fn hindrance(
+    fn start_blocked(
         &self,
         connection: &Connection,
         bench: &WriteContext,
     ) -> Result<Option<StartBlockedError>, CheckError> {
-        let listing = &self.change.listing;
-        let force = bench.acts.peek(connection)?;
-        let exclusive = self.begins.is_some_and(|begins| begins.exclusive);
+        let listing = &self.change.call_summary;
+        let force = bench.action_cache.read_uncached(connection)?;
+        let exclusive = self.attempt_start.is_some_and(|begins| begins.exclusive);
         let seat = if exclusive {
-            taken_seat(connection, listing.tenant.as_str(), listing.session.as_str(), self.change.call)?
+            running_exclusive(
+                connection,
+                listing.tenant.as_str(),
+                listing.session.as_str(),
+                self.change.call,
+            )?
         } else {
             None
         };
         let standing = StartConditions {
-            halt: force.halted(&listing.tenant),
-            leave_left: self.leave_left(connection, bench, &force)?,
-            seat,
+            halt: force.active_halt(&listing.tenant),
+            approval_usable: self.has_uses_left(connection, bench, &force)?,
+            exclusive_attempt: seat,
         };
-        Ok(invariants::hindrance(self.change.call, self.begins.as_ref(), standing))
+        Ok(invariants::start_blocked(self.change.call, self.attempt_start.as_ref(), standing))
     }
 
-    fn leave_left(
+    fn has_uses_left(
         &self,
         connection: &Connection,
         bench: &WriteContext,
         force: &ActiveActions,
     ) -> Result<bool, rusqlite::Error> {
-        let used = &self.change.marks.leaves_used;
-        let place = (&self.change.listing.tenant, self.change.listing.tool.as_str());
+        let used = &self.change.index_fields.approvals_used;
+        let place = (&self.change.call_summary.tenant, self.change.call_summary.tool.as_str());
         for (leave, _) in used {
             let more = used.iter().filter(|(other, _)| other == leave).count();
-            let asked = self.begins.and_then(|begins| begins.leave).filter(|(other, _)| other == leave);
+            let asked = self
+                .attempt_start
+                .and_then(|begins| begins.standing_approval)
+                .filter(|(other, _)| other == leave);
             let asked_max = asked.and_then(|(_, max)| max);
             let more = u32::try_from(more).unwrap_or(u32::MAX);
-            if !bench.leaves.is_left(connection, force, place, *leave, more, asked_max)? {
+            if !bench.approval_cache.has_uses_left(connection, force, place, *leave, more, asked_max)? {
                 return Ok(false);
             }
         }
@@ -226,7 +234,7 @@ impl RecordAppend {
 }
 
 /// Returns the attempt that runs alone in the session, if its record confirms it.
-fn taken_seat(
+fn running_exclusive(
     connection: &Connection,
     tenant: &str,
     session: &str,
@@ -236,12 +244,12 @@ fn taken_seat(
     let seats: Vec<(CallId, AttemptId)> = connection
         .prepare_cached(sql)?
         .query_map(params![tenant, session, but.as_bytes()], |row| {
-            Ok((CallId::new(id_at(row, 0)?), AttemptId::new(id_at(row, 1)?)))
+            Ok((CallId::new(uuid_from_row(row, 0)?), AttemptId::new(uuid_from_row(row, 1)?)))
         })?
         .collect::<Result<_, _>>()?;
     for (call, attempt) in seats {
         // A seat without an open attempt on its record would block the session permanently.
-        let open = invariants::open_attempt(&record_of(connection, call)?);
+        let open = invariants::open_attempt(&load_record(connection, call)?);
         if open.is_some_and(|(open, _)| open == attempt) {
             return Ok(Some((call, attempt)));
         }
@@ -257,37 +265,45 @@ fn exists(connection: &Connection, call: CallId) -> Result<bool, rusqlite::Error
 
 impl NewAdminAction {
     fn perform(&self, connection: &Connection) -> Result<WriteResult, rusqlite::Error> {
-        if let AdminActionKind::Open(opening) = &self.act.deed
+        if let AdminActionKind::Open(opening) = &self.action.deed
             && let Err(fault) = self.check_opening(connection, opening)
         {
-            return Ok(Err(AppendError::Fault(fault)));
+            return Ok(Err(AppendError::Ledger(fault)));
         }
         let sql = "INSERT INTO line(call, kind, seq, count, head, body, contents)
              VALUES(?1, ?2, 0, 1, ?3, ?4, x'') ON CONFLICT DO NOTHING";
-        let place = self.place.as_bytes();
-        let written =
-            connection.prepare_cached(sql)?.execute(params![place, ACT, self.head.as_bytes(), self.body])?;
-        if written == 0 && !self.is_there(connection)? {
+        let place = self.record_id.as_bytes();
+        let written = connection.prepare_cached(sql)?.execute(params![
+            place,
+            KIND_ADMIN_ACTION,
+            self.head.as_bytes(),
+            self.body
+        ])?;
+        if written == 0 && !self.is_recorded(connection)? {
             let fault = LedgerError::new("cannot write an act", "its id is taken");
-            return Ok(Err(AppendError::Fault(fault)));
+            return Ok(Err(AppendError::Ledger(fault)));
         }
-        if let AdminActionKind::Forget { call } = &self.act.deed {
-            destroy_key(connection, *call, &self.act.tenant)?;
+        if let AdminActionKind::Forget { call } = &self.action.deed {
+            destroy_key(connection, *call, &self.action.tenant)?;
         }
         Ok(Ok(()))
     }
 
     fn check_opening(&self, connection: &Connection, opening: &SessionNode) -> Result<(), LedgerError> {
         let parent = match &opening.parent {
-            Some(parent) => admin_actions::opening(connection, &self.act.tenant, parent)?,
+            Some(parent) => admin_actions::session_node(connection, &self.action.tenant, parent)?,
             None => None,
         };
-        invariants::check_opening(&self.act, opening, parent.is_some())
+        invariants::check_opening(&self.action, opening, parent.is_some())
     }
 
-    fn is_there(&self, connection: &Connection) -> Result<bool, rusqlite::Error> {
+    fn is_recorded(&self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         let sql = "SELECT 1 FROM line WHERE call = ?1 AND kind = ?2 AND head = ?3";
-        connection.prepare_cached(sql)?.exists(params![self.place.as_bytes(), ACT, self.head.as_bytes()])
+        connection.prepare_cached(sql)?.exists(params![
+            self.record_id.as_bytes(),
+            KIND_ADMIN_ACTION,
+            self.head.as_bytes()
+        ])
     }
 }
 
@@ -295,10 +311,10 @@ impl NewAdminAction {
 ///
 /// The record must belong to the same tenant. Nobody may erase records of another tenant.
 fn destroy_key(connection: &Connection, call: CallId, tenant: &TenantId) -> Result<(), rusqlite::Error> {
-    if record_of(connection, call)?.heading().is_some_and(|heading| heading.tenant != *tenant) {
+    if load_record(connection, call)?.header().is_some_and(|heading| heading.tenant != *tenant) {
         return Ok(());
     }
-    let sql = format!("SELECT pos FROM line WHERE call = ?1 AND seq = 0 AND kind = {RECORD}");
+    let sql = format!("SELECT pos FROM line WHERE call = ?1 AND seq = 0 AND kind = {KIND_RECORD}");
     let first = connection.query_row(&sql, [call.as_bytes()], |row| row.get::<_, i64>(0)).optional()?;
     let Some(first) = first else { return Ok(()) };
     let zeros = [0_u8; WRAPPED_BYTES];

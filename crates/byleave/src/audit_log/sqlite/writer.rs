@@ -17,30 +17,30 @@ use rusqlite::Connection;
 use super::schema;
 use super::write_op::{WriteContext, WriteOp, WriteResult};
 use crate::ledger::{AppendError, LedgerError};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The maximum number of operations in one transaction.
-const TOGETHER_MAX: usize = 256;
+const MAX_BATCH_LEN: usize = 256;
 /// How long the thread waits per expected writer, in addition to half the duration of a commit.
-const EACH_US: u64 = 10;
+const WAIT_PER_JOB_US: u64 = 10;
 /// The longest average commit that a caller still performs on its own thread.
 const INLINE_US_MAX: u64 = 1_500;
 
 /// The writer for all threads of this process.
 pub(super) struct SqliteWriter {
-    office: Arc<WriterShared>,
+    shared: Arc<WriterShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct WriterShared {
     queue: Mutex<WriteQueue>,
-    bell: Condvar,
-    desk: Mutex<WriteConnection>,
-    bench: Arc<WriteContext>,
+    wakeup: Condvar,
+    connection: Mutex<WriteConnection>,
+    context: Arc<WriteContext>,
     /// The recent duration of commits, in microseconds.
     commit_us: AtomicU64,
     /// How many write concurrently: those served by the last commit plus those queued behind it.
-    abreast: AtomicUsize,
+    concurrent_writers: AtomicUsize,
     on_write: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -48,7 +48,7 @@ struct WriterShared {
 struct WriteQueue {
     jobs: Vec<WriteJob>,
     /// The queue length that the thread waits for.
-    wanted: usize,
+    target_len: usize,
     closed: bool,
 }
 
@@ -59,7 +59,7 @@ struct WriteJob {
 
 struct WriteConnection {
     path: PathBuf,
-    busy: Duration,
+    busy_timeout: Duration,
     connection: Connection,
 }
 
@@ -74,77 +74,77 @@ impl SqliteWriter {
     ) -> Result<Self, LedgerError> {
         let office = Arc::new(WriterShared {
             queue: Mutex::default(),
-            bell: Condvar::new(),
-            desk: Mutex::new(WriteConnection { path, busy, connection }),
-            bench,
+            wakeup: Condvar::new(),
+            connection: Mutex::new(WriteConnection { path, busy_timeout: busy, connection }),
+            context: bench,
             commit_us: AtomicU64::new(0),
-            abreast: AtomicUsize::new(0),
+            concurrent_writers: AtomicUsize::new(0),
             on_write,
         });
         let thread = std::thread::Builder::new()
             .name("byleave-writer".into())
             .spawn({
                 let office = Arc::clone(&office);
-                move || office.attend()
+                move || office.run()
             })
             .map_err(|error| LedgerError::new("cannot start the writer of the book", error))?;
-        Ok(Self { office, thread: Some(thread) })
+        Ok(Self { shared: office, thread: Some(thread) })
     }
 
     /// Submits an operation and waits until it is durable.
     pub(super) async fn submit(&self, work: WriteOp) -> WriteResult {
-        let answer = self.office.enqueue(work);
-        if self.office.is_quiet() {
-            self.office.lead();
+        let answer = self.shared.enqueue(work);
+        if self.shared.is_idle() {
+            self.shared.commit_inline();
         } else {
-            self.office.ring();
+            self.shared.wake();
         }
-        answer.await.unwrap_or_else(|_| Err(AppendError::Fault(closed())))
+        answer.await.unwrap_or_else(|_| Err(AppendError::Ledger(closed_error())))
     }
 
     /// Does the same as [`Self::submit`] for threads that may block.
     pub(super) fn submit_blocking(&self, work: WriteOp) -> WriteResult {
-        let mut answer = self.office.enqueue(work);
+        let mut answer = self.shared.enqueue(work);
         loop {
-            let desk = locked(&self.office.desk);
-            self.office.clear_queue(desk);
+            let desk = lock_ignoring_poison(&self.shared.connection);
+            self.shared.drain_queue(desk);
             match answer.try_recv() {
                 Ok(Some(done)) => return done,
                 Ok(None) => {}
-                Err(oneshot::Canceled) => return Err(AppendError::Fault(closed())),
+                Err(oneshot::Canceled) => return Err(AppendError::Ledger(closed_error())),
             }
         }
     }
 
     /// Uses the write connection outside of any transaction.
-    pub(super) fn aside<T>(&self, what: impl FnOnce(&Connection) -> T) -> T {
-        let desk = locked(&self.office.desk);
+    pub(super) fn with_connection<T>(&self, what: impl FnOnce(&Connection) -> T) -> T {
+        let desk = lock_ignoring_poison(&self.shared.connection);
         let value = what(&desk.connection);
         drop(desk);
-        self.office.ring_for_the_rest();
+        self.shared.wake_for_rest();
         value
     }
 
     /// Reads with the write connection if it is idle. Only that connection still caches the pages it wrote last.
     pub(super) fn read_if_idle<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
-        if !self.office.is_quiet() {
+        if !self.shared.is_idle() {
             return None;
         }
-        let desk = match self.office.desk.try_lock() {
+        let desk = match self.shared.connection.try_lock() {
             Ok(desk) => desk,
             Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => return None,
         };
         let value = desk.connection.is_autocommit().then(|| read(&desk.connection));
         drop(desk);
-        self.office.ring_for_the_rest();
+        self.shared.wake_for_rest();
         value
     }
 }
 
 impl Drop for SqliteWriter {
     fn drop(&mut self) {
-        locked(&self.office.queue).closed = true;
-        self.office.bell.notify_all();
+        lock_ignoring_poison(&self.shared.queue).closed = true;
+        self.shared.wakeup.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -156,81 +156,84 @@ impl Drop for SqliteWriter {
 impl WriterShared {
     fn enqueue(&self, work: WriteOp) -> oneshot::Receiver<WriteResult> {
         let (reply, answer) = oneshot::channel();
-        locked(&self.queue).jobs.push(WriteJob { work, reply });
+        lock_ignoring_poison(&self.queue).jobs.push(WriteJob { work, reply });
         answer
     }
 
     /// Checks whether a caller may write on its own thread.
-    fn is_quiet(&self) -> bool {
-        self.abreast.load(Ordering::Relaxed) <= 1 && self.commit_us.load(Ordering::Relaxed) <= INLINE_US_MAX
+    fn is_idle(&self) -> bool {
+        self.concurrent_writers.load(Ordering::Relaxed) <= 1
+            && self.commit_us.load(Ordering::Relaxed) <= INLINE_US_MAX
     }
 
     /// Wakes the thread if the queue is as long as it waits for.
-    fn ring(&self) {
-        let queue = locked(&self.queue);
-        if queue.jobs.len() >= queue.wanted {
+    fn wake(&self) {
+        let queue = lock_ignoring_poison(&self.queue);
+        if queue.jobs.len() >= queue.target_len {
             drop(queue);
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
     /// Runs the thread: waits for operations that no caller writes.
-    fn attend(&self) {
+    fn run(&self) {
         loop {
-            let mut queue = locked(&self.queue);
-            queue.wanted = 1;
+            let mut queue = lock_ignoring_poison(&self.queue);
+            queue.target_len = 1;
             while queue.jobs.is_empty() {
                 if queue.closed {
                     return;
                 }
-                queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = self.wakeup.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
-            self.gather(queue);
-            self.clear_queue(locked(&self.desk));
+            self.wait_for_batch(queue);
+            self.drain_queue(lock_ignoring_poison(&self.connection));
         }
     }
 
     /// Waits for the expected number of concurrent writers, but only briefly compared to a commit.
-    fn gather(&self, mut queue: MutexGuard<'_, WriteQueue>) {
-        queue.wanted = self.abreast.load(Ordering::Relaxed).min(TOGETHER_MAX);
-        let patience = match u64::try_from(queue.wanted) {
+    fn wait_for_batch(&self, mut queue: MutexGuard<'_, WriteQueue>) {
+        queue.target_len = self.concurrent_writers.load(Ordering::Relaxed).min(MAX_BATCH_LEN);
+        let patience = match u64::try_from(queue.target_len) {
             // No other writer is expected.
             Ok(0 | 1) => return,
-            Ok(wanted) => (self.commit_us.load(Ordering::Relaxed) / 2).saturating_add(wanted * EACH_US),
+            Ok(wanted) => {
+                (self.commit_us.load(Ordering::Relaxed) / 2).saturating_add(wanted * WAIT_PER_JOB_US)
+            }
             Err(_) => 0,
         };
         let patience = Duration::from_micros(patience);
         let (mut queue, _) = self
-            .bell
-            .wait_timeout_while(queue, patience, |queue| queue.jobs.len() < queue.wanted && !queue.closed)
+            .wakeup
+            .wait_timeout_while(queue, patience, |queue| queue.jobs.len() < queue.target_len && !queue.closed)
             .unwrap_or_else(PoisonError::into_inner);
         // Writers that arrive during this round need not wake the thread.
-        queue.wanted = usize::MAX;
+        queue.target_len = usize::MAX;
     }
 
     /// Commits the queue unless another thread is doing so. That thread checks the queue again when it is done.
-    fn lead(&self) {
-        let desk = match self.desk.try_lock() {
+    fn commit_inline(&self) {
+        let desk = match self.connection.try_lock() {
             Ok(desk) => desk,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        self.clear_queue(desk);
+        self.drain_queue(desk);
     }
 
     /// Commits one round of the queue, and leaves the rest to the thread.
-    fn clear_queue(&self, mut desk: MutexGuard<'_, WriteConnection>) {
+    fn drain_queue(&self, mut desk: MutexGuard<'_, WriteConnection>) {
         let jobs = {
-            let mut queue = locked(&self.queue);
-            let round = queue.jobs.len().min(TOGETHER_MAX);
+            let mut queue = lock_ignoring_poison(&self.queue);
+            let round = queue.jobs.len().min(MAX_BATCH_LEN);
             queue.jobs.drain(..round).collect::<Vec<WriteJob>>()
         };
         if !jobs.is_empty() {
             let (together, begun) = (jobs.len(), Instant::now());
-            let replies = desk.write(jobs, &self.bench);
-            self.learn(begun.elapsed());
-            let behind = locked(&self.queue).jobs.len();
-            self.abreast.store(together.saturating_add(behind), Ordering::Relaxed);
+            let replies = desk.write(jobs, &self.context);
+            self.record_commit_time(begun.elapsed());
+            let behind = lock_ignoring_poison(&self.queue).jobs.len();
+            self.concurrent_writers.store(together.saturating_add(behind), Ordering::Relaxed);
             for (reply, done) in replies {
                 // The caller may be gone. The write remains.
                 if reply.send(done).is_err() {
@@ -240,16 +243,16 @@ impl WriterShared {
             (self.on_write)();
         }
         drop(desk);
-        self.ring_for_the_rest();
+        self.wake_for_rest();
     }
 
-    fn ring_for_the_rest(&self) {
-        if !locked(&self.queue).jobs.is_empty() {
-            self.bell.notify_one();
+    fn wake_for_rest(&self) {
+        if !lock_ignoring_poison(&self.queue).jobs.is_empty() {
+            self.wakeup.notify_one();
         }
     }
 
-    fn learn(&self, took: Duration) {
+    fn record_commit_time(&self, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let known = self.commit_us.load(Ordering::Relaxed);
         self.commit_us.store(known.saturating_mul(7).saturating_add(took) / 8, Ordering::Relaxed);
@@ -273,15 +276,15 @@ impl WriteConnection {
                 tracing::warn!(%error, together, "a transaction of the book failed; trying each write alone");
                 works.iter().map(|work| self.write_alone(work, bench)).collect()
             }
-            Err(error) => vec![Err(AppendError::Fault(cannot_write(&error)))],
+            Err(error) => vec![Err(AppendError::Ledger(write_error(&error)))],
         };
         replies.into_iter().zip(done).collect()
     }
 
     fn write_alone(&mut self, work: &WriteOp, bench: &WriteContext) -> WriteResult {
         match self.transact(std::slice::from_ref(work), bench) {
-            Ok(done) => done.into_iter().next().unwrap_or_else(|| Err(AppendError::Fault(closed()))),
-            Err(error) => Err(AppendError::Fault(cannot_write(&error))),
+            Ok(done) => done.into_iter().next().unwrap_or_else(|| Err(AppendError::Ledger(closed_error()))),
+            Err(error) => Err(AppendError::Ledger(write_error(&error))),
         }
     }
 
@@ -309,8 +312,8 @@ impl WriteConnection {
         let connection = &self.connection;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         // Nothing is written yet, so the state seen here can be cached.
-        if works.iter().any(WriteOp::begins)
-            && let Err(fault) = bench.acts.refresh(connection)
+        if works.iter().any(WriteOp::needs_active_actions)
+            && let Err(fault) = bench.action_cache.refresh(connection)
         {
             // The operations that need it will get the same error.
             tracing::error!(%fault, "cannot tell what is in force");
@@ -325,17 +328,17 @@ impl WriteConnection {
         if self.connection.is_autocommit() || self.connection.execute_batch("ROLLBACK").is_ok() {
             return;
         }
-        match schema::connect(&self.path, self.busy) {
+        match schema::connect(&self.path, self.busy_timeout) {
             Ok(connection) => self.connection = connection,
             Err(error) => tracing::error!(%error, "cannot open the book again"),
         }
     }
 }
 
-fn closed() -> LedgerError {
+fn closed_error() -> LedgerError {
     LedgerError::new("cannot write the book", "it was closed")
 }
 
-fn cannot_write(error: &rusqlite::Error) -> LedgerError {
+fn write_error(error: &rusqlite::Error) -> LedgerError {
     LedgerError::new("cannot write the book", error)
 }

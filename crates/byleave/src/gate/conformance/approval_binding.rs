@@ -20,7 +20,7 @@ use crate::approver::Reply;
 use crate::clock::fresh_id;
 use crate::gate::{AnswerError, Gate, SubmittedAnswer};
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::review::hold;
+use crate::review::hold_reviewer;
 use crate::settings::GateSettings;
 use crate::tool::Tool;
 
@@ -66,7 +66,7 @@ async fn change(
     between: &FaultyLedger,
     change: EnvironmentChange,
 ) -> Result<(), ConformanceError> {
-    let work = stage.folder.path("open/work");
+    let work = stage.temp_dir.path("open/work");
     match change {
         EnvironmentChange::Manifest => {
             let other = stage.probe("edit", |_, _| async { Output::text("another") });
@@ -74,11 +74,11 @@ async fn change(
         }
         EnvironmentChange::Unregistered => drop(gate.catalog().unregister("edit")?),
         EnvironmentChange::Directory => {
-            fs::rename(&work, stage.folder.path("open/away"))?;
+            fs::rename(&work, stage.temp_dir.path("open/away"))?;
             fs::create_dir(&work)?;
             fs::write(work.join("f"), "old")?;
         }
-        EnvironmentChange::DirectoryGone => fs::rename(&work, stage.folder.path("open/away"))?,
+        EnvironmentChange::DirectoryGone => fs::rename(&work, stage.temp_dir.path("open/away"))?,
         EnvironmentChange::Content => fs::write(work.join("f"), "changed meanwhile")?,
         EnvironmentChange::ContentGone => fs::remove_file(work.join("f"))?,
         EnvironmentChange::Denied => gate.set_policy(stage.policy([about_work(stage, Verdict::Deny)?])?),
@@ -94,19 +94,19 @@ fn about_work(
     stage: &ScenarioContext<'_>,
     verdict: Verdict,
 ) -> Result<byleave_core::policy::Rule, ConformanceError> {
-    let glob = format!("{}/open/work/**", stage.folder.text("")?);
+    let glob = format!("{}/open/work/**", stage.temp_dir.text("")?);
     Ok(rule("work", verdict, vec![Pattern::Write(glob)]))
 }
 
 /// Makes an allowed call that a reviewer holds for a person, and that edits a file in its own directory.
 async fn approved(stage: &ScenarioContext<'_>, gate: &Gate) -> Result<(CallId, Question), ConformanceError> {
-    let work = stage.folder.path("open/work");
+    let work = stage.temp_dir.path("open/work");
     if !work.exists() {
         fs::create_dir(&work)?;
         fs::write(work.join("f"), "old")?;
     }
     let mut call = stage.call("edit", json!({"path": "f", "text": "opened"}))?;
-    call.cwd = stage.folder.text("open/work")?;
+    call.cwd = stage.temp_dir.text("open/work")?;
     let id = call.id;
     let question = waiting(gate.advance(call).await)?;
     answer(gate, &question, yes()).await?;
@@ -122,19 +122,20 @@ pub(super) async fn what_was_approved_is_what_runs(
         let between = FaultyLedger::failing(stage.ledger().await?, None);
         let build = || -> Result<Gate, ConformanceError> {
             let builder = stage.gate_on(between.clone())?.settings(settings());
-            Ok(builder.review_input("edit", hold("someone should look")).build()?)
+            Ok(builder.review_input("edit", hold_reviewer("someone should look")).build()?)
         };
         let gate = build()?;
         let (call, _) = approved(&stage, &gate).await?;
         change(&stage, &gate, &between, what).await?;
         let result = settled(gate.resume(call).await)?;
-        refused(&result, code).map_err(|flaw| ConformanceError::new(format!("{what:?}: {}", flaw.what())))?;
-        stage.runs.nothing(format!("{what:?}"))?;
+        refused(&result, code)
+            .map_err(|flaw| ConformanceError::new(format!("{what:?}: {}", flaw.message())))?;
+        stage.run_log.nothing(format!("{what:?}"))?;
         if what == EnvironmentChange::Halted {
             gate.lift(&tenant()?, "ada").await?;
         }
         same("the same again", &settled(gate.resume(call).await)?, &result)?;
-        stage.runs.nothing(format!("{what:?}, again"))?;
+        stage.run_log.nothing(format!("{what:?}, again"))?;
     }
     Ok(())
 }
@@ -149,7 +150,7 @@ pub(super) async fn what_became_looser_voids_nothing(
         let call = stage.write("f", "1")?;
         let id = call.id;
         let question = waiting(gate.advance(call).await)?;
-        let glob = stage.folder.text("f")?;
+        let glob = stage.temp_dir.text("f")?;
         match what {
             "a looser policy" => {
                 answer(&gate, &question, yes()).await?;
@@ -167,12 +168,12 @@ pub(super) async fn what_became_looser_voids_nothing(
                     until: None,
                     uses_max: Some(1),
                 };
-                answer(&gate, &question, Reply::Leave(leave)).await?;
+                answer(&gate, &question, Reply::StandingApproval(leave)).await?;
             }
             "a read file" => {
                 answer(&gate, &question, yes()).await?;
                 // The tool writes the file and does not edit it, so the old contents do not matter.
-                fs::write(stage.folder.path("f"), "other")?;
+                fs::write(stage.temp_dir.path("f"), "other")?;
             }
             "almost too late" => {
                 answer(&gate, &question, yes()).await?;
@@ -181,8 +182,8 @@ pub(super) async fn what_became_looser_voids_nothing(
             _ => drop(answer(&gate, &question, yes()).await?),
         }
         completed(&settled(gate.resume(id).await)?)
-            .map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.what())))?;
-        same(what, &stage.runs.count(), &1)?;
+            .map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.message())))?;
+        same(what, &stage.run_log.count(), &1)?;
     }
     Ok(())
 }
@@ -200,35 +201,35 @@ pub(super) async fn an_answer_is_for_one_question_once(
         question,
         digest: of.digest(),
         reply: yes(),
-        by,
+        approver: by,
     };
     let agent = By { name: "agent".into(), grade: Assurance::Program };
     let nobody = QuestionId::new(fresh_id());
     let mismatch = gate.answer(given(mine.id, &other, ada())).await;
     ensure!(matches!(mismatch, Err(AnswerError::Mismatch)), "another's digest: {mismatch:?}");
     let unknown = gate.answer(given(nobody, &mine, ada())).await;
-    ensure!(matches!(unknown, Err(AnswerError::NoSuchQuestion(_))), "no question: {unknown:?}");
+    ensure!(matches!(unknown, Err(AnswerError::UnknownQuestion(_))), "no question: {unknown:?}");
     let own = gate.answer(given(mine.id, &mine, agent)).await;
-    ensure!(matches!(own, Err(AnswerError::OwnQuestion)), "its own: {own:?}");
-    stage.runs.nothing("answers that do not count")?;
+    ensure!(matches!(own, Err(AnswerError::SelfAnswer)), "its own: {own:?}");
+    stage.run_log.nothing("answers that do not count")?;
 
     same("the call", &answer(&gate, &mine, yes()).await?, &id)?;
     let twice = answer(&gate, &mine, Reply::No { feedback: None }).await;
-    ensure!(matches!(twice, Err(AnswerError::Late)), "a second answer: {twice:?}");
+    ensure!(matches!(twice, Err(AnswerError::QuestionClosed)), "a second answer: {twice:?}");
     completed(&settled(gate.resume(id).await)?)?;
     let after = answer(&gate, &mine, yes()).await;
-    ensure!(matches!(after, Err(AnswerError::Late)), "after the end: {after:?}");
-    same("runs", &stage.runs.count(), &1)?;
+    ensure!(matches!(after, Err(AnswerError::QuestionClosed)), "after the end: {after:?}");
+    same("runs", &stage.run_log.count(), &1)?;
 
     stage.clock.advance(Limits::default().question_ms + 1);
     let late = answer(&gate, &other, yes()).await;
-    ensure!(matches!(late, Err(AnswerError::Late)), "too late: {late:?}");
+    ensure!(matches!(late, Err(AnswerError::QuestionClosed)), "too late: {late:?}");
     let standings = gate.resume_all().await?;
     let [standing] = standings.as_slice() else {
         return Err(ConformanceError::new(format!("{standings:?}")));
     };
     refused(&settled(standing.clone())?, Code::Unanswered)?;
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: E1
@@ -253,10 +254,10 @@ pub(super) async fn a_grant_is_used_once(bench: &dyn LedgerHarness) -> Result<()
         completed(&result)?;
         for standing in [here, there] {
             if let Ok(other) = settled(standing) {
-                same("the same result", &other.ending, &result.ending)?;
+                same("the same result", &other.outcome, &result.outcome)?;
             }
         }
-        same("runs", &stage.runs.count(), &(round + 1))?;
+        same("runs", &stage.run_log.count(), &(round + 1))?;
     }
     Ok(())
 }

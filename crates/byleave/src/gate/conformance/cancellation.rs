@@ -18,7 +18,7 @@ use crate::approver::{ApproverError, Reply, callback_async};
 use crate::gate::Gate;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::result::{CallResult, CallStatus};
-use crate::review::input_async;
+use crate::review::input_reviewer_async;
 use crate::settings::GateSettings;
 use crate::tool::RunContext;
 
@@ -121,7 +121,7 @@ pub(super) async fn a_cancellation_stops_the_tool(bench: &dyn LedgerHarness) -> 
         }
         next(&mut signs, ToolSignal::Dropped).await?;
         let record = record(&*ledger, id).await?;
-        same("who cancelled it", &record.cancelled(), &Some("ada"))?;
+        same("who cancelled it", &record.cancelled_by(), &Some("ada"))?;
         // A settled call does not change.
         gate.cancel(id, "eve").await?;
         same("after another cancellation", &settled(gate.resume(id).await)?, &result)?;
@@ -156,7 +156,7 @@ pub(super) async fn a_waiting_call_can_be_cancelled(
         }
         gate.cancel(id, "ada").await?;
         refused(&waiting.await?, Code::Cancelled)?;
-        stage.runs.nothing("cancelled while it waited")?;
+        stage.run_log.nothing("cancelled while it waited")?;
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ pub(super) async fn a_queued_call_can_be_cancelled(
     refused(&both.await?, Code::Cancelled)?;
     gate.cancel(first_id, "ada").await?;
     failed(&running.await?)?;
-    same("runs of the queued one", &stage.runs.of("free"), &0)
+    same("runs of the queued one", &stage.run_log.of("free"), &0)
 }
 
 // req: E2
@@ -201,8 +201,8 @@ pub(super) async fn another_gate_can_cancel(bench: &dyn LedgerHarness) -> Result
     let result = running.await?;
     failed(&result)?;
     ensure!(result.error().is_some_and(|error| error.contains("cancelled")), "{result:?}");
-    same("who cancelled it", &record(&*ledger, id).await?.cancelled(), &Some("bob"))?;
-    same("over there", &settled(other.resume(id).await)?.ending, &result.ending)?;
+    same("who cancelled it", &record(&*ledger, id).await?.cancelled_by(), &Some("bob"))?;
+    same("over there", &settled(other.resume(id).await)?.outcome, &result.outcome)?;
 
     let call = stage.call("ask", json!({}))?;
     let id = call.id;
@@ -211,7 +211,7 @@ pub(super) async fn another_gate_can_cancel(bench: &dyn LedgerHarness) -> Result
     until(&mut events, |fact| matches!(fact, RecordEvent::Asked(Ok(_)))).await?;
     other.cancel(id, "bob").await?;
     refused(&waiting.await?, Code::Cancelled)?;
-    same("runs of the one that waited", &stage.runs.of("ask"), &0)
+    same("runs of the one that waited", &stage.run_log.of("ask"), &0)
 }
 
 // req: E2
@@ -232,8 +232,8 @@ pub(super) async fn a_call_that_runs_elsewhere_can_be_cancelled_here(
     other.cancel(id, "bob").await?;
     let (here, there) = (running.await?, also.await?);
     failed(&here)?;
-    same("the same result", &there.ending, &here.ending)?;
-    same("runs", &stage.runs.count(), &1)
+    same("the same result", &there.outcome, &here.outcome)?;
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: E2
@@ -253,7 +253,7 @@ pub(super) async fn a_caller_that_goes_away_takes_the_tool_along(
     // Its progress is unknown, so it is not begun again. The session continues.
     completed(&gate.settle(stage.call("free", json!({}))?).await)?;
     ended(&gate.settle(call.clone()).await, "unknown", Code::Interrupted)?;
-    same("runs", &stage.runs.of("free-deaf"), &1)?;
+    same("runs", &stage.run_log.of("free-deaf"), &1)?;
     let record = record(&*ledger, call.id).await?;
     same("interruptions", &how_often(&record, |fact| matches!(fact, RecordEvent::Interrupted { .. })), &1)?;
 
@@ -291,7 +291,7 @@ pub(super) async fn a_halt_refuses_everything_until_it_is_lifted(
         other.tenant = "another".parse()?;
         completed(&gate.settle(other).await)?;
     }
-    same("runs", &stage.runs.count(), &2)?;
+    same("runs", &stage.run_log.count(), &2)?;
     two.lift(&tenant()?, "ada").await?;
     for gate in &gates {
         completed(&gate.settle(stage.read("f")?).await)?;
@@ -312,7 +312,7 @@ pub(super) async fn a_halt_holds_for_what_is_on_its_way(
         .gate_on(ledger)?
         .review_input(
             "read",
-            input_async("halts", move |_| {
+            input_reviewer_async("halts", move |_| {
                 let gate = halts.get().cloned();
                 async move {
                     match (gate, tenant()) {
@@ -331,7 +331,7 @@ pub(super) async fn a_halt_holds_for_what_is_on_its_way(
         refused(&gate.settle(stage.read("f")?).await, Code::Halted)?;
         gate.lift(&tenant()?, "ada").await?;
     }
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: E2
@@ -354,7 +354,7 @@ pub(super) async fn a_tool_gets_the_time_it_asks_for_up_to_the_limit(
         let call = stage.call(tool, json!({}))?;
         completed(&gate.settle(call.clone()).await)?;
         let record = record(&*ledger, call.id).await?;
-        let terms = record.resolved().and_then(|step| step.as_ref().ok());
+        let terms = record.resolved_tool().and_then(|step| step.as_ref().ok());
         same(tool, &terms.map(|terms| terms.limits.timeout_ms), &Some(wanted))?;
     }
     Ok(())

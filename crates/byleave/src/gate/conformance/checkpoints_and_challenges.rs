@@ -93,14 +93,14 @@ pub(super) async fn a_checkpoint_holds_in_every_mode(
             }
         }
         same("asked", &asked.load(Ordering::SeqCst), &2)?;
-        same("runs", &stage.runs.count(), &1)?;
+        same("runs", &stage.run_log.count(), &1)?;
 
         let alone = stage.gate().await?.tool(final_tool(&stage, "free-final"));
         let alone = alone.approver(Arc::new(callback("ada", |_| true))).settings(inbox()).build()?;
         let mut call = stage.call("free-final", json!({"sure": true}))?;
         call.mode = mode;
         refused(&alone.settle(call).await, Code::NoCheckpoint)?;
-        same("runs without a handler", &stage.runs.count(), &1)?;
+        same("runs without a handler", &stage.run_log.count(), &1)?;
     }
     Ok(())
 }
@@ -129,12 +129,12 @@ pub(super) async fn no_leave_answers_a_checkpoint(bench: &dyn LedgerHarness) -> 
         until: None,
         uses_max: None,
     };
-    let taken = answer(&other, &question, Reply::Leave(leave)).await;
-    ensure!(matches!(taken, Err(AnswerError::Unusable(_))), "a leave was taken: {taken:?}");
+    let taken = answer(&other, &question, Reply::StandingApproval(leave)).await;
+    ensure!(matches!(taken, Err(AnswerError::InvalidAnswer(_))), "a leave was taken: {taken:?}");
     // A person elsewhere is faster than the handler. The first answer on the record is used.
     answer(&other, &question, Reply::No { feedback: None }).await?;
     refused(&task.await?, Code::CheckpointRefused)?;
-    stage.runs.nothing("a checkpoint that was not released")
+    stage.run_log.nothing("a checkpoint that was not released")
 }
 
 // req: R9
@@ -173,7 +173,7 @@ pub(super) async fn challenges_are_made_only_where_they_are_asked_for(
     refused(&stopping.settle(stage.call("free-doubted", json!({}))?).await, Code::ChallengeStopped)?;
     let nobody = stage.gate().await?.tool(doubted(tool(&stage, "free-doubted"))).build()?;
     refused(&nobody.settle(stage.call("free-doubted", json!({}))?).await, Code::NoChallenger)?;
-    same("runs", &stage.runs.of("free-doubted"), &1)
+    same("runs", &stage.run_log.of("free-doubted"), &1)
 }
 
 // req: R9
@@ -219,20 +219,23 @@ pub(super) async fn a_challenge_stands_in_only_where_the_operator_says_so(
         .tool(doubted(final_tool(&stage, "free-unnamed")))
         .tool(final_tool(&stage, "free-plain"))
         .challenger(challenger)
-        .settings(GateSettings { challenge_stands_in: [named, "free-plain".into()].into(), ..quick() })
+        .settings(GateSettings {
+            challenge_replaces_checkpoint: [named, "free-plain".into()].into(),
+            ..quick()
+        })
         .build()?;
     completed(&gate.settle(stage.call("free-named", json!({}))?).await)?;
     // Neither a tool that is not listed, nor a listed tool that makes no challenge.
     refused(&gate.settle(stage.call("free-unnamed", json!({}))?).await, Code::NoCheckpoint)?;
     refused(&gate.settle(stage.call("free-plain", json!({}))?).await, Code::NoCheckpoint)?;
-    same("runs", &stage.runs.count(), &1)?;
+    same("runs", &stage.run_log.count(), &1)?;
     let (against, _) = CountingChallenger::that(ChallengeVerdict::Stop);
     let stopping = stage
         .gate()
         .await?
         .tool(doubted(final_tool(&stage, "free-named")))
         .challenger(against)
-        .settings(GateSettings { challenge_stands_in: ["free-named".to_owned()].into(), ..quick() })
+        .settings(GateSettings { challenge_replaces_checkpoint: ["free-named".to_owned()].into(), ..quick() })
         .build()?;
     refused(&stopping.settle(stage.call("free-named", json!({}))?).await, Code::ChallengeStopped)
 }
@@ -266,5 +269,5 @@ pub(super) async fn a_checkpoint_can_wait_for_another_process(
     same("the kind", &question.kind, &QuestionKind::Checkpoint)?;
     answer(&gate, &question, yes()).await?;
     completed(&settled(gate.resume(id).await)?)?;
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }

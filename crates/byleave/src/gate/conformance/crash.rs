@@ -19,7 +19,7 @@ use crate::gate::Gate;
 use crate::ledger::Ledger;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::result::{CallOutcome, CallResult, CallStatus};
-use crate::review::{hold, input};
+use crate::review::{hold_reviewer, input_reviewer};
 
 /// The kinds of calls that take different paths through the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl CallKind {
             Self::Failing => stage.call("free-fails", json!({}))?,
             Self::Denied => stage.write("closed/x", "1")?,
             Self::DryRun => stage.write("f", "1")?,
-            Self::Rehearsed => stage.call("copyist", json!({"files": {&*stage.folder.text("f")?: "1"}}))?,
+            Self::Rehearsed => stage.call("copyist", json!({"files": {&*stage.temp_dir.text("f")?: "1"}}))?,
             Self::Spared => stage.call("copyist", json!({}))?,
         };
         call.dry_run = self == Self::DryRun;
@@ -85,10 +85,10 @@ impl CallKind {
             Self::Asked => builder = builder.approver(Arc::new(callback("ada", |_| true))),
             Self::EditedByReviewer => {
                 let change = |_: crate::review::InputSubject<'_>| json!({"path": "open/x", "text": "2"});
-                builder = builder.review_input("write", input("changes", change));
+                builder = builder.review_input("write", input_reviewer("changes", change));
             }
             Self::HeldOutput | Self::EditedOutput => {
-                builder = builder.review_output("write", hold("someone should look"));
+                builder = builder.review_output("write", hold_reviewer("someone should look"));
             }
             _ => {}
         }
@@ -151,7 +151,7 @@ async fn play(gate: &Gate, kind: CallKind, call: &Call) -> PlayedCall {
                 }
                 accepted += 1;
             }
-            CallStatus::HeldUp { .. } | CallStatus::RunningElsewhere { .. } | CallStatus::Ready { .. } => {
+            CallStatus::Blocked { .. } | CallStatus::RunningElsewhere { .. } | CallStatus::Ready { .. } => {
                 break;
             }
         }
@@ -163,10 +163,10 @@ async fn play(gate: &Gate, kind: CallKind, call: &Call) -> PlayedCall {
 fn gist(ending: &CallOutcome) -> (&'static str, Option<Code>, String) {
     let text = match ending {
         CallOutcome::Completed(output) | CallOutcome::Failed(output) => output.text.clone(),
-        CallOutcome::Rehearsed(plan) => format!("{:?}", plan.effects.len()),
+        CallOutcome::DryRun(plan) => format!("{:?}", plan.effects.len()),
         CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => String::new(),
     };
-    (ending.word(), ending.refusal().map(|refusal| refusal.code), text)
+    (ending.as_str(), ending.refusal().map(|refusal| refusal.code), text)
 }
 
 // Four scenarios of one property, so that they can run in parallel: a crash at any append leaves exactly one outcome.
@@ -224,12 +224,12 @@ async fn crash_everywhere(
         let Some(unharmed) = unharmed.result else {
             return Err(ConformanceError::new(format!("{kind:?} has no end")));
         };
-        let runs = stage.runs.count();
+        let runs = stage.run_log.count();
         for at in 1..=between.appends() {
             for trouble in AppendFailure::ALL {
                 let what = format!("{kind:?}, append {at} {trouble:?}");
                 let crashed = crash(bench, kind, at, trouble, (&unharmed, runs)).await;
-                crashed.map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.what())))?;
+                crashed.map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.message())))?;
                 crashes += 1;
             }
         }
@@ -251,7 +251,7 @@ async fn crash(
     let between = FaultyLedger::failing(ledger.clone(), Some((at, trouble)));
     let gate = kind.gate(&stage, between.clone())?;
     let first = play(&gate, kind, &call).await;
-    let ran_before = stage.runs.count();
+    let ran_before = stage.run_log.count();
     drop((gate, between));
     bench.kill(ledger).await?;
 
@@ -263,27 +263,27 @@ async fn crash(
         return Err(ConformanceError::new("it has no outcome after the restart"));
     };
 
-    let (wanted, seen) = (gist(&unharmed.ending), gist(&result.ending));
+    let (wanted, seen) = (gist(&unharmed.outcome), gist(&result.outcome));
     let unknown = seen.0 == "unknown" && seen.1 == Some(Code::Interrupted);
     ensure!(
         seen == wanted || (unknown && !kind.may_repeat() && !kind.commits()),
         "expected {wanted:?}, got {seen:?}"
     );
     ensure!(!unknown || runs > 0, "unknown, though it never runs");
-    let ran = stage.runs.count();
+    let ran = stage.run_log.count();
     ensure!(ran <= runs || kind.may_repeat(), "it ran {ran} times (before the restart {ran_before})");
     ensure!(unknown || ran >= runs, "it has an outcome and never ran");
     if let Some(told) = &first.result {
-        let code = told.ending.refusal().map(|refusal| refusal.code);
+        let code = told.outcome.refusal().map(|refusal| refusal.code);
         let excused = matches!(code, Some(Code::NotRecorded | Code::EndNotRecorded));
-        ensure!(excused || gist(&told.ending) == seen, "told {:?}, then {seen:?}", told.ending);
-        let refused = matches!(told.ending, CallOutcome::Refused(_)) && excused;
+        ensure!(excused || gist(&told.outcome) == seen, "told {:?}, then {seen:?}", told.outcome);
+        let refused = matches!(told.outcome, CallOutcome::Refused(_)) && excused;
         ensure!(!refused || ran_before == 0, "told that it did not run, and it had");
-        let unknown = matches!(told.ending, CallOutcome::Unknown(_));
+        let unknown = matches!(told.outcome, CallOutcome::Unknown(_));
         ensure!(!unknown || ran_before > 0, "told that it may have run, and it had not");
     }
     if trouble == AppendFailure::Unacknowledged {
-        let told = first.result.as_ref().map(|told| gist(&told.ending));
+        let told = first.result.as_ref().map(|told| gist(&told.outcome));
         ensure!(told.as_ref() == Some(&wanted), "everything was taken, and yet it ended as {told:?}");
     }
 
@@ -296,5 +296,5 @@ async fn crash(
     ensure!(answers >= first.accepted + second.accepted, "an accepted answer was lost");
     let again = gate.settle(call).await;
     same("the same call again", &again, result)?;
-    same("runs after that", &stage.runs.count(), &ran)
+    same("runs after that", &stage.run_log.count(), &ran)
 }

@@ -44,7 +44,7 @@ pub(super) async fn the_same_call_at_once_runs_once(
     same("the one that came later", &three, &one)?;
     same("after the end", &gate.settle(call.clone()).await, &one)?;
     same("advanced after the end", &settled(gate.advance(call).await)?, &one)?;
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: E1
@@ -69,7 +69,7 @@ pub(super) async fn the_same_call_in_two_gates_runs_once(
         let [one, two] = results.as_slice() else { return Err(ConformanceError::new("two were asked")) };
         completed(one)?;
         same("the other", two, one)?;
-        same("runs", &stage.runs.count(), &round)?;
+        same("runs", &stage.run_log.count(), &round)?;
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ pub(super) async fn another_call_under_its_id_is_refused(
     for other in others {
         refused(&gate.settle(other).await, Code::CallReused)?;
     }
-    same("runs", &stage.runs.count(), &1)?;
+    same("runs", &stage.run_log.count(), &1)?;
     same("the first", &gate.settle(call).await, &first)?;
 
     // Also while the first call still waits.
@@ -128,7 +128,7 @@ pub(super) async fn two_calls_race_for_one_id(bench: &dyn LedgerHarness) -> Resu
         let (mut done, mut reused) = (0, 0);
         for task in tasks {
             let result = task.await?;
-            if result.success() {
+            if result.is_success() {
                 done += 1;
             } else {
                 refused(&result, Code::CallReused)?;
@@ -137,5 +137,5 @@ pub(super) async fn two_calls_race_for_one_id(bench: &dyn LedgerHarness) -> Resu
         }
         ensure!((done, reused) == (1, 1), "{done} done, {reused} refused");
     }
-    same("runs", &stage.runs.count(), &10)
+    same("runs", &stage.run_log.count(), &10)
 }

@@ -15,7 +15,7 @@ use crate::gate::{AnswerError, Gate};
 use crate::ledger::Ledger;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::result::ModifiedPart;
-use crate::review::hold;
+use crate::review::hold_reviewer;
 
 /// Drops the gate, kills its owner and restarts every process.
 async fn everything_stops(
@@ -44,22 +44,25 @@ pub(super) async fn a_question_outlives_its_gate(bench: &dyn LedgerHarness) -> R
     let gate = stage.gate().await?.settings(inbox()).build()?;
     ensure!(gate.resume_all().await?.is_empty(), "something that waits was driven");
     let Some((id, question)) = asked.get(2) else { return Err(ConformanceError::new("there are five")) };
-    let sheet = gate.sheet(question.id).await?;
+    let sheet = gate.question_view(question.id).await?;
     same("the sheet's call", &sheet.call, id)?;
     same("the sheet's arguments", &sheet.arguments, &json!({"path": "f", "text": "2"}))?;
     answer(&gate, question, yes()).await?;
-    ensure!(matches!(gate.sheet(question.id).await, Err(AnswerError::Late)), "an answered question is shown");
+    ensure!(
+        matches!(gate.question_view(question.id).await, Err(AnswerError::QuestionClosed)),
+        "an answered question is shown"
+    );
     let standings = gate.resume_all().await?;
     let [standing] = standings.as_slice() else {
         return Err(ConformanceError::new(format!("more than the answered call was driven: {standings:?}")));
     };
     same("who was driven", &standing.call(), id)?;
     completed(&settled(standing.clone())?)?;
-    same("what ran", &stage.runs.all(), &vec![("write".into(), json!({"path": "f", "text": "2"}))])?;
+    same("what ran", &stage.run_log.all(), &vec![("write".into(), json!({"path": "f", "text": "2"}))])?;
     for (other, question) in asked.iter().filter(|(other, _)| other != id) {
         same("the others still wait", &waiting(gate.resume(*other).await)?, question)?;
     }
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: R5
@@ -80,7 +83,7 @@ pub(super) async fn a_call_is_resumed_by_its_answer_in_another_gate(
     let question = waiting(other.resume(id).await)?;
     answer(&other, &question, yes()).await?;
     completed(&task.await?)?;
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: R5
@@ -94,7 +97,7 @@ pub(super) async fn a_question_expires(bench: &dyn LedgerHarness) -> Result<(), 
     waiting(gate.resume(call.id).await)?;
     stage.clock.advance(1);
     refused(&gate.settle(call).await, Code::Unanswered)?;
-    stage.runs.nothing("nobody answered")
+    stage.run_log.nothing("nobody answered")
 }
 
 // req: R2, R5
@@ -105,7 +108,7 @@ pub(super) async fn a_held_result_waits_for_a_person(
     let ledger = stage.ledger().await?;
     let build = |ledger| -> Result<Gate, ConformanceError> {
         let builder = stage.gate_on(ledger)?.settings(inbox());
-        Ok(builder.review_output("read", hold("it may be private")).build()?)
+        Ok(builder.review_output("read", hold_reviewer("it may be private")).build()?)
     };
     let gate = build(ledger.clone())?;
     let replies = [
@@ -119,11 +122,11 @@ pub(super) async fn a_held_result_waits_for_a_person(
         let call = stage.read("f")?;
         let question = waiting(gate.advance(call.clone()).await)?;
         same("the kind", &question.kind, &QuestionKind::Release)?;
-        let sheet = gate.sheet(question.id).await?;
+        let sheet = gate.question_view(question.id).await?;
         same("what is held", &sheet.output.map(|output| output.text), &Some("old f".into()))?;
         asked.push((what, reply, call, question));
     }
-    same("runs", &stage.runs.count(), &4)?;
+    same("runs", &stage.run_log.count(), &4)?;
     everything_stops(&stage, gate, ledger).await?;
 
     // Restart once more after every answer. The answers must be on the records.
@@ -140,9 +143,9 @@ pub(super) async fn a_held_result_waits_for_a_person(
             "release" => same(what, &completed(&result)?.text.as_str(), &"old f")?,
             "edit" => {
                 same(what, &completed(&result)?.text.as_str(), &"edited f")?;
-                let changes: Vec<_> = result.changes.iter().map(|change| change.what).collect();
+                let changes: Vec<_> = result.modifications.iter().map(|change| change.part).collect();
                 same("changes", &changes, &vec![ModifiedPart::Output])?;
-                ensure!(result.text().contains("names taken out"), "not told: {}", result.text());
+                ensure!(result.to_text().contains("names taken out"), "not told: {}", result.to_text());
             }
             "withhold" => {
                 ended(&result, "withheld", Code::OutputDeclined)?;
@@ -150,28 +153,28 @@ pub(super) async fn a_held_result_waits_for_a_person(
             }
             _ => ended(&result, "withheld", Code::OutputUnanswered)?,
         }
-        ensure!(what == "release" || !result.text().contains("old f"), "{what}: it shows");
+        ensure!(what == "release" || !result.to_text().contains("old f"), "{what}: it shows");
         everything_stops(&stage, gate, ledger).await?;
         let again = stage.gate().await?.settings(inbox()).build()?;
         same("after another restart", &again.settle(call).await, &result)?;
     }
-    same("runs", &stage.runs.count(), &4)
+    same("runs", &stage.run_log.count(), &4)
 }
 
 // req: R2
 pub(super) async fn a_held_result_holds_nobody_up(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
     let builder = stage.gate().await?.settings(inbox());
-    let gate = builder.review_output("write", hold("someone should look")).build()?;
+    let gate = builder.review_output("write", hold_reviewer("someone should look")).build()?;
     let call = stage.write("open/x", "1")?;
     let id = call.id;
     let question = waiting(gate.advance(call).await)?;
-    same("the file", &stage.folder.read("open/x")?.as_str(), &"+1")?;
+    same("the file", &stage.temp_dir.read("open/x")?.as_str(), &"+1")?;
     let next = gate.settle(stage.read("open/x")?).await;
     same("a later call", &completed(&next)?.text.as_str(), &"+1")?;
     gate.cancel(id, "ada").await?;
     ended(&settled(gate.resume(id).await)?, "withheld", Code::Cancelled)?;
     let late = answer(&gate, &question, yes()).await;
-    ensure!(matches!(late, Err(AnswerError::Late)), "released after all: {late:?}");
+    ensure!(matches!(late, Err(AnswerError::QuestionClosed)), "released after all: {late:?}");
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::boxed::BoxFuture;
 use crate::challenge::{ChallengeError, ChallengeSubject, Challenger};
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::result::CallOutcome;
-use crate::review::{ReviewScope, input, output};
+use crate::review::{ReviewScope, input_reviewer, output_reviewer};
 use crate::settings::GateSettings;
 
 // req: E1
@@ -26,8 +26,8 @@ pub(super) async fn a_call_goes_the_whole_way(bench: &dyn LedgerHarness) -> Resu
     let gate = stage
         .gate_on(ledger.clone())?
         .tool(careful.with(|manifest| manifest.requires_reverse_thinking = true))
-        .review_input(ReviewScope::All, input("looks", |_| true))
-        .review_output(ReviewScope::All, output("looks after", |_| true))
+        .review_input(ReviewScope::All, input_reviewer("looks", |_| true))
+        .review_output(ReviewScope::All, output_reviewer("looks after", |_| true))
         .challenger(Arc::new(ProceedingChallenger))
         .approver(Arc::new(callback("ada", |_| true)))
         .build()?;
@@ -36,8 +36,8 @@ pub(super) async fn a_call_goes_the_whole_way(bench: &dyn LedgerHarness) -> Resu
     same("the output", &completed(&result)?.text.as_str(), &r#"did {"n":1}"#)?;
     same("the tool", &result.tool.as_str(), &"careful")?;
     same("the arguments", &result.arguments, &json!({"n": 1}))?;
-    ensure!(result.success() && result.error().is_none() && result.changes.is_empty(), "{result:?}");
-    same("runs", &stage.runs.count(), &1)?;
+    ensure!(result.is_success() && result.error().is_none() && result.modifications.is_empty(), "{result:?}");
+    same("runs", &stage.run_log.count(), &1)?;
     let record = record(&*ledger, call.id).await?;
     let way = [
         "received",
@@ -94,11 +94,11 @@ pub(super) async fn an_error_is_a_result_and_the_next_call_works(
         refused(&result, code)?;
         let error = result.error().unwrap_or_default();
         ensure!(error.contains(word) && error.contains(code.as_str()), "the model is not told: {error}");
-        ensure!(!result.success(), "{code} is a success");
-        stage.runs.nothing(code)?;
+        ensure!(!result.is_success(), "{code} is a success");
+        stage.run_log.nothing(code)?;
         let next = gate.settle(stage.read("f")?).await;
         same("the next call", &completed(&next)?.text.as_str(), &"old f")?;
-        stage.runs.clear();
+        stage.run_log.clear();
     }
     let result = gate.settle(stage.call("free-fail", json!({}))?).await;
     failed(&result)?;
@@ -138,15 +138,15 @@ pub(super) async fn output_is_cut_and_marked(bench: &dyn LedgerHarness) -> Resul
     let stage = ScenarioContext::new(bench)?;
     let limits = Limits { output_bytes: 10, ..Limits::default() };
     let gate = stage.gate().await?.settings(GateSettings { limits, ..quick() }).build()?;
-    std::fs::write(stage.folder.path("long"), "0123456789abcdef")?;
+    std::fs::write(stage.temp_dir.path("long"), "0123456789abcdef")?;
     let result = gate.settle(stage.read("long")?).await;
     let output = completed(&result)?;
     ensure!(output.truncated, "not marked: {output:?}");
     let ends = output.text.starts_with("01234\n") && output.text.ends_with("\nbcdef");
     ensure!(ends && !output.text.contains("56789a"), "not cut: {output:?}");
-    let report = result.report();
+    let report = result.to_report();
     ensure!(report.truncated && report.success, "not told: {report:?}");
-    std::fs::write(stage.folder.path("short"), "0123456789")?;
+    std::fs::write(stage.temp_dir.path("short"), "0123456789")?;
     let whole = gate.settle(stage.read("short")?).await;
     ensure!(!completed(&whole)?.truncated && completed(&whole)?.text == "0123456789", "cut: {whole:?}");
     Ok(())
@@ -160,9 +160,9 @@ pub(super) async fn a_dry_run_changes_nothing(bench: &dyn LedgerHarness) -> Resu
         let mut call = stage.write(path, "x")?;
         call.dry_run = true;
         let result = gate.settle(call).await;
-        ensure!(matches!(result.ending, CallOutcome::Rehearsed(_)) && result.success(), "{result:?}");
-        let text = result.text();
-        let effect = format!("write {}", stage.folder.text(path)?);
+        ensure!(matches!(result.outcome, CallOutcome::DryRun(_)) && result.is_success(), "{result:?}");
+        let text = result.to_text();
+        let effect = format!("write {}", stage.temp_dir.text(path)?);
         for word in ["[DRY-RUN]", "write", &format!("{path:?}"), &effect] {
             ensure!(text.contains(word), "`{word}` is not in: {text}");
         }
@@ -170,9 +170,9 @@ pub(super) async fn a_dry_run_changes_nothing(bench: &dyn LedgerHarness) -> Resu
     let mut denied = stage.write("closed/x", "x")?;
     denied.dry_run = true;
     refused(&gate.settle(denied).await, Code::Denied)?;
-    stage.runs.nothing("a dry run")?;
-    same("the file", &stage.folder.read("f")?.as_str(), &"old f")?;
-    ensure!(!stage.folder.path("open/new").exists(), "the file was made");
+    stage.run_log.nothing("a dry run")?;
+    same("the file", &stage.temp_dir.read("f")?.as_str(), &"old f")?;
+    ensure!(!stage.temp_dir.path("open/new").exists(), "the file was made");
     Ok(())
 }
 

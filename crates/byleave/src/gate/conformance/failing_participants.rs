@@ -21,7 +21,7 @@ use crate::challenge::{ChallengeError, ChallengeSubject, Challenger};
 use crate::clock::fresh_id;
 use crate::gate::GateBuilder;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::review::{Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewScope, input_async};
+use crate::review::{Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewScope, input_reviewer_async};
 use crate::settings::{GateSettings, UnattendedAction};
 use crate::tool::ToolError;
 
@@ -123,7 +123,7 @@ impl OutputReviewer for FailingReviewer {
     }
 
     fn review<'a>(&'a self, _: OutputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
-        let nonsense = Err(ReviewError::Nonsense("no".into()));
+        let nonsense = Err(ReviewError::InvalidResponse("no".into()));
         Box::pin(break_down(self.0, ReviewError::Failed("no".into()), nonsense))
     }
 }
@@ -139,9 +139,9 @@ fn broken(
     let failed = || ReviewError::Failed("no".into());
     let builder = match who {
         FailingParticipant::InputReviewer => {
-            let nonsense: Opinion<Value> = Opinion::Change { value: json!(7), why: None };
+            let nonsense: Opinion<Value> = Opinion::Change { value: json!(7), reason: None };
             let review = move |_| break_down(how, failed(), Ok(nonsense.clone()));
-            builder.review_input(ReviewScope::All, input_async("bad", review))
+            builder.review_input(ReviewScope::All, input_reviewer_async("bad", review))
         }
         FailingParticipant::OutputReviewer => builder.review_output(ReviewScope::All, FailingReviewer(how)),
         FailingParticipant::Challenger => builder.challenger(Arc::new(FailingChallenger(how))),
@@ -160,8 +160,13 @@ fn broken(
                 until: None,
                 uses_max: None,
             };
-            let ask =
-                move |_| break_down(how, ApproverError::Failed("no".into()), Ok(Reply::Leave(leave.clone())));
+            let ask = move |_| {
+                break_down(
+                    how,
+                    ApproverError::Failed("no".into()),
+                    Ok(Reply::StandingApproval(leave.clone())),
+                )
+            };
             builder.checkpoint(Arc::new(callback_async("bad", ask)))
         }
         FailingParticipant::Predicate | FailingParticipant::Planner => builder,
@@ -189,7 +194,7 @@ pub(super) async fn breaking_is_objecting(bench: &dyn LedgerHarness) -> Result<(
         let stage = ScenarioContext::new(bench)?;
         // On a busy machine, participants that do not hang are slow too.
         let limit = Duration::from_millis(if *how == Hangs { 500 } else { 30_000 });
-        let settings = GateSettings { stranger_timeout: limit, approver_timeout: limit, ..quick() };
+        let settings = GateSettings { plugin_timeout: limit, approver_timeout: limit, ..quick() };
         let gate = broken(&stage, stage.gate().await?.settings(settings), *who, *how).build()?;
         // Nothing else may block participants that are not asked in every case.
         if !matches!(who, FailingParticipant::Approver) {
@@ -202,11 +207,11 @@ pub(super) async fn breaking_is_objecting(bench: &dyn LedgerHarness) -> Result<(
             if *who == FailingParticipant::OutputReviewer { ("withheld", 1) } else { ("refused", 0) };
         let what = format!("{who:?} {how:?}");
         ended(&result, word, *code)
-            .map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.what())))?;
-        same(&what, &stage.runs.count(), &runs)?;
-        ensure!(!result.text().contains("did it"), "{what}: the output is released");
+            .map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.message())))?;
+        same(&what, &stage.run_log.count(), &runs)?;
+        ensure!(!result.to_text().contains("did it"), "{what}: the output is released");
         same("again", &gate.settle(call).await, &result)?;
-        same(&what, &stage.runs.count(), &runs)?;
+        same(&what, &stage.run_log.count(), &runs)?;
         let how = if *how == PanicsLater { Panics } else { *how };
         codes.entry(*code).or_default().push((*who, how));
     }
@@ -229,8 +234,8 @@ pub(super) async fn an_approver_that_breaks_is_not_made_up_for(
         let gate = broken(&stage, stage.gate().await?.settings(settings), FailingParticipant::Approver, how)
             .build()?;
         let result = gate.settle(stage.call("tool", json!({}))?).await;
-        ensure!(result.ending.word() == "refused", "{how:?}: {:?}", result.ending);
-        stage.runs.nothing(format!("{how:?}"))?;
+        ensure!(result.outcome.as_str() == "refused", "{how:?}: {:?}", result.outcome);
+        stage.run_log.nothing(format!("{how:?}"))?;
     }
     Ok(())
 }

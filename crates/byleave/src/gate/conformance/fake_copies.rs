@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use byleave_core::id::CallId;
 
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 
 /// The copies of a scenario. They outlive the gates, as copies on disk do.
 #[derive(Clone, Default)]
@@ -23,28 +23,28 @@ pub(super) struct TestCopiesState {
 }
 
 impl TestCopies {
-    pub(super) fn kept(&self) -> MutexGuard<'_, TestCopiesState> {
-        locked(&self.0)
+    pub(super) fn inner(&self) -> MutexGuard<'_, TestCopiesState> {
+        lock_ignoring_poison(&self.0)
     }
 
     /// Returns the numbers of rehearsals, of commits and of executions without a copy.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
-        let kept = self.kept();
+        let kept = self.inner();
         (kept.rehearsed, kept.committed, kept.executed)
     }
 
     /// Returns the number of copies.
     pub(super) fn count(&self) -> usize {
-        self.kept().copies.len()
+        self.inner().copies.len()
     }
 
     /// Drops all copies.
     pub(super) fn forget(&self) {
-        self.kept().copies.clear();
+        self.inner().copies.clear();
     }
 
     /// Returns the effects that were granted to runs without a copy.
     pub(super) fn granted(&self) -> Vec<String> {
-        self.kept().granted.clone()
+        self.inner().granted.clone()
     }
 }

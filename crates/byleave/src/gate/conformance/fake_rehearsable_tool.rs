@@ -31,7 +31,11 @@ impl ScenarioContext<'_> {
         let mut manifest = Manifest::new("copyist", "writes", json!({"type": "object"}));
         manifest.permission_class = PermissionClass::Bash;
         manifest.sensitive = Some(false);
-        MemoryCopyTool { manifest: Arc::new(manifest), copies: self.copies.clone(), runs: self.runs.clone() }
+        MemoryCopyTool {
+            manifest: Arc::new(manifest),
+            copies: self.copies.clone(),
+            runs: self.run_log.clone(),
+        }
     }
 }
 
@@ -45,7 +49,10 @@ fn seen(arguments: &Value) -> Rehearsal {
         path: path.clone(),
         before: None,
         after: Some(FileNode {
-            kind: FileNodeKind::File { size: text.len() as u64, digest: Some(Digest::of(text.as_bytes())) },
+            kind: FileNodeKind::File {
+                size: text.len() as u64,
+                digest: Some(Digest::compute(text.as_bytes())),
+            },
             mode: 0o644,
             modified: 0,
         }),
@@ -79,11 +86,11 @@ impl Tool for MemoryCopyTool {
         let effects = vec![Effect::Unknown { why: "only running it tells".into() }];
         Some(Box::pin(async move { Ok(Plan { effects, ..Plan::default() }) }))
     }
-    fn rehearser(&self) -> Option<&dyn Rehearsable> {
+    fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {
         Some(self)
     }
     fn execute(&self, _: Value, run: RunContext) -> BoxFuture<'_, Output> {
-        let mut kept = self.copies.kept();
+        let mut kept = self.copies.inner();
         kept.executed += 1;
         kept.granted.extend(run.plan.effects.iter().map(ToString::to_string));
         Box::pin(async { Output::text("ran for real") })
@@ -92,21 +99,21 @@ impl Tool for MemoryCopyTool {
 
 impl Rehearsable for MemoryCopyTool {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
-        let mut kept = self.copies.kept();
+        let mut kept = self.copies.inner();
         kept.rehearsed += 1;
         if let Some(why) = arguments.get("unable").and_then(Value::as_str) {
             let why = why.to_owned();
-            return Box::pin(async move { Err(RehearseError::Not(why)) });
+            return Box::pin(async move { Err(RehearseError::Unavailable(why)) });
         }
         kept.copies.insert(run.call, files(&arguments));
         Box::pin(async move { Ok(seen(&arguments)) })
     }
-    fn is_kept<'a>(&'a self, call: CallId, _: &'a Rehearsal) -> BoxFuture<'a, bool> {
-        let kept = self.copies.kept().copies.contains_key(&call);
+    fn has_copy<'a>(&'a self, call: CallId, _: &'a Rehearsal) -> BoxFuture<'a, bool> {
+        let kept = self.copies.inner().copies.contains_key(&call);
         Box::pin(async move { kept })
     }
     fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output> {
-        let mut kept = self.copies.kept();
+        let mut kept = self.copies.inner();
         kept.committed += 1;
         // A commit that was already made only returns its output.
         if !kept.done.insert(run.call) {
@@ -124,7 +131,7 @@ impl Rehearsable for MemoryCopyTool {
         Box::pin(async move { seen.output })
     }
     fn discard(&self, call: CallId) -> BoxFuture<'_, ()> {
-        self.copies.kept().copies.remove(&call);
+        self.copies.inner().copies.remove(&call);
         Box::pin(async {})
     }
 }

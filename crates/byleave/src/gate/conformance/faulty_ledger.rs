@@ -124,7 +124,7 @@ impl Ledger for FaultyLedger {
             let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
             let trouble = self.trouble.filter(|(at, _)| *at == number).map(|(_, trouble)| trouble);
             let Some(trouble) = trouble else {
-                let lingers = self.lingers && batch.settles;
+                let lingers = self.lingers && batch.is_final;
                 inner.append(batch).await?;
                 if lingers {
                     tokio::time::sleep(LINGERS).await;
@@ -172,39 +172,39 @@ impl Ledger for FaultyLedger {
         }
     }
 
-    fn starting(&self, call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn mark_started(&self, call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             if self.forgets_starts.load(Ordering::SeqCst) {
                 return Err(broken());
             }
-            self.alive()?.starting(call, attempt).await
+            self.alive()?.mark_started(call, attempt).await
         })
     }
 
-    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
-        Box::pin(async move { self.alive()?.act(act).await })
+    fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move { self.alive()?.record_admin_action(act).await })
     }
 
-    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+    fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         let tenant = tenant.clone();
-        Box::pin(async move { self.alive()?.halted(&tenant).await })
+        Box::pin(async move { self.alive()?.active_halt(&tenant).await })
     }
 
-    fn leaves(
+    fn standing_approvals(
         &self,
         tenant: &TenantId,
         tool: &str,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
         let (tenant, tool) = (tenant.clone(), tool.to_owned());
-        Box::pin(async move { self.alive()?.leaves(&tenant, &tool, now).await })
+        Box::pin(async move { self.alive()?.standing_approvals(&tenant, &tool, now).await })
     }
 
-    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        Box::pin(async move { self.alive()?.call_of(question).await })
+    fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        Box::pin(async move { self.alive()?.call_for_question(question).await })
     }
 
-    fn held_up_by(
+    fn blocking_call(
         &self,
         tenant: &TenantId,
         session: &SessionId,
@@ -212,10 +212,10 @@ impl Ledger for FaultyLedger {
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let (tenant, session, plan) = (tenant.clone(), session.clone(), plan.clone());
-        Box::pin(async move { self.alive()?.held_up_by(&tenant, &session, call, &plan).await })
+        Box::pin(async move { self.alive()?.blocking_call(&tenant, &session, call, &plan).await })
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
-        Box::pin(async move { self.alive()?.drivable(now, limit).await })
+    fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+        Box::pin(async move { self.alive()?.resumable_calls(now, limit).await })
     }
 }

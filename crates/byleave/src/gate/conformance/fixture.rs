@@ -14,7 +14,7 @@ use byleave_core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave_core::manifest::{ApprovalRequirement, ArgumentRole, Manifest, PermissionClass};
 use byleave_core::outcome::Output;
 use byleave_core::pattern::Pattern;
-use byleave_core::policy::{Layer, PathVariables, Policy, Rule, builtin};
+use byleave_core::policy::{Layer, PathVariables, Policy, Rule, builtin_rules};
 use byleave_core::question::{ApproverIdentity as By, Assurance, Question};
 use byleave_core::record::Record;
 use byleave_core::refusal::Code;
@@ -30,7 +30,7 @@ use crate::gate::{AnswerError, Gate, GateBuilder, SubmittedAnswer};
 use crate::ledger::Ledger;
 use crate::ledger::conformance::record_script::loaded;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::result::{CallOutcome, CallResult, CallStatus};
 use crate::settings::GateSettings;
 use crate::tool::{RunContext, Tool, ToolContext, ToolError};
@@ -41,9 +41,9 @@ pub(super) const NOW: Millis = 1_700_000_000_000;
 /// The fixture of one scenario.
 pub(super) struct ScenarioContext<'a> {
     pub(super) bench: &'a dyn LedgerHarness,
-    pub(super) folder: TestDir,
+    pub(super) temp_dir: TestDir,
     pub(super) clock: ManualClock,
-    pub(super) runs: RunLog,
+    pub(super) run_log: RunLog,
     pub(super) copies: TestCopies,
 }
 
@@ -56,9 +56,9 @@ impl<'a> ScenarioContext<'a> {
         fs::write(folder.path("g"), "old g")?;
         Ok(Self {
             bench,
-            folder,
-            clock: ManualClock::at(NOW),
-            runs: RunLog::default(),
+            temp_dir: folder,
+            clock: ManualClock::new(NOW),
+            run_log: RunLog::default(),
             copies: TestCopies::default(),
         })
     }
@@ -95,15 +95,15 @@ impl<'a> ScenarioContext<'a> {
     ///
     /// The directory may be read, `open` may be written, and `free` tools may be used. `closed` is denied. Everything else asks.
     pub(super) fn policy(&self, more: impl IntoIterator<Item = Rule>) -> Result<Policy, ConformanceError> {
-        let root = self.folder.text("")?;
-        let mut rules = builtin(&PathVariables { workspace: Some(&root), ..PathVariables::default() })?;
+        let root = self.temp_dir.text("")?;
+        let mut rules = builtin_rules(&PathVariables { workspace: Some(&root), ..PathVariables::default() })?;
         let (open, closed) = (format!("{root}/open/**"), format!("{root}/closed/**"));
         rules.push(rule("open", Verdict::Allow, vec![Pattern::Write(open)]));
         rules.push(rule("free", Verdict::Allow, vec![Pattern::Invoke("free*".into())]));
         let closed = vec![Pattern::Read(closed.clone()), Pattern::Write(closed)];
         rules.push(rule("closed", Verdict::Deny, closed));
         rules.extend(more);
-        Ok(Policy::new(rules)?.within(Some(&root)))
+        Ok(Policy::new(rules)?.with_workspace(Some(&root)))
     }
 
     /// Creates a call of the default agent in the default session.
@@ -116,7 +116,7 @@ impl<'a> ScenarioContext<'a> {
             tool: tool.into(),
             arguments,
             reason: Some("because the task says so".into()),
-            cwd: self.folder.text("")?,
+            cwd: self.temp_dir.text("")?,
             mode: Mode::ConfirmSensitive,
             dry_run: false,
         })
@@ -141,7 +141,7 @@ impl<'a> ScenarioContext<'a> {
         let mut manifest = Manifest::new(name, format!("does {name}"), json!({"type": "object"}));
         manifest.permission_class = PermissionClass::Generic;
         manifest.sensitive = Some(false);
-        let (runs, noted) = (self.runs.clone(), name.to_owned());
+        let (runs, noted) = (self.run_log.clone(), name.to_owned());
         let body = move |arguments: Value, run: RunContext| -> BoxFuture<'static, Output> {
             runs.note(&noted, &arguments);
             Box::pin(body(arguments, run))
@@ -155,7 +155,7 @@ impl<'a> ScenarioContext<'a> {
         let probe = self.probe(name, move |arguments, run| async move {
             let text =
                 |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let path = run.site.cwd.join(text("path"));
+            let path = run.context.cwd.join(text("path"));
             let done = if reads {
                 fs::read_to_string(&path)
             } else {
@@ -180,7 +180,7 @@ impl<'a> ScenarioContext<'a> {
 /// Returns the default settings with a short poll interval.
 pub(super) fn quick() -> GateSettings {
     GateSettings {
-        poll: Duration::from_millis(5),
+        poll_interval: Duration::from_millis(5),
         stop_grace: Duration::from_millis(100),
         ..GateSettings::default()
     }
@@ -240,15 +240,15 @@ pub(super) struct RunLog(Arc<Mutex<Vec<(String, Value)>>>);
 
 impl RunLog {
     pub(super) fn note(&self, tool: &str, arguments: &Value) {
-        locked(&self.0).push((tool.to_owned(), arguments.clone()));
+        lock_ignoring_poison(&self.0).push((tool.to_owned(), arguments.clone()));
     }
 
     pub(super) fn all(&self) -> Vec<(String, Value)> {
-        locked(&self.0).clone()
+        lock_ignoring_poison(&self.0).clone()
     }
 
     pub(super) fn clear(&self) {
-        locked(&self.0).clear();
+        lock_ignoring_poison(&self.0).clear();
     }
 
     pub(super) fn count(&self) -> usize {
@@ -336,7 +336,7 @@ impl Tool for ProbeTool {
         }
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         self.prompt
     }
 
@@ -358,7 +358,7 @@ pub(super) fn yes() -> Reply {
 /// Answers a question as it was shown.
 pub(super) async fn answer(gate: &Gate, question: &Question, reply: Reply) -> Result<CallId, AnswerError> {
     let (digest, question) = (question.digest(), question.id);
-    gate.answer(SubmittedAnswer { question, digest, reply, by: ada() }).await
+    gate.answer(SubmittedAnswer { question, digest, reply, approver: ada() }).await
 }
 
 /// Returns the question that a call waits for.
@@ -379,7 +379,7 @@ pub(super) fn settled(standing: CallStatus) -> Result<CallResult, ConformanceErr
 
 /// Returns the output of a completed call.
 pub(super) fn completed(result: &CallResult) -> Result<&Output, ConformanceError> {
-    match &result.ending {
+    match &result.outcome {
         CallOutcome::Completed(output) => Ok(output),
         other => Err(ConformanceError::new(format!("expected a completed call, got {other:?}"))),
     }
@@ -387,7 +387,7 @@ pub(super) fn completed(result: &CallResult) -> Result<&Output, ConformanceError
 
 /// Returns the output of a failed call.
 pub(super) fn failed(result: &CallResult) -> Result<&Output, ConformanceError> {
-    match &result.ending {
+    match &result.outcome {
         CallOutcome::Failed(output) => Ok(output),
         other => Err(ConformanceError::new(format!("expected a failed call, got {other:?}"))),
     }
@@ -395,8 +395,8 @@ pub(super) fn failed(result: &CallResult) -> Result<&Output, ConformanceError> {
 
 /// Checks that a call ended with this word and this code.
 pub(super) fn ended(result: &CallResult, word: &str, code: Code) -> Result<(), ConformanceError> {
-    let seen = (result.ending.word(), result.ending.refusal().map(|refusal| refusal.code));
-    ensure!(seen == (word, Some(code)), "expected {word} ({code}), got {:?}", result.ending);
+    let seen = (result.outcome.as_str(), result.outcome.refusal().map(|refusal| refusal.code));
+    ensure!(seen == (word, Some(code)), "expected {word} ({code}), got {:?}", result.outcome);
     Ok(())
 }
 

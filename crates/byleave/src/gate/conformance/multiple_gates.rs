@@ -49,7 +49,7 @@ pub(super) async fn two_gates_never_run_two_alone_at_once(
     for task in tasks {
         completed(&task.await?)?;
     }
-    same("runs", &stage.runs.count(), &(2 * EACH))?;
+    same("runs", &stage.run_log.count(), &(2 * EACH))?;
     same("at once", &crowd.most(), &1)
 }
 
@@ -62,26 +62,26 @@ pub(super) async fn what_is_left_to_others_is_answered_here_and_never_begun(
         let probe = stage.probe("asks", |_, _| async { Output::text("") });
         Ok::<_, ConformanceError>(stage.gate().await?.settings(inbox()).tool(probe))
     };
-    let here = builder().await?.leaving(Arc::new(|heading| heading.tool == "asks")).build()?;
+    let here = builder().await?.skip_calls(Arc::new(|heading| heading.tool == "asks")).build()?;
     let there = builder().await?.build()?;
     let call = stage.call("asks", json!({}))?;
     let elsewhere = CallStatus::RunningElsewhere { call: call.id };
-    ensure!(here.take_in(&call).await.is_ok(), "it was not taken in");
+    ensure!(here.accept(&call).await.is_ok(), "it was not taken in");
     same("taken in", &here.resume(call.id).await, &elsewhere)?;
     let question = waiting(there.resume(call.id).await)?;
     same("asked about", &here.resume(call.id).await, &elsewhere)?;
     answer(&here, &question, Reply::Yes { note: None }).await?;
     same("answered", &here.resume(call.id).await, &elsewhere)?;
-    same("prepared", &here.prepare_again(call.id).await, &elsewhere)?;
-    same("runs", &stage.runs.count(), &0)?;
+    same("prepared", &here.prepare_existing(call.id).await, &elsewhere)?;
+    same("runs", &stage.run_log.count(), &0)?;
     completed(&settled(there.resume(call.id).await)?)?;
     completed(&settled(here.resume(call.id).await)?)?;
     // This gate records that a call is over.
     let other = stage.call("asks", json!({ "n": 2 }))?;
-    ensure!(here.take_in(&other).await.is_ok(), "it was not taken in");
+    ensure!(here.accept(&other).await.is_ok(), "it was not taken in");
     here.cancel(other.id, "ada").await?;
     refused(&settled(here.resume(other.id).await)?, Code::Cancelled)?;
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: E4
@@ -103,12 +103,12 @@ pub(super) async fn a_no_that_was_given_elsewhere_counts_where_the_call_ends(
     ensure!(told.contains("not now") && told.contains("asked about the same call again"), "{told}");
     // A different call is asked about.
     waiting(here.advance(stage.call("asks", json!({ "n": 2 }))?).await)?;
-    same("runs", &stage.runs.count(), &0)
+    same("runs", &stage.run_log.count(), &0)
 }
 
 /// Creates a tool that signals its start and never ends the first time.
 fn stuck(stage: &ScenarioContext<'_>, name: &str, starts: mpsc::UnboundedSender<()>) -> ProbeTool {
-    let runs = stage.runs.clone();
+    let runs = stage.run_log.clone();
     stage.probe(name, move |_, _| {
         let (first, starts) = (runs.count() == 1, starts.clone());
         async move {
@@ -172,7 +172,7 @@ pub(super) async fn what_a_dead_owner_ran_is_unknown_and_never_run_again(
         ended(&result, "unknown", Code::Interrupted)?;
         let told = result.error().unwrap_or_default();
         ensure!(told.contains("do not repeat it unasked"), "the model is not told: {told}");
-        same("runs", &stage.runs.of("free-stuck"), &1)?;
+        same("runs", &stage.run_log.of("free-stuck"), &1)?;
         same("attempts", &record(&*ledger, call.id).await?.attempts(), &1)?;
         ensure!(gate.resume_all().await?.is_empty(), "something is left to do");
     }
@@ -187,7 +187,7 @@ pub(super) async fn what_may_be_repeated_is_run_again(
     let AbandonedCall { call, gate, ledger } = died_at_work(&stage, "free-stuck", true).await?;
     let result = gate.settle(call.clone()).await;
     same("the output", &completed(&result)?.text.as_str(), &"the second time")?;
-    same("runs", &stage.runs.count(), &2)?;
+    same("runs", &stage.run_log.count(), &2)?;
     let record = record(&*ledger, call.id).await?;
     same("attempts", &record.attempts(), &2)?;
     same("interruptions", &how_often(&record, |fact| matches!(fact, RecordEvent::Interrupted { .. })), &1)
@@ -217,10 +217,10 @@ pub(super) async fn what_cannot_be_marked_does_not_run(
     let gate = stage.gate_on(between.clone())?.build()?;
     between.forget_starts();
     let result = gate.settle(stage.call("free", json!({}))?).await;
-    same("how it ended", &result.ending.word(), &"failed")?;
+    same("how it ended", &result.outcome.as_str(), &"failed")?;
     let told = result.error().unwrap_or_default();
     ensure!(told.contains("it was not started"), "the model is not told: {told}");
-    same("runs", &stage.runs.count(), &0)?;
+    same("runs", &stage.run_log.count(), &0)?;
     // A repeatable attempt is not marked at all.
     completed(&gate.settle(stage.read("f")?).await)?;
     Ok(())

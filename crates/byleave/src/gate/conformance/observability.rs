@@ -18,9 +18,9 @@ use crate::approver::callback;
 use crate::event::GateEvent;
 use crate::gate::Gate;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::result::CallResult;
-use crate::review::{Opinion, input};
+use crate::review::{Opinion, input_reviewer};
 use crate::tool::OutputChunk;
 
 // req: A1
@@ -30,9 +30,9 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn LedgerHarness) -> R
     let gate = stage
         .gate_on(ledger.clone())?
         .tool(stage.probe("free-far", |_, run| async move {
-            run.progress(0.5, "half of it");
-            run.printed(OutputChunk { text: "a word".into(), left_out: 3 });
-            run.progress(None, "the rest");
+            run.report_progress(0.5, "half of it");
+            run.emit_output(OutputChunk { text: "a word".into(), skipped_bytes: 3 });
+            run.report_progress(None, "the rest");
             Output::text("all of it")
         }))
         .approver(Arc::new(callback("ada", |_| true)))
@@ -56,8 +56,8 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn LedgerHarness) -> R
                 entries.push((*entry).clone());
             }
             GateEvent::Progress { call, progress: far } => progress.push((call, far.fraction, far.detail)),
-            GateEvent::Printed { call, printed } => {
-                said.push((call, printed.text.to_string(), printed.left_out))
+            GateEvent::Output { call, chunk: printed } => {
+                said.push((call, printed.text.to_string(), printed.skipped_bytes))
             }
             GateEvent::ToolApproval { .. } => {}
         }
@@ -109,7 +109,7 @@ struct SpanCollector {
 impl SpanCollector {
     /// Returns the fields of the only span.
     fn only(&self) -> Result<SpanFields, ConformanceError> {
-        let spans = locked(&self.calls);
+        let spans = lock_ignoring_poison(&self.calls);
         match spans.values().collect::<Vec<_>>().as_slice() {
             [fields] => Ok((*fields).clone()),
             more => Err(ConformanceError::new(format!("expected one span, got {more:?}"))),
@@ -139,13 +139,13 @@ impl tracing::Subscriber for SpanCollector {
         if span.metadata().name() == "call" {
             let mut fields = SpanFields::new();
             span.record(&mut FieldCollector(&mut fields));
-            locked(&self.calls).insert(id, fields);
+            lock_ignoring_poison(&self.calls).insert(id, fields);
         }
         Id::from_u64(id)
     }
 
     fn record(&self, span: &Id, values: &Values<'_>) {
-        let mut calls = locked(&self.calls);
+        let mut calls = lock_ignoring_poison(&self.calls);
         if let Some(fields) = calls.get_mut(&span.into_u64()) {
             values.record(&mut FieldCollector(fields));
         }
@@ -168,7 +168,7 @@ pub(super) async fn a_span_carries_verdict_changes_and_refusal(
         }
         Opinion::change(json!({"n": 2}), "one is odd")
     };
-    let gate = stage.gate().await?.review_input("free", input("changes", change)).build()?;
+    let gate = stage.gate().await?.review_input("free", input_reviewer("changes", change)).build()?;
     let trace = async |call: Call| -> Result<(CallResult, SpanFields), ConformanceError> {
         let spans = SpanCollector::default();
         let subscriber = spans.clone();
@@ -201,7 +201,7 @@ struct CounterRecorder(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 
 impl CounterRecorder {
     fn of(&self, name: &str) -> u64 {
-        let counts = locked(&self.0);
+        let counts = lock_ignoring_poison(&self.0);
         counts.get(name).map_or(0, |count| count.load(Ordering::SeqCst))
     }
 }
@@ -215,7 +215,7 @@ impl Recorder for CounterRecorder {
         let labels: Vec<String> =
             key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         let name = format!("{} {}", key.name(), labels.join(","));
-        let mut counts = locked(&self.0);
+        let mut counts = lock_ignoring_poison(&self.0);
         Counter::from_arc(counts.entry(name).or_default().clone())
     }
 

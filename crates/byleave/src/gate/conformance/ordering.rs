@@ -17,7 +17,7 @@ use super::fixture::{
 use crate::approver::{Reply, callback, callback_async};
 use crate::gate::Gate;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::result::CallStatus;
 use crate::settings::GateSettings;
 
@@ -26,14 +26,14 @@ use crate::settings::GateSettings;
 pub(super) struct ConcurrencyGauge {
     now: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
-    came: Arc<Notify>,
+    arrived: Arc<Notify>,
 }
 
 impl ConcurrencyGauge {
     pub(super) fn enter(&self) -> ConcurrencyGuard {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
-        self.came.notify_waiters();
+        self.arrived.notify_waiters();
         ConcurrencyGuard(self.clone())
     }
 
@@ -44,7 +44,7 @@ impl ConcurrencyGauge {
     /// Waits until this many runs are active at once.
     async fn of(&self, wanted: usize) {
         loop {
-            let came = self.came.notified();
+            let came = self.arrived.notified();
             if self.now.load(Ordering::SeqCst) >= wanted {
                 return;
             }
@@ -82,7 +82,12 @@ fn numbered(stage: &ScenarioContext<'_>, tool: &str, count: usize) -> Result<Vec
 }
 
 fn numbers(stage: &ScenarioContext<'_>) -> Vec<u64> {
-    stage.runs.all().iter().filter_map(|(_, arguments)| arguments.get("n").and_then(Value::as_u64)).collect()
+    stage
+        .run_log
+        .all()
+        .iter()
+        .filter_map(|(_, arguments)| arguments.get("n").and_then(Value::as_u64))
+        .collect()
 }
 
 // req: E4
@@ -195,7 +200,7 @@ pub(super) async fn sessions_do_not_wait_for_each_other(
     let (release, released) = oneshot::channel::<()>();
     let released = Arc::new(std::sync::Mutex::new(Some(released)));
     let slow = stage.probe("free-slow", move |_, _| {
-        let released = locked(&released).take();
+        let released = lock_ignoring_poison(&released).take();
         async move {
             if let Some(released) = released {
                 released.await.ok();
@@ -250,7 +255,7 @@ pub(super) async fn who_waits_for_a_person_holds_up_only_who_conflicts(
             ensure!(!ended.contains(&write) && !ended.contains(&read), "one that waits has ended");
             ensure!(ended.contains(&beside), "one that does not conflict was held up");
             let touches_f = |(_, arguments): &(String, Value)| arguments.get("path") == Some(&json!("f"));
-            ensure!(!stage.runs.all().iter().any(touches_f), "the file was touched");
+            ensure!(!stage.run_log.all().iter().any(touches_f), "the file was touched");
             if at_hand {
                 let say = questions.recv().await.ok_or_else(|| ConformanceError::new("nobody was asked"))?;
                 say.send(yes()).map_err(|_| ConformanceError::new("nobody listens to the answer"))?;
@@ -265,7 +270,7 @@ pub(super) async fn who_waits_for_a_person_holds_up_only_who_conflicts(
         for result in &results {
             completed(result)?;
         }
-        let seen = results.iter().find(|result| result.call == read).map(|result| result.text());
+        let seen = results.iter().find(|result| result.call == read).map(|result| result.to_text());
         same("what the later call reads", &seen, &Some("old f+new".into()))?;
     }
     Ok(())
@@ -281,13 +286,13 @@ pub(super) async fn who_stands_behind_an_answered_call_sees_it_through(
     let question = waiting(gate.advance(stage.write("f", "new")?).await)?;
     let behind = stage.read("f")?;
     let standing = gate.advance(behind.clone()).await;
-    ensure!(matches!(standing, CallStatus::HeldUp { .. }), "it is not held up: {standing:?}");
+    ensure!(matches!(standing, CallStatus::Blocked { .. }), "it is not held up: {standing:?}");
     answer(&gate, &question, yes()).await?;
     drop(gate);
     stage.bench.kill(ledger).await?;
     // The process that answered is gone. Only the blocked call resumes the answered one.
     let gate = stage.gate().await?.settings(inbox()).build()?;
-    same("what it reads", &gate.settle(behind).await.text().as_str(), &"old f+new")
+    same("what it reads", &gate.settle(behind).await.to_text().as_str(), &"old f+new")
 }
 
 // req: E4
@@ -308,7 +313,7 @@ pub(super) async fn answered_calls_run_alone_and_lose_nothing(
         completed(&result)?;
     }
     same("at once", &crowd.most(), &1)?;
-    same("runs", &stage.runs.count(), &6)
+    same("runs", &stage.run_log.count(), &6)
 }
 
 // req: R5, E4
@@ -345,11 +350,11 @@ pub(super) async fn an_abort_stops_the_siblings(bench: &dyn LedgerHarness) -> Re
         }
         // Several calls may have been asked about before the first answer. Calls without a question are cancelled.
         let codes: Vec<_> =
-            results.iter().map(|result| result.ending.refusal().map(|why| why.code)).collect();
+            results.iter().map(|result| result.outcome.refusal().map(|why| why.code)).collect();
         let stopped = codes.iter().all(|code| matches!(code, Some(Code::Aborted | Code::Cancelled)));
         ensure!(stopped && codes.contains(&Some(Code::Aborted)), "a sibling went on: {codes:?}");
-        same("writes", &stage.runs.of("write"), &0)?;
-        same("others", &(stage.runs.of("ask"), stage.runs.of("read")), &(0, usize::from(!is_first)))?;
+        same("writes", &stage.run_log.of("write"), &0)?;
+        same("others", &(stage.run_log.of("ask"), stage.run_log.of("read")), &(0, usize::from(!is_first)))?;
         // A new turn is not affected.
         completed(&settled(gate.advance(stage.read("g")?).await)?)?;
     }

@@ -49,7 +49,7 @@ pub(super) async fn a_ruling_names_its_rule_and_deny_beats_ask_beats_allow(
         gate.set_policy(stage.policy(more)?);
         let ruling = ruling(&*ledger, &gate, stage.call("free", json!({}))?).await?;
         same("the verdict", &ruling.verdict, &verdict)?;
-        let decisive = ruling.decisive().ok_or_else(|| ConformanceError::new("there is no reason"))?;
+        let decisive = ruling.decisive_reason().ok_or_else(|| ConformanceError::new("there is no reason"))?;
         same("the rule", &decisive.rule.as_deref(), &Some(id))?;
         same("where it stands", &decisive.origin.as_deref(), &Some("user"))?;
         ensure!(decisive.why.contains(id), "it does not say why: {decisive:?}");
@@ -65,7 +65,7 @@ pub(super) async fn a_ruling_names_its_rule_and_deny_beats_ask_beats_allow(
         call.mode = mode;
         refused(&gate.settle(call).await, Code::Denied)?;
     }
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 /// A deterministic reviewer that counts its calls.
@@ -76,7 +76,7 @@ impl InputReviewer for ConstantReviewer {
         "constant"
     }
 
-    fn cacheable(&self) -> bool {
+    fn is_cacheable(&self) -> bool {
         true
     }
 
@@ -103,7 +103,7 @@ pub(super) async fn rulings_are_remembered_and_answers_never(
     let count = asked.clone();
     let gate = stage
         .gate_on(ledger.clone())?
-        .settings(GateSettings { cached_rulings: 16, ..quick() })
+        .settings(GateSettings { cached_decisions: 16, ..quick() })
         .approver(Arc::new(callback("ada", move |_| {
             count.fetch_add(1, Ordering::SeqCst);
             true
@@ -120,7 +120,7 @@ pub(super) async fn rulings_are_remembered_and_answers_never(
     let mut other_mode = same_call()?;
     other_mode.mode = Mode::Yolo;
     ensure!(!ruling(&*ledger, &gate, other_mode).await?.cached, "another mode");
-    let deny = rule("f", Verdict::Deny, vec![Pattern::Write(stage.folder.text("f")?)]);
+    let deny = rule("f", Verdict::Deny, vec![Pattern::Write(stage.temp_dir.text("f")?)]);
     gate.set_policy(stage.policy([deny])?);
     let stricter = ruling(&*ledger, &gate, same_call()?).await?;
     ensure!(!stricter.cached && stricter.verdict == Verdict::Deny, "another policy: {stricter:?}");
@@ -150,7 +150,7 @@ pub(super) async fn what_reviewers_always_say_is_remembered_and_recorded(
     }
     same("marked", &cached, &vec![Some(false), Some(true)])?;
     same("asked, once for each draft", &asked.load(Ordering::SeqCst), &2)?;
-    same("runs", &stage.runs.all(), &vec![("free".into(), json!({"seen": true})); 2])
+    same("runs", &stage.run_log.all(), &vec![("free".into(), json!({"seen": true})); 2])
 }
 
 // req: T5
@@ -184,7 +184,7 @@ pub(super) async fn what_a_tool_says_of_itself_loosens_nothing(
     for tool in ["bare", "labelled"] {
         refused(&gate.settle(stage.call(tool, json!({}))?).await, Code::NoApprover)?;
     }
-    stage.runs.nothing("labels")?;
+    stage.run_log.nothing("labels")?;
     // A user rule that names the tool allows it, whatever the manifest omits.
     for tool in ["free-sensitive", "free-silent"] {
         completed(&gate.settle(stage.call(tool, json!({}))?).await)?;

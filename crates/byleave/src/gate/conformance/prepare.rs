@@ -27,13 +27,13 @@ pub(super) async fn what_is_prepared_is_begun_by_another_gate(
     let call = stage.write("f", "1")?;
     let id = call.id;
     let question = waiting(gate.prepare(call.clone()).await)?;
-    same("the same question", &waiting(gate.prepare_again(id).await)?, &question)?;
+    same("the same question", &waiting(gate.prepare_existing(id).await)?, &question)?;
     answer(&gate, &question, yes()).await?;
-    ready(&gate.prepare_again(id).await)?;
+    ready(&gate.prepare_existing(id).await)?;
     // A repeated preparation has no effect, and neither has the same call again.
-    ready(&gate.prepare_again(id).await)?;
+    ready(&gate.prepare_existing(id).await)?;
     ready(&gate.prepare(call).await)?;
-    stage.runs.nothing("it is prepared")?;
+    stage.run_log.nothing("it is prepared")?;
     let written = kinds(&record(&*ledger, id).await?);
     ensure!(!written.contains(&"begun") && written.contains(&"answered"), "on the record: {written:?}");
 
@@ -42,10 +42,10 @@ pub(super) async fn what_is_prepared_is_begun_by_another_gate(
     bench.kill(ledger).await?;
     bench.restart().await?;
     let gate = stage.gate().await?.settings(inbox()).build()?;
-    ready(&gate.prepare_again(id).await)?;
+    ready(&gate.prepare_existing(id).await)?;
     completed(&settled(gate.resume(id).await)?)?;
-    completed(&settled(gate.prepare_again(id).await)?)?;
-    same("runs", &stage.runs.count(), &1)
+    completed(&settled(gate.prepare_existing(id).await)?)?;
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: E1
@@ -57,21 +57,21 @@ pub(super) async fn what_needs_no_question_is_ready_at_once_and_a_no_settles(
     let call = stage.read("f")?;
     let id = call.id;
     ready(&gate.prepare(call).await)?;
-    stage.runs.nothing("it is prepared")?;
+    stage.run_log.nothing("it is prepared")?;
     completed(&settled(gate.resume(id).await)?)?;
 
     let call = stage.write("f", "1")?;
     let id = call.id;
     let question = waiting(gate.prepare(call).await)?;
     answer(&gate, &question, Reply::No { feedback: None }).await?;
-    refused(&settled(gate.prepare_again(id).await)?, Code::Declined)?;
+    refused(&settled(gate.prepare_existing(id).await)?, Code::Declined)?;
 
     let call = stage.read("f")?;
     let id = call.id;
     ready(&gate.prepare(call).await)?;
     gate.cancel(id, "ada").await?;
-    refused(&settled(gate.prepare_again(id).await)?, Code::Cancelled)?;
-    same("runs", &stage.runs.count(), &1)
+    refused(&settled(gate.prepare_existing(id).await)?, Code::Cancelled)?;
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: E5
@@ -80,12 +80,12 @@ pub(super) async fn a_rehearsal_is_prepared_here_and_committed_elsewhere(
 ) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
     let gate = stage.gate().await?.tool(stage.copyist()).settings(inbox()).build()?;
-    let path = stage.folder.text("f")?;
+    let path = stage.temp_dir.text("f")?;
     let call = stage.call("copyist", json!({"files": {&*path: "new f"}}))?;
     let id = call.id;
     let question = waiting(gate.prepare(call).await)?;
     answer(&gate, &question, yes()).await?;
-    ready(&gate.prepare_again(id).await)?;
+    ready(&gate.prepare_existing(id).await)?;
     same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 0, 0))?;
     let other = stage.gate().await?.tool(stage.copyist()).settings(inbox()).build()?;
     completed(&settled(other.resume(id).await)?)?;
@@ -101,8 +101,8 @@ pub(super) async fn what_is_ready_gets_the_last_look_all_the_same(
     let call = stage.read("f")?;
     let id = call.id;
     ready(&gate.prepare(call).await)?;
-    let closed = rule("closed-now", Verdict::Deny, vec![Pattern::Read(stage.folder.text("**")?)]);
+    let closed = rule("closed-now", Verdict::Deny, vec![Pattern::Read(stage.temp_dir.text("**")?)]);
     gate.set_policy(stage.policy([closed])?);
     refused(&settled(gate.resume(id).await)?, Code::PolicyStricter)?;
-    stage.runs.nothing("the policy is stricter")
+    stage.run_log.nothing("the policy is stricter")
 }

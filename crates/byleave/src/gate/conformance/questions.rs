@@ -11,7 +11,7 @@ use super::fixture::{ScenarioContext, completed, quick, refused};
 use crate::approver::{Approver, Reply, callback};
 use crate::event::GateEvent;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::result::ModifiedPart;
 use crate::settings::{GateSettings, UnattendedAction};
 
@@ -21,7 +21,7 @@ struct ShownQuestions(Arc<Mutex<Vec<QuestionView>>>);
 
 impl ShownQuestions {
     fn take(&self) -> Vec<QuestionView> {
-        std::mem::take(&mut locked(&self.0))
+        std::mem::take(&mut lock_ignoring_poison(&self.0))
     }
 
     /// Creates an approver that gives these answers in order and then says no.
@@ -29,8 +29,8 @@ impl ShownQuestions {
         let replies = Mutex::new(replies.into_iter().collect::<std::collections::VecDeque<_>>());
         let shown = self.clone();
         Arc::new(callback("ada", move |sheet| {
-            locked(&shown.0).push(sheet.clone());
-            let reply = locked(&replies).pop_front();
+            lock_ignoring_poison(&shown.0).push(sheet.clone());
+            let reply = lock_ignoring_poison(&replies).pop_front();
             reply.unwrap_or(Reply::No { feedback: None })
         }))
     }
@@ -52,11 +52,11 @@ pub(super) async fn a_person_sees_the_call_and_answers(
     let call = stage.write("f", "1")?;
     let result = gate.settle(call.clone()).await;
     completed(&result)?;
-    ensure!(result.text().contains("but be quick"), "the note is lost: {}", result.text());
+    ensure!(result.to_text().contains("but be quick"), "the note is lost: {}", result.to_text());
     same(
         "what was changed",
-        &result.changes.iter().map(|c| c.what).collect::<Vec<_>>(),
-        &vec![ModifiedPart::Nothing],
+        &result.modifications.iter().map(|c| c.part).collect::<Vec<_>>(),
+        &vec![ModifiedPart::NoteOnly],
     )?;
     let sheets = shown.take();
     let [sheet] = sheets.as_slice() else {
@@ -67,13 +67,13 @@ pub(super) async fn a_person_sees_the_call_and_answers(
     same("the arguments", &sheet.arguments, &call.arguments)?;
     same("the model's reason", &sheet.reason, &call.reason)?;
     let effects: Vec<String> = sheet.plan.effects.iter().map(ToString::to_string).collect();
-    same("what would happen", &effects, &vec![format!("write {}", stage.folder.text("f")?)])?;
+    same("what would happen", &effects, &vec![format!("write {}", stage.temp_dir.text("f")?)])?;
 
     let declined = gate.settle(stage.write("f", "2")?).await;
     refused(&declined, Code::Declined)?;
     let told = declined.error().unwrap_or_default();
     ensure!(told.contains("write to open/ instead") && told.contains("ada"), "the model is not told: {told}");
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: R5, R2
@@ -103,14 +103,18 @@ pub(super) async fn an_edit_is_checked_anew_and_asks_again_where_it_widens(
         match code {
             Some(code) => {
                 refused(&result, code)
-                    .map_err(|flaw| ConformanceError::new(format!("{value}: {}", flaw.what())))?;
-                stage.runs.nothing(&value)?;
+                    .map_err(|flaw| ConformanceError::new(format!("{value}: {}", flaw.message())))?;
+                stage.run_log.nothing(&value)?;
             }
             None => {
                 completed(&result)?;
-                same("what ran", &stage.runs.all(), &vec![("write".into(), value.clone())])?;
+                same("what ran", &stage.run_log.all(), &vec![("write".into(), value.clone())])?;
                 same("the arguments", &result.arguments, &value)?;
-                ensure!(result.text().contains("ada changed the arguments"), "not told: {}", result.text());
+                ensure!(
+                    result.to_text().contains("ada changed the arguments"),
+                    "not told: {}",
+                    result.to_text()
+                );
             }
         }
         if let [_, again] = sheets.as_slice() {
@@ -159,7 +163,7 @@ pub(super) async fn nobody_there_refuses_unless_said_otherwise(
     for way_out in ["another approver", "--mode yolo", "--dry-run", "byleave inbox"] {
         ensure!(told.contains(way_out), "`{way_out}` is not in: {told}");
     }
-    stage.runs.nothing("nobody there")?;
+    stage.run_log.nothing("nobody there")?;
 
     let settings = GateSettings { unattended: UnattendedAction::AllowWithWarning, ..quick() };
     let final_one = stage.probe("final", |_, _| async { byleave_core::outcome::Output::text("") });
@@ -171,7 +175,11 @@ pub(super) async fn nobody_there_refuses_unless_said_otherwise(
         .build()?;
     let result = gate.settle(stage.write("f", "1")?).await;
     completed(&result)?;
-    ensure!(result.text().contains("nobody was there to ask"), "there is no warning: {}", result.text());
+    ensure!(
+        result.to_text().contains("nobody was there to ask"),
+        "there is no warning: {}",
+        result.to_text()
+    );
     refused(&gate.settle(stage.write("closed/x", "1")?).await, Code::Denied)?;
     // Only a person may let a tool leave the workspace (P4).
     refused(&gate.settle(stage.write("../beside", "1")?).await, Code::NoApprover)?;
@@ -180,7 +188,7 @@ pub(super) async fn nobody_there_refuses_unless_said_otherwise(
     call = stage.call("final", json!({}))?;
     call.mode = Mode::Yolo;
     refused(&gate.settle(call).await, Code::NoCheckpoint)?;
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }
 
 // req: R10
@@ -199,5 +207,5 @@ pub(super) async fn permitted_reads_never_ask(bench: &dyn LedgerHarness) -> Resu
     }
     // No rule permits reads outside the workspace.
     refused(&gate.settle(stage.read("/etc/hostname")?).await, Code::NoApprover)?;
-    same("runs", &stage.runs.count(), &1)
+    same("runs", &stage.run_log.count(), &1)
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::fixture::{ScenarioContext, completed, quick, record, refused, rule, yes};
 use crate::approver::{Approver, Reply, callback};
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::settings::GateSettings;
 
 /// The question views that a person was shown. Its approver gives scripted answers in order and then says no.
@@ -24,15 +24,15 @@ struct ShownRehearsals(Arc<Mutex<Vec<QuestionView>>>);
 
 impl ShownRehearsals {
     fn count(&self) -> usize {
-        locked(&self.0).len()
+        lock_ignoring_poison(&self.0).len()
     }
 
     fn person(&self, replies: impl IntoIterator<Item = Reply>) -> Arc<dyn Approver> {
         let replies = Mutex::new(replies.into_iter().collect::<std::collections::VecDeque<_>>());
         let shown = self.clone();
         Arc::new(callback("ada", move |sheet| {
-            locked(&shown.0).push(sheet.clone());
-            locked(&replies).pop_front().unwrap_or(Reply::No { feedback: None })
+            lock_ignoring_poison(&shown.0).push(sheet.clone());
+            lock_ignoring_poison(&replies).pop_front().unwrap_or(Reply::No { feedback: None })
         }))
     }
 }
@@ -44,14 +44,14 @@ pub(super) async fn a_rehearsal_is_shown_and_a_yes_commits_that_very_run(
     let stage = ScenarioContext::new(bench)?;
     let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
     let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([yes()])).build()?;
-    let path = stage.folder.text("f")?;
+    let path = stage.temp_dir.text("f")?;
     let call = stage.call("copyist", json!({"files": {&*path: "new f"}}))?;
     let result = gate.settle(call.clone()).await;
     completed(&result)?;
-    same("the output", &result.text().contains("printed on the copy"), &true)?;
+    same("the output", &result.to_text().contains("printed on the copy"), &true)?;
     same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 1, 0))?;
     same("the file", &fs::read_to_string(&path)?, &"new f".to_owned())?;
-    let sheets = locked(&shown.0).clone();
+    let sheets = lock_ignoring_poison(&shown.0).clone();
     let [QuestionView { seen: Some(RehearsalView::Ran { rehearsal, ruling: Some(ruling) }), .. }] =
         sheets.as_slice()
     else {
@@ -74,13 +74,13 @@ pub(super) async fn what_was_seen_is_judged_by_the_same_rules(
     let stage = ScenarioContext::new(bench)?;
     let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
     let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([yes(), yes()])).build()?;
-    let denied = stage.folder.text("closed/x")?;
+    let denied = stage.temp_dir.text("closed/x")?;
     let result = gate.settle(stage.call("copyist", json!({"files": {&*denied: "x"}}))?).await;
     refused(&result, Code::Denied)?;
     same("asked about what is denied", &shown.count(), &0)?;
     same("copies kept", &stage.copies.count(), &0)?;
     // Permitted writes are shown too, because the command was not understood and changed something.
-    let allowed = stage.folder.text("open/x")?;
+    let allowed = stage.temp_dir.text("open/x")?;
     completed(&gate.settle(stage.call("copyist", json!({"files": {&*allowed: "x"}}))?).await)?;
     same("asked about what changed something", &shown.count(), &1)
 }
@@ -115,7 +115,7 @@ pub(super) async fn what_did_nothing_on_the_copy_is_not_asked_about(
         refused(&gate.settle(call).await, Code::Declined)?;
         ensure!(shown.count() == place + 1, "{what} was not asked about");
     }
-    let off = GateSettings { rehearsal_spares: false, ..quick() };
+    let off = GateSettings { rehearsal_may_skip_question: false, ..quick() };
     let asking = stage.gate().await?.tool(tool.clone()).settings(off).approver(shown.person([])).build()?;
     refused(&asking.settle(stage.call("copyist", json!({}))?).await, Code::Declined)?;
     same("asked where it is turned off", &shown.count(), &5)
@@ -144,18 +144,18 @@ pub(super) async fn a_part_of_a_rehearsal_can_be_chosen(
 ) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
     let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
-    let (f, g) = (stage.folder.text("f")?, stage.folder.text("g")?);
-    let part = Reply::Part { paths: vec![g.clone()], note: Some("only g".into()) };
+    let (f, g) = (stage.temp_dir.text("f")?, stage.temp_dir.text("g")?);
+    let part = Reply::Partial { paths: vec![g.clone()], note: Some("only g".into()) };
     let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([part])).build()?;
     let arguments = json!({"files": {&*f: "new f", &*g: "new g"}});
     completed(&gate.settle(stage.call("copyist", arguments)?).await)?;
     same("f", &fs::read_to_string(&f)?, &"old f".to_owned())?;
     same("g", &fs::read_to_string(&g)?, &"new g".to_owned())?;
     // A call without a rehearsal cannot be approved in part.
-    let part = Reply::Part { paths: vec![g], note: None };
+    let part = Reply::Partial { paths: vec![g], note: None };
     let gate = stage.gate().await?.tool(tool).approver(shown.person([part])).build()?;
     let result = gate.settle(stage.call("copyist", json!({"unable": "no"}))?).await;
-    ensure!(!result.success(), "{result:?}");
+    ensure!(!result.is_success(), "{result:?}");
     Ok(())
 }
 
@@ -168,15 +168,15 @@ pub(super) async fn a_copy_that_is_gone_is_made_and_asked_about_again(
     let (copies, again) = (stage.copies.clone(), Mutex::new(true));
     let asked = shown.clone();
     let person = callback("ada", move |sheet| {
-        locked(&asked.0).push(sheet.clone());
+        lock_ignoring_poison(&asked.0).push(sheet.clone());
         // The copy is dropped once, while the person decides.
-        if std::mem::take(&mut *locked(&again)) {
+        if std::mem::take(&mut *lock_ignoring_poison(&again)) {
             copies.forget();
         }
         yes()
     });
     let gate = stage.gate().await?.tool(tool.clone()).approver(Arc::new(person)).build()?;
-    let path = stage.folder.text("f")?;
+    let path = stage.temp_dir.text("f")?;
     completed(&gate.settle(stage.call("copyist", json!({"files": {&*path: "new f"}}))?).await)?;
     same("asked", &shown.count(), &2)?;
     same("rehearsed, committed, executed", &stage.copies.counts(), &(2, 1, 0))?;

@@ -10,20 +10,21 @@ use serde_json::{Value, json};
 use super::fixture::{ScenarioContext, completed, ended, how_often, record, refused};
 use crate::approver::{Reply, callback};
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::lock::locked;
+use crate::lock::lock_ignoring_poison;
 use crate::result::{CallOutcome, ModifiedPart};
 use crate::review::{
-    Opinion, ReviewScope, input, input_async, input_blocking, output, output_async, output_blocking,
+    Opinion, ReviewScope, input_reviewer, input_reviewer_async, input_reviewer_blocking, output_reviewer,
+    output_reviewer_async, output_reviewer_blocking,
 };
 
 type ReviewLog = Arc<Mutex<Vec<String>>>;
 
 fn note(seen: &ReviewLog, what: String) {
-    locked(seen).push(what);
+    lock_ignoring_poison(seen).push(what);
 }
 
 fn taken(seen: &ReviewLog) -> Vec<String> {
-    std::mem::take(&mut locked(seen))
+    std::mem::take(&mut lock_ignoring_poison(seen))
 }
 
 // req: R1
@@ -38,28 +39,28 @@ pub(super) async fn reviewers_see_what_they_review(
         .await?
         .review_input(
             "read",
-            input("one", move |subject| {
+            input_reviewer("one", move |subject| {
                 note(&a, format!("{} {} {}", subject.call, subject.tool, subject.arguments));
                 json!({"path": "g"})
             }),
         )
         .review_input(
             ReviewScope::All,
-            input_async("two", move |subject| {
+            input_reviewer_async("two", move |subject| {
                 note(&b, format!("async {}", subject.arguments));
                 async { true }
             }),
         )
         .review_input(
             "write",
-            input_blocking("three", move |_| {
+            input_reviewer_blocking("three", move |_| {
                 note(&c, "of another tool".into());
                 true
             }),
         )
         .review_output(
             "read",
-            output("one", move |subject| {
+            output_reviewer("one", move |subject| {
                 let told = format!(
                     "{} {} {} {}",
                     subject.call, subject.tool, subject.arguments, subject.output.text
@@ -70,14 +71,14 @@ pub(super) async fn reviewers_see_what_they_review(
         )
         .review_output(
             ReviewScope::All,
-            output_async("two", move |subject| {
+            output_reviewer_async("two", move |subject| {
                 note(&e, format!("async {}", subject.output.text));
                 async { true }
             }),
         )
         .review_output(
             "read",
-            output_blocking("three", move |subject| {
+            output_reviewer_blocking("three", move |subject| {
                 note(&f, format!("blocking {}", subject.output.text));
                 true
             }),
@@ -87,7 +88,7 @@ pub(super) async fn reviewers_see_what_they_review(
     let id = call.id;
     let result = gate.settle(call).await;
     same("the result", &completed(&result)?.text.as_str(), &"other g")?;
-    same("what ran", &stage.runs.all(), &vec![("read".into(), json!({"path": "g"}))])?;
+    same("what ran", &stage.run_log.all(), &vec![("read".into(), json!({"path": "g"}))])?;
     let (first, changed) = (json!({"path": "f"}), json!({"path": "g"}));
     let wanted = [
         format!("{id} read {first}"),
@@ -121,21 +122,21 @@ pub(super) async fn a_bool_is_a_verdict_and_a_value_a_change(
         .tool(plain(&stage, "free-out-no"))
         .tool(plain(&stage, "free-out-value"))
         .tool(plain(&stage, "free-out-why"))
-        .review_input("free-yes", input("r", |_| true))
-        .review_input("free-no", input("r", |_| false))
-        .review_input("free-value", input("r", |_| json!({"n": 2})))
-        .review_input("free-why", input("r", |_| Opinion::<Value>::deny("too dear")))
-        .review_output("free-yes", output("r", |_| true))
-        .review_output("free-out-no", output("r", |_| false))
-        .review_output("free-out-value", output("r", |_| Output::text("nothing to see")))
-        .review_output("free-out-why", output("r", |_| Opinion::<Output>::deny("too private")))
+        .review_input("free-yes", input_reviewer("r", |_| true))
+        .review_input("free-no", input_reviewer("r", |_| false))
+        .review_input("free-value", input_reviewer("r", |_| json!({"n": 2})))
+        .review_input("free-why", input_reviewer("r", |_| Opinion::<Value>::deny("too dear")))
+        .review_output("free-yes", output_reviewer("r", |_| true))
+        .review_output("free-out-no", output_reviewer("r", |_| false))
+        .review_output("free-out-value", output_reviewer("r", |_| Output::text("nothing to see")))
+        .review_output("free-out-why", output_reviewer("r", |_| Opinion::<Output>::deny("too private")))
         .build()?;
     let settle = async |tool: &str| -> Result<_, ConformanceError> {
         Ok(gate.settle(stage.call(tool, json!({"n": 1}))?).await)
     };
     same("yes", &completed(&settle("free-yes").await?)?.text.as_str(), &r#"{"n":1}"#)?;
     same("a value", &completed(&settle("free-value").await?)?.text.as_str(), &r#"{"n":2}"#)?;
-    same("runs", &stage.runs.count(), &2)?;
+    same("runs", &stage.run_log.count(), &2)?;
     refused(&settle("free-no").await?, Code::ReviewDenied)?;
     let why = settle("free-why").await?;
     refused(&why, Code::ReviewDenied)?;
@@ -143,7 +144,7 @@ pub(super) async fn a_bool_is_a_verdict_and_a_value_a_change(
         why.error().is_some_and(|error| error.contains("too dear")),
         "the model is not told why: {why:?}"
     );
-    same("runs", &stage.runs.count(), &2)?;
+    same("runs", &stage.run_log.count(), &2)?;
 
     let changed = settle("free-out-value").await?;
     same("another result", &completed(&changed)?.text.as_str(), &"nothing to see")?;
@@ -151,7 +152,7 @@ pub(super) async fn a_bool_is_a_verdict_and_a_value_a_change(
         let result = settle(tool).await?;
         ended(&result, "withheld", Code::OutputDenied)?;
         ensure!(result.error().is_some_and(|error| error.contains(word)), "{tool}: not told: {result:?}");
-        ensure!(!result.text().contains(r#"{"n":1}"#), "the result shows: {}", result.text());
+        ensure!(!result.to_text().contains(r#"{"n":1}"#), "the result shows: {}", result.to_text());
     }
     Ok(())
 }
@@ -173,22 +174,24 @@ pub(super) async fn changed_arguments_are_checked_anew(
         let stage = ScenarioContext::new(bench)?;
         let ledger = stage.ledger().await?;
         let to = change.clone();
-        let gate =
-            stage.gate_on(ledger.clone())?.review_input("write", input("r", move |_| to.clone())).build()?;
+        let gate = stage
+            .gate_on(ledger.clone())?
+            .review_input("write", input_reviewer("r", move |_| to.clone()))
+            .build()?;
         let call = stage.write("open/x", "1")?;
         let result = gate.settle(call.clone()).await;
         match code {
             None => drop(completed(&result)?),
             Some(code) => refused(&result, code)
-                .map_err(|flaw| ConformanceError::new(format!("{change}: {}", flaw.what())))?,
+                .map_err(|flaw| ConformanceError::new(format!("{change}: {}", flaw.message())))?,
         }
-        same(&format!("runs with {change}"), &stage.runs.count(), &runs)?;
+        same(&format!("runs with {change}"), &stage.run_log.count(), &runs)?;
         if code.is_none() {
             let record = record(&*ledger, call.id).await?;
             for kind in ["validated", "planned", "permitted", "reviewed"] {
                 same(kind, &how_often(&record, |fact| fact.kind() == kind), &2)?;
             }
-            ensure!(!stage.folder.path("open/x").exists(), "the first draft ran");
+            ensure!(!stage.temp_dir.path("open/x").exists(), "the first draft ran");
         }
     }
     Ok(())
@@ -201,9 +204,10 @@ pub(super) async fn changes_come_to_an_end(bench: &dyn LedgerHarness) -> Result<
         let number = subject.arguments.get("n").and_then(Value::as_u64).unwrap_or_default();
         json!({ "n": number + 1 })
     };
-    let gate = stage.gate().await?.review_input(ReviewScope::All, input("never content", again)).build()?;
+    let gate =
+        stage.gate().await?.review_input(ReviewScope::All, input_reviewer("never content", again)).build()?;
     refused(&gate.settle(stage.call("free", json!({"n": 0}))?).await, Code::TooManyDrafts)?;
-    stage.runs.nothing("endless changes")
+    stage.run_log.nothing("endless changes")
 }
 
 // req: R4
@@ -218,7 +222,7 @@ pub(super) async fn what_the_model_writes_skips_no_review(
         .await?
         .review_input(
             ReviewScope::All,
-            input("looks", move |_| {
+            input_reviewer("looks", move |_| {
                 note(&looked, "reviewed".into());
                 true
             }),
@@ -241,7 +245,7 @@ pub(super) async fn what_the_model_writes_skips_no_review(
         ensure!(told.iter().any(|told| told == "reviewed"), "{arguments}: not reviewed");
         ensure!(told.iter().any(|told| told.starts_with("asked")), "{arguments}: not asked");
     }
-    stage.runs.nothing("forged approvals")
+    stage.run_log.nothing("forged approvals")
 }
 
 // req: R2, R5
@@ -264,28 +268,32 @@ pub(super) async fn the_model_is_told_what_was_changed_and_why(
     let gate = stage
         .gate()
         .await?
-        .review_input("write", input("sql", change))
-        .review_output("write", output("short", |_| Opinion::change(Output::text("ok"), "brevity")))
+        .review_input("write", input_reviewer("sql", change))
+        .review_output("write", output_reviewer("short", |_| Opinion::change(Output::text("ok"), "brevity")))
         .approver(Arc::new(person))
         .build()?;
     let result = gate.settle(stage.write("f", "1; --")?).await;
     completed(&result)?;
-    let told: Vec<_> = result.changes.iter().map(|change| (change.what, change.by.as_str())).collect();
+    let told: Vec<_> =
+        result.modifications.iter().map(|change| (change.part, change.author.as_str())).collect();
     let wanted = vec![
         (ModifiedPart::Arguments, "reviewer `sql`"),
         (ModifiedPart::Arguments, "ada"),
         (ModifiedPart::Output, "reviewer `short`"),
     ];
     same("the changes", &told, &wanted)?;
-    let text = result.text();
+    let text = result.to_text();
     for word in ["sql", "comments are not wanted here", "ada", "two is enough", r#""text":"2""#, "brevity"] {
         ensure!(text.contains(word), "`{word}` is not in: {text}");
     }
-    ensure!(matches!(&result.ending, CallOutcome::Completed(output) if output.text == "ok"), "{result:?}");
-    ensure!(result.report().output.contains("two is enough"), "the report leaves it out");
-    same("the file", &stage.folder.read("f")?.as_str(), &"old f+2")?;
+    ensure!(matches!(&result.outcome, CallOutcome::Completed(output) if output.text == "ok"), "{result:?}");
+    ensure!(result.to_report().output.contains("two is enough"), "the report leaves it out");
+    same("the file", &stage.temp_dir.read("f")?.as_str(), &"old f+2")?;
     let untouched = gate.settle(stage.read("f")?).await;
-    ensure!(untouched.changes.is_empty() && !untouched.text().contains("[byleave]"), "{untouched:?}");
+    ensure!(
+        untouched.modifications.is_empty() && !untouched.to_text().contains("[byleave]"),
+        "{untouched:?}"
+    );
     Ok(())
 }
 
@@ -295,7 +303,7 @@ pub(super) async fn every_look_is_on_the_record(bench: &dyn LedgerHarness) -> Re
     let ledger = stage.ledger().await?;
     let gate = stage
         .gate_on(ledger.clone())?
-        .review_input("free", input("changes", |_| Opinion::change(json!({"n": 2}), "one is odd")))
+        .review_input("free", input_reviewer("changes", |_| Opinion::change(json!({"n": 2}), "one is odd")))
         .build()?;
     let call = stage.call("free", json!({"n": 1}))?;
     completed(&gate.settle(call.clone()).await)?;

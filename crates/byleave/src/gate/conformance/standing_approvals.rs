@@ -19,7 +19,7 @@ use crate::approver::{Reply, callback};
 use crate::clock::fresh_id;
 use crate::gate::{AnswerError, Gate};
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
-use crate::review::hold;
+use crate::review::hold_reviewer;
 
 fn leave(tool: &str, scope: Vec<Pattern>) -> StandingApproval {
     StandingApproval {
@@ -45,14 +45,14 @@ async fn give(
     };
     let id = call.id;
     let question = waiting(gate.advance(call).await)?;
-    answer(gate, &question, Reply::Leave(leave.clone())).await?;
+    answer(gate, &question, Reply::StandingApproval(leave.clone())).await?;
     completed(&settled(gate.resume(id).await)?)?;
-    stage.runs.clear();
+    stage.run_log.clear();
     Ok(())
 }
 
 fn writes(stage: &ScenarioContext<'_>, glob: &str) -> Result<Vec<Pattern>, ConformanceError> {
-    Ok(vec![Pattern::Write(stage.folder.text(glob)?)])
+    Ok(vec![Pattern::Write(stage.temp_dir.text(glob)?)])
 }
 
 // req: R5
@@ -75,7 +75,7 @@ pub(super) async fn a_leave_covers_the_next_call(bench: &dyn LedgerHarness) -> R
     completed(&settled(other.advance(stage.write("f", "3")?).await)?)?;
     waiting(other.advance(stage.write("g", "1")?).await)?;
     waiting(other.advance(stage.call("edit", json!({"path": "f", "text": "1"}))?).await)?;
-    same("runs", &stage.runs.count(), &2)
+    same("runs", &stage.run_log.count(), &2)
 }
 
 // req: R5
@@ -104,8 +104,8 @@ pub(super) async fn a_leave_runs_out(bench: &dyn LedgerHarness) -> Result<(), Co
             _ => {}
         }
         let standing = gate.advance(call).await;
-        waiting(standing).map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.what())))?;
-        same(&format!("runs, {what}"), &stage.runs.count(), &2)?;
+        waiting(standing).map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.message())))?;
+        same(&format!("runs, {what}"), &stage.run_log.count(), &2)?;
     }
     Ok(())
 }
@@ -128,14 +128,14 @@ pub(super) async fn a_use_is_counted_once_for_many_at_once(
     let mut done = 0;
     for task in tasks {
         if let Ok(result) = settled(task.await?) {
-            if result.success() {
+            if result.is_success() {
                 done += 1;
             } else {
-                refused(&result, Code::LeaveSpent)?;
+                refused(&result, Code::ApprovalUsedUp)?;
             }
         }
     }
-    same("runs", &stage.runs.count(), &3)?;
+    same("runs", &stage.run_log.count(), &3)?;
     same("done", &done, &3)
 }
 
@@ -157,7 +157,7 @@ pub(super) async fn no_leave_answers_what_a_person_must_see(
         .tool(stage.probe("murky", |_, _| async { Output::text("") }).planning(move |_, _| unknown()))
         .tool(stage.probe("watched", |_, _| async { Output::text("") }))
         .tool(final_one.with(|manifest| manifest.requires_checkpoint = true))
-        .review_input("watched", hold("someone should look"))
+        .review_input("watched", hold_reviewer("someone should look"))
         .checkpoint(Arc::new(callback("guard", |_| true)))
         .build()?;
     for tool in ["murky", "watched"] {
@@ -165,8 +165,8 @@ pub(super) async fn no_leave_answers_what_a_person_must_see(
         let call = stage.call(tool, json!({}))?;
         let id = call.id;
         let standing = gate.advance(call).await;
-        waiting(standing).map_err(|flaw| ConformanceError::new(format!("{tool}: {}", flaw.what())))?;
-        stage.runs.nothing(tool)?;
+        waiting(standing).map_err(|flaw| ConformanceError::new(format!("{tool}: {}", flaw.message())))?;
+        stage.run_log.nothing(tool)?;
         gate.cancel(id, "ada").await?;
     }
     // Only its handler releases a checkpoint.
@@ -182,8 +182,12 @@ pub(super) async fn a_leave_beside_another_ceremony_is_not_used(
     let plain = stage.gate().await?.settings(inbox()).build()?;
     give(&stage, &plain, &given).await?;
     // The same tool with a reviewer that wants a person to look. The standing approval covers the rule and not the reviewer.
-    let watched =
-        stage.gate().await?.settings(inbox()).review_input("ask", hold("someone should look")).build()?;
+    let watched = stage
+        .gate()
+        .await?
+        .settings(inbox())
+        .review_input("ask", hold_reviewer("someone should look"))
+        .build()?;
     let call = stage.call("ask", json!({}))?;
     let id = call.id;
     let question = waiting(watched.advance(call).await)?;
@@ -207,8 +211,8 @@ pub(super) async fn a_leave_that_makes_no_sense_is_not_taken(
         ("with a bad glob", leave("write", vec![Pattern::Write("[".into())])),
     ];
     for (what, leave) in bad {
-        let taken = answer(&gate, &question, Reply::Leave(leave)).await;
-        ensure!(matches!(taken, Err(AnswerError::Unusable(_))), "{what}: {taken:?}");
+        let taken = answer(&gate, &question, Reply::StandingApproval(leave)).await;
+        ensure!(matches!(taken, Err(AnswerError::InvalidAnswer(_))), "{what}: {taken:?}");
     }
-    stage.runs.nothing("leaves that make no sense")
+    stage.run_log.nothing("leaves that make no sense")
 }

@@ -34,7 +34,7 @@ fn opening(
         session: SessionId::new(session)?,
         parent: parent.map(SessionId::new).transpose()?,
         agent: AgentId::new(agent)?,
-        ceiling: Ceiling::of(mode),
+        ceiling: Ceiling::from_mode(mode),
     })
 }
 
@@ -78,8 +78,8 @@ pub(super) async fn a_sub_agent_is_bound_by_what_binds_its_parent(
         refused(&gate.settle(of(session, "child", Mode::Yolo, edit)?).await, Code::Denied)?;
         completed(&gate.settle(of(session, "child", Mode::Yolo, stage.read("f")?)?).await)?;
     }
-    same("what ran", &stage.runs.of("edit"), &0)?;
-    same("the file", &stage.folder.read("f")?, &"old f".to_owned())?;
+    same("what ran", &stage.run_log.of("edit"), &0)?;
+    same("the file", &stage.temp_dir.read("f")?, &"old f".to_owned())?;
     // A session without ancestors has no other limits.
     let edit = stage.call("edit", json!({"path": "f", "text": "1"}))?;
     completed(&gate.settle(of("alone", "child", Mode::Yolo, edit)?).await)?;
@@ -99,7 +99,7 @@ pub(super) async fn a_sub_agent_cannot_give_itself_a_mode(
         let call = of(session, "bold", Mode::Yolo, stage.call("ask", json!({}))?)?;
         refused(&gate.settle(call).await, Code::NoApprover)?;
     }
-    stage.runs.nothing("a mode that nobody above has")?;
+    stage.run_log.nothing("a mode that nobody above has")?;
     completed(&gate.settle(of("alone", "bold", Mode::Yolo, stage.call("ask", json!({}))?)?).await)?;
     Ok(())
 }
@@ -117,7 +117,7 @@ pub(super) async fn an_agent_that_is_denied_does_nothing_however_it_is_started(
     for parent in [Some("main"), None] {
         let late = gate.open_session(&tenant()?, "ada", opening("late", "X", parent, Mode::Yolo)?).await;
         ensure!(
-            matches!(&late, Err(OpenSessionError::Denied { why, .. }) if why.contains("no-x")),
+            matches!(&late, Err(OpenSessionError::Denied { reason: why, .. }) if why.contains("no-x")),
             "{late:?}"
         );
     }
@@ -126,7 +126,7 @@ pub(super) async fn an_agent_that_is_denied_does_nothing_however_it_is_started(
         let call = stage.call("bash", json!({"command": "true"}))?;
         refused(&gate.settle(of("early", agent, Mode::Yolo, call)?).await, Code::Denied)?;
     }
-    stage.runs.nothing("an agent that is denied")
+    stage.run_log.nothing("an agent that is denied")
 }
 
 // corpus: background-task-hook-allow
@@ -145,7 +145,7 @@ pub(super) async fn a_background_task_has_no_fewer_checks(
         let call = stage.call("bash", json!({"command": "touch /tmp/gate-marker"}))?;
         refused(&gate.settle(of("summary", agent, Mode::Yolo, call)?).await, Code::Denied)?;
     }
-    stage.runs.nothing("a background task")
+    stage.run_log.nothing("a background task")
 }
 
 // corpus: plan-mode-runs-mutation
@@ -160,7 +160,7 @@ pub(super) async fn read_only_means_that_nothing_is_changed(
     }
     let allowed = of("s", "agent", Mode::ReadOnly, stage.write("open/a", "1")?)?;
     refused(&gate.settle(allowed).await, Code::Denied)?;
-    stage.runs.nothing("in read-only")?;
+    stage.run_log.nothing("in read-only")?;
     completed(&gate.settle(of("s", "agent", Mode::ReadOnly, stage.read("f")?)?).await)?;
     Ok(())
 }
@@ -182,7 +182,7 @@ pub(super) async fn what_may_only_be_delegated_is_done_by_who_is_named(
         let call = of(session, agent, Mode::Yolo, stage.call("ask", json!({}))?)?;
         refused(&gate.settle(call).await, Code::Denied)?;
     }
-    stage.runs.nothing("who is not named, or has nobody above")?;
+    stage.run_log.nothing("who is not named, or has nobody above")?;
     completed(
         &gate.settle(of("d", "deployer", Mode::ConfirmSensitive, stage.call("ask", json!({}))?)?).await,
     )?;
@@ -200,15 +200,16 @@ pub(super) async fn a_question_of_a_sub_agent_says_whose_it_is(
     let question = waiting(gate.advance(call).await)?;
     // In another process, much later.
     let other = stage.gate().await?.settings(inbox()).build()?;
-    let sheet = other.sheet(question.id).await?;
+    let sheet = other.question_view(question.id).await?;
     let shown = render(&sheet).lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>().join("\n");
     ensure!(shown.contains("Asked by sub-agent “tester” of “main”"), "it does not say whose it is: {shown}");
     // Neither the asking agent nor an ancestor may answer.
     for name in ["tester", "main"] {
         let by = By { name: name.into(), grade: Assurance::Program };
-        let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply: yes(), by };
+        let given =
+            SubmittedAnswer { question: question.id, digest: question.digest(), reply: yes(), approver: by };
         let own = other.answer(given).await;
-        ensure!(matches!(own, Err(AnswerError::OwnQuestion)), "{name}: {own:?}");
+        ensure!(matches!(own, Err(AnswerError::SelfAnswer)), "{name}: {own:?}");
     }
     let call = answer(&other, &question, yes()).await?;
     completed(&settled(other.resume(call).await)?)?;
@@ -225,7 +226,7 @@ pub(super) async fn a_place_in_the_tree_never_changes(
     let orphan = try_open(opening("child", "c", Some("main"), Mode::Yolo)?).await;
     ensure!(matches!(orphan, Err(OpenSessionError::UnknownParent { .. })), "{orphan:?}");
     let own = try_open(opening("child", "c", Some("child"), Mode::Yolo)?).await;
-    ensure!(matches!(own, Err(OpenSessionError::OwnParent(_))), "{own:?}");
+    ensure!(matches!(own, Err(OpenSessionError::CircularParent(_))), "{own:?}");
     open(&gate, opening("main", "main", None, Mode::ConfirmSensitive)?).await?;
     open(&gate, opening("child", "c", Some("main"), Mode::Yolo)?).await?;
     // Opening the session again with the same properties has no effect. Any difference is refused.
@@ -237,7 +238,7 @@ pub(super) async fn a_place_in_the_tree_never_changes(
         opening("main", "main", None, Mode::Yolo)?,
     ] {
         let again = try_open(other).await;
-        ensure!(matches!(again, Err(OpenSessionError::OpenedOtherwise { .. })), "{again:?}");
+        ensure!(matches!(again, Err(OpenSessionError::OpenedDifferently { .. })), "{again:?}");
     }
     let mut parent = "child".to_owned();
     for depth in 0..14 {

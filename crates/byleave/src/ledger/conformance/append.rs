@@ -8,15 +8,17 @@ use byleave_core::id::{AttemptId, CallId, OwnerId, SessionId};
 use byleave_core::question::Answer;
 use uuid::Uuid;
 
-use super::record_script::{CallScript, NOW, QUESTION_MS, ScriptSettings, act, give, leave, loaded};
-use super::{ConformanceError, LedgerHarness, ensure, faulted, race, same};
+use super::record_script::{
+    CallScript, NOW, QUESTION_MS, ScriptSettings, admin_action, grant_approval, loaded, standing_approval,
+};
+use super::{ConformanceError, LedgerHarness, ensure, expect_ledger_error, race, same};
 use crate::ledger::{AppendError, Batch, ContentError, Interruption, StartBlockedError, invariants};
 
 pub(super) async fn what_was_appended_is_loaded(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let (ledger, other) = (bench.open().await?, bench.open().await?);
     let mut script = CallScript::ready(ScriptSettings::default())?;
     let mut batches = vec![script.batch()];
-    script.begin(ledger.owner())?;
+    script.start(ledger.owner())?;
     batches.push(script.batch());
     script.end()?;
     script.settle()?;
@@ -33,7 +35,7 @@ pub(super) async fn what_was_appended_is_loaded(bench: &dyn LedgerHarness) -> Re
         same("the record", &loaded.record, &script.record)?;
         same("the key", &loaded.key.map(|key| *key.expose()), &Some(*script.key.expose()))?;
         for content in &contents {
-            let bytes = ledger.content(script.call(), content.held).await?;
+            let bytes = ledger.content(script.call(), content.content_ref).await?;
             same("a content", &bytes, &content.bytes)?;
         }
     }
@@ -45,7 +47,7 @@ pub(super) async fn a_call_that_never_was_is_not_there(
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let mut script = CallScript::ready(ScriptSettings::default())?;
-    let held = script.hold(b"never appended");
+    let held = script.content_ref(b"never appended");
     ensure!(ledger.load(script.call()).await?.is_none(), "there is a record of a call that never was");
     let content = ledger.content(script.call(), held).await;
     ensure!(matches!(content, Err(ContentError::Missing)), "its content: {content:?}");
@@ -56,7 +58,7 @@ pub(super) async fn a_stale_length_is_refused(bench: &dyn LedgerHarness) -> Resu
     let ledger = bench.open().await?;
     let mut script = CallScript::ready(ScriptSettings::default())?;
     let first = script.batch();
-    script.begin(ledger.owner())?;
+    script.start(ledger.owner())?;
     let second = script.batch();
     let ahead = ledger.append(second.clone()).await;
     ensure!(matches!(ahead, Err(AppendError::Stale)), "lines without those before them: {ahead:?}");
@@ -85,7 +87,7 @@ pub(super) async fn a_stale_head_is_refused(bench: &dyn LedgerHarness) -> Result
     fork.batch();
     fork.step()?;
     let batch = fork.batch();
-    same("the length both know", &batch.at_len, &script.record.len())?;
+    same("the length both know", &batch.expected_len, &script.record.len())?;
     let forked = ledger.append(batch).await;
     ensure!(matches!(forked, Err(AppendError::Stale)), "lines on another head: {forked:?}");
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)
@@ -130,34 +132,36 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn LedgerHarness) -> Resu
     type ChainCorruption = fn(&mut Batch);
     const BREAKINGS: &[(&str, ChainCorruption)] = &[
         ("a changed body", |batch| {
-            if let Some(line) = batch.lines.last_mut() {
-                *line = ChainedEntry::found(line.seq(), format!("{} ", line.body()), line.link());
+            if let Some(line) = batch.chained_entries.last_mut() {
+                *line = ChainedEntry::from_stored(line.seq(), format!("{} ", line.body()), line.link());
             }
         }),
         ("a changed link", |batch| {
-            if let Some(line) = batch.lines.last_mut() {
-                *line = ChainedEntry::found(line.seq(), line.body().to_owned(), Digest::of(b"x"));
+            if let Some(line) = batch.chained_entries.last_mut() {
+                *line = ChainedEntry::from_stored(line.seq(), line.body().to_owned(), Digest::compute(b"x"));
             }
         }),
         ("a wrong number", |batch| {
-            if let Some(line) = batch.lines.last_mut() {
-                *line = ChainedEntry::found(line.seq() + 1, line.body().to_owned(), line.link());
+            if let Some(line) = batch.chained_entries.last_mut() {
+                *line = ChainedEntry::from_stored(line.seq() + 1, line.body().to_owned(), line.link());
             }
         }),
         ("numbers that leave one out, well linked", |batch| {
-            for line in &mut batch.lines {
-                *line = ChainedEntry::found(line.seq() + 1, line.body().to_owned(), line.link());
+            for line in &mut batch.chained_entries {
+                *line = ChainedEntry::from_stored(line.seq() + 1, line.body().to_owned(), line.link());
             }
             *batch = as_lines_of(batch.call, batch.clone());
         }),
-        ("lines out of order", |batch| batch.lines.reverse()),
+        ("lines out of order", |batch| batch.chained_entries.reverse()),
         ("a missing first line", |batch| {
-            batch.lines.remove(0);
+            batch.chained_entries.remove(0);
             batch.entries.remove(0);
         }),
-        ("a missing last line", |batch| batch.lines.truncate(batch.lines.len().saturating_sub(1))),
+        ("a missing last line", |batch| {
+            batch.chained_entries.truncate(batch.chained_entries.len().saturating_sub(1))
+        }),
         ("no lines", |batch| {
-            batch.lines.clear();
+            batch.chained_entries.clear();
             batch.entries.clear();
         }),
         ("lines of another call", |batch| batch.call = CallId::new(Uuid::now_v7())),
@@ -167,7 +171,7 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn LedgerHarness) -> Resu
         let mut batch = CallScript::ready(ScriptSettings::default())?.batch();
         damage(&mut batch);
         let call = batch.call;
-        faulted(what, &ledger.append(batch).await)?;
+        expect_ledger_error(what, &ledger.append(batch).await)?;
         ensure!(ledger.load(call).await?.is_none(), "{what}: something was taken");
     }
     Ok(())
@@ -178,21 +182,21 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
 ) -> Result<(), ConformanceError> {
     type BatchFalsification = fn(&mut Batch);
     const LIES: &[(&str, BatchFalsification)] = &[
-        ("something begins and the batch does not say so", |batch| batch.begins = None),
+        ("something begins and the batch does not say so", |batch| batch.attempt_start = None),
         ("another attempt begins", |batch| {
-            if let Some(begins) = &mut batch.begins {
+            if let Some(begins) = &mut batch.attempt_start {
                 begins.attempt = AttemptId::new(Uuid::now_v7());
             }
         }),
         ("it begins on a leave that its claim does not name", |batch| {
-            if let Some(begins) = &mut batch.begins {
-                begins.leave = Some((leave().id, None));
+            if let Some(begins) = &mut batch.attempt_start {
+                begins.standing_approval = Some((standing_approval().id, None));
             }
         }),
-        ("it settles nothing", |batch| batch.settles = true),
+        ("it settles nothing", |batch| batch.is_final = true),
         ("it is listed in another session", |batch| {
             if let Ok(session) = SessionId::new("elsewhere") {
-                batch.listing.session = session;
+                batch.call_summary.session = session;
             }
         }),
         ("it has contents and no key", |batch| batch.key = None),
@@ -202,7 +206,7 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
         let mut batch = CallScript::beginning(ScriptSettings::default(), ledger.owner())?.batch();
         lie(&mut batch);
         let call = batch.call;
-        faulted(what, &ledger.append(batch).await)?;
+        expect_ledger_error(what, &ledger.append(batch).await)?;
         ensure!(ledger.load(call).await?.is_none(), "{what}: something was taken");
     }
     let mut script = CallScript::ready(ScriptSettings { session: "later", ..ScriptSettings::asking() })?;
@@ -210,11 +214,12 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
     ledger.append(script.batch()).await?;
     script.ask()?;
     let honest = script.batch();
-    let nothing = Batch { lines: Vec::new(), entries: Vec::new(), waits: None, ..honest.clone() };
+    let nothing =
+        Batch { chained_entries: Vec::new(), entries: Vec::new(), pending_question: None, ..honest.clone() };
     let mut listed_elsewhere = honest.clone();
-    listed_elsewhere.listing.session = SessionId::new("elsewhere")?;
+    listed_elsewhere.call_summary.session = SessionId::new("elsewhere")?;
     let mut waits_for_another = honest.clone();
-    if let Some(waits) = &mut waits_for_another.waits {
+    if let Some(waits) = &mut waits_for_another.pending_question {
         waits.question.expires_at += 1;
     }
     for (what, batch) in [
@@ -223,29 +228,29 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
         ("it is listed in another session than before", listed_elsewhere),
         ("it waits for another question than it asks", waits_for_another),
     ] {
-        faulted(what, &ledger.append(batch).await)?;
+        expect_ledger_error(what, &ledger.append(batch).await)?;
     }
     ledger.append(honest).await?;
 
     let mut foreign = CallScript::beginning(ScriptSettings::default(), OwnerId::new(Uuid::now_v7()))?;
-    faulted("a claim for another owner", &ledger.append(foreign.batch()).await)?;
+    expect_ledger_error("a claim for another owner", &ledger.append(foreign.batch()).await)?;
 
     let mut begun = CallScript::beginning(ScriptSettings::default(), ledger.owner())?;
     ledger.append(begun.batch()).await?;
     if let Some((attempt, _)) = invariants::open_attempt(&begun.record) {
         begun.push(RecordEvent::Interrupted { attempt })?;
     }
-    faulted("an interruption that nobody looked into", &ledger.append(begun.batch()).await)?;
+    expect_ledger_error("an interruption that nobody looked into", &ledger.append(begun.batch()).await)?;
 
     let mut waiting = CallScript::waiting(ScriptSettings { session: "w", ..ScriptSettings::asking() })?;
     ledger.append(waiting.batch()).await?;
     waiting.answer(Answer::Yes { note: None })?;
     let mut batch = waiting.batch();
     if let Some(Entry { fact: RecordEvent::Answered(answered), .. }) = batch.entries.last_mut() {
-        answered.answer = Answer::Leave(leave());
+        answered.answer = Answer::Leave(standing_approval());
     }
-    faulted("a leave that no line speaks of", &ledger.append(batch).await)?;
-    let leaves = ledger.leaves(waiting.tenant(), waiting.setting.tool, NOW).await?;
+    expect_ledger_error("a leave that no line speaks of", &ledger.append(batch).await)?;
+    let leaves = ledger.standing_approvals(waiting.tenant(), waiting.setting.tool, NOW).await?;
     ensure!(leaves.is_empty(), "a leave that no line speaks of is in force");
     Ok(())
 }
@@ -260,21 +265,21 @@ pub(super) async fn a_content_that_does_not_fit_is_refused(
         let mut batch = honest.clone();
         match (change, batch.contents.last_mut()) {
             ("bytes", Some(content)) => content.bytes.reverse(),
-            ("size", Some(content)) => content.held.bytes += 1,
+            ("size", Some(content)) => content.content_ref.bytes += 1,
             _ => batch.key = Some(CallScript::new(ScriptSettings::default())?.key.clone()),
         }
-        faulted(&format!("a content with other {change}"), &ledger.append(batch).await)?;
+        expect_ledger_error(&format!("a content with other {change}"), &ledger.append(batch).await)?;
         ensure!(ledger.load(script.call()).await?.is_none(), "other {change}: something was taken");
     }
     ledger.append(honest).await?;
     let len = script.record.len();
-    script.begin(ledger.owner())?;
+    script.start(ledger.owner())?;
     script.end()?;
     let mut batch = script.batch();
     if let Some(content) = batch.contents.last_mut() {
         content.bytes.push(b'!');
     }
-    faulted("a later content with other bytes", &ledger.append(batch).await)?;
+    expect_ledger_error("a later content with other bytes", &ledger.append(batch).await)?;
     same("the length", &loaded(&*ledger, script.call()).await?.len(), &len)
 }
 
@@ -284,7 +289,7 @@ pub(super) async fn contents_are_read_through_their_own_record_only(
     let ledger = bench.open().await?;
     let (mut one, mut two) =
         (CallScript::ready(ScriptSettings::default())?, CallScript::ready(ScriptSettings::default())?);
-    let secret = one.hold(b"only in the first");
+    let secret = one.content_ref(b"only in the first");
     ledger.append(one.batch()).await?;
     ledger.append(two.batch()).await?;
     same("through its own", &ledger.content(one.call(), secret).await?, &b"only in the first".to_vec())?;
@@ -298,7 +303,7 @@ pub(super) async fn without_a_key_contents_are_forgotten(
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let mut script = CallScript::ready(ScriptSettings::default())?;
-    let held = script.hold(b"never kept");
+    let held = script.content_ref(b"never kept");
     let batch = Batch { contents: Vec::new(), key: None, ..script.batch() };
     ledger.append(batch).await?;
     let content = ledger.content(script.call(), held).await;
@@ -311,14 +316,14 @@ pub(super) async fn what_is_forgotten_stays_forgotten(
 ) -> Result<(), ConformanceError> {
     let (ledger, other) = (bench.open().await?, bench.open().await?);
     let mut script = CallScript::ready(ScriptSettings::default())?;
-    let early = script.hold(b"early");
+    let early = script.content_ref(b"early");
     ledger.append(script.batch()).await?;
-    script.begin(ledger.owner())?;
+    script.start(ledger.owner())?;
     ledger.append(script.batch()).await?;
 
-    act(&*other, "stranger", AdminActionKind::Forget { call: script.call() }).await?;
+    admin_action(&*other, "stranger", AdminActionKind::Forget { call: script.call() }).await?;
     same("after another tenant's act", &ledger.content(script.call(), early).await?, &b"early".to_vec())?;
-    act(&*other, script.setting.tenant, AdminActionKind::Forget { call: script.call() }).await?;
+    admin_action(&*other, script.setting.tenant, AdminActionKind::Forget { call: script.call() }).await?;
 
     // The call continues. Its end must be recorded, although its contents are forgotten.
     let late = script.end()?;
@@ -340,83 +345,84 @@ pub(super) async fn a_hindered_batch_leaves_no_trace(
     ledger.append(script.batch()).await?;
     let before = script.record.clone();
     let (tenant, tool) = (script.tenant().clone(), script.setting.tool);
-    script.answer(Answer::Leave(leave()))?;
-    let note = script.hold(b"a note");
-    script.begin(ledger.owner())?;
+    script.answer(Answer::Leave(standing_approval()))?;
+    let note = script.content_ref(b"a note");
+    script.start(ledger.owner())?;
     let batch = script.batch();
 
-    act(&*ledger, script.setting.tenant, AdminActionKind::Halt { why: "stop".into() }).await?;
+    admin_action(&*ledger, script.setting.tenant, AdminActionKind::Halt { why: "stop".into() }).await?;
     let hindered = ledger.append(batch.clone()).await;
     ensure!(
-        matches!(hindered, Err(AppendError::Hindered(StartBlockedError::Halted { .. }))),
+        matches!(hindered, Err(AppendError::StartBlocked(StartBlockedError::Halted { .. }))),
         "expected a halt: {hindered:?}"
     );
     same("the record", &loaded(&*ledger, script.call()).await?, &before)?;
     let content = ledger.content(script.call(), note).await;
     ensure!(matches!(content, Err(ContentError::Missing)), "its content was taken: {content:?}");
-    ensure!(ledger.leaves(&tenant, tool, NOW).await?.is_empty(), "its leave is in force");
+    ensure!(ledger.standing_approvals(&tenant, tool, NOW).await?.is_empty(), "its leave is in force");
     let stranger = CallId::new(Uuid::now_v7());
-    let held_up = ledger.held_up_by(&tenant, script.session(), stranger, &script.plan()).await?;
+    let held_up = ledger.blocking_call(&tenant, script.session(), stranger, &script.plan()).await?;
     same("who waits", &held_up, &Some(script.call()))?;
-    ensure!(ledger.drivable(NOW, 10).await?.is_empty(), "its question is closed");
+    ensure!(ledger.resumable_calls(NOW, 10).await?.is_empty(), "its question is closed");
 
-    act(&*ledger, script.setting.tenant, AdminActionKind::Lift).await?;
+    admin_action(&*ledger, script.setting.tenant, AdminActionKind::Lift).await?;
     ledger.append(batch).await?;
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)?;
     same("the content", &ledger.content(script.call(), note).await?, &b"a note".to_vec())?;
-    same("leaves in force", &ledger.leaves(&tenant, tool, NOW).await?.len(), &1)
+    same("leaves in force", &ledger.standing_approvals(&tenant, tool, NOW).await?.len(), &1)
 }
 
 pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let mut running = CallScript::ready(ScriptSettings::default())?;
-    let attempt = running.begin(ledger.owner())?;
+    let attempt = running.start(ledger.owner())?;
     let batch = running.batch();
     let contents = batch.contents.clone();
     ledger.append(batch).await?;
     let mut waiting = CallScript::ready(ScriptSettings { session: "other", ..ScriptSettings::asking() })?;
     let question = waiting.ask()?;
     ledger.append(waiting.batch()).await?;
-    let given = leave();
-    give(&*ledger, ScriptSettings { session: "third", ..ScriptSettings::default() }, &given).await?;
-    act(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
+    let given = standing_approval();
+    grant_approval(&*ledger, ScriptSettings { session: "third", ..ScriptSettings::default() }, &given)
+        .await?;
+    admin_action(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
     bench.kill(ledger).await?;
     bench.restart().await?;
 
     let ledger = bench.open().await?;
     same("the record", &loaded(&*ledger, running.call()).await?, &running.record)?;
     for content in contents {
-        same("a content", &ledger.content(running.call(), content.held).await?, &content.bytes)?;
+        same("a content", &ledger.content(running.call(), content.content_ref).await?, &content.bytes)?;
     }
-    same("the question's call", &ledger.call_of(question.id).await?, &Some(waiting.call()))?;
+    same("the question's call", &ledger.call_for_question(question.id).await?, &Some(waiting.call()))?;
     let later = CallId::new(Uuid::now_v7());
-    let held_up = ledger.held_up_by(waiting.tenant(), waiting.session(), later, &waiting.plan()).await?;
+    let held_up = ledger.blocking_call(waiting.tenant(), waiting.session(), later, &waiting.plan()).await?;
     same("who waits", &held_up, &Some(waiting.call()))?;
-    let leaves = ledger.leaves(running.tenant(), &given.tool, NOW).await?;
+    let leaves = ledger.standing_approvals(running.tenant(), &given.tool, NOW).await?;
     same("the leaves", &leaves.iter().map(|leave| (**leave).clone()).collect(), &vec![given])?;
-    ensure!(ledger.halted(running.tenant()).await?.is_some(), "the halt is gone");
-    act(&*ledger, "local", AdminActionKind::Lift).await?;
+    ensure!(ledger.active_halt(running.tenant()).await?.is_some(), "the halt is gone");
+    admin_action(&*ledger, "local", AdminActionKind::Lift).await?;
     let mut next = CallScript::beginning(ScriptSettings::default(), ledger.owner())?;
     let busy = ledger.append(next.batch()).await;
     ensure!(
-        matches!(busy, Err(AppendError::Hindered(StartBlockedError::SessionBusy { call, .. })) if call == running.call()),
+        matches!(busy, Err(AppendError::StartBlocked(StartBlockedError::SessionBusy { call, .. })) if call == running.call()),
         "the session was not kept busy: {busy:?}"
     );
-    let drivable = ledger.drivable(NOW + QUESTION_MS, 10).await?;
+    let drivable = ledger.resumable_calls(NOW + QUESTION_MS, 10).await?;
     ensure!(
         drivable.contains(&running.call()) && drivable.contains(&waiting.call()),
         "calls were lost: {drivable:?}"
     );
     let interrupted = ledger.interrupt(running.call(), attempt, NOW).await?;
-    same("the owner that died", &interrupted, &Interruption::Written)
+    same("the owner that died", &interrupted, &Interruption::Recorded)
 }
 
 /// Converts the entries into lines of another call.
 fn as_lines_of(call: CallId, mut batch: Batch) -> Batch {
     batch.call = call;
-    let mut before = batch.before;
-    for line in &mut batch.lines {
-        *line = ChainedEntry::linked(call, before, line.seq(), line.body().to_owned());
+    let mut before = batch.prev_link;
+    for line in &mut batch.chained_entries {
+        *line = ChainedEntry::new(call, before, line.seq(), line.body().to_owned());
         before = line.link();
     }
     batch

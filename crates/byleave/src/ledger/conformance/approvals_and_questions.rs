@@ -8,12 +8,14 @@ use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::{CallId, QuestionId, SessionId, StandingApprovalId, TenantId};
 use byleave_core::pattern::Pattern;
-use byleave_core::pipeline::{NextStep, Task, next};
+use byleave_core::pipeline::{NextStep, Task, next_step};
 use byleave_core::question::Answer;
 use byleave_core::standing_approval::StandingApproval;
 use uuid::Uuid;
 
-use super::record_script::{CLOSINGS, CallScript, NOW, QUESTION_MS, ScriptSettings, act, give, leave};
+use super::record_script::{
+    CLOSINGS, CallScript, NOW, QUESTION_MS, ScriptSettings, admin_action, grant_approval, standing_approval,
+};
 use super::{ConformanceError, LedgerHarness, ensure, same};
 use crate::ledger::{AppendError, IncomingCall, LoadedRecord, StartBlockedError};
 
@@ -25,31 +27,31 @@ pub(super) async fn leaves_come_from_answers(bench: &dyn LedgerHarness) -> Resul
         session: Some(SessionId::new("s")?),
         until: Some(NOW + 1),
         uses_max: Some(3),
-        ..leave()
+        ..standing_approval()
     };
     let mut script = CallScript::waiting(ScriptSettings::asking())?;
     one.append(script.batch()).await?;
-    ensure!(one.leaves(&tenant, &given.tool, NOW).await?.is_empty(), "a leave before the answer");
+    ensure!(one.standing_approvals(&tenant, &given.tool, NOW).await?.is_empty(), "a leave before the answer");
     script.answer(Answer::Leave(given.clone()))?;
     one.append(script.batch()).await?;
     for ledger in [&one, &two] {
-        let leaves = ledger.leaves(&tenant, &given.tool, NOW).await?;
+        let leaves = ledger.standing_approvals(&tenant, &given.tool, NOW).await?;
         same("the leave", &leaves, &vec![Arc::new(given.clone())])?;
     }
     // The call that the approval was given for runs on the answer and does not use up a use.
-    script.begin(one.owner())?;
+    script.start(one.owner())?;
     one.append(script.batch()).await?;
     for left in [2_usize, 1, 0] {
-        let mut use_it = CallScript::beginning(ScriptSettings::on_leave(&given), one.owner())?;
+        let mut use_it = CallScript::beginning(ScriptSettings::with_approval(&given), one.owner())?;
         one.append(use_it.batch()).await?;
-        let listed = two.leaves(&tenant, &given.tool, NOW).await?.len();
+        let listed = two.standing_approvals(&tenant, &given.tool, NOW).await?.len();
         same(&format!("listed with {left} uses left"), &listed, &left.min(1))?;
     }
     let mut yes = CallScript::waiting(ScriptSettings { session: "yes", ..ScriptSettings::asking() })?;
     one.append(yes.batch()).await?;
     yes.answer(Answer::Yes { note: None })?;
     one.append(yes.batch()).await?;
-    ensure!(one.leaves(&tenant, &given.tool, NOW).await?.is_empty(), "a leave from a mere yes");
+    ensure!(one.standing_approvals(&tenant, &given.tool, NOW).await?.is_empty(), "a leave from a mere yes");
     Ok(())
 }
 
@@ -57,14 +59,14 @@ pub(super) async fn leaves_keep_to_tool_tenant_and_time(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let endless = leave();
-    let short = StandingApproval { until: Some(NOW + 10), ..leave() };
-    let other_tool = StandingApproval { tool: "u".into(), ..leave() };
-    let other_tenant = leave();
+    let endless = standing_approval();
+    let short = StandingApproval { until: Some(NOW + 10), ..standing_approval() };
+    let other_tool = StandingApproval { tool: "u".into(), ..standing_approval() };
+    let other_tenant = standing_approval();
     for (tenant, leave) in
         [("local", &endless), ("local", &short), ("local", &other_tool), ("other", &other_tenant)]
     {
-        give(&*ledger, ScriptSettings { tenant, ..ScriptSettings::default() }, leave).await?;
+        grant_approval(&*ledger, ScriptSettings { tenant, ..ScriptSettings::default() }, leave).await?;
     }
     let checks: [(&str, &str, Millis, &[&StandingApproval]); 6] = [
         ("local", "t", NOW, &[&endless, &short]),
@@ -75,7 +77,7 @@ pub(super) async fn leaves_keep_to_tool_tenant_and_time(
         ("nobody", "t", NOW, &[]),
     ];
     for (tenant, tool, now, wanted) in checks {
-        let leaves = ledger.leaves(&TenantId::new(tenant)?, tool, now).await?;
+        let leaves = ledger.standing_approvals(&TenantId::new(tenant)?, tool, now).await?;
         let mut seen: Vec<StandingApprovalId> = leaves.iter().map(|leave| leave.id).collect();
         let mut wanted: Vec<StandingApprovalId> = wanted.iter().map(|leave| leave.id).collect();
         seen.sort_unstable();
@@ -90,21 +92,30 @@ pub(super) async fn a_leave_cannot_be_renewed_under_its_id(
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let tenant = TenantId::new("local")?;
-    let once = StandingApproval { uses_max: Some(1), ..leave() };
-    let revoked = leave();
-    give(&*ledger, ScriptSettings::default(), &once).await?;
-    ledger.append(CallScript::beginning(ScriptSettings::on_leave(&once), ledger.owner())?.batch()).await?;
-    give(&*ledger, ScriptSettings::default(), &revoked).await?;
-    act(&*ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    let once = StandingApproval { uses_max: Some(1), ..standing_approval() };
+    let revoked = standing_approval();
+    grant_approval(&*ledger, ScriptSettings::default(), &once).await?;
+    ledger
+        .append(CallScript::beginning(ScriptSettings::with_approval(&once), ledger.owner())?.batch())
+        .await?;
+    grant_approval(&*ledger, ScriptSettings::default(), &revoked).await?;
+    admin_action(&*ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
 
     for leave in [once, revoked] {
-        give(&*ledger, ScriptSettings::default(), &StandingApproval { uses_max: Some(9), ..leave.clone() })
-            .await?;
-        ensure!(ledger.leaves(&tenant, &leave.tool, NOW).await?.is_empty(), "given again, it is listed");
-        let again = CallScript::beginning(ScriptSettings::on_leave(&leave), ledger.owner())?.batch();
+        grant_approval(
+            &*ledger,
+            ScriptSettings::default(),
+            &StandingApproval { uses_max: Some(9), ..leave.clone() },
+        )
+        .await?;
+        ensure!(
+            ledger.standing_approvals(&tenant, &leave.tool, NOW).await?.is_empty(),
+            "given again, it is listed"
+        );
+        let again = CallScript::beginning(ScriptSettings::with_approval(&leave), ledger.owner())?.batch();
         let again = ledger.append(again).await;
         ensure!(
-            matches!(again, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))),
+            matches!(again, Err(AppendError::StartBlocked(StartBlockedError::ApprovalUsedUp))),
             "given again, it is used: {again:?}"
         );
     }
@@ -115,13 +126,13 @@ pub(super) async fn a_question_leads_to_its_call(bench: &dyn LedgerHarness) -> R
     let (one, two) = (bench.open().await?, bench.open().await?);
     let mut script = CallScript::ready(ScriptSettings::asking())?;
     let question = script.ask()?.id;
-    same("before it is asked", &one.call_of(question).await?, &None)?;
+    same("before it is asked", &one.call_for_question(question).await?, &None)?;
     one.append(script.batch()).await?;
-    same("open", &two.call_of(question).await?, &Some(script.call()))?;
+    same("open", &two.call_for_question(question).await?, &Some(script.call()))?;
     script.answer(Answer::Yes { note: None })?;
     one.append(script.batch()).await?;
-    same("answered", &two.call_of(question).await?, &Some(script.call()))?;
-    same("never asked", &two.call_of(QuestionId::new(Uuid::now_v7())).await?, &None)
+    same("answered", &two.call_for_question(question).await?, &Some(script.call()))?;
+    same("never asked", &two.call_for_question(QuestionId::new(Uuid::now_v7())).await?, &None)
 }
 
 pub(super) async fn waiting_calls_hold_up_what_conflicts(
@@ -151,7 +162,7 @@ pub(super) async fn waiting_calls_hold_up_what_conflicts(
         let what = format!("{tenant}/{session}, {effects:?}");
         let plan = Plan { effects, ..Plan::default() };
         let (tenant, session) = (TenantId::new(tenant)?, SessionId::new(session)?);
-        same(&what, &two.held_up_by(&tenant, &session, call, &plan).await?, &wanted)?;
+        same(&what, &two.blocking_call(&tenant, &session, call, &plan).await?, &wanted)?;
     }
     Ok(())
 }
@@ -163,15 +174,19 @@ pub(super) async fn who_comes_in_is_shown_what_every_look_shows(
     let stranger = CallId::new(Uuid::now_v7());
     let mut waiting = CallScript::waiting(ScriptSettings::asking())?;
     let known = waiting.call();
-    let given = StandingApproval { tool: "u".into(), ..leave() };
+    let given = StandingApproval { tool: "u".into(), ..standing_approval() };
     for step in 0..4 {
         match step {
             1 => one.append(waiting.batch()).await?,
             2 => {
-                give(&*one, ScriptSettings { session: "elsewhere", ..ScriptSettings::default() }, &given)
-                    .await?
+                grant_approval(
+                    &*one,
+                    ScriptSettings { session: "elsewhere", ..ScriptSettings::default() },
+                    &given,
+                )
+                .await?
             }
-            3 => act(&*one, "local", AdminActionKind::Halt { why: "enough".into() }).await?,
+            3 => admin_action(&*one, "local", AdminActionKind::Halt { why: "enough".into() }).await?,
             _ => {}
         }
         for (ledger, tenant, call) in [
@@ -184,14 +199,18 @@ pub(super) async fn who_comes_in_is_shown_what_every_look_shows(
                 let what = format!("step {step}, {tenant}/{session}, {tool}");
                 let (tenant, session) = (TenantId::new(tenant)?, SessionId::new(session)?);
                 let comer = IncomingCall { call, tenant: &tenant, session: &session, tool, now: NOW };
-                let arrival = ledger.arrive(comer).await?;
+                let arrival = ledger.lookup_incoming(comer).await?;
                 let len = |loaded: Option<LoadedRecord>| loaded.map(|loaded| loaded.record.len());
-                same(&what, &len(arrival.loaded), &len(ledger.load(call).await?))?;
-                let Some(around) = arrival.around else { continue };
-                same(&what, &around.leaves, &ledger.leaves(&tenant, tool, NOW).await?)?;
-                same(&what, &around.halt, &ledger.halted(&tenant).await?)?;
-                let by = ledger.held_up_by(&tenant, &session, stranger, &waiting.plan()).await?;
-                ensure!(around.is_crowded || by.is_none(), "{what}: someone is in the way unseen");
+                same(&what, &len(arrival.record), &len(ledger.load(call).await?))?;
+                let Some(around) = arrival.session_context else { continue };
+                same(
+                    &what,
+                    &around.standing_approvals,
+                    &ledger.standing_approvals(&tenant, tool, NOW).await?,
+                )?;
+                same(&what, &around.halt, &ledger.active_halt(&tenant).await?)?;
+                let by = ledger.blocking_call(&tenant, &session, stranger, &waiting.plan()).await?;
+                ensure!(around.has_pending_calls || by.is_none(), "{what}: someone is in the way unseen");
             }
         }
     }
@@ -207,7 +226,7 @@ pub(super) async fn what_was_asked_about_holds_up_until_it_has_ended(
         let mut script = CallScript::waiting(ScriptSettings::asking())?;
         let (tenant, session) = (script.tenant().clone(), script.session().clone());
         let plan = script.plan();
-        let held_up_by = || ledger.held_up_by(&tenant, &session, stranger, &plan);
+        let held_up_by = || ledger.blocking_call(&tenant, &session, stranger, &plan);
         let holds = Some(script.call());
         ledger.append(script.batch()).await?;
         same(&format!("before {what}"), &held_up_by().await?, &holds)?;
@@ -215,9 +234,9 @@ pub(super) async fn what_was_asked_about_holds_up_until_it_has_ended(
         ledger.append(script.batch()).await?;
         // The call has not run yet, so a call that passed now would come before it.
         same(&format!("after {what}"), &held_up_by().await?, &holds)?;
-        match next(&script.record) {
-            NextStep::Do(Task::Begin(_)) => {
-                script.begin(ledger.owner())?;
+        match next_step(&script.record) {
+            NextStep::Do(Task::Start(_)) => {
+                script.start(ledger.owner())?;
                 ledger.append(script.batch()).await?;
                 same(&format!("begun after {what}"), &held_up_by().await?, &holds)?;
                 script.end()?;
@@ -247,21 +266,21 @@ pub(super) async fn what_can_be_driven_is_listed_oldest_first(
         calls.push(script);
     }
     let ids = |calls: &[CallScript]| calls.iter().map(CallScript::call).collect::<Vec<_>>();
-    same("all", &ledger.drivable(NOW, 10).await?, &ids(&calls))?;
+    same("all", &ledger.resumable_calls(NOW, 10).await?, &ids(&calls))?;
     let (oldest, _) = calls.split_at(2);
-    same("the oldest two", &ledger.drivable(NOW, 2).await?, &ids(oldest))?;
-    same("none", &ledger.drivable(NOW, 0).await?, &Vec::new())?;
+    same("the oldest two", &ledger.resumable_calls(NOW, 2).await?, &ids(oldest))?;
+    same("none", &ledger.resumable_calls(NOW, 0).await?, &Vec::new())?;
     let mut middle = calls.remove(2);
-    middle.begin(ledger.owner())?;
+    middle.start(ledger.owner())?;
     middle.end()?;
     middle.settle()?;
     ledger.append(middle.batch()).await?;
-    same("without the settled one", &ledger.drivable(NOW, 10).await?, &ids(&calls))?;
+    same("without the settled one", &ledger.resumable_calls(NOW, 10).await?, &ids(&calls))?;
     // A running call is not settled. Driving it finds out whether it still runs.
     let [first, ..] = calls.as_mut_slice() else { return Err(ConformanceError::new("no calls")) };
-    first.begin(ledger.owner())?;
+    first.start(ledger.owner())?;
     ledger.append(first.batch()).await?;
-    same("with one running", &ledger.drivable(NOW, 10).await?, &ids(&calls))
+    same("with one running", &ledger.resumable_calls(NOW, 10).await?, &ids(&calls))
 }
 
 pub(super) async fn what_waits_is_driven_once_its_time_is_over(
@@ -275,10 +294,10 @@ pub(super) async fn what_waits_is_driven_once_its_time_is_over(
     ledger.append(younger.batch()).await?;
     let expires_at = NOW + QUESTION_MS;
     let both = vec![older.call(), younger.call()];
-    same("while it waits", &ledger.drivable(expires_at - 1, 10).await?, &vec![younger.call()])?;
-    same("once it expired", &ledger.drivable(expires_at, 10).await?, &both)?;
-    same("the oldest", &ledger.drivable(expires_at, 1).await?, &vec![older.call()])?;
+    same("while it waits", &ledger.resumable_calls(expires_at - 1, 10).await?, &vec![younger.call()])?;
+    same("once it expired", &ledger.resumable_calls(expires_at, 10).await?, &both)?;
+    same("the oldest", &ledger.resumable_calls(expires_at, 1).await?, &vec![older.call()])?;
     older.answer(Answer::Yes { note: None })?;
     ledger.append(older.batch()).await?;
-    same("once it was answered", &ledger.drivable(NOW, 10).await?, &both)
+    same("once it was answered", &ledger.resumable_calls(NOW, 10).await?, &both)
 }

@@ -21,17 +21,17 @@ pub(super) async fn a_dead_owner_is_interrupted(bench: &dyn LedgerHarness) -> Re
     ensure!(one.owner() != two.owner(), "two owners have the same id");
     let (mut script, attempt) = running(&*one).await?;
     bench.kill(one).await?;
-    same("interrupted", &two.interrupt(script.call(), attempt, NOW + 7).await?, &Interruption::Written)?;
+    same("interrupted", &two.interrupt(script.call(), attempt, NOW + 7).await?, &Interruption::Recorded)?;
     script.later(NOW + 7);
     script.push(RecordEvent::Interrupted { attempt })?;
     same("the record", &loaded(&*two, script.call()).await?, &script.record)?;
     same("again", &two.interrupt(script.call(), attempt, NOW + 8).await?, &Interruption::NotOpen)?;
     // The call is driven until it is settled like any other.
-    same("drivable", &two.drivable(NOW, 10).await?, &vec![script.call()])?;
+    same("drivable", &two.resumable_calls(NOW, 10).await?, &vec![script.call()])?;
     script.reload(&*two).await?;
     script.settle()?;
     two.append(script.batch()).await?;
-    same("drivable once settled", &two.drivable(NOW, 10).await?, &Vec::new())
+    same("drivable once settled", &two.resumable_calls(NOW, 10).await?, &Vec::new())
 }
 
 pub(super) async fn ones_own_attempt_can_be_interrupted(
@@ -39,7 +39,7 @@ pub(super) async fn ones_own_attempt_can_be_interrupted(
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let (script, attempt) = running(&*ledger).await?;
-    same("interrupted", &ledger.interrupt(script.call(), attempt, NOW).await?, &Interruption::Written)?;
+    same("interrupted", &ledger.interrupt(script.call(), attempt, NOW).await?, &Interruption::Recorded)?;
     same("how often", &interruptions(&loaded(&*ledger, script.call()).await?), &1)
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn what_is_not_open_is_not_interrupted(
     let mut script = CallScript::ready(ScriptSettings::default())?;
     ledger.append(script.batch()).await?;
     same("not begun", &ledger.interrupt(script.call(), stranger, NOW).await?, &Interruption::NotOpen)?;
-    let attempt = script.begin(ledger.owner())?;
+    let attempt = script.start(ledger.owner())?;
     ledger.append(script.batch()).await?;
     same("another attempt", &ledger.interrupt(script.call(), stranger, NOW).await?, &Interruption::NotOpen)?;
     script.end()?;
@@ -79,7 +79,7 @@ pub(super) async fn racing_interruptions_write_once(
     let mut written = 0;
     for raced in race(runners).await? {
         match raced? {
-            Interruption::Written => written += 1,
+            Interruption::Recorded => written += 1,
             Interruption::NotOpen => {}
             Interruption::OwnerAlive => {
                 return Err(ConformanceError::new("a dead owner was taken to be alive"));
@@ -110,7 +110,7 @@ pub(super) async fn an_end_and_an_interruption_exclude_each_other(
                 }
             }),
             Box::pin(
-                async move { Ok(breaker.interrupt(call, attempt, NOW).await? == Interruption::Written) },
+                async move { Ok(breaker.interrupt(call, attempt, NOW).await? == Interruption::Recorded) },
             ),
         ];
         let mut took = 0;
@@ -125,7 +125,7 @@ pub(super) async fn an_end_and_an_interruption_exclude_each_other(
 
 async fn running(ledger: &dyn Ledger) -> Result<(CallScript, AttemptId), ConformanceError> {
     let mut script = CallScript::ready(ScriptSettings::default())?;
-    let attempt = script.begin(ledger.owner())?;
+    let attempt = script.start(ledger.owner())?;
     ledger.append(script.batch()).await?;
     Ok((script, attempt))
 }

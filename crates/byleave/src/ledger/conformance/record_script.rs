@@ -12,7 +12,7 @@ use byleave_core::id::{
     AdminActionId, AgentId, AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId,
 };
 use byleave_core::outcome::{ExecutionEnd, ExecutionStatus};
-use byleave_core::pipeline::{NextStep, Task, WALK, next};
+use byleave_core::pipeline::{NextStep, RECORD_VERSION, Task, next_step};
 use byleave_core::question::{Answer, ApproverIdentity, Assurance, Question, QuestionKind, RecordedAnswer};
 use byleave_core::record::Record;
 use byleave_core::refusal::{Code, Refusal};
@@ -40,12 +40,12 @@ pub struct ScriptSettings {
     /// Whether the call runs alone in its session.
     pub exclusive: bool,
     /// Whether an attempt may be repeated.
-    pub repeatable: bool,
+    pub idempotent: bool,
     /// Whether the tool requires a checkpoint.
     pub checkpoint: bool,
     pub verdict: Verdict,
     /// The standing approval that covers the call, with the limit that the gate assumes.
-    pub leave: Option<(StandingApprovalId, Option<u32>)>,
+    pub standing_approval: Option<(StandingApprovalId, Option<u32>)>,
     pub effects: Vec<Effect>,
     pub received_at: Millis,
 }
@@ -59,10 +59,10 @@ impl Default for ScriptSettings {
             agent: "agent",
             summary: "does something",
             exclusive: true,
-            repeatable: false,
+            idempotent: false,
             checkpoint: false,
             verdict: Verdict::Allow,
-            leave: None,
+            standing_approval: None,
             effects: vec![Effect::Write { path: "/w/a".into() }],
             received_at: NOW,
         }
@@ -76,8 +76,8 @@ impl ScriptSettings {
     }
 
     /// Returns settings for a concurrency-safe call on a standing approval.
-    pub fn on_leave(leave: &StandingApproval) -> Self {
-        Self { exclusive: false, leave: Some((leave.id, leave.uses_max)), ..Self::default() }
+    pub fn with_approval(leave: &StandingApproval) -> Self {
+        Self { exclusive: false, standing_approval: Some((leave.id, leave.uses_max)), ..Self::default() }
     }
 }
 
@@ -87,14 +87,14 @@ pub struct CallScript {
     pub setting: ScriptSettings,
     pub record: Record,
     pub key: RecordKey,
-    listing: CallSummary,
+    call_summary: CallSummary,
     at: Millis,
     from: (u32, Digest),
-    lines: Vec<ChainedEntry>,
+    chained_entries: Vec<ChainedEntry>,
     entries: Vec<Entry>,
     contents: Vec<RecordContent>,
-    waits: Option<PendingQuestion>,
-    begins: Option<AttemptStart>,
+    pending_question: Option<PendingQuestion>,
+    attempt_start: Option<AttemptStart>,
 }
 
 impl CallScript {
@@ -110,17 +110,17 @@ impl CallScript {
             summary: setting.summary.into(),
         };
         Ok(Self {
-            key: fresh_key(),
+            key: new_record_key(),
             from: (record.len(), record.head()),
             at: setting.received_at,
             setting,
             record,
-            listing,
-            lines: Vec::new(),
+            call_summary: listing,
+            chained_entries: Vec::new(),
             entries: Vec::new(),
             contents: Vec::new(),
-            waits: None,
-            begins: None,
+            pending_question: None,
+            attempt_start: None,
         })
     }
 
@@ -134,7 +134,7 @@ impl CallScript {
     /// Creates a call that is about to begin, for this owner.
     pub fn beginning(setting: ScriptSettings, owner: OwnerId) -> Result<Self, ConformanceError> {
         let mut script = Self::ready(setting)?;
-        script.begin(owner)?;
+        script.start(owner)?;
         Ok(script)
     }
 
@@ -150,15 +150,15 @@ impl CallScript {
     }
 
     pub fn tenant(&self) -> &TenantId {
-        &self.listing.tenant
+        &self.call_summary.tenant
     }
 
     pub fn session(&self) -> &SessionId {
-        &self.listing.session
+        &self.call_summary.session
     }
 
-    pub const fn listing(&self) -> &CallSummary {
-        &self.listing
+    pub const fn call_summary(&self) -> &CallSummary {
+        &self.call_summary
     }
 
     pub fn plan(&self) -> Plan {
@@ -171,23 +171,23 @@ impl CallScript {
         self.from = (self.record.len(), self.record.head());
         Batch {
             call: self.call(),
-            at_len,
-            before,
-            lines: std::mem::take(&mut self.lines),
+            expected_len: at_len,
+            prev_link: before,
+            chained_entries: std::mem::take(&mut self.chained_entries),
             entries: std::mem::take(&mut self.entries),
             contents: std::mem::take(&mut self.contents),
             key: (at_len == 0).then(|| self.key.clone()),
-            listing: self.listing.clone(),
-            waits: self.waits.take(),
-            begins: self.begins.take(),
-            settles: self.record.settled().is_some(),
+            call_summary: self.call_summary.clone(),
+            pending_question: self.pending_question.take(),
+            attempt_start: self.attempt_start.take(),
+            is_final: self.record.outcome().is_some(),
         }
     }
 
     /// Records an event, one millisecond after the last.
     pub fn push(&mut self, fact: RecordEvent) -> Result<(), ConformanceError> {
         let entry = Entry { at: self.at, fact };
-        self.lines.push(self.record.push(entry.clone())?);
+        self.chained_entries.push(self.record.push(entry.clone())?);
         self.entries.push(entry);
         self.at += 1;
         Ok(())
@@ -199,28 +199,28 @@ impl CallScript {
     }
 
     /// Stores a content with the next batch.
-    pub fn hold(&mut self, bytes: &[u8]) -> ContentRef {
-        let held = self.key.hold(bytes);
-        self.contents.push(RecordContent { held, bytes: bytes.to_vec() });
+    pub fn content_ref(&mut self, bytes: &[u8]) -> ContentRef {
+        let held = self.key.content_ref(bytes);
+        self.contents.push(RecordContent { content_ref: held, bytes: bytes.to_vec() });
         held
     }
 
     /// Records the next event, up to the question or the attempt. Returns whether there was one.
     pub fn step(&mut self) -> Result<bool, ConformanceError> {
         if self.record.is_empty() {
-            let heading = self.heading()?;
+            let heading = self.header()?;
             self.push(RecordEvent::Received(heading))?;
             return Ok(true);
         }
-        let fact = match next(&self.record) {
-            NextStep::Do(Task::Resolve) => RecordEvent::Resolved(Ok(self.terms())),
+        let fact = match next_step(&self.record) {
+            NextStep::Do(Task::Resolve) => RecordEvent::Resolved(Ok(self.resolved_tool())),
             NextStep::Do(Task::Validate) => RecordEvent::Validated(Ok(ValidDraft {})),
             NextStep::Do(Task::Plan) => {
                 let content = serde_json::to_vec(&self.plan())?;
-                let held = self.hold(&content);
-                RecordEvent::Planned(Ok(self.plan().head(&self.key, held)))
+                let held = self.content_ref(&content);
+                RecordEvent::Planned(Ok(self.plan().summarize(&self.key, held)))
             }
-            NextStep::Do(Task::Permit) => RecordEvent::Permitted(Ok(self.ruling())),
+            NextStep::Do(Task::EvaluatePolicy) => RecordEvent::Permitted(Ok(self.decision())),
             NextStep::Do(Task::ReviewInput) => RecordEvent::Reviewed(Ok(Review::default())),
             _ => return Ok(false),
         };
@@ -230,7 +230,7 @@ impl CallScript {
 
     /// Asks a person.
     pub fn ask(&mut self) -> Result<Question, ConformanceError> {
-        let NextStep::Do(Task::Ask(asking)) = next(&self.record) else { return Err(self.lost("ask")) };
+        let NextStep::Do(Task::Ask(asking)) = next_step(&self.record) else { return Err(self.lost("ask")) };
         let question = Question {
             id: QuestionId::new(Uuid::now_v7()),
             kind: asking.kind,
@@ -242,14 +242,14 @@ impl CallScript {
             QuestionKind::Release => Vec::new(),
             QuestionKind::Approval | QuestionKind::Checkpoint => self.setting.effects.clone(),
         };
-        self.waits = Some(PendingQuestion { question: question.clone(), effects });
+        self.pending_question = Some(PendingQuestion { question: question.clone(), effects });
         Ok(question)
     }
 
     /// Answers the question.
     pub fn answer(&mut self, answer: Answer) -> Result<(), ConformanceError> {
-        let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("answer")) };
-        self.waits = None;
+        let NextStep::Wait(question) = next_step(&self.record) else { return Err(self.lost("answer")) };
+        self.pending_question = None;
         self.push(RecordEvent::Answered(RecordedAnswer {
             question: question.id,
             digest: question.digest(),
@@ -260,34 +260,38 @@ impl CallScript {
 
     /// Lets the question expire.
     pub fn expire(&mut self) -> Result<(), ConformanceError> {
-        let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("expire")) };
+        let NextStep::Wait(question) = next_step(&self.record) else { return Err(self.lost("expire")) };
         self.later(question.expires_at);
         self.push(RecordEvent::Expired { question: question.id })
     }
 
     /// Closes the question because the approver failed.
-    pub fn unask(&mut self) -> Result<(), ConformanceError> {
-        let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("unask")) };
+    pub fn fail_approver(&mut self) -> Result<(), ConformanceError> {
+        let NextStep::Wait(question) = next_step(&self.record) else { return Err(self.lost("unask")) };
         let refusal = Refusal::new(Code::ApproverFailed, "it broke");
         self.push(RecordEvent::Unasked { question: question.id, refusal })
     }
 
     /// Claims an attempt.
-    pub fn begin(&mut self, owner: OwnerId) -> Result<AttemptId, ConformanceError> {
-        let NextStep::Do(Task::Begin(grant)) = next(&self.record) else { return Err(self.lost("begin")) };
+    pub fn start(&mut self, owner: OwnerId) -> Result<AttemptId, ConformanceError> {
+        let NextStep::Do(Task::Start(grant)) = next_step(&self.record) else {
+            return Err(self.lost("begin"));
+        };
         let attempt = AttemptId::new(Uuid::now_v7());
         self.push(RecordEvent::Begun(Ok(grant.claim(attempt, owner))))?;
-        let leave = self.setting.leave.filter(|(id, _)| grant.by() == GrantedBy::Leave(*id));
-        self.begins = Some(AttemptStart { attempt, exclusive: self.setting.exclusive, leave });
+        let leave =
+            self.setting.standing_approval.filter(|(id, _)| grant.granted_by() == GrantedBy::Leave(*id));
+        self.attempt_start =
+            Some(AttemptStart { attempt, exclusive: self.setting.exclusive, standing_approval: leave });
         Ok(attempt)
     }
 
     /// Ends the attempt.
     pub fn end(&mut self) -> Result<ContentRef, ConformanceError> {
-        let NextStep::Do(Task::Execute { attempt, .. }) = next(&self.record) else {
+        let NextStep::Do(Task::Execute { attempt, .. }) = next_step(&self.record) else {
             return Err(self.lost("end"));
         };
-        let output = self.hold(format!("the output of {attempt}").as_bytes());
+        let output = self.content_ref(format!("the output of {attempt}").as_bytes());
         let end = ExecutionEnd {
             status: ExecutionStatus::Done,
             output,
@@ -296,16 +300,16 @@ impl CallScript {
             undoable: false,
         };
         self.push(RecordEvent::Ended { attempt, end })?;
-        self.begins = None;
+        self.attempt_start = None;
         Ok(output)
     }
 
     /// Settles the call with the outcome that the record requires.
     pub fn settle(&mut self) -> Result<(), ConformanceError> {
-        if matches!(next(&self.record), NextStep::Do(Task::ReviewOutput)) {
+        if matches!(next_step(&self.record), NextStep::Do(Task::ReviewOutput)) {
             self.push(RecordEvent::OutputReviewed(Ok(Review::default())))?;
         }
-        let NextStep::Settle(outcome) = next(&self.record) else { return Err(self.lost("settle")) };
+        let NextStep::Settle(outcome) = next_step(&self.record) else { return Err(self.lost("settle")) };
         self.push(RecordEvent::Settled(outcome))
     }
 
@@ -313,19 +317,19 @@ impl CallScript {
     pub async fn reload(&mut self, ledger: &dyn Ledger) -> Result<(), ConformanceError> {
         self.record = loaded(ledger, self.call()).await?;
         self.from = (self.record.len(), self.record.head());
-        self.lines.clear();
+        self.chained_entries.clear();
         self.entries.clear();
         self.contents.clear();
-        (self.waits, self.begins) = (None, None);
+        (self.pending_question, self.attempt_start) = (None, None);
         Ok(())
     }
 
-    fn heading(&mut self) -> Result<CallHeader, ConformanceError> {
-        let arguments = self.hold(br#"{"path":"a"}"#);
+    fn header(&mut self) -> Result<CallHeader, ConformanceError> {
+        let arguments = self.content_ref(br#"{"path":"a"}"#);
         Ok(CallHeader {
-            walk: WALK,
-            tenant: self.listing.tenant.clone(),
-            session: self.listing.session.clone(),
+            walk: RECORD_VERSION,
+            tenant: self.call_summary.tenant.clone(),
+            session: self.call_summary.session.clone(),
             agent: AgentId::new("agent")?,
             lineage: Vec::new(),
             tool: self.setting.tool.into(),
@@ -337,15 +341,15 @@ impl CallScript {
         })
     }
 
-    fn terms(&self) -> ResolvedTool {
+    fn resolved_tool(&self) -> ResolvedTool {
         ResolvedTool {
             tool: self.setting.tool.into(),
-            manifest: Digest::of(b"manifest"),
+            manifest: Digest::compute(b"manifest"),
             operation: "op".into(),
             read_only: false,
             destructive: false,
             concurrency_safe: !self.setting.exclusive,
-            repeatable: self.setting.repeatable,
+            repeatable: self.setting.idempotent,
             checkpoint: self.setting.checkpoint,
             rehearsal: None,
             challenge: None,
@@ -353,7 +357,7 @@ impl CallScript {
         }
     }
 
-    fn ruling(&self) -> PolicyDecision {
+    fn decision(&self) -> PolicyDecision {
         let verdict = self.setting.verdict;
         let cause = (verdict == Verdict::Ask).then_some(AskCause::Default);
         let why = "so that there is a reason".into();
@@ -367,15 +371,15 @@ impl CallScript {
                 effects: Vec::new(),
                 why,
             }],
-            policy: Digest::of(b"policy"),
-            leave: self.setting.leave.map(|(leave, _)| leave),
+            policy: Digest::compute(b"policy"),
+            leave: self.setting.standing_approval.map(|(leave, _)| leave),
             guarantees: Vec::new(),
             cached: false,
         }
     }
 
     fn lost(&self, wanted: &str) -> ConformanceError {
-        ConformanceError::new(format!("the script cannot {wanted} here: {:?}", next(&self.record)))
+        ConformanceError::new(format!("the script cannot {wanted} here: {:?}", next_step(&self.record)))
     }
 }
 
@@ -390,7 +394,7 @@ pub async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, Conform
 }
 
 /// Returns an unlimited standing approval for the tool of the default settings.
-pub fn leave() -> StandingApproval {
+pub fn standing_approval() -> StandingApproval {
     StandingApproval {
         id: StandingApprovalId::new(Uuid::now_v7()),
         tool: ScriptSettings::default().tool.into(),
@@ -402,7 +406,7 @@ pub fn leave() -> StandingApproval {
 }
 
 /// Gives a standing approval in answer to a call with these settings.
-pub async fn give(
+pub async fn grant_approval(
     ledger: &dyn Ledger,
     setting: ScriptSettings,
     leave: &StandingApproval,
@@ -415,13 +419,25 @@ pub async fn give(
 }
 
 /// Records an admin action.
-pub async fn act(ledger: &dyn Ledger, tenant: &str, deed: AdminActionKind) -> Result<(), ConformanceError> {
+pub async fn admin_action(
+    ledger: &dyn Ledger,
+    tenant: &str,
+    deed: AdminActionKind,
+) -> Result<(), ConformanceError> {
     let id = AdminActionId::new(Uuid::now_v7());
-    ledger.act(AdminAction { id, at: NOW, tenant: TenantId::new(tenant)?, by: "ada".into(), deed }).await?;
+    ledger
+        .record_admin_action(AdminAction {
+            id,
+            at: NOW,
+            tenant: TenantId::new(tenant)?,
+            by: "ada".into(),
+            deed,
+        })
+        .await?;
     Ok(())
 }
 
-fn fresh_key() -> RecordKey {
+fn new_record_key() -> RecordKey {
     let mut bytes = [0; 32];
     let (front, back) = bytes.split_at_mut(16);
     front.copy_from_slice(Uuid::now_v7().as_bytes());
@@ -436,13 +452,13 @@ type QuestionCloser = fn(&mut CallScript) -> Result<(), ConformanceError>;
 pub const CLOSINGS: &[(&str, QuestionCloser)] = &[
     ("a yes", |script| script.answer(Answer::Yes { note: None })),
     ("a no", |script| script.answer(Answer::No { feedback: None })),
-    ("a leave", |script| script.answer(Answer::Leave(leave()))),
+    ("a leave", |script| script.answer(Answer::Leave(standing_approval()))),
     ("an edit", |script| {
-        let content = script.hold(br#"{"path":"b"}"#);
+        let content = script.content_ref(br#"{"path":"b"}"#);
         script.answer(Answer::Edit { content, note: None })
     }),
     ("an abort", |script| script.answer(Answer::Abort)),
     ("expiry", CallScript::expire),
-    ("an approver that broke", CallScript::unask),
+    ("an approver that broke", CallScript::fail_approver),
     ("a cancel", |script| script.push(RecordEvent::Cancelled { by: "ada".into() })),
 ];

@@ -4,14 +4,15 @@ use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Mode;
 use byleave_core::id::{AgentId, SessionId, TenantId};
 use byleave_core::pattern::Pattern;
-use byleave_core::session::{Ceiling, SessionNode, act_of};
+use byleave_core::session::{Ceiling, SessionNode, opening_action_id};
 
 use super::record_script::NOW;
 use super::{ConformanceError, LedgerHarness, ensure, race, same};
 use crate::ledger::{Ledger, LedgerError};
 
 fn opening(session: &str, parent: Option<&str>) -> Result<SessionNode, ConformanceError> {
-    let ceiling = Ceiling { deny: vec![Pattern::Write("/w/**".into())], ..Ceiling::of(Mode::ReadOnly) };
+    let ceiling =
+        Ceiling { deny: vec![Pattern::Write("/w/**".into())], ..Ceiling::from_mode(Mode::ReadOnly) };
     Ok(SessionNode {
         session: SessionId::new(session)?,
         parent: parent.map(SessionId::new).transpose()?,
@@ -22,7 +23,7 @@ fn opening(session: &str, parent: Option<&str>) -> Result<SessionNode, Conforman
 
 fn open_act(tenant: &str, opening: &SessionNode) -> Result<AdminAction, ConformanceError> {
     let tenant = TenantId::new(tenant)?;
-    let id = act_of(&tenant, &opening.session);
+    let id = opening_action_id(&tenant, &opening.session);
     Ok(AdminAction { id, at: NOW, tenant, by: "ada".into(), deed: AdminActionKind::Open(opening.clone()) })
 }
 
@@ -31,7 +32,7 @@ async fn open(
     tenant: &str,
     opening: &SessionNode,
 ) -> Result<Result<(), LedgerError>, ConformanceError> {
-    Ok(ledger.act(open_act(tenant, opening)?).await)
+    Ok(ledger.record_admin_action(open_act(tenant, opening)?).await)
 }
 
 async fn lineage(
@@ -60,7 +61,7 @@ pub(super) async fn a_session_keeps_the_place_it_took(
     }
     // No other parent, no missing parent, no other ceiling, and no cycle.
     let mut free = opening("child", Some("main"))?;
-    free.ceiling = Ceiling::of(Mode::Yolo);
+    free.ceiling = Ceiling::from_mode(Mode::Yolo);
     for again in [
         opening("child", None)?,
         opening("child", Some("grandchild"))?,
@@ -96,7 +97,7 @@ pub(super) async fn a_parent_must_be_there(bench: &dyn LedgerHarness) -> Result<
         id: open_act("local", &opening("x", None)?)?.id,
         ..open_act("local", &opening("child", None)?)?
     };
-    ensure!(ledger.act(strange).await.is_err(), "an opening under another id was taken");
+    ensure!(ledger.record_admin_action(strange).await.is_err(), "an opening under another id was taken");
     Ok(())
 }
 
@@ -124,7 +125,7 @@ pub(super) async fn racing_openings_give_one_place(
         let mut opening = opening("child", Some(parent))?;
         opening.agent = AgentId::new(format!("agent-{}", runners.len()))?;
         let act = open_act("local", &opening)?;
-        runners.push(async move { ledger.act(act).await.is_ok().then_some(opening) });
+        runners.push(async move { ledger.record_admin_action(act).await.is_ok().then_some(opening) });
     }
     let won: Vec<SessionNode> = race(runners).await?.into_iter().flatten().collect();
     let [won] = won.as_slice() else { return Err(ConformanceError::new(format!("{} took it", won.len()))) };

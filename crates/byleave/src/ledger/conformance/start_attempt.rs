@@ -6,7 +6,9 @@ use byleave_core::admin_action::AdminActionKind;
 use byleave_core::id::{AttemptId, CallId, StandingApprovalId, TenantId};
 use byleave_core::standing_approval::StandingApproval;
 
-use super::record_script::{CallScript, NOW, ScriptSettings, act, give, leave, loaded};
+use super::record_script::{
+    CallScript, NOW, ScriptSettings, admin_action, grant_approval, loaded, standing_approval,
+};
 use super::{ConformanceError, LedgerHarness, ensure, race, same};
 use crate::ledger::{AppendError, Interruption, Ledger, StartBlockedError};
 
@@ -15,11 +17,11 @@ pub(super) async fn a_halt_holds_for_every_owner_at_once(
 ) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
     let tenant = TenantId::new(ScriptSettings::default().tenant)?;
-    ensure!(one.halted(&tenant).await?.is_none(), "halted from the start");
+    ensure!(one.active_halt(&tenant).await?.is_none(), "halted from the start");
     for why in ["first", "second"] {
-        act(&*one, tenant.as_str(), AdminActionKind::Halt { why: why.into() }).await?;
+        admin_action(&*one, tenant.as_str(), AdminActionKind::Halt { why: why.into() }).await?;
         for ledger in [&one, &two] {
-            let deed = ledger.halted(&tenant).await?.map(|act| act.deed);
+            let deed = ledger.active_halt(&tenant).await?.map(|act| act.deed);
             same("the newest halt", &deed, &Some(AdminActionKind::Halt { why: why.into() }))?;
             let hindrance = begin(ledger, ScriptSettings::default()).await?.1;
             same("a beginning", &hindrance, &Some(StartBlockedError::Halted { why: why.into() }))?;
@@ -28,9 +30,9 @@ pub(super) async fn a_halt_holds_for_every_owner_at_once(
     // A halt blocks only the start of attempts. Incoming calls are still recorded, and questions can be answered.
     one.append(CallScript::waiting(ScriptSettings { session: "w", ..ScriptSettings::asking() })?.batch())
         .await?;
-    act(&*two, tenant.as_str(), AdminActionKind::Lift).await?;
+    admin_action(&*two, tenant.as_str(), AdminActionKind::Lift).await?;
     for (ledger, session) in [(&one, "s1"), (&two, "s2")] {
-        ensure!(ledger.halted(&tenant).await?.is_none(), "halted after the lift");
+        ensure!(ledger.active_halt(&tenant).await?.is_none(), "halted after the lift");
         same(
             "after the lift",
             &begin(ledger, ScriptSettings { session, ..ScriptSettings::default() }).await?.1,
@@ -44,8 +46,8 @@ pub(super) async fn a_halt_holds_for_its_tenant_only(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    act(&*ledger, "other", AdminActionKind::Halt { why: "stop".into() }).await?;
-    ensure!(ledger.halted(&TenantId::new("local")?).await?.is_none(), "halted by another tenant");
+    admin_action(&*ledger, "other", AdminActionKind::Halt { why: "stop".into() }).await?;
+    ensure!(ledger.active_halt(&TenantId::new("local")?).await?.is_none(), "halted by another tenant");
     same("a beginning", &begin(&ledger, ScriptSettings::default()).await?.1, &None)
 }
 
@@ -55,25 +57,29 @@ pub(super) async fn a_leave_is_never_used_too_often(
     const USES: usize = 5;
     let owners = [bench.open().await?, bench.open().await?];
     let [first, second] = &owners;
-    let limited = StandingApproval { uses_max: Some(5), ..leave() };
-    give(&**first, ScriptSettings { session: "people", ..ScriptSettings::default() }, &limited).await?;
+    let limited = StandingApproval { uses_max: Some(5), ..standing_approval() };
+    grant_approval(&**first, ScriptSettings { session: "people", ..ScriptSettings::default() }, &limited)
+        .await?;
     let tenant = TenantId::new("local")?;
-    same("leaves given", &second.leaves(&tenant, &limited.tool, NOW).await?.len(), &1)?;
+    same("leaves given", &second.standing_approvals(&tenant, &limited.tool, NOW).await?.len(), &1)?;
 
     let runners = owners.iter().cycle().take(16).map(|ledger| {
-        let (ledger, setting) = (ledger.clone(), ScriptSettings::on_leave(&limited));
+        let (ledger, setting) = (ledger.clone(), ScriptSettings::with_approval(&limited));
         async move { begin(&ledger, setting).await }
     });
     let mut begun = 0;
     for raced in race(runners).await? {
         match raced? {
             (_, None) => begun += 1,
-            (_, Some(hindrance)) => same("a use too many", &hindrance, &StartBlockedError::LeaveSpent)?,
+            (_, Some(hindrance)) => same("a use too many", &hindrance, &StartBlockedError::ApprovalUsedUp)?,
         }
     }
     same("uses", &begun, &USES)?;
     for ledger in &owners {
-        ensure!(ledger.leaves(&tenant, &limited.tool, NOW).await?.is_empty(), "a spent leave is listed");
+        ensure!(
+            ledger.standing_approvals(&tenant, &limited.tool, NOW).await?.is_empty(),
+            "a spent leave is listed"
+        );
     }
     Ok(())
 }
@@ -82,39 +88,43 @@ pub(super) async fn a_use_is_counted_whether_or_not_it_is_still_open(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let once = StandingApproval { uses_max: Some(1), ..leave() };
-    give(&*ledger, ScriptSettings { session: "people", ..ScriptSettings::default() }, &once).await?;
+    let once = StandingApproval { uses_max: Some(1), ..standing_approval() };
+    grant_approval(&*ledger, ScriptSettings { session: "people", ..ScriptSettings::default() }, &once)
+        .await?;
     for used in [false, true] {
-        let mut script = CallScript::beginning(ScriptSettings::on_leave(&once), ledger.owner())?;
+        let mut script = CallScript::beginning(ScriptSettings::with_approval(&once), ledger.owner())?;
         script.end()?;
         script.settle()?;
         let taken = ledger.append(script.batch()).await;
         match (used, taken) {
-            (false, Ok(())) | (true, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))) => {}
+            (false, Ok(())) | (true, Err(AppendError::StartBlocked(StartBlockedError::ApprovalUsedUp))) => {}
             (_, taken) => {
                 return Err(ConformanceError::new(format!("used before: {used}, and now {taken:?}")));
             }
         }
     }
     // The gate cannot widen a standing approval by assuming another limit.
-    let widened = ScriptSettings { leave: Some((once.id, Some(9))), ..ScriptSettings::on_leave(&once) };
-    same("with a wider limit", &begin(&ledger, widened).await?.1, &Some(StartBlockedError::LeaveSpent))
+    let widened = ScriptSettings {
+        standing_approval: Some((once.id, Some(9))),
+        ..ScriptSettings::with_approval(&once)
+    };
+    same("with a wider limit", &begin(&ledger, widened).await?.1, &Some(StartBlockedError::ApprovalUsedUp))
 }
 
 pub(super) async fn a_revoked_leave_begins_nothing(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
-    let given = leave();
-    give(&*one, ScriptSettings { session: "people", ..ScriptSettings::default() }, &given).await?;
-    same("before", &begin(&one, ScriptSettings::on_leave(&given)).await?.1, &None)?;
-    act(&*two, "other", AdminActionKind::Revoke { leave: given.id }).await?;
-    same("revoked by another tenant", &begin(&one, ScriptSettings::on_leave(&given)).await?.1, &None)?;
-    act(&*two, "local", AdminActionKind::Revoke { leave: given.id }).await?;
+    let given = standing_approval();
+    grant_approval(&*one, ScriptSettings { session: "people", ..ScriptSettings::default() }, &given).await?;
+    same("before", &begin(&one, ScriptSettings::with_approval(&given)).await?.1, &None)?;
+    admin_action(&*two, "other", AdminActionKind::Revoke { leave: given.id }).await?;
+    same("revoked by another tenant", &begin(&one, ScriptSettings::with_approval(&given)).await?.1, &None)?;
+    admin_action(&*two, "local", AdminActionKind::Revoke { leave: given.id }).await?;
     for ledger in [&one, &two] {
-        let hindrance = begin(ledger, ScriptSettings::on_leave(&given)).await?.1;
-        same("after", &hindrance, &Some(StartBlockedError::LeaveSpent))?;
-        let leaves = ledger.leaves(&TenantId::new("local")?, &given.tool, NOW).await?;
+        let hindrance = begin(ledger, ScriptSettings::with_approval(&given)).await?.1;
+        same("after", &hindrance, &Some(StartBlockedError::ApprovalUsedUp))?;
+        let leaves = ledger.standing_approvals(&TenantId::new("local")?, &given.tool, NOW).await?;
         ensure!(leaves.is_empty(), "a revoked leave is listed");
     }
     Ok(())
@@ -124,11 +134,11 @@ pub(super) async fn a_leave_that_nobody_gave_begins_nothing(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let given = leave();
-    give(&*ledger, ScriptSettings { tenant: "other", ..ScriptSettings::default() }, &given).await?;
-    for (what, id) in [("never given", leave().id), ("given to another tenant", given.id)] {
-        let setting = ScriptSettings { leave: Some((id, None)), ..ScriptSettings::default() };
-        same(what, &begin(&ledger, setting).await?.1, &Some(StartBlockedError::LeaveSpent))?;
+    let given = standing_approval();
+    grant_approval(&*ledger, ScriptSettings { tenant: "other", ..ScriptSettings::default() }, &given).await?;
+    for (what, id) in [("never given", standing_approval().id), ("given to another tenant", given.id)] {
+        let setting = ScriptSettings { standing_approval: Some((id, None)), ..ScriptSettings::default() };
+        same(what, &begin(&ledger, setting).await?.1, &Some(StartBlockedError::ApprovalUsedUp))?;
     }
     Ok(())
 }
@@ -182,17 +192,17 @@ pub(super) async fn an_interruption_frees_the_session(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
-    let setting = ScriptSettings { repeatable: true, ..ScriptSettings::default() };
+    let setting = ScriptSettings { idempotent: true, ..ScriptSettings::default() };
     let ((mut script, attempt), hindrance) = begin(&one, setting).await?;
     same("the first", &hindrance, &None)?;
     bench.kill(one).await?;
     let busy = StartBlockedError::SessionBusy { call: script.call(), attempt };
     same("before", &begin(&two, ScriptSettings::default()).await?.1, &Some(busy))?;
-    same("interrupted", &two.interrupt(script.call(), attempt, NOW).await?, &Interruption::Written)?;
+    same("interrupted", &two.interrupt(script.call(), attempt, NOW).await?, &Interruption::Recorded)?;
 
     // The same call may begin again. It is then the one that runs alone.
     script.reload(&*two).await?;
-    let attempt = script.begin(two.owner())?;
+    let attempt = script.start(two.owner())?;
     two.append(script.batch()).await?;
     let busy = StartBlockedError::SessionBusy { call: script.call(), attempt };
     same("begun again", &begin(&two, ScriptSettings::default()).await?.1, &Some(busy))?;
@@ -228,11 +238,15 @@ pub(super) async fn the_gravest_hindrance_is_named(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let unknown: Option<(StandingApprovalId, Option<u32>)> = Some((leave().id, None));
-    let setting = ScriptSettings { leave: unknown, ..ScriptSettings::default() };
+    let unknown: Option<(StandingApprovalId, Option<u32>)> = Some((standing_approval().id, None));
+    let setting = ScriptSettings { standing_approval: unknown, ..ScriptSettings::default() };
     same("the first", &begin(&ledger, ScriptSettings::default()).await?.1, &None)?;
-    same("spent and busy", &begin(&ledger, setting.clone()).await?.1, &Some(StartBlockedError::LeaveSpent))?;
-    act(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
+    same(
+        "spent and busy",
+        &begin(&ledger, setting.clone()).await?.1,
+        &Some(StartBlockedError::ApprovalUsedUp),
+    )?;
+    admin_action(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
     let ((script, _), hindrance) = begin(&ledger, setting).await?;
     same("halted, spent and busy", &hindrance, &Some(StartBlockedError::Halted { why: "stop".into() }))?;
     // A blocked attempt is not begun.
@@ -245,14 +259,14 @@ type StartAttempt = ((CallScript, AttemptId), Option<StartBlockedError>);
 async fn begin(ledger: &Arc<dyn Ledger>, setting: ScriptSettings) -> Result<StartAttempt, ConformanceError> {
     let mut script = CallScript::ready(setting)?;
     ledger.append(script.batch()).await?;
-    let attempt = script.begin(ledger.owner())?;
+    let attempt = script.start(ledger.owner())?;
     let call: CallId = script.call();
     match ledger.append(script.batch()).await {
         Ok(()) => {
             same("the record of what began", &loaded(&**ledger, call).await?, &script.record)?;
             Ok(((script, attempt), None))
         }
-        Err(AppendError::Hindered(hindrance)) => Ok(((script, attempt), Some(hindrance))),
+        Err(AppendError::StartBlocked(hindrance)) => Ok(((script, attempt), Some(hindrance))),
         Err(fault) => Err(fault.into()),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use byleave::core::decision::Verdict;
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{
-    Layer, PathVariables, Policy, PolicyFileError, Rule, RuleFile, SkipExamples, builtin, read,
+    Layer, PathVariables, Policy, PolicyFileError, Rule, RuleFile, SkipExamples, builtin_rules, load_rules,
 };
 use byleave::policy_case::{self, CaseRule};
 use serde::Deserialize;
@@ -54,14 +54,14 @@ pub(super) const PLACES: PathVariables<'static> = PathVariables {
 
 /// The policy that a case is judged under: the built-in rules, its own rules, and what its notes say in words.
 pub(super) fn policy_of(case: &Case) -> Result<Policy, Box<dyn Error>> {
-    static BUILT_IN: LazyLock<Vec<Rule>> = LazyLock::new(|| builtin(&PLACES).unwrap());
+    static BUILT_IN: LazyLock<Vec<Rule>> = LazyLock::new(|| builtin_rules(&PLACES).unwrap());
     Ok(Policy::new(BUILT_IN.iter().cloned().chain(rules_of(case)?).collect()).unwrap())
 }
 
 /// The rules of a case besides the built-in ones.
 pub(super) fn rules_of(case: &Case) -> Result<Vec<Rule>, Box<dyn Error>> {
     // What cannot be said (a path within a host) is left out, and so not allowed.
-    let (mut rules, _) = policy_case::rules(&case.rules, &PLACES)?;
+    let (mut rules, _) = policy_case::parse_rules(&case.rules, &PLACES)?;
     let words = case.profile.as_deref().map(profile).unwrap_or_default();
     if !words.is_empty() {
         rules.push(Rule::new("profile", Layer::User, Verdict::Allow, words));
@@ -74,7 +74,7 @@ pub(super) fn rules_of(case: &Case) -> Result<Vec<Rule>, Box<dyn Error>> {
 
 pub(super) fn read_user(text: &str) -> Result<Vec<Rule>, PolicyFileError> {
     let file = RuleFile { name: "case.toml", layer: Layer::User, text };
-    Ok(read(&file, &PLACES, &SkipExamples)?.rules)
+    Ok(load_rules(&file, &PLACES, &SkipExamples)?.rules)
 }
 
 /// What a note says that is a rule; the rest describes what a gate does by itself.

@@ -293,23 +293,23 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
         workspace: "/ws".into(),
         cwd,
         home: Some("/home/u".into()),
-        ours: Vec::new(),
-        unfinished: None,
+        private_paths: Vec::new(),
+        run_markers_dir: None,
         environment: std::env::vars().collect(),
         read_only: mode(case) == Mode::ReadOnly,
-        rehearsing: false,
+        is_rehearsal: false,
     };
     let mut confinement =
-        from_plan::confinement(&plan, &policy, &place).map_err(|fault| fault.to_string())?;
+        from_plan::build_confinement(&plan, &policy, &place).map_err(|fault| fault.to_string())?;
     confinement.waived.insert(Guarantee::MemoryLimited);
-    confinement.limits.wall = Duration::from_secs(5);
-    (confinement.limits.pids, confinement.limits.file) = (64, 16 << 20);
+    confinement.limits.wall_time = Duration::from_secs(5);
+    (confinement.limits.pids, confinement.limits.file_bytes) = (64, 16 << 20);
     let command =
         Confined { argv: vec!["/bin/bash".into(), "-c".into(), text.into()], ..Confined::default() };
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
     let door = Egress::new(Arc::new(CallHostPolicy::new(policy, &plan, session, agent)));
     let uplink = NetworkBridge::new().map_err(|error| error.to_string())?;
-    let running = launch::start_through(&confinement, &command, RunAs::Caller, &uplink, door);
+    let running = launch::start_with_network(&confinement, &command, RunAs::Caller, &uplink, door);
     let outcome = running.and_then(|running| running.finish());
     let outcome = outcome.map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&[outcome.stdout.bytes, outcome.stderr.bytes].concat()).into_owned())

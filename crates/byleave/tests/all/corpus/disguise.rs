@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use byleave::core::decision::Verdict;
 use byleave::core::pattern::Pattern;
-use byleave::core::policy::{Layer, Policy, Rule, builtin};
-use byleave::policy_case::manifest;
-use byleave_shell::read;
+use byleave::core::policy::{Layer, Policy, Rule, builtin_rules};
+use byleave::policy_case::manifest_for;
+use byleave_shell::parse_commands;
 use byleave_shell::word::Word;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -255,17 +255,17 @@ fn words(text: &str, fixture: &Fixture) -> Option<Vec<String>> {
         "unset",
         "wait",
     ];
-    let reading = read(text, fixture);
+    let reading = parse_commands(text, fixture);
     let [command] = reading.commands.as_slice() else { return None };
-    let plain = reading.riddles.is_empty()
+    let plain = reading.unresolved.is_empty()
         && command.assignments.is_empty()
         && command.redirections.is_empty()
         && command.input.is_none()
-        && command.within.is_empty()
+        && command.enclosing.is_empty()
         && !command.is_function
         && !text.contains(['#', '\n', '&', ';', '|', '\0']);
     let words: Vec<String> =
-        command.words.iter().map(|word| word.text().map(str::to_owned)).collect::<Option<_>>()?;
+        command.words.iter().map(|word| word.as_text().map(str::to_owned)).collect::<Option<_>>()?;
     (plain && words.first().is_some_and(|name| !OWN.contains(&name.as_str()))).then_some(words)
 }
 
@@ -302,16 +302,16 @@ impl CommandUnderTest {
     }
 
     fn verdict_on(&self, command: &str) -> Verdict {
-        let manifest = manifest("bash");
+        let manifest = manifest_for("bash");
         let plan = planned(&manifest, &json!({"command": command}), &self.fixture).unwrap();
         judge(&self.policy, &manifest, &plan, "a")
     }
 
     /// Whether the command can be wrapped at all: what does not parse may end anywhere.
     fn is_whole(&self) -> bool {
-        let reading = read(&self.command, &self.fixture);
+        let reading = parse_commands(&self.command, &self.fixture);
         let broken = |why: &str| why.contains("parsed") || why.contains("longer than") || why.contains("NUL");
-        !reading.riddles.iter().any(|riddle| broken(&riddle.why))
+        !reading.unresolved.iter().any(|riddle| broken(&riddle.reason))
     }
 
     /// Disguises it, one within the other; the text that is judged less strictly, if one is.
@@ -363,7 +363,7 @@ fn no_disguise_of_a_hostile_command_loosens_its_verdict() {
 
 /// What ordinary work may do, with a few denies of every kind.
 fn strict() -> Policy {
-    let mut rules = builtin(&PLACES).unwrap();
+    let mut rules = builtin_rules(&PLACES).unwrap();
     rules.extend(everyday_rules());
     Policy::new(rules).unwrap()
 }
@@ -487,8 +487,8 @@ fn what_is_requoted_means_the_same() {
         for stretch in 1..4 {
             for (at, first) in all.iter().enumerate() {
                 let text = format!("p {}", requoted(word, stretch, &[*first, all[(at + 1) % all.len()]]));
-                let reading = read(&text, &fixture);
-                let words: Vec<Option<&str>> = reading.commands[0].words.iter().map(Word::text).collect();
+                let reading = parse_commands(&text, &fixture);
+                let words: Vec<Option<&str>> = reading.commands[0].words.iter().map(Word::as_text).collect();
                 assert_eq!(words, [Some("p"), Some(word)], "{text}");
             }
         }

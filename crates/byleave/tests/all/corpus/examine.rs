@@ -9,10 +9,10 @@ use byleave::core::decision::Verdict;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
-use byleave::core::policy::{Layer, Policy, PolicyRequest, RuleFile, SkipExamples, read};
+use byleave::core::policy::{Layer, Policy, PolicyRequest, RuleFile, SkipExamples, load_rules};
 use byleave::core::session::{Ceiling, SessionNode};
 use byleave::plan;
-use byleave::policy_case::manifest;
+use byleave::policy_case::manifest_for;
 use byleave::schema::{JsonLimits, Validator};
 use byleave::tool::ToolContext;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ const BAD_FILES: [&str; 2] = ["malformed-rule-ignored", "backslash-rule-spelling
 /// What a gate says to the call of a case. Whatever keeps it from judging refuses the call.
 fn verdict(case: &Case) -> Verdict {
     let fixture = Fixture::of(case);
-    let manifest = manifest(&case.tool);
+    let manifest = manifest_for(&case.tool);
     let agent = case.input.get("agent").and_then(Value::as_str).unwrap_or("a").replace(' ', "-");
     // A gate whose policy cannot be used does not start.
     let policy = match shared_policy_of(case) {
@@ -84,7 +84,7 @@ fn is_without_effect(case: &Case) -> bool {
     let content = case.input["content"].as_str().unwrap();
     let layer = if case.input["file"] == "policy" { Layer::User } else { Layer::Project };
     let is_refused =
-        read(&RuleFile { name: "policy.toml", layer, text: content }, &PLACES, &SkipExamples).is_err();
+        load_rules(&RuleFile { name: "policy.toml", layer, text: content }, &PLACES, &SkipExamples).is_err();
     let file = case.input["file"].as_str().unwrap();
     if !file.starts_with("/ws/") {
         return is_refused;
@@ -110,7 +110,7 @@ fn lineage(case: &Case) -> Vec<SessionNode> {
         session: SessionId::new(session).unwrap(),
         parent: parent.map(|parent| SessionId::new(parent).unwrap()),
         agent: AgentId::new(session).unwrap(),
-        ceiling: Ceiling::of(mode),
+        ceiling: Ceiling::from_mode(mode),
     };
     let child = |name: &str, parent: Mode| {
         vec![opening(name, Some("main"), Mode::Yolo), opening("main", None, parent)]
@@ -135,8 +135,8 @@ fn judge_in(
     lineage: &[SessionNode],
 ) -> Verdict {
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new(agent).unwrap());
-    let request = PolicyRequest { mode, ..PolicyRequest::plain(manifest, plan, &session, &agent) };
-    policy.rule_in(&request, lineage).verdict
+    let request = PolicyRequest { mode, ..PolicyRequest::new(manifest, plan, &session, &agent) };
+    policy.evaluate_in_session(&request, lineage).verdict
 }
 
 /// What a call would do in the fixture; `None` where its arguments are wrong or it cannot be planned, which refuses it.
@@ -144,7 +144,7 @@ pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> 
     Validator::new(&manifest.input_schema).unwrap().check(input, &JsonLimits::default()).ok()?;
     if manifest.name == "bash" {
         let mut plan = Plan::default();
-        plan::command(&mut plan, input.get("command")?.as_str()?, fixture);
+        plan::add_command(&mut plan, input.get("command")?.as_str()?, fixture);
         return Some(plan);
     }
     let mut input = input.clone();
@@ -159,7 +159,7 @@ pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> 
     }
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
     let site = ToolContext { tenant: "t".parse().unwrap(), session, agent, cwd: fixture.real("/ws") };
-    let plan = plan::by_class(manifest, &input, &site).ok()?;
+    let plan = plan::plan_by_class(manifest, &input, &site).ok()?;
     let text = serde_json::to_string(&plan).unwrap();
     serde_json::from_str(&text.replace(fixture.real("/").to_str()?.trim_end_matches('/'), "")).ok()
 }

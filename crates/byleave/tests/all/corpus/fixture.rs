@@ -85,7 +85,7 @@ impl Fixture {
             state: None,
             config: config.to_str(),
         };
-        let mut files = policy_files::files(&places, None);
+        let mut files = policy_files::candidate_files(&places, None);
         files.retain(|file| file.path.starts_with(self.root.path()));
         policy_files::load(&files, &places, &SkipExamples).unwrap().policy.rules().cloned().collect()
     }
@@ -152,19 +152,19 @@ impl ShellEnv for Fixture {
         self.world().variable(name)
     }
 
-    fn program(&self, name: &str) -> Option<String> {
+    fn find_program(&self, name: &str) -> Option<String> {
         let own = format!("/ws/bin/{name}");
         if name == "safe-tool" && self.real(&own).symlink_metadata().is_ok() {
             return self.follow(&own);
         }
-        self.world().program(name)
+        self.world().find_program(name)
     }
 
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
         self.world().resolve(cwd, path)
     }
 
-    fn list(&self, directory: &str) -> Option<Vec<String>> {
+    fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
         let directory = self.follow(directory)?;
         // The directories of the system are not in the fixture, but a command may name what is in them.
         if SYSTEM.contains(&directory.as_str()) {
@@ -176,7 +176,7 @@ impl ShellEnv for Fixture {
             "/usr" => return above(["bin", "local"]),
             _ => {}
         }
-        self.world().list(&directory)
+        self.world().list_directory(&directory)
     }
 
     fn is_directory(&self, path: &str) -> bool {
@@ -184,7 +184,7 @@ impl ShellEnv for Fixture {
         self.follow(path).is_some_and(|path| is_system(&path) || self.real(&path).is_dir())
     }
 
-    fn text(&self, path: &str) -> Option<String> {
-        self.world().text(path)
+    fn read_script(&self, path: &str) -> Option<String> {
+        self.world().read_script(path)
     }
 }

@@ -59,10 +59,10 @@ async fn crash() {
         let settled =
             record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Settled(_))).count();
         assert_eq!((settled, item.state), (1, CallState::Settled), "{id}: {item:?}");
-        let outcome = record.settled().unwrap().word();
+        let outcome = record.outcome().unwrap().as_str();
         *outcomes.entry(outcome.into()).or_default() += 1;
         let ran = lines.remove(&id).unwrap_or(0);
-        let repeatable = item.listing.tool == "append_again";
+        let repeatable = item.call_summary.tool == "append_again";
         match outcome {
             "completed" if repeatable => assert!(ran >= 1, "{id} completed and left nothing"),
             "completed" => assert_eq!(ran, 1, "{id} completed"),
@@ -79,14 +79,14 @@ async fn crash() {
                 record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Answered(_))),
                 "{id}"
             );
-            assert_ne!(outcome, "refused", "{id} was answered yes: {:?}", record.settled());
+            assert_ne!(outcome, "refused", "{id} was answered yes: {:?}", record.outcome());
         }
         known += 1;
     }
     assert!(lines.is_empty(), "lines of calls that are not in the book: {lines:?}");
     assert_eq!(answers_kept, answered.len(), "an accepted answer is not in the book");
     let verification = book.verify().await.unwrap();
-    assert!(verification.is_sound(), "{:?}", verification.flaw);
+    assert!(verification.is_intact(), "{:?}", verification.integrity_error);
     println!(
         "figure: {kills} kills, {} calls ({known} settled: {outcomes:?}), {answers_kept} accepted answers, none lost; \
          no line twice of a call that may run only once; {:.0} s",

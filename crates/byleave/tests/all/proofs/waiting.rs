@@ -60,7 +60,7 @@ pub(super) async fn look(folder: &Path) {
     let mut lists = Vec::new();
     for _ in 0..5 {
         let started = Instant::now();
-        let newest = book.questions(QuestionFilter::default(), PageRequest::first(50)).await.unwrap();
+        let newest = book.questions(QuestionFilter::default(), PageRequest::with_limit(50)).await.unwrap();
         lists.push(started.elapsed());
         assert_eq!(newest.len(), 50);
         assert!(newest.is_sorted_by(|a, b| a.cursor > b.cursor), "newest first");
@@ -70,19 +70,19 @@ pub(super) async fn look(folder: &Path) {
     assert!(gate.resume_all().await.unwrap().is_empty(), "nothing but an answer moves them");
     let resident_mb = resident_kb() / 1_024;
 
-    let newest = book.questions(QuestionFilter::default(), PageRequest::first(50)).await.unwrap();
+    let newest = book.questions(QuestionFilter::default(), PageRequest::with_limit(50)).await.unwrap();
     let chosen = &newest[17];
     std::fs::create_dir_all(folder.join("d0")).unwrap();
     for folder_of in 0..100 {
         std::fs::create_dir_all(folder.join(format!("d{folder_of}"))).unwrap();
     }
-    let sheet = gate.sheet(chosen.question).await.unwrap();
+    let sheet = gate.question_view(chosen.question).await.unwrap();
     let started = Instant::now();
     let call = gate.answer(yes(&sheet.question)).await.unwrap();
     let standing = gate.resume(call).await;
     let answered = started.elapsed();
     let CallStatus::Settled(result) = standing else { panic!("{standing:?}") };
-    assert_eq!(result.ending.word(), "completed", "{result:?}");
+    assert_eq!(result.outcome.as_str(), "completed", "{result:?}");
     let mut ran = 0;
     for folder_of in 0..100 {
         for file in std::fs::read_dir(folder.join(format!("d{folder_of}"))).unwrap() {

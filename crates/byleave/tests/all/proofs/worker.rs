@@ -41,7 +41,7 @@ fn appender(name: &str) -> TypedTool<AppendLine> {
         tokio::time::sleep(std::time::Duration::from_micros(300)).await;
         Output::text("appended")
     })
-    .class(PermissionClass::File)
+    .permission_class(PermissionClass::File)
     .role("/path", ArgumentRole::WritePath)
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn open(folder: &Path) -> (Arc<SqliteLedger>, Gate) {
     let gate = Gate::builder()
         .ledger(book.clone())
         .tool(appender("append_line"))
-        .tool(appender("append_again").repeatable())
+        .tool(appender("append_again").idempotent())
         .settings(settings)
         .build()
         .unwrap();
@@ -79,14 +79,14 @@ pub(crate) fn yes(question: &Question) -> SubmittedAnswer {
         question: question.id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        by: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
+        approver: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
     }
 }
 
 /// All calls of a book.
 pub(crate) async fn all_calls(book: &SqliteLedger) -> Vec<CallItem> {
     let mut all = Vec::new();
-    let mut page = PageRequest::first(1_000);
+    let mut page = PageRequest::with_limit(1_000);
     loop {
         let calls = book.calls(CallFilter::default(), page).await.unwrap();
         let Some(last) = calls.last() else { return all };
@@ -164,12 +164,12 @@ async fn run_until_killed(folder: &Path) {
 pub(crate) async fn take_up(book: &SqliteLedger, gate: &Gate, folder: &Path) {
     loop {
         gate.resume_all().await.unwrap();
-        let open = book.questions(QuestionFilter::default(), PageRequest::first(1_000)).await.unwrap();
+        let open = book.questions(QuestionFilter::default(), PageRequest::with_limit(1_000)).await.unwrap();
         if open.is_empty() {
             return;
         }
         for item in open {
-            let sheet = gate.sheet(item.question).await.unwrap();
+            let sheet = gate.question_view(item.question).await.unwrap();
             gate.answer(yes(&sheet.question)).await.unwrap();
             append(&folder.join("answered"), &item.call.to_string());
         }
@@ -187,6 +187,6 @@ async fn run_a_session(folder: &Path, name: &str) {
     for number in 0..calls_of_a_session() {
         let line = format!("{name} {number:04}");
         let result = gate.settle(call(folder, "shared", "append_line", "lines", &line, Mode::Yolo)).await;
-        assert_eq!(result.ending.word(), "completed", "{result:?}");
+        assert_eq!(result.outcome.as_str(), "completed", "{result:?}");
     }
 }

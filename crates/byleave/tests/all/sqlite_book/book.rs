@@ -63,11 +63,14 @@ async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_d
     let (book, second) = gate(dir.path());
     let by = ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal };
     let reply = Reply::Yes { note: None };
-    let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, by };
+    let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
     let call = second.answer(given).await.unwrap();
     assert!(matches!(second.resume(call).await, CallStatus::Settled(_)));
-    let item = &book.calls(CallFilter::default(), PageRequest::first(1)).await.unwrap()[0];
-    assert_eq!((item.outcome.as_deref(), item.listing.summary.as_str()), (Some("completed"), "invoke t"));
+    let item = &book.calls(CallFilter::default(), PageRequest::with_limit(1)).await.unwrap()[0];
+    assert_eq!(
+        (item.outcome.as_deref(), item.call_summary.summary.as_str()),
+        (Some("completed"), "invoke t")
+    );
 }
 
 // req: R5
@@ -84,7 +87,7 @@ async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() 
         question: id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        by: ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal },
+        approver: ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal },
     };
     let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
     let waits = async || match gate.resume(id).await {
@@ -97,7 +100,7 @@ async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() 
     waits().await;
     peer.execute_batch("DELETE FROM question; DELETE FROM hold;").unwrap();
     waits().await;
-    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerError::NoSuchQuestion(_))));
+    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerError::UnknownQuestion(_))));
     book.rebuild().await.unwrap();
 
     // A question that nobody asked, and one that is made out to be of another call.
@@ -106,10 +109,10 @@ async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() 
         "INSERT INTO question SELECT pos + 1000, ?1, call, tenant, session, kind, asked_at, expires_at, 1
          FROM question WHERE id = ?2";
     peer.execute(forge, [forged.as_bytes(), question.id.as_bytes()]).unwrap();
-    assert!(matches!(gate.answer(given(&question, forged)).await, Err(AnswerError::NoSuchQuestion(_))));
+    assert!(matches!(gate.answer(given(&question, forged)).await, Err(AnswerError::UnknownQuestion(_))));
     let swap = "UPDATE question SET call = (SELECT max(call) FROM question) WHERE id = ?1";
     peer.execute(swap, [question.id.as_bytes()]).unwrap();
-    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerError::NoSuchQuestion(_))));
+    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerError::UnknownQuestion(_))));
     waits().await;
 
     book.rebuild().await.unwrap();
@@ -146,18 +149,21 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
     assert!(files_hold(dir.path(), &wrapped) && files_hold(dir.path(), b"summary-number-020"));
 
     let done = book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
-    assert!(done.scrubbed);
+    assert!(done.key_wiped);
     assert!(!files_hold(dir.path(), &wrapped), "the wrapped key is still in a file");
     assert!(!files_hold(dir.path(), b"summary-number-020"), "the summary is still in a file");
-    let held = forgotten.record.heading().unwrap().arguments;
+    let held = forgotten.record.header().unwrap().arguments;
     assert!(matches!(book.content(forgotten.call, held).await, Err(ContentError::Forgotten)));
     let loaded = book.load(forgotten.call).await.unwrap().unwrap();
     assert_eq!((loaded.record, loaded.key.is_none()), (forgotten.record.clone(), true));
-    assert!(book.content(calls[19].call, calls[19].record.heading().unwrap().arguments).await.is_ok());
+    assert!(book.content(calls[19].call, calls[19].record.header().unwrap().arguments).await.is_ok());
     book.seal().await.unwrap();
     let verification = book.verify().await.unwrap();
-    assert_eq!((verification.flaw, verification.acts, verification.records), (None, 1, 40));
-    assert_eq!(book.acts().await.unwrap(), [done.act]);
+    assert_eq!(
+        (verification.integrity_error, verification.admin_actions, verification.records),
+        (None, 1, 40)
+    );
+    assert_eq!(book.admin_actions().await.unwrap(), [done.action]);
     assert!(
         book.forget(RecordWriter::new("s", Vec::new()).call, "ada".into(), now()).await.unwrap().is_none()
     );
@@ -168,8 +174,8 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
         [calls[5].call.as_bytes()],
     )
     .unwrap();
-    let flaw = book.verify().await.unwrap().flaw.unwrap();
-    assert_eq!(flaw.place, LogPosition::Key { call: calls[5].call });
+    let flaw = book.verify().await.unwrap().integrity_error.unwrap();
+    assert_eq!(flaw.position, LogPosition::Key { call: calls[5].call });
 }
 
 fn projections(dir: &Path) -> Vec<String> {
@@ -236,19 +242,20 @@ async fn records_go_out_as_json_and_markdown() {
     scribe.ruled(Verdict::Deny, None).settle();
     scribe.append(&book).await.unwrap();
 
-    let all: Vec<_> = export::records(&book, CallFilter::default(), IncludeContents::LeftOut).collect().await;
+    let all: Vec<_> =
+        export::export_records(&book, CallFilter::default(), IncludeContents::Omitted).collect().await;
     assert_eq!(all.len(), 71);
     let newest = all[0].as_ref().unwrap();
     assert_eq!(newest.call, scribe.call);
-    let text = newest.json().to_string();
+    let text = newest.to_json().to_string();
     assert!(text.contains("\"session\":\"one\"") && !text.contains("secret-path"), "{text}");
-    let markdown = newest.markdown();
+    let markdown = newest.to_markdown();
     assert!(markdown.contains("| 7 |") || markdown.contains("| settled | refused"), "{markdown}");
     assert!(markdown.contains(r"a \| b \` c") && !markdown.contains("secret-path"), "{markdown}");
-    let with = export::one(&book, scribe.call, IncludeContents::Included).await.unwrap().unwrap();
-    assert!(with.json().to_string().contains("secret-path") && with.markdown().contains("secret-path"));
+    let with = export::export_one(&book, scribe.call, IncludeContents::Included).await.unwrap().unwrap();
+    assert!(with.to_json().to_string().contains("secret-path") && with.to_markdown().contains("secret-path"));
     assert!(
-        export::one(&book, RecordWriter::new("s", Vec::new()).call, IncludeContents::LeftOut)
+        export::export_one(&book, RecordWriter::new("s", Vec::new()).call, IncludeContents::Omitted)
             .await
             .unwrap()
             .is_none()
@@ -273,6 +280,6 @@ async fn the_keeper_seals_by_itself_and_once_more_at_the_end() {
     drop(book);
     let book = open(dir.path());
     let verification = book.verify().await.unwrap();
-    assert_eq!((verification.unsealed, verification.flaw), (0, None));
+    assert_eq!((verification.unsealed, verification.integrity_error), (0, None));
     assert_eq!(book.anchor().await.unwrap().unwrap().number, verification.segments);
 }

@@ -45,7 +45,7 @@ async fn a_large_book_is_counted_and_looked_through() {
 
     let begun = Instant::now();
     let mut told = 0;
-    let stats = stats::of(&book, StatsFilter::default(), |read| told = read).await.unwrap();
+    let stats = stats::collect(&book, StatsFilter::default(), |read| told = read).await.unwrap();
     let counted = begun.elapsed();
     assert_eq!((stats.calls, told, stats.outcomes.completed), (calls, calls, calls));
     assert_eq!(stats.questions.answers.yes, calls.div_ceil(10));
@@ -53,11 +53,11 @@ async fn a_large_book_is_counted_and_looked_through() {
     // What fits nowhere is looked for in the whole list: the worst that a filter can cost.
     let begun = Instant::now();
     let nowhere = CallFilter { text: Some("nowhere to be found".into()), ..CallFilter::default() };
-    assert_eq!(book.calls(nowhere, PageRequest::first(50)).await.unwrap(), []);
+    assert_eq!(book.calls(nowhere, PageRequest::with_limit(50)).await.unwrap(), []);
     let listed = begun.elapsed();
     let begun = Instant::now();
-    let asked = CallFilter { asked: true, ..CallFilter::default() };
-    assert_eq!(book.calls(asked, PageRequest::first(50)).await.unwrap().len(), 50);
+    let asked = CallFilter { asked_only: true, ..CallFilter::default() };
+    assert_eq!(book.calls(asked, PageRequest::with_limit(50)).await.unwrap().len(), 50);
     let looked_up = begun.elapsed();
     let figures = format!(
         "{calls} calls: counted in {counted:?}, all of the list in {listed:?}, those asked about in {looked_up:?}"

@@ -31,9 +31,9 @@ async fn what_was_appended_is_there_after_reopening() {
         let loaded = book.load(scribe.call).await.unwrap().unwrap();
         assert_eq!(loaded.record, scribe.record);
         assert_eq!(loaded.key.unwrap().expose(), scribe.key.expose());
-        let held = scribe.record.heading().unwrap().arguments;
+        let held = scribe.record.header().unwrap().arguments;
         assert_eq!(book.content(scribe.call, held).await.unwrap(), br#"{"path":"/w/secret-path"}"#);
-        let unknown = scribe.key.hold(b"never kept");
+        let unknown = scribe.key.content_ref(b"never kept");
         assert!(matches!(book.content(scribe.call, unknown).await, Err(ContentError::Missing)));
     }
     assert!(book.load(RecordWriter::new("s", Vec::new()).call).await.unwrap().is_none());
@@ -72,7 +72,7 @@ async fn one_place_is_taken_once() {
     book.append(first.clone()).await.unwrap();
     assert!(matches!(book.append(first).await, Err(AppendError::Stale)));
     let mut forked = second.clone();
-    forked.before = scribe.record.head();
+    forked.prev_link = scribe.record.head();
     assert!(book.append(forked).await.is_err(), "the same length, another end");
     // Of many at once just one gets in, and the others that came with them are not spoilt.
     let mut others: Vec<RecordWriter> = (0..8).map(|_| RecordWriter::new("s", Vec::new())).collect();
@@ -94,16 +94,16 @@ async fn a_halt_holds_until_it_is_lifted() {
     scribe.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let begin = scribe.batch();
-    other.act(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
-    assert_eq!(book.halted(&tenant()).await.unwrap().unwrap().by, "ada");
-    let Err(AppendError::Hindered(StartBlockedError::Halted { why })) = book.append(begin.clone()).await
+    other.record_admin_action(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
+    assert_eq!(book.active_halt(&tenant()).await.unwrap().unwrap().by, "ada");
+    let Err(AppendError::StartBlocked(StartBlockedError::Halted { why })) = book.append(begin.clone()).await
     else {
         panic!("began while halted")
     };
     assert_eq!(why, "fire");
     whole(&book, "other").await;
-    other.act(act(AdminActionKind::Lift)).await.unwrap();
-    assert!(book.halted(&tenant()).await.unwrap().is_none());
+    other.record_admin_action(act(AdminActionKind::Lift)).await.unwrap();
+    assert!(book.active_halt(&tenant()).await.unwrap().is_none());
     book.append(begin).await.unwrap();
 }
 
@@ -123,7 +123,7 @@ async fn who_runs_alone_runs_alone_in_its_session() {
         scribe.batch()
     };
     let busy = beside("s", false);
-    let Err(AppendError::Hindered(StartBlockedError::SessionBusy { call, attempt: by })) =
+    let Err(AppendError::StartBlocked(StartBlockedError::SessionBusy { call, attempt: by })) =
         book.append(busy.clone()).await
     else {
         panic!("two ran alone")
@@ -141,11 +141,11 @@ async fn a_leave_counts_while_it_has_uses_and_is_not_revoked() {
     let book = open(dir.path());
     let id = gives_leave(&book, Some(2)).await;
     let standing = async || {
-        let leaves = book.leaves(&tenant(), "append_line", now()).await.unwrap();
+        let leaves = book.standing_approvals(&tenant(), "append_line", now()).await.unwrap();
         leaves.iter().map(|leave| leave.id).collect::<Vec<_>>()
     };
     assert_eq!(standing().await, [id]);
-    assert!(book.leaves(&tenant(), "other", now()).await.unwrap().is_empty());
+    assert!(book.standing_approvals(&tenant(), "other", now()).await.unwrap().is_empty());
     for left in [1, 0] {
         let mut scribe = RecordWriter::new("s", write_to("/w/a"));
         scribe.uses_max = Some(2);
@@ -160,17 +160,17 @@ async fn a_leave_counts_while_it_has_uses_and_is_not_revoked() {
     scribe.ruled(Verdict::Allow, Some(id)).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let spent = book.append(scribe.batch()).await;
-    assert!(matches!(spent, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))));
+    assert!(matches!(spent, Err(AppendError::StartBlocked(StartBlockedError::ApprovalUsedUp))));
 
     let id = gives_leave(&book, None).await;
     assert_eq!(standing().await, [id]);
-    book.act(act(AdminActionKind::Revoke { leave: id })).await.unwrap();
+    book.record_admin_action(act(AdminActionKind::Revoke { leave: id })).await.unwrap();
     assert!(standing().await.is_empty());
     let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, Some(id)).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let revoked = book.append(scribe.batch()).await;
-    assert!(matches!(revoked, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))));
+    assert!(matches!(revoked, Err(AppendError::StartBlocked(StartBlockedError::ApprovalUsedUp))));
 }
 
 #[tokio::test]
@@ -190,13 +190,13 @@ async fn what_is_written_into_a_projection_counts_for_nothing() {
         .unwrap();
     other.execute(insert, rusqlite::params!["other", given.as_bytes(), giver]).unwrap();
     let ids = async |tool: &str| {
-        let leaves = book.leaves(&tenant(), tool, now()).await.unwrap();
+        let leaves = book.standing_approvals(&tenant(), tool, now()).await.unwrap();
         leaves.iter().map(|leave| leave.id).collect::<Vec<_>>()
     };
     assert_eq!(ids("append_line").await, [given]);
     assert!(ids("other").await.is_empty(), "the leave is for another tool");
-    let listed = book.leaves_given(&tenant(), now()).await.unwrap();
-    assert_eq!(listed.iter().map(|item| item.leave.id).collect::<Vec<_>>(), [given]);
+    let listed = book.list_standing_approvals(&tenant(), now()).await.unwrap();
+    assert_eq!(listed.iter().map(|item| item.standing_approval.id).collect::<Vec<_>>(), [given]);
 
     // An answered question, a settled call, a seat nobody sits on, a use that was none.
     let (scribe, question) = waiting(&book, "s", write_to("/w/a")).await;
@@ -204,7 +204,7 @@ async fn what_is_written_into_a_projection_counts_for_nothing() {
          INSERT INTO seat SELECT 'local', 's', randomblob(16), randomblob(16), randomblob(16);";
     other.execute_batch(edits).unwrap();
     assert_eq!(book.load(scribe.call).await.unwrap().unwrap().record, scribe.record);
-    assert_eq!(book.call_of(question.id).await.unwrap(), Some(scribe.call));
+    assert_eq!(book.call_for_question(question.id).await.unwrap(), Some(scribe.call));
     stepwise(&book, "s").await;
     let limited = gives_leave(&book, Some(1)).await;
     let fake = "INSERT INTO leave_use(leave, call, attempt) VALUES(?1, ?2, randomblob(16))";
@@ -253,7 +253,7 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
         let (mut scribe, question) = waiting(&book, &name, vec![held.clone()]).await;
         let held_up = async |effect: &Effect, in_session: &str| {
             let plan = Plan { effects: vec![effect.clone()], ..Plan::default() };
-            book.held_up_by(&tenant(), &session(in_session), before.call, &plan).await.unwrap()
+            book.blocking_call(&tenant(), &session(in_session), before.call, &plan).await.unwrap()
         };
         for effect in &all {
             let expected = effect.conflicts_with(held).then_some(scribe.call);
@@ -261,7 +261,7 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
             assert_eq!(held_up(effect, "elsewhere").await, None);
         }
         let own = Plan { effects: vec![held.clone()], ..Plan::default() };
-        assert_eq!(book.held_up_by(&tenant(), &scribe.session, scribe.call, &own).await.unwrap(), None);
+        assert_eq!(book.blocking_call(&tenant(), &scribe.session, scribe.call, &own).await.unwrap(), None);
         scribe.answer(&question, Answer::No { feedback: None }).settle();
         scribe.append(&book).await.unwrap();
         assert_eq!(held_up(&unknown(), &name).await, None, "it waits no more");
@@ -276,9 +276,9 @@ async fn a_later_call_holds_up_no_earlier_one() {
     early.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     let (late, _) = waiting(&book, "s", write_to("/w/a")).await;
     let plan = Plan { effects: write_to("/w/a"), ..Plan::default() };
-    assert_eq!(book.held_up_by(&tenant(), &session("s"), early.call, &plan).await.unwrap(), None);
+    assert_eq!(book.blocking_call(&tenant(), &session("s"), early.call, &plan).await.unwrap(), None);
     let fresh = RecordWriter::new("s", Vec::new()).call;
-    assert_eq!(book.held_up_by(&tenant(), &session("s"), fresh, &plan).await.unwrap(), Some(late.call));
+    assert_eq!(book.blocking_call(&tenant(), &session("s"), fresh, &plan).await.unwrap(), Some(late.call));
 }
 
 #[tokio::test]
@@ -289,12 +289,12 @@ async fn drivable_is_what_no_person_is_still_thinking_about() {
     let mut open_call = RecordWriter::new("s", write_to("/w/a"));
     open_call.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     let (waits, question) = waiting(&book, "s", write_to("/w/a")).await;
-    assert_eq!(book.drivable(now(), 10).await.unwrap(), [open_call.call]);
+    assert_eq!(book.resumable_calls(now(), 10).await.unwrap(), [open_call.call]);
     let later = question.expires_at;
-    assert_eq!(book.drivable(later, 10).await.unwrap(), [open_call.call, waits.call]);
-    assert_eq!(book.drivable(later - 1, 10).await.unwrap(), [open_call.call]);
-    assert_eq!(book.drivable(later, 1).await.unwrap().len(), 1);
-    assert_eq!(book.call_of(question.id).await.unwrap(), Some(waits.call));
+    assert_eq!(book.resumable_calls(later, 10).await.unwrap(), [open_call.call, waits.call]);
+    assert_eq!(book.resumable_calls(later - 1, 10).await.unwrap(), [open_call.call]);
+    assert_eq!(book.resumable_calls(later, 1).await.unwrap().len(), 1);
+    assert_eq!(book.call_for_question(question.id).await.unwrap(), Some(waits.call));
 }
 
 #[tokio::test]
@@ -312,7 +312,7 @@ async fn a_full_disk_is_a_fault_and_nothing_is_half_written() {
     let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None);
     let batch = scribe.batch();
-    let Err(AppendError::Fault(fault)) = book.append(batch.clone()).await else { panic!("it was written") };
+    let Err(AppendError::Ledger(fault)) = book.append(batch.clone()).await else { panic!("it was written") };
     assert!(fault.to_string().contains("disk is full"), "{fault}");
     assert!(book.load(scribe.call).await.unwrap().is_none());
     other.execute_batch("DROP TRIGGER full;").unwrap();

@@ -16,7 +16,7 @@ use byleave::core::id::{
 };
 use byleave::core::outcome::{ExecutionEnd, ExecutionStatus};
 use byleave::core::pattern::Pattern;
-use byleave::core::pipeline::{NextStep, Task, WALK, next};
+use byleave::core::pipeline::{NextStep, RECORD_VERSION, Task, next_step};
 use byleave::core::question::{Answer, ApproverIdentity, Assurance, Question, RecordedAnswer};
 use byleave::core::record::{Attempt, Record};
 use byleave::core::review::Review;
@@ -103,8 +103,8 @@ impl RecordWriter {
     }
 
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> ContentRef {
-        let held = self.key.hold(bytes);
-        self.contents.push(RecordContent { held, bytes: bytes.to_vec() });
+        let held = self.key.content_ref(bytes);
+        self.contents.push(RecordContent { content_ref: held, bytes: bytes.to_vec() });
         held
     }
 
@@ -120,9 +120,9 @@ impl RecordWriter {
         let arguments = self.hold(br#"{"path":"/w/secret-path"}"#);
         let plan = serde_json::to_vec(&self.plan).unwrap();
         let held = self.hold(&plan);
-        let head = self.plan.head(&self.key, held);
+        let head = self.plan.summarize(&self.key, held);
         self.put(RecordEvent::Received(CallHeader {
-            walk: WALK,
+            walk: RECORD_VERSION,
             tenant: tenant(),
             session: self.session.clone(),
             agent: AgentId::new("agent").unwrap(),
@@ -136,7 +136,7 @@ impl RecordWriter {
         }));
         self.put(RecordEvent::Resolved(Ok(ResolvedTool {
             tool: "append_line".into(),
-            manifest: Digest::of(b"manifest"),
+            manifest: Digest::compute(b"manifest"),
             operation: "write".into(),
             read_only: false,
             destructive: false,
@@ -159,7 +159,7 @@ impl RecordWriter {
                 effects: Vec::new(),
                 why: "because".into(),
             }],
-            policy: Digest::of(b"policy"),
+            policy: Digest::compute(b"policy"),
             leave,
             guarantees: Vec::new(),
             cached: false,
@@ -171,7 +171,7 @@ impl RecordWriter {
     }
 
     pub(crate) fn ask(&mut self) -> Question {
-        let NextStep::Do(Task::Ask(asking)) = next(&self.record) else { panic!("no question is due") };
+        let NextStep::Do(Task::Ask(asking)) = next_step(&self.record) else { panic!("no question is due") };
         let question = Question {
             id: QuestionId::new(Uuid::now_v7()),
             kind: asking.kind,
@@ -192,7 +192,9 @@ impl RecordWriter {
     }
 
     pub(crate) fn begin(&mut self, owner: OwnerId) -> AttemptId {
-        let NextStep::Do(Task::Begin(grant)) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
+        let NextStep::Do(Task::Start(grant)) = next_step(&self.record) else {
+            panic!("{:?}", next_step(&self.record))
+        };
         let attempt = AttemptId::new(Uuid::now_v7());
         self.put(RecordEvent::Begun(Ok(grant.claim(attempt, owner))));
         attempt
@@ -213,7 +215,9 @@ impl RecordWriter {
     }
 
     pub(crate) fn settle(&mut self) -> &mut Self {
-        let NextStep::Settle(outcome) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
+        let NextStep::Settle(outcome) = next_step(&self.record) else {
+            panic!("{:?}", next_step(&self.record))
+        };
         self.put(RecordEvent::Settled(outcome))
     }
 
@@ -221,7 +225,7 @@ impl RecordWriter {
     pub(crate) fn batch(&mut self) -> Batch {
         let (at_len, before) = self.written;
         self.written = (self.record.len(), self.record.head());
-        let waits = match next(&self.record) {
+        let waits = match next_step(&self.record) {
             NextStep::Wait(question) => {
                 Some(PendingQuestion { question, effects: self.plan.effects.clone() })
             }
@@ -232,7 +236,7 @@ impl RecordWriter {
             Some(Attempt::Open(claim)) if begun => Some(AttemptStart {
                 attempt: claim.attempt,
                 exclusive: !self.concurrency_safe,
-                leave: match claim.by {
+                standing_approval: match claim.by {
                     byleave::core::grant::GrantedBy::Leave(leave) => Some((leave, self.uses_max)),
                     _ => None,
                 },
@@ -241,13 +245,13 @@ impl RecordWriter {
         };
         Batch {
             call: self.call,
-            at_len,
-            before,
-            lines: std::mem::take(&mut self.lines),
+            expected_len: at_len,
+            prev_link: before,
+            chained_entries: std::mem::take(&mut self.lines),
             entries: std::mem::take(&mut self.entries),
             contents: std::mem::take(&mut self.contents),
             key: (at_len == 0).then(|| self.key.clone()),
-            listing: CallSummary {
+            call_summary: CallSummary {
                 tenant: tenant(),
                 session: self.session.clone(),
                 agent: "agent".into(),
@@ -255,9 +259,9 @@ impl RecordWriter {
                 operation: "write".into(),
                 summary: self.summary.clone(),
             },
-            waits,
-            begins,
-            settles: self.record.settled().is_some(),
+            pending_question: waits,
+            attempt_start: begins,
+            is_final: self.record.outcome().is_some(),
         }
     }
 

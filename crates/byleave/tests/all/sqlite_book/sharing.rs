@@ -16,7 +16,7 @@ async fn only_an_owner_that_is_gone_is_interrupted() {
     scribe.append(&living).await.unwrap();
     assert_eq!(other.interrupt(scribe.call, attempt, now()).await.unwrap(), Interruption::OwnerAlive);
     drop(living);
-    assert_eq!(other.interrupt(scribe.call, attempt, now()).await.unwrap(), Interruption::Written);
+    assert_eq!(other.interrupt(scribe.call, attempt, now()).await.unwrap(), Interruption::Recorded);
     assert_eq!(other.interrupt(scribe.call, attempt, now()).await.unwrap(), Interruption::NotOpen);
     let record = other.load(scribe.call).await.unwrap().unwrap().record;
     assert!(record.damage().is_none());
@@ -35,7 +35,7 @@ async fn an_attempt_of_ones_own_or_of_nobody_can_be_interrupted() {
         let attempt = scribe.begin(writes.owner());
         scribe.append(writes).await.unwrap();
         drop(gone);
-        assert_eq!(book.interrupt(scribe.call, attempt, now()).await.unwrap(), Interruption::Written);
+        assert_eq!(book.interrupt(scribe.call, attempt, now()).await.unwrap(), Interruption::Recorded);
     }
     assert_eq!(
         std::fs::read_dir(dir.path().join("owners")).unwrap().count(),

@@ -33,14 +33,14 @@ async fn sealed() -> SealedLog {
     book.seal().await.unwrap();
     gives_leave(&book, None).await;
     waiting(&book, "s", write_to("/w/b")).await;
-    book.act(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
-    book.act(act(AdminActionKind::Lift)).await.unwrap();
+    book.record_admin_action(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
+    book.record_admin_action(act(AdminActionKind::Lift)).await.unwrap();
     book.seal().await.unwrap();
     let forgotten = whole(&book, "s").await;
     book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
     book.seal().await.unwrap();
     let verification = book.verify().await.unwrap();
-    assert_eq!((verification.flaw, verification.unsealed, verification.segments), (None, 0, 3));
+    assert_eq!((verification.integrity_error, verification.unsealed, verification.segments), (None, 0, 3));
     SealedLog { dir, book }
 }
 
@@ -50,7 +50,7 @@ impl SealedLog {
     }
 
     async fn flaw(&self) -> Option<IntegrityError> {
-        self.book.verify().await.unwrap().flaw
+        self.book.verify().await.unwrap().integrity_error
     }
 }
 
@@ -121,15 +121,15 @@ fn any_flipped_byte_shows() {
             column => runtime.block_on(flip(&sealed, "line", column, pos, at, bit)),
         };
         let flaw = flaw.ok_or_else(|| TestCaseError::fail(format!("{column} of row {pos} was flipped unseen")))?;
-        match (column, flaw.place) {
+        match (column, flaw.position) {
             ("signature" | "segment", LogPosition::Segment { number }) => {
                 prop_assert_eq!(i64::try_from(number).unwrap(), segment);
             }
-            ("body" | "head", LogPosition::Line { call: named, seq: line }) => {
+            ("body" | "head", LogPosition::Entry { call: named, seq: line }) => {
                 prop_assert_eq!(named, call);
                 prop_assert!((seq..seq + count).contains(&line), "line {} of {}..+{}", line, seq, count);
             }
-            ("body" | "head", LogPosition::Act { act }) => prop_assert_eq!(act.uuid(), call.uuid()),
+            ("body" | "head", LogPosition::AdminAction { action: act }) => prop_assert_eq!(act.uuid(), call.uuid()),
             ("call", _) => {}
             ("key", LogPosition::Key { call: named }) => prop_assert_eq!(named, call),
             ("contents", LogPosition::Content { call: named, .. }) => prop_assert_eq!(named, call),
@@ -208,14 +208,14 @@ async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
         for (seq, body) in (0..).zip(bodies) {
             framed.extend_from_slice(&u32::try_from(body.len()).unwrap().to_le_bytes());
             framed.extend_from_slice(body.as_bytes());
-            before = byleave::core::hash_chain::link(call, &before, seq, body);
+            before = byleave::core::hash_chain::compute_link(call, &before, seq, body);
             if seq as usize + 1 < bodies.len() {
                 framed.extend_from_slice(before.as_bytes());
             }
         }
         (framed, before, bodies.len())
     };
-    let bodies: Vec<&str> = kept.lines.iter().map(|line| line.body()).collect();
+    let bodies: Vec<&str> = kept.chained_entries.iter().map(|line| line.body()).collect();
     let mut swapped = bodies.clone();
     swapped.swap(2, 3);
     let mut removed = bodies.clone();
@@ -228,7 +228,7 @@ async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
         sealed.peer().execute(sql, params![pos, body, head.as_bytes(), count as i64]).unwrap();
         let flaw = sealed.flaw().await.unwrap_or_else(|| panic!("{name} unseen"));
         assert!(
-            matches!(flaw.place, LogPosition::Line { call: named, .. } if named == call),
+            matches!(flaw.position, LogPosition::Entry { call: named, .. } if named == call),
             "{name}: {flaw}"
         );
     }
@@ -246,7 +246,7 @@ async fn what_is_removed_or_cut_off_shows() {
         let (_, call, seq, _) = rows(&sealed.peer())[pos - 1];
         sealed.peer().execute("DELETE FROM line WHERE pos = ?1", [pos as i64]).unwrap();
         let flaw = sealed.flaw().await.unwrap();
-        assert_eq!(flaw.place, LogPosition::Line { call, seq }, "row {pos}: {flaw}");
+        assert_eq!(flaw.position, LogPosition::Entry { call, seq }, "row {pos}: {flaw}");
         // Not sealed over, and so still seen, when the book goes on.
         whole(&sealed.book, "later").await;
         drop(sealed.book.seal().await);
@@ -265,7 +265,7 @@ async fn what_is_removed_or_cut_off_shows() {
         if cut.contains("pos > 4") {
             continue;
         }
-        assert_eq!(flaw.place, place, "{cut}: {flaw}");
+        assert_eq!(flaw.position, place, "{cut}: {flaw}");
     }
 }
 
@@ -288,18 +288,18 @@ async fn an_old_copy_put_back_shows_against_the_anchor() {
     let book = SqliteLedger::open(state.path(), &options).unwrap();
     whole(&book, "s").await;
     book.seal().await.unwrap();
-    assert_eq!(book.verify().await.unwrap().flaw, None);
+    assert_eq!(book.verify().await.unwrap().integrity_error, None);
     drop(book);
     copy(old.path(), state.path());
     let book = SqliteLedger::open(state.path(), &options).unwrap();
-    let flaw = book.verify().await.unwrap().flaw.unwrap();
-    assert_eq!(flaw.place, LogPosition::Anchor);
-    assert!(flaw.why.starts_with("the book is older than its anchor"), "{flaw}");
+    let flaw = book.verify().await.unwrap().integrity_error.unwrap();
+    assert_eq!(flaw.position, LogPosition::Anchor);
+    assert!(flaw.reason.starts_with("the book is older than its anchor"), "{flaw}");
     // Going on does not hide it: nothing is sealed over an old copy, and the anchor stays.
     whole(&book, "s").await;
     assert!(book.seal().await.is_err());
     assert_eq!(book.anchor().await.unwrap().unwrap().number, 2);
-    assert_eq!(book.verify().await.unwrap().flaw.unwrap().place, LogPosition::Anchor);
+    assert_eq!(book.verify().await.unwrap().integrity_error.unwrap().position, LogPosition::Anchor);
 }
 
 #[tokio::test]
@@ -308,7 +308,7 @@ async fn a_damaged_act_stops_everything() {
     sealed.peer().execute("UPDATE line SET body = zeroblob(length(body)) WHERE kind = 1", []).unwrap();
     let book = open(sealed.dir.path());
     assert!(
-        book.halted(&super::scribe::tenant()).await.is_err(),
+        book.active_halt(&super::scribe::tenant()).await.is_err(),
         "a halt that cannot be read may be in force"
     );
 }
@@ -321,7 +321,7 @@ async fn use_once(book: &SqliteLedger, leave: StandingApprovalId) -> Result<LogP
     scribe.ruled(Verdict::Allow, Some(leave));
     scribe.begin(book.owner());
     let seq = scribe.record.len() - 1;
-    scribe.append(book).await.map(|()| LogPosition::Line { call: scribe.call, seq })
+    scribe.append(book).await.map(|()| LogPosition::Entry { call: scribe.call, seq })
 }
 
 // req: R5
@@ -332,13 +332,13 @@ async fn a_use_of_a_leave_that_was_made_to_come_back_shows() {
     let leave = gives_leave(&book, Some(1)).await;
     let first = use_once(&book, leave).await.unwrap();
     book.seal().await.unwrap();
-    let flaw = async || open(dir.path()).verify().await.unwrap().flaw;
+    let flaw = async || open(dir.path()).verify().await.unwrap().integrity_error;
     assert_eq!(flaw().await, None);
 
     let peer = Connection::open(dir.path().join("book.sqlite")).unwrap();
     peer.execute("DELETE FROM leave_use", []).unwrap();
     let missing = flaw().await.unwrap();
-    assert_eq!(missing.place, first, "{missing}");
+    assert_eq!(missing.position, first, "{missing}");
     book.rebuild().await.unwrap();
     assert_eq!(flaw().await, None, "nothing has come of it");
     assert!(use_once(&open(dir.path()), leave).await.is_err(), "it is spent again");
@@ -350,8 +350,8 @@ async fn a_use_of_a_leave_that_was_made_to_come_back_shows() {
         book.rebuild().await.unwrap();
         book.seal().await.unwrap();
         let overdrawn = flaw().await.unwrap();
-        assert_eq!(overdrawn.place, second, "{overdrawn}");
-        assert!(overdrawn.why.ends_with("was used 2 times, and may be used 1 times"), "{overdrawn}");
+        assert_eq!(overdrawn.position, second, "{overdrawn}");
+        assert!(overdrawn.reason.ends_with("was used 2 times, and may be used 1 times"), "{overdrawn}");
     }
 }
 
@@ -360,7 +360,7 @@ async fn a_giving_of_a_leave_that_is_taken_out_of_the_list_shows() {
     let sealed = sealed().await;
     sealed.peer().execute("DELETE FROM leave", []).unwrap();
     let flaw = sealed.flaw().await.unwrap();
-    assert!(flaw.why.contains("its giving of leave"), "{flaw}");
+    assert!(flaw.reason.contains("its giving of leave"), "{flaw}");
     sealed.book.rebuild().await.unwrap();
     assert_eq!(sealed.flaw().await, None);
 }

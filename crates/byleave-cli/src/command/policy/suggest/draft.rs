@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use byleave::core::approval_scopes::{exact_run, wide_run};
+use byleave::core::approval_scopes::{exact_run_pattern, prefix_run_pattern};
 use byleave::core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::CallId;
-use byleave::core::pattern::{Pattern, literal};
-use byleave::core::standing_approval::keys;
+use byleave::core::pattern::{Pattern, escape_glob};
+use byleave::core::standing_approval::patterns_to_toml;
 use byleave::replay::ReplayableCall;
 
 /// The minimum number of approved calls for a draft.
@@ -40,7 +40,7 @@ type EffectGroupKey = (&'static str, String);
 
 /// Returns the effects that caused the question: those without a rule, or all of them if the tool is sensitive.
 pub(super) fn needed<'a>(plan: &'a Plan, ruling: &PolicyDecision) -> Vec<&'a Effect> {
-    if !ruling.causes().into_iter().all(AskCause::is_uncovered) {
+    if !ruling.causes().into_iter().all(AskCause::is_no_rule) {
         return plan.effects.iter().collect();
     }
     let asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
@@ -56,7 +56,7 @@ pub(super) fn drafts(
 ) -> Vec<RuleDraft> {
     let mut groups: BTreeMap<BTreeSet<EffectGroupKey>, Vec<&ReplayableCall>> = BTreeMap::new();
     for past in approved {
-        let asked = past.questions.iter().flat_map(|asked| needed(&asked.plan, &asked.ruling));
+        let asked = past.questions.iter().flat_map(|asked| needed(&asked.plan, &asked.decision));
         let same: BTreeSet<EffectGroupKey> = asked.map(|effect| likeness(effect, alike)).collect();
         groups.entry(same).or_default().push(past);
     }
@@ -66,7 +66,7 @@ pub(super) fn drafts(
             let patterns = patterns(&calls, alike)?;
             let id = name(&patterns, taken);
             let asked = calls.iter().flat_map(|past| &past.questions);
-            let effects = asked.flat_map(|asked| needed(&asked.plan, &asked.ruling)).cloned().collect();
+            let effects = asked.flat_map(|asked| needed(&asked.plan, &asked.decision)).cloned().collect();
             Some(RuleDraft { id, patterns, calls: calls.iter().map(|past| past.call).collect(), effects })
         })
         .collect()
@@ -100,9 +100,9 @@ fn patterns(calls: &[&ReplayableCall], alike: PathGrouping) -> Option<Vec<Patter
     let mut groups: BTreeMap<EffectGroupKey, Vec<&Effect>> = BTreeMap::new();
     for past in calls {
         for asked in &past.questions {
-            for effect in needed(&asked.plan, &asked.ruling) {
+            for effect in needed(&asked.plan, &asked.decision) {
                 // A rule about the directory would cover everything else done beneath it.
-                if asked.plan.is_beneath(effect) {
+                if asked.plan.is_partial(effect) {
                     return None;
                 }
                 groups.entry(likeness(effect, alike)).or_default().push(effect);
@@ -123,7 +123,7 @@ fn common(effects: &[&Effect]) -> Option<Vec<Pattern>> {
         Effect::Write { .. } => paths(effects, Pattern::Write),
         Effect::Delete { .. } => paths(effects, Pattern::Delete),
         Effect::Reach { host, .. } => Some(vec![Pattern::Reach(host.clone())]),
-        Effect::Invoke { tool } => Some(vec![Pattern::Invoke(literal(tool))]),
+        Effect::Invoke { tool } => Some(vec![Pattern::Invoke(escape_glob(tool))]),
         Effect::Unconfined { .. } | Effect::Unknown { .. } => None,
     }
 }
@@ -142,7 +142,7 @@ fn runs(effects: &[&Effect]) -> Option<Vec<Pattern>> {
         }
         Some(patterns)
     };
-    match (each(exact_run), each(wide_run)) {
+    match (each(exact_run_pattern), each(prefix_run_pattern)) {
         (Some(exact), _) if exact.len() == 1 => Some(exact),
         (_, Some(wide)) if wide.len() == 1 => Some(wide),
         (exact, _) => exact,
@@ -153,9 +153,9 @@ fn paths(effects: &[&Effect], kind: fn(String) -> Pattern) -> Option<Vec<Pattern
     let paths: BTreeSet<&str> = effects.iter().filter_map(|effect| effect.path()).collect();
     let folder = folder(paths.first()?);
     if paths.len() >= FILES_MIN && !folder.is_empty() {
-        return Some(vec![kind(format!("{}/*", literal(folder)))]);
+        return Some(vec![kind(format!("{}/*", escape_glob(folder)))]);
     }
-    Some(paths.into_iter().map(|path| kind(literal(path))).collect())
+    Some(paths.into_iter().map(|path| kind(escape_glob(path))).collect())
 }
 
 fn folder(path: &str) -> &str {
@@ -196,7 +196,7 @@ impl RuleDraft {
     /// Returns the rule as text for a file.
     pub(super) fn toml(&self) -> String {
         let mut toml = format!("[[rule]]\nid = \"{}\"\nverdict = \"allow\"\n", self.id.as_str());
-        for line in keys(&self.patterns) {
+        for line in patterns_to_toml(&self.patterns) {
             toml.push_str(&format!("{line}\n"));
         }
         toml.push_str(&format!("why = \"asked {} times, and always answered yes\"\n", self.calls.len()));

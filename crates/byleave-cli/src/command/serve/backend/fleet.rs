@@ -10,7 +10,7 @@ use byleave_server::listen::ListenError;
 use byleave_worker::WorkerRegistry;
 
 use super::TenantBackend;
-use crate::command::fleet::fleet_of;
+use crate::command::fleet::load_fleet;
 use crate::console::{Console, Tone, prose};
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
@@ -24,35 +24,38 @@ pub(in crate::command::serve) struct FleetBackend {
 
 impl FleetBackend {
     /// Becomes the gateway of a fleet.
-    pub(super) async fn begin(
+    pub(super) async fn join(
         file: &Path,
         lease: Duration,
         options: &ResolvedOptions,
         screen: &mut Console,
     ) -> Result<Self> {
-        let fleet = fleet_of(file)?;
+        let fleet = load_fleet(file)?;
         let gateway = fleet.gateway(&fleet_dir(options))?;
         // Before any client is accepted, because only one gateway knows which workers are alive.
         let wait = |awaited: Awaited<'_>| match awaited {
             Awaited::Place => "another gateway serves this fleet; waiting for its place".to_owned(),
             Awaited::Engine(fault) => format!("waiting for the engine: {fault}"),
         };
-        gateway.take(|awaited| screen.say(&prose(&wait(awaited)))).await?;
+        gateway.take(|awaited| screen.message(&prose(&wait(awaited)))).await?;
         Ok(Self { fleet, gateway, lease })
     }
 
-    pub(super) async fn plot(&self, options: &ResolvedOptions) -> Result<TenantBackend> {
+    pub(super) async fn tenant_backend(&self, options: &ResolvedOptions) -> Result<TenantBackend> {
         let here = fleet_dir(options);
         let ledger = Arc::new(self.fleet.ledger(&options.tenant, &here)?);
         let held = self.gateway.held();
-        let crew =
-            WorkerRegistry::in_dir(ledger.deputy(move || held.is_sure()), self.lease, options.cwd.clone());
+        let crew = WorkerRegistry::with_directory(
+            ledger.deputy(move || held.is_sure()),
+            self.lease,
+            options.cwd.clone(),
+        );
         let book = self.fleet.book(&options.tenant, &here, Arc::clone(&ledger) as Arc<_>).await?;
-        Ok(TenantBackend { ledger, book: Arc::new(book), crew: Some(crew) })
+        Ok(TenantBackend { ledger, audit_log: Arc::new(book), workers: Some(crew) })
     }
 
     /// Serves as long as this server is the gateway of its fleet.
-    pub(super) async fn hold(
+    pub(super) async fn serve(
         self,
         serving: impl Future<Output = Result<(), ListenError>>,
         screen: &mut Console,
@@ -68,7 +71,7 @@ impl FleetBackend {
         // The server has ended anyway.
         if let Err(fault) = self.gateway.leave().await {
             let what = "the engine could not be told, so another gateway waits some seconds for this place";
-            screen.toned(Tone::Careful, "note:", &prose(&format!("{what}: {fault}")));
+            screen.message_with_tone(Tone::Careful, "note:", &prose(&format!("{what}: {fault}")));
         }
         Ok(())
     }
