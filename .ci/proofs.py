@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Which proofs passed, on which commit: the first table of docs/proofs.md.
+"""The proofs that passed, with their commits: the first table of docs/proofs.md.
 
-    .ci/proofs.py record NAME COMMIT SECONDS STATUS LOG   write the row of a proof that has just been run (`scripts/prove` does that)
+    .ci/proofs.py record NAME COMMIT SECONDS STATUS LOG   write the row of a proof that was just run (used by `scripts/prove`)
     .ci/proofs.py stale                                   list the proofs whose watched paths changed since they last passed
     .ci/proofs.py left                                    list the proofs that have not passed on this commit
-    .ci/proofs.py check                                   the table has a row for every proof of `scripts/prove --list`, and no other
-    .ci/proofs.py write                                   the same, and add rows that are missing and drop those of proofs that are gone
+    .ci/proofs.py check                                   check that the table has exactly the rows of `scripts/prove --list`
+    .ci/proofs.py write                                   the same, and add missing rows and drop those of removed proofs
 
 A proof's figures are the lines of its output that begin with `figure: `.
 """

@@ -1,4 +1,4 @@
-# Sourced by `.ci/run` and `.ci/nightly`: where they build, how they install what is missing, and how they run and time steps.
+# Sourced by `.ci/run` and `.ci/nightly`: where they build, how they install missing tools, and how they run and time steps.
 #
 # The caches lie under BYLEAVE_CI_CACHE, so that the next run on the same machine is quick. Everything passes from cold as well.
 
@@ -8,14 +8,15 @@ mkdir -p "$cache"
 export BYLEAVE_CI_CACHE="$cache"
 export CARGO_TARGET_DIR="$cache/target"
 export CARGO_TERM_COLOR=never
-# The compiled dependencies are worth keeping between runs; incremental state of our own crates only grows.
+# Compiled dependencies are kept between runs. Incremental state of our own crates would only grow.
 export CARGO_INCREMENTAL=0
-# Cargo tells by time stamps what to build anew, and those of another checkout say nothing about this one.
+# Cargo decides by time stamps what to rebuild. The time stamps of another checkout are not valid for this
+# one.
 if [[ $start == warm && $(cat "$cache/checkout" 2>/dev/null) != "$PWD" ]]; then
     git ls-files -z | xargs -0 touch --no-create
 fi
 printf '%s\n' "$PWD" >"$cache/checkout"
-# What these scripts install, and what rustup installs by default, is found without a login shell.
+# Makes the programs that these scripts or rustup install available without a login shell.
 export PATH="$cache/tools/bin:$HOME/.cargo/bin:$PATH"
 export PYTHONDONTWRITEBYTECODE=1
 
@@ -74,7 +75,7 @@ install_crate() {
     CARGO_TARGET_DIR="$cache/tools/target" cargo install --locked --debug --root "$cache/tools" "${@:2}" || die "cannot install $2"
 }
 
-# The programs that the `diagnostics` tool runs. They lie in a directory of their own because other tests must not find them.
+# The programs that the `diagnostics` tool runs. They are in a separate directory because other tests must not find them.
 # Go is checked if it is in `$cache/diagnostics/go`.
 install_checkers() {
     local at="$cache/diagnostics"

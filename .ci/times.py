@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a run of `.ci/run` took.
+"""The duration of a `.ci/run`.
 
-    .ci/times.py print TIMES JUNIT cold|warm SECONDS   print the table of the run that has just ended (`.ci/run` does that)
-    .ci/times.py table TIMES                           print the table alone (`.ci/nightly` does that)
+    .ci/times.py print TIMES JUNIT cold|warm SECONDS   print the table of the run that just ended (used by `.ci/run`)
+    .ci/times.py table TIMES                           print only the table (used by `.ci/nightly`)
     .ci/times.py keep                                  add the last run to docs/dev/ci-runs.tsv and write the tables of docs/dev/ci.md
 
 TIMES has a line per step: name, `compile` or `run`, seconds, `passed` or `FAILED`. JUNIT is nextest's report.
@@ -55,7 +55,7 @@ def print_run(times, junit, start, seconds):
 
 
 def reference():
-    """Returns the milliseconds of a fixed computation, the median of five: how fast this machine is, to compare runs by."""
+    """Returns the milliseconds of a fixed computation, the median of five. It shows the speed of this machine, to compare runs."""
 
     def once():
         began, total = time.perf_counter(), 0

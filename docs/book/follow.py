@@ -125,8 +125,8 @@ def recipe(text, home):
         raise Wrong("a recipe says why, before the policy")
     toml, console = blocks[0][1], blocks[1][1]
     for rule in tomllib.loads(toml)["rule"]:
-        if EFFECTS & rule.keys() and not {"yes", "no"} & rule.keys():
-            raise Wrong(f"the rule `{rule.get('id')}` has no examples: add `yes` or `no`")
+        if EFFECTS & rule.keys() and not {"matches", "not_matches"} & rule.keys():
+            raise Wrong(f"the rule `{rule.get('id')}` has no examples: add `matches` or `not_matches`")
     path, layer = place(toml)
     path = os.path.join(home, path)
     project = os.path.join(home, "app")

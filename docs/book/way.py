@@ -11,18 +11,18 @@ from xml.sax.saxutils import escape
 THERE = [
     ("call", ["an agent wants", "to use a tool"], "no such tool,|wrong arguments"),
     ("effects", ["what would it run,", "read, write, delete,", "reach?"], "cannot be|worked out"),
-    ("ruling", ["rules on effects:", "allow, ask or deny;", "the strictest wins"], "denied"),
+    ("decision", ["rules on effects:", "allow, ask or deny;", "the strictest wins"], "denied"),
     ("review", ["reviewers look at", "the arguments, and", "may change them"], "a reviewer|objects, or breaks"),
-    ("rehearsal", ["where it would ask:", "it runs on a copy,", "and is judged again"], "what it did|is denied"),
+    ("rehearsal", ["where it would ask:", "it runs on a copy,", "and is evaluated again"], "what it did|is denied"),
 ]
 # From right to left, beneath.
 BACK = [
-    ("question", ["a person sees what", "it really did: yes,", "no, edit, leave"], "no, or|no answer"),
+    ("question", ["a person sees what", "it really did: yes,", "no, edit, or always"], "no, or|no answer"),
     ("run, once", ["written down first;", "programs run in", "the sandbox"], "changed since,|halted"),
     ("review", ["reviewers look at", "the result; it may", "be held for a person"], None),
     ("result", ["completed, failed,", "withheld, refused,", "rehearsed, unknown"], None),
 ]
-BOOK = ["the book", "every step is an entry, chained and sealed; what cannot be recorded does not happen;", "a process may stop at any of them, and another goes on from what is written"]
+BOOK = ["the audit log", "every step is an entry, chained and sealed; what cannot be recorded does not happen;", "a process may stop at any of them, and another goes on from what is written"]
 
 WIDTH, HEIGHT = 800, 436
 BOX, TALL, GAP = 140, 92, 20
@@ -59,7 +59,7 @@ def why(x, y, words):
 
 def picture():
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="Helvetica, Arial, sans-serif" role="img">'
-    yield "<title>The way of a call: effects, ruling, review, rehearsal, question, one run, review, result; every step in the book</title>"
+    yield "<title>The way of a call: effects, decision, review, rehearsal, question, one run, review, result; every step in the audit log</title>"
     yield "<!-- Made by docs/book/way.py; do not edit. -->"
     yield "<defs>"
     for mark, colour in (("on", LINE), ("no", NO)):

@@ -1,4 +1,5 @@
-//! Any text as a reply of a model: however it is cut, the same comes out; no text is lost or held back; every flaw has its place.
+//! Any text as a model's reply: the result does not depend on the chunks, no text is lost or held back, and every flaw has its
+//! position.
 #![no_main]
 
 use byleave_agent::tool_blocks::{
@@ -6,10 +7,10 @@ use byleave_agent::tool_blocks::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Small, so that it is met.
+/// Small, so that it is reached.
 const BLOCK_BYTES_MAX: usize = 300;
 
-/// All that came out, text in a row as one.
+/// All pieces. Adjacent text is merged.
 #[derive(Debug, Default, PartialEq)]
 struct All {
     pieces: Vec<Out>,
@@ -40,7 +41,7 @@ impl All {
     }
 }
 
-/// Reads the text in chunks of so many characters, in turns.
+/// Parses the text in chunks of these sizes in characters, in rotation.
 fn read(mut text: &str, sizes: &[usize]) -> All {
     let (mut blocks, mut all) = (ToolBlockParser::with_max_block_bytes(BLOCK_BYTES_MAX), All::default());
     let mut sizes = sizes.iter().cycle();
@@ -57,11 +58,11 @@ fn read(mut text: &str, sizes: &[usize]) -> All {
 fuzz_target!(|text: &str| {
     let whole = read(text, &[usize::MAX]);
     assert_eq!(read(text, &[1]), whole, "one by one");
-    // What the text itself says is as good as any other way to cut it.
+    // Chunk sizes derived from the text itself.
     let sizes: Vec<usize> = text.bytes().take(16).map(|byte| usize::from(byte % 8)).chain([3]).collect();
     assert_eq!(read(text, &sizes), whole, "in chunks of {sizes:?}");
 
-    // Text comes out as it stands there, in its order.
+    // Text comes out unchanged and in order.
     let mut rest = text;
     for piece in &whole.pieces {
         match piece {
@@ -82,7 +83,7 @@ fuzz_target!(|text: &str| {
         }
     }
 
-    // Without a word of tools all of it is text, and none of it waits for longer than a line that opens a block.
+    // Without the word "tool" everything is text, and none of it waits longer than an opening line.
     if !text.contains("tool") {
         assert_eq!(whole.text_bytes, text.len());
         let (mut blocks, mut all) = (ToolBlockParser::new(), All::default());

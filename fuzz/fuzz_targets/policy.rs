@@ -1,4 +1,5 @@
-//! Any text as a policy file: it is read in full or what is wrong is told with its place; a project's never loosens.
+//! Any text as a policy file: it is loaded in full, or the error is reported with its position. A project's file
+//! never loosens the policy.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,7 +10,7 @@ use byleave_core::decision::Verdict;
 use byleave_fuzz::{PLACES, judge, plan};
 use libfuzzer_sys::fuzz_target;
 
-/// Reads the commands that stand as examples.
+/// Plans the commands in examples.
 struct Commands;
 
 impl ExampleChecker for Commands {
@@ -18,7 +19,7 @@ impl ExampleChecker for Commands {
     }
 }
 
-/// Some rules of every verdict and kind. All of the built-in ones would take longer to make ready than everything else here.
+/// Some rules of every verdict and kind. Compiling all built-in rules would take longer than everything else here.
 const BASE: &str = r#"
 [[rule]]
 id = "reading"
@@ -49,7 +50,7 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     load_rules(&file, &PLACES, &Commands).expect("the rules of the base").rules
 });
 
-/// Commands and what those rules say of them.
+/// Commands and their verdicts under those rules.
 static JUDGED: LazyLock<Vec<(Plan, Verdict)>> = LazyLock::new(|| {
     let policy = Policy::new(RULES.clone()).expect("a policy");
     let commands = ["ls", "cat .env", "rm -rf /", "curl http://example.org/x", "git log | head", "touch a > b"];

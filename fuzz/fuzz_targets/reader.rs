@@ -1,4 +1,4 @@
-//! Any text as a command: it is read, soon, and to something that can be shown and judged.
+//! Any text as a command: it is parsed quickly, and the result can be shown and evaluated.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ static BUILTIN: LazyLock<Policy> = LazyLock::new(|| Policy::builtin(&PLACES).exp
 
 fuzz_target!(|text: &str| {
     let reading = parse_commands(text, &World);
-    // A screen marks these places in the text; a NUL is taken out before.
+    // A screen marks these positions in the text. A NUL is removed before.
     if !text.contains('\0') {
         let spans = reading.commands.iter().map(|command| &command.span);
         for span in spans.chain(reading.unresolved.iter().map(|riddle| &riddle.span)) {
@@ -21,6 +21,6 @@ fuzz_target!(|text: &str| {
         }
     }
     let plan = plan(text);
-    // Nothing to judge is never a proof.
+    // A plan without effects is never allowed.
     assert!(!plan.effects.is_empty() || judge(&BUILTIN, &plan) != Verdict::Allow);
 });

@@ -1,4 +1,4 @@
-//! What the targets of rules and commands need: a small world to read commands in, and a plan judged under a policy.
+//! Shared by the targets for rules and commands: a small environment for commands, and the evaluation of a plan.
 
 use byleave_core::effect::{Danger, Plan};
 use byleave_core::id::{AgentId, SessionId};
@@ -8,7 +8,7 @@ use byleave_core::decision::Verdict;
 use byleave_shell::danger::DangerSeverity;
 use byleave_shell::shell_env::ShellEnv;
 
-/// Where everything is in the small world.
+/// The paths of the small environment.
 pub const PLACES: PathVariables<'_> = PathVariables {
     workspace: Some("/ws"),
     home: Some("/home/u"),
@@ -16,7 +16,7 @@ pub const PLACES: PathVariables<'_> = PathVariables {
     config: Some("/home/u/.config/byleave"),
 };
 
-/// A world of a few files; `x.sh` runs itself.
+/// An environment with a few files. `x.sh` runs itself.
 pub struct World;
 
 const FILES: [(&str, &str); 6] = [
@@ -85,7 +85,7 @@ impl ShellEnv for World {
     }
 }
 
-/// What a command would do in the small world.
+/// The plan of a command in the small environment.
 pub fn plan(command: &str) -> Plan {
     let account = byleave_shell::analyze(command, &World);
     let dangers = account.dangers.iter().map(|danger| Danger {

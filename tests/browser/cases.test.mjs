@@ -1,4 +1,4 @@
-// The cases of the corpus about approval, on the pages: each is shown in a way of its own, and docs/security/scores.md says which.
+// The approval cases of the corpus, on the pages. Each is shown in its own way, and docs/security/scores.md says which.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { forAMoment, otherwise, tooLate } from "./cases/otherwise.mjs";
 import { check } from "./cases/scores.mjs";
 import { Stage } from "./stage.mjs";
 
-/** So many pages are looked at together. */
+/** The number of pages that are used in parallel. */
 const TOGETHER = 3;
 
 const CORPUS = new URL("../corpus/bypasses.jsonl", import.meta.url);
@@ -20,7 +20,7 @@ const corpus = readFileSync(CORPUS, "utf8").split("\n").filter(Boolean).map((lin
 const cases = corpus.filter(({ tool }) => tool === "approval_ui");
 const of = (ways) => Object.entries(ways).map(([id, way]) => [cases.find((item) => item.id === id), way]);
 
-/** How each case was shown, where it holds. */
+/** How each case was shown to hold. */
 const shown = new Map();
 const pages = [];
 let place;
@@ -37,7 +37,7 @@ before(async () => {
 });
 after(() => Promise.all([place, apart].map((one) => one?.stage.stop())));
 
-/** Shows a case on one of the pages. */
+/** Runs a case on one of the pages. */
 async function onPage(item, way) {
   const page = pages.pop();
   try {
@@ -47,7 +47,7 @@ async function onPage(item, way) {
   }
 }
 
-// These give something, and so have the place to themselves.
+// These cases approve something, so each runs alone.
 const giving = new Set(["symlink-target-not-shown", "always-allow-scope-hidden"]);
 const seen = cases.filter((item) => item.class === "approval-display");
 let untouched;

@@ -1,4 +1,4 @@
-// The inbox in a real browser: a question arrives, is read and answered in every way. With pictures for the guide.
+// The inbox in a real browser: a question arrives, is read, and is answered in every way. Also takes pictures for the guide.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { join } from "node:path";
@@ -29,26 +29,26 @@ async function open(call) {
 // req: R5
 test("a question arrives while the list is looked at, and is announced", async () => {
   await page.goto("/");
-  await page.getByText("Nothing waits for you.").waitFor();
-  // The stream is there before the call is.
+  await page.getByText("No open questions.").waitFor();
+  // Waits until the event stream is open before the call is made.
   await page.waitForTimeout(500);
   stage.write("colours.txt", "red\nblue\ngreen\n");
   const call = await stage.call("bash", edit("violet"), { reason: "The list should have violet." });
   assert.equal(call.state, "waiting");
   const entry = page.locator(`li[data-id="${call.question.id}"]`);
   await entry.waitFor();
-  await page.getByText("One question waits.").waitFor();
-  assert.equal(await page.locator("#notice").textContent(), "A question came in.");
+  await page.getByText("One open question.").waitFor();
+  assert.equal(await page.locator("#notice").textContent(), "One new question.");
   assert.match(await page.title(), /^\(1\) Inbox/);
   await picture("browser-inbox");
   assert.deepEqual(await serious(page), []);
 
-  // Read: what the rehearsal changed, side by side; then yes.
+  // Reads the changes of the rehearsal side by side, then says yes.
   await entry.getByRole("link").click();
   await page.getByRole("heading", { level: 1, name: "May this call of “bash” run?" }).waitFor();
   assert.equal(await page.locator("table.diff td.out").textContent(), "blue");
   assert.equal(await page.locator("table.diff td.in").textContent(), "violet");
-  const yes = page.getByRole("button", { name: "Yes, let it run" });
+  const yes = page.getByRole("button", { name: "Yes, run it" });
   await readable(page);
   await picture("browser-question", { fullPage: true });
   assert.deepEqual(await serious(page), []);
@@ -63,7 +63,7 @@ test("a question arrives while the list is looked at, and is announced", async (
 test("rejected with feedback, which the model gets", async () => {
   const call = await stage.call("bash", { command: "rm colours.txt" });
   await open(call);
-  await page.getByLabel("What should be done instead?").fill("Keep it;\nempty it instead.");
+  await page.getByLabel("What should the model do instead?").fill("Keep it;\nempty it instead.");
   await page.getByRole("button", { name: "No", exact: false }).first().click();
   await page.getByText("You said no.").waitFor();
   const result = await stage.settled(call.call);
@@ -72,7 +72,7 @@ test("rejected with feedback, which the model gets", async () => {
   assert.equal(stage.read("colours.txt"), "red\nviolet\ngreen\n");
 });
 
-test("edited arguments are judged again, and only what is approved then runs", async () => {
+test("edited arguments are evaluated again, and only what is approved then runs", async () => {
   const call = await stage.call("bash", { command: "rm colours.txt" }, { session: "edited" });
   await open(call);
   await page.getByText("Edit the arguments").click();
@@ -81,41 +81,41 @@ test("edited arguments are judged again, and only what is approved then runs", a
   await page.waitForURL((url) => url.pathname.startsWith("/questions/") && !url.pathname.endsWith(call.question.id));
   assert.match(await page.locator(".sheet").textContent(), /pink/);
   await readable(page);
-  await page.getByRole("button", { name: "Yes, let it run" }).click();
+  await page.getByRole("button", { name: "Yes, run it" }).click();
   await page.getByText("You said yes.").waitFor();
   assert.equal((await stage.settled(call.call)).outcome, "completed");
   assert.equal(stage.read("colours.txt"), "pink\nviolet\ngreen\n");
 });
 
-test("a leave is shown as its rule before it is given, and spares the next question", async () => {
+test("a standing approval is shown as its rule before it is given, and avoids the next question", async () => {
   const args = { command: "sed -i 's/pink/red/' colours.txt" };
   const call = await stage.call("bash", args);
   await open(call);
-  await page.getByText("Give a leave").click();
-  await page.getByRole("button", { name: "Look at the leave" }).click();
-  await page.getByRole("heading", { name: "This leave" }).waitFor();
+  await page.getByText("Give a standing approval").click();
+  await page.getByRole("button", { name: "Preview the standing approval" }).click();
+  await page.getByRole("heading", { name: "New standing approval" }).waitFor();
   assert.match(await page.locator("pre.rule").textContent(), /write = \[".*colours\.txt"\]/);
   await picture("browser-leave");
   assert.deepEqual(await serious(page), []);
   await page.locator("article[data-ready]").waitFor();
-  await page.getByRole("button", { name: "Give this leave" }).click();
-  await page.getByText("You gave a leave.").waitFor();
+  await page.getByRole("button", { name: "Give this standing approval" }).click();
+  await page.getByText("You gave a standing approval.").waitFor();
   assert.equal((await stage.settled(call.call)).outcome, "completed");
   assert.equal((await stage.call("bash", args)).state, "settled");
-  await page.goto("/leaves");
-  assert.match(await page.locator("section.card").first().textContent(), /standing/);
+  await page.goto("/approvals");
+  assert.match(await page.locator("section.card").first().textContent(), /active/);
   assert.deepEqual(await serious(page), []);
-  await page.getByRole("button", { name: "Revoke it" }).click();
-  await page.getByText("No leave counts now.").waitFor();
+  await page.getByRole("button", { name: "Revoke" }).click();
+  await page.getByText("There is no active standing approval.").waitFor();
 });
 
 test("a part of the changes is applied", async () => {
   const call = await stage.call("bash", { command: "echo a > a.txt; echo b > b.txt" });
   await open(call);
-  await page.getByText("Apply a part of the changes").click();
+  await page.getByText("Apply some of the changes").click();
   await page.getByRole("checkbox", { name: /b\.txt/ }).check();
-  await page.getByRole("button", { name: "Apply these alone" }).click();
-  await page.getByText("You kept a part of the changes.").waitFor();
+  await page.getByRole("button", { name: "Apply only these" }).click();
+  await page.getByText("You applied some of the changes.").waitFor();
   await stage.settled(call.call);
   assert.equal(stage.read("b.txt"), "b\n");
   assert.throws(() => stage.read("a.txt"), /ENOENT/);
@@ -126,7 +126,7 @@ test("several get one answer after all of them were shown", async () => {
   for (const name of ["one", "two", "three"]) calls.push(await stage.call("bash", { command: `echo ${name} > ${name}.txt` }, { session: name }));
   await page.goto("/");
   for (const call of calls.slice(0, 2)) await page.locator(`li[data-id="${call.question.id}"] input`).check();
-  await page.getByRole("button", { name: "Answer those that are marked together" }).click();
+  await page.getByRole("button", { name: "Answer the marked questions together" }).click();
   await page.getByRole("heading", { name: "2 questions, one answer" }).waitFor();
   assert.match(await page.locator("article").textContent(), /two\.txt[\s\S]*one\.txt/);
   assert.deepEqual(await serious(page), []);
@@ -142,9 +142,9 @@ test("several get one answer after all of them were shown", async () => {
 test("a question that was answered elsewhere closes under the eyes of who reads it", async () => {
   const call = await stage.call("bash", { command: "echo x > x.txt" }, { session: "closing" });
   await open(call);
-  await stage.api(stage.ann, "POST", `/v1/questions/${call.question.id}/answer`, { digest: call.question.digest, answer: { say: "no" } });
+  await stage.api(stage.ann, "POST", `/v1/questions/${call.question.id}/answer`, { digest: call.question.digest, answer: { kind: "no" } });
   await page.getByText("This question is no longer open").waitFor();
-  assert.equal(await page.getByRole("button", { name: "Yes, let it run" }).isDisabled(), true);
+  assert.equal(await page.getByRole("button", { name: "Yes, run it" }).isDisabled(), true);
 });
 
 test("with the keyboard alone: a letter goes to an answer, Enter gives it", async () => {
@@ -153,7 +153,7 @@ test("with the keyboard alone: a letter goes to an answer, Enter gives it", asyn
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await page.waitForURL(/questions/);
-  // Somebody who is typing answers nothing, also where an answer is among what they type.
+  // A person who is typing answers nothing, even if the text contains an answer letter.
   await page.keyboard.type("yyyyy");
   await page.keyboard.press("Enter");
   assert.match(page.url(), /questions/);
@@ -167,10 +167,10 @@ test("with the keyboard alone: a letter goes to an answer, Enter gives it", asyn
   assert.equal((await stage.settled(call.call)).outcome, "completed");
 });
 
-test("the book is searched, read and checked; the numbers are drawn", async () => {
-  await page.goto("/book");
-  await page.getByRole("button", { name: "Check it now" }).click();
-  await page.getByText("Everything is as it was written").waitFor();
+test("the audit log is searched, read and verified, and the statistics are drawn", async () => {
+  await page.goto("/log");
+  await page.getByRole("button", { name: "Verify now" }).click();
+  await page.getByText("The audit log is intact").waitFor();
   await picture("browser-book");
   assert.deepEqual(await serious(page), []);
   await page.getByLabel("Outcome").selectOption("refused");
@@ -202,7 +202,7 @@ test("on a phone, in the dark", async () => {
   await readable(page);
   await picture("browser-phone-question", { fullPage: true });
   assert.deepEqual(await serious(page), []);
-  await page.getByRole("button", { name: "Yes, let it run" }).tap();
+  await page.getByRole("button", { name: "Yes, run it" }).tap();
   await page.getByText("You said yes.").waitFor();
   assert.equal((await stage.settled(call.call)).outcome, "completed");
   await page.context().close();
@@ -212,12 +212,12 @@ test("on a phone, in the dark", async () => {
 test("everything is halted and lifted", async () => {
   await page.goto("/");
   await page.locator("details.halt summary").click();
-  await page.getByLabel(/Why\?/).fill("something is off");
+  await page.getByLabel(/Reason/).fill("something is off");
   await page.getByRole("button", { name: "Halt everything" }).click();
   await page.getByText("ann halted everything: something is off").waitFor();
   const call = await stage.call("read_file", { path: "colours.txt" });
   assert.equal((await stage.settled(call.call)).refusal.code, "halted");
-  await page.getByRole("button", { name: "Lift it" }).click();
+  await page.getByRole("button", { name: "Lift the halt" }).click();
   await page.locator("details.halt").waitFor();
 });
 
@@ -226,11 +226,11 @@ test("without the script everything can be answered, and not faster than it can 
   const call = await stage.call("bash", { command: "rm plain.txt" }, { session: "plain" });
   const bare = await stage.signedIn({ javaScriptEnabled: false });
   await bare.goto(`/questions/${call.question.id}`);
-  await bare.getByRole("button", { name: "Yes, let it run" }).click();
-  await bare.getByText("too quick to have been read").waitFor();
+  await bare.getByRole("button", { name: "Yes, run it" }).click();
+  await bare.getByText("too fast to have read the question").waitFor();
   await bare.goto(`/questions/${call.question.id}`);
   await bare.waitForTimeout(2_600);
-  await bare.getByRole("button", { name: "Yes, let it run" }).click();
+  await bare.getByRole("button", { name: "Yes, run it" }).click();
   await bare.getByText("You said yes.").waitFor();
   assert.equal((await stage.settled(call.call)).outcome, "completed");
   await bare.context().close();
@@ -243,7 +243,7 @@ test("signing out ends the visit, also for who kept the cookie", async () => {
   await other.getByRole("button", { name: "Sign out" }).click();
   await other.getByLabel("Your token").waitFor();
   await other.context().addCookies(cookies);
-  await other.goto("/book");
+  await other.goto("/log");
   await other.getByLabel("Your token").waitFor();
   await other.context().close();
 });

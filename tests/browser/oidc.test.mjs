@@ -1,4 +1,4 @@
-// Signing in elsewhere, with a real OpenID Connect provider (`oidc-provider`) on loopback.
+// Signing in with a real OpenID Connect provider (`oidc-provider`) on loopback.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
@@ -15,11 +15,11 @@ let listener;
 before(async () => {
   const held = join(process.env.BYLEAVE_BROWSER, "node_modules/oidc-provider/lib/index.js");
   const { Provider } = await import(pathToFileURL(held));
-  // Where the server will be is known when it is there; the provider reads its clients when they come.
+  // The server's address is known only after its start. The provider reads its clients when they connect.
   const client = {
     client_id: "byleave",
     client_secret: "a-secret-of-the-client-0123456789",
-    redirect_uris: ["http://127.0.0.1/sign-in/done"],
+    redirect_uris: ["http://127.0.0.1/sign-in/callback"],
     application_type: "native",
   };
   listener = createServer((request, response) => provider.callback()(request, response));
@@ -29,7 +29,7 @@ before(async () => {
     clients: [client],
     claims: { openid: ["sub"], email: ["email", "email_verified"] },
     conformIdTokenClaims: false,
-    // Whoever types a name is that person; their address is verified unless they say otherwise.
+    // The provider accepts any typed name as that person. The address is verified unless the name says otherwise.
     findAccount: (_, id) => ({
       accountId: id,
       claims: () => ({ sub: id, email: `${id}@example.org`, email_verified: !id.startsWith("unverified") }),
@@ -54,9 +54,9 @@ after(async () => {
   listener?.closeAllConnections();
 });
 
-/** Goes to the provider, and says there who it is. */
+/** Goes to the provider, and signs in there with a name. */
 async function away(page, name) {
-  await page.goto("/book?text=x");
+  await page.goto("/log?text=x");
   await page.getByRole("link", { name: "Sign in with your organisation" }).click();
   await page.locator("input[name=login]").fill(name);
   await page.locator("input[name=password]").fill("whatever");
@@ -69,7 +69,7 @@ test("somebody who was let in signs in elsewhere, comes back to where they wante
   for (const name of ["carol", "dan"]) {
     const page = await (await stage.browser()).newPage();
     await away(page, name);
-    await page.waitForURL((url) => url.pathname === "/book" && url.search === "?text=x");
+    await page.waitForURL((url) => url.pathname === "/log" && url.search === "?text=x");
     await page.getByText(`${name} in local`).waitFor();
     await page.context().close();
   }
@@ -79,8 +79,8 @@ test("who was not let in is not, nor who shows an address that nobody verified",
   for (const name of ["mallory", "unverified"]) {
     const page = await (await stage.browser()).newPage();
     await away(page, name);
-    await page.getByText("nobody has let you in here").waitFor();
-    await page.goto("/book");
+    await page.getByText("this server does not").waitFor();
+    await page.goto("/log");
     await page.getByLabel("Your token").waitFor();
     await page.context().close();
   }
@@ -90,28 +90,28 @@ test("what comes back counts once, in the browser that went, and until the list 
   const page = await (await stage.browser()).newPage();
   let back;
   page.on("request", (request) => {
-    if (request.url().includes("/sign-in/done")) back = request.url();
+    if (request.url().includes("/sign-in/callback")) back = request.url();
   });
   await away(page, "carol");
   await page.getByText("carol in local").waitFor();
-  // Somebody else who has the address, and the same browser once more.
+  // The callback address in another browser, and again in the same browser.
   const other = await (await stage.browser()).newPage();
   await other.goto(back);
-  await other.getByText("not begun in this browser").waitFor();
+  await other.getByText("not started in this browser").waitFor();
   await page.goto(back);
-  await page.getByText("not begun here, or took too long").waitFor();
-  // A made-up state with its cookie.
+  await page.getByText("not started here, or took too long").waitFor();
+  // An invented state with a matching cookie.
   const made = new URL(back);
   made.searchParams.set("state", "made-up");
   await other.context().addCookies([{ name: `byleave-${new URL(stage.url).port}-away`, value: "made-up", url: stage.url }]);
   await other.goto(String(made));
-  await other.getByText("not begun here, or took too long").waitFor();
-  // Removed from the list: the visit ends at once.
-  await page.goto("/book");
+  await other.getByText("not started here, or took too long").waitFor();
+  // Removing the token ends the session at once.
+  await page.goto("/log");
   await page.getByText("carol in local").waitFor();
   const carol = JSON.parse(stage.byleave("token", "list", "--json")).find(({ name }) => name === "carol");
-  assert.equal(carol.signs_in.who, "email:carol@example.org");
+  assert.equal(carol.signs_in.subject, "email:carol@example.org");
   stage.byleave("token", "remove", carol.id);
-  await page.goto("/book");
+  await page.goto("/log");
   await page.getByLabel("Your token").waitFor();
 });

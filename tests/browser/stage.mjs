@@ -1,7 +1,7 @@
-// The real server in a directory of its own, and a real browser in front of it.
+// The real server in a directory of its own, with a real browser.
 //
-// BYLEAVE names the program, BYLEAVE_BROWSER a directory that holds `playwright-core` and `axe-core`. The sandbox refuses to work for
-// root, so as root the server runs as an ordinary user.
+// BYLEAVE names the program. BYLEAVE_BROWSER names a directory with `playwright-core` and `axe-core`. The sandbox refuses to work for root,
+// so as root the server runs as an ordinary user.
 import { spawn, execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { chmodSync, chownSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ const axe = readFileSync(held.resolve("axe-core/axe.min.js"), "utf8");
 const USER = process.getuid() === 0 ? { uid: 61003, gid: 61003 } : {};
 
 export class Stage {
-  /** Starts one; `env` says what its environment has besides, from where it is. */
+  /** Starts a server. `env` returns additional environment variables for its directory. */
   static async start(serve = [], env = () => ({})) {
     const stage = new Stage();
     const dir = mkdtempSync(join(tmpdir(), "byleave-browser-"));
@@ -33,7 +33,7 @@ export class Stage {
       PATH: process.env.PATH,
       HOME: join(dir, "home"),
       BYLEAVE_STATE: join(dir, "home", "state"),
-      // Where there is no delegated cgroup; the tests are not about memory.
+      // For machines without a delegated cgroup. The tests are not about memory.
       BYLEAVE_WAIVE: "memory-limited",
       ...env(dir),
     };
@@ -43,12 +43,12 @@ export class Stage {
     return stage;
   }
 
-  /** Runs the program, and returns what it says. */
+  /** Runs the program, and returns its output. */
   byleave(...words) {
     return execFileSync(this.program, words, { cwd: join(this.dir, "work"), env: this.env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], ...USER });
   }
 
-  /** Runs a script in the directory that calls work in, as the user that the server runs as. */
+  /** Runs a script in the working directory of calls, as the user of the server. */
   sh(script) {
     return execFileSync("bash", ["--norc", "-c", script], { cwd: join(this.dir, "work"), env: this.env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], ...USER });
   }
@@ -63,7 +63,7 @@ export class Stage {
     this.server = child;
     let said = "";
     [this.url, this.pages] = await new Promise((resolve, reject) => {
-      // Not `exit`: what it said last may come after that.
+      // Uses `close` instead of `exit`, because the last output may come after `exit`.
       child.once("close", (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
       child.stderr.setEncoding("utf8").on("data", (text) => {
         said += text;
@@ -73,7 +73,7 @@ export class Stage {
     });
   }
 
-  /** A file in the directory that calls work in. */
+  /** Writes a file into the working directory of calls. */
   write(path, text) {
     const at = join(this.dir, "work", path);
     mkdirSync(dirname(at), { recursive: true });
@@ -98,7 +98,7 @@ export class Stage {
     return { status: response.status, json: await response.json().catch(() => null) };
   }
 
-  /** Makes a call as the agent; waits until it is asked about or settled. */
+  /** Makes a call as the agent. Waits until it leads to a question or is settled. */
   async call(tool, args, more = {}) {
     const body = { tool, arguments: args, session: "s1", ...more };
     let { json } = await this.api(this.bot, "POST", "/v1/calls?wait=0", body, { "idempotency-key": randomUUID() });
@@ -118,7 +118,7 @@ export class Stage {
     return context;
   }
 
-  /** A page of somebody who is signed in. */
+  /** Returns a page of a signed-in person. */
   async signedIn(options = {}, token = this.ann) {
     const page = await (await this.browser(options)).newPage();
     page.complaints = [];
@@ -131,7 +131,7 @@ export class Stage {
     return page;
   }
 
-  /** Ends the server; where it is told, without a word. */
+  /** Ends the server with a signal, SIGTERM by default. */
   async end(signal = "SIGTERM") {
     const { server } = this;
     const isOver = () => server.exitCode !== null || server.signalCode !== null;
@@ -146,9 +146,9 @@ export class Stage {
   }
 }
 
-/** What axe finds that is serious or worse. */
+/** Returns the violations that axe rates serious or worse. */
 export async function serious(page) {
-  // Through the protocol of the browser: the page itself lets no script in but its own.
+  // Runs through the browser's protocol, because the page allows no scripts but its own.
   await page.evaluate(axe);
   const found = await page.evaluate(() => globalThis.axe.run());
   return found.violations

@@ -2,7 +2,7 @@
 
     BYLEAVE_URL=... BYLEAVE_TOKEN=... python langchain_agent.py
 
-The model is a fake that says what it is told to, so that this runs without one.
+The model is a fake with scripted replies, so that this runs without a real one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import byleave
 from byleave import langchain
 
 
-@byleave.tool(declared={"kind": "readonly", "sensitive": False})
+@byleave.tool(declaration={"kind": "readonly", "sensitive": False})
 def shout(text: str) -> str:
     """Says it louder."""
     return text.upper()
 
 
 class FakeModel(GenericFakeChatModel):
-    """A fake: it calls these tools one after another, and then says that it is done."""
+    """A fake model that calls these tools in order, and then ends."""
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self
@@ -35,8 +35,8 @@ def model() -> FakeModel:
         ToolCall(name="read_file", args={"path": ".env"}, id="2"),
         ToolCall(name="shout", args={"text": "hello"}, id="3"),
     ]
-    said = [AIMessage(content="", tool_calls=[call]) for call in calls]
-    return FakeModel(messages=iter([*said, AIMessage(content="done")]))
+    replies = [AIMessage(content="", tool_calls=[call]) for call in calls]
+    return FakeModel(messages=iter([*replies, AIMessage(content="done")]))
 
 
 def main() -> None:
@@ -52,9 +52,9 @@ def main() -> None:
                 print("model:", answer.content)
                 return
             for call in answer.tool_calls:
-                said = by_name[call["name"]].invoke(call)
-                messages.append(said)
-                print(f"{call['name']} {call['args']} -> {said.status}: {said.content}")
+                reply = by_name[call["name"]].invoke(call)
+                messages.append(reply)
+                print(f"{call['name']} {call['args']} -> {reply.status}: {reply.content}")
 
 
 if __name__ == "__main__":

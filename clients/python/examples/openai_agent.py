@@ -2,7 +2,7 @@
 
     BYLEAVE_URL=... BYLEAVE_TOKEN=... python openai_agent.py
 
-The model is a fake that says what it is told to, so that this runs without one.
+The model is a fake with scripted replies, so that this runs without a real one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import byleave
 from byleave import openai_agents
 
 
-@byleave.tool(declared={"kind": "readonly", "sensitive": False})
+@byleave.tool(declaration={"kind": "readonly", "sensitive": False})
 async def shout(text: str) -> str:
     """Says it louder."""
     return text.upper()
 
 
 class FakeModel(Model):
-    """A fake: it calls these tools one after another, and then says that it is done."""
+    """A fake model that calls these tools in order, and then ends."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = [
@@ -43,8 +43,8 @@ class FakeModel(Model):
             )
             return ModelResponse(output=[call], usage=Usage(), response_id=None)
         text = ResponseOutputText(type="output_text", text="done", annotations=[])
-        said = ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[text])
-        return ModelResponse(output=[said], usage=Usage(), response_id=None)
+        message = ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[text])
+        return ModelResponse(output=[message], usage=Usage(), response_id=None)
 
     def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         raise NotImplementedError

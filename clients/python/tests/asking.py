@@ -12,8 +12,8 @@ import byleave
 
 
 @contextmanager
-def answering(person: byleave.Client, tool: str, say: str, **more: Any) -> Iterator[list[str]]:
-    """Answers the next question about a tool, from another thread; gives what was answered."""
+def answering(person: byleave.Client, tool: str, kind: str, **fields: Any) -> Iterator[list[str]]:
+    """Answers the next question about a tool, from another thread; yields the ids of the answered questions."""
     answered: list[str] = []
     over = threading.Event()
 
@@ -21,8 +21,8 @@ def answering(person: byleave.Client, tool: str, say: str, **more: Any) -> Itera
         while not over.is_set():
             for question in person.questions():
                 if question.tool == tool:
-                    sheet = person.question(question.question)
-                    person.answer(question.question, sheet.question.digest, say, **more)
+                    view = person.question(question.question)
+                    person.answer(question.question, view.question.digest, kind, **fields)
                     answered.append(question.question)
                     return
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A real `byleave serve` on a free port of this machine, with a state of its own."""
+"""A real `byleave serve` on a free port of this machine, with its own state directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROGRAM = os.environ.get("BYLEAVE", "byleave")
 
 
 class Server:
-    """The server, the directory that its calls work in, and tokens for it."""
+    """The server, the working directory of its calls, and tokens for it."""
 
     def __init__(self, home: Path) -> None:
         self.dir = home / "w"
@@ -26,11 +26,11 @@ class Server:
 
     def token(self, name: str, *more: str) -> str:
         command = [PROGRAM, "token", "add", name, *more]
-        made = subprocess.run(command, cwd=self.dir, env=self._env, check=True, capture_output=True, text=True)
-        return made.stdout.strip()
+        added = subprocess.run(command, cwd=self.dir, env=self._env, check=True, capture_output=True, text=True)
+        return added.stdout.strip()
 
     def start(self) -> None:
-        """Starts it; the second time at the same port, on the same book."""
+        """Starts it; the second time at the same port, on the same audit log."""
         command = [PROGRAM, "serve", "--listen", f"127.0.0.1:{self.port}", "--requests-per-second", "1000"]
         self._process = subprocess.Popen(
             command, cwd=self.dir, env=self._env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -43,17 +43,17 @@ class Server:
                 break
         else:
             raise AssertionError("the server did not start")
-        # What it says later must not stop it.
+        # Drains standard error, so that a full pipe does not block the server.
         threading.Thread(target=self._process.stderr.read, daemon=True).start()
 
     def kill(self) -> None:
-        """Ends it at once, in the middle of whatever it does."""
+        """Kills the server at once."""
         self._process.kill()
         self._process.wait()
 
 
 class Proxy:
-    """Between a client and the server: cuts connections off, where it is told to."""
+    """A proxy between a client and the server. Cuts connections off as configured."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -76,7 +76,7 @@ class Proxy:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        """One request for each connection, so that what is cut off is just that."""
+        """Serves one request per connection, so that a cut affects only that request."""
         with client, socket.create_connection(("127.0.0.1", self._server.port)) as server:
             head = b""
             while b"\r\n\r\n" not in head:

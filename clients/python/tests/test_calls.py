@@ -16,7 +16,7 @@ def test_a_call_is_made_and_released(server: Server, bot: byleave.Client) -> Non
     (server.dir / "a.txt").write_text("hello\n")
     result = bot.call("read_file", {"path": "a.txt"})
     assert result.success and "hello" in result.released()
-    assert bot.look(result.call).state == "settled"
+    assert bot.status(result.call).state == "settled"
     assert bot.wait(result.call) == result
 
 
@@ -36,11 +36,11 @@ def test_a_lost_answer_is_asked_for_again_under_the_same_key(server: Server, pro
     (server.dir / "b.txt").write_text("hello\n")
     proxy.cuts["/calls"] = (20, 2)
     with byleave.Client(proxy.url, server.bot) as bot:
-        before = len(ann.book(tool="read_file", limit=1000))
+        before = len(ann.audit_log(tool="read_file", limit=1000))
         assert bot.call("read_file", {"path": "b.txt"}).success
     keys = [line for request in proxy.requests for line in request.split("\r\n") if line.lower().startswith("idempotency-key")]
     assert len(keys) == 3 and len(set(keys)) == 1
-    assert len(ann.book(tool="read_file", limit=1000)) == before + 1
+    assert len(ann.audit_log(tool="read_file", limit=1000)) == before + 1
 
 
 def test_a_person_answers_while_the_agent_waits(server: Server, bot: byleave.Client, ann: byleave.Client) -> None:
@@ -49,10 +49,10 @@ def test_a_person_answers_while_the_agent_waits(server: Server, bot: byleave.Cli
         refused = bot.call("write_file", arguments, timeout_s=30)
     assert refused.outcome == "refused" and refused.refusal is not None
     assert not (server.dir / "asked.txt").exists()
-    with pytest.raises(byleave.Refused) as why:
+    with pytest.raises(byleave.Refused) as error:
         refused.released()
-    assert "use another name" in why.value.why and why.value.page.endswith(f"{why.value.code}.md")
-    # A no stays a no for the same call; something else is asked about.
+    assert "use another name" in error.value.reason and error.value.page.endswith(f"{error.value.code}.md")
+    # A refused call stays refused if it is repeated. A different call is asked about.
     assert not bot.call("write_file", arguments, timeout_s=30).success
     with answering(ann, "write_file", "yes"):
         assert bot.call("write_file", {**arguments, "content": "y"}, timeout_s=30).success
@@ -63,12 +63,12 @@ def test_a_denied_call_is_a_result_with_code_reason_and_page(server: Server, bot
     (server.dir / ".env").write_text("SECRET=1")
     result = bot.call("read_file", {"path": ".env"})
     assert result.outcome == "refused" and result.refusal is not None
-    assert result.refusal.code == "denied" and result.refusal.why and result.refusal.page.startswith("https://")
+    assert result.refusal.code == "denied" and result.refusal.message and result.refusal.page.startswith("https://")
     assert "SECRET" not in result.text()
 
 
 def test_waiting_ends_when_the_time_is_over_and_the_call_does_not(bot: byleave.Client) -> None:
-    with pytest.raises(byleave.WaitedTooLong) as late:
+    with pytest.raises(byleave.WaitTimeout) as late:
         bot.call("write_file", {"path": "late.txt", "content": ""}, timeout_s=0.3)
     assert late.value.state == "waiting"
     cancelled = bot.cancel(late.value.call)
@@ -81,7 +81,7 @@ def test_events_go_on_where_they_were_when_the_connection_breaks(server: Server,
         with answering(ann, "write_file", "yes"):
             result = bot.call("write_file", {"path": "sse.txt", "content": ""}, timeout_s=30)
         whole = list(bot.events(result.call))
-        # Behind the head of the response and some of the events, in the middle of one.
+        # Cuts the connection after the response head and some events, in the middle of an event.
         proxy.cuts["/events"] = (3000, 2)
         proxy.requests.clear()
         assert list(bot.events(result.call)) == whole
@@ -92,27 +92,28 @@ def test_events_go_on_where_they_were_when_the_connection_breaks(server: Server,
     assert len(resumed) >= 2, proxy.requests
 
 
-def test_questions_leaves_and_the_book(server: Server, bot: byleave.Client, ann: byleave.Client) -> None:
-    standing = bot.submit("write_file", {"path": "leave.txt", "content": ""}, session="leaves", wait_s=5)
-    assert standing.state == "waiting" and standing.question is not None
-    sheet = ann.question(standing.question.id)
-    assert sheet.complete and sheet.question.digest == standing.question.digest
+def test_questions_standing_approvals_and_the_audit_log(server: Server, bot: byleave.Client, ann: byleave.Client) -> None:
+    status = bot.submit("write_file", {"path": "approved.txt", "content": ""}, session="approvals", wait_s=5)
+    assert status.state == "waiting" and status.question is not None
+    view = ann.question(status.question.id)
+    assert view.complete and view.question.digest == status.question.digest
     with pytest.raises(byleave.Conflict):
-        ann.answer(sheet.question.id, "0" * 64, "yes")
+        ann.answer(view.question.id, "0" * 64, "yes")
     with pytest.raises(byleave.Forbidden):
-        bot.answer(sheet.question.id, sheet.question.digest, "yes")
-    ann.answer(sheet.question.id, sheet.question.digest, "leave", offer=sheet.offers[0].offer)
-    assert bot.wait(standing.call, timeout_s=30).success
-    leave = next(leave for leave in ann.leaves() if leave.call == standing.call)
-    assert leave.state == "standing" and leave.by == "ann"
-    ann.revoke(leave.leave)
-    assert next(one for one in ann.leaves() if one.leave == leave.leave).state == "revoked"
-    assert ann.book(tool="write_file", limit=1)[0].call
-    assert ann.record(standing.call).lines[0].seq == 0
-    assert standing.call in ann.export() and ann.export("markdown")
-    assert ann.verify().sound
+        bot.answer(view.question.id, view.question.digest, "yes")
+    ann.answer(view.question.id, view.question.digest, "standing-approval", scope=view.approval_scopes[0].scope)
+    assert bot.wait(status.call, timeout_s=30).success
+    approval = next(one for one in ann.standing_approvals() if one.call == status.call)
+    assert approval.state == "active" and approval.approver == "ann"
+    ann.revoke(approval.standing_approval)
+    revoked = next(one for one in ann.standing_approvals() if one.standing_approval == approval.standing_approval)
+    assert revoked.state == "revoked"
+    assert ann.audit_log(tool="write_file", limit=1)[0].call
+    assert ann.record(status.call).entries[0].seq == 0
+    assert status.call in ann.export() and ann.export("markdown")
+    assert ann.verify().intact
     with pytest.raises(byleave.Forbidden):
-        bot.book()
+        bot.audit_log()
 
 
 def test_tools_explain_halt_and_health(bot: byleave.Client, ann: byleave.Client) -> None:
@@ -121,19 +122,19 @@ def test_tools_explain_halt_and_health(bot: byleave.Client, ann: byleave.Client)
     assert explained.verdict == "deny" and explained.reasons
     assert bot.health().status == "ok"
     bot.call("read_file", {"path": "a.txt"})
-    rules = '[[rule]]\nid = "no-reading"\nverdict = "deny"\nread = "a.txt"\nwhy = "not this one"\n'
+    rules = '[[rule]]\nid = "no-reading"\nverdict = "deny"\nread = "a.txt"\nreason = "not this one"\n'
     replay = ann.replay(rules)
-    assert replay.judged > 0 and "no-reading" in [change.rule for change in replay.changed]
+    assert replay.evaluated > 0 and "no-reading" in [change.rule for change in replay.changed]
     with pytest.raises(byleave.Forbidden):
         bot.replay(rules)
     ann.halt("a test")
     try:
-        assert ann.halted().halted
+        assert ann.halt_status().halted
         halted = bot.call("read_file", {"path": "a.txt"})
         assert halted.refusal is not None and halted.refusal.code == "halted"
     finally:
         ann.lift()
-    assert not ann.halted().halted
+    assert not ann.halt_status().halted
 
 
 def test_problems_have_types(server: Server, bot: byleave.Client) -> None:
@@ -141,7 +142,7 @@ def test_problems_have_types(server: Server, bot: byleave.Client) -> None:
         stranger.tools()
     for call in ("00000000-0000-0000-0000-000000000000", "../health", ".."):
         with pytest.raises(byleave.NotFound):
-            bot.look(call)
+            bot.status(call)
 
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -25,20 +25,21 @@ def run(name: str, server: Server) -> str:
 
 def test_refunds(server: Server, ann: byleave.Client) -> None:
     with answering(ann, "own.bot.refund", "yes") as answered:
-        said = run("refunds.py", server)
+        printed = run("refunds.py", server)
     assert len(answered) == 1
-    assert "paid back: {'cents': 500, 'order': 'a17'}" in said
-    assert "refused: " in said and "more than 100 is never paid back (review-denied, https://" in said and "4111" not in said
+    assert "paid back: {'cents': 500, 'order': 'a17'}" in printed
+    assert "refused: " in printed and "more than 100 is never paid back (review-denied, https://" in printed
+    assert "4111" not in printed
 
 
 @pytest.mark.parametrize("name", ["langchain_agent.py", "openai_agent.py"])
 def test_agents(server: Server, ann: byleave.Client, name: str) -> None:
     (server.dir / "README.md").write_text("read me\n")
     (server.dir / ".env").write_text("SECRET=1\n")
-    before = {entry.call for entry in ann.book(agent="bot", limit=1000)}
-    said = run(name, server)
-    assert "read me" in said and "HELLO" in said and "model: done" in said
-    assert "refused" in said and "denied" in said and "SECRET" not in said
-    calls = [entry for entry in ann.book(agent="bot", limit=1000) if entry.call not in before]
+    before = {entry.call for entry in ann.audit_log(agent="bot", limit=1000)}
+    printed = run(name, server)
+    assert "read me" in printed and "HELLO" in printed and "model: done" in printed
+    assert "refused" in printed and "denied" in printed and "SECRET" not in printed
+    calls = [entry for entry in ann.audit_log(agent="bot", limit=1000) if entry.call not in before]
     outcomes = sorted((entry.tool, entry.outcome) for entry in calls)
     assert outcomes == [("own.bot.shout", "completed"), ("read_file", "completed"), ("read_file", "refused")]

@@ -18,7 +18,7 @@ from stage import Proxy, Server
 import byleave
 
 #: Allowed without a question, as far as the built-in policy goes.
-QUIET: byleave.Declared = {"kind": "readonly", "sensitive": False}
+QUIET: byleave.Declaration = {"kind": "readonly", "sensitive": False}
 
 
 def test_a_function_runs_when_a_person_says_yes_and_not_when_not(bot: byleave.Client, ann: byleave.Client) -> None:
@@ -30,20 +30,20 @@ def test_a_function_runs_when_a_person_says_yes_and_not_when_not(bot: byleave.Cl
         ran.append(cents)
         return {"order": order, "cents": cents}
 
-    with answering(ann, "own.bot.refund", "no", feedback="not this one"), pytest.raises(byleave.Refused) as why:
+    with answering(ann, "own.bot.refund", "no", feedback="not this one"), pytest.raises(byleave.Refused) as error:
         refund("a1")
-    assert ran == [] and "not this one" in why.value.why and why.value.page.endswith(".md")
+    assert ran == [] and "not this one" in error.value.reason and error.value.page.endswith(".md")
     with answering(ann, "own.bot.refund", "yes"):
         assert refund("a1", cents=5) == {"order": "a1", "cents": 5}
     assert ran == [5]
-    entry = ann.book(tool="own.bot.refund", limit=1)[0]
+    entry = ann.audit_log(tool="own.bot.refund", limit=1)[0]
     assert (entry.agent, entry.outcome) == ("bot", "completed")
 
 
 def test_the_same_key_runs_it_once(bot: byleave.Client) -> None:
     ran: list[str] = []
 
-    @byleave.tool(client=bot, declared=QUIET)
+    @byleave.tool(client=bot, declaration=QUIET)
     def once(text: str) -> str:
         ran.append(text)
         return text.upper()
@@ -59,33 +59,35 @@ def test_two_processes_with_one_key_run_it_once(server: Server) -> None:
     ran: list[int] = []
     hold = threading.Event()
 
-    def one(number: int, said: list[Any]) -> None:
+    def one(number: int, outcomes: list[Any]) -> None:
         with byleave.Client(server.url, server.bot) as client:
 
-            @byleave.tool(client=client, declared={**QUIET, "timeout_ms": 20_000}, name="both")
+            @byleave.tool(client=client, declaration={**QUIET, "timeout_ms": 20_000}, name="both")
             def both() -> int:
                 ran.append(number)
                 hold.wait(5)
                 return number
 
             try:
-                said.append(both.run({}, key="both"))
-            except byleave.Conflict as taken:
-                said.append(taken.code)
+                outcomes.append(both.run({}, key="both"))
+            except byleave.Conflict as claimed:
+                outcomes.append(claimed.code)
                 hold.set()
 
-    said: list[Any] = []
-    threads = [threading.Thread(target=one, args=(number, said)) for number in range(2)]
+    outcomes: list[Any] = []
+    threads = [threading.Thread(target=one, args=(number, outcomes)) for number in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(ran) == 1, said
-    results = [one for one in said if isinstance(one, byleave.Result)]
-    assert len(said) == 2 and all(result.data == {"value": ran[0]} for result in results) and results, said
+    assert len(ran) == 1, outcomes
+    results = [one for one in outcomes if isinstance(one, byleave.Result)]
+    codes = [one for one in outcomes if not isinstance(one, byleave.Result)]
+    assert all(code == "claimed" for code in codes), outcomes
+    assert len(outcomes) == 2 and all(result.data == {"value": ran[0]} for result in results) and results, outcomes
 
 
-def test_reviewers_see_change_and_refuse_and_it_is_in_the_book(bot: byleave.Client, ann: byleave.Client) -> None:
+def test_reviewers_see_change_and_refuse_and_it_is_in_the_audit_log(bot: byleave.Client, ann: byleave.Client) -> None:
     ran: list[str] = []
 
     def clean(subject: byleave.Input) -> Any:
@@ -99,19 +101,19 @@ def test_reviewers_see_change_and_refuse_and_it_is_in_the_book(bot: byleave.Clie
             return False
         return byleave.change({k: v for k, v in subject.value.items() if k not in ("password", "token")}, "secrets")
 
-    @byleave.tool(client=bot, declared=QUIET, input=clean, output=drop_secrets)
+    @byleave.tool(client=bot, declaration=QUIET, input=clean, output=drop_secrets)
     def sql(query: str) -> dict[str, str]:
         ran.append(query)
         return {"user": "ann", "password": "x", "token": "y"} if query else {}
 
     assert sql("select 1; --") == {"user": "ann"} and ran == ["select 1 "]
-    call = ann.book(tool="own.bot.sql", limit=1)[0].call
-    record = json.dumps([line.entry for line in ann.record(call).lines])
-    assert '"reviewer": "maker"' in record and "secrets" in record
+    call = ann.audit_log(tool="own.bot.sql", limit=1)[0].call
+    record = json.dumps([entry.entry for entry in ann.record(call).entries])
+    assert '"reviewer": "client"' in record and "secrets" in record
     with pytest.raises(byleave.Refused) as refused:
         sql("drop table")
-    assert refused.value.code == "review-denied" and "no dropping" in refused.value.why
-    assert ann.book(tool="own.bot.sql", limit=1)[0].code == "review-denied"
+    assert refused.value.code == "review-denied" and "no dropping" in refused.value.reason
+    assert ann.audit_log(tool="own.bot.sql", limit=1)[0].code == "review-denied"
     with pytest.raises(byleave.Withheld) as withheld:
         sql(";")
     assert withheld.value.code == "output-denied" and ran == ["select 1 ", ""]
@@ -121,7 +123,7 @@ def test_reviewers_see_change_and_refuse_and_it_is_in_the_book(bot: byleave.Clie
 def test_a_reviewer_that_breaks_blocks(bot: byleave.Client, broken: Any) -> None:
     ran: list[int] = []
 
-    @byleave.tool(client=bot, declared=QUIET, input=broken)
+    @byleave.tool(client=bot, declaration=QUIET, input=broken)
     def before() -> None:
         ran.append(1)
 
@@ -129,7 +131,7 @@ def test_a_reviewer_that_breaks_blocks(bot: byleave.Client, broken: Any) -> None
         before()
     assert ran == []
 
-    @byleave.tool(client=bot, declared=QUIET, output=broken)
+    @byleave.tool(client=bot, declaration=QUIET, output=broken)
     def after() -> str:
         return "secret"
 
@@ -154,7 +156,7 @@ def test_what_a_person_edits_is_reviewed_again(bot: byleave.Client, ann: byleave
 
 
 def test_a_function_that_fails_is_a_failure_that_the_model_can_read(bot: byleave.Client) -> None:
-    @byleave.tool(client=bot, declared=QUIET)
+    @byleave.tool(client=bot, declaration=QUIET)
     def fail() -> None:
         raise ValueError("no such order")
 
@@ -164,11 +166,11 @@ def test_a_function_that_fails_is_a_failure_that_the_model_can_read(bot: byleave
 
 
 def test_a_guarded_function_may_use_another(bot: byleave.Client) -> None:
-    @byleave.tool(client=bot, declared=QUIET)
+    @byleave.tool(client=bot, declaration=QUIET)
     def inner() -> str:
         return "in"
 
-    @byleave.tool(client=bot, declared=QUIET)
+    @byleave.tool(client=bot, declaration=QUIET)
     def outer() -> str:
         return "out of " + inner()
 
@@ -183,7 +185,7 @@ def test_asynchronous_functions_and_reviewers(server: Server) -> None:
     async def use() -> None:
         async with byleave.AsyncClient(server.url, server.bot) as client:
 
-            @byleave.tool(client=client, declared={**QUIET, "concurrency_safe": True}, input=slow)
+            @byleave.tool(client=client, declaration={**QUIET, "concurrency_safe": True}, input=slow)
             async def double(n: int) -> int:
                 await asyncio.sleep(0)
                 return n * 2
@@ -195,11 +197,11 @@ def test_asynchronous_functions_and_reviewers(server: Server) -> None:
 
 def test_lost_answers_run_nothing_twice(server: Server, proxy: Proxy) -> None:
     ran: list[int] = []
-    for path in ("/own-tools/count", "/calls", "/take", "/report"):
+    for path in ("/client-tools/count", "/calls", "/claim", "/report"):
         proxy.cuts[path] = (10, 2)
     with byleave.Client(proxy.url, server.bot) as client:
 
-        @byleave.tool(client=client, declared=QUIET)
+        @byleave.tool(client=client, declaration=QUIET)
         def count() -> int:
             ran.append(1)
             return len(ran)
@@ -212,7 +214,7 @@ def test_a_server_that_dies_in_the_middle_leaves_it_unknown(own_server: Server) 
     ran: list[int] = []
     with byleave.Client(own_server.url, own_server.bot) as client:
 
-        @byleave.tool(client=client, declared=QUIET)
+        @byleave.tool(client=client, declaration=QUIET)
         def crash() -> str:
             ran.append(1)
             own_server.kill()
@@ -230,7 +232,7 @@ def test_without_a_server_nothing_runs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    @byleave.tool(client=byleave.Client(f"http://127.0.0.1:{port}", "t", tries=2), declared=QUIET)
+    @byleave.tool(client=byleave.Client(f"http://127.0.0.1:{port}", "t", tries=2), declaration=QUIET)
     def never() -> None:
         ran.append(1)
 
@@ -240,15 +242,15 @@ def test_without_a_server_nothing_runs() -> None:
 
 
 @contextmanager
-def liar(answers: dict[str, Any]) -> Iterator[str]:
-    """A server that is none: it answers what it is told to, by the end of the path."""
+def fake_server(answers: dict[str, Any]) -> Iterator[str]:
+    """A fake server with scripted responses, by the end of the path."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("content-length") or 0))
             path = self.path.partition("?")[0]
-            status, said = next(answer for end, answer in answers.items() if path.endswith(end))
-            body = said if isinstance(said, bytes) else json.dumps(said).encode()
+            status, reply = next(answer for end, answer in answers.items() if path.endswith(end))
+            body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -282,20 +284,20 @@ CALL = {"call": "c", "state": "ready"}
         {"/never": (200, {"tool": 1}), "": (200, CALL)},
         {**NAME, "": (200, {"call": "c", "state": "perhaps"})},
         {**NAME, "": (200, {"call": "c", "state": "settled"})},
-        {**NAME, "/take": (200, {**CALL, "state": "taken"}), "": (200, CALL)},
-        {**NAME, "/take": (200, {**CALL, "state": "taken", "arguments": [1]}), "": (200, CALL)},
-        {**NAME, "/take": (200, b"\xff"), "": (200, CALL)},
+        {**NAME, "/claim": (200, {**CALL, "state": "claimed"}), "": (200, CALL)},
+        {**NAME, "/claim": (200, {**CALL, "state": "claimed", "arguments": [1]}), "": (200, CALL)},
+        {**NAME, "/claim": (200, b"\xff"), "": (200, CALL)},
     ],
 )
-def test_nonsense_runs_nothing(answers: dict[str, Any]) -> None:
+def test_an_invalid_response_runs_nothing(answers: dict[str, Any]) -> None:
     ran: list[int] = []
-    with liar(answers) as url, byleave.Client(url, "t", tries=2) as client:
+    with fake_server(answers) as url, byleave.Client(url, "t", tries=2) as client:
 
-        @byleave.tool(client=client, declared=QUIET)
+        @byleave.tool(client=client, declaration=QUIET)
         def never() -> None:
             ran.append(1)
 
-        with pytest.raises(byleave.Nonsense):
+        with pytest.raises(byleave.InvalidResponse):
             never()
     assert ran == []
 

@@ -2,7 +2,7 @@
 //
 //     BYLEAVE_URL=... BYLEAVE_TOKEN=... node ai-sdk.js
 //
-// The model is a fake that says what it is told to, so that this runs without one.
+// The model is a fake with scripted replies, so that this runs without a real one.
 
 import { generateText, stepCountIs } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
@@ -14,7 +14,7 @@ const shout = guard(client, {
   name: "shout",
   description: "Says it louder.",
   parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"], additionalProperties: false },
-  declared: { class: "readonly", sensitive: false },
+  declaration: { class: "readonly", sensitive: false },
   execute: ({ text }: { text: string }) => text.toUpperCase(),
 });
 

@@ -2,7 +2,7 @@
 //
 //     BYLEAVE_URL=... BYLEAVE_TOKEN=... node langchain.js
 //
-// A list of calls stands in for the model, so that this runs without one.
+// A list of calls replaces the model, so that this runs without one.
 
 import { Client, guard } from "byleave";
 import { guarded, tools } from "byleave/langchain";
@@ -12,7 +12,7 @@ const shout = guard(client, {
   name: "shout",
   description: "Says it louder.",
   parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"], additionalProperties: false },
-  declared: { class: "readonly", sensitive: false },
+  declaration: { class: "readonly", sensitive: false },
   execute: ({ text }: { text: string }) => text.toUpperCase(),
 });
 
@@ -23,7 +23,7 @@ const calls = [
   { name: "shout", args: { text: "hello" } },
 ];
 for (const [at, call] of calls.entries()) {
-  const said = await known.get(call.name)?.invoke({ ...call, id: `${at}`, type: "tool_call" });
-  console.log(`${call.name} -> ${String(said.content)}`);
+  const reply = await known.get(call.name)?.invoke({ ...call, id: `${at}`, type: "tool_call" });
+  console.log(`${call.name} -> ${String(reply.content)}`);
 }
 console.log("model: done");

@@ -2,7 +2,7 @@
 //
 //     BYLEAVE_URL=http://127.0.0.1:7411 BYLEAVE_TOKEN=byl_... node refunds.js
 //
-// A person answers at `byleave inbox`, or wherever else questions are shown.
+// A person answers at `byleave inbox`, or in any other place that shows questions.
 
 import { Client, Refused, guard } from "byleave";
 
@@ -15,11 +15,11 @@ const refund = guard(new Client(), {
     required: ["order", "cents"],
     additionalProperties: false,
   },
-  declared: { class: "generic", destructive: true },
-  // Sees the arguments before anybody is asked.
-  input: ({ arguments: { cents } }) => (Number(cents) > 100_00 ? { say: "deny", why: "more than 100 is never paid back" } : true),
-  // Sees the result before the model does.
-  output: ({ arguments: { order, cents } }) => ({ say: "change", value: { order: order ?? null, cents: cents ?? null } }),
+  declaration: { class: "generic", destructive: true },
+  // Receives the arguments before a person is asked.
+  input: ({ arguments: { cents } }) => (Number(cents) > 100_00 ? { opinion: "deny", reason: "more than 100 is never paid back" } : true),
+  // Receives the result before the model does.
+  output: ({ arguments: { order, cents } }) => ({ opinion: "change", value: { order: order ?? null, cents: cents ?? null } }),
   execute: ({ order, cents }: { order: string; cents: number }) => ({ order, cents, card: "4111 1111 1111 1111" }),
 });
 
@@ -28,5 +28,5 @@ try {
   await refund({ order: "a18", cents: 500_00 });
 } catch (error) {
   if (!(error instanceof Refused)) throw error;
-  console.log(`refused: ${error.why} (${error.code}, ${error.page})`);
+  console.log(`refused: ${error.reason} (${error.code}, ${error.page})`);
 }

@@ -1,31 +1,31 @@
-// Tools of the Vercel AI SDK whose calls go through Byleave: those of the server, and functions behind its gate.
+// Tools for the Vercel AI SDK whose calls go through Byleave: tools of the server, and guarded functions.
 
 import { type Tool, jsonSchema, tool } from "ai";
 
 import type { CallOptions, Client } from "./client.js";
+import type { GuardedFunction } from "./client_tools.js";
 import { NotCompleted } from "./errors.js";
-import { forms } from "./forms.js";
+import { formatTools } from "./formats.js";
 import { type Arguments, type Result, text } from "./models.js";
-import type { Guarded } from "./own.js";
 
-/** The tools of the server, or those with these names, for `generateText` and its kin. */
+/** Returns the tools of the server, or those with these names, for `generateText` and similar functions. */
 export async function tools(client: Client, names?: string[], options: CallOptions = {}): Promise<{ [name: string]: Tool }> {
-  const made = (await forms(client, names)).map((form) => {
-    const execute = async (args: Arguments) => said(await client.call(form.tool, args, options));
-    return [form.name, tool({ description: form.description, inputSchema: jsonSchema<Arguments>(form.parameters), execute })];
+  const entries = (await formatTools(client, names)).map((formatted) => {
+    const execute = async (args: Arguments) => textOrThrow(await client.call(formatted.tool, args, options));
+    return [formatted.name, tool({ description: formatted.description, inputSchema: jsonSchema<Arguments>(formatted.parameters), execute })];
   });
-  return Object.fromEntries(made);
+  return Object.fromEntries(entries);
 }
 
-/** A function that `guard` has put behind the gate. */
-export function guarded<A extends Arguments>(function_: Guarded<A>, options: CallOptions = {}): Tool {
+/** Returns a tool for a guarded function. */
+export function guarded<A extends Arguments>(function_: GuardedFunction<A>, options: CallOptions = {}): Tool {
   const { description, parameters } = function_.definition;
-  const execute = async (args: Arguments) => said(await function_.run(args, options));
+  const execute = async (args: Arguments) => textOrThrow(await function_.run(args, options));
   return tool({ description, inputSchema: jsonSchema<Arguments>(parameters), execute }) as Tool;
 }
 
-/** What the model gets; what did not complete is an error of the tool. */
-function said(result: Result): string {
+/** Returns the text for the model. Throws if the call did not complete. */
+function textOrThrow(result: Result): string {
   if (result.success) return text(result);
   throw new NotCompleted(text(result), result);
 }

@@ -1,96 +1,97 @@
 // The client of `byleave serve`.
 
-import { Unreachable, WaitedTooLong } from "./errors.js";
+import { Unreachable, WaitTimeout } from "./errors.js";
 import {
   type Arguments,
   type CallEntry,
+  type CallStatus,
   type Event,
   type Explanation,
+  type HaltStatus,
   type Json,
-  type Leave,
   type OpenQuestion,
+  type QuestionView,
   type Record,
   type Replay,
   type Result,
-  type Sheet,
-  type Standing,
+  type StandingApproval,
   type ToolEntry,
   type Verification,
-  shaped,
-  standing,
+  checkFields,
+  parseStatus,
 } from "./models.js";
 import { Parser } from "./sse.js";
-import { type Request, WAIT_S, type Where, Wire, pause, problemOf } from "./wire.js";
+import { type ClientOptions, type Request, Transport, WAIT_S, pause, problemOf } from "./transport.js";
 
-/** How a call is made. */
+/** Options of a call. */
 export interface CallOptions {
-  /** The same key is the same call, which is never run twice. One is made where none is given. */
+  /** The same key refers to the same call, which never runs twice. Without a key, a new one is created. */
   key?: string;
   session?: string;
   reason?: string;
   mode?: string;
   dryRun?: boolean;
-  /** How long to wait for it to be settled; as long as a person takes, if not said. */
+  /** The maximum time to wait until the call is settled; unlimited by default. */
   timeoutMs?: number;
 }
 
-/** A key, or a claim, that nobody else has. */
+/** Returns a new random key or claim. */
 export const newKey = (): string => crypto.randomUUID();
 
 export class Client {
-  /** For what else is built on it. */
-  readonly wire: Wire;
+  /** For other modules of this package. */
+  readonly transport: Transport;
 
-  constructor(where: Where = {}) {
-    this.wire = new Wire(where);
+  constructor(options: ClientOptions = {}) {
+    this.transport = new Transport(options);
   }
 
-  /** Makes a call and waits until it is settled. A call that was refused is a result, too: `released` throws what stands in the way. */
+  /** Makes a call and waits until it is settled. A refusal is also a result; `released` throws it. */
   async call(tool: string, args: Arguments = {}, options: CallOptions = {}): Promise<Result> {
     const until = deadline(options.timeoutMs);
-    return this.#settled(await this.submit(tool, args, options, waitS(until)), until);
+    return this.#waitUntilSettled(await this.submit(tool, args, options, waitS(until)), until);
   }
 
-  /** Makes a call and says how far it has come. */
-  async submit(tool: string, args: Arguments = {}, options: CallOptions = {}, waitFor = 0): Promise<Standing> {
+  /** Makes a call and returns its status. */
+  async submit(tool: string, args: Arguments = {}, options: CallOptions = {}, waitFor = 0): Promise<CallStatus> {
     const { key = newKey(), session, reason, mode, dryRun } = options;
-    return this.submitted({ tool, arguments: args, session, reason, mode, dry_run: dryRun || undefined }, key, waitFor);
+    return this.submitBody({ tool, arguments: args, session, reason, mode, dry_run: dryRun || undefined }, key, waitFor);
   }
 
-  /** Sends a call under a key: sent twice, it is made once. */
-  async submitted(body: object, key: string, waitFor: number): Promise<Standing> {
+  /** Sends a call under an idempotency key. */
+  async submitBody(body: object, key: string, waitFor: number): Promise<CallStatus> {
     const headers = { "idempotency-key": key };
-    return standing(await this.wire.ask({ method: "POST", path: ["calls"], query: { wait: waitFor }, body, headers, repeatable: true }));
+    return parseStatus(await this.transport.json({ method: "POST", path: ["calls"], query: { wait: waitFor }, body, headers, repeatable: true }));
   }
 
-  /** How far a call has come. */
-  async look(call: string, waitFor = 0): Promise<Standing> {
-    return standing(await this.#get(["calls", call], { wait: waitFor }));
+  /** Returns the status of a call. */
+  async status(call: string, waitFor = 0): Promise<CallStatus> {
+    return parseStatus(await this.#get(["calls", call], { wait: waitFor }));
   }
 
   /** Waits until a call is settled. */
   async wait(call: string, timeoutMs?: number): Promise<Result> {
     const until = deadline(timeoutMs);
-    return this.#settled(await this.look(call, waitS(until)), until);
+    return this.#waitUntilSettled(await this.status(call, waitS(until)), until);
   }
 
-  /** Calls a call off: what runs is stopped, what waits is refused. */
-  async cancel(call: string): Promise<Standing> {
-    return standing(await this.wire.ask({ method: "POST", path: ["calls", call, "cancel"], query: { wait: WAIT_S }, repeatable: true }));
+  /** Cancels a call. A running call is stopped, and a waiting call is refused. */
+  async cancel(call: string): Promise<CallStatus> {
+    return parseStatus(await this.transport.json({ method: "POST", path: ["calls", call, "cancel"], query: { wait: WAIT_S }, repeatable: true }));
   }
 
-  /** Follows a call to its end, and goes on where it was when the connection breaks. */
+  /** Follows a call to its end. Continues at the same entry if the connection breaks. */
   async *events(call: string, last?: number): AsyncGenerator<Event> {
     for (let failures = 0; ; ) {
       const began = last;
-      let broke: unknown;
-      // A stream shows every 15 s that it is alive.
+      let broken: unknown;
+      // A stream sends a keep-alive message every 15 s.
       const silence = new AbortController();
       let timer = setTimeout(() => silence.abort(), 60_000);
       try {
         const headers: { [name: string]: string } = { accept: "text/event-stream" };
         if (last !== undefined) headers["last-event-id"] = String(last);
-        const response = await this.wire.fetch({ method: "GET", path: ["calls", call, "events"], headers }, silence.signal);
+        const response = await this.transport.fetch({ method: "GET", path: ["calls", call, "events"], headers }, silence.signal);
         if (response.status === 204) return;
         if (response.status !== 200) throw problemOf(response, await response.text());
         const parser = new Parser();
@@ -99,129 +100,129 @@ export class Client {
           clearTimeout(timer);
           timer = setTimeout(() => silence.abort(), 60_000);
           for (const event of parser.feed(decoder.decode(piece, { stream: true }))) {
-            // Only what was handed on counts as seen.
+            // An event is seen only after it was yielded.
             yield event;
             last = event.id ?? last;
           }
         }
       } catch (error) {
         if (!(error instanceof TypeError) && !(error instanceof DOMException)) throw error;
-        broke = error;
+        broken = error;
       } finally {
         clearTimeout(timer);
         silence.abort();
       }
-      // A stream that ended may be at its end: the next one then has no content.
+      // The call may have ended. The next stream then has no content.
       failures = last === began ? failures + 1 : 0;
-      if (failures >= this.wire.tries) throw new Unreachable("the stream breaks off again and again", { cause: broke });
-      if (broke !== undefined) await pause(Math.min(100 * 2 ** failures, 5000));
+      if (failures >= this.transport.tries) throw new Unreachable("the event stream ends repeatedly", { cause: broken });
+      if (broken !== undefined) await pause(Math.min(100 * 2 ** failures, 5000));
     }
   }
 
-  /** Open questions, the newest first. */
+  /** Returns open questions, newest first. */
   async questions(query: { limit?: number; after?: number } = {}): Promise<OpenQuestion[]> {
     return this.#list("questions", ["questions"], query);
   }
 
-  /** Everything that a person must see to answer a question. */
-  async question(question: string): Promise<Sheet> {
-    return shaped(await this.#get(["questions", question]), { call: "string", lines: "list", complete: "boolean" }, "the question");
+  /** Returns everything that a person must see to answer a question. */
+  async question(question: string): Promise<QuestionView> {
+    return checkFields(await this.#get(["questions", question]), { call: "string", lines: "list", complete: "boolean" }, "the question");
   }
 
-  /** Answers a question as it was shown: `{ say: "yes" }`, `no`, `edit`, `part`, `leave` or `abort`, with what belongs to it. */
-  async answer(question: string, digest: string, answer: { say: string; [more: string]: Json }): Promise<Standing> {
-    return standing(await this.wire.ask({ method: "POST", path: ["questions", question, "answer"], body: { digest, answer } }));
+  /** Answers a question as it was shown: `{ kind: "yes" }`, `no`, `edit`, `partial`, `standing-approval` or `abort`, with its fields. */
+  async answer(question: string, digest: string, answer: { kind: string; [field: string]: Json }): Promise<CallStatus> {
+    return parseStatus(await this.transport.json({ method: "POST", path: ["questions", question, "answer"], body: { digest, answer } }));
   }
 
-  /** The leaves that were given. */
-  async leaves(): Promise<Leave[]> {
-    return this.#list("leaves", ["leaves"]);
+  /** Returns the parseStatus approvals. */
+  async standingApprovals(): Promise<StandingApproval[]> {
+    return this.#list("standing_approvals", ["approvals"]);
   }
 
-  /** Makes a leave count no longer. */
-  async revoke(leave: string): Promise<void> {
-    await this.wire.text({ method: "DELETE", path: ["leaves", leave] });
+  /** Revokes a parseStatus approval. */
+  async revoke(standingApproval: string): Promise<void> {
+    await this.transport.text({ method: "DELETE", path: ["approvals", standingApproval] });
   }
 
-  /** Calls of the book, the newest first: by `tool`, `agent`, `outcome`, `code`, `text`, `since`, `until`, `limit`, `after`. */
-  async book(query: { [name: string]: string | number } = {}): Promise<CallEntry[]> {
-    return this.#list("calls", ["book", "calls"], query);
+  /** Returns calls of the audit log, newest first, filtered by `tool`, `agent`, `outcome`, `code`, `text`, `since`, `until`, `limit`, `after`. */
+  async auditLog(query: { [name: string]: string | number } = {}): Promise<CallEntry[]> {
+    return this.#list("calls", ["log", "calls"], query);
   }
 
-  /** The record of a call. */
+  /** Returns the record of a call. */
   async record(call: string): Promise<Record> {
-    return shaped(await this.#get(["book", "calls", call]), { call: "string", lines: "list" }, "the record");
+    return checkFields(await this.#get(["log", "calls", call]), { call: "string", entries: "list" }, "the record");
   }
 
-  /** The records, as JSON lines or as Markdown. */
-  async export(form: "json" | "markdown" = "json", query: { since?: number; until?: number } = {}): Promise<string> {
-    return this.wire.text({ method: "GET", path: ["book", "export"], query: { form, ...query }, repeatable: true });
+  /** Exports the records as JSON lines or as Markdown. */
+  async export(format: "json" | "markdown" = "json", query: { since?: number; until?: number } = {}): Promise<string> {
+    return this.transport.text({ method: "GET", path: ["audit", "export"], query: { format, ...query }, repeatable: true });
   }
 
-  /** Checks the whole book. */
+  /** Verifies the whole audit log. */
   async verify(): Promise<Verification> {
-    return shaped(await this.wire.ask({ method: "POST", path: ["book", "verify"], repeatable: true }), { sound: "boolean" }, "the verification");
+    return checkFields(await this.transport.json({ method: "POST", path: ["audit", "verify"], repeatable: true }), { intact: "boolean" }, "the verification");
   }
 
-  /** The tools, with their schemas. */
-  async tools(form: "mcp" | "openai" | "anthropic" | "gemini" = "mcp"): Promise<ToolEntry[]> {
-    return this.#list("tools", ["tools"], { form });
+  /** Returns the tools, with their schemas. */
+  async tools(format: "mcp" | "openai" | "anthropic" | "gemini" = "mcp"): Promise<ToolEntry[]> {
+    return this.#list("tools", ["tools"], { format });
   }
 
-  /** What a call would do, and what the policy says of it; nothing is run. */
+  /** Returns the effects of a call and the decision of the policy. Runs nothing. */
   async explain(tool: string, args: Arguments = {}, mode?: string): Promise<Explanation> {
     const request: Request = { method: "POST", path: ["policy", "explain"], body: { tool, arguments: args, mode }, repeatable: true };
-    return shaped(await this.wire.ask(request), { tool: "string", reasons: "list" }, "the explanation");
+    return checkFields(await this.transport.json(request), { tool: "string", reasons: "list" }, "the explanation");
   }
 
-  /** What these rules (TOML) would have made of the newest calls; nothing is put in force. */
+  /** Evaluates the newest calls with these rules (TOML). The rules do not come into force. */
   async replay(policy: string, limit?: number): Promise<Replay> {
     const request: Request = { method: "POST", path: ["policy", "replay"], body: { policy, limit }, repeatable: true };
-    return shaped(await this.wire.ask(request), { judged: "number", changed: "list" }, "what came of the rules");
+    return checkFields(await this.transport.json(request), { evaluated: "number", changed: "list" }, "the replay");
   }
 
-  /** Whether everything is halted. */
-  async halted(): Promise<{ halted: boolean; why: string | null; by: string | null }> {
-    return shaped(await this.#get(["halt"]), { halted: "boolean" }, "the halt");
+  /** Returns whether a halt is active. */
+  async haltStatus(): Promise<HaltStatus> {
+    return checkFields(await this.#get(["halt"]), { halted: "boolean" }, "the halt status");
   }
 
-  /** Refuses everything from now on. */
-  async halt(why: string): Promise<void> {
-    await this.wire.text({ method: "PUT", path: ["halt"], body: { why } });
+  /** Halts all calls. */
+  async halt(reason: string): Promise<void> {
+    await this.transport.text({ method: "PUT", path: ["halt"], body: { reason } });
   }
 
   /** Lifts a halt. */
   async lift(): Promise<void> {
-    await this.wire.text({ method: "DELETE", path: ["halt"] });
+    await this.transport.text({ method: "DELETE", path: ["halt"] });
   }
 
-  /** How the server is. */
+  /** Returns the health of the server. */
   async health(): Promise<{ status: string; version: string }> {
-    return shaped(await this.#get(["health"]), { status: "string", version: "string" }, "the health");
+    return checkFields(await this.#get(["health"]), { status: "string", version: "string" }, "the health");
   }
 
-  async #settled(far: Standing, until: number): Promise<Result> {
-    let now = far;
-    while (now.result === undefined) {
-      // One that is for its maker to run is not waited for.
-      if (now.state === "ready" || now.state === "taken" || Date.now() >= until) throw new WaitedTooLong(now.call, now.state);
+  async #waitUntilSettled(submitted: CallStatus, until: number): Promise<Result> {
+    let status = submitted;
+    while (status.result === undefined) {
+      // Does not wait for a call that this client itself must run.
+      if (status.state === "ready" || status.state === "claimed" || Date.now() >= until) throw new WaitTimeout(status.call, status.state);
       const left = until - Date.now();
       if (left < 1000) await pause(left);
-      now = await this.look(now.call, waitS(until));
+      status = await this.status(status.call, waitS(until));
     }
-    return now.result;
+    return status.result;
   }
 
   #get(path: string[], query: { [name: string]: string | number | undefined } = {}): Promise<unknown> {
-    return this.wire.ask({ method: "GET", path, query, repeatable: true });
+    return this.transport.json({ method: "GET", path, query, repeatable: true });
   }
 
   async #list<T>(name: string, path: string[], query: { [name: string]: string | number | undefined } = {}): Promise<T[]> {
-    return shaped<{ [name: string]: T[] }>(await this.#get(path, query), { [name]: "list" }, "the answer")[name] ?? [];
+    return checkFields<{ [name: string]: T[] }>(await this.#get(path, query), { [name]: "list" }, "the response")[name] ?? [];
   }
 }
 
 export const deadline = (timeoutMs: number | undefined): number => (timeoutMs === undefined ? Infinity : Date.now() + timeoutMs);
 
-/** How long the next request may wait, in whole seconds. */
+/** Returns how long the next request may wait, in whole seconds. */
 export const waitS = (until: number): number => Math.max(0, Math.min(WAIT_S, Math.floor((until - Date.now()) / 1000)));

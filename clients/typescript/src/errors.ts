@@ -1,8 +1,8 @@
-// What can go wrong. Whatever it is, a guarded function has not run unless its class says otherwise.
+// Errors. A guarded function has not run unless the class of the error says otherwise.
 
 import type { Result } from "./models.js";
 
-/** Anything that this package throws. */
+/** The base class of all errors of this package. */
 export class ByleaveError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -10,14 +10,14 @@ export class ByleaveError extends Error {
   }
 }
 
-/** The server cannot be reached, or went away. What was accepted is found again with the same key. */
+/** The server cannot be reached, or the connection broke. An accepted call can be found again with the same key. */
 export class Unreachable extends ByleaveError {}
 
-/** The server answered what cannot be understood; it is taken as no. */
-export class Nonsense extends ByleaveError {}
+/** The response of the server is not valid. It is treated as a refusal. */
+export class InvalidResponse extends ByleaveError {}
 
-/** The function has run, and the server could not be told what came of it; the call ends as unknown. */
-export class Unreported extends ByleaveError {}
+/** The function has run, but its result could not be reported to the server. The outcome of the call is unknown. */
+export class ReportFailed extends ByleaveError {}
 
 /** The server refused a request (RFC 9457). */
 export class Problem extends ByleaveError {
@@ -33,53 +33,53 @@ export class Problem extends ByleaveError {
   }
 }
 
-/** There is no token, or none that counts. */
+/** The token is missing or not valid. */
 export class Unauthenticated extends Problem {}
-/** The token is good, and not for this. */
+/** The token does not allow this. */
 export class Forbidden extends Problem {}
-/** There is no such thing, or not for you. */
+/** The object does not exist, or you may not see it. */
 export class NotFound extends Problem {}
-/** The key, the claim or the question was used already; `code` says which. */
+/** The key, the claim or the question was already used; `code` says which. */
 export class Conflict extends Problem {}
-/** More requests than are allowed; `retryAfterS` says when. */
-export class TooMany extends Problem {}
+/** Too many requests; `retryAfterS` says when to try again. */
+export class TooManyRequests extends Problem {}
 
 const BY_STATUS = new Map<number, typeof Problem>([
   [401, Unauthenticated],
   [403, Forbidden],
   [404, NotFound],
   [409, Conflict],
-  [429, TooMany],
+  [429, TooManyRequests],
 ]);
 
-/** The class of a problem with this status. */
+/** The error class for this status. */
 export const problemClass = (status: number): typeof Problem => BY_STATUS.get(status) ?? Problem;
 
-/** A call that was settled without a result that the model may have. */
+/** The call was settled without a result for the model. */
 export class NotCompleted extends ByleaveError {
   constructor(message: string, readonly result: Result) {
     super(message);
   }
 }
 
-/** It ran, and says that it failed. */
+/** The call ran and failed. */
 export class Failed extends NotCompleted {}
 
-/** It did not run, and here is why. */
+/** The call did not run. */
 export class Refused extends NotCompleted {
-  constructor(result: Result, readonly code: string, readonly why: string, readonly page: string) {
-    super(`${why} (${code})`, result);
+  constructor(result: Result, readonly code: string, readonly reason: string, readonly page: string) {
+    super(`${reason} (${code})`, result);
   }
 }
 
-/** It ran, and its result is not released. */
+/** The call ran, but its result was not released. */
 export class Withheld extends Refused {}
 
-/** It may have run; nobody can say. */
+/** The call may have run; its outcome is unknown. */
 export class Unknown extends Refused {}
 
-/** The call is not settled yet. It goes on; the same key finds it again. */
-export class WaitedTooLong extends ByleaveError {
+/** The call is not settled yet. It continues, and can be found again with the same key. */
+export class WaitTimeout extends ByleaveError {
   constructor(readonly call: string, readonly state: string) {
     super(`call ${call} is still ${state}`);
   }

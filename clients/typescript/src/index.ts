@@ -1,27 +1,28 @@
-// A client for `byleave serve`, and functions behind its gate. Nothing happens but by your leave.
+// A client for `byleave serve`, and a wrapper that puts functions behind its gate.
 
 export { type CallOptions, Client } from "./client.js";
+export { type Declaration, type Definition, type GuardedFunction, type Input, type Opinion, type Output, type Reviewer, guard } from "./client_tools.js";
 export * from "./errors.js";
 export {
   type Arguments,
   type CallEntry,
+  type CallStatus,
   type Event,
   type Explanation,
+  type HaltStatus,
   type Json,
-  type Leave,
   type OpenQuestion,
   type Outcome,
+  type QuestionView,
   type Record,
   type Replay,
   type Refusal,
   type Result,
-  type Sheet,
-  type Standing,
+  type StandingApproval,
   type State,
   type ToolEntry,
   type Verification,
   released,
   text,
 } from "./models.js";
-export { type Declared, type Definition, type Guarded, type Input, type Output, type Reviewer, type Verdict, guard } from "./own.js";
-export type { Where } from "./wire.js";
+export type { ClientOptions } from "./transport.js";

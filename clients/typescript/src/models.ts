@@ -1,23 +1,25 @@
-// What the server says, as values. What decides whether something runs is read strictly: what does not fit is `Nonsense`.
+// Responses of the server as values. Fields that decide whether something runs are read strictly, and throw `InvalidResponse`.
 
-import { Failed, Nonsense, Refused, Unknown, Withheld } from "./errors.js";
+import { Failed, InvalidResponse, Refused, Unknown, Withheld } from "./errors.js";
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Arguments = { [name: string]: Json };
 
-const STATES = ["settled", "waiting", "held-up", "ready", "taken", "running"] as const;
-const OUTCOMES = ["completed", "failed", "withheld", "refused", "rehearsed", "unknown"] as const;
+const STATES = ["settled", "waiting", "blocked", "ready", "claimed", "running"] as const;
+const OUTCOMES = ["completed", "failed", "withheld", "refused", "dry-run", "unknown"] as const;
 export type State = (typeof STATES)[number];
 export type Outcome = (typeof OUTCOMES)[number];
 
-/** Why something did not happen. */
+/** The reason for a refusal. */
 export interface Refusal {
   code: string;
-  why: string;
+  /** How a participant failed, if the code says that one did: error, panic, timeout or invalid-response. */
+  cause?: string;
+  message: string;
   page: string;
 }
 
-/** What came of a call. */
+/** The result of a call. */
 export interface Result {
   call: string;
   outcome: Outcome;
@@ -31,11 +33,11 @@ export interface Result {
   arguments: Json;
   data: Json;
   effects: Json[] | null;
-  changes: { what: string; by: string; why: string | null }[];
+  modifications: { kind: string; actor: string; reason: string | null }[];
   receipt: { entries: number; head: string } | null;
 }
 
-/** A question, with the digest that an answer repeats. */
+/** A question, with the digest that an answer must repeat. */
 export interface QuestionRef {
   id: string;
   kind: string;
@@ -43,15 +45,15 @@ export interface QuestionRef {
   expires_at: number;
 }
 
-/** How far a call has come. */
-export interface Standing {
+/** The status of a call. */
+export interface CallStatus {
   call: string;
   state: State;
   question?: QuestionRef;
-  held_up_by?: string;
-  /** What to run it with, where it was taken. */
+  blocking_call?: string;
+  /** The arguments to run a claimed call with. */
   arguments?: Arguments;
-  /** What came of it, where it is settled. */
+  /** The result of a settled call. */
   result?: Result;
 }
 
@@ -62,7 +64,7 @@ export interface Event {
   data: Json;
 }
 
-/** An open question, in a line. */
+/** An open question, summarized. */
 export interface OpenQuestion {
   question: string;
   kind: string;
@@ -78,38 +80,38 @@ export interface OpenQuestion {
 }
 
 /** Everything that a person must see to answer a question. */
-export interface Sheet {
+export interface QuestionView {
   question: QuestionRef;
   call: string;
   agent: string;
   session: string;
   tool: string;
   arguments: Json;
-  /** To be shown as text, all of them. */
+  /** The lines to show as text, all of them. */
   lines: { role: Json; text: string; gutter: number }[];
   complete: boolean;
-  gravity: string;
-  offers: { offer: number; breadth: string; words: string }[];
-  no_leave: string | null;
+  severity: string;
+  approval_scopes: { scope: number; width: string; description: string }[];
+  no_approval_reason: string | null;
 }
 
-/** A leave that was given. */
-export interface Leave {
-  leave: string;
+/** A parseStatus approval. */
+export interface StandingApproval {
+  standing_approval: string;
   state: string;
   tool: string;
-  scope: Json[];
+  patterns: Json[];
   session: string | null;
-  until: number | null;
+  expires_at: number | null;
   uses: number;
-  uses_max: number | null;
-  by: string;
-  given_at: number;
+  max_uses: number | null;
+  approver: string;
+  granted_at: number;
   call: string;
   rule: string;
 }
 
-/** A call of the book, in a line. */
+/** A call of the audit log, summarized. */
 export interface CallEntry {
   call: string;
   session: string;
@@ -129,117 +131,124 @@ export interface CallEntry {
 export interface Record {
   call: string;
   forgotten: boolean;
-  damage: string | null;
-  lines: { seq: number; link: string; entry: Json; text: string }[];
+  integrity_error: string | null;
+  entries: { seq: number; link: string; entry: Json; text: string }[];
 }
 
-/** What came of checking the book. */
+/** The result of verifying the audit log. */
 export interface Verification {
-  sound: boolean;
+  intact: boolean;
   records: number;
-  lines: number;
-  acts: number;
+  entries: number;
+  admin_actions: number;
   segments: number;
   unsealed: number;
-  anchor: { number: number; digest: string; key: string } | null;
-  flaw: { place: string; why: string } | null;
+  anchor: { number: number; digest: string; public_key: string } | null;
+  integrity_error: { position: string; reason: string } | null;
+}
+
+/** Whether a halt is active. */
+export interface HaltStatus {
+  halted: boolean;
+  reason: string | null;
+  actor: string | null;
 }
 
 /** A tool. */
 export interface ToolEntry {
   name: string;
   schema: Json;
-  unfit: string | null;
+  unsupported_reason: string | null;
   read_only: boolean;
   destructive: boolean;
 }
 
-/** What a call would do, and what the policy says of it. */
+/** The effects of a call and the decision of the policy. */
 export interface Explanation {
   tool: string;
   verdict: string | null;
   refusal: Refusal | null;
   effects: Json[];
-  reasons: { verdict: string; rule: string | null; origin: string | null; effects: number[]; why: string }[];
+  reasons: { verdict: string; rule: string | null; origin: string | null; effects: number[]; message: string }[];
   policy: string | null;
 }
 
-/** What other rules would have made of past calls. */
+/** The result of evaluating past calls with other rules. */
 export interface Replay {
-  judged: number;
+  evaluated: number;
   same: number;
-  /** There are older calls that were not looked at. */
-  more: boolean;
-  counts: { before: string; now: string; calls: number }[];
+  /** Whether there are older calls that were not evaluated. */
+  has_more: boolean;
+  counts: { before: string; after: string; calls: number }[];
   changed: {
     call: string;
     tool: string;
     summary: string;
     before: string;
-    now: string;
+    after: string;
     rule: string | null;
     origin: string | null;
-    why: string;
+    message: string;
   }[];
-  not_judged: { call: string; tool: string; why: string }[];
+  skipped: { call: string; tool: string; reason: string }[];
 }
 
-/** For the model to read, whatever came of it: its output, or why there is none. */
+/** Returns the text for the model: the output, or the reason why there is none. */
 export function text(result: Result): string {
   if (result.success) return result.output;
-  const said = result.error ?? result.refusal?.why ?? "it failed";
+  const message = result.error ?? result.refusal?.message ?? "the call failed";
   const code = result.refusal ? ` (${result.refusal.code}, see ${result.refusal.page})` : "";
-  return `${result.output}\n${result.outcome}: ${said}${code}`.replace(/^\n/, "");
+  return `${result.output}\n${result.outcome}: ${message}${code}`.replace(/^\n/, "");
 }
 
-/** The output, where the call completed; else throws what stands in its way. */
+/** Returns the output of a completed call. Throws if the call did not complete. */
 export function released(result: Result): string {
   if (result.success) return result.output;
   if (result.outcome === "failed") throw new Failed(text(result), result);
-  const refusal = result.refusal ?? { code: "nonsense", why: "the server does not say why", page: "" };
+  const refusal = result.refusal ?? { code: "invalid-response", message: "the server gave no reason", page: "" };
   const kind = result.outcome === "withheld" ? Withheld : result.outcome === "refused" ? Refused : Unknown;
-  throw new kind(result, refusal.code, refusal.why, refusal.page);
+  throw new kind(result, refusal.code, refusal.message, refusal.page);
 }
 
 export function isObject(value: unknown): value is { [name: string]: Json } {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** An object that has at least these fields, each of its type. */
-export function shaped<T>(value: unknown, fields: { [name: string]: "string" | "number" | "boolean" | "list" }, what: string): T {
-  if (!isObject(value)) throw new Nonsense(`${what} is no object`);
+/** Checks that an object has at least these fields with these types. */
+export function checkFields<T>(value: unknown, fields: { [name: string]: "string" | "number" | "boolean" | "list" }, what: string): T {
+  if (!isObject(value)) throw new InvalidResponse(`${what} is not an object`);
   for (const [name, kind] of Object.entries(fields)) {
     const found = value[name];
     const fits = kind === "list" ? Array.isArray(found) : typeof found === kind;
-    if (!fits) throw new Nonsense(`${what} has no ${kind} \`${name}\``);
+    if (!fits) throw new InvalidResponse(`${what} has no field \`${name}\` of the type ${kind}`);
   }
   return value as T;
 }
 
-/** How far a call has come, read strictly: on this rests whether something runs. */
-export function standing(value: unknown): Standing {
-  const found = shaped<{ [name: string]: Json }>(value, { call: "string", state: "string" }, "the answer");
+/** Reads the status of a call strictly, because it decides whether something runs. */
+export function parseStatus(value: unknown): CallStatus {
+  const found = checkFields<{ [name: string]: Json }>(value, { call: "string", state: "string" }, "the response");
   const call = found["call"] as string;
   const state = STATES.find((one) => one === found["state"]);
-  if (state === undefined) throw new Nonsense(`a call is said to be ${JSON.stringify(found["state"])}`);
-  const read: Standing = { call, state };
-  if (isObject(found["question"])) read.question = shaped(found["question"], { id: "string", digest: "string" }, "the question");
-  if (typeof found["held_up_by"] === "string") read.held_up_by = found["held_up_by"];
-  if (state === "settled") read.result = { ...settled(found["result"]), call };
-  if (state === "taken") {
-    if (!isObject(found["arguments"])) throw new Nonsense("the server does not say with which arguments");
+  if (state === undefined) throw new InvalidResponse(`the response of the server has the unknown state ${JSON.stringify(found["state"])}`);
+  const read: CallStatus = { call, state };
+  if (isObject(found["question"])) read.question = checkFields(found["question"], { id: "string", digest: "string" }, "the question");
+  if (typeof found["blocking_call"] === "string") read.blocking_call = found["blocking_call"];
+  if (state === "settled") read.result = { ...parseResult(found["result"]), call };
+  if (state === "claimed") {
+    if (!isObject(found["arguments"])) throw new InvalidResponse("the response of the server has no arguments");
     read.arguments = found["arguments"];
   }
   return read;
 }
 
-function settled(value: unknown): Result {
-  const shape = { outcome: "string", tool: "string", success: "boolean", output: "string", changes: "list" } as const;
-  const result = shaped<Result>(value, shape, "the result");
-  if (!OUTCOMES.includes(result.outcome)) throw new Nonsense(`a call is said to be ${JSON.stringify(result.outcome)}`);
-  if (result.success !== (result.outcome === "completed" || result.outcome === "rehearsed")) {
-    throw new Nonsense(`a call that was ${result.outcome} is said to be success=${result.success}`);
+function parseResult(value: unknown): Result {
+  const shape = { outcome: "string", tool: "string", success: "boolean", output: "string", modifications: "list" } as const;
+  const result = checkFields<Result>(value, shape, "the result");
+  if (!OUTCOMES.includes(result.outcome)) throw new InvalidResponse(`the response of the server has the unknown outcome ${JSON.stringify(result.outcome)}`);
+  if (result.success !== (result.outcome === "completed" || result.outcome === "dry-run")) {
+    throw new InvalidResponse(`the response of the server has the outcome ${result.outcome} with success=${result.success}`);
   }
-  if (result.refusal) shaped(result.refusal, { code: "string", why: "string", page: "string" }, "the refusal");
+  if (result.refusal) checkFields(result.refusal, { code: "string", message: "string", page: "string" }, "the refusal");
   return result;
 }

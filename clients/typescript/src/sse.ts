@@ -1,6 +1,6 @@
-// Server-sent events, put together from pieces of text.
+// Parses server-sent events from pieces of text.
 
-import { Nonsense } from "./errors.js";
+import { InvalidResponse } from "./errors.js";
 import type { Event } from "./models.js";
 
 export class Parser {
@@ -9,7 +9,7 @@ export class Parser {
   #id: string | undefined;
   #data: string[] = [];
 
-  /** Takes a piece of text, and gives the events that end in it. */
+  /** Adds a piece of text and yields the events that end in it. */
   *feed(text: string): Generator<Event> {
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
@@ -33,7 +33,7 @@ export class Parser {
     try {
       return { event, id: id === undefined ? undefined : Number.parseInt(id, 10), data: JSON.parse(data.join("\n")) };
     } catch (error) {
-      throw new Nonsense("an event cannot be read", { cause: error });
+      throw new InvalidResponse("cannot parse an event of the server", { cause: error });
     }
   }
 }

@@ -36,7 +36,7 @@ test("a call is made and released", async () => {
 
 test("the same key is one call", async () => {
   const args = { path: "once.txt", content: "1" };
-  const first = await answering(ann, "write_file", { say: "yes" }, () => bot.call("write_file", args, { key: "once", timeoutMs: 30_000 }));
+  const first = await answering(ann, "write_file", { kind: "yes" }, () => bot.call("write_file", args, { key: "once", timeoutMs: 30_000 }));
   assert.ok(first.success, byleave.text(first));
   writeFileSync(at("once.txt"), "2");
   assert.deepEqual(await bot.call("write_file", args, { key: "once" }), first);
@@ -53,13 +53,13 @@ test("a lost answer is asked for again under the same key", async () => {
   try {
     proxy.cuts.set("/calls", { after: 0, times: 2 });
     writeFileSync(at("b.txt"), "hello\n");
-    const before = (await ann.book({ tool: "read_file", limit: 1000 })).length;
+    const before = (await ann.auditLog({ tool: "read_file", limit: 1000 })).length;
     const result = await new byleave.Client({ baseUrl: proxy.url, token: server.bot }).call("read_file", { path: "b.txt" });
     assert.ok(result.success);
     const keys = proxy.requests.map((request) => request.headers["idempotency-key"]).filter(Boolean);
     assert.equal(keys.length, 3);
     assert.equal(new Set(keys).size, 1);
-    assert.equal((await ann.book({ tool: "read_file", limit: 1000 })).length, before + 1);
+    assert.equal((await ann.auditLog({ tool: "read_file", limit: 1000 })).length, before + 1);
   } finally {
     proxy.close();
   }
@@ -68,17 +68,17 @@ test("a lost answer is asked for again under the same key", async () => {
 test("a person answers while the agent waits", async () => {
   const write = (content: string) => bot.call("write_file", { path: "asked.txt", content }, { timeoutMs: 30_000 });
   const call = () => write("x");
-  const refused = await answering(ann, "write_file", { say: "no", feedback: "another name" }, call);
+  const refused = await answering(ann, "write_file", { kind: "no", feedback: "another name" }, call);
   assert.ok(!existsSync(at("asked.txt")));
   assert.throws(() => byleave.released(refused), (error) => {
     assert.ok(error instanceof byleave.Refused);
-    assert.match(error.why, /another name/);
+    assert.match(error.reason, /another name/);
     assert.ok(error.page.endsWith(`${error.code}.md`));
     return true;
   });
-  // A no stays a no for the same call; something else is asked about.
+  // A refused call stays refused if it is repeated. A different call is asked about.
   assert.ok(!(await call()).success);
-  assert.ok((await answering(ann, "write_file", { say: "yes" }, () => write("y"))).success);
+  assert.ok((await answering(ann, "write_file", { kind: "yes" }, () => write("y"))).success);
   assert.equal(readFileSync(at("asked.txt"), "utf8"), "y");
 });
 
@@ -91,7 +91,7 @@ test("a denied call is a result with code, reason and page", async () => {
 
 test("waiting ends when the time is over, and the call does not", async () => {
   const late = await bot.call("write_file", { path: "late.txt", content: "" }, { timeoutMs: 300 }).catch((error: unknown) => error);
-  assert.ok(late instanceof byleave.WaitedTooLong);
+  assert.ok(late instanceof byleave.WaitTimeout);
   assert.equal((await bot.cancel(late.call)).result?.refusal?.code, "cancelled");
 });
 
@@ -100,7 +100,7 @@ test("events go on where they were when the connection breaks", async () => {
   try {
     const away = new byleave.Client({ baseUrl: proxy.url, token: server.bot });
     const call = () => away.call("write_file", { path: "sse.txt", content: "" }, { timeoutMs: 30_000 });
-    const { call: id } = await answering(ann, "write_file", { say: "yes" }, call);
+    const { call: id } = await answering(ann, "write_file", { kind: "yes" }, call);
     const whole = await all(away.events(id));
     proxy.cuts.set("/events", { after: 3000, times: 2 });
     proxy.requests.length = 0;
@@ -115,21 +115,22 @@ test("events go on where they were when the connection breaks", async () => {
   }
 });
 
-test("questions, leaves and the book", async () => {
-  const standing = await bot.submit("write_file", { path: "leave.txt", content: "" }, { session: "leaves" }, 2);
-  assert.equal(standing.state, "waiting");
-  const sheet = await ann.question(standing.question?.id ?? "");
-  await assert.rejects(ann.answer(sheet.question.id, "0".repeat(64), { say: "yes" }), byleave.Conflict);
-  await assert.rejects(bot.answer(sheet.question.id, sheet.question.digest, { say: "yes" }), byleave.Forbidden);
-  await ann.answer(sheet.question.id, sheet.question.digest, { say: "leave", offer: sheet.offers[0]?.offer ?? 0 });
-  assert.ok((await bot.wait(standing.call, 30_000)).success);
-  const leave = (await ann.leaves()).find((one) => one.call === standing.call);
-  assert.equal(leave?.state, "standing");
-  await ann.revoke(leave?.leave ?? "");
-  assert.equal((await ann.leaves()).find((one) => one.leave === leave?.leave)?.state, "revoked");
-  assert.equal((await ann.record(standing.call)).lines[0]?.seq, 0);
-  assert.ok((await ann.export()).includes(standing.call));
-  assert.ok((await ann.verify()).sound);
+test("questions, standing approvals and the audit log", async () => {
+  const status = await bot.submit("write_file", { path: "approved.txt", content: "" }, { session: "approvals" }, 2);
+  assert.equal(status.state, "waiting");
+  const view = await ann.question(status.question?.id ?? "");
+  await assert.rejects(ann.answer(view.question.id, "0".repeat(64), { kind: "yes" }), byleave.Conflict);
+  await assert.rejects(bot.answer(view.question.id, view.question.digest, { kind: "yes" }), byleave.Forbidden);
+  await ann.answer(view.question.id, view.question.digest, { kind: "standing-approval", scope: view.approval_scopes[0]?.scope ?? 0 });
+  assert.ok((await bot.wait(status.call, 30_000)).success);
+  const approval = (await ann.standingApprovals()).find((one) => one.call === status.call);
+  assert.deepEqual([approval?.state, approval?.approver], ["active", "ann"]);
+  await ann.revoke(approval?.standing_approval ?? "");
+  const revoked = (await ann.standingApprovals()).find((one) => one.standing_approval === approval?.standing_approval);
+  assert.equal(revoked?.state, "revoked");
+  assert.equal((await ann.record(status.call)).entries[0]?.seq, 0);
+  assert.ok((await ann.export()).includes(status.call));
+  assert.ok((await ann.verify()).intact);
 });
 
 test("tools, explain, halt, health, and problems of their own types", async () => {
@@ -137,15 +138,15 @@ test("tools, explain, halt, health, and problems of their own types", async () =
   assert.equal((await bot.explain("read_file", { path: ".env" })).verdict, "deny");
   assert.equal((await bot.health()).status, "ok");
   await bot.call("read_file", { path: "a.txt" });
-  const rules = '[[rule]]\nid = "no-reading"\nverdict = "deny"\nread = "a.txt"\nwhy = "not this one"\n';
+  const rules = '[[rule]]\nid = "no-reading"\nverdict = "deny"\nread = "a.txt"\nreason = "not this one"\n';
   assert.ok((await ann.replay(rules)).changed.some((change) => change.rule === "no-reading"));
   await assert.rejects(bot.replay(rules), byleave.Forbidden);
   await ann.halt("a test");
-  assert.ok((await ann.halted()).halted);
+  assert.ok((await ann.haltStatus()).halted);
   assert.equal((await bot.call("read_file", { path: "a.txt" })).refusal?.code, "halted");
   await ann.lift();
   const stranger = new byleave.Client({ baseUrl: server.url, token: "byl_00000000_no" });
   await assert.rejects(stranger.tools(), byleave.Unauthenticated);
-  await assert.rejects(bot.book(), byleave.Forbidden);
-  for (const id of ["00000000-0000-0000-0000-000000000000", "../health", ".."]) await assert.rejects(bot.look(id), byleave.NotFound);
+  await assert.rejects(bot.auditLog(), byleave.Forbidden);
+  for (const id of ["00000000-0000-0000-0000-000000000000", "../health", ".."]) await assert.rejects(bot.status(id), byleave.NotFound);
 });

@@ -27,21 +27,21 @@ async function run(name: string): Promise<string> {
 }
 
 test("refunds", async () => {
-  const said = await answering(ann, "own.bot.refund", { say: "yes" }, () => run("refunds.js"));
-  assert.match(said, /paid back: {"cents":500,"order":"a17"}/);
-  assert.match(said, /more than 100 is never paid back \(review-denied, https:/);
-  assert.ok(!said.includes("4111"));
+  const printed = await answering(ann, "own.bot.refund", { kind: "yes" }, () => run("refunds.js"));
+  assert.match(printed, /paid back: {"cents":500,"order":"a17"}/);
+  assert.match(printed, /more than 100 is never paid back \(review-denied, https:/);
+  assert.ok(!printed.includes("4111"));
 });
 
 for (const name of ["ai-sdk.js", "langchain.js"]) {
   test(name, async () => {
-    const before = new Set((await ann.book({ limit: 1000 })).map((entry) => entry.call));
-    const said = await run(name);
-    assert.match(said, /read_file -> .*read me/);
-    assert.match(said, /shout -> HELLO\nmodel: done/);
-    assert.match(said, /refused: .*\(denied, see https:/);
-    assert.ok(!said.includes("SECRET"));
-    const calls = (await ann.book({ limit: 1000 })).filter((entry) => !before.has(entry.call));
+    const before = new Set((await ann.auditLog({ limit: 1000 })).map((entry) => entry.call));
+    const printed = await run(name);
+    assert.match(printed, /read_file -> .*read me/);
+    assert.match(printed, /shout -> HELLO\nmodel: done/);
+    assert.match(printed, /refused: .*\(denied, see https:/);
+    assert.ok(!printed.includes("SECRET"));
+    const calls = (await ann.auditLog({ limit: 1000 })).filter((entry) => !before.has(entry.call));
     const outcomes = calls.map((entry) => `${entry.tool} ${entry.outcome}`).sort();
     assert.deepEqual(outcomes, ["own.bot.shout completed", "read_file completed", "read_file refused"]);
   });

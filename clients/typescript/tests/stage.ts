@@ -1,4 +1,4 @@
-// A real `byleave serve` on a free port of this machine, with a state of its own.
+// A real `byleave serve` on a free port of this machine, with its own state directory.
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -33,7 +33,7 @@ export class Server {
     return execFileSync(PROGRAM, ["token", "add", ...words], { cwd: this.dir, env: this.#env, stdio: "pipe" }).toString().trim();
   }
 
-  /** Starts it; the second time at the same port, on the same book. */
+  /** Starts the server. The second time it uses the same port and the same audit log. */
   async start(): Promise<this> {
     const words = ["serve", "--listen", `127.0.0.1:${this.port}`, "--requests-per-second", "1000"];
     const child = spawn(PROGRAM, words, { cwd: this.dir, env: this.#env, stdio: ["ignore", "ignore", "pipe"] });
@@ -49,7 +49,7 @@ export class Server {
     return this;
   }
 
-  /** Ends it at once, in the middle of whatever it does. */
+  /** Kills the server at once. */
   async kill(): Promise<void> {
     const child = this.#process;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
@@ -64,10 +64,10 @@ export class Server {
   }
 }
 
-/** Between a client and the server: cuts answers off, where it is told to. */
+/** A proxy between a client and the server that cuts responses at given points. */
 export class Proxy {
   readonly requests: http.IncomingMessage[] = [];
-  /** For each end of a path: after how many bytes of an answer, and how often still. */
+  /** By end of the path: after how many bytes to cut a response, and how many more times. */
   readonly cuts = new Map<string, { after: number; times: number }>();
   readonly #http: http.Server;
   url = "";
@@ -106,15 +106,15 @@ export class Proxy {
   }
 }
 
-/** Answers the next question about a tool, while something is done. */
-export async function answering<T>(person: Client, tool: string, answer: { say: string; [more: string]: Json }, work: () => Promise<T>): Promise<T> {
+/** Answers the next question about a tool while the work runs. */
+export async function answering<T>(person: Client, tool: string, answer: { kind: string; [field: string]: Json }, work: () => Promise<T>): Promise<T> {
   let over = false;
   const answered = (async () => {
     while (!over) {
       const question = (await person.questions()).find((one) => one.tool === tool);
       if (question) {
-        const sheet = await person.question(question.question);
-        await person.answer(question.question, sheet.question.digest, answer);
+        const view = await person.question(question.question);
+        await person.answer(question.question, view.question.digest, answer);
         return;
       }
       await new Promise((resolve) => setTimeout(resolve, 20));

@@ -19,7 +19,7 @@ before(async () => {
 });
 after(() => server.close());
 
-const QUIET: byleave.Declared = { class: "readonly", sensitive: false };
+const QUIET: byleave.Declaration = { class: "readonly", sensitive: false };
 const parameters = { type: "object", properties: { cents: { type: "integer" } }, additionalProperties: false };
 const plain = { description: "Pays money back.", parameters };
 
@@ -28,42 +28,42 @@ test("a function runs when a person says yes, and not when not", async () => {
   const execute = (args: { cents: number }) => (ran.push(args.cents), { paid: args.cents });
   const refund = byleave.guard(bot, { ...plain, name: "refund", execute });
   const call = () => refund({ cents: 5 });
-  await assert.rejects(answering(ann, "own.bot.refund", { say: "no" }, () => refund({ cents: 500 })), byleave.Refused);
+  await assert.rejects(answering(ann, "own.bot.refund", { kind: "no" }, () => refund({ cents: 500 })), byleave.Refused);
   assert.deepEqual(ran, []);
-  assert.deepEqual(await answering(ann, "own.bot.refund", { say: "yes" }, call), { paid: 5 });
+  assert.deepEqual(await answering(ann, "own.bot.refund", { kind: "yes" }, call), { paid: 5 });
   assert.deepEqual(ran, [5]);
-  assert.equal((await ann.book({ tool: "own.bot.refund", limit: 1 }))[0]?.outcome, "completed");
+  assert.equal((await ann.auditLog({ tool: "own.bot.refund", limit: 1 }))[0]?.outcome, "completed");
 });
 
 test("the same key runs it once, also from two clients at once", async () => {
   let ran = 0;
-  const once = byleave.guard(bot, { ...plain, name: "once", declared: QUIET, execute: () => `${++ran}` });
+  const once = byleave.guard(bot, { ...plain, name: "once", declaration: QUIET, execute: () => `${++ran}` });
   const first = await once.run({}, { key: "own-once" });
   assert.deepEqual([await once.run({}, { key: "own-once" }), first.output, ran], [first, "1", 1]);
-  const said = await Promise.allSettled([1, 2, 3].map(() => once.run({}, { key: "together" })));
+  const outcomes = await Promise.allSettled([1, 2, 3].map(() => once.run({}, { key: "together" })));
   assert.equal(ran, 2);
-  for (const one of said) {
-    if (one.status === "rejected") assert.equal((one.reason as byleave.Conflict).code, "taken");
+  for (const one of outcomes) {
+    if (one.status === "rejected") assert.equal((one.reason as byleave.Conflict).code, "claimed");
     else assert.equal(one.value.output, "2");
   }
 });
 
-test("reviewers see, change and refuse, and it is in the book", async () => {
+test("reviewers see, change and refuse, and it is in the audit log", async () => {
   const ran: number[] = [];
   const pay = byleave.guard(bot, {
     ...plain,
     name: "pay",
-    declared: QUIET,
+    declaration: QUIET,
     input: ({ arguments: { cents } }) => {
-      if (Number(cents) > 100) return { say: "deny", why: "too much" };
-      return { say: "change", value: { cents: Number(cents) - 1 }, why: "less" };
+      if (Number(cents) > 100) return { opinion: "deny", reason: "too much" };
+      return { opinion: "change", value: { cents: Number(cents) - 1 }, reason: "less" };
     },
-    output: ({ value }) => (value === 0 ? false : { say: "change", value: { paid: value }, why: "shaped" }),
+    output: ({ value }) => (value === 0 ? false : { opinion: "change", value: { paid: value }, reason: "shaped" }),
     execute: ({ cents }: { cents: number }) => (ran.push(cents), cents),
   });
   assert.deepEqual(await pay({ cents: 5 }), { paid: 4 });
-  const record = await ann.record((await ann.book({ tool: "own.bot.pay", limit: 1 }))[0]?.call ?? "");
-  assert.match(JSON.stringify(record.lines.map((line) => line.entry)), /"maker".*less.*shaped/);
+  const record = await ann.record((await ann.auditLog({ tool: "own.bot.pay", limit: 1 }))[0]?.call ?? "");
+  assert.match(JSON.stringify(record.entries.map((entry) => entry.entry)), /less","reviewer":"client".*shaped","reviewer":"client"/);
   await assert.rejects(pay({ cents: 500 }), (error) => error instanceof byleave.Refused && error.code === "review-denied");
   await assert.rejects(pay({ cents: 1 }), byleave.Withheld);
   assert.deepEqual(ran, [4, 0]);
@@ -75,30 +75,30 @@ test("a reviewer that breaks blocks, and what a person edits is reviewed again",
   const throws = () => {
     throw new Error("broken");
   };
-  await assert.rejects(byleave.guard(bot, { ...plain, name: "x", declared: QUIET, input: throws, execute })({}), byleave.Refused);
+  await assert.rejects(byleave.guard(bot, { ...plain, name: "x", declaration: QUIET, input: throws, execute })({}), byleave.Refused);
   assert.equal(ran, 0);
-  await assert.rejects(byleave.guard(bot, { ...plain, name: "y", declared: QUIET, output: throws, execute })({}), byleave.Withheld);
+  await assert.rejects(byleave.guard(bot, { ...plain, name: "y", declaration: QUIET, output: throws, execute })({}), byleave.Withheld);
   const small = byleave.guard(bot, { ...plain, name: "small", input: (subject) => Number(subject.arguments["cents"]) < 100, execute });
-  const edit = answering(ann, "own.bot.small", { say: "edit", value: { cents: 700 } }, () => small({ cents: 5 }));
+  const edit = answering(ann, "own.bot.small", { kind: "edit", value: { cents: 700 } }, () => small({ cents: 5 }));
   await assert.rejects(edit, byleave.Failed);
   assert.equal(ran, 1);
 });
 
 test("a guarded function may fail, and may use another", async () => {
-  const fails = byleave.guard(bot, { ...plain, name: "fails", declared: QUIET, execute: () => Promise.reject(new Error("no such order")) });
+  const fails = byleave.guard(bot, { ...plain, name: "fails", declaration: QUIET, execute: () => Promise.reject(new Error("no such order")) });
   assert.match(byleave.text(await fails.run({})), /no such order/);
-  const inner = byleave.guard(bot, { ...plain, name: "inner", declared: QUIET, execute: () => "in" });
-  const outer = byleave.guard(bot, { ...plain, name: "outer", declared: QUIET, execute: async () => `out of ${await inner({})}` });
+  const inner = byleave.guard(bot, { ...plain, name: "inner", declaration: QUIET, execute: () => "in" });
+  const outer = byleave.guard(bot, { ...plain, name: "outer", declaration: QUIET, execute: async () => `out of ${await inner({})}` });
   assert.equal(await outer({}), "out of in");
 });
 
 test("lost answers run nothing twice", async () => {
   const proxy = await new Proxy(server).start();
   try {
-    for (const path of ["/own-tools/count", "/calls", "/take", "/report"]) proxy.cuts.set(path, { after: 0, times: 2 });
+    for (const path of ["/client-tools/count", "/calls", "/claim", "/report"]) proxy.cuts.set(path, { after: 0, times: 2 });
     let ran = 0;
     const away = new byleave.Client({ baseUrl: proxy.url, token: server.bot });
-    const count = byleave.guard(away, { ...plain, name: "count", declared: QUIET, execute: () => ++ran });
+    const count = byleave.guard(away, { ...plain, name: "count", declaration: QUIET, execute: () => ++ran });
     assert.deepEqual([await count({}), ran], [1, 1]);
     assert.ok([...proxy.cuts.values()].every((cut) => cut.times === 0));
   } finally {
@@ -117,7 +117,7 @@ test("a server that dies in the middle leaves it unknown", async () => {
       await own.start();
       return "done";
     };
-    const crash = byleave.guard(client, { ...plain, name: "crash", declared: QUIET, execute });
+    const crash = byleave.guard(client, { ...plain, name: "crash", declaration: QUIET, execute });
     assert.equal((await crash.run({}, { key: "crash" })).outcome, "unknown");
     assert.equal((await crash.run({}, { key: "crash" })).outcome, "unknown");
     assert.equal(ran, 1);
@@ -128,33 +128,33 @@ test("a server that dies in the middle leaves it unknown", async () => {
 
 const NAME = { "/never": { tool: "own.bot.never" } };
 const CALL = { call: "c", state: "ready" };
-const LIES: { [end: string]: unknown }[] = [
+const INVALID: { [end: string]: unknown }[] = [
   { "": "hello" },
   { "": {} },
   { "/never": { tool: 1 }, "": CALL },
   { ...NAME, "": { call: "c", state: "perhaps" } },
   { ...NAME, "": { call: "c", state: "settled" } },
-  { ...NAME, "/take": { ...CALL, state: "taken" }, "": CALL },
-  { ...NAME, "/take": { ...CALL, state: "taken", arguments: [1] }, "": CALL },
+  { ...NAME, "/claim": { ...CALL, state: "claimed" }, "": CALL },
+  { ...NAME, "/claim": { ...CALL, state: "claimed", arguments: [1] }, "": CALL },
 ];
 
-test("without a server, and with one that talks nonsense, nothing runs", async () => {
+test("without a server, and with invalid responses, nothing runs", async () => {
   let ran = 0;
   const never = (baseUrl: string) => {
     const client = new byleave.Client({ baseUrl, token: "t", tries: 2 });
-    return byleave.guard(client, { ...plain, name: "never", declared: QUIET, execute: () => `${++ran}` })({});
+    return byleave.guard(client, { ...plain, name: "never", declaration: QUIET, execute: () => `${++ran}` })({});
   };
-  let lies: { [end: string]: unknown } = {};
-  const liar = http.createServer((request, response) => {
+  let replies: { [end: string]: unknown } = {};
+  const fake = http.createServer((request, response) => {
     const path = (request.url ?? "").split("?")[0] ?? "";
-    const said = Object.entries(lies).find(([end]) => path.endsWith(end))?.[1];
-    request.resume().on("end", () => response.end(typeof said === "string" ? said : JSON.stringify(said)));
+    const reply = Object.entries(replies).find(([end]) => path.endsWith(end))?.[1];
+    request.resume().on("end", () => response.end(typeof reply === "string" ? reply : JSON.stringify(reply)));
   });
-  await new Promise<void>((resolve) => liar.listen(0, "127.0.0.1", resolve));
-  const url = `http://127.0.0.1:${(liar.address() as AddressInfo).port}`;
-  for (lies of LIES) await assert.rejects(never(url), byleave.Nonsense, JSON.stringify(lies));
-  liar.close();
-  liar.closeAllConnections();
+  await new Promise<void>((resolve) => fake.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(fake.address() as AddressInfo).port}`;
+  for (replies of INVALID) await assert.rejects(never(url), byleave.InvalidResponse, JSON.stringify(replies));
+  fake.close();
+  fake.closeAllConnections();
   await assert.rejects(never(url), byleave.Unreachable);
   assert.equal(ran, 0);
 });

@@ -110,7 +110,7 @@ impl Approver for EditorApprover {
     ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
         let put = self.put(sheet.call);
         Box::pin(async move {
-            let nobody = || ApproverError::Failed("the editor cannot be asked".to_owned());
+            let nobody = || ApproverError::Failed("cannot ask the editor".to_owned());
             let (asked, to_client, waiting, params) = put.ok_or_else(nobody)?;
             to_client.send(asked).await.map_err(|_| nobody())?;
             let answer = waiting.await.map_err(|_| nobody())?;

@@ -52,11 +52,11 @@ impl AcpTool {
     fn new(which: AcpToolKind) -> Self {
         let (description, operation) = match which {
             AcpToolKind::Call => (
-                "A tool call of the agent's own: judged and recorded, and done by the agent, unconfined.",
+                "A tool call of the agent itself: evaluated and recorded by Byleave, run by the agent, unconfined.",
                 "invoke",
             ),
             AcpToolKind::Write => (
-                "A file that the editor writes for the agent: judged and recorded, and done by the editor.",
+                "A file that the editor writes for the agent: evaluated and recorded by Byleave, written by the editor.",
                 "write",
             ),
         };
@@ -69,7 +69,7 @@ impl AcpTool {
             }),
         };
         let mut manifest = Manifest::new(which.name(), description, schema);
-        manifest.audit_operation = Some(format!("{operation}, by the agent: judged, not enforced"));
+        manifest.audit_operation = Some(format!("{operation}, by the agent: evaluated, not enforced"));
         // Its effects say what it does. A call with unknown effects asks.
         manifest.sensitive = Some(false);
         manifest.permission_class = PermissionClass::File;
@@ -98,8 +98,8 @@ impl Tool for AcpTool {
 
     fn execute(&self, _arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
         let said = match self.which {
-            AcpToolKind::Call => "the agent may go ahead; what it does is not confined by us",
-            AcpToolKind::Write => "the editor is told to write it",
+            AcpToolKind::Call => "the agent may proceed; Byleave does not confine it",
+            AcpToolKind::Write => "the editor may write the file",
         };
         Box::pin(async move { Output::text(said) })
     }
@@ -119,6 +119,6 @@ fn plan(arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
         manifest.roles.insert(pointer.to_owned(), role);
     }
     let mut plan = plan_by_class(&manifest, &targets, site)?;
-    plan.effects.extend(unknown.into_iter().map(|why| Effect::Unknown { why }));
+    plan.effects.extend(unknown.into_iter().map(|why| Effect::Unknown { reason: why }));
     Ok(plan)
 }

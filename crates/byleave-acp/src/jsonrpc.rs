@@ -1,7 +1,7 @@
 //! Reads and writes JSON-RPC lines within limits. It parses no more than necessary and passes lines on unchanged.
 //!
 //! It does not pass on an agent's line that two readers could read differently: a duplicate field, a batch, or no object. The gate must
-//! judge exactly what the receiver reads.
+//! evaluate exactly what the receiver reads.
 
 use std::borrow::Cow;
 
@@ -89,7 +89,7 @@ pub(crate) async fn read_line(from: &mut (impl AsyncBufRead + Unpin)) -> std::io
             return Ok(None);
         }
         if line.len() as u64 >= LINE_BYTES_MAX {
-            return Err(std::io::Error::other("a message is longer than any should be"));
+            return Err(std::io::Error::other("a message is too long"));
         }
         if !line.trim_ascii().is_empty() {
             return Ok(Some(line));

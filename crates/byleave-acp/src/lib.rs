@@ -1,11 +1,11 @@
 //! A proxy between an editor and its agent, over the Agent Client Protocol. The policy answers the agent's permission requests. File writes
-//! through the editor are judged and recorded first. Everything else passes unchanged, byte for byte.
+//! through the editor are evaluated and recorded first. Everything else passes unchanged, byte for byte.
 //!
-//! An agent asks only when it wants to, and it describes its own calls. A permission given here is therefore judged and recorded, but not
+//! An agent asks only when it wants to, and it describes its own calls. A permission given here is therefore evaluated and recorded, but not
 //! enforced. Nothing here may turn a doubt into a yes: a request that cannot be parsed, matched or recorded is refused.
 //!
 //! The protocol's crate has a proxy role, but that role talks to a conductor and not to an editor and an agent. This proxy passes on the
-//! lines that it need not judge without parsing them further.
+//! lines that it need not evaluate without parsing them further.
 //!
 //! - `proxy`: The proxy between editor and agent.
 //! - `jsonrpc`: Reads and writes JSON-RPC lines within limits, and passes them on unchanged.

@@ -23,7 +23,7 @@ const REFUSED: i32 = -32_000;
 const INVALID: i32 = -32_602;
 /// The number of lines that may wait for a slow reader. If the queue is full, the sender waits.
 const QUEUE_LINES: usize = 64;
-/// The maximum number of calls that are judged at a time.
+/// The maximum number of calls that are evaluated at a time.
 const OPEN_MAX: usize = 256;
 
 /// A source of gates, one for each directory that a session works in.
@@ -59,10 +59,10 @@ pub struct Proxy {
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// A stream broke.
-    #[error("the connection broke: {0}")]
+    #[error("the connection failed: {0}")]
     Io(#[from] std::io::Error),
     /// The agent sent a message that an editor might read differently.
-    #[error("the agent sent a message that cannot be judged")]
+    #[error("the agent sent a message that cannot be evaluated")]
     InvalidMessage,
 }
 
@@ -73,7 +73,7 @@ struct ProxyState {
     places: HashMap<String, String>,
     /// The working directories of new sessions that do not have an id yet.
     coming: HashMap<RequestId, String>,
-    /// The calls that are being judged, each with its session and gate.
+    /// The calls that are being evaluated, each with its session and gate.
     open: HashMap<CallId, (String, Gate)>,
 }
 
@@ -189,7 +189,7 @@ impl Proxy {
         let raw: Option<Value> = serde_json::from_str(params).ok();
         let (Some(typed), Some(raw)) = (typed, raw) else {
             return self
-                .pass(&self.to_agent, jsonrpc::error(&id, INVALID, "the request cannot be read"))
+                .pass(&self.to_agent, jsonrpc::error(&id, INVALID, "the request cannot be parsed"))
                 .await;
         };
         let session = typed.session_id.clone();
@@ -208,7 +208,7 @@ impl Proxy {
             }
             (Ok(result), None) if matches!(result.outcome, CallOutcome::Completed(_)) => (
                 of(PermissionOptionKind::RejectOnce),
-                Some("the agent does not offer to do it just once".to_owned()),
+                Some("the agent does not offer to allow the call only once".to_owned()),
             ),
             (Ok(result), _) => (of(PermissionOptionKind::RejectOnce), result.error()),
             (Err(why), _) => (of(PermissionOptionKind::RejectOnce), Some(why.clone())),
@@ -218,7 +218,7 @@ impl Proxy {
             Some(option) if !is_withdrawn => json!({ "outcome": "selected", "optionId": option }),
             _ => json!({ "outcome": "cancelled" }),
         };
-        let about = json!({ "byleave": { "call": call, "why": why } });
+        let about = json!({ "byleave": { "call": call, "reason": why } });
         self.pass(&self.to_agent, jsonrpc::result(&id, &json!({ "outcome": outcome, "_meta": about }))).await;
     }
 
@@ -226,7 +226,7 @@ impl Proxy {
     async fn write(&self, id: RequestId, params: &str, line: Vec<u8>) {
         let Ok(typed) = serde_json::from_str::<WriteFileRequest>(params) else {
             return self
-                .pass(&self.to_agent, jsonrpc::error(&id, INVALID, "the request cannot be read"))
+                .pass(&self.to_agent, jsonrpc::error(&id, INVALID, "the request cannot be parsed"))
                 .await;
         };
         let call = CallId::new(fresh_id());
@@ -235,7 +235,7 @@ impl Proxy {
             Ok(result) if matches!(result.outcome, CallOutcome::Completed(_)) => {
                 return self.pass(&self.to_client, OutgoingMessage::Line(line)).await;
             }
-            Ok(result) => result.error().unwrap_or_else(|| "it was not permitted".to_owned()),
+            Ok(result) => result.error().unwrap_or_else(|| "the write was not permitted".to_owned()),
             Err(why) => why,
         };
         self.pass(&self.to_agent, jsonrpc::error(&id, REFUSED, &why)).await;
@@ -250,7 +250,7 @@ impl Proxy {
     ) -> Result<CallResult, String> {
         let cwd = self.known().places.get(session).cloned().unwrap_or_else(|| self.who.cwd.clone());
         if self.known().open.len() >= OPEN_MAX {
-            return Err("too many calls wait already".to_owned());
+            return Err("too many calls are already waiting".to_owned());
         }
         let gate = self.gates.gate(&cwd)?;
         gated_tools::register_tools(&gate).map_err(|fault| fault.to_string())?;
@@ -272,7 +272,7 @@ impl Proxy {
         Ok(result)
     }
 
-    /// Cancels the calls that are being judged in a session, or in all sessions.
+    /// Cancels the calls that are being evaluated in a session, or in all sessions.
     async fn withdraw(&self, session: Option<&str>) {
         let open: Vec<(CallId, Gate)> = {
             let known = self.known();

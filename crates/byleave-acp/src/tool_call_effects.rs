@@ -79,19 +79,19 @@ pub(crate) fn analyze_tool_call(call: &Value) -> ToolCallEffects {
     match call.get("rawInput") {
         Some(Value::Object(input)) if !input.is_empty() => telling.input(input),
         None | Some(Value::Null | Value::Object(_)) => {
-            telling.unknown("the agent does not say what it passes to its tool")
+            telling.unknown("the agent does not report the input of its tool")
         }
-        Some(_) => telling.unknown("what the agent passes to its tool is not understood"),
+        Some(_) => telling.unknown("the input of the agent's tool is not understood"),
     }
     telling.locations(call.get("locations"));
     telling.contents(call.get("content"));
     match call.get("kind").and_then(Value::as_str) {
         Some("delete" | "move") => telling.deletes = telling.edits.clone(),
         Some("execute") if telling.commands.is_empty() => {
-            telling.unknown("it runs something, and does not say what")
+            telling.unknown("the call runs something, but does not name the command")
         }
         Some("fetch") if telling.urls.is_empty() => {
-            telling.unknown("it fetches something, and does not say what")
+            telling.unknown("the call fetches something, but does not name the URL")
         }
         _ => {}
     }
@@ -122,7 +122,7 @@ impl EffectCollector {
             let is_understood = if COMMANDS.contains(&name) {
                 command(value).map(|command| self.commands.push(command)).is_some()
             } else if ["cwd", "workdir", "working_directory"].contains(&name) {
-                // The policy would judge the command in the wrong directory.
+                // The policy would evaluate the command in the wrong directory.
                 value.is_null()
             } else if PATHS.contains(&name) {
                 texts(value, &mut self.edits)
@@ -142,7 +142,7 @@ impl EffectCollector {
             }
         }
         if [&self.commands, &self.edits, &self.urls, &self.patches].iter().all(|targets| targets.is_empty()) {
-            self.unknown("nothing in what the agent passes says what it is done to");
+            self.unknown("the input names no target");
         }
     }
 
@@ -153,7 +153,7 @@ impl EffectCollector {
             locations.as_array().map(|all| all.iter().map(|one| one.get("path").and_then(Value::as_str)));
         match all.and_then(|all| all.collect::<Option<Vec<&str>>>()) {
             Some(paths) => self.edits.extend(paths.into_iter().map(str::to_owned)),
-            None => self.unknown("the places that it names are not understood"),
+            None => self.unknown("the locations of the call are not understood"),
         }
         self.edits.sort();
         self.edits.dedup();
@@ -170,7 +170,7 @@ impl EffectCollector {
                     self.edits.push(path.to_owned())
                 }
                 Some(_) => {}
-                None => self.unknown("it shows a difference, and does not say of which file"),
+                None => self.unknown("the call shows a diff, but does not name its file"),
             }
         }
     }

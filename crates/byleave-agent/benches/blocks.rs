@@ -1,7 +1,7 @@
-//! How quickly replies are read, beside `memchr` looking for a fence in the same text, in turns.
+//! Measures how fast replies are parsed, alternating with a `memchr` search for a fence in the same text.
 //!
 //! `cargo bench -p byleave-agent --bench blocks` measures and writes its part of docs/performance.md. With `BYLEAVE_PROOF=short`
-//! fewer rounds, and nothing is written.
+//! it runs fewer rounds and writes nothing.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
 #[path = "../../byleave/benches/page/mod.rs"]
@@ -16,11 +16,11 @@ use byleave_agent::tool_blocks::{ToolBlockEvent, ToolBlockParser};
 use memchr::memmem::Finder;
 
 const TEXT_BYTES: usize = 4 << 20;
-/// On plain text, in one chunk and in those of a connection.
+/// For plain text, in one chunk and in chunks of the size that a connection delivers.
 const RATE_MIN: f64 = 500.0;
 const RATIO_MIN: f64 = 0.3;
 
-/// A text, and how large the chunks are that it comes in.
+/// A text, and the size of the chunks in which it arrives.
 struct ParserCase {
     what: &'static str,
     text: String,
@@ -53,7 +53,7 @@ fn main() {
         let (theirs, ours) = (rate(&mut theirs), rate(&mut ours));
         let ratio = ours / theirs;
         let within = ours >= RATE_MIN && ratio >= RATIO_MIN;
-        // Beyond twice the bar even a noisy machine says that something is wrong.
+        // A result that misses half the bar is a real regression, even on a noisy machine.
         holds &= !case.has_bar || (ours >= RATE_MIN / 2.0 && ratio >= RATIO_MIN / 2.0);
         let (bar, verdict) = match (case.has_bar, within) {
             (false, _) => (String::new(), ""),
@@ -118,7 +118,7 @@ fn cases() -> Vec<ParserCase> {
     ]
 }
 
-/// So much of a paragraph that is ASCII.
+/// Repeats an ASCII paragraph up to the size of the test text.
 fn filled(paragraph: &str) -> String {
     let mut text = paragraph.repeat(TEXT_BYTES / paragraph.len() + 1);
     text.truncate(TEXT_BYTES);
@@ -140,13 +140,13 @@ fn timed<T>(work: impl FnOnce() -> T) -> f64 {
     began.elapsed().as_secs_f64()
 }
 
-/// Counts the fences, as `memchr` finds them.
+/// Counts the fences with `memchr`.
 fn search(chunks: &[&str]) -> usize {
     let fence = Finder::new("```");
     chunks.iter().map(|chunk| fence.find_iter(chunk.as_bytes()).count()).sum()
 }
 
-/// Reads the reply; how much text there is, and how many calls.
+/// Parses the reply. Returns the number of text bytes and of calls.
 fn read(chunks: &[&str]) -> (usize, usize) {
     let (mut text_bytes, mut calls) = (0, 0);
     let mut take = |piece: ToolBlockEvent<'_>| match piece {

@@ -52,7 +52,7 @@ pub struct ModelHandle {
     pub name: String,
     /// The endpoint of the model, for the audit log.
     pub endpoint: String,
-    /// The host of the model, to be judged as an effect. `None` if reaching it is not to be judged, for example a model in this process or
+    /// The host of the model, to be evaluated as an effect. `None` if reaching it is not to be evaluated, for example a model in this process or
     /// on this machine.
     pub host: Option<(String, u16)>,
     /// The model.
@@ -111,10 +111,10 @@ pub enum AgentError {
     #[error(transparent)]
     NotRegistered(#[from] RegisterError),
     /// A turn could not be recorded.
-    #[error("the turn was not taken in: {0}")]
+    #[error("cannot record the turn: {0}")]
     NotRecorded(String),
     /// A turn waits for another program that works on the same conversation.
-    #[error("another program works on this conversation")]
+    #[error("another program is working on this conversation")]
     Busy,
 }
 
@@ -475,14 +475,14 @@ impl Agent {
         };
         tokio::select! {
             done = &mut work => (done, Some(went)),
-            () = calling_off => unreachable!("it goes on until the work is done"),
+            () = calling_off => unreachable!("the loop runs until the work is done"),
         }
     }
 
     async fn call_off(&self, calls: impl IntoIterator<Item = CallId>) {
         for call in calls {
             if let Err(fault) = self.gate.cancel(call, self.seat.agent.as_str()).await {
-                tracing::warn!(%call, %fault, "a call could not be called off");
+                tracing::warn!(%call, %fault, "cannot cancel a call");
             }
         }
     }

@@ -87,7 +87,7 @@ pub enum ConversationError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// A stored content cannot be read.
-    #[error("turn {turn} of the conversation cannot be read: {error}")]
+    #[error("cannot read turn {turn} of the conversation: {error}")]
     Content {
         /// The number of the turn.
         turn: u32,
@@ -95,7 +95,7 @@ pub enum ConversationError {
         error: ContentError,
     },
     /// A call with the id of a turn is not a turn.
-    #[error("call {call} is no turn of a conversation, though it stands where one should")]
+    #[error("call {call} is not a turn of a conversation, but has the id of one")]
     NotATurn {
         /// The id of the call.
         call: CallId,
@@ -125,7 +125,7 @@ impl Conversation {
         for taken in &self.turns {
             messages.extend(taken.arguments.user.clone().map(ChatMessage::User));
             let Some(TurnResult::Response(said)) = &taken.result else { continue };
-            messages.push(ChatMessage::Said(said.clone()));
+            messages.push(ChatMessage::Response(said.clone()));
             if !said.calls.is_empty() {
                 let told = said.calls.iter().zip(&taken.calls).map(|(call, made)| made.to_tool_result(call));
                 messages.push(ChatMessage::Results(told.collect()));
@@ -146,14 +146,16 @@ impl Conversation {
         else {
             return None;
         };
-        match &said.stop {
+        match &said.stop_reason {
             StopReason::Done | StopReason::Calls if said.text.trim().is_empty() => {
                 Some("the model said nothing".into())
             }
             StopReason::Done | StopReason::Calls => None,
-            StopReason::Length => Some("the model was out of tokens: what it said last is a part".into()),
-            StopReason::Filtered => Some("the provider held back what the model would have said".into()),
-            StopReason::Named(word) => Some(format!("the provider ended it, and calls that `{word}`")),
+            StopReason::Length => Some("the model ran out of tokens: its last message is incomplete".into()),
+            StopReason::Filtered => Some("the provider filtered the response of the model".into()),
+            StopReason::Other(word) => {
+                Some(format!("the provider ended the response for the reason `{word}`"))
+            }
         }
     }
 
@@ -170,7 +172,7 @@ impl Conversation {
             Some(TurnResult::Response(_)) if last.calls.iter().any(|made| made.result.is_none()) => {
                 ConversationStep::Calls
             }
-            Some(TurnResult::Response(said)) if !said.calls.is_empty() || !said.flaws.is_empty() => {
+            Some(TurnResult::Response(said)) if !said.calls.is_empty() || !said.invalid_calls.is_empty() => {
                 ConversationStep::NextTurn
             }
             Some(TurnResult::Response(_)) => ConversationStep::WaitForUser,
@@ -214,8 +216,10 @@ impl RecordedTurn {
         let prompt = Digest::compute(&[]);
         let [model, endpoint, persona] = [const { String::new() }; 3];
         let asked = TurnArguments { turn, user: None, model, endpoint, persona, prompt };
-        let came =
-            Some(TurnResult::NoResponse { reason: "it was forgotten".into(), partial_text: String::new() });
+        let came = Some(TurnResult::NoResponse {
+            reason: "the turn was erased".into(),
+            partial_text: String::new(),
+        });
         Self { call, at, cwd: heading.cwd.clone(), arguments: asked, result: came, calls: Vec::new() }
     }
 
@@ -241,18 +245,18 @@ impl TurnResult {
             Some(Outcome::Completed { output }) => *output,
             Some(Outcome::Failed { output }) => {
                 let output: Output = content(ledger, call, &loaded, *output).await?;
-                let why = output.error.unwrap_or_else(|| "it failed".into());
+                let why = output.error.unwrap_or_else(|| "the turn failed".into());
                 return Ok(Self::NoResponse { reason: why, partial_text: output.text });
             }
             Some(Outcome::Withheld(refusal) | Outcome::Refused(refusal) | Outcome::Unknown(refusal)) => {
                 return Ok(nothing(refusal.to_string()));
             }
-            Some(Outcome::Rehearsed { .. }) | None => return Ok(nothing("it was not taken".into())),
+            Some(Outcome::DryRun { .. }) | None => return Ok(nothing("the turn was not run".into())),
         };
         let output: Output = content(ledger, call, &loaded, output).await?;
         let said = output.data.map(serde_json::from_value::<ModelResponse>);
         let Some(Ok(mut said)) = said else {
-            return Ok(nothing("what the model said is too long to be kept whole".into()));
+            return Ok(nothing("the response of the model is too long to be stored".into()));
         };
         // Calls in a modified output are no longer the calls of the model.
         if let CallStatus::Settled(result) = gate.resume(call).await
@@ -261,8 +265,8 @@ impl TurnResult {
         {
             let by = &change.author;
             let calls = std::mem::take(&mut said.calls);
-            said.flaws.extend(calls.into_iter().map(|call| InvalidToolCall {
-                what: format!("the call of `{}` was not run: {by} changed what was said", call.name),
+            said.invalid_calls.extend(calls.into_iter().map(|call| InvalidToolCall {
+                message: format!("the call of `{}` was not run: {by} modified the response", call.name),
             }));
             said.text = output.text;
         }
@@ -291,7 +295,7 @@ impl RecordedCall {
             Some(result) => {
                 let report = result.to_report();
                 model::ToolResult {
-                    call,
+                    call_id: call,
                     tool,
                     success: report.success,
                     output: report.output,
@@ -301,8 +305,9 @@ impl RecordedCall {
                 }
             }
             None => {
-                let error = if self.at.is_some() { "it waits for a person" } else { "it was not run" };
-                model::ToolResult { call, tool, error: Some(error.into()), ..Default::default() }
+                let error =
+                    if self.at.is_some() { "the call waits for a person" } else { "the call was not run" };
+                model::ToolResult { call_id: call, tool, error: Some(error.into()), ..Default::default() }
             }
         }
     }

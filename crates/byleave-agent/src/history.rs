@@ -27,7 +27,7 @@ pub struct History {
     /// Provider and model.
     pub model: String,
     /// When it began.
-    pub begun: Millis,
+    pub started_at: Millis,
     /// The resources that the conversation used.
     pub used: TaskUsage,
     /// The messages, in order.
@@ -45,7 +45,7 @@ pub struct HistoryMessage {
     pub content: String,
     /// The model's reasoning, if it shows any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub thoughts: Vec<String>,
+    pub reasoning: Vec<String>,
     /// The time of the message.
     pub timestamp: Millis,
     /// The calls of the model.
@@ -103,7 +103,7 @@ impl History {
             session: session.to_owned(),
             persona: last.map_or_else(String::new, |taken| taken.arguments.persona.clone()),
             model: last.map_or_else(String::new, |taken| taken.arguments.model.clone()),
-            begun: turns.first().map_or(0, |taken| taken.at),
+            started_at: turns.first().map_or(0, |taken| taken.at),
             used: TaskUsage::from_turns(turns, None),
             messages: turns.iter().flat_map(messages).collect(),
         }
@@ -138,13 +138,13 @@ fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
         None => {}
         Some(TurnResult::NoResponse { reason: why, partial_text: heard }) => {
             let gap = if heard.is_empty() { "" } else { "\n\n" };
-            let text = format!("{heard}{gap}[byleave] the model could not be heard: {why}");
+            let text = format!("{heard}{gap}[byleave] the model gave no complete response: {why}");
             messages.push(plain(id("assistant"), MessageRole::Assistant, text, taken.at));
         }
         Some(TurnResult::Response(said)) => {
             let mut content = said.text.clone();
-            for flaw in &said.flaws {
-                content.push_str(&format!("\n\n[byleave] {}", flaw.what));
+            for flaw in &said.invalid_calls {
+                content.push_str(&format!("\n\n[byleave] {}", flaw.message));
             }
             let calls = said.calls.iter().zip(&taken.calls).map(|(call, made)| HistoryCall {
                 call: made.call,
@@ -153,7 +153,7 @@ fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
                 reason: call.reason.clone(),
             });
             messages.push(HistoryMessage {
-                thoughts: said.thoughts.iter().map(|thought| thought.text.clone()).collect(),
+                reasoning: said.reasoning.iter().map(|thought| thought.text.clone()).collect(),
                 calls: calls.collect(),
                 ..plain(id("assistant"), MessageRole::Assistant, content, taken.at)
             });
@@ -165,7 +165,7 @@ fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
 }
 
 fn plain(id: String, role: MessageRole, content: String, timestamp: Millis) -> HistoryMessage {
-    HistoryMessage { id, role, content, thoughts: Vec::new(), timestamp, calls: Vec::new(), result: None }
+    HistoryMessage { id, role, content, reasoning: Vec::new(), timestamp, calls: Vec::new(), result: None }
 }
 
 fn result(call: &model::ToolCall, made: &RecordedCall, at: Millis) -> HistoryMessage {

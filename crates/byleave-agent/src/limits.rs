@@ -60,26 +60,26 @@ impl Default for TaskLimits {
 #[serde(rename_all = "snake_case")]
 pub enum LimitReachedError {
     /// The number of turns.
-    #[error("it has taken {0} turns")]
+    #[error("the agent has taken {0} turns")]
     Turns(u32),
     /// The number of tokens.
-    #[error("it has used {0} tokens")]
+    #[error("the agent has used {0} tokens")]
     Tokens(u64),
     /// The amount of money.
-    #[error("it has cost {0:.4}")]
+    #[error("the agent has cost {0:.4}")]
     Cost(f64),
     /// The time.
-    #[error("its time is over ({0} s)")]
+    #[error("the time limit is reached ({0} s)")]
     Time(u64),
     /// The model repeats the same call.
-    #[error("it asks for the very same call of `{0}` again and again, and gets the same")]
+    #[error("the model repeats the same call of `{0}` and gets the same result")]
     Repeats(String),
     /// Every call was refused in too many successive turns.
-    #[error("all that it asked for was refused, {0} turns in a row")]
+    #[error("all calls were refused, {0} turns in a row")]
     Refusals(u32),
     /// The provider does not report the tokens that are limited.
-    #[error("the provider does not say how many tokens it used, so a limit on them cannot hold")]
-    Uncounted,
+    #[error("the provider does not report token usage, so a token limit cannot be enforced")]
+    UsageUnknown,
 }
 
 /// The resources that a task has used.
@@ -106,7 +106,7 @@ impl TaskUsage {
                 used.output_tokens += said.usage.output_tokens.unwrap_or(0);
             }
         }
-        #[expect(clippy::cast_precision_loss, reason = "counts of tokens are far below 2^52")]
+        #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
         let cost = |prices: TokenPrices| {
             (used.input_tokens as f64 * prices.input + used.output_tokens as f64 * prices.output) / 1e6
         };
@@ -127,7 +127,7 @@ impl TaskLimits {
             _ => true,
         };
         if (self.max_tokens.is_some() || self.cost.is_some()) && !task.iter().all(is_counted) {
-            return Some(LimitReachedError::Uncounted);
+            return Some(LimitReachedError::UsageUnknown);
         }
         if used.turns >= self.turns {
             return Some(LimitReachedError::Turns(used.turns));

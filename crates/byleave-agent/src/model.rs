@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 #[async_trait]
 pub trait Model: Send + Sync {
     /// Takes one turn. The output goes to `heard` as it arrives and is returned as a whole. The returned text is the text that `heard` got
-    /// since the last [`StreamEvent::Anew`].
+    /// since the last [`StreamEvent::Restarted`].
     ///
     /// Dropping the future ends the turn.
     async fn take_turn(
@@ -55,7 +55,7 @@ pub enum ChatMessage {
     /// A message of a person, or of a program in their place.
     User(String),
     /// A response of the model. Its invalid calls are reported to it after the results of its calls.
-    Said(ModelResponse),
+    Response(ModelResponse),
     /// The results of the calls of the message before.
     Results(Vec<ToolResult>),
 }
@@ -65,19 +65,19 @@ pub enum ChatMessage {
 #[serde(default)]
 pub struct ModelResponse {
     /// The provider and model. Reasoning is sent back to this model only.
-    pub by: String,
+    pub model: String,
     /// The text, without calls.
     pub text: String,
     /// The reasoning, if the model shows any.
-    pub thoughts: Vec<Reasoning>,
+    pub reasoning: Vec<Reasoning>,
     /// The calls, in the order of the model.
     pub calls: Vec<ToolCall>,
     /// Invalid calls. They are never run and never repaired.
-    pub flaws: Vec<InvalidToolCall>,
+    pub invalid_calls: Vec<InvalidToolCall>,
     /// The number of tokens used.
     pub usage: TokenUsage,
     /// Why the model stopped.
-    pub stop: StopReason,
+    pub stop_reason: StopReason,
 }
 
 /// A piece of reasoning, or its opaque form that only the provider can read.
@@ -87,7 +87,7 @@ pub struct Reasoning {
     pub text: String,
     /// The provider's own data, sent back unchanged: a signature, or a whole block.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub seal: Value,
+    pub provider_data: Value,
 }
 
 /// A call that a model makes.
@@ -104,21 +104,21 @@ pub struct ToolCall {
     pub reason: Option<String>,
     /// The provider's own data, sent back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seal: Option<String>,
+    pub provider_data: Option<String>,
 }
 
 /// Output that was meant as a call but is not a valid one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidToolCall {
     /// The error and what was expected, for the model.
-    pub what: String,
+    pub message: String,
 }
 
 /// The result of a call. As JSON it has the fields that a model gets (L2), and the id of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The id of the call.
-    pub call: String,
+    pub call_id: String,
     /// The name of the tool, as the model wrote it.
     pub tool: String,
     /// Whether the tool ran and reports success.
@@ -173,7 +173,7 @@ pub enum StopReason {
     /// The provider held its output back.
     Filtered,
     /// Another reason, in the provider's word.
-    Named(String),
+    Other(String),
 }
 
 /// An event while a model generates output.
@@ -181,11 +181,11 @@ pub enum StopReason {
 #[serde(rename_all = "snake_case")]
 pub enum StreamEvent<'a> {
     /// The stream was interrupted and starts again. Everything received before is void.
-    Anew,
+    Restarted,
     /// More text.
     Text(&'a str),
     /// More reasoning.
-    Thought(&'a str),
+    Reasoning(&'a str),
     /// A call has begun; its arguments are not known yet.
     Call(&'a str),
 }

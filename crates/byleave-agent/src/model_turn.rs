@@ -1,6 +1,6 @@
 //! A turn of a model as a call. It reaches another host and costs money, so it goes through the gate like every other action.
 //!
-//! The turn is judged: a rule may deny the host, and a halt stops it. The audit log has the request and the response, and thus the
+//! The turn is evaluated: a rule may deny the host, and a halt stops it. The audit log has the request and the response, and thus the
 //! conversation. Ids are derived and not random. The turns of a session and the calls of a turn have the same ids for every process, so
 //! nothing is done twice.
 
@@ -97,7 +97,7 @@ impl TurnSlot {
 pub(crate) struct ModelTurnTool {
     manifest: Manifest,
     model: Arc<dyn Model>,
-    /// The host of the model, if reaching it is to be judged.
+    /// The host of the model, if reaching it is to be evaluated.
     host: Option<(String, u16)>,
     desk: TurnSlot,
     ear: StreamListener,
@@ -128,9 +128,9 @@ impl ModelTurnTool {
             audit_operation: Some("turn".into()),
             sensitive: Some(false),
             // A turn has no effect but its text.
-            repeatable: true,
+            idempotent: true,
             timeout_ms: Some(TURN_MS_MAX),
-            ..Manifest::new(MODEL_TURN, "A turn of the model. The loop takes it; no model can.", schema)
+            ..Manifest::new(MODEL_TURN, "A turn of the model. Only the agent loop can call it.", schema)
         };
         Self { manifest, model, host, desk, ear }
     }
@@ -160,17 +160,19 @@ impl Tool for ModelTurnTool {
     fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
         Box::pin(async move {
             let Some(given) = self.desk.take(run.call) else {
-                return Output::failure("only the conversation that it belongs to takes this turn");
+                return Output::failure("only the conversation of this turn can run it");
             };
             if serde_json::from_value::<TurnArguments>(arguments).ok().as_ref() != Some(&given.arguments) {
-                return Output::failure("somebody changed what is asked; it was not");
+                return Output::failure(
+                    "a reviewer or a person modified the request; the model was not called",
+                );
             }
             let mut so_far = String::new();
             let mut hear = |heard: StreamEvent<'_>| {
                 match heard {
-                    StreamEvent::Anew => so_far.clear(),
+                    StreamEvent::Restarted => so_far.clear(),
                     StreamEvent::Text(text) => so_far.push_str(text),
-                    StreamEvent::Thought(_) | StreamEvent::Call(_) => {}
+                    StreamEvent::Reasoning(_) | StreamEvent::Call(_) => {}
                 }
                 (self.ear)(heard);
             };
@@ -182,7 +184,7 @@ impl Tool for ModelTurnTool {
             match said {
                 Some(Ok(said)) => output(&said),
                 Some(Err(fault)) => unsaid(so_far, &fault.to_string(), Some(&fault)),
-                None => unsaid(so_far, "it was called off", None),
+                None => unsaid(so_far, "the turn was cancelled", None),
             }
         })
     }
@@ -191,7 +193,7 @@ impl Tool for ModelTurnTool {
 fn output(said: &ModelResponse) -> Output {
     match serde_json::to_value(said) {
         Ok(data) => Output::text(said.text.clone()).with_data(data),
-        Err(error) => Output::failure(format!("what the model said cannot be kept: {error}")),
+        Err(error) => Output::failure(format!("cannot store the response of the model: {error}")),
     }
 }
 

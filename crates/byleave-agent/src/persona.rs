@@ -1,6 +1,6 @@
 //! Personas (TOML): who a model is to be, and the system prompt made of the persona, the registered tools and the guidelines (L4).
 //!
-//! A persona defines the prompt and the tools that it describes to a model. It permits nothing: the gate judges every call. Prompts are
+//! A persona defines the prompt and the tools that it describes to a model. It permits nothing: the gate evaluates every call. Prompts are
 //! pure: the same persona and the same tools give the same bytes. Only `loader` reads files.
 
 mod loader;

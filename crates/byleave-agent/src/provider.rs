@@ -75,7 +75,7 @@ impl ProviderModel {
         self.base_url.origin().ascii_serialization()
     }
 
-    /// Returns the host and port that a turn reaches, to be judged. It is `None` if a person configured an address of this machine or of a
+    /// Returns the host and port that a turn reaches, to be evaluated. It is `None` if a person configured an address of this machine or of a
     /// private network. Rules deny those addresses to agents, but the model did not choose this one.
     pub fn host(&self) -> Option<(String, u16)> {
         let host = self.base_url.host_str()?;
@@ -125,7 +125,8 @@ impl ProviderModel {
             request = request.header("anthropic-version", "2023-06-01");
         }
         if let (Some(key), Some((name, before))) = (&self.key, kind.header()) {
-            let unfit = || ModelError::Unfit { why: "the key cannot be sent".to_owned() };
+            let unfit =
+                || ModelError::Unfit { reason: "the key has characters that cannot be sent".to_owned() };
             request =
                 request.header(name, key.header(before).ok_or_else(|| AttemptFailure::permanent(unfit()))?);
         }
@@ -153,7 +154,7 @@ impl Model for ProviderModel {
                 return Err(trouble.error);
             }
             tokio::time::sleep(Duration::from_millis(asked_ms)).await;
-            heard(StreamEvent::Anew);
+            heard(StreamEvent::Restarted);
             tries += 1;
             wait_ms = wait_ms.saturating_mul(2).min(patience.wait_ms_max);
         }
@@ -205,19 +206,19 @@ impl ProviderSettings {
 
 /// Returns the base URL. A key goes without TLS to this machine only.
 fn address(settings: &ProviderSettings, has_key: bool) -> Result<Url, ModelError> {
-    let unfit = |why: &str| ModelError::Unfit { why: why.to_owned() };
+    let unfit = |why: &str| ModelError::Unfit { reason: why.to_owned() };
     let text = settings.base_url.as_deref().unwrap_or(settings.kind.base_url());
-    let mut url = Url::parse(text).map_err(|_| unfit("the base URL is none"))?;
+    let mut url = Url::parse(text).map_err(|_| unfit("the base URL is not a valid URL"))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(unfit("the base URL has a name or a password in it, expected a key"));
+        return Err(unfit("the base URL contains a user name or a password, expected a key"));
     }
     if settings.kind != ProviderKind::OpenAi && url.query().is_some() {
-        return Err(unfit("the base URL has a query, which this dialect has no place for"));
+        return Err(unfit("the base URL has a query, which this dialect does not support"));
     }
     match url.scheme() {
         "https" => {}
         "http" if !has_key || is_loopback(&url) => {}
-        "http" => return Err(unfit("the base URL would send the key in the clear, expected https")),
+        "http" => return Err(unfit("the base URL would send the key unencrypted, expected https")),
         _ => return Err(unfit("the base URL is neither http nor https")),
     }
     if !url.path().ends_with('/') {
@@ -245,7 +246,7 @@ fn client(is_near: bool) -> Result<Client, ModelError> {
     // A redirect would send the key to another host.
     let builder = Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
     let builder = if is_near { builder.no_proxy() } else { builder };
-    let unfit = |why: String| ModelError::Unfit { why };
+    let unfit = |why: String| ModelError::Unfit { reason: why };
     builder.build().map_err(|error| unfit(error.to_string()))
 }
 

@@ -117,7 +117,7 @@ impl<M: Model> Model for ToolBlockModel<M> {
         match self.model.take_turn(turn, &mut *heard).await {
             Err(ModelError::NoTools) if self.calling == ToolCallStyle::Auto => {
                 self.is_on.store(true, Ordering::Relaxed);
-                heard(StreamEvent::Anew);
+                heard(StreamEvent::Restarted);
                 self.by_blocks(turn, heard).await
             }
             said => said,
@@ -144,11 +144,11 @@ impl ReplyParser {
                 blocks.push(text, &mut |piece| self.take(piece, heard));
                 self.blocks = blocks;
             }
-            StreamEvent::Anew => {
+            StreamEvent::Restarted => {
                 *self = Self::default();
-                heard(StreamEvent::Anew);
+                heard(StreamEvent::Restarted);
             }
-            StreamEvent::Thought(_) => heard(piece),
+            StreamEvent::Reasoning(_) => heard(piece),
             // Native calls are not used.
             StreamEvent::Call(_) => {}
         }
@@ -164,7 +164,7 @@ impl ReplyParser {
                 heard(StreamEvent::Call(&call.name));
                 self.calls.push(call);
             }
-            ToolBlockEvent::Error(flaw) => self.flaws.push(InvalidToolCall { what: flaw.to_string() }),
+            ToolBlockEvent::Error(flaw) => self.flaws.push(InvalidToolCall { message: flaw.to_string() }),
         }
     }
 
@@ -175,14 +175,16 @@ impl ReplyParser {
         heard: StreamEventSink<'_>,
     ) -> Result<ModelResponse, ModelError> {
         if self.heard_bytes != said.text.len() {
-            return Err(ModelError::Unreadable { why: "what was heard is not what was said".to_owned() });
+            return Err(ModelError::Unreadable {
+                reason: "the streamed text differs from the final response".to_owned(),
+            });
         }
         std::mem::take(&mut self.blocks).finish(&mut |piece| self.take(piece, heard));
         let strays = said.calls.iter().map(|call| InvalidToolCall {
-            what: format!("the call of `{}` was not run: expected a code block tagged `tool`", call.name),
+            message: format!("the call of `{}` was not run: expected a code block tagged `tool`", call.name),
         });
         self.flaws.extend(strays);
-        self.flaws.extend(said.flaws);
+        self.flaws.extend(said.invalid_calls);
         let calls: Vec<ToolCall> = (before + 1..)
             .zip(self.calls)
             .map(|(number, call)| ToolCall {
@@ -190,14 +192,14 @@ impl ReplyParser {
                 name: call.name,
                 args: call.args,
                 reason: call.reason,
-                seal: None,
+                provider_data: None,
             })
             .collect();
-        let stop = match said.stop {
+        let stop = match said.stop_reason {
             StopReason::Done if !calls.is_empty() => StopReason::Calls,
             StopReason::Calls if calls.is_empty() => StopReason::Done,
             stop => stop,
         };
-        Ok(ModelResponse { text: self.text, calls, flaws: self.flaws, stop, ..said })
+        Ok(ModelResponse { text: self.text, calls, invalid_calls: self.flaws, stop_reason: stop, ..said })
     }
 }

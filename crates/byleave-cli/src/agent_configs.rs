@@ -51,22 +51,20 @@ impl KnownAgent {
     pub(crate) const fn remaining_steps(self) -> &'static [&'static str] {
         match self {
             Self::ClaudeCode => {
-                &["end every Claude Code session and begin it again: settings are read at the start"]
+                &["restart every Claude Code session: Claude Code reads its settings only at the start"]
             }
             Self::Codex => &[
-                "in Codex, type `/hooks` and trust both hooks of byleave: until then Codex passes them over, silently",
-                "end Codex and start it again",
+                "in Codex, type `/hooks` and trust both byleave hooks: until then Codex silently skips them",
+                "restart Codex",
             ],
-            Self::Gemini => &[
-                "end Gemini CLI and start it again; hooks in a project's settings only run in a folder that you trust",
-            ],
-            Self::Cursor => {
-                &["quit Cursor and start it again, then see that `byleave` is on under Settings, MCP"]
+            Self::Gemini => {
+                &["restart Gemini CLI; hooks in a project's settings only run in a folder that you trust"]
             }
-            Self::Goose => &["end Goose and start it again"],
-            Self::Copilot => &[
-                "end Copilot CLI and start it again; in a project, its hooks only run in a folder that you trust",
-            ],
+            Self::Cursor => &["restart Cursor, then check that `byleave` is on under Settings, MCP"],
+            Self::Goose => &["restart Goose"],
+            Self::Copilot => {
+                &["restart Copilot CLI; in a project, its hooks only run in a folder that you trust"]
+            }
         }
     }
 
@@ -74,20 +72,21 @@ impl KnownAgent {
     pub(crate) const fn enforcement_summary(self) -> &'static str {
         match self {
             Self::ClaudeCode | Self::Gemini | Self::Cursor => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
-                 built-in tools; a hook that fails blocks the call"
+                "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
+                 its other built-in tools; a hook that fails blocks the call"
             }
             Self::Codex => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks under \
-                 `/hooks`; judged and recorded only: apply_patch and the rest; a hook that fails blocks the call"
+                "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks \
+                 under `/hooks`; evaluated and recorded only: apply_patch and the rest; a hook that fails blocks \
+                 the call"
             }
             Self::Goose => {
-                "enforced: MCP calls; judged and recorded only: its built-in tools, shell commands included; a hook that \
-                 fails blocks the call"
+                "enforced: MCP calls; evaluated and recorded only: its built-in tools, shell commands included; \
+                 a hook that fails blocks the call"
             }
             Self::Copilot => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
-                 built-in tools; a hook that fails blocks the call; its built-in GitHub server is not \
+                "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
+                 its other built-in tools; a hook that fails blocks the call; its built-in GitHub server is not \
                  behind the gateway (start it with `--disable-builtin-mcps`)"
             }
         }

@@ -37,7 +37,8 @@ pub(crate) fn personas(options: &ResolvedOptions) -> Option<PathBuf> {
 /// Loads the persona with this name.
 pub(crate) fn persona(name: &str, options: &ResolvedOptions) -> Result<LoadedPersona> {
     let found = Persona::load(name, personas(options).as_deref());
-    Ok(found.map_err(|fault| CliError::new(fault.to_string()).hint("`byleave persona` lists them"))?)
+    Ok(found
+        .map_err(|fault| CliError::new(fault.to_string()).hint("`byleave persona` lists the personas"))?)
 }
 
 /// Creates a gate and a conversation on it.
@@ -52,8 +53,8 @@ pub(crate) fn agent(
 ) -> Result<Agent> {
     let last = before.last_known_turn();
     if let Some(last) = last.filter(|last| last.cwd != options.cwd) {
-        let what = format!("this conversation works in `{}`", last.cwd);
-        return Err(CliError::new(what).hint("go there to go on with it").into());
+        let what = format!("this conversation belongs to the directory `{}`", last.cwd);
+        return Err(CliError::new(what).hint("change to that directory to continue the conversation").into());
     }
     let last = last.map(|taken| &taken.arguments);
     let name = typed.persona.clone().or_else(|| last.map(|asked| asked.persona.clone()));
@@ -61,10 +62,10 @@ pub(crate) fn agent(
     let speaker = speaker(typed, last.map(|asked| asked.model.as_str()), &found.persona)?;
     if let Some(last) = last.filter(|last| typed.base_url.is_none() && last.endpoint != speaker.endpoint) {
         let what = format!(
-            "this conversation was held with {}, and would now go to {}",
+            "this conversation used the endpoint {}, and would now be sent to {}",
             last.endpoint, speaker.endpoint
         );
-        return Err(CliError::new(what).hint("name the endpoint that you mean with `--base-url`").into());
+        return Err(CliError::new(what).hint("choose the endpoint with `--base-url`").into());
     }
     let seat = ConversationContext {
         tenant: options.tenant.clone(),
@@ -73,11 +74,11 @@ pub(crate) fn agent(
         cwd: options.cwd.clone(),
         mode: options.settings.clone().with_mode(typed.mode).mode(),
     };
-    let time = typed.time_max.as_deref().map(parse_duration).transpose()?.map(Duration::from_millis);
+    let time = typed.max_time.as_deref().map(parse_duration).transpose()?.map(Duration::from_millis);
     let limits = TaskLimits {
-        turns: typed.turns_max,
-        max_tokens: typed.tokens_max,
-        cost: typed.cost_max,
+        turns: typed.max_turns,
+        max_tokens: typed.max_tokens,
+        cost: typed.max_cost,
         prices: typed.prices,
         max_time: time,
         ..TaskLimits::default()
@@ -103,28 +104,30 @@ fn speaker(typed: &ModelArgs, before: Option<&str>, persona: &Persona) -> Result
     let name = name.or_else(|| persona.model.as_ref().map(ToString::to_string));
     let known = "write PROVIDER/MODEL with openai, anthropic, gemini or ollama, as in `--model anthropic/claude-sonnet-4-5`";
     let Some(name) = name else {
-        return Err(CliError::new("nobody says which model is to speak")
+        return Err(CliError::new("no model is chosen")
             .hint(format!("{known}, or set BYLEAVE_MODEL"))
             .into());
     };
-    let wrong =
-        || CliError::new(format!("`{}` names no model that is known", name.escape_debug())).hint(known);
+    let wrong = || {
+        CliError::new(format!("`{}` does not name a model of a known provider", name.escape_debug()))
+            .hint(known)
+    };
     let model = ModelName::parse(&name).ok_or_else(wrong)?;
     let kind: ProviderKind = model.provider.parse().map_err(|_| wrong())?;
     let base_url = typed.base_url.clone().or_else(|| variable("BYLEAVE_MODEL_URL"));
     let settings = ProviderSettings { base_url, ..ProviderSettings::new(kind, model.model) };
     let provider = ProviderModel::from_env(settings.clone()).map_err(|fault| unfit(&fault))?;
     let (endpoint, host) = (provider.endpoint(), provider.host());
-    let model = Arc::new(ToolBlockModel::new(provider, &settings, ToolCallStyle::from(typed.calling)));
+    let model = Arc::new(ToolBlockModel::new(provider, &settings, ToolCallStyle::from(typed.tool_calls)));
     Ok(ModelHandle { name, endpoint, host, model })
 }
 
 fn unfit(fault: &ModelError) -> CliError {
     let hint = match fault {
         ModelError::NoKey { variable } => {
-            format!("set `{variable}` for this program; it goes to the provider and nowhere else")
+            format!("set the environment variable `{variable}`; its value is sent only to the provider")
         }
-        _ => "look at `--model` and `--base-url`".to_owned(),
+        _ => "check `--model` and `--base-url`".to_owned(),
     };
     CliError::new(fault.to_string()).hint(hint)
 }
@@ -138,7 +141,7 @@ pub(crate) fn format_usage(used: TaskUsage) -> String {
 
 /// Describes a conversation in one line.
 pub(crate) fn describe(history: &History) -> String {
-    let ago = format_duration(now().saturating_sub(history.begun));
+    let ago = format_duration(now().saturating_sub(history.started_at));
     let turns = format_count(history.used.turns.into(), "turn");
     format!("{}, {ago} ago, {} with {}, {turns}", history.session, history.persona, history.model)
 }
@@ -164,7 +167,7 @@ pub(crate) async fn sessions(house: &AppContext, options: &ResolvedOptions) -> R
 /// Finds the session that was typed in full or by its end.
 pub(crate) async fn session(typed: &str, house: &AppContext, options: &ResolvedOptions) -> Result<SessionId> {
     let sessions = sessions(house, options).await?;
-    let hint = "`byleave history` lists them";
+    let hint = "`byleave history` lists the conversations";
     if let Some(whole) = sessions.iter().find(|session| session.as_str() == typed) {
         return Ok(whole.clone());
     }

@@ -96,8 +96,8 @@ impl AppContext {
         let kept = self.audit_log.record(call).await?;
         let heading = kept.as_ref().and_then(|kept| kept.record.header());
         let unreadable = || {
-            CliError::new(format!("the record of call {call} does not say where it works"))
-                .hint("`byleave book verify` says whether the book is as it was written")
+            CliError::new(format!("the record of call {call} does not name its working directory"))
+                .hint("`byleave book verify` checks whether the audit log is intact")
         };
         Ok(heading.ok_or_else(unreadable)?.cwd.clone())
     }
@@ -109,16 +109,19 @@ pub(crate) fn recover_and_gc_copies(options: &ResolvedOptions, screen: &mut Cons
     for RecoveryReport { id, end } in store.recover()? {
         let what = match end {
             RecoveryOutcome::Finished => "was finished".to_owned(),
-            RecoveryOutcome::RolledBack => "was taken back: nothing of it remains".to_owned(),
+            RecoveryOutcome::RolledBack => "was rolled back: none of its changes remain".to_owned(),
             RecoveryOutcome::Conflicted(paths) => {
-                format!("cannot be ended, because others changed {}", paths.join(", "))
+                format!(
+                    "cannot be finished or rolled back, because something else changed {}",
+                    paths.join(", ")
+                )
             }
-            RecoveryOutcome::Unreachable(why) => format!("cannot be ended: {why}"),
+            RecoveryOutcome::Unreachable(why) => format!("cannot be finished or rolled back: {why}"),
         };
         screen.message_with_tone(
             Tone::Careful,
             "note:",
-            &prose(&format!("call {id}, interrupted while it was made final, {what}")),
+            &prose(&format!("call {id}, interrupted while its changes were committed, {what}")),
         );
     }
     for DroppedCopy { id, reason: why, .. } in store.collect_garbage(SystemTime::now())?.dropped {
@@ -134,7 +137,9 @@ pub(crate) fn recover_and_gc_copies(options: &ResolvedOptions, screen: &mut Cons
 /// Returns the state directory with links resolved, because effects name its files in that way.
 pub(crate) fn state_dir(options: &ResolvedOptions) -> Result<String> {
     let state = options.root_state_dir().canonicalize();
-    text_of(&state.with_context(|| format!("cannot find `{}` again", options.root_state_dir().display()))?)
+    text_of(&state.with_context(|| {
+        format!("cannot find the state directory `{}`", options.root_state_dir().display())
+    })?)
 }
 
 /// Returns a gate builder on a ledger with the tools of the program. The caller must still set its policy.
@@ -153,9 +158,9 @@ pub(crate) fn with_tools(
 
 /// Checks that an audit log exists. A log created because of a misspelt directory would be valid, but empty.
 fn there_is_one(options: &ResolvedOptions) -> Result<()> {
-    if options.state.join("book.sqlite").exists() {
+    if sqlite::has_audit_log(&options.state) {
         return Ok(());
     }
-    let missing = CliError::new(format!("there is no book in `{}`", options.state.display()));
-    Err(missing.hint("the first `byleave call` makes one; `--state` names another directory").into())
+    let missing = CliError::new(format!("there is no audit log in `{}`", options.state.display()));
+    Err(missing.hint("the first `byleave call` creates one; use `--state` for another directory").into())
 }

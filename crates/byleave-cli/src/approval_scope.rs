@@ -9,15 +9,16 @@ use crate::error::CliError;
 /// Parses a scope, and checks that it can match something.
 pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
     let wrong = |why: &str| CliError::new(format!("cannot use scope `{typed}`: {why}"));
-    let shape = "write run, exactly, read, write, delete, reach, invoke or plan, a colon, and a pattern";
-    let (kind, rest) = typed.split_once(':').ok_or_else(|| {
-        wrong("it has no colon").hint(format!("{shape}, as in `--scope 'write:/w/notes/**'`"))
-    })?;
+    let shape = "write run, run-exact, read, write, delete, reach, invoke or plan, a colon, and a pattern";
+    let (kind, rest) = typed
+        .split_once(':')
+        .ok_or_else(|| wrong("the colon is missing").hint(format!("{shape}, as in `write:/w/notes/**`")))?;
     let text = rest.trim().to_owned();
     let pattern = match kind.trim() {
         "run" => Pattern::Run(text.split_whitespace().map(str::to_owned).collect()),
-        "exactly" => Pattern::Exactly(serde_json::from_str(&text).map_err(|_| {
-            wrong("it is no list of words").hint("write it as in `--scope 'exactly:[\"git\", \"push\"]'`")
+        "run-exact" => Pattern::RunExact(serde_json::from_str(&text).map_err(|_| {
+            wrong("the pattern is not a list of words")
+                .hint("write it as in `'run-exact:[\"git\", \"push\"]'`")
         })?),
         "read" => Pattern::Read(text),
         "write" => Pattern::Write(text),
@@ -26,7 +27,7 @@ pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
         "invoke" => Pattern::Invoke(text),
         "plan" => Pattern::Plan(
             serde_json::from_str(&text)
-                .map_err(|_| wrong("it is not a list of effects, as `--json` shows them"))?,
+                .map_err(|_| wrong("the pattern is not a list of effects as `--json` shows them"))?,
         ),
         other => return Err(wrong(&format!("there is no effect `{other}`")).hint(shape)),
     };
@@ -34,16 +35,17 @@ pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
         && !glob.starts_with('/')
         && !glob.starts_with("**/")
     {
-        let hint = "begin it with `/`, or with `**/` for any directory";
-        return Err(wrong("effects have absolute paths, so it would fit nothing").hint(hint));
+        let hint = "begin the pattern with `/`, or with `**/` for any directory";
+        return Err(wrong("effects have absolute paths, so the pattern would match nothing").hint(hint));
     }
     if let Pattern::Invoke(tool) = &pattern
         && class_judged_by_effects(tool).is_some()
     {
-        let hint = "say what is done, with run, read, write, delete or reach";
-        return Err(
-            wrong("a call of this tool is judged by what it does, so it would fit nothing").hint(hint)
-        );
+        let hint = "use run, read, write, delete or reach instead";
+        return Err(wrong(
+            "calls of this tool are evaluated by their effects, so the pattern would match nothing",
+        )
+        .hint(hint));
     }
     PatternMatcher::new(pattern.clone()).map_err(|bad| wrong(&bad.to_string()))?;
     Ok(pattern)
@@ -53,7 +55,7 @@ pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
 pub(crate) fn format(pattern: &Pattern) -> String {
     match pattern {
         Pattern::Run(words) => format!("run:{}", words.join(" ")),
-        Pattern::Exactly(words) => format!("exactly:{}", json!(words)),
+        Pattern::RunExact(words) => format!("run-exact:{}", json!(words)),
         Pattern::Read(glob) => format!("read:{glob}"),
         Pattern::Write(glob) => format!("write:{glob}"),
         Pattern::Delete(glob) => format!("delete:{glob}"),
@@ -76,8 +78,8 @@ mod tests {
             "run:git log",
             "reach:*.example.org",
             "invoke:mcp_*",
-            r#"exactly:["git","push","a b"]"#,
-            r#"plan:[{"do":"delete","path":"/w"}]"#,
+            r#"run-exact:["git","push","a b"]"#,
+            r#"plan:[{"kind":"delete","path":"/w"}]"#,
         ];
         for scope in scopes {
             assert_eq!(format(&parse(scope).unwrap()), scope);
@@ -92,8 +94,8 @@ mod tests {
             "reach:http://x",
             "run:",
             "write:/[",
-            "exactly:git",
-            "exactly:[]",
+            "run-exact:git",
+            "run-exact:[]",
             "plan:[]",
             "plan:/w",
         ] {

@@ -1,4 +1,4 @@
-//! What was typed. What it means is worked out in [`crate::resolved_options`] and by the commands.
+//! The command line arguments. [`crate::resolved_options`] and the commands interpret them.
 
 #[cfg(feature = "agent")]
 mod acp;
@@ -58,19 +58,19 @@ pub(crate) use self::tools::ToolsCommand;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    completed (also: a dry run was shown, a command did what it says)
-  1    failed: the tool ran and says so, the book does not verify, or nothing can be confined here
-  2    usage: wrong on the command line, or byleave itself could not do it, or say what came of it
-  3    refused, or the result is withheld; with a code that says why
-  4    waiting for a person, or behind a call that does
-  5    unknown: it may or may not have taken effect; do not repeat it unasked
+  0    completed, or a dry run was shown
+  1    failed: the tool reports a failure, the audit log does not verify, or commands cannot be confined here
+  2    usage error, or an internal error, such as results that cannot be written
+  3    refused, or the result is withheld; a code gives the reason
+  4    waiting for a person, or for another call or process
+  5    unknown: the call may or may not have taken effect; do not repeat it without checking
   130  aborted
 
-With `--json`, standard output has one JSON value and nothing else, also where something went wrong:
-{\"error\": {\"what\": .., \"hint\": .., \"exit\": ..}}. Only `explain --batch`, `run` and `watch` print one a line, and with `sandbox exec` standard
-output is the command's own.
+With `--json`, standard output is exactly one JSON value, also after an error:
+{\"error\": {\"message\": .., \"hint\": .., \"exit\": ..}}. Exceptions: `explain --batch`, `run` and `watch` print one JSON value per line, and the
+standard output of `sandbox exec` is that of the command.
 
-Ids may be shortened to their last characters (as lists show them) or their first, at least four.";
+You can shorten an id to its last characters, as lists show it, or to its first; at least four.";
 
 /// Nothing happens but by your leave: a gate between an AI agent and the world.
 #[derive(Debug, Parser)]
@@ -82,28 +82,28 @@ pub(crate) struct Args {
     pub(crate) command: CliCommand,
 }
 
-/// What holds for every command.
+/// The options of every command.
 #[derive(Debug, Group)]
 #[command(next_help_heading = "Options for every command")]
 pub(crate) struct GlobalArgs {
-    /// Where the book is kept [default: as set, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
+    /// State directory [default: setting `state`, $XDG_STATE_HOME/byleave or ~/.local/state/byleave]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// Rules for this session, beside those of the organisation, yours and the project's
+    /// Additional policy file, besides the organisation's, yours and the project's
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Results as JSON, exact and in a stable shape
+    /// Print results as JSON, exact and in a stable format
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colour; NO_COLOR, CLICOLOR_FORCE and TERM=dumb are respected [default: as set, auto]
+    /// When to use color. NO_COLOR, CLICOLOR_FORCE and TERM=dumb are respected [default: setting `color`, or auto]
     #[arg(long, global = true, value_enum, value_name = "WHEN")]
     pub(crate) color: Option<ColorArg>,
-    /// Say on standard error what is going on; twice for more
+    /// Use verbose output (repeat for more)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-/// When to use colour.
+/// When to use color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorArg {
     Auto,
@@ -112,7 +112,7 @@ pub(crate) enum ColorArg {
 }
 
 impl ColorArg {
-    /// As a setting has it.
+    /// Returns the value of the setting.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -126,232 +126,243 @@ impl ColorArg {
 pub(crate) enum CliCommand {
     /// Make one call
     ///
-    /// What it puts out goes to standard output, with control characters made visible; `--json` has it exact.
-    /// Everything else that is said goes to standard error.
+    /// Prints the tool's output to stdout with control characters escaped. Use `--json` for the exact bytes. All other messages go
+    /// to stderr.
     Call(CallArgs),
-    /// Run a command on a copy, see what it would change, and keep it or not
+    /// Run a command on a copy, then keep or discard its changes
     ///
-    /// It runs confined, with no network, on a copy of this directory: nothing changes until you say so. `y` makes exactly what you
-    /// saw final and runs nothing again; `byleave undo` takes it back. Rules hold: what they deny does not happen on the copy either.
+    /// The command runs confined, without network, on a copy of this directory. Nothing changes until you approve. `y` applies
+    /// exactly the changes that you saw, without a second run, and `byleave undo` reverts them. The policy applies on the copy as
+    /// well: denied effects do not happen there either.
     Rehearse(RehearseArgs),
-    /// Take back what a call changed in files
+    /// Undo the file changes of a call
     ///
-    /// A file that was changed since is never overwritten: both sides are shown, and nothing is taken back. An undo is itself a
-    /// call, and can be taken back the same way.
+    /// If a file was changed since the call, the undo stops, shows both versions and changes nothing, unless you add `--force`. An
+    /// undo is itself a call, so it can be undone as well.
     Undo(UndoArgs),
-    /// Show what a call changed in files, or would
+    /// Show the file changes of a call, or of its rehearsal
     Diff {
-        /// The call
+        /// Call id
         call: String,
     },
-    /// Have a model do a task, with the tools that are here and under the rules that hold
+    /// Run a task with a model and the tools of this machine
     ///
-    /// Every turn of the model and every call that it asks for goes through the gate and into the book; what was changed can be
-    /// undone (`byleave undo --session SESSION`). With nobody there to ask, what needs an answer is refused, or left in the inbox
-    /// (`--ask inbox`) for `--resume`. With `--json` each thing that happens is a line. One run at a time works in a directory.
+    /// Every turn and every call of the model goes through the gate and is recorded in the audit log. `byleave undo --session
+    /// SESSION` undoes the file changes. Without a terminal, a call that needs an answer is refused. With `--ask inbox` the question
+    /// stays in the inbox instead, and `--resume` continues the session later. With `--json`, each event is one line. Only one run
+    /// at a time can work in a directory.
     #[cfg(feature = "agent")]
     Run(RunArgs),
-    /// Talk with a model that works with the tools that are here, under the rules that hold
+    /// Chat with a model that uses the tools of this machine
     ///
-    /// On a screen of its own: what the model says, its calls with what they put out, and questions where it matters. `/help` says
-    /// what else there is. Everything goes through the gate and into the book; a conversation that was left, or cut off, goes on
-    /// with `--resume` where it stopped, and nothing runs twice.
+    /// Opens a full screen with the model's messages, its calls and their output, and the questions for you. `/help` lists the
+    /// commands. Every turn and every call goes through the gate and is recorded in the audit log. `--resume` continues an earlier
+    /// or interrupted conversation where it stopped, and runs no call twice.
     #[cfg(feature = "agent")]
     Chat(ChatArgs),
-    /// See who a model can be, and what it is told
+    /// List personas and show their system prompts
     #[cfg(feature = "agent")]
     Persona {
         #[command(subcommand)]
         command: Option<PersonaCommand>,
     },
-    /// Read conversations with models: list, show, search and export them
+    /// List, search, show and export conversations with models
     #[cfg(feature = "agent")]
     History {
         #[command(subcommand)]
         command: Option<HistoryCommand>,
     },
-    /// Say what a call would do, which rules are about it, and what they come to; nothing is run
+    /// Show a call's effects, the rules that match and the decision
+    ///
+    /// The call is not run.
     Explain(ExplainArgs),
-    /// See which tools there are
+    /// List, show and search tools, and print their schemas
     Tools {
         #[command(subcommand)]
         command: Option<ToolsCommand>,
     },
-    /// See and answer open questions
+    /// List, show and answer open questions
     Inbox {
         #[command(subcommand)]
         command: Option<InboxCommand>,
     },
-    /// See how a fleet stands, and look after its book
+    /// Show fleet health and repair its audit log
     #[cfg(feature = "fleet")]
     Fleet {
         #[command(subcommand)]
         command: FleetCommand,
     },
-    /// See and revoke standing leaves
+    /// List and revoke standing approvals
     Leaves {
         #[command(subcommand)]
         command: Option<ApprovalsCommand>,
     },
-    /// Open sessions that have sub-agents, and see who is above them
+    /// Set and show the parent and the limits of a session
     Session {
         #[command(subcommand)]
         command: SessionCommand,
     },
-    /// Check, test and see the rules in force
+    /// Show, check, test and suggest policy rules
     Policy {
         #[command(subcommand)]
         command: Option<PolicyCommand>,
     },
-    /// Drive on what was answered, interrupted or held up
+    /// Continue calls that were answered, interrupted, or blocked
     Resume(ResumeArgs),
-    /// Refuse everything from now on, until it is lifted
+    /// Refuse all calls until the halt is lifted
+    ///
+    /// Calls that already run continue to their end.
     Halt(HaltArgs),
-    /// Judge the calls of agents' built-in tools: what their hooks start, or ask
+    /// Evaluate calls of agents' built-in tools, for their hooks
     Hook {
         #[command(subcommand)]
         command: HookCommand,
     },
-    /// Begin a shell call that a hook has prepared
+    /// Run a shell call that a hook has prepared
     ///
-    /// Agents run this in place of their own command. It runs confined, prints what the command prints, and ends with its exit code,
-    /// or with 125 if it was not run.
+    /// Agents run this instead of their own command. The command runs confined. The output and the exit code are those of the
+    /// command, or 125 if the command was not run.
     Exec(HookTicketArgs),
-    /// Run something confined
+    /// Run a command in the sandbox
     Sandbox {
         #[command(subcommand)]
         command: SandboxCommand,
     },
-    /// Put the gate in front of agents that speak MCP
+    /// Run the MCP gateway and manage MCP servers
     Mcp {
         #[command(subcommand)]
         command: Option<McpCommand>,
     },
-    /// Serve agents and people over HTTP: calls in, questions out, the book read
+    /// Run the HTTP server for calls, answers and the audit log
     ///
-    /// Every request carries a token (`byleave token add`). On this machine only, unless there is TLS. What must be asked waits for
-    /// an answer over HTTP, or with `byleave inbox`.
+    /// Every request needs a token (`byleave token add`). Without TLS, the server listens on this machine only. Questions wait for an
+    /// answer over HTTP or with `byleave inbox`.
     #[cfg(feature = "serve")]
     Serve(ServeArgs),
-    /// Drive calls for a server elsewhere, with the tools and files that are here
+    /// Execute calls of a remote server on this machine
     ///
-    /// For a server that was started with `--workers`. The worker opens the connection, so nothing need reach it. It plans, rehearses
-    /// and runs in the directory that it is started in, which must have the same path as the server's; its own rules count. When it is
-    /// told to end it takes nothing new, and ends when what it runs has ended.
+    /// The server must use workers (`byleave serve --workers`). The worker opens the connection, so it needs no open port. It plans,
+    /// rehearses and runs calls in its working directory, which must have the same path as the server's. The policy of the worker
+    /// applies. On a signal it accepts no new calls, and exits when its running calls have ended. A second signal exits at once, with
+    /// code 5.
     #[cfg(feature = "serve")]
     Worker(WorkArgs),
-    /// Make, list and remove the tokens that the server takes
+    /// Create, list and remove tokens for the server
     #[cfg(feature = "serve")]
     Token {
         #[command(subcommand)]
         command: Option<TokenCommand>,
     },
-    /// Say who is told of questions while the server runs, each message signed
+    /// Manage webhooks that are notified of new questions
     ///
-    /// By the scheme of the Standard Webhooks. What is told is what a list of questions shows, and a link to the page of the
-    /// question; never true contents.
+    /// The server sends the notifications while it runs, and signs them as Standard Webhooks specifies. A notification has the
+    /// question as lists show it and a link to its page, and never the contents of the call.
     #[cfg(feature = "serve")]
     Webhook {
         #[command(subcommand)]
         command: Option<WebhookCommand>,
     },
-    /// Read, verify and export the book
+    /// Read, verify and export the audit log
     Book {
         #[command(subcommand)]
         command: Option<AuditCommand>,
     },
-    /// Count calls, questions and answers, and show which rules ask most
+    /// Show statistics of calls, questions, answers and rules
     Stats(StatsArgs),
-    /// Watch calls as they come, run, wait and end, whoever runs them; Ctrl-C ends it
+    /// Watch the calls of all processes live, until Ctrl-C
     ///
-    /// At a terminal it is drawn in place; elsewhere it is a line for each thing that happens. What a command prints is shown as
-    /// it comes: no reviewer has seen it, so it is for your eyes only.
+    /// A terminal shows a live view. Otherwise each event is one line. The output of running commands is shown before any reviewer
+    /// has seen it, so it is for your eyes only.
     Watch(WatchArgs),
-    /// See the settings and where each comes from, and change your own
+    /// Show the settings and their sources, and edit your own
     Config {
         #[command(subcommand)]
         command: Option<ConfigCommand>,
     },
-    /// Say how commands can be confined on this machine, what that is worth, and how to get more
+    /// Check the sandbox and the installation on this machine
     ///
-    /// By trying: a harmless command is run in every way that there is. It also looks at the settings, the rules, the state directory,
-    /// the book, the terminal and how you are told of questions. Exits with 1 when no way works or something is not well.
+    /// Runs a harmless command with every sandbox backend, and shows which guarantees each gives and how to get more. Also checks the
+    /// settings, the policy, the state directory, the audit log, the terminal, notifications and agents. Exits with 1 if no backend
+    /// works or a check fails.
     Doctor,
-    /// Stand in front of an agent: its settings name our gateway and hook, and its MCP servers move behind the gateway
+    /// Configure an agent to use Byleave
     ///
-    /// Without an agent, says which there are. Nothing else in the agent's files changes; `--undo` takes it back.
+    /// Installs the hook and the MCP gateway, and moves the agent's MCP servers behind the gateway. Nothing else in the agent's files
+    /// changes, and `--undo` reverts it. Without an agent, lists the known agents.
     Init(InitArgs),
-    /// Stand between an editor and an agent that speak the Agent Client Protocol
+    /// Run an agent behind a proxy for the Agent Client Protocol
     ///
-    /// To be set as the agent's command in the editor. What the agent asks leave for is answered by policy, and what it writes through
-    /// the editor is judged and recorded first; everything else passes as it is. It ends with the agent's own exit code.
+    /// Set this as the agent's command in the editor. The policy answers the agent's permission requests. File writes through the
+    /// editor are evaluated and recorded first. Everything else passes unchanged. The exit code is that of the agent.
     #[cfg(feature = "agent")]
     Acp(AcpArgs),
-    /// Print what makes a shell complete commands, options and values
+    /// Generate shell completions
     ///
     /// bash: `byleave completions bash > ~/.local/share/bash-completion/completions/byleave`;
     /// zsh: `byleave completions zsh > _byleave` in a directory of $fpath;
     /// fish: `byleave completions fish > ~/.config/fish/completions/byleave.fish`.
     Completions(CompletionsArgs),
-    /// Print the manual page, or write one for every command
+    /// Print the manual page, or write the pages of all commands
     Man(ManArgs),
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct CallArgs {
-    /// The tool
+    /// Tool
     pub(crate) tool: String,
-    /// The arguments: JSON, `@FILE`, or `-` for standard input
+    /// Arguments: JSON, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) args: String,
-    /// How much is asked [default: as set, confirm-sensitive]
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
-    /// Say what would happen, and change nothing
+    /// Show what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// The conversation or task it is part of; its calls keep their order
+    /// Session of the call. Calls of a session run in order
     #[arg(long, default_value = "cli")]
     pub(crate) session: SessionId,
-    /// The session whose sub-agent this one is; said once, and fixed from then on
+    /// Parent session. Cannot be changed later
     #[arg(long, value_name = "SESSION")]
     pub(crate) parent: Option<SessionId>,
-    /// Who makes the call
+    /// Name of the agent that makes the call
     #[arg(long, default_value = "cli")]
     pub(crate) agent: AgentId,
-    /// Why, in the words of who makes the call; shown to people as such
+    /// Reason, in the words of the agent; shown in questions
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// The id of the call: the same id is the same call, and is never run twice
+    /// Id of the call. A call with the same id is never run twice
     #[arg(long, value_name = "UUID")]
     pub(crate) id: Option<CallId>,
-    /// Where questions go [default: as set, or terminal at a terminal, else none]
+    /// Where questions go [default: setting `ask`, or terminal if there is one, else none]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<AskArg>,
-    /// How long it may take, where the tool does not say
+    /// Timeout for tools that set none [default: setting `call_timeout`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct ExplainArgs {
-    /// The tool
+    /// Tool
     #[arg(conflicts_with = "command")]
     pub(crate) tool: Option<String>,
-    /// The arguments: JSON, `@FILE`, or `-` for standard input
+    /// Arguments: JSON, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) args: String,
-    /// A shell command, as a tool of the class `bash` would run it
+    /// Shell command, explained as a call of a tool of class `bash`
     #[arg(long, value_name = "TEXT")]
     pub(crate) command: Option<String>,
-    /// Judge under the file of `--policy` alone: without the built-in rules, and without those of anyone else
+    /// Use only the file of `--policy`; with `--batch`, only the rules of each case
     #[arg(long)]
     pub(crate) only: bool,
-    /// Judge cases from standard input, one JSON object a line (`id`, `tool`, `input`, `rules`, `default`, `cwd`, `home`,
-    /// `workspace`), and print one a line (`id`, `verdict`, `because`); under the built-in rules and those of each case
+    /// Evaluate cases from stdin, one JSON object per line
+    ///
+    /// A case has `id`, `tool`, `input`, `rules`, `default`, `cwd`, `home` and `workspace`. It is evaluated with the built-in rules and
+    /// its own. The output has one line per case, with `id`, `verdict` and `because`.
     #[arg(long, conflicts_with_all = ["tool", "command"])]
     pub(crate) batch: bool,
-    /// How much is asked [default: as set, confirm-sensitive]
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
 }
@@ -359,31 +370,31 @@ pub(crate) struct ExplainArgs {
 /// Where questions go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AskArg {
-    /// To the person at this terminal
+    /// Ask at this terminal
     Terminal,
-    /// Into the book, to be answered with `byleave inbox`
+    /// Keep the question open, to be answered with `byleave inbox`
     Inbox,
-    /// Nowhere: what needs an answer is refused
+    /// Ask nobody: refuse calls that need an answer
     None,
 }
 
 /// How much is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// Everything asks, reading included
+    /// Ask about every call, including reads
     ConfirmAll,
-    /// Sensitive, unknown and dangerous calls ask
+    /// Ask about sensitive, unknown and dangerous calls
     ConfirmSensitive,
-    /// Only dangerous effects ask, and what could not be understood
+    /// Ask about dangerous effects and effects that could not be predicted
     ConfirmDangerous,
-    /// Nothing asks; what is denied stays denied
+    /// Never ask; denied calls stay denied
     Yolo,
-    /// What would change something is denied, not asked about
+    /// Deny every change; reads ask as in confirm-sensitive
     ReadOnly,
 }
 
 impl AskArg {
-    /// As a setting has it.
+    /// Returns the value of the setting.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Terminal => "terminal",
@@ -407,28 +418,28 @@ impl From<ModeArg> for Mode {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// List the leaves, the newest first (the default)
+    /// List the standing approvals, newest first (the default)
     List,
-    /// Make a leave count no longer
+    /// Revoke a standing approval
     Revoke {
-        /// The leave
+        /// Standing approval id
         id: String,
     },
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct ResumeArgs {
-    /// Where questions go that come up on the way [default: as set, or terminal at a terminal, else inbox]
+    /// Where new questions go [default: setting `ask`, or terminal if there is one, else inbox]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<AskArg>,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct HaltArgs {
-    /// Why
+    /// Reason, recorded in the audit log [default: requested by NAME]
     #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
-    pub(crate) why: Option<String>,
-    /// Let calls begin again
+    pub(crate) reason: Option<String>,
+    /// Lift the halt, so that calls can start again
     #[arg(long)]
     pub(crate) lift: bool,
 }

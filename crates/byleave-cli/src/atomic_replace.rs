@@ -20,8 +20,8 @@ const BYTES_MAX: u64 = 32 << 20;
 pub(crate) fn target(path: &Path) -> Result<PathBuf> {
     match path.symlink_metadata() {
         Ok(_) => path.canonicalize().map_err(|error| {
-            CliError::new(format!("`{}` leads nowhere: {error}", path.display()))
-                .hint("mend the link, or remove it")
+            CliError::new(format!("cannot resolve the link `{}`: {error}", path.display()))
+                .hint("repair the link, or remove it")
                 .into()
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -30,7 +30,7 @@ pub(crate) fn target(path: &Path) -> Result<PathBuf> {
             let Some((above, real)) = above else { return Ok(path.to_owned()) };
             Ok(path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest)))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot look at `{}`", path.display())),
+        Err(error) => Err(error).with_context(|| format!("cannot access `{}`", path.display())),
     }
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     match byleave_files::read_text(path, LinkPolicy::Follow, BYTES_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),
-        Err(ReadError::NotAFile | ReadError::Link) => Err(odd("is no plain file").into()),
-        Err(ReadError::TooLarge(_)) => Err(odd("is too large for settings").into()),
+        Err(ReadError::NotAFile | ReadError::Link) => Err(odd("is not a regular file").into()),
+        Err(ReadError::TooLarge(_)) => Err(odd("is too large for a settings file").into()),
         Err(error @ ReadError::NotText) => Err(odd(&format!("cannot be read as text: {error}")).into()),
         Err(ReadError::Io(error)) => Err(error).with_context(|| format!("cannot read `{}`", path.display())),
     }
@@ -80,8 +80,8 @@ fn unchanged(path: &Path, old: Option<&str>) -> Result<()> {
     if text(path)?.as_deref() == old {
         return Ok(());
     }
-    let changed = CliError::new(format!("`{}` was changed by something else just now", path.display()));
-    Err(changed.hint("end the agent, and try again").into())
+    let changed = CliError::new(format!("another program has just changed `{}`", path.display()));
+    Err(changed.hint("quit the agent, and try again").into())
 }
 
 fn write(draft: &Path, path: &Path, text: &str) -> Result<()> {
@@ -90,7 +90,7 @@ fn write(draft: &Path, path: &Path, text: &str) -> Result<()> {
         let now = file.metadata()?;
         if (now.uid(), now.gid()) != (was.uid(), was.gid()) {
             std::os::unix::fs::fchown(&file, Some(was.uid()), Some(was.gid()))
-                .context("it belongs to somebody else")?;
+                .context("cannot keep the owner of the file")?;
         }
         file.set_permissions(fs::Permissions::from_mode(was.mode() & 0o7777))?;
     }

@@ -33,7 +33,7 @@ pub(crate) fn print_status(screen: &mut Console, standing: &CallStatus) {
                 &format!("a person must answer question {id} first"),
             );
             screen.hint(&format!(
-                "see it with `byleave inbox show {id}`, answer with `byleave inbox answer {id} yes`"
+                "view it with `byleave inbox show {id}`, answer with `byleave inbox answer {id} yes`"
             ));
         }
         CallStatus::Blocked { call, blocked_by: by } => {
@@ -42,23 +42,23 @@ pub(crate) fn print_status(screen: &mut Console, standing: &CallStatus) {
             screen.message_with_tone(
                 Tone::Careful,
                 "waiting:",
-                &format!("call {by} of the same session comes first"),
+                &format!("call {by} of the same session must finish first"),
             );
-            screen.hint("answer its question with `byleave inbox`, then go on with `byleave resume`");
+            screen.hint("answer its question with `byleave inbox`, then continue with `byleave resume`");
         }
         CallStatus::RunningElsewhere { call } => {
             screen.line(&call.to_string());
-            screen.message_with_tone(Tone::Careful, "waiting:", "another process is running it");
-            screen.hint("`byleave resume` finds out what became of it");
+            screen.message_with_tone(Tone::Careful, "waiting:", "another process is running the call");
+            screen.hint("`byleave resume` checks the outcome");
         }
         CallStatus::Ready { call } => {
             screen.line(&call.to_string());
             screen.message_with_tone(
                 Tone::Careful,
                 "ready:",
-                "it is for the agent that made the call to go on with it",
+                "the agent that made the call must continue it",
             );
-            screen.hint("an agent that was told to wait makes the same call again, and finds the answer");
+            screen.hint("the agent gets the answer when it makes the same call again");
         }
     }
 }
@@ -78,22 +78,24 @@ pub(crate) fn format_status(standing: &CallStatus) -> String {
         CallStatus::Blocked { blocked_by: by, .. } => {
             format!("waits for call {} of the same session", short(by))
         }
-        CallStatus::RunningElsewhere { .. } => "is run by another process".to_owned(),
-        CallStatus::Ready { .. } => "its agent goes on with it".to_owned(),
+        CallStatus::RunningElsewhere { .. } => "runs in another process".to_owned(),
+        CallStatus::Ready { .. } => "its agent must continue it".to_owned(),
     }
 }
 
 /// Lists the past calls that a standing approval would have covered. Those answered with no come first.
 pub(crate) fn past_words(past: &Coverage, leave: &StandingApproval) -> Vec<String> {
-    let looked = format_count(past.looked as u64, "past call");
-    let newest = if past.more { "the newest " } else { "" };
+    let looked = format_count(past.checked as u64, "past call");
+    let newest = if past.has_more { "the newest " } else { "" };
     let many = past.covered.len();
-    let mut words = vec![format!("of {newest}{looked} of `{}` it would have covered {many}", leave.tool)];
+    let mut words =
+        vec![format!("of {newest}{looked} of `{}`, this approval would have covered {many}", leave.tool)];
     let mut covered: Vec<&CoveredCall> = past.covered.iter().collect();
-    covered.sort_by_key(|one| one.said != Some(PastAnswer::No));
+    covered.sort_by_key(|one| one.answer != Some(PastAnswer::No));
     for one in covered.iter().take(PAST_MAX) {
-        let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
-        let said = one.said.map_or(unasked, PastAnswer::description);
+        let unasked =
+            if one.standing_approval.is_some() { "by a standing approval" } else { "nobody was asked" };
+        let said = one.answer.map_or(unasked, PastAnswer::description);
         let ago = format_duration(now().saturating_sub(one.at));
         words.push(format!("{ago} ago, answered {said}: {}", one.summary));
     }
@@ -111,7 +113,7 @@ fn settled(screen: &mut Console, result: &CallResult) {
         CallOutcome::Completed(output) => screen.text(&output.text),
         CallOutcome::Failed(output) => {
             screen.text(&output.text);
-            let why = output.error.as_deref().unwrap_or("the tool does not say why");
+            let why = output.error.as_deref().unwrap_or("the tool gave no reason");
             screen.message_with_tone(Tone::Bad, "failed:", &prose(why));
         }
         CallOutcome::DryRun(plan) => {
@@ -140,7 +142,8 @@ fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallRes
     screen.message_with_tone(Tone::Bad, word, &prose(&refusal.to_string()));
     let hint = match (&result.outcome, refusal.code) {
         (CallOutcome::Unknown(_), _) => format!(
-            "it may or may not have taken effect: look before you repeat it; `byleave book show {}` says how far it came",
+            "the call may or may not have taken effect: check before you repeat it; `byleave book show {}` shows \
+             how far it got",
             short(&result.call)
         ),
         // These refusals say what to do themselves, or a person just caused them.
@@ -148,9 +151,9 @@ fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallRes
         (_, Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
         (_, Code::ToolUnknown) => "`byleave tools` lists the tools".to_owned(),
         (_, Code::ArgumentsInvalid) => {
-            format!("`byleave tools show {}` shows what it takes", result.tool)
+            format!("`byleave tools show {}` shows its arguments", result.tool)
         }
-        (_, code) => format!("docs/refusals/{code}.md says what this means and what to do"),
+        (_, code) => format!("docs/refusals/{code}.md explains what this means and what to do"),
     };
     screen.hint(&hint);
 }

@@ -334,10 +334,10 @@ impl Config {
     /// Returns the settings of a gate.
     pub(crate) fn gate(&self) -> GateSettings {
         let mut settings = GateSettings::default();
-        settings.limits.question_ms = self.number("question_expiry");
+        settings.limits.question_timeout_ms = self.number("question_expiry");
         settings.limits.timeout_ms = self.number("call_timeout");
-        settings.limits.output_bytes = self.number("output_bytes");
-        settings.limits.kept_bytes = self.number("kept_bytes");
+        settings.limits.max_output_bytes = self.number("output_bytes");
+        settings.limits.max_stored_bytes = self.number("kept_bytes");
         settings.approver_timeout = Duration::from_millis(self.number("approver_timeout"));
         settings.questions_per_minute = u32::try_from(self.number("questions_per_minute")).unwrap_or(1);
         settings.unattended = match self.text("unattended") {

@@ -41,13 +41,13 @@ pub(crate) enum EditOp {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EditError {
     /// It does not parse in its format.
-    #[error("it cannot be read: {0}")]
+    #[error("the file cannot be parsed: {0}")]
     Unreadable(String),
     /// A value of another type is where the change would go.
-    #[error("`{0}` is not what it usually is")]
+    #[error("`{0}` has an unexpected structure")]
     UnexpectedStructure(String),
     /// It is written in a way that cannot be changed without touching the rest.
-    #[error("it is written in a way that cannot be changed here without touching the rest")]
+    #[error("the file uses syntax that byleave cannot edit without changing other parts")]
     UnsupportedSyntax,
 }
 

@@ -11,7 +11,7 @@ use crate::console::{Console, Tone, one_line, prose};
 /// Shows every error of a policy file at its place.
 pub(crate) fn print_policy_errors(screen: &mut Console, fault: &PolicyFileError) {
     shown(screen, "policy", &fault.file, &fault.text, &fault.diagnostics);
-    screen.hint("nothing runs until it is right: rules that cannot be read are not left out");
+    screen.hint("nothing runs until the file is valid: byleave does not skip rules that it cannot read");
 }
 
 /// Shows every error of a settings file at its place.

@@ -37,7 +37,7 @@ pub(crate) async fn record_waivers(gate: &Gate, options: &ResolvedOptions) -> Re
         return Ok(());
     }
     let names = options.waived.iter().map(|guarantee| guarantee.name().to_owned()).collect();
-    let why = format!("{} said so", options.person.name);
+    let why = format!("requested by {}", options.person.name);
     gate.waive(&options.tenant, &options.person.name, names, &why).await?;
     Ok(())
 }
@@ -84,9 +84,9 @@ pub(crate) async fn drive(
             std::process::exit(ExitStatus::Aborted.code().into());
         }
         interrupted = true;
-        screen.message("calling it off; Ctrl-C again leaves at once");
+        screen.message("cancelling; press Ctrl-C again to exit at once");
         if let Err(fault) = gate.cancel(call, &options.person.name).await {
-            screen.message(&prose(&format!("it could not be called off: {fault}")));
+            screen.message(&prose(&format!("the call could not be cancelled: {fault}")));
         }
     }
 }

@@ -32,7 +32,8 @@ impl CliError {
 
     /// Creates the error that the state directory is unknown.
     pub(crate) fn no_state_dir() -> Self {
-        Self::new("nobody says where the book is kept").hint("name a directory with `--state`")
+        Self::new("the state directory for the audit log is not known")
+            .hint("choose a directory with `--state`")
     }
 
     /// Returns the hint of an error, if a [`CliError`] in its chain has one.
@@ -61,15 +62,16 @@ impl From<AnswerError> for CliError {
                 Self::new(what).hint("`byleave inbox` lists the open questions")
             }
             AnswerError::QuestionClosed => {
-                Self::new(what).hint("`byleave book log` shows what became of its call")
+                Self::new(what).hint("`byleave book log` shows the outcome of its call")
             }
-            AnswerError::Mismatch => Self::refused(what).hint("`byleave inbox show` shows what it asks now"),
+            AnswerError::Mismatch => {
+                Self::refused(what).hint("`byleave inbox show` shows the current question")
+            }
             AnswerError::SelfAnswer => {
                 Self::refused(what).hint("answer under a name that is not the agent's")
             }
-            AnswerError::InvalidAnswer(_) => {
-                Self::new(what).hint("`byleave inbox show` shows what it asks; yes, no and abort always do")
-            }
+            AnswerError::InvalidAnswer(_) => Self::new(what)
+                .hint("`byleave inbox show` shows the question; yes, no and abort are always valid"),
             AnswerError::NotRecorded(_) => Self::new(what).hint("nothing was changed; try again"),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn report_error(screen: &mut Console, error: &Error) -> ExitStatus {
     }
     if let Some(fault) = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()) {
         diagnostics::print_config_errors(screen, fault);
-        screen.hint("nothing runs until it is right; `byleave config edit` opens your own file");
+        screen.hint("nothing runs until the file is valid; `byleave config edit` opens your own file");
         return status;
     }
     screen.message_with_tone(Tone::Bad, "error:", &prose(&format!("{error:#}")));
@@ -48,15 +48,17 @@ fn advice(error: &Error) -> Option<&'static str> {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
     Some(match io {
         _ if told.contains("No space left") || io == Some(ErrorKind::StorageFull) => {
-            "make room: `df -h` shows where; nothing was done that is not in the book"
+            "free disk space (see `df -h`); everything that was done is in the audit log"
         }
         _ if told.contains("Permission denied") || io == Some(ErrorKind::PermissionDenied) => {
-            "see whose it is with `ls -ld`; `--state` names another directory for the book"
+            "check the owner with `ls -ld`; `--state` chooses another directory for the audit log"
         }
-        _ if told.contains("not a database") || told.contains("not a book") => {
-            "`--state` names the directory of another book; a copy of this one, put back, is checked by `byleave book verify`"
+        _ if told.contains("not a database") || told.contains("not an audit log") => {
+            "choose another audit log with `--state`, or restore a backup and check it with `byleave book verify`"
         }
-        _ if told.contains("newer program") => "update byleave: the book was written by a newer one",
-        _ => "`byleave doctor` looks at the state directory and the files; `-v` says more",
+        _ if told.contains("has the format") => {
+            "choose another directory with `--state`, or use the version of byleave that wrote this audit log"
+        }
+        _ => "`byleave doctor` checks the state directory and the files; `-v` shows more",
     })
 }

@@ -27,7 +27,7 @@ pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions)
         Ok(Some(ticket)) => {
             let dialect = ticket.dialect();
             if dialect.and_then(|dialect| agent_tool::register_tools(gate, dialect, &ticket.tool)).is_err() {
-                tracing::warn!(%call, "the tool of an agent is not known any more");
+                tracing::warn!(%call, "an agent's tool is no longer known");
             }
             gate.prepare_existing(call).await
         }

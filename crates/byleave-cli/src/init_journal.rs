@@ -44,7 +44,7 @@ pub(crate) struct ChangedFile {
     pub(crate) format: FileFormat,
     pub(crate) ops: Vec<EditOp>,
     /// Directories that were created for it, outermost first.
-    pub(crate) made: Vec<PathBuf>,
+    pub(crate) created_dirs: Vec<PathBuf>,
     pub(crate) texts: FileTexts,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct ServersChange {
     pub(crate) added: Vec<String>,
     pub(crate) shared: Vec<String>,
     /// Directories that were created for it, outermost first.
-    pub(crate) made: Vec<PathBuf>,
+    pub(crate) created_dirs: Vec<PathBuf>,
     pub(crate) texts: FileTexts,
 }
 
@@ -148,7 +148,7 @@ impl InitJournal {
         let path = self.directory(options).join(name);
         let text = own::read_text(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
         if Digest::compute(text.as_bytes()).to_string() != digest {
-            let other = CliError::refused(format!("`{}` is not what was kept", path.display()));
+            let other = CliError::refused(format!("the backup `{}` was modified", path.display()));
             return Err(other.hint("nothing was changed; restore the agent's settings by hand").into());
         }
         Ok(text)
@@ -160,7 +160,7 @@ pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<InitJournal>> {
     let found = match fs::read_dir(directory(options)) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).context("cannot see which agents are set up"),
+        Err(error) => return Err(error).context("cannot list the agents that are set up"),
     };
     let mut paths = found.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
     paths.sort();
@@ -175,9 +175,9 @@ fn load(path: &Path) -> Result<Option<InitJournal>> {
         Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", path.display())),
     };
     let setup: InitJournal = serde_json::from_str(&text)
-        .with_context(|| format!("`{}` is not what init wrote", path.display()))?;
+        .with_context(|| format!("`{}` is not in the format that `byleave init` writes", path.display()))?;
     if setup.version > VERSION {
-        let newer = CliError::new(format!("`{}` was written by a newer program", path.display()));
+        let newer = CliError::new(format!("a newer version of byleave wrote `{}`", path.display()));
         return Err(newer.hint("update byleave").into());
     }
     Ok(Some(setup))

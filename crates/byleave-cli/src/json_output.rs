@@ -15,7 +15,7 @@ use crate::exit_status::ExitStatus;
 
 /// Returns an error and its hint. Nothing else is on standard output then.
 pub(crate) fn error(what: &str, hint: Option<&str>, status: ExitStatus) -> Value {
-    json!({ "error": { "what": what, "hint": hint, "exit": status.code() } })
+    json!({ "error": { "message": what, "hint": hint, "exit": status.code() } })
 }
 
 /// Returns the status of a call. A settled call has at least the fields that models are sent (L2).
@@ -26,7 +26,7 @@ pub(crate) fn status(standing: &CallStatus) -> Value {
             json!({ "call": call, "outcome": "waiting", "question": self::question(question) })
         }
         CallStatus::Blocked { call, blocked_by: by } => {
-            json!({ "call": call, "outcome": "held-up", "by": by })
+            json!({ "call": call, "outcome": "blocked", "blocking_call": by })
         }
         CallStatus::RunningElsewhere { call } => json!({ "call": call, "outcome": "running" }),
         CallStatus::Ready { call } => json!({ "call": call, "outcome": "ready" }),
@@ -42,6 +42,9 @@ fn settled(result: &CallResult) -> Value {
         fields.extend(plain);
     }
     fields.insert("code".into(), json!(result.outcome.refusal().map(|refusal| refusal.code)));
+    if let Some(cause) = result.outcome.refusal().and_then(|refusal| refusal.cause) {
+        fields.insert("cause".into(), json!(cause));
+    }
     fields.insert("arguments".into(), result.arguments.clone());
     fields.insert("data".into(), json!(report.data));
     if let CallOutcome::DryRun(plan) = &result.outcome {
@@ -53,7 +56,7 @@ fn settled(result: &CallResult) -> Value {
             ModifiedPart::Output => "output",
             ModifiedPart::NoteOnly => "nothing",
         };
-        json!({ "what": what, "by": change.author, "why": change.reason })
+        json!({ "kind": what, "actor": change.author, "reason": change.reason })
     });
     fields.insert("changes".into(), changes.collect());
     let receipt = result.receipt.map(|receipt| json!({ "entries": receipt.entries, "head": receipt.head }));
@@ -111,8 +114,8 @@ pub(crate) fn standing_approval(leave: &StandingApproval, now: Millis) -> Value 
         "tool": leave.tool,
         "scope": leave.scope.iter().map(crate::approval_scope::format).collect::<Vec<_>>(),
         "session": leave.session,
-        "until": leave.until,
-        "uses_max": leave.uses_max,
+        "expires_at": leave.expires_at,
+        "max_uses": leave.max_uses,
         "rule": leave.to_rule_toml(now),
     })
 }
@@ -120,16 +123,16 @@ pub(crate) fn standing_approval(leave: &StandingApproval, now: Millis) -> Value 
 /// Returns a standing approval for a list.
 pub(crate) fn standing_approval_item(item: &StandingApprovalItem, now: Millis) -> Value {
     json!({
-        "leave": item.standing_approval.id,
+        "standing_approval": item.standing_approval.id,
         "state": item.state,
         "tool": item.standing_approval.tool,
         "scope": item.standing_approval.scope.iter().map(crate::approval_scope::format).collect::<Vec<_>>(),
         "session": item.standing_approval.session,
-        "until": item.standing_approval.until,
+        "expires_at": item.standing_approval.expires_at,
         "uses": item.uses,
-        "uses_max": item.standing_approval.uses_max,
-        "by": item.approver.name,
-        "given_at": item.granted_at,
+        "max_uses": item.standing_approval.max_uses,
+        "approver": item.approver.name,
+        "granted_at": item.granted_at,
         "call": item.call,
         "rule": item.standing_approval.to_rule_toml(now),
     })
@@ -139,13 +142,13 @@ pub(crate) fn standing_approval_item(item: &StandingApprovalItem, now: Millis) -
 pub(crate) fn verification(found: &Verification) -> Value {
     let flaw = found.integrity_error.as_ref();
     json!({
-        "sound": found.is_intact(),
+        "intact": found.is_intact(),
         "records": found.records,
-        "lines": found.entries,
-        "acts": found.admin_actions,
+        "entries": found.entries,
+        "admin_actions": found.admin_actions,
         "segments": found.segments,
         "unsealed": found.unsealed,
         "anchor": found.anchor,
-        "flaw": flaw.map(|flaw| json!({ "place": flaw.position.to_string(), "why": flaw.reason })),
+        "integrity_error": flaw.map(|flaw| json!({ "position": flaw.position.to_string(), "reason": flaw.reason })),
     })
 }

@@ -41,7 +41,7 @@ pub(crate) struct LiveStatus {
     /// The progress in words.
     pub(crate) detail: String,
     /// The number of bytes printed so far.
-    pub(crate) printed: u64,
+    pub(crate) output_bytes: u64,
     /// The end of the output.
     pub(crate) tail: String,
     last: u64,
@@ -114,7 +114,8 @@ impl LiveStatus {
             GateEvent::Output { call: of, chunk: printed } if *of == call => {
                 let text: &str = &printed.text;
                 let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-                self.printed = self.printed.saturating_add(printed.skipped_bytes).saturating_add(bytes);
+                self.output_bytes =
+                    self.output_bytes.saturating_add(printed.skipped_bytes).saturating_add(bytes);
                 if printed.skipped_bytes > 0 {
                     // Output before the gap does not belong to the end.
                     self.tail.clear();
@@ -130,7 +131,7 @@ impl LiveStatus {
 
     /// Returns the output after this many bytes, as far as it is kept, and how many bytes before it are lost.
     pub(crate) fn since(&self, seen: u64) -> (u64, &str) {
-        let kept_from = self.printed.saturating_sub(u64::try_from(self.tail.len()).unwrap_or(0));
+        let kept_from = self.output_bytes.saturating_sub(u64::try_from(self.tail.len()).unwrap_or(0));
         let lost = kept_from.saturating_sub(seen);
         let known = usize::try_from(seen.saturating_sub(kept_from)).unwrap_or(usize::MAX);
         (lost, end_of(&self.tail, known))
@@ -210,7 +211,7 @@ fn open() -> OpenOptions {
 /// Ignores an error. A watcher may miss something; the call must not fail.
 fn pass_over(done: io::Result<()>) {
     if let Err(error) = done {
-        tracing::debug!(%error, "cannot show how a call is getting on");
+        tracing::debug!(%error, "cannot write the live status of a call");
     }
 }
 

@@ -32,11 +32,11 @@ pub(crate) enum ServersEditError {
     Edit(#[from] EditError),
     /// An invalid name for a server.
     #[error(
-        "`{0}` is no name for a server: it has 1 to 32 of a-z, 0-9, `_` and `-`, and begins with a letter or digit"
+        "`{0}` is not a valid server name: use 1 to 32 of a-z, 0-9, `_` and `-`, and begin with a letter or digit"
     )]
     Name(String),
     /// Another server has the name.
-    #[error("there is another server called `{0}`")]
+    #[error("a server named `{0}` already exists")]
     Taken(String),
     /// An invalid definition.
     #[error("server `{0}` has neither a command nor an address")]
@@ -78,7 +78,7 @@ pub(crate) fn add_whole(
     }
     let texts = |paths: &[PathBuf]| paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     for (key, list) in
-        [("read", texts(&profile.read)), ("write", texts(&profile.write)), ("reach", profile.reach.clone())]
+        [("read", texts(&profile.read)), ("write", texts(&profile.write)), ("reach", profile.hosts.clone())]
     {
         let list: Vec<String> = list;
         if !list.is_empty() {

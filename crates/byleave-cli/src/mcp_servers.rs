@@ -20,7 +20,7 @@ use crate::tool_catalog;
 
 /// Returns the path of the file of servers.
 pub(crate) fn path(options: &ResolvedOptions) -> Result<PathBuf> {
-    let nowhere = || CliError::new("there is no directory for your settings").hint("set HOME");
+    let nowhere = || CliError::new("your settings directory is not known").hint("set HOME");
     Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(FILE))
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<ServerDefinition>> {
     let read = config_file::parse_servers(&text);
     Ok(read.map_err(|bad| {
         CliError::new(format!("cannot use `{}`: {bad}", path.display()))
-            .hint("mend the line, or take the server out")
+            .hint("correct the line, or remove the server")
     })?)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn find(options: &ResolvedOptions, name: &str) -> Result<ServerDefini
     let found = all(options)?.into_iter().find(|server| server.name.as_str() == name);
     let missing = || {
         CliError::new(format!("there is no server `{}`", name.escape_debug()))
-            .hint("`byleave mcp list` lists them; `byleave mcp add NAME -- COMMAND` adds one")
+            .hint("`byleave mcp list` lists the servers; `byleave mcp add NAME -- COMMAND` adds one")
     };
     Ok(found.ok_or_else(missing)?)
 }

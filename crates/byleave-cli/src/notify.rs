@@ -16,7 +16,7 @@ pub(crate) fn notify_waiting(chosen: &Config, question: &Question, tool: &str, s
         screen.message_with_tone(
             Tone::Careful,
             "note:",
-            &prose(&format!("nobody could be told of the question: {error}")),
+            &prose(&format!("the notification about the question failed: {error}")),
         );
     }
 }

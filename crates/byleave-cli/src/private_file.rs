@@ -14,7 +14,7 @@ const SECRET_BYTES_MAX: u64 = 4_096;
 pub(crate) fn read_private(path: &Path) -> io::Result<Secret> {
     let opened = byleave_files::open(path, LinkPolicy::Follow).map_err(io::Error::other)?;
     if opened.metadata.mode() & 0o077 != 0 {
-        return Err(io::Error::other("others could read it"));
+        return Err(io::Error::other("other users can read the file"));
     }
     let text = opened.read_text(SECRET_BYTES_MAX).map_err(io::Error::other)?;
     Ok(Secret::new(text.trim().to_owned()))

@@ -147,7 +147,7 @@ impl ResolvedOptions {
 
     /// Returns the directories of agents' settings: the person's own, or those of the current project.
     pub(crate) fn agent_places(&self, project: Option<PathBuf>) -> Result<agent_configs::SettingsDirs> {
-        let homeless = || CliError::new("nobody says where your home directory is").hint("set HOME");
+        let homeless = || CliError::new("your home directory is not known").hint("set HOME");
         Ok(agent_configs::SettingsDirs {
             home: PathBuf::from(self.home.clone().ok_or_else(homeless)?),
             project,
@@ -181,8 +181,8 @@ struct OptionSources {
 impl OptionSources {
     fn here() -> Result<Self> {
         let cwd = env::current_dir().map_err(|error| {
-            CliError::new(format!("cannot find out in which directory we are: {error}"))
-                .hint("go to one that is there")
+            CliError::new(format!("cannot determine the current directory: {error}"))
+                .hint("change to a directory that exists")
         })?;
         Ok(Self {
             cwd: text_of(&cwd)?,
@@ -215,8 +215,8 @@ fn state(chosen: &Config) -> Result<PathBuf> {
         (&said, chosen.get("state").map(|held| &held.origin))
         && !dir.is_absolute()
     {
-        let what = format!("{}:{line}: `state` must not depend on where you are", path.display());
-        return Err(CliError::new(what).hint("begin it with `/` or `~/`").into());
+        let what = format!("{}:{line}: `state` must not be a relative path", path.display());
+        return Err(CliError::new(what).hint("begin the path with `/` or `~/`").into());
     }
     let found = said
         .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
@@ -258,7 +258,7 @@ fn person() -> ApproverIdentity {
     let name = ["USER", "LOGNAME"].into_iter().find_map(variable);
     let name = name.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
     let grade = if at_terminal() { Assurance::Terminal } else { Assurance::Program };
-    ApproverIdentity { name, grade }
+    ApproverIdentity { name, assurance: grade }
 }
 
 fn at_terminal() -> bool {
@@ -268,8 +268,8 @@ fn at_terminal() -> bool {
 /// Returns a path as text, as the audit log stores it.
 pub(crate) fn text_of(path: &Path) -> Result<String> {
     let said = || {
-        CliError::new(format!("the path `{}` is not readable as text", path.display()))
-            .hint("the book holds text only: work in a directory whose name is UTF-8")
+        CliError::new(format!("the path `{}` is not valid UTF-8", path.display()))
+            .hint("the audit log stores text only: use a directory whose name is UTF-8")
     };
     Ok(path.to_str().ok_or_else(said)?.to_owned())
 }

@@ -57,8 +57,8 @@ pub(crate) async fn standing_approval(
     typed: &str,
 ) -> Result<StandingApprovalId> {
     let given = house.audit_log.list_standing_approvals(&options.tenant, now()).await?;
-    let found = pick("leave", typed, given.iter().map(|item| item.standing_approval.id));
-    Ok(found.map_err(|complaint| complaint.hint("`byleave leaves` lists them"))?)
+    let found = pick("standing approval", typed, given.iter().map(|item| item.standing_approval.id));
+    Ok(found.map_err(|complaint| complaint.hint("`byleave leaves` lists the standing approvals"))?)
 }
 
 fn whole<I: FromStr>(typed: &str) -> Option<I> {
@@ -85,7 +85,7 @@ fn pick<I: Copy + Display>(
     match (found.next(), found.next()) {
         (Some(id), None) => Ok(id),
         (Some(_), Some(_)) => {
-            Err(CliError::new(format!("`{typed}` could be more than one {what}; type more of it")))
+            Err(CliError::new(format!("`{typed}` matches more than one {what}; type more characters")))
         }
         (None, _) => Err(CliError::new(format!("there is no {what} `{typed}`"))),
     }

@@ -18,7 +18,7 @@ pub(crate) fn termination_signals() -> Result<mpsc::UnboundedReceiver<i32>> {
         if ignored >> (number - 1) & 1 == 1 {
             continue;
         }
-        let (mut signals, told) = (signal(kind).context("cannot listen to signals")?, told.clone());
+        let (mut signals, told) = (signal(kind).context("cannot listen for signals")?, told.clone());
         tokio::spawn(async move { while signals.recv().await.is_some() && told.send(number).is_ok() {} });
     }
     Ok(heard)
@@ -35,7 +35,7 @@ fn ignored() -> u64 {
 pub(crate) fn two_stage_shutdown() -> Result<(CancellationToken, CancellationToken)> {
     let (end, at_once) = (CancellationToken::new(), CancellationToken::new());
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut heard = signal(kind).context("cannot listen to signals")?;
+        let mut heard = signal(kind).context("cannot listen for signals")?;
         let (end, at_once) = (end.clone(), at_once.clone());
         tokio::spawn(async move {
             while heard.recv().await.is_some() {

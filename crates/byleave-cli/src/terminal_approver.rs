@@ -114,21 +114,22 @@ impl LocalBackend {
         let given = SubmittedAnswer { question, digest, reply, approver: self.options.person.clone() };
         let call = gate.answer(given).await.map_err(CliError::from)?;
         let came = hook::resume(&gate, call, &self.options).await;
-        Ok(format!("{} {}: {}", sheet.terms.tool, short(&call), format_status(&came)))
+        Ok(format!("{} {}: {}", sheet.resolved_tool.tool, short(&call), format_status(&came)))
     }
 }
 
 impl QuestionBackend for LocalBackend {
     fn notify_waiting(&self, sheet: &QuestionView) {
         // The question is on the screen, so a failed notification is ignored.
-        notify::try_notify(&self.options.settings, &sheet.question, &sheet.terms.tool).unwrap_or_default();
+        notify::try_notify(&self.options.settings, &sheet.question, &sheet.resolved_tool.tool)
+            .unwrap_or_default();
     }
 
     fn covered_calls(&self, leave: &StandingApproval) -> Vec<String> {
         let found = find_covered(&*self.house.audit_log, &self.options.tenant, leave, now());
         match self.handle.block_on(found) {
             Ok(past) => past_words(&past, leave),
-            Err(fault) => vec![format!("past calls cannot be read: {fault}")],
+            Err(fault) => vec![format!("cannot read past calls: {fault}")],
         }
     }
 
@@ -145,7 +146,7 @@ impl QuestionBackend for LocalBackend {
 impl InboxBackend for LocalBackend {
     fn version(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for name in ["book.sqlite", "book.sqlite-wal"] {
+        for name in ["audit.sqlite", "audit.sqlite-wal"] {
             let found = std::fs::metadata(self.options.state.join(name)).ok();
             found.map(|found| (found.len(), found.modified().ok())).hash(&mut hasher);
         }

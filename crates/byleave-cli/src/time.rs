@@ -41,7 +41,7 @@ pub(crate) fn precise(ms: Millis) -> String {
 /// Parses a duration: a number and a unit.
 pub(crate) fn parse_duration(typed: &str) -> Result<Millis, CliError> {
     let wrong = || {
-        CliError::new(format!("`{typed}` is not a time"))
+        CliError::new(format!("`{typed}` is not a duration"))
             .hint("write a number and s, m, h, d or w, as in `--for 2h`")
     };
     let unit = typed.chars().next_back().ok_or_else(wrong)?;
@@ -60,7 +60,7 @@ pub(crate) fn parse_duration(typed: &str) -> Result<Millis, CliError> {
 /// Parses a time: a duration ago, or a date with or without a time of day, in UTC.
 pub(crate) fn parse_time(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
-        CliError::new(format!("`{typed}` is not a moment")).hint(
+        CliError::new(format!("`{typed}` is not a valid time")).hint(
             "write how long ago (a number and s, m, h, d or w, as in `2h`) or a date in UTC, as in `2026-03-01` or `2026-03-01T14:30`",
         )
     };
@@ -74,8 +74,8 @@ pub(crate) fn parse_time(typed: &str, now: Millis) -> Result<Millis, CliError> {
 #[cfg(feature = "agent")]
 pub(crate) fn parse_start_time(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
-        CliError::new(format!("`{typed}` is not a moment to come"))
-            .hint("write a time of the day in UTC, as in `07:30`, or a date, as in `2026-03-01T14:30`")
+        CliError::new(format!("`{typed}` is not a time in the future"))
+            .hint("write a time of day in UTC, as in `07:30`, or a date, as in `2026-03-01T14:30`")
     };
     let today = now - now % DAY;
     let clock = dated(&format!("1970-01-01T{typed}")).filter(|ms| *ms < DAY);

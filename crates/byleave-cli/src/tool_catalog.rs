@@ -61,25 +61,29 @@ pub(crate) fn unfinished(state: &Path) -> PathBuf {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Echo {
-    /// What to say
+    /// The text to return
     text: String,
 }
 
 fn echo() -> impl Tool {
-    TypedTool::new("echo", "Says a text back.", |args: Echo, _run: RunContext| async move { args.text })
-        .permission_class(PermissionClass::Readonly)
-        .search_hint("say a text back unchanged")
-        .read_only()
-        .concurrency_safe()
-        .idempotent()
-        .not_sensitive()
+    TypedTool::new(
+        "echo",
+        "Returns a text unchanged.",
+        |args: Echo, _run: RunContext| async move { args.text },
+    )
+    .permission_class(PermissionClass::Readonly)
+    .search_hint("echo a text back unchanged")
+    .read_only()
+    .concurrency_safe()
+    .idempotent()
+    .not_sensitive()
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AppendLineArguments {
-    /// The file; it is made if it is not there
-    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    /// The file; created if it does not exist
+    #[expect(dead_code, reason = "the evaluated path is in the plan, and that one is used")]
     path: String,
     /// The line, without its end
     #[schemars(regex(pattern = "^[^\\n]*$"))]

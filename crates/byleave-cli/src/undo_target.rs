@@ -97,7 +97,7 @@ async fn taken_back(
     options: &ResolvedOptions,
 ) -> Result<String> {
     let Some(item) = found else {
-        return Ok("there is nothing to take back here".to_owned());
+        return Ok("there is nothing to undo here".to_owned());
     };
     let what = files_of(item.call, house, options).await.unwrap_or_default();
     let (gate, undo) = prepare_undo(item.call, false, house, options).await?;

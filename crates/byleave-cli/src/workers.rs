@@ -22,8 +22,9 @@ pub(crate) fn skip_worker_calls(builder: GateBuilder, options: &ResolvedOptions)
     if !workers_file(options).exists() {
         return Ok(builder);
     }
-    let what = "calls of this book are for workers, and this program was built without the feature `serve`";
-    Err(CliError::new(what).hint("use a program that was built with it").into())
+    let what =
+        "workers execute the calls of this audit log, and this program was built without the feature `serve`";
+    Err(CliError::new(what).hint("use a build with the feature `serve`").into())
 }
 
 /// Returns the file that marks calls over HTTP as calls for workers, for every program on this audit log.

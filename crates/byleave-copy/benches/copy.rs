@@ -1,8 +1,8 @@
-//! What a copy costs on a workspace of 10,000 files: to make, to list, to show, to commit with everything kept, to undo.
+//! Measures a copy of a workspace of 10,000 files: create, list, show, commit with everything kept, and undo.
 //!
-//! `cargo bench -p byleave-copy --bench copy` measures and writes its part of docs/performance.md, each figure for one change, beside
-//! `cp -a` of the whole workspace. With `BYLEAVE_PROOF=short` on a tenth of it, and nothing is written. Either way it fails where something takes more than twice its bar. It mounts
-//! overlays: as root, or where users may have namespaces.
+//! `cargo bench -p byleave-copy --bench copy` measures and writes its part of docs/performance.md, each figure for one change, next to `cp
+//! -a` of the whole workspace. With `BYLEAVE_PROOF=short` it uses a tenth of the files and writes nothing. Either way it fails if something
+//! takes more than twice its bar. It mounts overlays, so it needs root or user namespaces.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
 #[path = "../../byleave/benches/page/mod.rs"]
@@ -20,7 +20,7 @@ const LIST_BAR: f64 = 15.0;
 const COMMIT_BAR: f64 = 60.0;
 const ROUNDS: usize = 5;
 
-/// What a command does.
+/// The commands, each with a description.
 const COMMANDS: [(&str, &str); 5] = [
     ("every file changed", "find src -type f -exec sed -i s/file/line/ {} +"),
     ("as many made", "cp -r src new"),
@@ -73,7 +73,7 @@ fn main() {
     assert!(far.is_empty(), "far beyond the bars of {LIST_BAR} and {COMMIT_BAR} µs: {far:?}");
 }
 
-/// One row of the table, and what in it is beyond twice its bar.
+/// One row of the table, and the values in it that exceed twice their bar.
 struct TimingRow {
     text: String,
     far: Option<String>,
@@ -85,7 +85,7 @@ fn measure(store: &CopyStore, root: &Path, what: &str, script: &str) -> TimingRo
     for _ in 0..ROUNDS {
         let copy = store.create_copy(Uuid::new_v4(), &[root.to_owned()], CopyMethod::Overlay).unwrap();
         mounted(&copy, root, script);
-        // What the command itself wrote is not what is measured.
+        // Flushes the writes of the command itself, which are not measured.
         sh(root, "sync -f .");
         let started = Instant::now();
         let mut changes = copy.changes().unwrap();
@@ -114,7 +114,7 @@ fn once(act: impl FnOnce()) -> Duration {
     started.elapsed()
 }
 
-/// The best of several: what others do on the machine only adds to it.
+/// The best of several, because other load on the machine only adds time.
 fn best(all: impl Iterator<Item = Duration>) -> Duration {
     all.min().unwrap()
 }

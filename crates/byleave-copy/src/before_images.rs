@@ -28,7 +28,9 @@ impl CompletedCommit {
     pub(crate) fn images(&self) -> HashMap<String, String> {
         let mut images = HashMap::new();
         for step in &self.journal.steps {
-            let (StepAction::Take { keep, .. } | StepAction::Swap { keep, .. }) = &step.act else { continue };
+            let (StepAction::Remove { keep, .. } | StepAction::Swap { keep, .. }) = &step.action else {
+                continue;
+            };
             images.insert(self.journal.path(step), keep.final_slot(self.journal.id).path);
         }
         images
@@ -67,7 +69,7 @@ impl CopyStore {
             // A path can be compared only if it is still as the commit left it.
             let path = change.path.trim_start_matches('/');
             if change.after.is_some()
-                && !preconditions::is_unchanged_since(&disk, change, ended.done.at, &mut reader)?
+                && !preconditions::is_unchanged_since(&disk, change, ended.done.at_ns, &mut reader)?
             {
                 continue;
             }

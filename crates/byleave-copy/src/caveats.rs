@@ -43,14 +43,14 @@ impl Caveat {
                 "hard links: other names of these files are not changed with them, because a copy changes one name only"
             }
             Self::HardLinkUnclear => {
-                "hard links: these are alike in content, mode and time; if they were one file, moving a directory took them apart, \
-                 because a copy moves by copying"
+                "hard links: these files have the same content, mode and time; if they were one file, moving a directory separated them, because a \
+                 copy moves by copying"
             }
-            Self::LowerChanged => "changed by somebody else since the copy was made, a commit is refused",
+            Self::LowerChanged => "changed by another program since the copy was made: a commit is refused",
             Self::AttributesChanged => {
-                "extended attributes or access lists differ: they are committed, and not shown here"
+                "extended attributes or access lists differ: they are committed, but not shown here"
             }
-            Self::OwnerChanged => "the owner or group differs: it is committed, and not shown here",
+            Self::OwnerChanged => "the owner or group differs: it is committed, but not shown here",
         }
     }
 }

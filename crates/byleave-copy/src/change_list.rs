@@ -31,8 +31,8 @@ use crate::rename_detection;
 pub(crate) struct ChangeList {
     pub items: Vec<ChangedPath>,
     pub renames: Vec<FileRename>,
-    pub limits: Vec<String>,
-    pub harvested: Vec<NewScratchDir>,
+    pub caveats: Vec<String>,
+    pub scratch_dirs: Vec<NewScratchDir>,
 }
 
 impl ChangeList {
@@ -40,7 +40,7 @@ impl ChangeList {
         FileChanges {
             list: self.items.iter().map(|item| item.change.clone()).collect(),
             renames: self.renames.clone(),
-            limits: self.limits.clone(),
+            caveats: self.caveats.clone(),
         }
     }
 }
@@ -50,7 +50,7 @@ impl WorkspaceCopy {
     /// see [`WorkspaceCopy::fill_diffs`].
     pub fn changes(&self) -> Result<FileChanges, Error> {
         let mut listing = self.list_changes()?;
-        listing.harvested = self.all_scratch_dirs()?;
+        listing.scratch_dirs = self.all_scratch_dirs()?;
         write_json(&self.path.join("listing.json"), &listing)?;
         Ok(listing.changes())
     }
@@ -88,12 +88,12 @@ impl WorkspaceCopy {
 
     /// Returns the scratch directories that the command created. They are not among the changes.
     pub fn new_scratch_dirs(&self) -> Result<Vec<NewScratchDir>, Error> {
-        Ok(self.recorded_list()?.harvested)
+        Ok(self.recorded_list()?.scratch_dirs)
     }
 
     /// Returns the number of files that the command changed in scratch.
     pub fn scratch_files(&self) -> Result<u64, Error> {
-        let mut counted = NewScratchDir { path: String::new(), files: 0, bytes: 0 };
+        let mut counted = NewScratchDir { path: String::new(), files: 0, size: 0 };
         for number in 0..self.meta.scratch.len() {
             let mounted = self.path.join(format!("s{number}"));
             let above = dir_handle::open_directory(rustix::fs::CWD, &mounted).context("open", &mounted)?;
@@ -123,7 +123,7 @@ impl WorkspaceCopy {
                 path: &root.path,
                 changed: &self.path.join(layers::changes_path(root.method, number)),
                 is_full_tree: root.method == CopyMethod::Tree,
-                started_ns: self.meta.started,
+                started_ns: self.meta.started_ns,
                 mounted: &mounted,
                 is_scratch: &|inside| {
                     self.store.settings.scratch.iter().any(|name| name.matches(path, inside))
@@ -134,7 +134,7 @@ impl WorkspaceCopy {
         let ScanResult { mut items, caveats: mut limits, unlinked: linked, link_names: names, scratch } =
             found;
         // A removed file may exist now under a new name, where it is not linked to its other names any more.
-        if items.iter().any(|item| item.is.is_some()) {
+        if items.iter().any(|item| item.after.is_some()) {
             linked.iter().for_each(|path| limits.add(Caveat::HardLinkBroken, path));
         }
         // Only listed paths are committed: a name that is not listed keeps the old content.
@@ -150,7 +150,7 @@ impl WorkspaceCopy {
         for (root, inside) in scratch {
             self.move_scratch_out(root, &inside)?;
         }
-        Ok(ChangeList { items, renames, limits: limits.to_messages(), harvested: Vec::new() })
+        Ok(ChangeList { items, renames, caveats: limits.to_messages(), scratch_dirs: Vec::new() })
     }
 
     /// Moves a scratch directory out of the changes.
@@ -159,7 +159,7 @@ impl WorkspaceCopy {
         let harvest = self.path.join("harvest");
         match DirBuilder::new().mode(0o711).create(&harvest) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => other.context("make", &harvest)?,
+            other => other.context("create", &harvest)?,
         }
         let number =
             crate::json_files::list_names(&harvest)?.iter().filter(|name| !name.ends_with(".json")).count();
@@ -168,7 +168,7 @@ impl WorkspaceCopy {
         let to = format!("harvest/{number}");
         dir_handle::rename_to_empty((&from, &changed), (&from, &to))
             .context("move to scratch", paths::absolute(&whose.path, inside))?;
-        let mut counted = NewScratchDir { path: paths::absolute(&whose.path, inside), files: 0, bytes: 0 };
+        let mut counted = NewScratchDir { path: paths::absolute(&whose.path, inside), files: 0, size: 0 };
         let above = dir_handle::open_directory(rustix::fs::CWD, &harvest).context("open", &harvest)?;
         let name =
             std::ffi::CString::new(number.to_string()).map_err(io::Error::from).context("open", &harvest)?;
@@ -205,7 +205,7 @@ fn count_files(
         }
     } else {
         counted.files += 1;
-        counted.bytes += u64::try_from(stat.st_size).unwrap_or_default();
+        counted.size += u64::try_from(stat.st_size).unwrap_or_default();
     }
     Ok(())
 }

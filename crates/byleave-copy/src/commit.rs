@@ -57,7 +57,7 @@ impl WorkspaceCopy {
         let mut staging = CommitStaging::new(&self.store, id, &ground, roots)?;
         let planned = commit_plan::plan_steps(&items, roots, &mut staging);
         let result = planned.and_then(|steps| {
-            let journal = Journal { id, undoes: None, roots: roots.clone(), steps };
+            let journal = Journal { id, undo_of: None, roots: roots.clone(), steps };
             let changes = committed_changes(&listing, &items);
             execute(&self.store, &journal, &ground, &changes)?;
             // From here on the changes are committed, even if a later step fails.
@@ -85,29 +85,29 @@ impl WorkspaceCopy {
         let paths: Vec<String> = items.iter().map(|item| inside(item)).collect();
         for (number, root) in ground.roots.iter().enumerate() {
             let of_root = || items.iter().zip(&paths).filter(|(item, _)| item.root == number);
-            let gone = of_root().filter(|(item, _)| item.was.is_some()).map(|(_, path)| path.as_str());
+            let gone = of_root().filter(|(item, _)| item.before.is_some()).map(|(_, path)| path.as_str());
             let gone: HashSet<&str> = gone.collect();
             let made = of_root().filter(|(item, _)| item.adds_directory());
             let made: HashSet<&str> = made.map(|(_, path)| path.as_str()).collect();
             for (item, path) in of_root() {
                 // A path in a directory that does not exist yet cannot conflict.
-                if item.was.is_none() && paths::ancestors(path).any(|above| made.contains(above)) {
+                if item.before.is_none() && paths::ancestors(path).any(|above| made.contains(above)) {
                     continue;
                 }
-                let mut conflict = preconditions::find_conflict(item, (root, path), self.meta.started)?;
+                let mut conflict = preconditions::find_conflict(item, (root, path), self.meta.started_ns)?;
                 let change = &item.change;
                 if conflict.is_none() && item.removes_directory() {
                     let more =
                         preconditions::has_unlisted(root, path, &gone).context("list", &change.path)?;
-                    let why = "something was put into it meanwhile";
+                    let why = "something was added to the directory meanwhile";
                     conflict = more.then(|| {
                         preconditions::new_conflict(change.before.clone(), change, change.before.clone(), why)
                     });
                 }
                 let above = paths::parent(path);
-                if conflict.is_none() && item.was.is_none() {
+                if conflict.is_none() && item.before.is_none() {
                     let there = root.open_at(above, OFlags::PATH | OFlags::DIRECTORY).is_ok();
-                    let why = "the directory that it lies in is gone";
+                    let why = "its parent directory no longer exists";
                     conflict = (!there).then(|| preconditions::new_conflict(None, change, None, why));
                 }
                 conflicts.extend(conflict);
@@ -122,12 +122,12 @@ impl WorkspaceCopy {
         let Some(session) = &self.meta.session else { return Ok(()) };
         let scratch = self.store.scratch(session);
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
-            let stack = scratch.open_stack_for(&mounted.path, self.meta.kept)?;
+            let stack = scratch.open_stack_for(&mounted.path, self.meta.visibility)?;
             stack.push(&self.path.join(format!("s{number}/upper")), &mounted.lowers)?;
         }
         for (number, harvested) in self.all_scratch_dirs()?.iter().enumerate() {
             scratch
-                .open_stack_for(Path::new(&harvested.path), self.meta.kept)?
+                .open_stack_for(Path::new(&harvested.path), self.meta.visibility)?
                 .push(&self.path.join(format!("harvest/{number}")), &[])?;
         }
         Ok(())
@@ -140,7 +140,7 @@ fn committed_changes(listing: &ChangeList, items: &[&ChangedPath]) -> FileChange
     let paths: HashSet<&str> = list.iter().map(|change| change.path.as_str()).collect();
     let both = |one: &&FileRename| paths.contains(one.from.as_str()) && paths.contains(one.to.as_str());
     let renames = listing.renames.iter().filter(both).cloned().collect();
-    FileChanges { renames, limits: listing.limits.clone(), list }
+    FileChanges { renames, caveats: listing.caveats.clone(), list }
 }
 
 /// Writes the journal, executes its steps and marks it as done. If a step fails, all steps are reverted.
@@ -179,7 +179,7 @@ fn failure_error(
     left: Vec<String>,
 ) -> Result<Error, Error> {
     let source = || match stopped {
-        StepError::Conflict => std::io::Error::other("something else is there now"),
+        StepError::Conflict => std::io::Error::other("another file is there now"),
         StepError::Io(errno) => errno.into(),
     };
     if !left.is_empty() {
@@ -199,7 +199,7 @@ pub(crate) fn abandon_journal(
     fsync::sync_names(store, journal, ground)?;
     write_json_durably(&at.join("abandoned.json"), &journal.id)?;
     staging::remove_temp_dirs(store, journal.id, ground, &journal.roots)?;
-    if let Some(undone) = journal.undoes {
+    if let Some(undone) = journal.undo_of {
         remove_file(&store.entry_path(undone).join("undone.json"))?;
     }
     remove_file(&at.join("journal.json"))?;
@@ -211,10 +211,10 @@ pub(crate) fn mark_done(store: &CopyStore, journal: &Journal, ground: &StepConte
     staging::move_to_store(journal, ground)?;
     fsync::sync_names(store, journal, ground)?;
     let at = store.entry_path(journal.id);
-    if let Some(undone) = journal.undoes {
+    if let Some(undone) = journal.undo_of {
         write_json_durably(&store.entry_path(undone).join("undone.json"), &journal.id)?;
     }
-    let done = CommitCompletion { at: store.filesystem_now(&at)?, on: SystemTime::now() };
+    let done = CommitCompletion { at_ns: store.filesystem_now(&at)?, at_time: SystemTime::now() };
     write_json_durably(&at.join("done.json"), &done)
 }
 

@@ -87,20 +87,28 @@ pub(crate) fn plan_steps(
         let path = &item.change.path;
         let Some(top) = roots.get(root) else { continue };
         let inside = paths::inside(&top.path, path);
-        let step = |act| JournalStep { root, inside: inside.to_owned(), act };
-        if item.is.is_none() && ancestors(path).any(|above| going.contains(above)) {
+        let step = |act| JournalStep { root, inside: inside.to_owned(), action: act };
+        if item.after.is_none() && ancestors(path).any(|above| going.contains(above)) {
             continue;
         }
-        match (&item.was, &item.is) {
+        match (&item.before, &item.after) {
             (None, None) => continue,
             (Some(was), Some(is)) if was.is_directory() && is.is_directory() => {
                 let (from, to) = (permission_bits(was.mode), permission_bits(is.mode));
                 if from & 0o700 != 0o700 && opened.insert((root, inside.to_owned())) {
-                    open.push(step(StepAction::Mode { of: *was, was: from, is: from | 0o700 }));
-                    close.push(step(StepAction::Mode { of: *was, was: from | 0o700, is: to }));
+                    open.push(step(StepAction::Mode {
+                        identity: *was,
+                        old_mode: from,
+                        new_mode: from | 0o700,
+                    }));
+                    close.push(step(StepAction::Mode {
+                        identity: *was,
+                        old_mode: from | 0o700,
+                        new_mode: to,
+                    }));
                 } else if from & 0o700 == 0o700 {
                     opened.insert((root, inside.to_owned()));
-                    close.push(step(StepAction::Mode { of: *was, was: from, is: to }));
+                    close.push(step(StepAction::Mode { identity: *was, old_mode: from, new_mode: to }));
                 }
                 continue;
             }
@@ -110,7 +118,7 @@ pub(crate) fn plan_steps(
                 add_closing_mode(is, &new, &step, &mut close);
             }
             (Some(old), None) => {
-                middle.push(step(StepAction::Take { old: *old, keep: slots.new_slot(root) }))
+                middle.push(step(StepAction::Remove { old: *old, keep: slots.new_slot(root) }))
             }
             (Some(old), Some(is)) => {
                 let (from, new) = slots.prepare_incoming(item, inside)?;
@@ -130,7 +138,7 @@ pub(crate) fn plan_steps(
             let at = |was, is| JournalStep {
                 root,
                 inside: directory.to_owned(),
-                act: StepAction::Mode { of, was, is },
+                action: StepAction::Mode { identity: of, old_mode: was, new_mode: is },
             };
             open.push(at(mode, mode | 0o700));
             if directory == parent {
@@ -153,9 +161,9 @@ fn add_closing_mode(
 ) {
     if is.is_directory() && permission_bits(is.mode) != permission_bits(new.mode) {
         close.push(step(StepAction::Mode {
-            of: *new,
-            was: permission_bits(new.mode),
-            is: permission_bits(is.mode),
+            identity: *new,
+            old_mode: permission_bits(new.mode),
+            new_mode: permission_bits(is.mode),
         }));
     }
 }

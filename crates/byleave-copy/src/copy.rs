@@ -30,12 +30,12 @@ pub(crate) struct CopyMetadata {
     pub id: Uuid,
     pub roots: Vec<CopyRoot>,
     /// The start time, by the clock of the filesystem.
-    pub started: i64,
+    pub started_ns: i64,
     pub session: Option<String>,
     pub scratch: Vec<MountedScratch>,
     /// The runs that find its scratch again.
     #[serde(default)]
-    pub kept: ScratchScope,
+    pub visibility: ScratchScope,
 }
 
 /// A scratch directory that has layers of its own in this copy.
@@ -53,7 +53,7 @@ pub struct NewScratchDir {
     /// The number of files in it.
     pub files: u64,
     /// The total length of these files.
-    pub bytes: u64,
+    pub size: u64,
 }
 
 impl CopyStore {
@@ -72,7 +72,7 @@ impl CopyStore {
             if roots.iter().enumerate().any(|(other, one)| other != number && above(one)) {
                 return Err(Error::Root {
                     path: (&root.path).into(),
-                    reason: "it lies in another that is copied",
+                    reason: "the directory is inside another copied directory",
                 });
             }
         }
@@ -93,10 +93,10 @@ impl CopyStore {
         let meta = CopyMetadata {
             id,
             roots,
-            started,
+            started_ns: started,
             session: None,
             scratch: Vec::new(),
-            kept: ScratchScope::default(),
+            visibility: ScratchScope::default(),
         };
         write_json(&at.join("copy.json"), &meta)?;
         Ok(WorkspaceCopy { store: self.clone(), path: at, meta, _lock: lock })
@@ -120,14 +120,14 @@ impl CopyStore {
         let wrong = |why| Error::Root { path: path.to_owned(), reason: why };
         let resolved = path.canonicalize().context("find", path)?;
         if resolved != path {
-            return Err(wrong("it is not the resolved path"));
+            return Err(wrong("the path is not resolved"));
         }
         if self.path.starts_with(path) {
-            return Err(wrong("the store lies in it"));
+            return Err(wrong("the directory contains the store"));
         }
-        let metadata = fs::metadata(path).context("look at", path)?;
+        let metadata = fs::metadata(path).context("inspect", path)?;
         if !metadata.is_dir() {
-            return Err(wrong("it is not a directory"));
+            return Err(wrong("the path is not a directory"));
         }
         let text = path.to_str().ok_or_else(|| Error::NotText { path: path.to_owned() })?;
         Ok(CopyRoot { path: text.into(), dev: metadata.dev(), ino: metadata.ino(), method })
@@ -143,7 +143,7 @@ impl WorkspaceCopy {
     /// Gives these scratch directories layers of their own, over the layers that the session left. The returned stacks hold the layers:
     /// keep them until the command has ended. Paths outside the copied directories, or without a parent directory, are skipped.
     pub fn with_scratch(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<LayerStack>, Error> {
-        self.add_scratch(session, paths, ScratchScope::ForAll)
+        self.add_scratch(session, paths, ScratchScope::Session)
     }
 
     /// Does the same for a rehearsal: it also finds the scratch of rehearsals, and only rehearsals find its own.
@@ -152,7 +152,7 @@ impl WorkspaceCopy {
         session: &str,
         paths: &[PathBuf],
     ) -> Result<Vec<LayerStack>, Error> {
-        self.add_scratch(session, paths, ScratchScope::ForRehearsals)
+        self.add_scratch(session, paths, ScratchScope::Rehearsals)
     }
 
     fn add_scratch(
@@ -184,7 +184,7 @@ impl WorkspaceCopy {
             stacks.push(stack);
         }
         self.meta.session = Some(session.into());
-        self.meta.kept = kept;
+        self.meta.visibility = kept;
         write_json(&self.path.join("copy.json"), &self.meta)?;
         Ok(stacks)
     }

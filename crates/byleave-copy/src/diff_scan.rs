@@ -26,8 +26,8 @@ use crate::xattrs;
 pub(crate) struct ChangedPath {
     pub root: usize,
     pub change: FileChange,
-    pub was: Option<FileIdentity>,
-    pub is: Option<FileIdentity>,
+    pub before: Option<FileIdentity>,
+    pub after: Option<FileIdentity>,
 }
 
 impl ChangedPath {
@@ -80,8 +80,8 @@ pub(crate) fn list(
     let lower = dir_handle::open_resolved(Path::new(look.path)).context("open", look.path)?;
     let mut walk = LayerScanner { options: look, reader, result: found, has_attributes: false };
     let (is, was) = (
-        rustix::fs::fstat(&upper).context("look at", look.changed)?,
-        rustix::fs::fstat(&lower).context("look at", look.path)?,
+        rustix::fs::fstat(&upper).context("inspect", look.changed)?,
+        rustix::fs::fstat(&lower).context("inspect", look.path)?,
     );
     walk.visit_same_directory("", &was, &is);
     walk.visit_directory(&upper, Some(&lower), "", look.is_full_tree)
@@ -135,12 +135,12 @@ impl LayerScanner<'_, '_> {
 
     fn visit_name(&mut self, pair: EntryPair<'_>, whole: bool, marks: WhiteoutMarks) -> Result<(), Error> {
         let at = || self.path(pair.inside);
-        let Some(is) = stat_at(pair.upper, pair.name).context("look at", at())? else { return Ok(()) };
+        let Some(is) = stat_at(pair.upper, pair.name).context("inspect", at())? else { return Ok(()) };
         if self.is_whiteout(pair, &is, marks)? {
             return pair.lower.map_or(Ok(()), |lower| self.visit_removed(lower, pair.name, pair.inside));
         }
         let was =
-            pair.lower.map(|lower| stat_at(lower, pair.name)).transpose().context("look at", at())?.flatten();
+            pair.lower.map(|lower| stat_at(lower, pair.name)).transpose().context("inspect", at())?.flatten();
         if FileType::from_raw_mode(is.st_mode) == FileType::Directory {
             self.visit_new_directory(pair, was.as_ref(), &is, whole)
         } else {
@@ -253,7 +253,7 @@ impl LayerScanner<'_, '_> {
     }
 
     fn visit_removed(&mut self, lower: &OwnedFd, name: &CStr, inside: &str) -> Result<(), Error> {
-        let Some(was) = stat_at(lower, name).context("look at", self.path(inside))? else { return Ok(()) };
+        let Some(was) = stat_at(lower, name).context("inspect", self.path(inside))? else { return Ok(()) };
         if self.options.mounted.contains(inside) {
             return Ok(());
         }
@@ -326,9 +326,11 @@ impl LayerScanner<'_, '_> {
                 let above = lower.unwrap_or_else(|| pair.upper.as_fd());
                 let to = rustix::fs::readlinkat(above, pair.name, Vec::with_capacity(256));
                 let to = to.context("read", self.path(pair.inside))?.into_string();
-                FileNodeKind::Link { to: to.map_err(|_| Error::NotText { path: self.path(pair.inside) })? }
+                FileNodeKind::Link {
+                    target: to.map_err(|_| Error::NotText { path: self.path(pair.inside) })?,
+                }
             }
-            kind => FileNodeKind::Special { what: special_kind_name(kind).into() },
+            kind => FileNodeKind::Special { kind: special_kind_name(kind).into() },
         };
         Ok(node_of_kind(kind, &ident))
     }
@@ -363,10 +365,10 @@ impl LayerScanner<'_, '_> {
             path: self.text(inside),
             before: was.map(|(node, _)| node),
             after: is.map(|(node, _)| node),
-            standing: GitStatus::default(),
+            git_status: GitStatus::default(),
             diff: None,
         };
-        self.result.items.push(ChangedPath { root: self.options.root, change, was: old, is: new });
+        self.result.items.push(ChangedPath { root: self.options.root, change, before: old, after: new });
     }
 
     fn join(&self, inside: &str, name: &CStr) -> Result<String, Error> {
@@ -404,7 +406,7 @@ fn directory(stat: &Stat) -> FileNode {
 pub(crate) fn node_of_kind(kind: FileNodeKind, ident: &FileIdentity) -> FileNode {
     let mode = if matches!(kind, FileNodeKind::Link { .. }) { 0 } else { permission_bits(ident.mode) };
     let modified = if matches!(kind, FileNodeKind::File { .. }) { ident.modified } else { 0 };
-    FileNode { kind, mode, modified }
+    FileNode { kind, mode, modified_ns: modified }
 }
 
 /// Names a file type that is neither file, directory nor link.

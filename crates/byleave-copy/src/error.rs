@@ -24,7 +24,7 @@ pub enum Error {
     #[error("the copy {0} is in use by another process: wait for it, or end it")]
     Busy(Uuid),
     /// A commit with this id exists already.
-    #[error("{0} was committed already: a copy needs a name of its own")]
+    #[error("{0} is already committed: a new copy needs another id")]
     Exists(Uuid),
     /// No copy with this id exists.
     #[error("there is no copy {0} in the store")]
@@ -43,7 +43,7 @@ pub enum Error {
     #[error("{0} was never committed: there is nothing to undo")]
     NotCommitted(Uuid),
     /// The commit was undone already.
-    #[error("{id} was undone already, by {undo_id}: undo that one to bring the changes back")]
+    #[error("{id} is already undone, by {undo_id}: undo {undo_id} to restore the changes")]
     AlreadyUndone {
         /// The commit.
         id: Uuid,
@@ -54,7 +54,7 @@ pub enum Error {
     #[error("the commit of {0} was interrupted: recover the store first")]
     Interrupted(Uuid),
     /// A plain copy would be larger than the limit.
-    #[error("`{}` is larger than {limit_bytes} bytes: it is not copied", path.display())]
+    #[error("cannot copy `{}`: it is larger than {limit_bytes} bytes", path.display())]
     TooLarge {
         /// The directory to copy.
         path: PathBuf,
@@ -84,13 +84,13 @@ pub enum Error {
         path: PathBuf,
     },
     /// Directories that are nested too deep to be scanned.
-    #[error("in `{}` lie more than {} directories in each other: nothing of this copy can be committed", path.display(), crate::dir_handle::DEPTH_MAX)]
+    #[error("`{}` has more than {} levels of nested directories: nothing of this copy can be committed", path.display(), crate::dir_handle::DEPTH_MAX)]
     TooDeep {
         /// The root directory.
         path: PathBuf,
     },
     /// The layer contains a mark that only another kind of mount creates.
-    #[error("the layer at `{}` has `{attribute}`, which no copy of ours has", path.display())]
+    #[error("the layer at `{}` has the attribute `{attribute}`, which Byleave never sets", path.display())]
     UnsupportedLayer {
         /// The path.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum Error {
         attribute: String,
     },
     /// A file of the store that cannot be parsed.
-    #[error("cannot understand `{}` in the store: {source}", path.display())]
+    #[error("cannot parse `{}` in the store: {source}", path.display())]
     InvalidFile {
         /// The file.
         path: PathBuf,
@@ -106,7 +106,7 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A change that is not on the list of the copy, or differs from it.
-    #[error("the change of `{0}` is not one of this copy: list the changes again")]
+    #[error("the change of `{0}` does not belong to this copy: list the changes again")]
     NotListed(String),
     /// A partial choice that cannot be committed alone.
     #[error("`{path}` cannot be committed without `{needs}`: choose both")]
@@ -117,10 +117,10 @@ pub enum Error {
         needs: String,
     },
     /// Files are not as expected, and nothing was done.
-    #[error("{} changed meanwhile, the first is `{}`: nothing was done", format_count(.0.len()), .0.first().map_or("", |one| &one.path))]
+    #[error("{} changed meanwhile, first `{}`: nothing was done", format_count(.0.len()), .0.first().map_or("", |one| &one.path))]
     Conflicts(Vec<Conflict>),
     /// A step failed, and all steps before it were reverted.
-    #[error("cannot commit `{path}`, everything was taken back: {source}")]
+    #[error("cannot commit `{path}`, all changes were rolled back: {source}")]
     RolledBack {
         /// The path of the failed step.
         path: String,
@@ -128,7 +128,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A step failed, and not all steps before it could be reverted.
-    #[error("cannot commit `{path}` ({source}), and could not take back {}: see the store, and recover it", paths.join(", "))]
+    #[error("cannot commit `{path}` ({source}), and cannot roll back {}: inspect the store and recover it", paths.join(", "))]
     RollbackFailed {
         /// The path of the failed step.
         path: String,

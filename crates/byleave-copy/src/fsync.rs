@@ -17,7 +17,7 @@ const MAX_SINGLE_SYNCS: usize = 64;
 
 /// Syncs the contents that the commit will move into place. The layer itself was never synced.
 pub(crate) fn sync_contents(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
-    let all = || journal.steps.iter().filter_map(|step| incoming_slot(&step.act));
+    let all = || journal.steps.iter().filter_map(|step| incoming_slot(&step.action));
     let one = |slot: &StorageSlot| -> Result<(), Errno> {
         let (within, path) = ground.resolve_slot(slot)?;
         let is_file = within.identity(path)?.is_some_and(|ident| ident.kind() == FileType::RegularFile);
@@ -55,7 +55,7 @@ fn sync_parents(journal: &Journal, ground: &StepContext) -> Result<(), Errno> {
     for step in &journal.steps {
         let (within, path) = ground.resolve_step(step)?;
         one(Some(step.root), within, path)?;
-        if let StepAction::Mode { .. } = step.act {
+        if let StepAction::Mode { .. } = step.action {
             rustix::fs::fsync(within.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
         }
         for slot in step_slots(step) {
@@ -69,14 +69,14 @@ fn sync_parents(journal: &Journal, ground: &StepContext) -> Result<(), Errno> {
 const fn incoming_slot(act: &StepAction) -> Option<&StorageSlot> {
     match act {
         StepAction::Put { from, .. } | StepAction::Swap { from, .. } => Some(from),
-        StepAction::Take { .. } | StepAction::Mode { .. } => None,
+        StepAction::Remove { .. } | StepAction::Mode { .. } => None,
     }
 }
 
 fn step_slots(step: &JournalStep) -> Vec<&StorageSlot> {
-    match &step.act {
+    match &step.action {
         StepAction::Put { from, .. } => vec![from],
-        StepAction::Take { keep, .. } => vec![keep],
+        StepAction::Remove { keep, .. } => vec![keep],
         StepAction::Swap { from, keep, .. } => vec![from, keep],
         StepAction::Mode { .. } => Vec::new(),
     }
@@ -87,7 +87,7 @@ fn sync_filesystems(store: &CopyStore, journal: &Journal) -> Result<(), Error> {
     let roots = journal.roots.iter().map(|root| Path::new(&root.path));
     for path in std::iter::once(store.path.as_path()).chain(roots) {
         let handle = dir_handle::open_directory(rustix::fs::CWD, path).context("open", path)?;
-        if seen.insert(rustix::fs::fstat(&handle).context("look at", path)?.st_dev) {
+        if seen.insert(rustix::fs::fstat(&handle).context("inspect", path)?.st_dev) {
             rustix::fs::syncfs(&handle).context("write to the disk", path)?;
         }
     }

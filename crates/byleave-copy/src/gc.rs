@@ -83,11 +83,12 @@ impl CopyStore {
         let limit = if held.is_committed { settings.retention } else { settings.open_copy_retention };
         if age > limit {
             let hours = limit.as_secs() / 3600;
-            let what = if held.is_committed { "committed" } else { "made and never committed" };
+            let what = if held.is_committed { "committed" } else { "created and never committed" };
             return Some(format!("it was {what} more than {hours} hours ago"));
         }
         let quota = settings.quota_bytes;
-        (total > quota).then(|| format!("the store held more than {quota} bytes, and this was the oldest"))
+        (total > quota)
+            .then(|| format!("the store had more than {quota} bytes, and this copy was the oldest"))
     }
 
     fn load_entry(&self, id: Uuid) -> Result<Option<RetainedCopy>, Error> {
@@ -98,10 +99,10 @@ impl CopyStore {
             CopyState::Open | CopyState::Missing | CopyState::Dropped { .. } => false,
         };
         let since = match read_json::<CommitCompletion>(&at.join("done.json"))? {
-            Some(done) => done.on,
+            Some(done) => done.at_time,
             None => std::fs::symlink_metadata(&at)
                 .and_then(|metadata| metadata.modified())
-                .context("look at", &at)?,
+                .context("inspect", &at)?,
         };
         Ok(Some(RetainedCopy { id, since, bytes: disk_usage(&at)?, is_committed }))
     }
@@ -112,7 +113,7 @@ impl CopyStore {
             other => other?,
         };
         if held.is_committed {
-            write_json_durably(&self.tombstone_path(held.id), &Tombstone { at: now, why: why.into() })?;
+            write_json_durably(&self.tombstone_path(held.id), &Tombstone { at: now, reason: why.into() })?;
         }
         let at = self.entry_path(held.id);
         dir_handle::remove_path(&at).context("remove", &at)?;
@@ -127,7 +128,7 @@ impl CopyStore {
             let at = scratch.join(session);
             let used = std::fs::symlink_metadata(&at)
                 .and_then(|metadata| metadata.modified())
-                .context("look at", &at)?;
+                .context("inspect", &at)?;
             all.push((used, disk_usage(&at)?, at));
         }
         all.sort();
@@ -169,7 +170,7 @@ fn disk_usage(at: &Path) -> Result<u64, Error> {
         let looked = match std::fs::symlink_metadata(&path) {
             // The path is longer than the kernel accepts. A command made it so, and it must not prevent the rest from being added up.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => continue,
-            other => other.context("look at", &path)?,
+            other => other.context("inspect", &path)?,
         };
         total = total.saturating_add(looked.blocks().saturating_mul(512));
         if looked.is_dir() {

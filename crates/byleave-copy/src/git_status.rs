@@ -33,7 +33,7 @@ pub(crate) fn fill_git_status(items: &mut [ChangedPath]) {
     for item in items {
         let node = item.change.before.as_ref().or(item.change.after.as_ref());
         let is_directory = diff_scan::is_directory(node);
-        item.change.standing = known.git_status(&item.change.path, is_directory);
+        item.change.git_status = known.git_status(&item.change.path, is_directory);
     }
 }
 

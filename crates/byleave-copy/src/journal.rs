@@ -19,7 +19,7 @@ use crate::store::CopyStore;
 pub(crate) struct Journal {
     pub id: Uuid,
     /// The commit that this one undoes.
-    pub undoes: Option<Uuid>,
+    pub undo_of: Option<Uuid>,
     pub roots: Vec<CopyRoot>,
     pub steps: Vec<JournalStep>,
 }
@@ -36,9 +36,9 @@ impl Journal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommitCompletion {
     /// The time, by the clock of the filesystem.
-    pub at: i64,
+    pub at_ns: i64,
     /// The time, by the system clock.
-    pub on: std::time::SystemTime,
+    pub at_time: std::time::SystemTime,
 }
 
 /// One action on one path.
@@ -46,7 +46,7 @@ pub(crate) struct CommitCompletion {
 pub(crate) struct JournalStep {
     pub root: usize,
     pub inside: String,
-    pub act: StepAction,
+    pub action: StepAction,
 }
 
 /// The action of a step.
@@ -54,13 +54,13 @@ pub(crate) struct JournalStep {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StepAction {
     /// Moves the current file to the store, with everything in it.
-    Take { old: FileIdentity, keep: StorageSlot },
+    Remove { old: FileIdentity, keep: StorageSlot },
     /// Moves a file from the store to a path where nothing exists.
     Put { new: FileIdentity, from: StorageSlot },
     /// Exchanges both files, then moves the old one to where it is kept.
     Swap { old: FileIdentity, new: FileIdentity, from: StorageSlot, keep: StorageSlot },
     /// Changes the mode of a directory.
-    Mode { of: FileIdentity, was: u32, is: u32 },
+    Mode { identity: FileIdentity, old_mode: u32, new_mode: u32 },
 }
 
 /// A place for a file that is not at its path: in the store, or in a directory of ours on the filesystem of a root.
@@ -92,11 +92,11 @@ impl StepContext {
         let open = |root: &CopyRoot| {
             let path = Path::new(&root.path);
             let opened = DirHandle::open(path).context("open", path)?;
-            let is = opened.identity("").context("look at", path)?;
+            let is = opened.identity("").context("inspect", path)?;
             if is.is_none_or(|is| (is.dev, is.ino) != (root.dev, root.ino)) {
                 return Err(Error::Root {
                     path: path.to_owned(),
-                    reason: "it is another directory than it was",
+                    reason: "the directory was replaced by another one",
                 });
             }
             Ok(opened)

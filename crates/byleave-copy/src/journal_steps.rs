@@ -35,8 +35,8 @@ type DirEntryRef<'a> = (&'a DirHandle, &'a str);
 /// Executes a step, or the rest of it.
 pub(crate) fn apply(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
     let place = ground.resolve_step(step)?;
-    match &step.act {
-        StepAction::Take { old, keep } => remove(place, old, ground.resolve_slot(keep)?),
+    match &step.action {
+        StepAction::Remove { old, keep } => remove(place, old, ground.resolve_slot(keep)?),
         StepAction::Put { new, from } => insert(place, new, ground.resolve_slot(from)?),
         StepAction::Swap { old, new, from, keep } => {
             let (from, keep) = (ground.resolve_slot(from)?, ground.resolve_slot(keep)?);
@@ -48,15 +48,15 @@ pub(crate) fn apply(step: &JournalStep, ground: &StepContext) -> Result<(), Step
             }
             Ok(dir_handle::rename_to_empty(from, keep)?)
         }
-        StepAction::Mode { of, is, .. } => Ok(place.0.set_mode(place.1, of, *is)?),
+        StepAction::Mode { identity: of, new_mode: is, .. } => Ok(place.0.set_mode(place.1, of, *is)?),
     }
 }
 
 /// Reverts a step, or the part of it that was done.
 pub(crate) fn revert(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
     let place = ground.resolve_step(step)?;
-    match &step.act {
-        StepAction::Take { old, keep } => {
+    match &step.action {
+        StepAction::Remove { old, keep } => {
             let keep = ground.resolve_slot(keep)?;
             if is_inode(keep, old)? { move_checked(keep, place, old) } else { Ok(()) }
         }
@@ -65,7 +65,7 @@ pub(crate) fn revert(step: &JournalStep, ground: &StepContext) -> Result<(), Ste
             if is_inode(from, new)? {
                 return Ok(());
             }
-            if !is_identity(place, new)? || (is_staged(&step.act) && !is_empty(place)?) {
+            if !is_identity(place, new)? || (is_staged(&step.action) && !is_empty(place)?) {
                 return Err(StepError::Conflict);
             }
             move_checked(place, from, new)
@@ -77,7 +77,7 @@ pub(crate) fn revert(step: &JournalStep, ground: &StepContext) -> Result<(), Ste
             }
             if is_inode(from, new)? { Ok(()) } else { swap(place, new, from, old) }
         }
-        StepAction::Mode { of, was, .. } => {
+        StepAction::Mode { identity: of, old_mode: was, .. } => {
             match place.0.set_mode(place.1, of, *was).map_err(StepError::from) {
                 // Another directory is there, and its mode must not be changed.
                 Err(StepError::Conflict) => Ok(()),

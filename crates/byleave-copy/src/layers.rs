@@ -66,7 +66,7 @@ pub(crate) struct DirOwner {
 
 impl DirOwner {
     pub(crate) fn from_path(path: &Path) -> Result<Self, Error> {
-        let metadata = fs::symlink_metadata(path).context("look at", path)?;
+        let metadata = fs::symlink_metadata(path).context("inspect", path)?;
         Ok(Self { uid: metadata.uid(), gid: metadata.gid(), mode: metadata.mode() & 0o7777 })
     }
 
@@ -81,9 +81,9 @@ impl DirOwner {
 
     /// Creates a directory that belongs to this owner.
     pub(crate) fn create_dir(self, path: &Path, mode: u32) -> Result<(), Error> {
-        DirBuilder::new().mode(0o700).create(path).context("make", path)?;
+        DirBuilder::new().mode(0o700).create(path).context("create", path)?;
         if self.is_other_user() {
-            chown(path, Some(self.uid), Some(self.gid)).context("give away", path)?;
+            chown(path, Some(self.uid), Some(self.gid)).context("change the owner of", path)?;
         }
         fs::set_permissions(path, Permissions::from_mode(mode)).context("set the mode of", path)
     }

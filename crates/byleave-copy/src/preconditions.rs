@@ -20,21 +20,26 @@ pub(crate) fn find_conflict(
     let change = &item.change;
     let now = match root.identity(inside) {
         Err(Errno::LOOP) => {
-            return Ok(Some(new_conflict(change.before.clone(), change, None, "a link is in its way")));
+            return Ok(Some(new_conflict(
+                change.before.clone(),
+                change,
+                None,
+                "a symbolic link is in its path",
+            )));
         }
-        other => other.context("look at", &change.path)?,
+        other => other.context("inspect", &change.path)?,
     };
-    let why = match (&item.was, &now) {
+    let why = match (&item.before, &now) {
         (None, None) => return Ok(None),
-        (None, Some(_)) => "something was made there meanwhile",
-        (Some(_), None) => "it is gone",
-        (Some(was), Some(now)) if !now.is_same(was) => "it is another one",
+        (None, Some(_)) => "something was created there meanwhile",
+        (Some(_), None) => "the file no longer exists",
+        (Some(was), Some(now)) if !now.is_same(was) => "the file was replaced by another one",
         (Some(was), Some(now)) if permission_bits(was.mode) != permission_bits(now.mode) => {
-            "its mode is another one"
+            "its mode changed"
         }
-        (Some(was), Some(now)) if !now.is_untouched(was) => "something was done to it",
+        (Some(was), Some(now)) if !now.is_untouched(was) => "the file was modified",
         (Some(_), Some(now)) if !now.is_directory() && now.changed > started => {
-            "it was changed while the copy was in use"
+            "the file was changed while the copy was in use"
         }
         (Some(_), Some(_)) => return Ok(None),
     };
@@ -53,7 +58,7 @@ pub(crate) fn has_unlisted(root: &DirHandle, inside: &str, listed: &HashSet<&str
 /// Describes the file at a path, without its content.
 pub(crate) fn read_node(root: &DirHandle, inside: &str) -> Result<Option<FileNode>, Error> {
     let Ok(Some(ident)) = root.identity(inside) else { return Ok(None) };
-    Ok(Some(node_from_identity(root, inside, &ident).context("look at", inside)?))
+    Ok(Some(node_from_identity(root, inside, &ident).context("inspect", inside)?))
 }
 
 pub(crate) fn node_from_identity(
@@ -67,9 +72,9 @@ pub(crate) fn node_from_identity(
         FileType::Symlink => {
             let (above, name) = root.parent(inside)?;
             let to = rustix::fs::readlinkat(&*above, name, Vec::new())?;
-            FileNodeKind::Link { to: to.to_string_lossy().into_owned() }
+            FileNodeKind::Link { target: to.to_string_lossy().into_owned() }
         }
-        kind => FileNodeKind::Special { what: special_kind_name(kind).into() },
+        kind => FileNodeKind::Special { kind: special_kind_name(kind).into() },
     };
     Ok(node_of_kind(kind, ident))
 }
@@ -84,12 +89,12 @@ pub(crate) fn is_unchanged_since(
     let inside = change.path.trim_start_matches('/');
     let ident = match disk.identity(inside) {
         Err(Errno::LOOP) => None,
-        other => other.context("look at", &change.path)?,
+        other => other.context("inspect", &change.path)?,
     };
     let (Some(after), Some(ident)) = (&change.after, &ident) else {
         return Ok(change.after.is_none() && ident.is_none());
     };
-    let now = node_from_identity(disk, inside, ident).context("look at", &change.path)?;
+    let now = node_from_identity(disk, inside, ident).context("inspect", &change.path)?;
     if now.mode != after.mode {
         return Ok(false);
     }
@@ -98,7 +103,7 @@ pub(crate) fn is_unchanged_since(
             if size != left {
                 return Ok(false);
             }
-            if now.modified == after.modified && ident.changed <= done_at {
+            if now.modified_ns == after.modified_ns && ident.changed <= done_at {
                 return Ok(true);
             }
             let file =

@@ -71,7 +71,7 @@ pub(crate) fn possible_links<'a>(items: &'a [ChangedPath], renames: &[FileRename
         if let Some(FileNode {
             kind: FileNodeKind::File { size: 1.., digest: Some(digest) },
             mode,
-            modified,
+            modified_ns: modified,
         }) = &change.after
         {
             alike.entry((*digest, *mode, *modified)).or_default().push(&change.path);

@@ -98,9 +98,9 @@ pub struct LayerStack {
 pub(crate) enum ScratchScope {
     /// Everything that runs later in the session.
     #[default]
-    ForAll,
+    Session,
     /// Other rehearsals.
-    ForRehearsals,
+    Rehearsals,
 }
 
 impl ScratchLayers {
@@ -122,8 +122,8 @@ impl ScratchLayers {
     pub(crate) fn open_stack_for(&self, path: &Path, kept: ScratchScope) -> Result<LayerStack, Error> {
         let granted = self.open_stack(path)?;
         match kept {
-            ScratchScope::ForAll => Ok(granted),
-            ScratchScope::ForRehearsals => {
+            ScratchScope::Session => Ok(granted),
+            ScratchScope::Rehearsals => {
                 let top = granted.layers.first().copied().unwrap_or_default();
                 let rehearsed = LayerStack::open(granted.path.join(format!("{REHEARSAL_PREFIX}{top}")))?;
                 Ok(LayerStack { lower_stack: Some(Box::new(granted)), ..rehearsed })
@@ -158,7 +158,7 @@ impl ScratchLayers {
 
 impl LayerStack {
     fn open(at: PathBuf) -> Result<Self, Error> {
-        DirBuilder::new().recursive(true).mode(0o711).create(&at).context("make", &at)?;
+        DirBuilder::new().recursive(true).mode(0o711).create(&at).context("create", &at)?;
         let lock = File::create(at.join("lock")).context("open", at.join("lock"))?;
         rustix::fs::flock(&lock, FlockOperation::LockShared).context("lock", &at)?;
         let mut layers: Vec<u32> = list_names(&at)?.iter().filter_map(|name| name.parse().ok()).collect();
@@ -241,7 +241,7 @@ pub fn find_scratch_dirs(root: &Path, scratch: &[ScratchName]) -> Result<Vec<Pat
             if looked_at > MAX_VISITED || found.len() >= MAX_FOUND {
                 return Ok(found);
             }
-            if !entry.file_type().context("look at", entry.path())?.is_dir() {
+            if !entry.file_type().context("inspect", entry.path())?.is_dir() {
                 continue;
             }
             let name = entry.file_name();

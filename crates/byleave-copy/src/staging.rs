@@ -38,10 +38,10 @@ impl<'a> CommitStaging<'a> {
         ground: &'a StepContext,
         roots: &'a [CopyRoot],
     ) -> Result<Self, Error> {
-        let home = mount_id(&ground.copies).context("look at", "the store")?;
+        let home = mount_id(&ground.copies).context("inspect", "the store")?;
         let mut is_far = Vec::new();
         for (within, root) in ground.roots.iter().zip(roots) {
-            is_far.push(mount_id(within).context("look at", &root.path)? != home);
+            is_far.push(mount_id(within).context("inspect", &root.path)? != home);
         }
         let staging = Self {
             id,
@@ -52,7 +52,7 @@ impl<'a> CommitStaging<'a> {
             opened_directories: Vec::new(),
         };
         for name in ["in", "before"] {
-            recreate_dir(&ground.copies, &id.to_string(), name).context("make", name)?;
+            recreate_dir(&ground.copies, &id.to_string(), name).context("create", name)?;
         }
         if staging.is_other_filesystem.contains(&true) {
             // Written first: if the process is killed from here on, a directory remains in a root, and recovery knows where.
@@ -63,10 +63,11 @@ impl<'a> CommitStaging<'a> {
         {
             match create_dir(within, &temp_dir_name(id)) {
                 Err(Errno::EXIST) => {}
-                other => other.context("make a directory in", &root.path)?,
+                other => other.context("create a directory in", &root.path)?,
             }
             for name in ["in", "brought", "before"] {
-                recreate_dir(within, &temp_dir_name(id), name).context("make a directory in", &root.path)?;
+                recreate_dir(within, &temp_dir_name(id), name)
+                    .context("create a directory in", &root.path)?;
             }
         }
         Ok(staging)
@@ -106,7 +107,7 @@ impl<'a> CommitStaging<'a> {
             .context
             .resolve_slot(&from)
             .and_then(|(within, path)| within.identity(path))
-            .context("look at", &at)?;
+            .context("inspect", &at)?;
         Ok((from, found.ok_or(Errno::NOENT).context("find in the store", at)?))
     }
 
@@ -114,7 +115,7 @@ impl<'a> CommitStaging<'a> {
     pub(crate) fn restore(&self, store: &CopyStore) -> Result<(), Error> {
         remove_temp_dirs(store, self.id, self.context, self.roots)?;
         for (path, mode) in self.opened_directories.iter().rev() {
-            if let Some(of) = self.context.copies.identity(path).context("look at", path)? {
+            if let Some(of) = self.context.copies.identity(path).context("inspect", path)? {
                 self.context.copies.set_mode(path, &of, *mode).context("set the mode of", path)?;
             }
         }
@@ -127,7 +128,7 @@ impl<'a> CommitStaging<'a> {
             return Ok(());
         }
         let above = paths::parent(path);
-        let Some(of) = self.context.copies.identity(above).context("look at", above)? else { return Ok(()) };
+        let Some(of) = self.context.copies.identity(above).context("inspect", above)? else { return Ok(()) };
         let mode = permission_bits(of.mode);
         if mode & 0o300 != 0o300 {
             self.opened_directories.push((above.into(), mode));
@@ -139,7 +140,7 @@ impl<'a> CommitStaging<'a> {
     /// Creates a directory like one of the layer, open for its owner until it is filled.
     fn directory(&mut self, root: usize, like: &str) -> Result<(StorageSlot, FileIdentity), Error> {
         let slot = self.new_slot(root, "in");
-        let (within, path) = self.context.resolve_slot(&slot).context("make", like)?;
+        let (within, path) = self.context.resolve_slot(&slot).context("create", like)?;
         let made = || -> Result<FileIdentity, Errno> {
             create_dir(within, path)?;
             let (source, target) = (
@@ -155,7 +156,7 @@ impl<'a> CommitStaging<'a> {
             rustix::fs::fchmod(&target, Mode::from_raw_mode(permission_bits(stat.st_mode) | 0o700))?;
             Ok(FileIdentity::from_stat(&rustix::fs::fstat(&target)?))
         };
-        let ident = made().context("make a directory like", like)?;
+        let ident = made().context("create a directory like", like)?;
         Ok((slot, ident))
     }
 }
@@ -169,13 +170,14 @@ impl SlotAllocator for CommitStaging<'_> {
         let method = self.roots.get(item.root).map_or(layers::CopyMethod::Overlay, |root| root.method);
         let path = format!("{}/{}/{inside}", self.id, layers::changes_path(method, item.root));
         self.open_layer(&path)?;
-        if item.is.is_some_and(|is| is.is_directory()) {
+        if item.after.is_some_and(|is| is.is_directory()) {
             return self.directory(item.root, &path);
         }
-        let now = self.context.copies.identity(&path).context("look at", &path)?;
+        let now = self.context.copies.identity(&path).context("inspect", &path)?;
         // Only the file that was shown may be committed.
         let same = |now: &FileIdentity| {
-            item.is.is_some_and(|is| is.is_same(now) && permission_bits(is.mode) == permission_bits(now.mode))
+            item.after
+                .is_some_and(|is| is.is_same(now) && permission_bits(is.mode) == permission_bits(now.mode))
         };
         if !now.as_ref().is_some_and(same) {
             return Err(Error::NotListed(item.change.path.clone()));
@@ -192,7 +194,7 @@ impl SlotAllocator for CommitStaging<'_> {
             return Ok(None);
         }
         let Some(within) = self.context.roots.get(root) else { return Ok(None) };
-        let ident = within.identity(inside).context("look at", inside)?;
+        let ident = within.identity(inside).context("inspect", inside)?;
         Ok(ident.filter(|ident| ident.is_directory() && permission_bits(ident.mode) & 0o300 != 0o300))
     }
 }
@@ -200,7 +202,9 @@ impl SlotAllocator for CommitStaging<'_> {
 /// Copies the before-images on the filesystem of a root to the store. It can be repeated.
 pub(crate) fn move_to_store(journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     for step in &journal.steps {
-        let (StepAction::Take { keep, .. } | StepAction::Swap { keep, .. }) = &step.act else { continue };
+        let (StepAction::Remove { keep, .. } | StepAction::Swap { keep, .. }) = &step.action else {
+            continue;
+        };
         if keep.root.is_some() {
             let to = keep.final_slot(journal.id);
             let (within, path) = ground.resolve_slot(&to).context("find", &to.path)?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! copies/ID/copy.json      which directories, since when
-//! copies/ID/lock           held by whoever works with it
+//! copies/ID/lock           held by the process that works with it
 //! copies/ID/0/upper, work  the layers of the first directory
 //! copies/ID/listing.json   what differs
 //! copies/ID/journal.json   a commit began       copies/ID/done.json  … and ended
@@ -89,7 +89,7 @@ pub enum CopyState {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Tombstone {
     pub at: SystemTime,
-    pub why: String,
+    pub reason: String,
 }
 
 /// The lock of a copy.
@@ -107,11 +107,11 @@ impl Drop for CopyLock {
 impl CopyStore {
     /// Opens the store in a directory, and creates the directory if needed. Only its owner can read it.
     pub fn open(directory: &Path, settings: CopySettings) -> Result<Self, Error> {
-        fs::create_dir_all(directory).context("make", directory)?;
+        fs::create_dir_all(directory).context("create", directory)?;
         let at = directory.canonicalize().context("find", directory)?;
-        let metadata = fs::metadata(&at).context("look at", &at)?;
+        let metadata = fs::metadata(&at).context("inspect", &at)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(Error::Root { path: at, reason: "the store belongs to somebody else" });
+            return Err(Error::Root { path: at, reason: "the store belongs to another user" });
         }
         // Other owners of roots may enter the directory without reading it: see `copy`.
         if metadata.mode() & 0o077 & !0o011 != 0 {
@@ -121,7 +121,7 @@ impl CopyStore {
         for name in ["copies", "scratch", "dropped"] {
             match DirBuilder::new().mode(0o700).create(store.path.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                other => other.context("make", store.path.join(name))?,
+                other => other.context("create", store.path.join(name))?,
             }
         }
         Ok(store)
@@ -137,7 +137,7 @@ impl CopyStore {
         let at = self.entry_path(id);
         match DirBuilder::new().mode(0o700).create(&at) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => other.context("make", &at)?,
+            other => other.context("create", &at)?,
         }
         let lock = self.lock(id)?;
         if at.join("journal.json").exists()
@@ -161,7 +161,7 @@ impl CopyStore {
     pub fn state(&self, id: Uuid) -> Result<CopyState, Error> {
         let at = self.entry_path(id);
         if let Some(dropped) = read_json::<Tombstone>(&self.tombstone_path(id))? {
-            return Ok(CopyState::Dropped { reason: dropped.why });
+            return Ok(CopyState::Dropped { reason: dropped.reason });
         }
         if let Some(by) = read_json(&at.join("undone.json"))? {
             return Ok(CopyState::Undone { undo_id: by });
@@ -184,7 +184,7 @@ impl CopyStore {
     /// Returns the error for a copy that does not exist.
     pub(crate) fn missing_error(&self, id: Uuid) -> Error {
         match read_json::<Tombstone>(&self.tombstone_path(id)) {
-            Ok(Some(stone)) => Error::Dropped { id, at: stone.at, reason: stone.why },
+            Ok(Some(stone)) => Error::Dropped { id, at: stone.at, reason: stone.reason },
             Ok(None) => Error::Missing(id),
             Err(fault) => fault,
         }
@@ -216,8 +216,8 @@ impl CopyStore {
     /// Returns the time of the filesystem, which is coarser than the system clock. It is compared with the times of files.
     pub(crate) fn filesystem_now(&self, at: &Path) -> Result<i64, Error> {
         let path = at.join("now");
-        File::create(&path).context("make", &path)?;
-        let metadata = fs::metadata(&path).context("look at", &path)?;
+        File::create(&path).context("create", &path)?;
+        let metadata = fs::metadata(&path).context("inspect", &path)?;
         fs::remove_file(&path).context("remove", &path)?;
         Ok(metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec()))
     }

@@ -84,7 +84,7 @@ impl CopyStore {
         let inverse = |step| invert_step(step, id, &mut staging).transpose();
         let steps: Result<Vec<_>, _> = ended.journal.steps.iter().rev().filter_map(inverse).collect();
         let result = steps.and_then(|steps| {
-            let journal = Journal { id: by, undoes: Some(id), roots: roots.clone(), steps };
+            let journal = Journal { id: by, undo_of: Some(id), roots: roots.clone(), steps };
             execute(self, &journal, &ground, &changes)?;
             Ok(remove_leftovers(self, &journal, &ground).err().map(|fault| fault.to_string()))
         });
@@ -131,12 +131,12 @@ impl CopyStore {
         for change in changes {
             let inside = change.path.trim_start_matches('/');
             let made = change.before.is_none() && is_directory(change.after.as_ref());
-            let why = if !preconditions::is_unchanged_since(&disk, change, ended.done.at, &mut reader)? {
-                "it was changed since"
+            let why = if !preconditions::is_unchanged_since(&disk, change, ended.done.at_ns, &mut reader)? {
+                "the file was changed since then"
             } else if made
                 && preconditions::has_unlisted(&disk, inside, &left).context("list", &change.path)?
             {
-                "something was put into it since"
+                "something was added to the directory since then"
             } else {
                 let above = ancestors(&change.path).next().unwrap_or_default();
                 let inside = above.trim_start_matches('/');
@@ -178,13 +178,13 @@ impl CopyStore {
     }
 }
 
-const PARENT_GONE: &str = "the directory that it was in is gone";
+const PARENT_GONE: &str = "its parent directory no longer exists";
 
 /// Inverts committed changes: swaps before and after. For a conflicting path, the file that is there now becomes the "before".
 fn invert_changes(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChanges {
     let mut now: HashMap<String, Option<FileNode>> =
         conflicts.into_iter().map(|conflict| (conflict.path, conflict.actual)).collect();
-    let mut inverse = FileChanges { limits: Vec::new(), ..changes.clone() };
+    let mut inverse = FileChanges { caveats: Vec::new(), ..changes.clone() };
     for change in &mut inverse.list {
         std::mem::swap(&mut change.before, &mut change.after);
         change.diff = None;
@@ -211,14 +211,16 @@ fn invert_step(
         if matches!(found, Err(rustix::io::Errno::LOOP)) {
             return Ok(None);
         }
-        found.context("look at", paths::absolute(".", inside))
+        found.context("inspect", paths::absolute(".", inside))
     };
-    let act = match &step.act {
-        StepAction::Mode { of, was, is } => Some(StepAction::Mode { of: *of, was: *is, is: *was }),
-        StepAction::Put { .. } => {
-            now(staging)?.map(|old| StepAction::Take { old, keep: staging.new_slot(root) })
+    let act = match &step.action {
+        StepAction::Mode { identity: of, old_mode: was, new_mode: is } => {
+            Some(StepAction::Mode { identity: *of, old_mode: *is, new_mode: *was })
         }
-        StepAction::Take { keep, .. } | StepAction::Swap { keep, .. } => {
+        StepAction::Put { .. } => {
+            now(staging)?.map(|old| StepAction::Remove { old, keep: staging.new_slot(root) })
+        }
+        StepAction::Remove { keep, .. } | StepAction::Swap { keep, .. } => {
             let settled: StorageSlot = keep.final_slot(id);
             let (from, new) = staging.prepare(root, settled)?;
             Some(match now(staging)? {
@@ -227,5 +229,5 @@ fn invert_step(
             })
         }
     };
-    Ok(act.map(|act| JournalStep { root, inside: inside.clone(), act }))
+    Ok(act.map(|act| JournalStep { root, inside: inside.clone(), action: act }))
 }

@@ -29,11 +29,12 @@ impl WorkspaceCopy {
         let like = match there {
             None => None,
             Some((there, FileType::RegularFile)) => Some(there),
-            Some(_) => return Err(cannot_write(path, "something else than a file is there")),
+            Some(_) => return Err(cannot_write(path, "the path is not a regular file")),
         };
         let (above, name) = spot.create_parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let made = rustix::fs::openat(&*above, name, flags, Mode::RUSR | Mode::WUSR).context("make", path)?;
+        let made =
+            rustix::fs::openat(&*above, name, flags, Mode::RUSR | Mode::WUSR).context("create", path)?;
         match like {
             Some(like) => {
                 copy_owner(&made, like).context("keep the owner of", path)?;
@@ -43,8 +44,8 @@ impl WorkspaceCopy {
                     .context("open", path)?;
                 xattrs::copy_all(&source, &made).context("keep the attributes of", path)?;
             }
-            None => copy_owner(&made, &rustix::fs::fstat(&*above).context("look at", path)?)
-                .context("give away", path)?,
+            None => copy_owner(&made, &rustix::fs::fstat(&*above).context("inspect", path)?)
+                .context("change the owner of", path)?,
         }
         let mut file = File::from(made);
         file.write_all(content).context("write", path)?;
@@ -57,8 +58,8 @@ impl WorkspaceCopy {
     pub fn remove_file(&self, path: &Path) -> Result<(), Error> {
         let spot = self.locate(path)?;
         match spot.existing.as_ref().map(|there| FileType::from_raw_mode(there.st_mode)) {
-            None => return Err(cannot_write(path, "nothing is there")),
-            Some(FileType::Directory) => return Err(cannot_write(path, "a directory is there")),
+            None => return Err(cannot_write(path, "the path does not exist")),
+            Some(FileType::Directory) => return Err(cannot_write(path, "the path is a directory")),
             Some(_) => {}
         }
         let (above, name) = spot.create_parent(path)?;
@@ -70,19 +71,18 @@ impl WorkspaceCopy {
     fn locate(&self, path: &Path) -> Result<LayerLocation, Error> {
         let text = path.to_str().ok_or_else(|| Error::NotText { path: path.to_owned() })?;
         if !is_resolved(text) {
-            return Err(cannot_write(path, "it is not the resolved path"));
+            return Err(cannot_write(path, "the path is not resolved"));
         }
-        let (number, root) = self
-            .root_for(path)
-            .ok_or_else(|| cannot_write(path, "it lies in none of the directories that are copied"))?;
+        let (number, root) =
+            self.root_for(path).ok_or_else(|| cannot_write(path, "the path is not in a copied directory"))?;
         if root.method != CopyMethod::Overlay {
-            return Err(cannot_write(path, "only on layers files are put by hand"));
+            return Err(cannot_write(path, "single files can be written only to an overlay copy"));
         }
         let below = DirHandle::open(Path::new(&root.path)).context("open", &root.path)?;
         let layer = self.path.join(layers::changes_path(root.method, number));
         let layer = DirHandle::open(&layer).context("open", layer)?;
         let inside = paths::inside(&root.path, text).to_owned();
-        let there = below.stat(&inside).context("look at", path)?;
+        let there = below.stat(&inside).context("inspect", path)?;
         Ok(LayerLocation { below, layer, inside, existing: there })
     }
 }
@@ -100,29 +100,29 @@ impl LayerLocation {
     fn create_parent(&self, path: &Path) -> Result<(std::rc::Rc<rustix::fd::OwnedFd>, &str), Error> {
         let steps = self.inside.match_indices('/').filter_map(|(at, _)| self.inside.get(..at));
         for step in steps {
-            let below = self.below.stat(step).context("look at", path)?;
+            let below = self.below.stat(step).context("inspect", path)?;
             if below.is_some_and(|below| FileType::from_raw_mode(below.st_mode) != FileType::Directory) {
-                return Err(cannot_write(path, "it lies beneath something that is no directory"));
+                return Err(cannot_write(path, "a parent of the path is not a directory"));
             }
             let (above, name) = self.layer.parent(step).context("find", path)?;
             match rustix::fs::mkdirat(&*above, name, Mode::RWXU) {
                 Err(Errno::EXIST) => continue,
-                other => other.context("make a directory for", path)?,
+                other => other.context("create a directory for", path)?,
             }
             let made = self.layer.open_at(step, OFlags::RDONLY | OFlags::DIRECTORY).context("open", path)?;
             let mode = match &below {
                 Some(below) => {
-                    copy_owner(&made, below).context("keep the owner of what holds", path)?;
+                    copy_owner(&made, below).context("keep the owner of the parent of", path)?;
                     permission_bits(below.st_mode)
                 }
                 None => {
-                    let like = rustix::fs::fstat(&*above).context("look at", path)?;
-                    copy_owner(&made, &like).context("give away", path)?;
+                    let like = rustix::fs::fstat(&*above).context("inspect", path)?;
+                    copy_owner(&made, &like).context("change the owner of", path)?;
                     NEW_DIRECTORY_MODE
                 }
             };
             rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))
-                .context("set the mode of what holds", path)?;
+                .context("set the mode of the parent of", path)?;
         }
         self.layer.parent(&self.inside).context("find", path)
     }

@@ -17,9 +17,9 @@ pub struct AdminAction {
     /// The tenant whose audit log it belongs to.
     pub tenant: TenantId,
     /// The administrator.
-    pub by: String,
+    pub actor: String,
     /// The action.
-    pub deed: AdminActionKind,
+    pub kind: AdminActionKind,
 }
 
 /// The kinds of admin actions.
@@ -29,17 +29,17 @@ pub enum AdminActionKind {
     /// Stops all calls from beginning.
     Halt {
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// Ends a halt, so that calls may begin again.
     Lift,
     /// Revokes a standing approval.
     Revoke {
         /// The standing approval.
-        leave: StandingApprovalId,
+        standing_approval: StandingApprovalId,
     },
     /// Gives a session its place in the tree. [`crate::session::opening_action_id`] is the id of this action.
-    Open(SessionNode),
+    OpenSession(SessionNode),
     /// Deletes the contents of a call permanently. Its record stays.
     Forget {
         /// The call.
@@ -50,7 +50,7 @@ pub enum AdminActionKind {
         /// The guarantees that were given up, by name.
         guarantees: Vec<String>,
         /// The reason.
-        why: String,
+        reason: String,
     },
 }
 
@@ -61,7 +61,7 @@ impl AdminActionKind {
             Self::Halt { .. } => "halt",
             Self::Lift => "lift",
             Self::Revoke { .. } => "revoke",
-            Self::Open(_) => "open",
+            Self::OpenSession(_) => "open_session",
             Self::Forget { .. } => "forget",
             Self::Waive { .. } => "waive",
         }

@@ -43,11 +43,11 @@ pub enum ScopeWidth {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApprovalScope {
     /// The width.
-    pub breadth: ScopeWidth,
+    pub width: ScopeWidth,
     /// Everything that it allows, in words for people, with every character visible.
-    pub words: String,
+    pub description: String,
     /// The scope of the standing approval.
-    pub scope: Vec<Pattern>,
+    pub patterns: Vec<Pattern>,
 }
 
 /// Returns the scopes that a person can choose from, narrowest first and never empty, or why no standing approval would help.
@@ -63,15 +63,15 @@ pub fn approval_scopes(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCo
     let mut offers: Vec<ApprovalScope> = Vec::new();
     for breadth in WIDTHS {
         let Some(offer) = all.scope_with_width(breadth) else { continue };
-        let known = offers.iter().any(|known| known.scope == offer.scope);
-        if !known && first_uncovered(&offer.scope, &asked, &sheet.plan).is_none() {
+        let known = offers.iter().any(|known| known.patterns == offer.patterns);
+        if !known && first_uncovered(&offer.patterns, &asked, &sheet.plan).is_none() {
             offers.push(offer);
         }
     }
     match offers.first() {
         // If there is no exact scope, no wider one is offered.
-        Some(offer) if offer.breadth == ScopeWidth::Exact || all.is_tool_use() => Ok(offers),
-        _ => Err(NotCoverableError::NotExpressible("no pattern fits all of its effects".to_owned())),
+        Some(offer) if offer.width == ScopeWidth::Exact || all.is_tool_use() => Ok(offers),
+        _ => Err(NotCoverableError::NotExpressible("no pattern matches all effects".to_owned())),
     }
 }
 
@@ -86,7 +86,7 @@ pub fn covers_question(sheet: &QuestionView, scope: &[Pattern]) -> Result<(), No
     }
 }
 
-/// Returns the pattern of exactly this run. `None` if an argument is known only when it runs.
+/// Returns the pattern of exactly this run. `None` if an argument is known only when the call runs.
 pub fn exact_run_pattern(program: &str, argv: &[String]) -> Option<Pattern> {
     let is_known = argv.iter().all(|word| !word.contains(UNKNOWN_MARK));
     is_known.then(|| command::exact_pattern(program, argv).0)
@@ -116,26 +116,26 @@ fn question_effects(sheet: &QuestionView) -> Result<Vec<&Effect>, NotCoverableEr
         QuestionKind::Checkpoint => return Err(NotCoverableError::Checkpoint),
         QuestionKind::Release => return Err(NotCoverableError::OutputRelease),
     }
-    if let Some(held) = sheet.notes.iter().find(|note| note.said == ReviewOutcome::Held) {
+    if let Some(held) = sheet.notes.iter().find(|note| note.outcome == ReviewOutcome::Held) {
         return Err(NotCoverableError::HeldByReviewer(make_visible(&held.reviewer, EscapeLevel::Name)));
     }
-    effects_to_cover(&sheet.plan.effects, &sheet.ruling.reasons)
+    effects_to_cover(&sheet.plan.effects, &sheet.decision.reasons)
 }
 
 /// Returns the reason why no pattern can match exactly this effect, if there is one.
 fn not_expressible(effect: &Effect) -> Option<String> {
     let uncertain = |text: &str| text.contains(UNKNOWN_MARK);
     let (what, is_uncertain) = match effect {
-        Effect::Run { argv, .. } => ("a word of its command", argv.iter().any(|word| uncertain(word))),
+        Effect::Run { argv, .. } => ("an argument of the command", argv.iter().any(|word| uncertain(word))),
         Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => {
-            ("a path of it", uncertain(path))
+            ("a path", uncertain(path))
         }
-        Effect::Reach { host, port } => ("a host or port of it", uncertain(host) || *port == 0),
-        Effect::Invoke { tool } => ("a tool that it uses", uncertain(tool)),
-        Effect::Unconfined { .. } => return Some("it leaves the sandbox".to_owned()),
-        Effect::Unknown { .. } => return Some("a part of it was not understood".to_owned()),
+        Effect::Reach { host, port } => ("a host or port", uncertain(host) || *port == 0),
+        Effect::Invoke { tool } => ("a tool", uncertain(tool)),
+        Effect::Unconfined { .. } => return Some("the call leaves the sandbox".to_owned()),
+        Effect::Unknown { .. } => return Some("a part of the call was not understood".to_owned()),
     };
-    is_uncertain.then(|| format!("{what} is known only when it runs"))
+    is_uncertain.then(|| format!("{what} is known only when the call runs"))
 }
 
 /// Returns the first effect that a standing approval with this scope does not cover.
@@ -145,8 +145,8 @@ fn first_uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> 
         tool: String::new(),
         scope: scope.to_vec(),
         session: None,
-        until: None,
-        uses_max: None,
+        expires_at: None,
+        max_uses: None,
     };
     // An invalid scope covers nothing.
     let Ok(leave) = StandingApprovalMatcher::new(leave) else { return asked.first().copied() };
@@ -183,7 +183,7 @@ impl ScopeSubject<'_> {
             said.into_iter().map(|(verb, targets)| format!("{verb} {}", targets.join(", "))).collect();
         // The use of a tool carries no arguments, so no scope of it is exact.
         let breadth = if self.is_tool_use() { ScopeWidth::Tool } else { breadth };
-        Some(ApprovalScope { breadth, words: said.join("; "), scope })
+        Some(ApprovalScope { width: breadth, description: said.join("; "), patterns: scope })
     }
 
     fn is_tool_use(&self) -> bool {
@@ -202,10 +202,9 @@ impl ScopeSubject<'_> {
             Effect::Write { path } => self.pattern_for_path(path, breadth, Pattern::Write),
             Effect::Delete { path } => self.pattern_for_path(path, breadth, Pattern::Delete),
             Effect::Reach { host, port } => pattern_for_host(host, *port, breadth),
-            Effect::Invoke { tool } => (
-                Pattern::Invoke(escape_glob(tool)),
-                format!("{}, with whatever arguments", escape_name(tool)),
-            ),
+            Effect::Invoke { tool } => {
+                (Pattern::Invoke(escape_glob(tool)), format!("{}, with any arguments", escape_name(tool)))
+            }
             // Neither fits a pattern, and neither reaches this point.
             Effect::Unconfined { .. } | Effect::Unknown { .. } => (Pattern::Run(Vec::new()), String::new()),
         }
@@ -265,12 +264,12 @@ fn pattern_for_host(host: &str, port: u16, breadth: ScopeWidth) -> (Pattern, Str
     match (breadth, port) {
         (ScopeWidth::Host | ScopeWidth::Tool, 80 | 443) => {
             // A bare address with colons needs no brackets.
-            (Pattern::Reach(host.to_owned()), format!("{shown} at the ports of the web, 80 and 443"))
+            (Pattern::Reach(host.to_owned()), format!("{shown} on ports 80 and 443"))
         }
         (ScopeWidth::Host | ScopeWidth::Tool, _) => {
-            (Pattern::Reach(format!("{name}:*")), format!("{shown} at any port"))
+            (Pattern::Reach(format!("{name}:*")), format!("{shown} on any port"))
         }
-        _ => (Pattern::Reach(format!("{name}:{port}")), format!("{shown} at port {port}")),
+        _ => (Pattern::Reach(format!("{name}:{port}")), format!("{shown} on port {port}")),
     }
 }
 

@@ -25,14 +25,14 @@ pub struct Challenge {
     /// The verdict.
     pub verdict: ChallengeVerdict,
     /// The reason for the verdict.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Challenge {
     /// Returns whether the challenge is complete: it needs an assumption, a failure scenario and a reason.
     pub fn is_complete(&self) -> bool {
         let said = |texts: &[String]| texts.iter().any(|text| !text.trim().is_empty());
-        said(&self.assumptions) && said(&self.failure_scenarios) && !self.why.trim().is_empty()
+        said(&self.assumptions) && said(&self.failure_scenarios) && !self.reason.trim().is_empty()
     }
 }
 

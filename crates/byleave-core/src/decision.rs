@@ -40,12 +40,12 @@ pub enum AskCause {
     /// No rule covers the effect.
     Default,
     /// The effect is outside the workspace, and no rule allows that place.
-    Outside,
+    OutsideWorkspace,
     /// The tool is sensitive, or does not declare that it is not.
     Sensitive,
     /// The tool's own needs-approval setting asks.
-    ToolAsks,
-    /// A reviewer wants a person to look.
+    ToolNeedsApproval,
+    /// A reviewer asks for a person to look.
     Reviewer,
     /// The call could do great harm.
     Dangerous,
@@ -62,13 +62,13 @@ impl AskCause {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Rule | Self::FirmRule => "a rule without a name",
-            Self::Default => "no rule covers it",
-            Self::Outside => "outside the workspace",
+            Self::Default => "no rule matches",
+            Self::OutsideWorkspace => "outside the workspace",
             Self::Sensitive => "the tool is sensitive",
-            Self::ToolAsks => "the tool asks",
+            Self::ToolNeedsApproval => "the tool requires it",
             Self::Reviewer => "a reviewer",
             Self::Dangerous => "dangerous",
-            Self::Irreversible => "cannot be taken back",
+            Self::Irreversible => "cannot be undone",
             Self::NotUnderstood => "not understood",
             Self::Mode => "the mode",
         }
@@ -79,9 +79,9 @@ impl AskCause {
         Self::Rule,
         Self::FirmRule,
         Self::Default,
-        Self::Outside,
+        Self::OutsideWorkspace,
         Self::Sensitive,
-        Self::ToolAsks,
+        Self::ToolNeedsApproval,
         Self::Reviewer,
         Self::Dangerous,
         Self::Irreversible,
@@ -95,26 +95,28 @@ impl AskCause {
     /// person about it denies (P4).
     pub const fn verdict_in_mode(self, mode: Mode) -> Verdict {
         use AskCause::{
-            Dangerous, Default, FirmRule, Irreversible, NotUnderstood, Outside, Reviewer, Rule, Sensitive,
-            ToolAsks,
+            Dangerous, Default, FirmRule, Irreversible, NotUnderstood, OutsideWorkspace, Reviewer, Rule,
+            Sensitive, ToolNeedsApproval,
         };
         use Verdict::{Allow, Ask, Deny};
         match mode {
             Mode::ConfirmAll => Ask,
             Mode::ConfirmSensitive | Mode::ReadOnly => match self {
                 Self::Mode => Allow,
-                Rule | FirmRule | Default | Outside | Sensitive | ToolAsks | Reviewer => Ask,
+                Rule | FirmRule | Default | OutsideWorkspace | Sensitive | ToolNeedsApproval | Reviewer => {
+                    Ask
+                }
                 Dangerous | Irreversible | NotUnderstood => Ask,
             },
             Mode::ConfirmDangerous => match self {
-                Self::Mode | Rule | Default | Sensitive | ToolAsks => Allow,
-                Outside => Deny,
+                Self::Mode | Rule | Default | Sensitive | ToolNeedsApproval => Allow,
+                OutsideWorkspace => Deny,
                 FirmRule | Reviewer | Dangerous | Irreversible | NotUnderstood => Ask,
             },
             // A reviewer that holds a call is a check, not a preference. Asking less does not switch it off.
             Mode::Yolo => match self {
                 Reviewer => Ask,
-                Outside => Deny,
+                OutsideWorkspace => Deny,
                 _ => Allow,
             },
         }
@@ -122,14 +124,14 @@ impl AskCause {
 
     /// Returns whether it asks because no rule covers the effect, so that an allow rule answers it.
     pub const fn is_no_rule(self) -> bool {
-        matches!(self, Self::Default | Self::Outside)
+        matches!(self, Self::Default | Self::OutsideWorkspace)
     }
 
     /// Returns whether a standing approval may answer an ask with this cause.
     pub const fn allows_standing_approval(self) -> bool {
         match self {
-            Self::Rule | Self::Default | Self::Outside => true,
-            Self::Sensitive | Self::ToolAsks | Self::Mode => true,
+            Self::Rule | Self::Default | Self::OutsideWorkspace => true,
+            Self::Sensitive | Self::ToolNeedsApproval | Self::Mode => true,
             Self::FirmRule | Self::Reviewer | Self::Dangerous | Self::Irreversible | Self::NotUnderstood => {
                 false
             }
@@ -156,7 +158,7 @@ pub struct DecisionReason {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<u32>,
     /// The explanation in words.
-    pub why: String,
+    pub message: String,
 }
 
 /// A verdict with its reasons.
@@ -171,7 +173,7 @@ pub struct PolicyDecision {
     pub policy: Digest,
     /// The standing approval that answered the question beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leave: Option<StandingApprovalId>,
+    pub standing_approval: Option<StandingApprovalId>,
     /// The guarantees that must hold for the allow to hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarantees: Vec<String>,
@@ -203,7 +205,7 @@ mod tests {
     // req: P2
     #[test]
     fn modes_only_ever_ask_less_from_left_to_right() {
-        for cause in AskCause::ALL.into_iter().filter(|cause| *cause != AskCause::Outside) {
+        for cause in AskCause::ALL.into_iter().filter(|cause| *cause != AskCause::OutsideWorkspace) {
             let row: Vec<Verdict> = Mode::ALL.iter().map(|mode| cause.verdict_in_mode(*mode)).collect();
             assert!(row.is_sorted_by(|a, b| a >= b), "{cause:?}: {row:?}");
             assert!(row.iter().all(|verdict| *verdict != Verdict::Deny));
@@ -213,8 +215,8 @@ mod tests {
     // req: P2, P4
     #[test]
     fn no_mode_lets_the_workspace_boundary_pass() {
-        let row = Mode::ALL.map(|mode| AskCause::Outside.verdict_in_mode(mode));
+        let row = Mode::ALL.map(|mode| AskCause::OutsideWorkspace.verdict_in_mode(mode));
         assert_eq!(row, [Verdict::Ask, Verdict::Ask, Verdict::Deny, Verdict::Deny]);
-        assert_eq!(AskCause::Outside.verdict_in_mode(Mode::ReadOnly), Verdict::Ask);
+        assert_eq!(AskCause::OutsideWorkspace.verdict_in_mode(Mode::ReadOnly), Verdict::Ask);
     }
 }

@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Digest {
         let text = String::deserialize(deserializer)?;
         // Upper case would be a second spelling of the same digest, and so a byte that nobody checks.
         if text.bytes().any(|b| b.is_ascii_uppercase()) {
-            return Err(D::Error::custom("a digest is written in lower-case hexadecimal"));
+            return Err(D::Error::custom("a digest must be lower-case hexadecimal"));
         }
         blake3::Hash::from_hex(&text).map(|hash| Self(hash.into())).map_err(D::Error::custom)
     }
@@ -113,7 +113,7 @@ impl RecordKey {
 
     /// Returns the recorded form of a content: its digest and its size.
     pub fn content_ref(&self, content: &[u8]) -> ContentRef {
-        ContentRef { digest: self.digest(content), bytes: content.len() as u64 }
+        ContentRef { digest: self.digest(content), size: content.len() as u64 }
     }
 }
 
@@ -136,7 +136,7 @@ pub struct ContentRef {
     /// Its keyed digest.
     pub digest: Digest,
     /// Its size.
-    pub bytes: u64,
+    pub size: u64,
 }
 
 /// Returns the canonical form of a JSON value: sorted keys and no white space.

@@ -8,7 +8,7 @@ use crate::digest::{ContentRef, Digest, RecordKey};
 
 /// One thing that a call would do to one target. Paths are absolute and resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Effect {
     /// Runs a program.
     Run {
@@ -52,7 +52,7 @@ pub enum Effect {
     /// Does something that could not be predicted.
     Unknown {
         /// The reason.
-        why: String,
+        reason: String,
     },
 }
 
@@ -119,7 +119,7 @@ impl fmt::Display for Effect {
             Self::Reach { host, port } => write!(f, "reach {host}:{port}"),
             Self::Invoke { tool } => write!(f, "invoke {tool}"),
             Self::Unconfined { guarantee } => write!(f, "leave the sandbox: {guarantee}"),
-            Self::Unknown { why } => write!(f, "unknown: {why}"),
+            Self::Unknown { reason: why } => write!(f, "unknown: {why}"),
         }
     }
 }
@@ -177,13 +177,13 @@ pub struct Plan {
     /// The effects that mean something beneath their path, and not all of it, such as whatever `find` finds. No standing approval is
     /// offered for these, except for exactly the same command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beneath: Vec<Effect>,
+    pub partial_effects: Vec<Effect>,
     /// The working directory, programs, scripts and edited files as they were when the plan was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bound: Vec<Binding>,
+    pub bindings: Vec<Binding>,
     /// The plan has no effect but reads. The permission class determines this, not the tool.
     #[serde(default)]
-    pub reads_only: bool,
+    pub read_only: bool,
     /// The effects cannot be undone.
     #[serde(default)]
     pub irreversible: bool,
@@ -199,7 +199,7 @@ pub struct Danger {
     /// The stable name.
     pub id: String,
     /// The reason, in words for a person; never the plan's own.
-    pub why: String,
+    pub reason: String,
     /// The call is denied. Otherwise a person is asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
@@ -211,14 +211,14 @@ impl Plan {
         PlanSummary {
             plan: held,
             effects: self.effects.iter().map(|effect| EffectDigest::new(effect, key)).collect(),
-            reads_only: self.reads_only,
+            read_only: self.read_only,
             irreversible: self.irreversible,
         }
     }
 
     /// Checks whether this effect of the plan means something beneath its path, and not all of it.
     pub fn is_partial(&self, effect: &Effect) -> bool {
-        self.beneath.contains(effect)
+        self.partial_effects.contains(effect)
     }
 
     /// Checks whether any effect of this plan must keep its order with any effect of the other.
@@ -257,7 +257,7 @@ pub struct PlanSummary {
     pub effects: Vec<EffectDigest>,
     /// The plan has no effect but reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub reads_only: bool,
+    pub read_only: bool,
     /// The effects cannot be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub irreversible: bool,
@@ -292,7 +292,7 @@ mod tests {
         check(&write("/w/a"), &write("/w/ab"), false);
         check(&Effect::Delete { path: "/w/d".into() }, &read("/w/d/x"), true);
         check(&Effect::Delete { path: "/".into() }, &read("/w/d/x"), true);
-        check(&Effect::Unknown { why: String::new() }, &read("/w/a"), true);
+        check(&Effect::Unknown { reason: String::new() }, &read("/w/a"), true);
         let invoke = |tool: &str| Effect::Invoke { tool: tool.into() };
         check(&invoke("a"), &invoke("a"), true);
         check(&invoke("a"), &invoke("b"), false);
@@ -309,7 +309,7 @@ mod tests {
         let old = serde_json::to_string(&plan).unwrap();
         assert!(!old.contains("beneath"), "{old}");
         assert_eq!(serde_json::from_str::<Plan>(&old).unwrap(), plan);
-        plan.beneath = vec![delete.clone()];
+        plan.partial_effects = vec![delete.clone()];
         let kept: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
         assert!(kept == plan && kept.is_partial(&delete));
     }

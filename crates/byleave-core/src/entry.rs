@@ -23,7 +23,7 @@ pub struct Entry {
     /// The time, by the clock of the writer.
     pub at: Millis,
     /// The event.
-    pub fact: RecordEvent,
+    pub event: RecordEvent,
 }
 
 impl Entry {
@@ -50,20 +50,20 @@ pub enum RecordEvent {
     /// The effects of the draft were predicted.
     Planned(StageResult<PlanSummary>),
     /// The policy decided on the draft.
-    Permitted(StageResult<PolicyDecision>),
+    PolicyEvaluated(StageResult<PolicyDecision>),
     /// The reviewers checked the draft. A change is a new draft.
     Reviewed(StageResult<Review>),
     /// The agent's case against the call was made.
     Challenged(StageResult<ChallengeSummary>),
     /// The call is about to run on a copy, under exactly this binding.
-    Rehearsing {
+    RehearsalStarted {
         /// The digest of the exact plan.
         binding: Digest,
     },
     /// The run on a copy ended, or was not possible.
-    Rehearsed(RehearsalOutcome),
+    RehearsalFinished(RehearsalOutcome),
     /// The copy is lost. All stages of this draft are repeated.
-    RehearsalLost {
+    RehearsalCopyMissing {
         /// The digest of the lost rehearsal.
         rehearsal: Digest,
     },
@@ -77,7 +77,7 @@ pub enum RecordEvent {
         question: QuestionId,
     },
     /// The approver failed, which is treated as a "no".
-    Unasked {
+    ApproverFailed {
         /// The question.
         question: QuestionId,
         /// The failure.
@@ -86,10 +86,10 @@ pub enum RecordEvent {
     /// The call was cancelled.
     Cancelled {
         /// The person or program that cancelled it.
-        by: String,
+        actor: String,
     },
     /// An attempt holds the claim to execute.
-    Begun(StageResult<Claim>),
+    Started(StageResult<Claim>),
     /// The owner of the attempt is gone. Nobody can tell how far the attempt got.
     Interrupted {
         /// The attempt.
@@ -116,18 +116,18 @@ impl RecordEvent {
             Self::Resolved(_) => "resolved",
             Self::Validated(_) => "validated",
             Self::Planned(_) => "planned",
-            Self::Permitted(_) => "permitted",
+            Self::PolicyEvaluated(_) => "policy_evaluated",
             Self::Reviewed(_) => "reviewed",
             Self::Challenged(_) => "challenged",
-            Self::Rehearsing { .. } => "rehearsing",
-            Self::Rehearsed(_) => "rehearsed",
-            Self::RehearsalLost { .. } => "rehearsal_lost",
+            Self::RehearsalStarted { .. } => "rehearsal_started",
+            Self::RehearsalFinished(_) => "rehearsal_finished",
+            Self::RehearsalCopyMissing { .. } => "rehearsal_copy_missing",
             Self::Asked(_) => "asked",
             Self::Answered(_) => "answered",
             Self::Expired { .. } => "expired",
-            Self::Unasked { .. } => "unasked",
+            Self::ApproverFailed { .. } => "approver_failed",
             Self::Cancelled { .. } => "cancelled",
-            Self::Begun(_) => "begun",
+            Self::Started(_) => "started",
             Self::Interrupted { .. } => "interrupted",
             Self::Ended { .. } => "ended",
             Self::OutputReviewed(_) => "output_reviewed",
@@ -146,7 +146,7 @@ pub struct ValidDraft {}
 #[serde(deny_unknown_fields)]
 pub struct CallHeader {
     /// The version of the pipeline that opened the record. The same version processes it to its end.
-    pub walk: u16,
+    pub record_version: u16,
     /// The tenant whose audit log it belongs to.
     pub tenant: TenantId,
     /// The conversation or task that it is part of.
@@ -200,7 +200,7 @@ pub struct ResolvedTool {
     pub concurrency_safe: bool,
     /// The call may be attempted again after an interruption.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub repeatable: bool,
+    pub idempotent: bool,
     /// The call must be released by a checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checkpoint: bool,
@@ -222,7 +222,7 @@ pub struct ChallengeRequirement {
     pub when: ChallengeTiming,
     /// The challenge replaces the checkpoint. The operator's settings say so for this tool by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stands_in: bool,
+    pub replaces_checkpoint: bool,
 }
 
 /// Limits on numbers, sizes and durations.
@@ -230,33 +230,33 @@ pub struct ChallengeRequirement {
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// The maximum number of drafts.
-    pub drafts: u8,
+    pub max_drafts: u8,
     /// The maximum number of attempts of a repeatable call.
-    pub attempts: u8,
+    pub max_attempts: u8,
     /// The maximum duration of an execution.
     pub timeout_ms: u64,
     /// The maximum size of the output that is returned at once.
-    pub output_bytes: u64,
+    pub max_output_bytes: u64,
     /// The maximum size of the output that is stored, so that the rest can be read later.
     #[serde(default)]
-    pub kept_bytes: u64,
+    pub max_stored_bytes: u64,
     /// The time for which a question stays open.
-    pub question_ms: u64,
+    pub question_timeout_ms: u64,
     /// The time for which an answer stays valid.
-    pub grant_ms: u64,
+    pub grant_lifetime_ms: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         const HOUR_MS: u64 = 3_600_000;
         Self {
-            drafts: 8,
-            attempts: 3,
+            max_drafts: 8,
+            max_attempts: 3,
             timeout_ms: 30_000,
-            output_bytes: 102_400,
-            kept_bytes: 4 * 1_048_576,
-            question_ms: 24 * HOUR_MS,
-            grant_ms: HOUR_MS,
+            max_output_bytes: 102_400,
+            max_stored_bytes: 4 * 1_048_576,
+            question_timeout_ms: 24 * HOUR_MS,
+            grant_lifetime_ms: HOUR_MS,
         }
     }
 }

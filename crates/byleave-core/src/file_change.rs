@@ -20,7 +20,7 @@ pub struct FileChanges {
     pub renames: Vec<FileRename>,
     /// The ways in which a rehearsal differs from a direct run, in words: the limits of copies that this run met.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limits: Vec<String>,
+    pub caveats: Vec<String>,
 }
 
 /// One path that changed.
@@ -37,7 +37,7 @@ pub struct FileChange {
     pub after: Option<FileNode>,
     /// The status of the path in its git repository.
     #[serde(default)]
-    pub standing: GitStatus,
+    pub git_status: GitStatus,
     /// The unified diff of the text without its header. Absent if there is no text to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
@@ -53,7 +53,7 @@ pub struct FileNode {
     pub mode: u32,
     /// The modification time of a file in nanoseconds. Zero for everything else.
     #[serde(default)]
-    pub modified: i64,
+    pub modified_ns: i64,
 }
 
 /// The kind of a node.
@@ -73,12 +73,12 @@ pub enum FileNodeKind {
     /// A symbolic link.
     Link {
         /// The target, as it is written.
-        to: String,
+        target: String,
     },
     /// A pipe, a socket or a device.
     Special {
         /// The exact kind.
-        what: String,
+        kind: String,
     },
 }
 
@@ -163,9 +163,9 @@ impl FileChange {
     /// would lead git and every other reader of the repository to another file, or block them forever.
     pub fn unexpected_in_git_dir(&self) -> Option<&str> {
         match &self.after.as_ref()?.kind {
-            _ if self.standing != GitStatus::Repository => None,
+            _ if self.git_status != GitStatus::Repository => None,
             FileNodeKind::Link { .. } => Some("link"),
-            FileNodeKind::Special { what } => Some(what),
+            FileNodeKind::Special { kind: what } => Some(what),
             FileNodeKind::File { .. } | FileNodeKind::Directory => None,
         }
     }
@@ -222,7 +222,7 @@ impl FileChanges {
                 .filter(|one| chosen(&one.from) && chosen(&one.to))
                 .cloned()
                 .collect(),
-            limits: self.limits.clone(),
+            caveats: self.caveats.clone(),
         }
     }
 }
@@ -233,11 +233,11 @@ mod tests {
 
     fn file(size: u64) -> Option<FileNode> {
         let kind = FileNodeKind::File { size, digest: Some(Digest::compute(&size.to_le_bytes())) };
-        Some(FileNode { kind, mode: 0o644, modified: 1 })
+        Some(FileNode { kind, mode: 0o644, modified_ns: 1 })
     }
 
     fn change(path: &str, before: Option<FileNode>, after: Option<FileNode>) -> FileChange {
-        FileChange { path: path.into(), before, after, standing: GitStatus::Tracked, diff: None }
+        FileChange { path: path.into(), before, after, git_status: GitStatus::Tracked, diff: None }
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         let of = |list: Vec<FileChange>| FileChanges { list, ..FileChanges::default() };
         let one = of(vec![change("/w/a", None, file(1))]);
         let mut shown = one.clone();
-        shown.limits.push("hard links".into());
+        shown.caveats.push("hard links".into());
         shown.list.iter_mut().for_each(|change| change.diff = Some("+x".into()));
         assert_eq!(one.digest(), shown.digest());
         for other in

@@ -8,12 +8,12 @@ use crate::id::{AttemptId, OwnerId, QuestionId, StandingApprovalId};
 
 /// The basis of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum GrantedBy {
     /// The policy allows it.
     Rule,
     /// A standing approval covers it.
-    Leave(StandingApprovalId),
+    StandingApproval(StandingApprovalId),
     /// A person answered this question.
     Answer(QuestionId),
     /// A rehearsal spared the question. The run on the copy did nothing, and the call was merely not understood or failed to change files.
@@ -55,12 +55,12 @@ impl Grant {
 
     /// Returns the claim on this grant by one attempt of one owner.
     pub const fn claim(&self, attempt: AttemptId, owner: OwnerId) -> Claim {
-        Claim { attempt, owner, binding: self.binding, by: self.granted_by }
+        Claim { attempt, owner, binding: self.binding, granted_by: self.granted_by }
     }
 
     /// Returns whether the claim is on this grant.
     pub fn covers(&self, claim: &Claim) -> bool {
-        claim.binding == self.binding && claim.by == self.granted_by
+        claim.binding == self.binding && claim.granted_by == self.granted_by
     }
 }
 
@@ -75,5 +75,5 @@ pub struct Claim {
     /// The binding of the grant.
     pub binding: Digest,
     /// The basis of the grant.
-    pub by: GrantedBy,
+    pub granted_by: GrantedBy,
 }

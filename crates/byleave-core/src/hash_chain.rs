@@ -68,7 +68,7 @@ impl Eq for ChainedEntry {}
 /// Returns the link of a line, given the link before it.
 pub fn compute_link(call: CallId, before: &Digest, seq: u32, body: &str) -> Digest {
     let parts: [&[u8]; 4] = [call.as_bytes(), before.as_bytes(), &seq.to_le_bytes(), body.as_bytes()];
-    Digest::compute_parts("byleave.line", &parts)
+    Digest::compute_parts("byleave.entry", &parts)
 }
 
 /// The link before the first line.
@@ -78,7 +78,7 @@ pub const GENESIS: Digest = Digest::from_bytes([0; 32]);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainDamageError {
     /// A line is missing, duplicated or out of place.
-    #[error("line {seq} is not where it belongs (found {actual_seq})")]
+    #[error("entry {seq} is out of order (found entry {actual_seq})")]
     Order {
         /// The expected position.
         seq: u32,
@@ -86,13 +86,13 @@ pub enum ChainDamageError {
         actual_seq: u32,
     },
     /// The bytes or the link of a line were changed.
-    #[error("line {seq} does not fit its link")]
+    #[error("entry {seq} does not match its hash link")]
     Link {
         /// The position.
         seq: u32,
     },
     /// A line is not an entry.
-    #[error("line {seq} cannot be read: {why}")]
+    #[error("entry {seq} cannot be read: {why}")]
     Unreadable {
         /// The position.
         seq: u32,
@@ -100,7 +100,7 @@ pub enum ChainDamageError {
         why: String,
     },
     /// A line that could not have been written at this position.
-    #[error("line {seq} could not have been written there: {why}")]
+    #[error("entry {seq} is not valid at its position: {why}")]
     InvalidTransition {
         /// The position.
         seq: u32,

@@ -65,7 +65,7 @@ uuid_id! {
 
 /// The error for a name that was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {kind} has 1 to 128 visible characters, got {value}")]
+#[error("a {kind} must have 1 to 128 visible characters, got {value}")]
 pub struct InvalidNameError {
     kind: &'static str,
     value: String,

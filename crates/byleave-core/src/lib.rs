@@ -17,7 +17,7 @@
 //! let (session, agent) = (SessionId::new("s")?, AgentId::new("a")?);
 //! let verdict = |effect| {
 //!     let plan = Plan { effects: vec![effect], ..Plan::default() };
-//!     policy.rule(&PolicyRequest::new(&manifest, &plan, &session, &agent)).verdict
+//!     policy.evaluate(&PolicyRequest::new(&manifest, &plan, &session, &agent)).verdict
 //! };
 //! assert_eq!(verdict(Effect::Read { path: "/work/src/main.rs".into() }), Verdict::Allow);
 //! assert_eq!(verdict(Effect::Read { path: "/work/.env".into() }), Verdict::Deny);
@@ -46,6 +46,7 @@
 //! | [`entry`], [`record`] | Everything that can be written on a record; the entries of one call. |
 //! | [`pipeline`] | Returns the next step for a record. |
 //! | [`transition`] | Accepts an entry only if it answers the pipeline. |
+//! | [`format`](mod@format) | The name and the digest of the stored format. |
 //! | [`hash_chain`], [`digest`] | The chain of entries; keyed digests and canonical JSON. |
 //! | [`admin_action`] | Admin actions such as halt, lift, revoke, forget and opening a session. |
 //! | [`render`] | Turns a question view into lines for any screen. |
@@ -62,6 +63,7 @@ pub mod effect;
 pub mod entry;
 pub mod escape;
 pub mod file_change;
+pub mod format;
 pub mod grant;
 pub mod hash_chain;
 pub mod host;

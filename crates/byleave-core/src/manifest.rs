@@ -102,7 +102,7 @@ pub struct Manifest {
     pub sensitive: Option<bool>,
     /// The tool is idempotent, so an interrupted call may be attempted again.
     #[serde(default)]
-    pub repeatable: bool,
+    pub idempotent: bool,
     /// The effects can be undone.
     #[serde(default)]
     pub reversible: bool,
@@ -145,7 +145,7 @@ impl Manifest {
             read_only: false,
             destructive: false,
             sensitive: None,
-            repeatable: false,
+            idempotent: false,
             reversible: false,
             requires_checkpoint: false,
             requires_reverse_thinking: false,
@@ -199,9 +199,9 @@ mod tests {
             !manifest.concurrency_safe
                 && !manifest.read_only
                 && !manifest.destructive
-                && !manifest.repeatable
+                && !manifest.idempotent
         );
-        assert_eq!(manifest.sensitive, None, "undeclared, which policy counts as sensitive");
+        assert_eq!(manifest.sensitive, None, "undeclared, which the policy treats as sensitive");
         assert_eq!(manifest.permission_class, PermissionClass::Undeclared);
         let bare: Manifest =
             serde_json::from_value(json!({"name":"x","description":"","input_schema":{}})).unwrap();
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(of("append_line"), "write");
         assert_eq!(of("bash"), "execute");
         assert_eq!(of("list-dir"), "read");
-        assert_eq!(of("budget"), "invoke", "`get` inside a word is no hint");
+        assert_eq!(of("budget"), "invoke", "`get` inside a word is not a hint");
         let mut own = Manifest::new("delete_file", "", json!({}));
         own.audit_operation = Some("shred".into());
         assert_eq!(own.operation(), "shred");
@@ -230,7 +230,7 @@ mod tests {
         other.description = "D".into();
         assert_ne!(base.digest(), other.digest());
         let mut other = base.clone();
-        other.repeatable = true;
+        other.idempotent = true;
         assert_ne!(base.digest(), other.digest());
     }
 }

@@ -28,7 +28,7 @@ pub struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<Value>,
     /// The end of the run was not reported, so its effects are not known. A tool sets this for its gate. It is stored as
-    /// [`ExecutionStatus::Lost`].
+    /// [`ExecutionStatus::Unknown`].
     #[serde(skip)]
     pub outcome_unknown: bool,
 }
@@ -62,7 +62,7 @@ impl Output {
 #[serde(rename_all = "kebab-case")]
 pub enum ExecutionStatus {
     /// The tool reports success.
-    Done,
+    Succeeded,
     /// The tool reports a failure.
     Failed,
     /// The tool panicked.
@@ -70,9 +70,9 @@ pub enum ExecutionStatus {
     /// It exceeded its time limit and was stopped.
     TimedOut,
     /// It was cancelled and was stopped.
-    Stopped,
+    Cancelled,
     /// The end of the run was not reported.
-    Lost,
+    Unknown,
 }
 
 /// The end of an execution, as recorded.
@@ -84,7 +84,7 @@ pub struct ExecutionEnd {
     /// The complete [`Output`], stored under the record's key.
     pub output: ContentRef,
     /// The duration of the execution.
-    pub ran_ms: u64,
+    pub duration_ms: u64,
     /// A part of the output was cut off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
@@ -95,7 +95,7 @@ pub struct ExecutionEnd {
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The call ran, and the tool reports success.
     Completed {
@@ -112,7 +112,7 @@ pub enum Outcome {
     /// The call did not run.
     Refused(Refusal),
     /// The call did not run. The plan says what it would have done.
-    Rehearsed {
+    DryRun {
         /// The plan.
         plan: ContentRef,
     },
@@ -128,7 +128,7 @@ impl Outcome {
             Self::Failed { .. } => "failed",
             Self::Withheld(_) => "withheld",
             Self::Refused(_) => "refused",
-            Self::Rehearsed { .. } => "rehearsed",
+            Self::DryRun { .. } => "dry-run",
             Self::Unknown(_) => "unknown",
         }
     }
@@ -137,7 +137,7 @@ impl Outcome {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Withheld(refusal) | Self::Refused(refusal) | Self::Unknown(refusal) => Some(refusal),
-            Self::Completed { .. } | Self::Failed { .. } | Self::Rehearsed { .. } => None,
+            Self::Completed { .. } | Self::Failed { .. } | Self::DryRun { .. } => None,
         }
     }
 }

@@ -19,12 +19,12 @@ pub use program::is_link_name;
 
 /// A pattern over single effects. `Unknown` and `Unconfined` effects match none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// A program and its leading words: by its path, or by the name that the system has for it.
     Run(Vec<String>),
     /// A program and exactly its words. It does not match a run with one more word or under another name.
-    Exactly(Vec<String>),
+    RunExact(Vec<String>),
     /// A glob over read paths.
     Read(String),
     /// A glob over written paths.
@@ -54,17 +54,17 @@ pub enum PatternError {
     },
     /// The host pattern is not a host.
     #[error(
-        "cannot use host `{0}`: write a host name, `*.` and a domain, `*` for every host, or an address or net like `10.0.0.0/8`; and a port behind it, as in `example.org:22` or `example.org:*`"
+        "cannot use host `{0}`: write a host name, `*.` and a domain, `*` for every host, or an address or net like `10.0.0.0/8`; add a port if needed, as in `example.org:22` or `example.org:*`"
     )]
     Host(String),
     /// The run pattern has no program.
-    #[error("a run pattern begins with a program")]
+    #[error("a run pattern must begin with a program")]
     EmptyRun,
     /// The pattern of a whole plan has no effects.
-    #[error("a pattern about a whole plan names its effects")]
+    #[error("a pattern for a whole plan must list its effects")]
     EmptyPlan,
     /// A rule has a pattern for a whole plan, but rules match single effects.
-    #[error("only a leave can be about a whole plan, not a rule")]
+    #[error("only a standing approval can match a whole plan, not a rule")]
     PlanInRule,
 }
 
@@ -94,11 +94,11 @@ impl Pattern {
             Self::Read(glob) | Self::Write(glob) | Self::Delete(glob) | Self::Invoke(glob) => {
                 parse_glob(glob).map(|_| ())
             }
-            Self::Run(words) | Self::Exactly(words) if words.first().is_none_or(String::is_empty) => {
+            Self::Run(words) | Self::RunExact(words) if words.first().is_none_or(String::is_empty) => {
                 Err(PatternError::EmptyRun)
             }
             Self::Plan(effects) if effects.is_empty() => Err(PatternError::EmptyPlan),
-            Self::Run(_) | Self::Exactly(_) | Self::Plan(_) => Ok(()),
+            Self::Run(_) | Self::RunExact(_) | Self::Plan(_) => Ok(()),
             Self::Reach(host) => parse_host_pattern(host).map(|_| ()),
         }
     }
@@ -106,7 +106,7 @@ impl Pattern {
     /// Returns the name of the kind of effect that it matches.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Run(_) | Self::Exactly(_) => "run",
+            Self::Run(_) | Self::RunExact(_) => "run",
             Self::Read(_) => "read",
             Self::Write(_) => "write",
             Self::Delete(_) => "delete",
@@ -157,7 +157,7 @@ impl PatternMatcher {
                 MatchCertainty::Certain,
             ) => exact.push(parse_glob(glob)?.compile_matcher()),
             (Pattern::Reach(text), _) => host = Some(parse_host_pattern(text)?),
-            (Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Plan(_), _) => {}
+            (Pattern::Run(_) | Pattern::RunExact(_) | Pattern::Plan(_), _) => {}
         }
         Ok(Self { pattern, certainty: sense, exact, folded, parent_dirs: above, host })
     }
@@ -181,7 +181,7 @@ impl PatternMatcher {
             (Pattern::Run(words), Effect::Run { program, argv }) => {
                 run_matches(self.certainty, words, program, argv)
             }
-            (Pattern::Exactly(words), Effect::Run { program, argv }) => {
+            (Pattern::RunExact(words), Effect::Run { program, argv }) => {
                 exact_run_matches(self.certainty, words, program, argv)
             }
             _ => false,
@@ -273,7 +273,7 @@ mod tests {
         check(git_log.clone(), &run(&["git", "-c", "log"]), false);
         check(git_log, &run(&["git"]), false);
         check(Pattern::Invoke("mcp_a_*".into()), &Effect::Invoke { tool: "mcp_a_x".into() }, true);
-        check(Pattern::Invoke("*".into()), &Effect::Unknown { why: "x".into() }, false);
+        check(Pattern::Invoke("*".into()), &Effect::Unknown { reason: "x".into() }, false);
     }
 
     #[test]

@@ -107,10 +107,10 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
     let Some((heading, draft)) = record.header().zip(record.draft()) else {
         return Err(refuse(Code::RecordBroken, "the record does not begin with a call"));
     };
-    if heading.walk != RECORD_VERSION {
+    if heading.record_version != RECORD_VERSION {
         return Err(refuse(
             Code::RecordVersionUnknown,
-            format!("the record was opened by walk {}", heading.walk),
+            format!("the record has the unknown version {}", heading.record_version),
         ));
     }
     // An ended attempt implies all earlier stages, because nothing else could have been written before it.
@@ -122,10 +122,10 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
     }
 
     let terms = require_stage(record.resolved_tool(), Task::Resolve)?;
-    if draft.number > terms.limits.drafts {
+    if draft.number > terms.limits.max_drafts {
         return Err(refuse(
             Code::TooManyDrafts,
-            format!("changed more than {} times", terms.limits.drafts - 1),
+            format!("changed more than {} times", terms.limits.max_drafts - 1),
         ));
     }
     require_stage(draft.validation(), Task::Validate)?;
@@ -137,7 +137,7 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
     let review = require_stage(draft.review(), Task::ReviewInput)?;
     require_challenge(terms, &draft, ChallengeTiming::BeforeQuestion)?;
     if heading.dry_run {
-        return Ok(Outcome::Rehearsed { plan: plan.plan });
+        return Ok(Outcome::DryRun { plan: plan.plan });
     }
     let mut stage = DraftState {
         record,
@@ -163,7 +163,7 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
         Some(Attempt::Interrupted) if may_retry(&stage) => Err(Stop::Do(Task::Start(grant))),
         Some(Attempt::Interrupted | Attempt::Ended(_)) => Ok(Outcome::Unknown(Refusal::new(
             Code::Interrupted,
-            "it was interrupted while it ran; whether it took effect must be looked at",
+            "the call was interrupted while it ran; check whether it took effect",
         ))),
     }
 }
@@ -197,7 +197,7 @@ fn require_challenge(terms: &ResolvedTool, draft: &Draft<'_>, place: ChallengeTi
     match require_stage(draft.challenge(), Task::Challenge)?.verdict {
         ChallengeVerdict::Proceed => Ok(()),
         ChallengeVerdict::Stop => {
-            Err(refuse(Code::ChallengeStopped, "the challenge came out against the call"))
+            Err(refuse(Code::ChallengeStopped, "the challenge decided against the call"))
         }
     }
 }
@@ -212,10 +212,10 @@ fn require_rehearsal<'a>(stage: &DraftState<'a>) -> Result<Option<&'a RehearsalS
     }
     let head = match stage.draft.rehearsal_outcome() {
         None => return Err(Stop::Do(Task::Rehearse)),
-        Some(RehearsalOutcome::Not { .. }) => return Ok(None),
+        Some(RehearsalOutcome::Unavailable { .. }) => return Ok(None),
         Some(RehearsalOutcome::Ran(head)) => head,
     };
-    match &head.ruling {
+    match &head.decision {
         Some(ruling) if ruling.verdict == Verdict::Deny => Err(Stop::Refuse(denial(ruling))),
         _ => Ok(Some(head)),
     }
@@ -225,7 +225,7 @@ fn require_rehearsal<'a>(stage: &DraftState<'a>) -> Result<Option<&'a RehearsalS
 fn require_grant(stage: &DraftState<'_>) -> Result<Grant, Stop> {
     let binding = compute_binding(stage);
     let Some(kind) = required_question(stage) else {
-        let by = stage.decision.leave.map_or(GrantedBy::Rule, GrantedBy::Leave);
+        let by = stage.decision.standing_approval.map_or(GrantedBy::Rule, GrantedBy::StandingApproval);
         return Ok(Grant::new(binding, by, None));
     };
     if is_question_unnecessary(stage, kind) {
@@ -233,7 +233,8 @@ fn require_grant(stage: &DraftState<'_>) -> Result<Grant, Stop> {
     }
     // A commit that has begun is finished, however late it is.
     let is_begun = stage.commits_rehearsal() && stage.record.attempts() > 0;
-    let good_for = |at: Millis| (!is_begun).then(|| at.saturating_add(stage.resolved_tool.limits.grant_ms));
+    let good_for =
+        |at: Millis| (!is_begun).then(|| at.saturating_add(stage.resolved_tool.limits.grant_lifetime_ms));
     if let Some((question, at)) = edit_consent(stage, kind) {
         return Ok(Grant::new(binding, GrantedBy::Answer(question), good_for(at)));
     }
@@ -245,26 +246,30 @@ fn require_grant(stage: &DraftState<'_>) -> Result<Grant, Stop> {
         Some(QuestionClosure::Answered { answer: answered, at }) => (answered, at),
     };
     match &answered.answer {
-        Answer::Yes { .. } | Answer::Leave(_) => {
+        Answer::Yes { .. } | Answer::StandingApproval(_) => {
             Ok(Grant::new(binding, GrantedBy::Answer(question.id), good_for(at)))
         }
-        Answer::Part { paths, .. } if stage.commits_rehearsal() => {
+        Answer::Partial { paths, .. } if stage.commits_rehearsal() => {
             let part = Digest::compute_parts("byleave.part", &[binding.as_bytes(), paths.digest.as_bytes()]);
             Ok(Grant::new(part, GrantedBy::Answer(question.id), good_for(at)))
         }
-        Answer::Part { .. } => Err(refuse(Code::RecordBroken, "a part of a rehearsal that does not stand")),
+        Answer::Partial { .. } => {
+            Err(refuse(Code::RecordBroken, "the answer keeps a part of a rehearsal that cannot be committed"))
+        }
         Answer::No { feedback } => {
             Err(refuse(declined_code(kind), decline_message(answered, feedback.as_deref())))
         }
-        Answer::Abort => Err(refuse(Code::Aborted, format!("{} stopped everything", answered.by.name))),
+        Answer::Abort => {
+            Err(refuse(Code::Aborted, format!("{} aborted the turn of this call", answered.approver.name)))
+        }
         // An edit begins a new draft, so it never closes a question of the current draft.
-        Answer::Edit { .. } => Err(refuse(Code::RecordBroken, "an edit without a draft")),
+        Answer::Edit { .. } => Err(refuse(Code::RecordBroken, "the record has an edit without a draft")),
     }
 }
 
 /// Returns the kind of question that the draft needs, if any. A checkpoint is required in every mode, whatever the decision.
 fn required_question(stage: &DraftState<'_>) -> Option<QuestionKind> {
-    let stood_in = stage.resolved_tool.challenge.is_some_and(|challenge| challenge.stands_in);
+    let stood_in = stage.resolved_tool.challenge.is_some_and(|challenge| challenge.replaces_checkpoint);
     if stage.resolved_tool.checkpoint && !stood_in {
         return Some(QuestionKind::Checkpoint);
     }
@@ -321,7 +326,7 @@ fn compute_binding(stage: &DraftState<'_>) -> Digest {
 impl DraftState<'_> {
     /// Returns whether the execution is the commit of a rehearsal.
     fn commits_rehearsal(&self) -> bool {
-        self.rehearsal.is_some_and(|head| head.stands)
+        self.rehearsal.is_some_and(|head| head.committable)
     }
 }
 
@@ -330,8 +335,8 @@ fn may_retry(stage: &DraftState<'_>) -> bool {
     if stage.commits_rehearsal() {
         return stage.record.start_refusal().is_none();
     }
-    stage.resolved_tool.repeatable
-        && stage.record.attempts() < usize::from(stage.resolved_tool.limits.attempts)
+    stage.resolved_tool.idempotent
+        && stage.record.attempts() < usize::from(stage.resolved_tool.limits.max_attempts)
         && stage.record.cancelled_by().is_none()
         && stage.record.start_refusal().is_none()
 }
@@ -340,10 +345,10 @@ fn may_retry(stage: &DraftState<'_>) -> bool {
 ///
 /// Failures carry output too, so they are reviewed like successes.
 fn release_output(record: &Record, end: &ExecutionEnd) -> Result<Outcome, Stop> {
-    if end.status == ExecutionStatus::Lost {
+    if end.status == ExecutionStatus::Unknown {
         return Ok(Outcome::Unknown(Refusal::new(
             Code::Interrupted,
-            "whoever ran it did not say how it ended; whether it took effect must be looked at",
+            "it is not known how the call ended; check whether it took effect",
         )));
     }
     let review = match record.output_review() {
@@ -351,14 +356,14 @@ fn release_output(record: &Record, end: &ExecutionEnd) -> Result<Outcome, Stop> 
         Some(Err(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
         Some(Ok(review)) => review,
     };
-    let output = review.change.unwrap_or(end.output);
+    let output = review.replacement.unwrap_or(end.output);
     let finish = |output| match end.status {
-        ExecutionStatus::Done => Outcome::Completed { output },
+        ExecutionStatus::Succeeded => Outcome::Completed { output },
         ExecutionStatus::Failed
         | ExecutionStatus::Panicked
         | ExecutionStatus::TimedOut
-        | ExecutionStatus::Stopped
-        | ExecutionStatus::Lost => Outcome::Failed { output },
+        | ExecutionStatus::Cancelled
+        | ExecutionStatus::Unknown => Outcome::Failed { output },
     };
     if !review.is_held() {
         return Ok(finish(output));
@@ -390,10 +395,13 @@ fn release_output(record: &Record, end: &ExecutionEnd) -> Result<Outcome, Stop> 
         Answer::No { feedback } => {
             withheld(Code::OutputDeclined, decline_message(answered, feedback.as_deref()))
         }
-        Answer::Abort => withheld(Code::Aborted, format!("{} stopped everything", answered.by.name)),
-        Answer::Leave(_) | Answer::Part { .. } => {
-            withheld(Code::RecordBroken, "neither a leave nor a part can release a result".into())
+        Answer::Abort => {
+            withheld(Code::Aborted, format!("{} aborted the turn of this call", answered.approver.name))
         }
+        Answer::StandingApproval(_) | Answer::Partial { .. } => withheld(
+            Code::RecordBroken,
+            "neither a standing approval nor a partial yes can release a result".into(),
+        ),
     }
 }
 
@@ -404,13 +412,13 @@ fn refuse(code: Code, why: impl Into<String>) -> Stop {
 fn denial(ruling: &PolicyDecision) -> Refusal {
     let denies = || ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Deny);
     // An allow rule can move the boundary but not lift a deny, so a deny by a rule is reported first.
-    let by_rule = denies().find(|reason| reason.cause != Some(AskCause::Outside));
+    let by_rule = denies().find(|reason| reason.cause != Some(AskCause::OutsideWorkspace));
     match by_rule.or_else(|| denies().next()) {
         None => Refusal::new(Code::Denied, "denied by the policy"),
         Some(reason) => {
             let rule = reason.rule.as_deref().map(|rule| format!(" (rule `{rule}`)")).unwrap_or_default();
             let code = by_rule.map_or(Code::OutsideWorkspace, |_| Code::Denied);
-            Refusal::new(code, format!("{}{rule}", reason.why))
+            Refusal::new(code, format!("{}{rule}", reason.message))
         }
     }
 }
@@ -424,8 +432,8 @@ const fn declined_code(kind: QuestionKind) -> Code {
 
 fn decline_message(answered: &RecordedAnswer, feedback: Option<&str>) -> String {
     match feedback {
-        None => format!("{} said no", answered.by.name),
-        Some(feedback) => format!("{} said no: {feedback}", answered.by.name),
+        None => format!("{} said no", answered.approver.name),
+        Some(feedback) => format!("{} said no: {feedback}", answered.approver.name),
     }
 }
 
@@ -457,7 +465,7 @@ pub fn must_persist_before(record: &Record, task: &Task) -> bool {
     let Task::Execute { grant, .. } = task else { return false };
     let Some(Ok(terms)) = record.resolved_tool() else { return true };
     let Some(Ok(plan)) = record.draft().and_then(|draft| draft.plan()) else { return true };
-    !(terms.repeatable && plan.reads_only && grant.granted_by() == GrantedBy::Rule)
+    !(terms.idempotent && plan.read_only && grant.granted_by() == GrantedBy::Rule)
 }
 
 impl Task {

@@ -64,12 +64,12 @@ pub struct ApproverIdentity {
     /// A name for people to read.
     pub name: String,
     /// The certainty about the identity.
-    pub grade: Assurance,
+    pub assurance: Assurance,
 }
 
 /// The answer of a person. Full contents are stored under the record's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// Approves.
     Yes {
@@ -92,7 +92,7 @@ pub enum Answer {
         note: Option<String>,
     },
     /// Approves a part of the rehearsed changes.
-    Part {
+    Partial {
         /// The paths that are committed, with everything beneath them. Stored under the record's key.
         paths: ContentRef,
         /// A note for the model.
@@ -100,7 +100,7 @@ pub enum Answer {
         note: Option<String>,
     },
     /// Approves now, and in future within this scope.
-    Leave(StandingApproval),
+    StandingApproval(StandingApproval),
     /// Stops everything.
     Abort,
 }
@@ -116,5 +116,5 @@ pub struct RecordedAnswer {
     /// The answer.
     pub answer: Answer,
     /// The approver.
-    pub by: ApproverIdentity,
+    pub approver: ApproverIdentity,
 }

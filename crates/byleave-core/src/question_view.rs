@@ -22,19 +22,19 @@ use crate::session::SessionNode;
 /// The result of the rehearsal that preceded a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(clippy::large_enum_variant, reason = "there is one on a sheet")]
+#[expect(clippy::large_enum_variant, reason = "a question view has at most one")]
 pub enum RehearsalView {
     /// The call ran on a copy.
     Ran {
         /// The result of the run.
         rehearsal: Rehearsal,
         /// The decision of the policy on the real effects of the run.
-        ruling: Option<PolicyDecision>,
+        decision: Option<PolicyDecision>,
     },
     /// The call could not run on a copy.
-    Not {
+    Unavailable {
         /// The reason.
-        why: String,
+        reason: String,
     },
 }
 
@@ -57,7 +57,7 @@ pub struct QuestionView {
     /// The mode, which says how much is asked.
     pub mode: Mode,
     /// The tool and its terms.
-    pub terms: ResolvedTool,
+    pub resolved_tool: ResolvedTool,
     /// The number of the draft, from 1.
     pub draft: u8,
     /// The complete arguments.
@@ -69,14 +69,14 @@ pub struct QuestionView {
     /// The predicted effects.
     pub plan: Plan,
     /// The decision of the policy.
-    pub ruling: PolicyDecision,
+    pub decision: PolicyDecision,
     /// The notes of the reviewers.
     pub notes: Vec<ReviewNote>,
     /// The agent's case against the call.
     pub challenge: Option<Challenge>,
     /// The result of the rehearsal. Absent if the call is not rehearsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen: Option<RehearsalView>,
+    pub rehearsal: Option<RehearsalView>,
     /// The held result, if the question is whether to release it.
     pub output: Option<Output>,
 }
@@ -85,7 +85,7 @@ impl QuestionView {
     /// Returns a path in the form in which a part of the rehearsal names it, resolved against the working directory of the call. Returns
     /// `None` if nothing was changed there.
     pub fn rehearsed_path(&self, path: &str) -> Option<String> {
-        let Some(RehearsalView::Ran { rehearsal, .. }) = &self.seen else { return None };
+        let Some(RehearsalView::Ran { rehearsal, .. }) = &self.rehearsal else { return None };
         let path = Path::new(&self.cwd).join(path).to_str()?.to_owned();
         (!rehearsal.changes.only_paths(std::slice::from_ref(&path)).is_empty()).then_some(path)
     }

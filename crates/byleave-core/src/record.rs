@@ -77,7 +77,7 @@ impl Record {
 
     /// Returns the call as it was received.
     pub fn header(&self) -> Option<&CallHeader> {
-        match self.entries.first().map(|entry| &entry.fact) {
+        match self.entries.first().map(|entry| &entry.event) {
             Some(RecordEvent::Received(heading)) => Some(heading),
             _ => None,
         }
@@ -98,9 +98,9 @@ impl Record {
         let mut latest = None;
         let mut rest = self.entries.as_slice();
         while let Some((entry, after)) = rest.split_first() {
-            let begun_here = match &entry.fact {
+            let begun_here = match &entry.event {
                 RecordEvent::Received(heading) => Some((heading.arguments, DraftAuthor::Model)),
-                RecordEvent::Reviewed(Ok(Review { change: Some(content), .. })) => {
+                RecordEvent::Reviewed(Ok(Review { replacement: Some(content), .. })) => {
                     Some((*content, DraftAuthor::Reviewer))
                 }
                 RecordEvent::Answered(RecordedAnswer {
@@ -112,7 +112,9 @@ impl Record {
                 }
                 // The same arguments again. Everything decided about them is void, even a person's own edit. They are treated as the
                 // model's, so that they are asked about again.
-                RecordEvent::RehearsalLost { .. } => latest.map(|content| (content, DraftAuthor::Model)),
+                RecordEvent::RehearsalCopyMissing { .. } => {
+                    latest.map(|content| (content, DraftAuthor::Model))
+                }
                 _ => None,
             };
             if let Some((content, by)) = begun_here {
@@ -137,9 +139,9 @@ impl Record {
     pub fn question_context(&self, id: QuestionId) -> Option<(&PlanSummary, &PolicyDecision)> {
         let (mut plan, mut ruling) = (None, None);
         for entry in &self.entries {
-            match &entry.fact {
+            match &entry.event {
                 RecordEvent::Planned(Ok(head)) => plan = Some(head),
-                RecordEvent::Permitted(Ok(one)) => ruling = Some(one),
+                RecordEvent::PolicyEvaluated(Ok(one)) => ruling = Some(one),
                 RecordEvent::Asked(Ok(question)) if question.id == id => return plan.zip(ruling),
                 _ => {}
             }
@@ -149,12 +151,12 @@ impl Record {
 
     /// Returns how a question was closed.
     pub fn question_closure(&self, id: QuestionId) -> Option<QuestionClosure<'_>> {
-        self.entries.iter().find_map(|entry| match &entry.fact {
+        self.entries.iter().find_map(|entry| match &entry.event {
             RecordEvent::Answered(answered) if answered.question == id => {
                 Some(QuestionClosure::Answered { answer: answered, at: entry.at })
             }
             RecordEvent::Expired { question } if *question == id => Some(QuestionClosure::Expired),
-            RecordEvent::Unasked { question, refusal } if *question == id => {
+            RecordEvent::ApproverFailed { question, refusal } if *question == id => {
                 Some(QuestionClosure::ApproverFailed(refusal))
             }
             _ => None,
@@ -165,8 +167,8 @@ impl Record {
     pub fn attempt(&self) -> Option<Attempt<'_>> {
         let mut attempt = None;
         for entry in &self.entries {
-            match &entry.fact {
-                RecordEvent::Begun(Ok(claim)) => attempt = Some(Attempt::Open(claim)),
+            match &entry.event {
+                RecordEvent::Started(Ok(claim)) => attempt = Some(Attempt::Open(claim)),
                 RecordEvent::Interrupted { .. } => attempt = Some(Attempt::Interrupted),
                 RecordEvent::Ended { end, .. } => attempt = Some(Attempt::Ended(end)),
                 _ => {}
@@ -177,20 +179,20 @@ impl Record {
 
     /// Returns the number of attempts that have begun.
     pub fn attempts(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(&entry.fact, RecordEvent::Begun(Ok(_)))).count()
+        self.entries.iter().filter(|entry| matches!(&entry.event, RecordEvent::Started(Ok(_)))).count()
     }
 
     /// Returns whether an attempt with this id has begun.
     pub fn has_attempt(&self, id: AttemptId) -> bool {
         self.entries
             .iter()
-            .any(|entry| matches!(&entry.fact, RecordEvent::Begun(Ok(claim)) if claim.attempt == id))
+            .any(|entry| matches!(&entry.event, RecordEvent::Started(Ok(claim)) if claim.attempt == id))
     }
 
     /// Returns the refusal to begin, if there is one.
     pub fn start_refusal(&self) -> Option<&Refusal> {
         find_event(&self.entries, |fact| match fact {
-            RecordEvent::Begun(Err(refusal)) => Some(refusal),
+            RecordEvent::Started(Err(refusal)) => Some(refusal),
             _ => None,
         })
     }
@@ -198,7 +200,7 @@ impl Record {
     /// Returns the person or program that cancelled the call.
     pub fn cancelled_by(&self) -> Option<&str> {
         find_event(&self.entries, |fact| match fact {
-            RecordEvent::Cancelled { by } => Some(by.as_str()),
+            RecordEvent::Cancelled { actor: by } => Some(by.as_str()),
             _ => None,
         })
     }
@@ -214,7 +216,7 @@ impl Record {
     /// Returns the question whether a held result may be released.
     pub fn release_question(&self) -> Option<&StageResult<Question>> {
         let place =
-            self.entries.iter().position(|entry| matches!(entry.fact, RecordEvent::OutputReviewed(_)))?;
+            self.entries.iter().position(|entry| matches!(entry.event, RecordEvent::OutputReviewed(_)))?;
         find_event(self.entries.get(place..)?, |fact| match fact {
             RecordEvent::Asked(step) => Some(step),
             _ => None,
@@ -223,7 +225,7 @@ impl Record {
 
     /// Returns the outcome, if the call has one.
     pub fn outcome(&self) -> Option<&Outcome> {
-        match self.entries.last().map(|entry| &entry.fact) {
+        match self.entries.last().map(|entry| &entry.event) {
             Some(RecordEvent::Settled(outcome)) => Some(outcome),
             _ => None,
         }
@@ -281,7 +283,7 @@ impl<'a> Draft<'a> {
         /// Returns the predicted effects.
         plan, Planned, PlanSummary;
         /// Returns the decision of the policy.
-        decision, Permitted, PolicyDecision;
+        decision, PolicyEvaluated, PolicyDecision;
         /// Returns the review.
         review, Reviewed, Review;
         /// Returns the challenge.
@@ -292,8 +294,8 @@ impl<'a> Draft<'a> {
 
     /// Returns the binding under which the draft runs on a copy.
     pub fn rehearsal_binding(&self) -> Option<Digest> {
-        self.entries.iter().find_map(|entry| match &entry.fact {
-            RecordEvent::Rehearsing { binding } => Some(*binding),
+        self.entries.iter().find_map(|entry| match &entry.event {
+            RecordEvent::RehearsalStarted { binding } => Some(*binding),
             _ => None,
         })
     }
@@ -301,7 +303,7 @@ impl<'a> Draft<'a> {
     /// Returns the outcome of the rehearsal.
     pub fn rehearsal_outcome(&self) -> Option<&'a RehearsalOutcome> {
         find_event(self.entries, |fact| match fact {
-            RecordEvent::Rehearsed(rehearsed) => Some(rehearsed),
+            RecordEvent::RehearsalFinished(rehearsed) => Some(rehearsed),
             _ => None,
         })
     }
@@ -310,7 +312,7 @@ impl<'a> Draft<'a> {
     pub fn rehearsal_summary(&self) -> Option<&'a RehearsalSummary> {
         match self.rehearsal_outcome()? {
             RehearsalOutcome::Ran(head) => Some(head),
-            RehearsalOutcome::Not { .. } => None,
+            RehearsalOutcome::Unavailable { .. } => None,
         }
     }
 }
@@ -346,5 +348,5 @@ fn find_event<'a, T: ?Sized>(
     entries: &'a [Entry],
     pick: impl Fn(&'a RecordEvent) -> Option<&'a T>,
 ) -> Option<&'a T> {
-    entries.iter().find_map(|entry| pick(&entry.fact))
+    entries.iter().find_map(|entry| pick(&entry.event))
 }

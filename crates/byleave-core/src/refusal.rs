@@ -37,89 +37,57 @@ codes! {
     ArgumentsInvalid = "arguments-invalid",
     /// The arguments are larger or deeper than the limit.
     ArgumentsTooLarge = "arguments-too-large",
-    /// The effects of the call could not be worked out.
+    /// The effects of the call could not be predicted.
     PlanFailed = "plan-failed",
-    /// Working out the effects of the call panicked.
-    PlanPanicked = "plan-panicked",
-    /// Working out the effects of the call took too long.
-    PlanTimedOut = "plan-timed-out",
     // Policy.
     /// A deny rule covers one of the effects.
     Denied = "denied",
-    /// A path lies outside the workspace, no rule allows it, and the mode asks nobody about it.
+    /// A path is outside the workspace, no rule allows it, and the mode does not ask about it.
     OutsideWorkspace = "outside-workspace",
-    /// The policy could not judge the call.
-    JudgeFailed = "judge-failed",
+    /// The policy could not evaluate the call.
+    PolicyFailed = "policy-failed",
     /// The tool's needs-approval predicate failed.
     PredicateFailed = "predicate-failed",
-    /// The tool's needs-approval predicate panicked.
-    PredicatePanicked = "predicate-panicked",
-    /// The tool's needs-approval predicate took too long.
-    PredicateTimedOut = "predicate-timed-out",
     // Input review.
     /// A reviewer refused the arguments.
     ReviewDenied = "review-denied",
     /// A reviewer of the arguments failed.
     ReviewFailed = "review-failed",
-    /// A reviewer of the arguments panicked.
-    ReviewPanicked = "review-panicked",
-    /// A reviewer of the arguments took too long.
-    ReviewTimedOut = "review-timed-out",
-    /// A reviewer of the arguments answered something that makes no sense.
-    ReviewInvalid = "review-invalid",
-    /// The arguments were changed more often than is allowed.
+    /// The arguments were changed more often than the limit allows.
     TooManyDrafts = "too-many-drafts",
     // Challenge.
-    /// The tool asks for a challenge and nobody can make one.
+    /// The tool requires a challenge, but no challenger is registered.
     NoChallenger = "no-challenger",
-    /// The challenge came out against the call.
+    /// The challenge ended with the verdict to stop.
     ChallengeStopped = "challenge-stopped",
     /// The challenger failed.
     ChallengeFailed = "challenge-failed",
-    /// The challenger panicked.
-    ChallengePanicked = "challenge-panicked",
-    /// The challenger took too long.
-    ChallengeTimedOut = "challenge-timed-out",
-    /// The challenger answered something that makes no sense.
-    ChallengeInvalid = "challenge-invalid",
     // Questions.
-    /// The call cannot run here, whatever a person answers, so nobody is asked.
+    /// The call cannot run here, even with an approval, so nobody is asked.
     CannotRun = "cannot-run",
-    /// A person must be asked and nobody is there.
+    /// A person must be asked, but nobody is available.
     NoApprover = "no-approver",
     /// The question cannot be shown in full, so it cannot be approved.
     NotShownInFull = "not-shown-in-full",
-    /// Too many questions are open.
+    /// The session opened too many questions in a minute.
     TooManyQuestions = "too-many-questions",
     /// The approver failed.
     ApproverFailed = "approver-failed",
-    /// The approver panicked.
-    ApproverPanicked = "approver-panicked",
-    /// The approver answered something that makes no sense.
-    ApproverInvalid = "approver-invalid",
-    /// The approver took too long.
-    ApproverTimedOut = "approver-timed-out",
     /// The person said no.
     Declined = "declined",
     /// Nobody answered in time.
     Unanswered = "unanswered",
-    /// The person stopped everything.
+    /// The person aborted this call and the other calls of its turn.
     Aborted = "aborted",
     /// The call was cancelled.
     Cancelled = "cancelled",
     // Checkpoints.
-    /// The tool requires a checkpoint and no handler is registered.
+    /// The tool requires a checkpoint, but no handler is registered.
     NoCheckpoint = "no-checkpoint",
     /// The checkpoint handler did not release the call.
     CheckpointRefused = "checkpoint-refused",
     /// The checkpoint handler failed.
     CheckpointFailed = "checkpoint-failed",
-    /// The checkpoint handler panicked.
-    CheckpointPanicked = "checkpoint-panicked",
-    /// The checkpoint handler took too long.
-    CheckpointTimedOut = "checkpoint-timed-out",
-    /// The checkpoint handler answered something that makes no sense.
-    CheckpointInvalid = "checkpoint-invalid",
     // Between the answer and the execution.
     /// The stored arguments are not the ones that were approved.
     ArgumentsChanged = "arguments-changed",
@@ -129,43 +97,37 @@ codes! {
     DirectoryChanged = "directory-changed",
     /// A program, script or edited file is not the one that was approved.
     ContentChanged = "content-changed",
-    /// The policy has become stricter since.
+    /// The policy has become stricter since the call was permitted.
     PolicyStricter = "policy-stricter",
     /// The approval is too old.
     GrantExpired = "grant-expired",
-    /// The approval was used already.
+    /// The approval was already used.
     GrantUsed = "grant-used",
-    /// The standing leave has no use left, or was revoked.
-    ApprovalUsedUp = "leave-spent",
+    /// The standing approval has no uses left, or was revoked.
+    ApprovalUsedUp = "approval-used-up",
     /// The answer belongs to another question.
     AnswerMismatch = "answer-mismatch",
-    /// Everything is halted.
+    /// All calls are halted.
     Halted = "halted",
     // Output review.
     /// A reviewer withheld the result.
     OutputDenied = "output-denied",
     /// A reviewer of the result failed.
     OutputReviewFailed = "output-review-failed",
-    /// A reviewer of the result panicked.
-    OutputReviewPanicked = "output-review-panicked",
-    /// A reviewer of the result took too long.
-    OutputReviewTimedOut = "output-review-timed-out",
-    /// A reviewer of the result answered something that makes no sense.
-    OutputReviewInvalid = "output-review-invalid",
     /// A person withheld the result.
     OutputDeclined = "output-declined",
     /// A held result was not released in time.
     OutputUnanswered = "output-unanswered",
     // The record.
-    /// It could not be recorded, so it did not happen.
+    /// The request could not be recorded, so it was not carried out.
     NotRecorded = "not-recorded",
     /// The record is damaged.
     RecordBroken = "record-broken",
-    /// The record was opened by a walk that this program does not know.
-    RecordVersionUnknown = "walk-unknown",
+    /// The record has a version that this program does not know.
+    RecordVersionUnknown = "record-version-unknown",
     /// The content of the call was forgotten.
     Forgotten = "forgotten",
-    /// The call was interrupted in the middle and may or may not have taken effect.
+    /// The call was interrupted while it ran and may or may not have taken effect.
     Interrupted = "interrupted",
     /// The call ran, but its end could not be recorded.
     EndNotRecorded = "end-not-recorded",
@@ -205,14 +167,43 @@ impl<'de> Deserialize<'de> for Code {
     }
 }
 
+/// How a planner, predicate, reviewer, challenger, approver or checkpoint handler failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureCause {
+    /// It returned an error.
+    Error,
+    /// It panicked.
+    Panic,
+    /// It took longer than allowed.
+    Timeout,
+    /// Its response cannot be used.
+    InvalidResponse,
+}
+
+impl FailureCause {
+    /// Returns the name of the cause.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Panic => "panic",
+            Self::Timeout => "timeout",
+            Self::InvalidResponse => "invalid-response",
+        }
+    }
+}
+
 /// The reason why something did not happen, or why its result is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
     /// The code, for programs.
     pub code: Code,
+    /// How a participant failed, if the code says that one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<FailureCause>,
     /// The explanation, for people.
-    pub why: String,
+    pub message: String,
 }
 
 impl Refusal {
@@ -226,13 +217,20 @@ impl Refusal {
             None => why,
             Some(_) => why.chars().take(Self::MAX_MESSAGE_CHARS).chain("…".chars()).collect(),
         };
-        Self { code, why }
+        Self { code, cause: None, message: why }
+    }
+
+    /// Adds how the participant failed.
+    #[must_use]
+    pub const fn with_cause(mut self, cause: FailureCause) -> Self {
+        self.cause = Some(cause);
+        self
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.why, self.code)
+        write!(f, "{} ({})", self.message, self.code)
     }
 }
 

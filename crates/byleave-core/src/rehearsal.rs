@@ -1,7 +1,7 @@
 //! Rehearsals: a run on a copy, its result, and when it makes the question unnecessary.
 //!
 //! A rehearsal is the real run. A yes commits its changes. Nothing is run a second time, so nothing can behave differently the second time.
-//! The only exception is a command that wanted the network, because rehearsals have no network.
+//! The only exception is a command that tried to reach the network, because rehearsals have no network.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::outcome::{ExecutionStatus, Output};
 pub struct RehearsalSettings {
     /// Spares the question if the command did nothing on the copy, and was merely not understood or failed to change files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub spares: bool,
+    pub may_skip_question: bool,
 }
 
 /// The result of a run on a copy.
@@ -29,16 +29,16 @@ pub struct Rehearsal {
     pub changes: FileChanges,
     /// The number of files that it changed in the scratch directory, which belongs to the session.
     #[serde(default)]
-    pub scratch: u64,
+    pub scratch_files: u64,
     /// The network access that it wanted and did not get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub wanted: Vec<BlockedHost>,
+    pub blocked_hosts: Vec<BlockedHost>,
     /// The minimum number of processes that it left running. They were ended. Only zero is exact.
     #[serde(default)]
-    pub left_running: u32,
+    pub leftover_processes: u32,
     /// The limits of the confinement that were weaker than a rehearsal requires to spare the question, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub weaker: Vec<String>,
+    pub missing_guarantees: Vec<String>,
     /// The status of the execution.
     pub status: ExecutionStatus,
     /// The output. It is released when the rehearsal is committed, and not before.
@@ -64,9 +64,9 @@ pub enum RehearsalOutcome {
     /// The call ran on a copy.
     Ran(RehearsalSummary),
     /// The call could not run on a copy. The question says so.
-    Not {
+    Unavailable {
         /// The reason, in our words.
-        why: String,
+        reason: String,
     },
 }
 
@@ -78,35 +78,35 @@ pub struct RehearsalSummary {
     pub rehearsal: ContentRef,
     /// The decision of the policy on its real effects. Absent if it did nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ruling: Option<PolicyDecision>,
-    /// A yes commits exactly this run. If false, it wanted the network, and a yes runs it on a copy with network access.
+    pub decision: Option<PolicyDecision>,
+    /// A yes commits exactly this run. If false, it tried to reach the network, and a yes runs it on a copy with network access.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stands: bool,
+    pub committable: bool,
     /// It did nothing outside the scratch directory, and its confinement allowed nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub quiet: bool,
+    pub no_effects: bool,
     /// The policy asks only because the effects of its programs are not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unclear: bool,
+    pub only_unclear: bool,
     /// It failed before it changed anything, and the policy asks only about changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub vain: bool,
+    pub failed_unchanged: bool,
 }
 
 impl Rehearsal {
     /// Checks whether it did nothing outside the scratch directory, and its confinement allowed nothing else.
     pub fn has_no_effects(&self) -> bool {
         self.changes.is_empty()
-            && self.changes.limits.is_empty()
-            && self.wanted.is_empty()
-            && self.left_running == 0
-            && self.weaker.is_empty()
-            && matches!(self.status, ExecutionStatus::Done | ExecutionStatus::Failed)
+            && self.changes.caveats.is_empty()
+            && self.blocked_hosts.is_empty()
+            && self.leftover_processes == 0
+            && self.missing_guarantees.is_empty()
+            && matches!(self.status, ExecutionStatus::Succeeded | ExecutionStatus::Failed)
     }
 
     /// Returns whether a yes commits exactly this run.
     pub fn is_committable(&self) -> bool {
-        self.wanted.is_empty()
+        self.blocked_hosts.is_empty()
     }
 
     /// Returns its real effects as a plan that can be evaluated: the changes, and the hosts that it would have reached.
@@ -115,11 +115,11 @@ impl Rehearsal {
         // No rule can match the new kind of a path, so no rule allows this.
         effects.extend(self.changes.list.iter().filter_map(|change| {
             let why = format!(
-                "`{}` becomes a {}, which git never makes",
+                "`{}` becomes a {}, which git never creates",
                 change.path.escape_debug(),
                 change.unexpected_in_git_dir()?
             );
-            Some(Effect::Unknown { why })
+            Some(Effect::Unknown { reason: why })
         }));
         effects.extend(
             self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
@@ -129,7 +129,7 @@ impl Rehearsal {
 
     /// Returns the hosts that it wanted by a known name or address.
     pub fn known_blocked_hosts(&self) -> impl Iterator<Item = (&str, u16)> {
-        self.wanted.iter().filter_map(|want| Some((want.host.as_deref()?, want.port)))
+        self.blocked_hosts.iter().filter_map(|want| Some((want.host.as_deref()?, want.port)))
     }
 
     /// Returns the recorded form.
@@ -142,13 +142,13 @@ impl Rehearsal {
     ) -> RehearsalSummary {
         RehearsalSummary {
             rehearsal: held,
-            stands: self.is_committable(),
-            quiet: self.has_no_effects(),
-            unclear: asks_only_if_unclear(plan, asked),
-            vain: self.has_no_effects()
+            committable: self.is_committable(),
+            no_effects: self.has_no_effects(),
+            only_unclear: asks_only_if_unclear(plan, asked),
+            failed_unchanged: self.has_no_effects()
                 && self.status == ExecutionStatus::Failed
                 && asks_only_about_changes(plan, asked),
-            ruling: observed,
+            decision: observed,
         }
     }
 }
@@ -201,14 +201,14 @@ impl RehearsalSummary {
     ) -> bool {
         let causes = asked.causes();
         let merely = |cause: &AskCause| matches!(cause, AskCause::Default | AskCause::NotUnderstood);
-        terms.spares
+        terms.may_skip_question
             && mode != Mode::ConfirmAll
             && asked.verdict == Verdict::Ask
             && !causes.is_empty()
-            && self.quiet
-            && self.stands
-            && (self.vain || self.unclear && causes.iter().all(merely))
-            && self.ruling.as_ref().is_none_or(|ruling| ruling.verdict == Verdict::Allow)
+            && self.no_effects
+            && self.committable
+            && (self.failed_unchanged || self.only_unclear && causes.iter().all(merely))
+            && self.decision.as_ref().is_none_or(|ruling| ruling.verdict == Verdict::Allow)
     }
 
     /// Returns the digest that a grant binds.
@@ -227,10 +227,10 @@ mod tests {
     fn quiet() -> Rehearsal {
         Rehearsal {
             changes: FileChanges::default(),
-            scratch: 3,
-            wanted: Vec::new(),
-            left_running: 0,
-            weaker: Vec::new(),
+            scratch_files: 3,
+            blocked_hosts: Vec::new(),
+            leftover_processes: 0,
+            missing_guarantees: Vec::new(),
             status: ExecutionStatus::Failed,
             output: Output::text("no"),
         }
@@ -243,7 +243,7 @@ mod tests {
             rule: None,
             origin: None,
             effects: effects.to_vec(),
-            why: "why".into(),
+            message: "why".into(),
         };
         let reasons = reasons.iter().map(reason).collect();
         let policy = Digest::compute(b"");
@@ -251,7 +251,7 @@ mod tests {
             verdict: Verdict::Ask,
             reasons,
             policy,
-            leave: None,
+            standing_approval: None,
             guarantees: vec![],
             cached: false,
         }
@@ -260,7 +260,7 @@ mod tests {
     fn plan() -> Plan {
         let effects = vec![
             Effect::Run { program: "x".into(), argv: vec!["x".into()] },
-            Effect::Unknown { why: "?".into() },
+            Effect::Unknown { reason: "?".into() },
             Effect::Write { path: "/w/a".into() },
             Effect::Read { path: "/w/b".into() },
         ];
@@ -274,11 +274,11 @@ mod tests {
         mode: Mode,
         terms: RehearsalSettings,
     ) -> bool {
-        let held = ContentRef { digest: Digest::compute(b"r"), bytes: 1 };
+        let held = ContentRef { digest: Digest::compute(b"r"), size: 1 };
         rehearsal.summarize(held, plan, asked, None).makes_question_unnecessary(terms, mode, asked)
     }
 
-    const ON: RehearsalSettings = RehearsalSettings { spares: true };
+    const ON: RehearsalSettings = RehearsalSettings { may_skip_question: true };
 
     // req: E5
     #[test]
@@ -288,8 +288,11 @@ mod tests {
         let asked = asks(&[(AskCause::Default, &[1])]);
         assert!(spared(&quiet(), &plan, &asked, mode, ON));
         assert!(!spared(&quiet(), &plan, &asked, Mode::ConfirmAll, ON), "everything is to be asked");
-        assert!(!spared(&quiet(), &plan, &asked, mode, RehearsalSettings { spares: false }), "turned off");
-        let done = Rehearsal { status: ExecutionStatus::Done, ..quiet() };
+        assert!(
+            !spared(&quiet(), &plan, &asked, mode, RehearsalSettings { may_skip_question: false }),
+            "turned off"
+        );
+        let done = Rehearsal { status: ExecutionStatus::Succeeded, ..quiet() };
         assert!(!spared(&done, &plan, &asked, mode, ON), "it did not fail");
         assert!(
             !spared(&quiet(), &plan, &asks(&[(AskCause::Default, &[0, 1])]), mode, ON),
@@ -308,28 +311,31 @@ mod tests {
         assert!(spared(&quiet(), &plan(), &asked, mode, ON));
         assert!(spared(&quiet(), &plan(), &asked, Mode::ReadOnly, ON));
         // Each condition by itself is enough to ask.
-        assert!(!spared(&quiet(), &plan(), &asked, mode, RehearsalSettings { spares: false }), "turned off");
+        assert!(
+            !spared(&quiet(), &plan(), &asked, mode, RehearsalSettings { may_skip_question: false }),
+            "turned off"
+        );
         assert!(!spared(&quiet(), &plan(), &asked, Mode::ConfirmAll, ON), "everything is to be asked");
         let change = FileChange {
             path: "/w/a".into(),
             before: None,
             after: None,
-            standing: Default::default(),
+            git_status: Default::default(),
             diff: None,
         };
         let want = BlockedHost { host: None, port: 0 };
         let mut changed = quiet();
         changed.changes.list.push(change);
         let mut limited = quiet();
-        limited.changes.limits.push("hard links".into());
+        limited.changes.caveats.push("hard links".into());
         let loud = [
             ("changed", changed),
             ("a limit of copies", limited),
-            ("the network", Rehearsal { wanted: vec![want], ..quiet() }),
-            ("background", Rehearsal { left_running: 1, ..quiet() }),
-            ("weaker", Rehearsal { weaker: vec!["no masks".into()], ..quiet() }),
+            ("the network", Rehearsal { blocked_hosts: vec![want], ..quiet() }),
+            ("background", Rehearsal { leftover_processes: 1, ..quiet() }),
+            ("weaker", Rehearsal { missing_guarantees: vec!["no masks".into()], ..quiet() }),
             ("time", Rehearsal { status: ExecutionStatus::TimedOut, ..quiet() }),
-            ("stopped", Rehearsal { status: ExecutionStatus::Stopped, ..quiet() }),
+            ("stopped", Rehearsal { status: ExecutionStatus::Cancelled, ..quiet() }),
         ];
         for (what, rehearsal) in loud {
             assert!(!spared(&rehearsal, &plan(), &asked, mode, ON), "{what}");
@@ -347,7 +353,7 @@ mod tests {
             "the call as a whole"
         );
         assert!(!spared(&quiet(), &plan(), &asks(&[(AskCause::Default, &[9])]), mode, ON), "no such effect");
-        let danger = Danger { id: "d".into(), why: "w".into(), denied: false };
+        let danger = Danger { id: "d".into(), reason: "w".into(), denied: false };
         let outward = Effect::Reach { host: "h".into(), port: 1 };
         let mut reaching = plan();
         reaching.effects.push(outward);
@@ -358,7 +364,7 @@ mod tests {
         ] {
             assert!(!spared(&quiet(), &plan, &asked, mode, ON), "{what}");
         }
-        let held = ContentRef { digest: Digest::compute(b"r"), bytes: 1 };
+        let held = ContentRef { digest: Digest::compute(b"r"), size: 1 };
         let stricter = quiet().summarize(held, &plan(), &asked, Some(asks(riddles)));
         assert!(!stricter.makes_question_unnecessary(ON, mode, &asked), "what it did is asked about");
     }
@@ -366,7 +372,7 @@ mod tests {
     #[test]
     fn what_it_did_is_a_plan() {
         let mut rehearsal = quiet();
-        rehearsal.wanted =
+        rehearsal.blocked_hosts =
             vec![BlockedHost { host: Some("h".into()), port: 443 }, BlockedHost { host: None, port: 0 }];
         assert!(!rehearsal.is_committable());
         let effects: Vec<String> =

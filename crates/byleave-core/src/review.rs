@@ -12,7 +12,7 @@ pub enum ReviewOutcome {
     Pass,
     /// The reviewer changed the content.
     Changed,
-    /// The reviewer wants a person to look.
+    /// The reviewer asks for a person to look.
     Held,
 }
 
@@ -23,10 +23,10 @@ pub struct ReviewNote {
     /// The name of the reviewer.
     pub reviewer: String,
     /// The outcome.
-    pub said: ReviewOutcome,
+    pub outcome: ReviewOutcome,
     /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// The note was made before, on the same digest, and read back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
@@ -41,12 +41,12 @@ pub struct Review {
     pub notes: Vec<ReviewNote>,
     /// The content that replaces the reviewed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<ContentRef>,
+    pub replacement: Option<ContentRef>,
 }
 
 impl Review {
-    /// Returns whether a reviewer wants a person to look.
+    /// Returns whether a reviewer asks for a person to look.
     pub fn is_held(&self) -> bool {
-        self.notes.iter().any(|note| note.said == ReviewOutcome::Held)
+        self.notes.iter().any(|note| note.outcome == ReviewOutcome::Held)
     }
 }

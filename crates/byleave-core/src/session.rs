@@ -19,7 +19,7 @@ pub const DEPTH_MAX: usize = 16;
 pub struct SessionNode {
     /// The session.
     pub session: SessionId,
-    /// The parent session. `None` at the top of a tree.
+    /// The parent session. `None` for a top-level session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
     /// The agent of the session. Rules are matched against this name, whatever name its calls give.

@@ -30,23 +30,23 @@ pub struct StandingApproval {
     pub session: Option<SessionId>,
     /// The time at which it ends, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Millis>,
+    pub expires_at: Option<Millis>,
     /// The maximum number of uses, if set. A use is consumed when a call begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uses_max: Option<u32>,
+    pub max_uses: Option<u32>,
 }
 
 /// The reason why no standing approval could spare the next question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotCoverableError {
     /// A checkpoint is released once, by a person.
-    #[error("it is a checkpoint, and every one is passed by a person")]
+    #[error("a checkpoint must be released by a person every time")]
     Checkpoint,
     /// The question is about a result, not about the effects of a call.
-    #[error("it is about a result, and a leave is about what calls do")]
+    #[error("the question is about a result, and standing approvals cover only effects")]
     OutputRelease,
-    /// A reviewer wants a person to look.
-    #[error("the reviewer `{0}` wants a person to look, and will again")]
+    /// A reviewer asks for a person to look.
+    #[error("the reviewer `{0}` asks for a person to look, and will ask again")]
     HeldByReviewer(String),
     /// It asks for a cause that no standing approval may answer.
     #[error("{}: {reason}", describe_cause(*.cause))]
@@ -57,25 +57,25 @@ pub enum NotCoverableError {
         reason: String,
     },
     /// Nothing is known about its effects.
-    #[error("nothing is known of what it would do, so there is nothing that a leave could cover")]
+    #[error("the effects of the call are not known, so a standing approval cannot cover them")]
     UnknownEffects,
     /// The scope does not include something that asks.
-    #[error("it does not cover everything that asks: {0}")]
+    #[error("the scope does not cover every effect that is asked about: {0}")]
     NotCovered(String),
-    /// A part of it is known only when it runs, or cannot be written as a pattern.
-    #[error("a leave cannot say what this is: {0}")]
+    /// A part of it is known only when the call runs, or cannot be written as a pattern.
+    #[error("a standing approval cannot describe this call: {0}")]
     NotExpressible(String),
 }
 
 const fn describe_cause(cause: AskCause) -> &'static str {
     match cause {
-        AskCause::Dangerous => "what could do great harm is asked about every time",
-        AskCause::Irreversible => "what cannot be taken back is asked about every time",
-        AskCause::NotUnderstood => "what was not understood is asked about every time",
+        AskCause::Dangerous => "a call that could do great harm is asked about every time",
+        AskCause::Irreversible => "a call that cannot be undone is asked about every time",
+        AskCause::NotUnderstood => "a call that was not understood is asked about every time",
         AskCause::FirmRule => "a firm rule asks every time",
-        AskCause::Reviewer => "a reviewer wants a person to look every time",
-        AskCause::Rule | AskCause::Default | AskCause::Outside => "it asks",
-        AskCause::Sensitive | AskCause::ToolAsks | AskCause::Mode => "it asks",
+        AskCause::Reviewer => "a reviewer asks for a person every time",
+        AskCause::Rule | AskCause::Default | AskCause::OutsideWorkspace => "the policy asks",
+        AskCause::Sensitive | AskCause::ToolNeedsApproval | AskCause::Mode => "the policy asks",
     }
 }
 
@@ -91,7 +91,7 @@ pub fn effects_to_cover<'a>(
         // An ask without a cause is an unexpected one.
         let cause = ask.cause.unwrap_or(AskCause::NotUnderstood);
         if !cause.allows_standing_approval() {
-            return Err(NotCoverableError::Cause { cause, reason: ask.why.clone() });
+            return Err(NotCoverableError::Cause { cause, reason: ask.message.clone() });
         }
     }
     let whole = asks().any(|ask| ask.effects.is_empty());
@@ -137,7 +137,7 @@ impl StandingApprovalMatcher {
     pub fn applies_to(&self, tool: &str, session: &SessionId, now: Millis) -> bool {
         self.standing_approval.tool == tool
             && self.standing_approval.session.as_ref().is_none_or(|only| only == session)
-            && self.standing_approval.until.is_none_or(|until| now < until)
+            && self.standing_approval.expires_at.is_none_or(|until| now < until)
     }
 
     /// Checks whether it covers each of the effects of this plan that were [`effects_to_cover`] about.

@@ -64,7 +64,7 @@ pub enum TransitionError {
     #[error("the record is damaged")]
     Damaged,
     /// The entry is not what the pipeline asked for.
-    #[error("`{entry}` does not belong here: {expected}")]
+    #[error("unexpected entry `{entry}`: expected {expected}")]
     UnexpectedEntry {
         /// The kind of entry.
         entry: &'static str,
@@ -72,25 +72,25 @@ pub enum TransitionError {
         expected: String,
     },
     /// The answer is for another question, or for a question about something else.
-    #[error("the answer belongs to another question")]
+    #[error("the answer is for another question")]
     WrongQuestion,
     /// The question was already closed, or is expired.
     #[error("the question can no longer be answered")]
     QuestionClosed,
     /// This kind of answer is not valid for this question.
-    #[error("this question cannot be answered so")]
+    #[error("this kind of answer is not valid for this question")]
     InvalidAnswerKind,
     /// The claim is not based on the grant.
-    #[error("the claim does not rest on the grant")]
+    #[error("the claim does not match the grant")]
     WrongGrant,
     /// The grant was already used.
-    #[error("the grant was used already")]
+    #[error("the grant was already used")]
     GrantUsed,
     /// The grant is expired.
-    #[error("the grant is too old")]
+    #[error("the grant has expired")]
     GrantExpired,
     /// The entry cannot be written as JSON.
-    #[error("the entry cannot be written")]
+    #[error("the entry cannot be encoded as JSON")]
     NotSerializable,
 }
 
@@ -113,13 +113,13 @@ fn check_transition(record: &Record, entry: &Entry) -> Result<(), TransitionErro
         return Err(TransitionError::Damaged);
     }
     if record.is_empty() {
-        return match &entry.fact {
+        return match &entry.event {
             RecordEvent::Received(_) => Ok(()),
-            other => Err(unexpected_entry(other, "a record begins with `received`")),
+            other => Err(unexpected_entry(other, "`received`, the first entry of a record")),
         };
     }
     let next = next_step(record);
-    let fact = &entry.fact;
+    let fact = &entry.event;
     match (&next, fact) {
         (NextStep::Do(task), _) if is_result_of(record, task, entry)? => Ok(()),
         (NextStep::Wait(question), RecordEvent::Answered(answered)) => {
@@ -132,12 +132,8 @@ fn check_transition(record: &Record, entry: &Entry) -> Result<(), TransitionErro
                 Ok(())
             }
         }
-        (NextStep::Wait(question), RecordEvent::Unasked { question: id, .. }) => {
-            if *id == question.id {
-                Ok(())
-            } else {
-                Err(TransitionError::WrongQuestion)
-            }
+        (NextStep::Wait(question), RecordEvent::ApproverFailed { question: id, .. }) => {
+            if *id == question.id { Ok(()) } else { Err(TransitionError::WrongQuestion) }
         }
         (NextStep::Do(_) | NextStep::Wait(_), RecordEvent::Cancelled { .. })
             if record.cancelled_by().is_none() =>
@@ -149,13 +145,20 @@ fn check_transition(record: &Record, entry: &Entry) -> Result<(), TransitionErro
         {
             Ok(())
         }
-        (_, RecordEvent::Answered(_) | RecordEvent::Expired { .. } | RecordEvent::Unasked { .. }) => {
+        (_, RecordEvent::Answered(_) | RecordEvent::Expired { .. } | RecordEvent::ApproverFailed { .. }) => {
             Err(TransitionError::QuestionClosed)
         }
-        (_, RecordEvent::Begun(_)) if record.attempts() > 0 => Err(TransitionError::GrantUsed),
-        (NextStep::Do(task), _) => Err(unexpected_entry(fact, task.name())),
-        (NextStep::Wait(_), _) => Err(unexpected_entry(fact, "a question is open")),
-        (NextStep::Settle(outcome), _) => Err(unexpected_entry(fact, outcome.as_str())),
+        (_, RecordEvent::Started(_)) if record.attempts() > 0 => Err(TransitionError::GrantUsed),
+        (NextStep::Do(task), _) => {
+            Err(unexpected_entry(fact, &format!("the result of the task `{}`", task.name())))
+        }
+        (NextStep::Wait(_), _) => Err(unexpected_entry(fact, "an answer, because a question is open")),
+        (NextStep::Settle(_), _) if record.outcome().is_some() => {
+            Err(unexpected_entry(fact, "no entry after `settled`"))
+        }
+        (NextStep::Settle(outcome), _) => {
+            Err(unexpected_entry(fact, &format!("`settled` with the outcome `{}`", outcome.as_str())))
+        }
     }
 }
 
@@ -165,20 +168,22 @@ fn unexpected_entry(fact: &RecordEvent, expected: &str) -> TransitionError {
 
 /// Checks whether the entry is the result of the task.
 fn is_result_of(record: &Record, task: &Task, entry: &Entry) -> Result<bool, TransitionError> {
-    Ok(match (task, &entry.fact) {
+    Ok(match (task, &entry.event) {
         (Task::Resolve, RecordEvent::Resolved(_))
         | (Task::Validate, RecordEvent::Validated(_))
         | (Task::Plan, RecordEvent::Planned(_))
-        | (Task::EvaluatePolicy, RecordEvent::Permitted(_))
+        | (Task::EvaluatePolicy, RecordEvent::PolicyEvaluated(_))
         | (Task::ReviewInput, RecordEvent::Reviewed(_))
         | (Task::Challenge, RecordEvent::Challenged(_))
         | (Task::ReviewOutput, RecordEvent::OutputReviewed(_))
-        | (Task::Rehearse, RecordEvent::Rehearsed(_))
+        | (Task::Rehearse, RecordEvent::RehearsalFinished(_))
         | (Task::Ask(_), RecordEvent::Asked(Err(_)))
-        | (Task::Start(_), RecordEvent::Begun(Err(_))) => true,
-        (Task::StartRehearsal(binding), RecordEvent::Rehearsing { binding: written }) => binding == written,
+        | (Task::Start(_), RecordEvent::Started(Err(_))) => true,
+        (Task::StartRehearsal(binding), RecordEvent::RehearsalStarted { binding: written }) => {
+            binding == written
+        }
         // Only before the commit began. From then on the journal is responsible for the copy.
-        (Task::Start(_), RecordEvent::RehearsalLost { rehearsal }) => {
+        (Task::Start(_), RecordEvent::RehearsalCopyMissing { rehearsal }) => {
             let lost = record.draft().and_then(|draft| draft.rehearsal_summary());
             record.attempts() == 0 && lost.is_some_and(|head| head.digest() == *rehearsal)
         }
@@ -188,7 +193,7 @@ fn is_result_of(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Tra
             }
             record.question(question.id).is_none()
         }
-        (Task::Start(grant), RecordEvent::Begun(Ok(claim))) => {
+        (Task::Start(grant), RecordEvent::Started(Ok(claim))) => {
             if !grant.covers(claim) {
                 return Err(TransitionError::WrongGrant);
             }
@@ -220,11 +225,11 @@ fn check_answer(
     }
     let fits = match (&answered.answer, question.kind) {
         (Answer::Yes { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort, _) => true,
-        (Answer::Leave(_), kind) => kind == QuestionKind::Approval,
+        (Answer::StandingApproval(_), kind) => kind == QuestionKind::Approval,
         // A part can be chosen only from a rehearsal.
-        (Answer::Part { .. }, kind) => {
+        (Answer::Partial { .. }, kind) => {
             let rehearsal = record.draft().and_then(|draft| draft.rehearsal_summary());
-            kind == QuestionKind::Approval && rehearsal.is_some_and(|head| head.stands)
+            kind == QuestionKind::Approval && rehearsal.is_some_and(|head| head.committable)
         }
     };
     if fits { Ok(()) } else { Err(TransitionError::InvalidAnswerKind) }

@@ -39,16 +39,16 @@ pub enum LinkPolicy {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The path contains a link that the policy does not allow.
-    #[error("it is a link")]
+    #[error("the path is a symbolic link")]
     Link,
     /// The path is a directory, a pipe, a socket or a device.
-    #[error("it is not a file")]
+    #[error("the path is not a regular file")]
     NotAFile,
     /// The file is larger than the limit.
-    #[error("it has more than {0} bytes")]
+    #[error("the file has more than {0} bytes")]
     TooLarge(u64),
     /// The content is not UTF-8 text.
-    #[error("it is not text in UTF-8")]
+    #[error("the file is not UTF-8 text")]
     NotText,
     /// The operating system returned an error.
     #[error(transparent)]

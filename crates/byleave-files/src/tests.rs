@@ -32,14 +32,14 @@ fn only_a_regular_file_is_read_and_nobody_is_waited_for() {
     for links in [LinkPolicy::Never, LinkPolicy::FollowParents, LinkPolicy::Follow] {
         assert_eq!(read(&at("file"), links, MAX).unwrap(), b"text");
         for name in ["directory", "pipe", "socket"] {
-            assert_eq!(why(&at(name), links), "it is not a file", "{name}");
+            assert_eq!(why(&at(name), links), "the path is not a regular file", "{name}");
         }
         assert!(read(&at("nothing"), links, MAX).unwrap_err().is_missing());
     }
     for name in ["zero", "to-pipe"] {
-        assert_eq!(why(&at(name), LinkPolicy::Follow), "it is not a file", "{name}");
+        assert_eq!(why(&at(name), LinkPolicy::Follow), "the path is not a regular file", "{name}");
         for links in [LinkPolicy::Never, LinkPolicy::FollowParents] {
-            assert_eq!(why(&at(name), links), "it is a link", "{name}");
+            assert_eq!(why(&at(name), links), "the path is a symbolic link", "{name}");
         }
     }
 }
@@ -52,16 +52,19 @@ fn no_more_is_read_than_was_said() {
     fs::write(&path, vec![b'a'; 1_000]).unwrap();
     assert_eq!(read(&path, LinkPolicy::Never, MAX).unwrap().len(), 1_000);
     fs::write(&path, vec![b'a'; 1_001]).unwrap();
-    assert_eq!(why(&path, LinkPolicy::Never), "it has more than 1000 bytes");
+    assert_eq!(why(&path, LinkPolicy::Never), "the file has more than 1000 bytes");
     File::options().write(true).open(&path).unwrap().set_len(900 << 20).unwrap();
-    assert_eq!(why(&path, LinkPolicy::Never), "it has more than 1000 bytes");
+    assert_eq!(why(&path, LinkPolicy::Never), "the file has more than 1000 bytes");
     // It grew after it was opened.
     fs::write(&path, "a").unwrap();
     let opened = open(&path, LinkPolicy::Never).unwrap();
     File::options().write(true).open(&path).unwrap().set_len(900 << 20).unwrap();
-    assert_eq!(opened.read(MAX).unwrap_err().to_string(), "it has more than 1000 bytes");
+    assert_eq!(opened.read(MAX).unwrap_err().to_string(), "the file has more than 1000 bytes");
     fs::write(&path, [0xff]).unwrap();
-    assert_eq!(read_text(&path, LinkPolicy::Never, MAX).unwrap_err().to_string(), "it is not text in UTF-8");
+    assert_eq!(
+        read_text(&path, LinkPolicy::Never, MAX).unwrap_err().to_string(),
+        "the file is not UTF-8 text"
+    );
 }
 
 // req: B7
@@ -77,7 +80,7 @@ fn links_above_are_followed_only_where_that_was_said() {
     assert!(!read("linked/file", LinkPolicy::Never) && !read("to-file", LinkPolicy::Never));
     assert!(read("linked/file", LinkPolicy::FollowParents) && !read("to-file", LinkPolicy::FollowParents));
     assert!(read("linked/file", LinkPolicy::Follow) && read("to-file", LinkPolicy::Follow));
-    // Where the kernel's call for it is not to be had, it is the same.
+    // The same without the kernel's own system call for it.
     let steps = |path: &Path| open_step_by_step(CWD, path).is_ok();
     assert!(steps(&at("real/file")) && steps(&at("real/../real/./file")));
     assert!(!steps(&at("linked/file")) && !steps(&at("to-file")) && !steps(&at("nothing/file")));

@@ -436,7 +436,7 @@ impl Ledger for RestateLedger {
                 return Err(LedgerError::new("cannot write an act", why));
             }
             // The book will be told anyway, but not before this returns; and what it has may be all that there is of the call.
-            if book && matches!(act.deed, AdminActionKind::Forget { .. }) {
+            if book && matches!(act.kind, AdminActionKind::Forget { .. }) {
                 self.book().await?.ingest_action(act).await.map_err(|fault| match fault {
                     IngestError::Ledger(fault) => fault,
                     fault @ IngestError::Conflict { .. } => LedgerError::new("cannot forget a call", fault),

@@ -235,10 +235,10 @@ impl KnownTool {
                 Some(Value::String(text)) => claims.push(self.does.to(text)),
                 Some(Value::Array(all)) => claims.extend(all.iter().map(|one| match one.as_str() {
                     Some(text) => self.does.to(text),
-                    None => ToolEffect::Unknown(format!("`{tool}` is given `{target}` that is no text")),
+                    None => ToolEffect::Unknown(format!("`{tool}` has a `{target}` that is not text")),
                 })),
                 Some(_) => {
-                    claims.push(ToolEffect::Unknown(format!("`{tool}` is given `{target}` that is no text")))
+                    claims.push(ToolEffect::Unknown(format!("`{tool}` has a `{target}` that is not text")))
                 }
             }
         }
@@ -260,12 +260,12 @@ impl KnownTool {
         if claims.is_empty() {
             claims.push(match self.unnamed {
                 DefaultTarget::Here => ToolEffect::Read(".".into()),
-                DefaultTarget::Unknown => ToolEffect::Unknown(format!("`{tool}` does not say to what")),
+                DefaultTarget::Unknown => ToolEffect::Unknown(format!("`{tool}` does not name its target")),
             });
         }
         let known = |name: &str| self.targets.contains(&name) || self.others.contains(&name);
         for name in fields.keys().filter(|name| !known(name)) {
-            let why = format!("nobody knows what the argument `{}` of `{tool}` means", name.escape_debug());
+            let why = format!("the meaning of the argument `{}` of `{tool}` is unknown", name.escape_debug());
             claims.push(ToolEffect::Unknown(why));
         }
         ToolEffects { kind: self.does.kind(), operation: self.does.operation(), effects: claims }
@@ -289,7 +289,7 @@ fn place_of(pattern: &str) -> Option<String> {
 /// Returns the effects of Goose's editor, which depend on its command.
 fn editor(input: &Value) -> ToolEffects {
     let text = |key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
-    let unknown = || ToolEffect::Unknown("the editor does not say what it does to what".into());
+    let unknown = || ToolEffect::Unknown("the editor does not name its command and its path".into());
     let (operation, claim) = match (text("command").as_deref(), text("path")) {
         (Some("view"), Some(path)) => ("read", ToolEffect::Read(path)),
         (Some("write" | "create"), Some(path)) => ("write", ToolEffect::Write(path)),
@@ -391,7 +391,7 @@ mod tests {
         assert!(named(Dialect::ClaudeCode, "mcp__byleave__bash") && named(Dialect::Goose, "byleave__bash"));
         assert!(is_gateway_tool(Dialect::Gemini, "mcp_byleave_bash", Some("byleave")));
         assert!(!is_gateway_tool(Dialect::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
-        // Names that other servers may give their tools.
+        // Names that other servers may give to their tools.
         for dialect in Dialect::ALL {
             for tool in [
                 "mcp__byleaver__bash",

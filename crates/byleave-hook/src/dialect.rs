@@ -51,9 +51,9 @@ impl Dialect {
     }
 
     /// Returns the time within which the hook must answer, given the agent's timeout. The margin is for starting and reading.
-    pub const fn deadline_ms(patience_ms: u64) -> u64 {
-        let margin = patience_ms / 6;
-        patience_ms.saturating_sub(if margin > 10_000 { 10_000 } else { margin })
+    pub const fn deadline_ms(timeout_ms: u64) -> u64 {
+        let margin = timeout_ms / 6;
+        timeout_ms.saturating_sub(if margin > 10_000 { 10_000 } else { margin })
     }
 
     /// Checks whether a hook can change a tool's input.

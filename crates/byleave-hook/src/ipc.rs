@@ -46,7 +46,7 @@ pub struct GateReply {
     pub answer: Option<HookDecision>,
     /// Why this gate must not decide.
     #[serde(default)]
-    pub elsewhere: Option<String>,
+    pub not_handled_reason: Option<String>,
 }
 
 impl GateRequest {

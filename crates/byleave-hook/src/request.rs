@@ -61,9 +61,9 @@ pub enum HookParseError {
 impl fmt::Display for HookParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotJson(why) => write!(f, "what the agent said is not a JSON object: {why}"),
-            Self::Missing(key) => write!(f, "the agent did not say `{key}`"),
-            Self::UnknownEvent(event) => write!(f, "the event `{}` is not known here", event.escape_debug()),
+            Self::NotJson(why) => write!(f, "the request of the agent is not a JSON object: {why}"),
+            Self::Missing(key) => write!(f, "the request of the agent has no `{key}`"),
+            Self::UnknownEvent(event) => write!(f, "the event `{}` is not supported", event.escape_debug()),
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn parse_request(dialect: Dialect, said: &[u8]) -> Result<HookRequest, HookP
     let said: Value =
         serde_json::from_slice(said).map_err(|error| HookParseError::NotJson(error.to_string()))?;
     let Value::Object(said) = said else {
-        return Err(HookParseError::NotJson("it is something else".into()));
+        return Err(HookParseError::NotJson("it is another JSON value".into()));
     };
     match dialect {
         Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => usual(&said, "hook_event_name", "cwd"),

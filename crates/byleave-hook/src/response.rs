@@ -14,7 +14,7 @@ use crate::request::{HookEvent, HookRequest};
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum HookDecision {
     /// Run the tool.
-    Pass {
+    Allow {
         /// A note for the agent.
         note: Option<String>,
     },
@@ -28,7 +28,7 @@ pub enum HookDecision {
     /// Do not run the tool.
     Deny {
         /// The reason, and what to do.
-        why: String,
+        reason: String,
     },
 }
 
@@ -56,20 +56,22 @@ impl HookOutput {
 /// Formats an answer for the agent. Without a parsed request, the answer is always a deny.
 pub fn format_response(dialect: Dialect, heard: Option<&HookRequest>, answer: &HookDecision) -> HookOutput {
     match (answer, heard) {
-        (HookDecision::Deny { why }, heard) => deny(dialect, heard, why),
-        (_, None) => deny(dialect, None, "there is nothing to let pass"),
-        (HookDecision::Pass { .. }, Some(heard)) if heard.kind != HookEvent::PreToolUse => {
+        (HookDecision::Deny { reason: why }, heard) => deny(dialect, heard, why),
+        (_, None) => deny(dialect, None, "the request could not be parsed"),
+        (HookDecision::Allow { .. }, Some(heard)) if heard.kind != HookEvent::PreToolUse => {
             HookOutput::nothing()
         }
-        (HookDecision::Pass { note }, Some(heard)) => pass(dialect, heard, None, note.as_deref()),
+        (HookDecision::Allow { note }, Some(heard)) => pass(dialect, heard, None, note.as_deref()),
         (HookDecision::Rewrite { input, note }, Some(heard))
             if heard.can_rewrite_input && heard.kind == HookEvent::PreToolUse =>
         {
             pass(dialect, heard, Some(input), note.as_deref())
         }
-        (HookDecision::Rewrite { .. }, heard) => {
-            deny(dialect, heard, "the call was changed, and this agent cannot be told; it did not run")
-        }
+        (HookDecision::Rewrite { .. }, heard) => deny(
+            dialect,
+            heard,
+            "the call was modified, and this agent does not support modified calls; the call did not run",
+        ),
     }
 }
 

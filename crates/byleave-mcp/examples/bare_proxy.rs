@@ -1,6 +1,6 @@
-//! The least that a proxy for tools can be: it renames and forwards, and looks at nothing. What the gateway costs is measured beside it.
+//! The minimal proxy for tools: it renames and forwards, and inspects nothing. It is the baseline for the cost of the gateway.
 //!
-//! `bare_proxy stdio|http://127.0.0.1:PORT|as-is:http://127.0.0.1:PORT -- COMMAND ARGUMENTS…`; `as-is` leaves out the renaming.
+//! `bare_proxy stdio|http://127.0.0.1:PORT|as-is:http://127.0.0.1:PORT -- COMMAND ARGUMENTS…`; `as-is` does not rename.
 #![expect(clippy::expect_used, reason = "a fixture")]
 
 use std::sync::Arc;

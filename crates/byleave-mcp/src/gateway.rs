@@ -106,7 +106,7 @@ pub struct Gateway {
 
 /// The reason why a gateway could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make the key that questions to clients are sealed with: {0}")]
+#[error("cannot create the key that seals questions to clients: {0}")]
 pub struct GatewayError(String);
 
 /// A set of no servers. An agent is offered only the catalog.
@@ -185,7 +185,7 @@ impl Gateway {
         let mut followed = self.inner.followed.subscribe();
         let idle = async { followed.wait_for(|calls| *calls == 0).await.is_ok() };
         if tokio::time::timeout(limit, idle).await.is_err() {
-            tracing::warn!("calls were left before they were at their end");
+            tracing::warn!("stopped waiting for calls that had not ended");
         }
     }
 

@@ -2,7 +2,7 @@
 //! offered these tools.
 //!
 //! ```text
-//! agent ─▶ gateway ─▶ Gate (plan, ruling, question, book) ─▶ upstream tool ─▶ link ─▶ server, in the sandbox
+//! agent ─▶ gateway ─▶ Gate (plan, decision, question, audit log) ─▶ upstream tool ─▶ link ─▶ server, in the sandbox
 //! ```
 //!
 //! Only this crate depends on `rmcp`. Nothing here decides what is permitted; the gate does. A server's description of itself

@@ -30,17 +30,17 @@ pub fn output_from_response(response: &CallToolResponse) -> Result<Output, serde
         CallToolResponse::InputRequired(result) => (serde_json::to_value(result)?, false),
         CallToolResponse::Task(result) => (serde_json::to_value(result)?, false),
         // A kind of response that this version does not know. It can be neither checked nor passed on.
-        _ => return Ok(Output::failure("the server gave a kind of answer that is not known here")),
+        _ => return Ok(Output::failure("the server sent an unsupported kind of response")),
     };
     let text = result_text(&result);
-    let error = is_error
-        .then(|| if text.is_empty() { "the server says that it failed".into() } else { text.clone() });
+    let error =
+        is_error.then(|| if text.is_empty() { "the server reported a failure".into() } else { text.clone() });
     Ok(Output { text, is_error, error, data: Some(json!({ RESULT_KEY: result })), ..Output::default() })
 }
 
 /// Converts the protocol error of a server to an output for the gate.
 pub fn output_from_error(said: &ErrorData) -> Output {
-    let failed = Output::failure(format!("the server refused it: {}", said.message));
+    let failed = Output::failure(format!("the server refused the call: {}", said.message));
     failed.with_data(json!({ ERROR: said }))
 }
 

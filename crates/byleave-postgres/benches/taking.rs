@@ -1,7 +1,7 @@
-//! What taking costs the book, beside bare inserts of the same rows: the same rows into the same tables, in batches of the same size.
+//! Compares ingestion into the audit log with bare inserts of the same rows into the same tables, in batches of the same size.
 //!
 //! `scripts/prove book-cost` measures and writes docs/performance.md (its part between the marks). With `BYLEAVE_PROOF=short` it
-//! takes some seconds and writes nothing. Either way it fails where taking costs twice what it may. Wants the Postgres of
+//! takes some seconds and writes nothing. Either way it fails if ingestion costs twice the bar. Needs the Postgres of
 //! `scripts/postgres up`.
 #![expect(
     clippy::unwrap_used,
@@ -33,13 +33,13 @@ use sqlx_core::row::Row as _;
 use crate::server::PgSchema;
 use crate::story::{asked, waiting};
 
-/// So many are given at once, and so many rows are in a bare insert.
+/// The number of concurrent ingestions, and of rows per bare insert.
 const TOGETHER: usize = 1_024;
 const TENANTS: [&str; 5] = ["a", "b", "c", "d", "e"];
-/// Taking checks, links and lists; it may cost twice as much as only writing the rows down.
+/// Ingestion verifies, chains and indexes entries, so it may cost twice as much as writing the rows.
 const RATIO_MIN: f64 = 0.5;
 
-/// Gives what is there in rounds, as it would come in: the first append of many calls, then the second.
+/// Ingests the batches in rounds, as they would arrive: the first append of many calls, then the second.
 async fn take(book: &byleave_postgres::PgAuditLog, rounds: &[Vec<Ingest>]) -> Duration {
     let begun = Instant::now();
     let mut takings = stream::iter(rounds.iter().flatten().map(|taking| book.ingest(taking.clone())))
@@ -50,7 +50,7 @@ async fn take(book: &byleave_postgres::PgAuditLog, rounds: &[Vec<Ingest>]) -> Du
     begun.elapsed()
 }
 
-/// Writes the same rows into the same tables of another schema, in batches of the same size, and does nothing else.
+/// Only writes the same rows into the same tables of another schema, in batches of the same size.
 async fn bare(from: &PgSchema, to: &PgSchema) -> (Duration, i64) {
     let mut connection = to.connection().await;
     let mut rows = 0;
@@ -63,7 +63,7 @@ async fn bare(from: &PgSchema, to: &PgSchema) -> (Duration, i64) {
             .await
             .unwrap();
         for at in (0..all).step_by(TOGETHER) {
-            // Fetched beforehand, and sent from here as the book sends them: one array for each column.
+            // Fetched beforehand, and sent as the audit log sends them: one array per column.
             let arrays: Vec<String> =
                 names.iter().map(|name| format!("array_agg({name} ORDER BY {order})")).collect();
             let sql = format!(
@@ -92,7 +92,7 @@ async fn bare(from: &PgSchema, to: &PgSchema) -> (Duration, i64) {
 
 type Insert<'q> = sqlx_core::query::Query<'q, sqlx_postgres::Postgres, sqlx_postgres::PgArguments>;
 
-/// One column of a part.
+/// One column of a batch.
 enum Column {
     Short(Vec<Option<i16>>),
     Int(Vec<Option<i32>>),
@@ -137,7 +137,7 @@ async fn columns_of(ground: &PgSchema, table: &str) -> Vec<(String, String)> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Takes it, and then writes the rows that came of it bare. Says how much slower the former was, most of the time.
+/// Ingests the rounds, and then writes the resulting rows with bare inserts. Returns the median ratio.
 async fn compared(what: &str, rounds: &[Vec<Ingest>], bar: Option<f64>) -> (String, f64) {
     let (mut ratios, mut taken, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..5 {
@@ -175,11 +175,11 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let setting = |n: usize| ScriptSettings { tenant: TENANTS[n % 5], ..ScriptSettings::default() };
     let (lines, ratios): (Vec<String>, Vec<f64>) = runtime.block_on(async {
-        // Every row is new: what is inserted bare is what was written.
+        // Every row is new, so the bare inserts write exactly the same rows.
         let waiting: Vec<Ingest> = (0..calls * 4).map(|n| waiting(setting(n)).1).collect();
-        // As the fleet brings a call that is over when it is fetched: all its appends together, so each row is written once.
+        // As the fleet delivers a finished call: all its appends together, so each row is written once.
         let together: Vec<Ingest> = (0..calls).flat_map(|n| asked(setting(n)).1).collect();
-        // Each append by itself: rows are changed, too, twice for each that is left in the end. Bare inserts have nothing like it.
+        // Each append separately: rows are also updated, twice for each row that remains. Bare inserts do not do this.
         let mut apart: Vec<Vec<Ingest>> = vec![Vec::new(); 4];
         for n in 0..calls {
             for (round, taking) in apart.iter_mut().zip(asked(setting(n)).1) {

@@ -51,7 +51,7 @@ impl WriteOp {
     /// Returns the call whose contents this operation erases.
     fn forgets(&self) -> Option<CallId> {
         match self {
-            Self::AdminAction(act) => match act.action.deed {
+            Self::AdminAction(act) => match act.action.kind {
                 AdminActionKind::Forget { call } => Some(call),
                 _ => None,
             },
@@ -180,18 +180,20 @@ impl WriteBatch {
         let standing = self.standings.entry(taking.call).or_default();
         let length = standing.length();
         if standing.listed.is_none() && self.placed.contains(&taking.call) {
-            return Err(taking.conflict_error("its place is taken by what is not listed as a call"));
+            return Err(taking.conflict_error("the id of the call is already used by another kind of record"));
         }
         if taking.end_seq <= length {
             // Each entry is chained to the one before it. If the last digest is the same, all entries are the same.
             let last = taking.end_seq.saturating_sub(1);
             return match self.link_at(taking.call, last) {
                 Some(link) if link == taking.head => Ok(()),
-                _ => Err(taking.conflict_error("another line stands in its place")),
+                _ => Err(taking.conflict_error("the audit log has another entry at this position")),
             };
         }
         if taking.seq < length {
-            return Err(taking.conflict_error("it overlaps with what is there, and was cut otherwise"));
+            return Err(
+                taking.conflict_error("the entries overlap with existing ones and have other boundaries")
+            );
         }
         if taking.seq > length {
             return keep_early(standing, taking);
@@ -270,7 +272,7 @@ impl WriteBatch {
                 _ => Err(IngestError::Conflict {
                     call: act.record_id,
                     seq: 0,
-                    reason: "the id of an act is taken".into(),
+                    reason: "the id of the admin action is already used".into(),
                 }),
             };
         }
@@ -293,7 +295,7 @@ impl WriteBatch {
             body: act.body.clone(),
             contents: Vec::new(),
         });
-        if let AdminActionKind::Forget { call } = &act.action.deed {
+        if let AdminActionKind::Forget { call } = &act.action.kind {
             self.forget(*call, tenant);
         }
         Ok(())
@@ -318,13 +320,15 @@ fn keep_early(standing: &mut CallLookup, taking: &ValidatedIngest) -> WriteOutco
         return if (kept.taking.end_seq, kept.taking.head) == (taking.end_seq, taking.head) {
             Ok(())
         } else {
-            Err(taking.conflict_error("another line waits for its place"))
+            Err(taking.conflict_error("another entry already waits for this position"))
         };
     }
     let before = standing.early.range(..taking.seq).next_back().map(|(_, early)| &early.taking);
     let after = standing.early.range(taking.seq..).next().map(|(_, early)| &early.taking);
     if before.is_some_and(|before| !fits(before, taking)) || after.is_some_and(|after| !fits(taking, after)) {
-        return Err(taking.conflict_error("it does not fit another that waits for its place"));
+        return Err(
+            taking.conflict_error("the entries do not match other entries that wait for their position")
+        );
     }
     standing.early.insert(taking.seq, OutOfOrder { taking: taking.clone(), is_kept: false });
     Ok(())
@@ -339,13 +343,13 @@ fn fits(one: &ValidatedIngest, later: &ValidatedIngest) -> bool {
 /// those early appends.
 fn line_up(standing: &CallLookup, taking: &ValidatedIngest) -> Result<Vec<u32>, IngestError> {
     if taking.prev_link != standing.head() {
-        return Err(taking.conflict_error("it does not continue the chain"));
+        return Err(taking.conflict_error("the entries do not continue the chain"));
     }
     let of = |listing: &CallSummary| (listing.tenant.clone(), listing.session.clone());
     let whose =
         standing.listed.as_ref().map_or_else(|| of(&taking.call_summary), |listed| of(&listed.call_summary));
     if of(&taking.call_summary) != whose {
-        return Err(taking.conflict_error("the call is of another session"));
+        return Err(taking.conflict_error("the call belongs to another tenant or session"));
     }
     let (mut ready, mut last) = (Vec::new(), taking);
     for (seq, early) in &standing.early {
@@ -353,9 +357,9 @@ fn line_up(standing: &CallLookup, taking: &ValidatedIngest) -> Result<Vec<u32>, 
             break;
         }
         if !fits(last, &early.taking) || of(&early.taking.call_summary) != whose {
-            return Err(
-                taking.conflict_error(format!("line {seq}, which came before it, does not continue it"))
-            );
+            return Err(taking.conflict_error(format!(
+                "entry {seq}, which arrived earlier, does not continue these entries"
+            )));
         }
         ready.push(*seq);
         last = &early.taking;

@@ -126,8 +126,8 @@ impl CallRow {
             self.outcome = Some(word.to_owned());
             self.code = code.map(str::to_owned);
         }
-        self.was_asked |= step.entries.iter().any(|entry| matches!(entry.fact, RecordEvent::Asked(Ok(_))));
-        self.question = match step.entries.last().map(|entry| &entry.fact) {
+        self.was_asked |= step.entries.iter().any(|entry| matches!(entry.event, RecordEvent::Asked(Ok(_))));
+        self.question = match step.entries.last().map(|entry| &entry.event) {
             Some(RecordEvent::Asked(Ok(question))) => {
                 Some(OpenQuestionRow { pos: step.pos, question: question.clone(), asked_at: marks.asked_at })
             }

@@ -35,7 +35,7 @@ pub struct Ingest {
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// The append contradicts the stored entries or does not continue them. A retry does not help; a person must investigate.
-    #[error("record {call}, line {seq}: {reason}")]
+    #[error("record {call}, entry {seq}: {reason}")]
     Conflict {
         /// The call that the record belongs to.
         call: CallId,
@@ -52,8 +52,9 @@ pub enum IngestError {
 impl Ingest {
     /// Seals a batch under the key of its record. Without a key, its contents are dropped.
     pub fn seal_batch(batch: &Batch, vault: &KeyVault, key: Option<&RecordKey>) -> Result<Self, LedgerError> {
-        let cannot =
-            |fault: encryption::VaultError| LedgerError::new("cannot seal a batch for the book", fault);
+        let cannot = |fault: encryption::VaultError| {
+            LedgerError::new("cannot encrypt a batch for the audit log", fault)
+        };
         let note = ListNote::to_text(&batch.call_summary);
         let packed =
             key.map(|key| encryption::pack(key, batch.call, batch.expected_len, &note, &batch.contents));
@@ -91,29 +92,33 @@ impl ValidatedIngest {
         let Ingest { call, prev_link: before, chained_entries: lines, key, contents, call_summary: listing } =
             taking;
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
-            return Err(IngestError::Conflict { call, seq: 0, reason: "there are no lines".into() });
+            return Err(IngestError::Conflict { call, seq: 0, reason: "there are no entries".into() });
         };
         let (seq, head) = (first.seq(), last.link());
         let wrong = |why: &str| IngestError::Conflict { call, seq, reason: why.into() };
         let mut link = before;
         for (place, line) in (u64::from(seq)..).zip(&lines) {
             if u64::from(line.seq()) != place || !line.has_valid_link(call, &link) {
-                return Err(wrong("its lines do not follow from each other"));
+                return Err(wrong("the entries are not a valid chain"));
             }
             link = line.link();
         }
-        let end = seq.checked_add(u32::try_from(lines.len()).map_err(|_| wrong("there are too many lines"))?);
+        let end =
+            seq.checked_add(u32::try_from(lines.len()).map_err(|_| wrong("there are too many entries"))?);
         // Postgres integers are signed.
-        let end = end.filter(|end| i32::try_from(*end).is_ok()).ok_or_else(|| wrong("it is too far on"))?;
+        let end = end
+            .filter(|end| i32::try_from(*end).is_ok())
+            .ok_or_else(|| wrong("the sequence number is too large"))?;
         let entries = lines.iter().map(|line| serde_json::from_str(line.body())).collect::<Result<_, _>>();
-        let entries: Vec<Entry> = entries.map_err(|error| wrong(&format!("a line is no entry: {error}")))?;
+        let entries: Vec<Entry> =
+            entries.map_err(|error| wrong(&format!("an entry cannot be parsed: {error}")))?;
         check_opening(&entries, seq, before, &listing).map_err(wrong)?;
         if seq > 0 && key.is_some() {
-            return Err(wrong("a key comes with the first lines"));
+            return Err(wrong("only the first entries may have a key"));
         }
-        let body = encode(&lines).ok_or_else(|| wrong("a line is too long"))?;
+        let body = encode(&lines).ok_or_else(|| wrong("an entry is too long"))?;
         if body.len().saturating_add(contents.len()) > BYTES_MAX {
-            return Err(wrong("it is too large"));
+            return Err(wrong("the batch is too large"));
         }
         let listing = replace_nul_in_summary(listing);
         Ok(Self {
@@ -148,18 +153,18 @@ fn check_opening(
     listing: &CallSummary,
 ) -> Result<(), &'static str> {
     if (seq == 0) != (before == GENESIS) {
-        return Err("only the first line has nothing before it");
+        return Err("only the first entry must have no predecessor");
     }
     for (place, entry) in (u64::from(seq)..).zip(entries) {
-        match (&entry.fact, place) {
+        match (&entry.event, place) {
             (RecordEvent::Received(heading), 0)
                 if heading.tenant != listing.tenant || heading.session != listing.session =>
             {
-                return Err("it is listed under another tenant or session than it was received for");
+                return Err("the tenant or session of the listing differs from the received call");
             }
             (RecordEvent::Received(_), 0) => {}
-            (RecordEvent::Received(_), _) => return Err("a record begins only once"),
-            (_, 0) => return Err("a record begins with `received`"),
+            (RecordEvent::Received(_), _) => return Err("a record has only one `received` entry"),
+            (_, 0) => return Err("a record must begin with `received`"),
             _ => {}
         }
     }
@@ -194,8 +199,9 @@ pub(crate) struct AdminActionRow {
 impl AdminActionRow {
     pub(crate) fn new(act: AdminAction) -> Result<Self, IngestError> {
         let line = admin_records::to_chained_entry(&act)?;
-        let body = encode(std::slice::from_ref(&line))
-            .ok_or_else(|| LedgerError::new("cannot write an act", "it is too long"))?;
+        let body = encode(std::slice::from_ref(&line)).ok_or_else(|| {
+            LedgerError::new("cannot write an admin action", "the admin action is too long")
+        })?;
         Ok(Self { record_id: admin_records::record_id(act.id), head: line.link(), body, action: act })
     }
 }

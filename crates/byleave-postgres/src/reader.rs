@@ -40,7 +40,7 @@ impl AuditLog for PgAuditLog {
     ) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
         Box::pin(async move {
             let written = queries::records_since(&self.sealed_log.reader_pool, after, limit).await;
-            written.map_err(|error| LedgerError::new("cannot see what is new", error))
+            written.map_err(|error| LedgerError::new("cannot list new entries", error))
         })
     }
 
@@ -93,7 +93,7 @@ impl AuditLog for PgAuditLog {
             let mut reader = self.sealed_log.acquire_reader().await?;
             let (unsealer, key) = (&*self.unsealer, self.sealer.public_key());
             let verified = verify::verify(&mut reader, unsealer, &key, anchor).await;
-            verified.map_err(|error| LedgerError::new("cannot verify the book", error))
+            verified.map_err(|error| LedgerError::new("cannot verify the audit log", error))
         })
     }
 
@@ -180,15 +180,18 @@ impl PgAuditLog {
             (Some(heading), _) => heading.tenant.clone(),
             (None, Some(listing)) => listing.tenant,
             (None, None) => {
-                return Err(LedgerError::new("cannot forget a call", "nobody can say whose it is"));
+                return Err(LedgerError::new(
+                    "cannot erase the contents of a call",
+                    "the tenant of the call is unknown",
+                ));
             }
         };
         let act = AdminAction {
             id: AdminActionId::new(Uuid::now_v7()),
             at,
             tenant,
-            by,
-            deed: AdminActionKind::Forget { call },
+            actor: by,
+            kind: AdminActionKind::Forget { call },
         };
         // The ledger erases first, because it could send contents again that the audit log has erased.
         if let Some(ledger) = &self.ledger {
@@ -197,7 +200,7 @@ impl PgAuditLog {
         match self.sealed_log.ingest_action(act.clone()).await {
             Ok(()) => {}
             Err(IngestError::Ledger(fault)) => return Err(fault),
-            Err(other) => return Err(LedgerError::new("cannot forget a call", other)),
+            Err(other) => return Err(LedgerError::new("cannot erase the contents of a call", other)),
         }
         // Old row versions stay in the files until they are vacuumed, and longer in the WAL and in backups. The wrapped key
         // is useless without the master key, but it would be wrong to report that it is gone.

@@ -100,7 +100,7 @@ async fn forgotten(connection: &mut PgConnection) -> Result<(), Error> {
         let row = EntryRow::from_row(&row)?;
         // `verify` reports damaged actions.
         let Ok(act) = admin_records::read_action(row.call, row.encoded_entries()) else { continue };
-        if let AdminActionKind::Forget { call } = act.deed {
+        if let AdminActionKind::Forget { call } = act.kind {
             query("INSERT INTO forgotten(call, tenant) VALUES ($1, $2) ON CONFLICT DO NOTHING")
                 .bind(call.uuid())
                 .bind(act.tenant.as_str())

@@ -67,7 +67,7 @@ pub(crate) async fn create_tables(pool: &PgPool) -> Result<(), LedgerError> {
     query(MAKE_SCHEMA)
         .execute(pool)
         .await
-        .map_err(|error| LedgerError::new("cannot make the schema of the book", error))?;
+        .map_err(|error| LedgerError::new("cannot create the schema of the audit log", error))?;
     let book = Migration::new(
         1,
         Cow::Borrowed("book"),
@@ -79,13 +79,13 @@ pub(crate) async fn create_tables(pool: &PgPool) -> Result<(), LedgerError> {
     migrator
         .run(pool)
         .await
-        .map_err(|error| LedgerError::new("cannot prepare the tables of the book", error))?;
+        .map_err(|error| LedgerError::new("cannot create the tables of the audit log", error))?;
     let months = async {
         let mut connection = pool.acquire().await?;
         let month = query_scalar::<_, i32>("SELECT this_month()").fetch_one(&mut *connection).await?;
         create_month_partitions(&mut connection, month).await
     };
-    months.await.map_err(|error| LedgerError::new("cannot prepare the tables of this month", error))
+    months.await.map_err(|error| LedgerError::new("cannot create the tables of this month", error))
 }
 
 /// Creates the missing partitions of a month and of the next one.
@@ -112,9 +112,12 @@ pub(crate) async fn check_key_fingerprint(
         let sql = "SELECT value FROM meta WHERE name = $1";
         query_scalar::<_, Vec<u8>>(sql).bind(name).fetch_one(pool).await
     };
-    let found = find.await.map_err(|error| LedgerError::new("cannot open the book", error))?;
+    let found = find.await.map_err(|error| LedgerError::new("cannot open the audit log", error))?;
     if found == mark {
         return Ok(());
     }
-    Err(LedgerError::new("cannot open the book", format!("the {name} key is not the one it was made with")))
+    Err(LedgerError::new(
+        "cannot open the audit log",
+        format!("the {name} key is not the one that the audit log was created with"),
+    ))
 }

@@ -129,7 +129,7 @@ impl Sealer {
         let released = query(sql).bind(lease.0).execute(&self.pool).await;
         if let Err(error) = released {
             // The lease expires by itself.
-            tracing::warn!(%error, "the lease of the sealer could not be given back");
+            tracing::warn!(%error, "cannot release the lease of the sealer");
         }
         sealed
     }
@@ -197,7 +197,10 @@ impl Sealer {
             WHERE fence = $1 AND until > clock_timestamp()";
         let held = query(sql).bind(lease.0).bind(self.lease_ms()).execute(&mut *transaction).await;
         if held.map_err(cannot)?.rows_affected() == 0 {
-            return Err(LedgerError::new("cannot seal the book", "it took too long, and another took over"));
+            return Err(LedgerError::new(
+                "cannot seal the audit log",
+                "the lease expired, and another sealer took over",
+            ));
         }
         query("INSERT INTO segment(number, shard, upto, body, signature) VALUES ($1, $2, $3, $4, $5)")
             .bind(to_i64(segment.number))
@@ -215,9 +218,9 @@ impl Sealer {
     async fn check_anchor(&self, connection: &mut PgConnection) -> Result<(), LedgerError> {
         let Some(anchor) = self.read_anchor().await? else { return Ok(()) };
         match load_segment(connection, anchor.number).await.map_err(cannot)? {
-            None => Err(LedgerError::new("cannot seal the book", OLDER_THAN_ANCHOR)),
+            None => Err(LedgerError::new("cannot seal the audit log", OLDER_THAN_ANCHOR)),
             Some(segment) if segment_digest(&segment.body) != anchor.digest => {
-                Err(LedgerError::new("cannot seal the book", "the anchored segment was changed"))
+                Err(LedgerError::new("cannot seal the audit log", "the anchored segment was changed"))
             }
             Some(_) => Ok(()),
         }
@@ -229,7 +232,7 @@ impl Sealer {
             return Ok(());
         }
         let key = hex(self.public_key().as_bytes());
-        self.anchors.write(Anchor { number, digest, key }).await
+        self.anchors.write(Anchor { number, digest, public_key: key }).await
     }
 }
 
@@ -244,7 +247,7 @@ pub(crate) async fn run_seal_loop(sealer: Weak<Sealer>, every: Duration) {
             Err(fault) => {
                 let fault = fault.to_string();
                 if fault != last_fault {
-                    tracing::error!(%fault, "the book could not be sealed");
+                    tracing::error!(%fault, "cannot seal the audit log");
                     last_fault = fault;
                 }
             }
@@ -271,7 +274,7 @@ async fn end_of(connection: &mut PgConnection, shard: i16) -> Result<(i64, i64),
         return Ok((0, 1));
     };
     let seal = SegmentBody::parse(&segment.body).ok_or_else(|| {
-        LedgerError::new("cannot seal the book", format!("segment {} is damaged", segment.number))
+        LedgerError::new("cannot seal the audit log", format!("segment {} is damaged", segment.number))
     })?;
     Ok((segment.upto, seal.end_pos()))
 }
@@ -324,5 +327,5 @@ pub(crate) fn sealed_row_from(row: &PgRow) -> Result<SealedRow, Error> {
 }
 
 fn cannot(error: Error) -> LedgerError {
-    LedgerError::new("cannot seal the book", error)
+    LedgerError::new("cannot seal the audit log", error)
 }

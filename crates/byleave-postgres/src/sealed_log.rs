@@ -69,7 +69,7 @@ impl SealedAuditLog {
             .max_connections(readers_max.max(1))
             .connect_with(connect.clone())
             .await
-            .map_err(|error| LedgerError::new("cannot reach the book", error))?;
+            .map_err(|error| LedgerError::new("cannot reach the audit log", error))?;
         schema::create_tables(&readers).await?;
         Ok(Self { reader_pool: readers, writer: PgWriter::start(connect) })
     }
@@ -101,7 +101,7 @@ impl SealedAuditLog {
         let calls: Vec<CallId> = wanted.iter().map(|(call, ..)| *call).collect();
         let rows = load_rows(&mut reader, &calls, LINE_COLUMNS_WITHOUT_CONTENTS)
             .await
-            .map_err(|error| LedgerError::new("cannot read records back", error))?;
+            .map_err(|error| LedgerError::new("cannot read records", error))?;
         let holding = |(call, length, head): &(CallId, u32, Digest)| {
             let rows = group_by_call(&rows).find(|rows| {
                 rows.first().is_some_and(|first| first.call == *call && first.kind == KIND_RECORD)
@@ -137,7 +137,7 @@ impl SealedAuditLog {
         };
         let (early, early_ms) = read(&mut reader)
             .await
-            .map_err(|error| LedgerError::new("cannot tell how far the book is behind", error))?;
+            .map_err(|error| LedgerError::new("cannot read the backlog of the audit log", error))?;
         Ok(Backlog {
             queued_writes: self.writer.queued(),
             out_of_order: to_u64(early),
@@ -146,7 +146,10 @@ impl SealedAuditLog {
     }
 
     pub(crate) async fn acquire_reader(&self) -> Result<PoolConnection<Postgres>, LedgerError> {
-        self.reader_pool.acquire().await.map_err(|error| LedgerError::new("cannot reach the book", error))
+        self.reader_pool
+            .acquire()
+            .await
+            .map_err(|error| LedgerError::new("cannot reach the audit log", error))
     }
 
     async fn read(&self, call: CallId, columns: &str) -> Result<Option<SealedRecord>, LedgerError> {

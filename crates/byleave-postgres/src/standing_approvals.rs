@@ -33,12 +33,18 @@ pub(crate) async fn list_standing_approvals(
     tenant: &TenantId,
     now: Millis,
 ) -> Result<Vec<StandingApprovalItem>, LedgerError> {
-    let cannot = |error: Error| LedgerError::new("cannot list the leaves", error);
+    let cannot = |error: Error| LedgerError::new("cannot list the standing approvals", error);
     let acts = load_admin_actions(connection, Some(shard_for_tenant(tenant))).await?;
     let revoked: HashSet<StandingApprovalId> = acts
         .into_iter()
         .filter(|act| act.tenant == *tenant)
-        .filter_map(|act| if let AdminActionKind::Revoke { leave } = act.deed { Some(leave) } else { None })
+        .filter_map(|act| {
+            if let AdminActionKind::Revoke { standing_approval: leave } = act.kind {
+                Some(leave)
+            } else {
+                None
+            }
+        })
         .collect();
     let given = given(connection, tenant).await.map_err(cannot)?;
     let used = used(connection, tenant).await.map_err(cannot)?;
@@ -79,17 +85,17 @@ pub(crate) async fn list_standing_approvals(
         } else if !invariants::is_in_time(leave, now) {
             StandingApprovalState::Expired
         } else if !invariants::has_uses_left(leave, uses, 1, None) {
-            StandingApprovalState::Spent
+            StandingApprovalState::UsedUp
         } else {
-            StandingApprovalState::Standing
+            StandingApprovalState::Active
         };
         items.push(StandingApprovalItem {
             standing_approval: leave.clone(),
             call,
-            approver: answered.by.clone(),
+            approver: answered.approver.clone(),
             granted_at: at,
             // Not counted beyond the maximum.
-            uses: leave.uses_max.map_or(uses, |max| uses.min(max)),
+            uses: leave.max_uses.map_or(uses, |max| uses.min(max)),
             state,
         });
     }
@@ -107,14 +113,15 @@ pub(crate) async fn load_admin_actions(
         "SELECT {LINE_COLUMNS_WITHOUT_CONTENTS} FROM line WHERE line.kind = {KIND_ADMIN_ACTION} {of_shard} ORDER BY line.pos"
     );
     let rows = query(&sql).bind(shard).fetch_all(connection).await;
-    let rows = rows.map_err(|error| LedgerError::new("cannot read the acts of the book", error))?;
+    let rows =
+        rows.map_err(|error| LedgerError::new("cannot read the admin actions of the audit log", error))?;
     rows.iter()
         .map(|row| {
             let row = EntryRow::from_row(row).map_err(|error| error.to_string())?;
             admin_records::read_action(row.call, row.encoded_entries())
-                .map_err(|why| format!("act {}: {why}", row.call))
+                .map_err(|why| format!("admin action {}: {why}", row.call))
         })
-        .map(|act| act.map_err(|why| LedgerError::new("an act is damaged", why)))
+        .map(|act| act.map_err(|why| LedgerError::new("an admin action is damaged", why)))
         .collect()
 }
 

@@ -132,9 +132,9 @@ impl LogVerifier<'_> {
             match admin_records::read_action(row.call, row.encoded_entries()) {
                 Ok(act) => {
                     if shard_for_tenant(&act.tenant) != shard {
-                        self.flaw(row.pos, place, "it lies where another tenant's acts lie");
+                        self.flaw(row.pos, place, "the admin action is in the shard of another tenant");
                     }
-                    if let AdminActionKind::Forget { call } = act.deed {
+                    if let AdminActionKind::Forget { call } = act.kind {
                         forgotten.insert((call, act.tenant));
                     }
                 }
@@ -207,7 +207,7 @@ impl LogVerifier<'_> {
             self.flaw(
                 row.pos,
                 LogPosition::Entry { call, seq: row.seq },
-                "it is neither of a record nor an act",
+                "the entry is neither part of a record nor an admin action",
             );
         }
         let record = Record::from_stored_entries(call, &lines);
@@ -218,7 +218,7 @@ impl LogVerifier<'_> {
         }
         let whose = record.header().map(|heading| heading.tenant.clone());
         if whose.as_ref().is_some_and(|tenant| shard_for_tenant(tenant) != opening.shard) {
-            let why = "it lies where another tenant's records lie";
+            let why = "the record is in the shard of another tenant";
             self.flaw(first.pos, LogPosition::Entry { call, seq: first.seq }, why);
         }
         let is_forgotten = whose.is_some_and(|tenant| forgotten.contains(&(call, tenant)));
@@ -242,16 +242,16 @@ impl LogVerifier<'_> {
         let Some(wrapped) = &opening.key else {
             if opening.forgotten && !is_forgotten {
                 // The action that erased it may be missing or damaged. That error then comes first.
-                self.flaw(LAST, place, "it was destroyed, but no act says so");
+                self.flaw(LAST, place, "the key was destroyed, but no admin action says so");
             }
             return None;
         };
         if is_forgotten || opening.forgotten {
-            self.flaw(first.pos, place, "the call was forgotten, but it is still there");
+            self.flaw(first.pos, place, "the call was forgotten, but its key still exists");
         }
         let key = self.unsealer.key(call, wrapped);
         if key.is_none() {
-            self.flaw(first.pos, place, "it is not what was written");
+            self.flaw(first.pos, place, "the key was changed");
         }
         key
     }
@@ -262,13 +262,13 @@ impl LogVerifier<'_> {
             match key {
                 // A destroyed or damaged key was already reported.
                 None if opening.key.is_some() || opening.forgotten || row.contents.is_empty() => {}
-                None => self.flaw(row.pos, place, "their key is missing"),
+                None => self.flaw(row.pos, place, "the key of the contents is missing"),
                 Some(_) if row.contents.is_empty() && is_bare(row) => {}
                 Some(_) if row.contents.is_empty() => {
-                    self.flaw(row.pos, place, "they are missing");
+                    self.flaw(row.pos, place, "the contents are missing");
                 }
                 Some(key) if self.unsealer.contents(key, row.call, row.seq, &row.contents).is_ok() => {}
-                Some(_) => self.flaw(row.pos, place, "they are not what was written"),
+                Some(_) => self.flaw(row.pos, place, "the contents were changed"),
             }
         }
     }
@@ -301,7 +301,7 @@ impl LogVerifier<'_> {
                     let sql = "SELECT EXISTS(SELECT FROM leave WHERE tenant = $1 AND id = $2 AND call = $3 AND tool = $4)";
                     let query =
                         query_scalar::<_, bool>(sql).bind(tenant.as_str()).bind(leave).bind(call.uuid());
-                    ("giving", query.bind(tool).fetch_one(&mut *self.connection).await?)
+                    ("grant", query.bind(tool).fetch_one(&mut *self.connection).await?)
                 }
                 Err(attempt) => {
                     let sql = "SELECT EXISTS(SELECT FROM leave_use
@@ -312,7 +312,9 @@ impl LogVerifier<'_> {
                 }
             };
             if !listed {
-                let why = format!("its {word} of leave {leave} is not listed; rebuild the projections");
+                let why = format!(
+                    "the {word} of standing approval {leave} is not in the index; rebuild the projections"
+                );
                 self.flaw(LAST, LogPosition::Entry { call, seq }, why);
             }
         }
@@ -336,19 +338,19 @@ impl LogVerifier<'_> {
                 let segment = SignedSegment::from_row(row)?;
                 self.found.segments += 1;
                 if segment.number != number {
-                    self.flaw(0, LogPosition::Segment { number }, "it is missing");
+                    self.flaw(0, LogPosition::Segment { number }, "the segment is missing");
                     number = segment.number;
                 }
                 let here = LogPosition::Segment { number };
                 let place = places.entry(segment.shard).or_insert(1);
                 let signed = has_valid_signature(self.key, &segment.body, &segment.signature);
                 let why = match SegmentBody::parse(&segment.body).filter(|_| signed) {
-                    None => Some("its signature does not fit"),
+                    None => Some("the signature is not valid"),
                     Some(seal) => {
                         let follows =
                             (seal.number, seal.prev_digest, seal.first_pos) == (number, before, *place);
                         *place = seal.end_pos();
-                        (!follows).then_some("it does not follow the one before it")
+                        (!follows).then_some("the segment does not follow the previous one")
                     }
                 };
                 if let Some(why) = why {
@@ -387,11 +389,16 @@ impl LogVerifier<'_> {
                 }
                 let why = match found.filter(|row| row.place == at) {
                     Some(row) if row.row == *sealed => None,
-                    Some(row) => Some((row.pos, "is not the one")),
-                    None => Some((rows.last.saturating_add(1), "is missing")),
+                    Some(row) => Some((
+                        row.pos,
+                        format!("the entry differs from the one that segment {} sealed", seal.number),
+                    )),
+                    None => Some((
+                        rows.last.saturating_add(1),
+                        format!("the entry that segment {} sealed is missing", seal.number),
+                    )),
                 };
-                if let Some((pos, how)) = why {
-                    let why = format!("it {how} that segment {} sealed", seal.number);
+                if let Some((pos, why)) = why {
                     self.flaw(pos, LogPosition::Entry { call: sealed.call, seq: sealed.seq }, why);
                 }
                 if found.is_some_and(|row| row.place == at) {
@@ -408,13 +415,13 @@ impl LogVerifier<'_> {
                 self.foreign(row);
             } else {
                 let here = LogPosition::Entry { call: row.row.call, seq: row.row.seq };
-                self.flaw(row.pos, here, "what stood before it is missing");
+                self.flaw(row.pos, here, "the entry before it is missing");
                 place = row.place.saturating_add(1);
             }
             found = rows.next(self.connection).await?;
         }
         if place != end.saturating_add(1) {
-            let why = format!("shard {shard} has {} rows, and {end} were written", to_u64(place - 1));
+            let why = format!("shard {shard} has {} rows, but {end} were written", to_u64(place - 1));
             self.flaw(LAST, LogPosition::File, why);
         }
         Ok(())
@@ -422,12 +429,12 @@ impl LogVerifier<'_> {
 
     fn foreign(&mut self, row: ScannedRow) {
         let here = LogPosition::Entry { call: row.row.call, seq: row.row.seq };
-        self.flaw(row.pos, here, "another row stands in its place");
+        self.flaw(row.pos, here, "another row already has this position");
     }
 
     async fn anchor(&mut self, anchor: &Anchor) -> Result<(), Error> {
-        if anchor.key != hex(self.key.as_bytes()) {
-            self.flaw(LAST, LogPosition::Anchor, "it names another signing key");
+        if anchor.public_key != hex(self.key.as_bytes()) {
+            self.flaw(LAST, LogPosition::Anchor, "the anchor names another signing key");
         }
         match load_segment(self.connection, anchor.number).await? {
             None => self.flaw(LAST, LogPosition::Anchor, OLDER_THAN_ANCHOR),
@@ -475,7 +482,7 @@ fn is_bare(row: &EntryRow) -> bool {
     decode_entries(std::slice::from_ref(row)).iter().all(|line| {
         let entry: Option<Entry> = serde_json::from_str(line.body()).ok();
         entry.is_some_and(|entry| {
-            matches!(entry.fact, RecordEvent::Interrupted { .. } | RecordEvent::Expired { .. })
+            matches!(entry.event, RecordEvent::Interrupted { .. } | RecordEvent::Expired { .. })
         })
     })
 }

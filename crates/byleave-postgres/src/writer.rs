@@ -75,7 +75,7 @@ async fn attend(mut desk: WriterTask, mut waiting: mpsc::Receiver<WriteJob>, que
             for (reply, done) in replies.into_iter().zip(done) {
                 // The sender may be gone. The operation remains written.
                 if reply.send(done).is_err() {
-                    tracing::trace!("nobody waits for what was written");
+                    tracing::trace!("the sender no longer waits for the result");
                 }
             }
         }
@@ -104,7 +104,7 @@ impl WriterTask {
         match self.transact(works).await {
             Ok(done) => done,
             Err(error) if works.len() > 1 => {
-                tracing::warn!(%error, together = works.len(), "a transaction of the book failed; trying each alone");
+                tracing::warn!(%error, together = works.len(), "a transaction of the audit log failed; retrying each operation alone");
                 let mut done = Vec::with_capacity(works.len());
                 for work in works {
                     done.push(self.write_alone(work).await);
@@ -135,9 +135,9 @@ impl WriterTask {
 }
 
 fn closed() -> LedgerError {
-    LedgerError::new("cannot write the book", "it was closed")
+    LedgerError::new("cannot write to the audit log", "the audit log was closed")
 }
 
 fn cannot_write(error: &Error) -> IngestError {
-    LedgerError::new("cannot write the book", error).into()
+    LedgerError::new("cannot write to the audit log", error).into()
 }

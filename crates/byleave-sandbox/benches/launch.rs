@@ -1,7 +1,7 @@
-//! What it costs to start a command confined, beside a bare start and beside bubblewrap, in turns in one run.
+//! Compares the start of a command in the sandbox with a bare start and with bubblewrap, alternating in one run.
 //!
 //! `cargo bench -p byleave-sandbox --bench launch` measures and writes its part of docs/performance.md; `scripts/prove sandbox`
-//! does that as well. With `BYLEAVE_PROOF=short` it takes seconds and writes nothing. Either way it fails where something takes
+//! does that as well. With `BYLEAVE_PROOF=short` it takes seconds and writes nothing. Either way it fails if something takes
 //! more than twice its bar. Run by root, it measures as another user.
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a benchmark")]
 
@@ -30,7 +30,7 @@ use byleave_sandbox::workspace_index::{DirectoryIndex, PathPolicy};
 
 const UID: u32 = 61_001;
 const ROW: &str = "row ";
-/// What an everyday shell has; without it, bash goes and asks who it is.
+/// The variables of an ordinary shell. Without them, bash looks up the user.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("USER", "nobody"), ("SHELL", "/bin/bash")];
 
@@ -57,7 +57,7 @@ fn is_short() -> bool {
     std::env::var("BYLEAVE_PROOF").is_ok_and(|proof| proof == "short")
 }
 
-/// Root is refused by the sandbox, and owns the page: another user measures, and says what.
+/// The sandbox refuses root, but root owns the page. So another user measures, and reports the results.
 fn as_somebody_else() {
     let mut again = Command::new("/proc/self/exe");
     again.uid(UID).gid(UID).current_dir("/").env("TMPDIR", "/tmp").stderr(Stdio::inherit());
@@ -90,7 +90,8 @@ fn as_somebody_else() {
     page::write("launch", &table);
 }
 
-/// The proxy's cost is measured by a test, whose servers on the loopback only a build with assertions lets through.
+/// A test measures the cost of the proxy, because only a build with assertions lets its servers on loopback
+/// through.
 fn proxied() -> String {
     let mut test = Command::new("cargo");
     test.args(["test", "-q", "-p", "byleave-sandbox", "--test", "all", "--", "--ignored", "--nocapture"]);
@@ -117,7 +118,7 @@ fn proxied() -> String {
     rows.concat()
 }
 
-/// Says what came of something, for the table, and fails where it is far beyond its bar.
+/// Prints a result for the table, and fails if it is far beyond its bar.
 fn row(what: &str, bare: &str, confined: &str, ratio: f64, bar: Option<LatencyLimit>) {
     let (told, word) = match bar {
         None => (String::new(), ""),
@@ -130,7 +131,7 @@ fn row(what: &str, bare: &str, confined: &str, ratio: f64, bar: Option<LatencyLi
     };
     println!("{ROW}| {what} | {bare} | {confined} | {ratio:.2} | {told} | {word} |");
     match bar {
-        // With the rules asked about every path it is far beyond, and known to be.
+        // If the rules are evaluated for every path, it is far beyond the bar. This is known.
         _ if what == "a start, everyday: alone" => {}
         Some(LatencyLimit::AtMost(bar)) => {
             assert!(ratio <= 2.0 * bar, "{what}: {ratio:.2}, which is far beyond {bar:.2}")
@@ -148,7 +149,7 @@ enum LatencyLimit {
     AtLeast(f64),
 }
 
-/// Where commands run, and what bubblewrap needs to make it much the same.
+/// The environment of the commands, and the paths that bubblewrap needs for a similar one.
 struct BenchFixture {
     confinement: Confinement,
     bwrap: Vec<PathBuf>,
@@ -287,7 +288,7 @@ fn launches(name: &str, place: &BenchFixture, rounds: usize) {
     let mut times = ways.map(|_| Vec::with_capacity(rounds));
     for round in 0..rounds + 10 {
         for ((_, way, _), times) in ways.iter().zip(&mut times) {
-            // What the kernel clears away behind the last one is not to be this one's cost.
+            // Waits for the kernel's cleanup after the previous run, so that it is not measured here.
             std::thread::sleep(Duration::from_millis(2));
             let took = timed(way);
             if round >= 10 {
@@ -336,7 +337,7 @@ fn throughput(place: &BenchFixture, rounds: usize) {
     row(what, &told(without), &told(ready), ready / without, None);
 }
 
-/// What it costs before and after every command to know what must be hidden, and what was planted.
+/// Measures the scan before and after every command that finds hidden paths and planted files.
 fn looking(root: &Path) {
     for directory in 0..2500 {
         let path = root.join(format!("d{}/e{directory}", directory % 50));
@@ -368,8 +369,8 @@ fn looking(root: &Path) {
     row(&format!("{what}: a file is new"), &told, &format!("{changed:.2} ms"), changed / fresh, None);
 }
 
-/// What a copy adds to a start by itself, in a directory that was looked through before: 10,000 files, of which some are hidden
-/// or held.
+/// Measures what a copy adds to a start, in a directory that was scanned before: 10,000 files, of which some are hidden or
+/// write-protected.
 fn on_a_copy(root: &Path, rounds: usize) {
     let (home, store) = (root.join("home"), root.join("store"));
     fs::create_dir_all(&store).unwrap();
@@ -408,7 +409,8 @@ fn on_a_copy(root: &Path, rounds: usize) {
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
         }
     }
-    // What the kernel prepares layers in cannot be looked into by anybody, and so not be removed with the rest.
+    // The kernel's work directory of an overlay has no permissions, so it must get some before it can be
+    // removed.
     for at in 1..=number {
         let prepared = store.join(format!("work{at}/work"));
         fs::set_permissions(prepared, PermissionsExt::from_mode(0o700)).unwrap();

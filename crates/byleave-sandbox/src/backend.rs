@@ -58,24 +58,26 @@ impl fmt::Display for Backend {
 fn given_by_bwrap(landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
     match guarantee {
         Guarantee::WritesLockedTwice if landlock == 0 => {
-            Enforcement::Unavailable("mounts alone hold it, for want of Landlock".into())
+            Enforcement::Unavailable("only mounts enforce it, because this kernel has no Landlock".into())
         }
         Guarantee::ReadsConfined if landlock == 0 => {
             Enforcement::Unavailable("this kernel has no Landlock".into())
         }
         Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-            Enforcement::Unavailable("the way to our proxy is made by the native launcher only".into())
+            Enforcement::Unavailable("only the native backend can connect the command to the proxy".into())
         }
         Guarantee::MemoryLimited => each_by_itself(),
         Guarantee::TmpLimited => {
-            Enforcement::Partial("their size is limited, and their number is not".into())
+            Enforcement::Partial("the size of temporary files is limited, but their number is not".into())
         }
         _ => Enforcement::Full,
     }
 }
 
 fn each_by_itself() -> Enforcement {
-    Enforcement::Partial("every process is limited by itself, for want of a cgroup around them all".into())
+    Enforcement::Partial(
+        "each process is limited separately, because there is no cgroup for all of them".into(),
+    )
 }
 
 fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
@@ -84,37 +86,37 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
         |path: &std::path::PathBuf| files.writable.iter().any(|writable| path.starts_with(writable));
     match guarantee {
         Guarantee::WritesConfined if landlock < TRUNCATION_SINCE => Enforcement::Partial(
-            "outside the writable paths files can be cut short, and modes, owners and times changed".into(),
+            "the command can truncate files outside the writable paths, and change their modes, owners and times".into(),
         ),
         Guarantee::WritesConfined => Enforcement::Partial(
-            "outside the writable paths modes, owners, times and attributes can be changed".into(),
+            "the command can change modes, owners, times and attributes outside the writable paths".into(),
         ),
-        Guarantee::WritesLockedTwice => Enforcement::Unavailable("Landlock alone holds it, without mounts".into()),
+        Guarantee::WritesLockedTwice => Enforcement::Unavailable("only Landlock enforces it, without mounts".into()),
         Guarantee::SecretsHidden if files.hidden.iter().any(beneath_writable) => {
-            Enforcement::Partial("what is hidden beneath a writable path can be read".into())
+            Enforcement::Partial("the command can read hidden files below a writable path".into())
         }
-        Guarantee::ProtectedKept => Enforcement::Unavailable("what lies beneath a writable path can be written".into()),
+        Guarantee::ProtectedKept => Enforcement::Unavailable("the command can write everything below a writable path".into()),
         Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-            Enforcement::Unavailable("without a network of its own there are no sockets at all".into())
+            Enforcement::Unavailable("without a network namespace the command has no sockets at all".into())
         }
         Guarantee::ProcessesApart if landlock < SCOPES_SINCE => {
-            Enforcement::Partial("other processes of the user can be seen and signalled".into())
+            Enforcement::Partial("the command can see and signal other processes of the user".into())
         }
         Guarantee::ProcessesApart => {
-            Enforcement::Partial("other processes can be seen, and neither signalled nor traced".into())
+            Enforcement::Partial("the command can see other processes, but can neither signal nor trace them".into())
         }
         Guarantee::TreeKilled if landlock < SCOPES_SINCE => {
-            Enforcement::Partial("the command can kill the process that ends what it leaves behind".into())
+            Enforcement::Partial("the command can kill the process that ends its background processes".into())
         }
         Guarantee::MemoryLimited => each_by_itself(),
         Guarantee::ProcessesLimited => {
-            Enforcement::Partial("everything else that the user starts meanwhile counts as well".into())
+            Enforcement::Partial("the limit includes all other processes that the user starts meanwhile".into())
         }
         Guarantee::PrivilegesDropped => Enforcement::Partial(
-            "devices can be seen, and not opened; the bounding set stays, which gives nothing without new privileges"
+            "devices are visible but cannot be opened; the capability bounding set stays, but is useless without new privileges"
                 .into(),
         ),
-        Guarantee::TmpLimited => Enforcement::Unavailable("they lie on a disk of this machine".into()),
+        Guarantee::TmpLimited => Enforcement::Unavailable("temporary files are on a disk of this machine".into()),
         // Sockets and shared memory do not exist here. The other guarantees depend on nothing that is missing.
         Guarantee::SecretsHidden
         | Guarantee::HomeHidden
@@ -141,7 +143,7 @@ pub fn start_on(
         return Err(LaunchError::NoTerminal);
     }
     if rung != Backend::Native && !confinement.files.copies.is_empty() {
-        return Err(LaunchError::CopiesUnsupported("on a lower rung of the ladder, which cannot mount one"));
+        return Err(LaunchError::CopiesUnsupported("on this backend, because it cannot mount a copy"));
     }
     if rung != Backend::Native && confinement.network == Network::Proxied {
         return Err(NetworkServeError::NoBridge.into());

@@ -35,10 +35,10 @@ pub enum CgroupUnavailableError {
     #[error("no cgroup v2 is mounted")]
     NotMounted,
     /// Our cgroup is not delegated to us.
-    #[error("`{}` was not delegated to us; begin with `systemd-run --user --scope -p Delegate=yes`", .0.display())]
+    #[error("the cgroup `{}` is not delegated to this process; start with `systemd-run --user --scope -p Delegate=yes`", .0.display())]
     NotDelegated(PathBuf),
     /// The kernel has this controller elsewhere, or it was not passed on to us.
-    #[error("`{}` has no `{controller}` to limit", path.display())]
+    #[error("the cgroup `{}` has no controller `{controller}`", path.display())]
     NoController {
         /// The cgroup.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum CgroupUnavailableError {
         controller: &'static str,
     },
     /// Other processes are in the same cgroup, so that it cannot be divided.
-    #[error("`{}` cannot be divided: {reason}", path.display())]
+    #[error("cannot create a child cgroup in `{}`: {reason}", path.display())]
     NotDivisible {
         /// The cgroup.
         path: PathBuf,
@@ -306,7 +306,7 @@ impl CommandCgroup {
             self.open(name, OFlags::WRONLY).and_then(|file| Ok(rustix::io::write(file, text.as_bytes())?));
         match written {
             Ok(count) if count == text.len() => Ok(()),
-            Ok(_) => Err(io::Error::other(format!("`{name}` took a part of `{text}`"))),
+            Ok(_) => Err(io::Error::other(format!("`{name}` accepted only a part of `{text}`"))),
             Err(error) => {
                 Err(io::Error::new(error.kind(), format!("cannot write `{text}` to `{name}`: {error}")))
             }

@@ -61,11 +61,11 @@ pub struct RunEnvironment {
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     /// The plan waives a guarantee that does not exist.
-    #[error("cannot give up `{0}`: there is no guarantee of that name; `byleave doctor` lists them")]
+    #[error("cannot waive `{0}`: there is no guarantee with this name; `byleave doctor` lists them")]
     UnknownGuarantee(String),
     /// Making the path writable would make too much writable.
     #[error(
-        "cannot let the command write `{path}` alone: {reason}; write it in the workspace, or into a directory of its own",
+        "cannot let the command write only `{path}`: {reason}; write the file in the workspace, or in a separate directory",
         path = path.display()
     )]
     TooWide {
@@ -277,12 +277,14 @@ fn writing(
         // Creating or removing a file changes its parent directory.
         let too_wide = |why| GrantError::TooWide { path: path.to_path_buf(), reason: why };
         let parent = path.parent().filter(|parent| parent.is_dir());
-        let parent = parent.ok_or_else(|| too_wide("its directory is not there"))?;
+        let parent = parent.ok_or_else(|| too_wide("its directory does not exist"))?;
         let holds_more = place.home.as_ref().is_some_and(|home| home.starts_with(parent))
             || workspace.starts_with(parent)
             || system_paths::is_system(parent);
         if holds_more {
-            return Err(too_wide("its directory holds your home, your work or the system"));
+            return Err(too_wide(
+                "its directory contains your home directory, the workspace or system files",
+            ));
         }
         wide.insert(parent.to_path_buf());
     }
@@ -299,7 +301,7 @@ fn writing(
             .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink()))
             .collect();
         if beside.len() > NEIGHBOURS_MAX {
-            let why = "too much else lies in its directory, and would have to be held";
+            let why = "its directory has too many other entries to protect";
             return Err(GrantError::TooWide { path: directory, reason: why });
         }
         files.protected.extend(beside);

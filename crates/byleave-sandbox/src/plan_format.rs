@@ -145,7 +145,7 @@ pub enum MountOp<P> {
     },
     /// Starts the loopback interface.
     Loopback,
-    /// Routes every address that stands for a name to the loopback.
+    /// Routes every address that represents a name to the loopback.
     Route,
     /// Creates a socket of this network, and passes it out over the control socket.
     OfferSocket {

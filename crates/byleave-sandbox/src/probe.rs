@@ -150,7 +150,7 @@ fn climb(rung: Backend, run_as: RunAs, landlock: u32, surroundings: &HostEnviron
         }
         // This error refers to `doctor`, which is the caller here.
         Err(LaunchError::Namespaces(error)) => {
-            Err(obstacle(BackendFailure::Namespaces, format!("cannot make namespaces: {error}")))
+            Err(obstacle(BackendFailure::Namespaces, format!("cannot create namespaces: {error}")))
         }
         Err(error) => Err(obstacle(failed(&error), error.to_string())),
     };
@@ -166,7 +166,7 @@ fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> 
     let mut confinement = usual(&folder.path);
     // Missing guarantees are reported later. They must not prevent the attempt.
     confinement.waived.extend(Guarantee::ALL);
-    let making = |error| LaunchError::Internal { doing: "making a workspace to try", error };
+    let making = |error| LaunchError::Internal { doing: "creating a test workspace", error };
     let files = &confinement.files;
     for directory in files.home.iter().chain(&files.writable).chain(&files.protected) {
         fs::create_dir_all(directory).map_err(making)?;

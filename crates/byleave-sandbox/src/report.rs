@@ -34,15 +34,15 @@ pub fn describe_outcome(confinement: &Confinement, outcome: &CommandOutcome) -> 
         lines.push(match limit {
             LimitKind::Wall => {
                 let ms = confinement.limits.wall_time.as_millis();
-                format!("stopped after {ms} ms, with everything that it had started (wall)")
+                format!("stopped after {ms} ms, with all processes that it had started (wall)")
             }
             _ => {
-                format!("blocked by policy: ended by the limit of {}", limited(limit, &confinement.limits))
+                format!("blocked by policy: ended at the limit of {}", limited(limit, &confinement.limits))
             }
         });
     }
     for limit in outcome.limits_reached.iter().filter(|limit| Some(**limit) != outcome.limit_exceeded) {
-        lines.push(format!("it met the limit of {}", limited(*limit, &confinement.limits)));
+        lines.push(format!("the command reached the limit of {}", limited(*limit, &confinement.limits)));
     }
     if outcome.status != CommandStatus::Exited(0) {
         lines.push(describe_limits(confinement));
@@ -56,19 +56,19 @@ pub fn describe_limits(confinement: &Confinement) -> String {
     let writable: Vec<String> = files.writable.iter().map(|path| format!("`{}`", shown(path))).collect();
     let writable = if writable.is_empty() { "nothing".to_owned() } else { writable.join(", ") };
     let readable = match &files.readable {
-        ReadScope::Everything => "what you can".to_owned(),
+        ReadScope::Everything => "everything that you can read".to_owned(),
         ReadScope::Only(paths) => {
             let paths: Vec<String> = paths.iter().map(|path| format!("`{}`", shown(path))).collect();
             format!("the system, toolchains and {}", paths.join(", "))
         }
     };
     let network = match confinement.network {
-        Network::Off => "it had no network",
-        Network::Proxied => "its network led through the proxy alone",
-        Network::Host => "its network was that of this machine",
+        Network::Off => "the command had no network",
+        Network::Proxied => "its network went only through the proxy",
+        Network::Host => "it could use the network of this machine",
     };
     format!(
-        "it ran confined: it could write {writable} and temporary files, and read {readable}, without secrets; {network}"
+        "the command ran confined: it could write {writable} and temporary files, and read {readable}, without secrets; {network}"
     )
 }
 
@@ -76,7 +76,7 @@ pub fn describe_limits(confinement: &Confinement) -> String {
 pub fn describe_planted(planted: &PlantedFile) -> String {
     let (path, now) = (shown(&planted.path), shown(&planted.quarantine_path));
     format!(
-        "blocked by policy: `{path}` would be obeyed or run later by others, and is now `{now}`; ask for `write {path}`"
+        "blocked by policy: other programs would run or follow `{path}` later, so it was renamed to `{now}`; ask for `write {path}`"
     )
 }
 
@@ -84,22 +84,25 @@ pub fn describe_planted(planted: &PlantedFile) -> String {
 fn left_behind(planted: &PlantedFile) -> String {
     let (path, now) = (shown(&planted.path), shown(&planted.quarantine_path));
     format!(
-        "an earlier run was killed and had made `{path}`, which others would obey or run; it is now `{now}`; if it is yours, rename it back"
+        "an earlier run that was killed had made `{path}`, which other programs would run or follow; it was renamed to `{now}`; if the file is \
+         yours, rename it back"
     )
 }
 
 fn limited(limit: LimitKind, limits: &ResourceLimits) -> String {
     match limit {
-        LimitKind::Wall => format!("{} s on the clock (wall)", limits.wall_time.as_secs()),
+        LimitKind::Wall => format!("{} s of elapsed time (wall)", limits.wall_time.as_secs()),
         LimitKind::Cpu => format!("{} s of processor time (cpu)", limits.cpu_time.as_secs()),
         LimitKind::Memory => format!("{} of memory (memory)", bytes(limits.memory_bytes)),
         LimitKind::Pids => format!("{} processes at a time (pids)", limits.pids),
-        LimitKind::Growth => format!("{} more in what it can write (growth)", bytes(limits.growth_bytes)),
-        LimitKind::Copy => format!("{} more in the copy that it ran on (copy)", bytes(limits.copy_bytes)),
-        LimitKind::Reserve => {
-            format!("{} that stay free where its copy is kept (reserve)", bytes(limits.reserve_bytes))
+        LimitKind::Growth => {
+            format!("{} of growth in the writable paths (growth)", bytes(limits.growth_bytes))
         }
-        LimitKind::Output => format!("{} of output that is kept (output)", bytes(limits.output_bytes)),
+        LimitKind::Copy => format!("{} of growth in the copy (copy)", bytes(limits.copy_bytes)),
+        LimitKind::Reserve => {
+            format!("{} of free space on the disk of the copy (reserve)", bytes(limits.reserve_bytes))
+        }
+        LimitKind::Output => format!("{} of stored output (output)", bytes(limits.output_bytes)),
     }
 }
 

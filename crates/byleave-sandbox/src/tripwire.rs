@@ -88,10 +88,10 @@ pub struct PlantedFile {
 #[derive(Debug, thiserror::Error)]
 pub enum TripwireError {
     /// The workspace cannot be scanned.
-    #[error("cannot look for what was planted: {0}")]
+    #[error("cannot look for planted files: {0}")]
     Index(#[from] IndexError),
     /// A planted file cannot be renamed.
-    #[error("cannot put `{path}` out of action, which was planted to be run later: {error}; look at it and remove it", path = path.display())]
+    #[error("cannot rename `{path}`, which was planted to be run later: {error}; check the file and remove it", path = path.display())]
     NotQuarantined {
         /// Its path.
         path: PathBuf,
@@ -99,7 +99,7 @@ pub enum TripwireError {
         error: io::Error,
     },
     /// The state before the run cannot be noted, or such a note cannot be read.
-    #[error("cannot keep a note of what is there before the command in `{directory}`: {error}", directory = directory.display())]
+    #[error("cannot record the state before the command in `{directory}`: {error}", directory = directory.display())]
     Marker {
         /// The directory of the notes.
         directory: PathBuf,
@@ -126,7 +126,12 @@ impl Tripwire {
         let roots = self.index.lock().unwrap_or_else(PoisonError::into_inner).roots().to_vec();
         let RunnableSnapshot { places, commands, unseen } = &self.before;
         let (commands, unseen) = (commands.clone(), unseen.clone());
-        let before = PreRunState { roots, places: RunnablePaths::clone(places), commands, unseen };
+        let before = PreRunState {
+            roots,
+            runnable_paths: RunnablePaths::clone(places),
+            commands,
+            unreadable_dirs: unseen,
+        };
         let note = RunMarkerFile::write(directory, &before).map_err(in_directory(directory))?;
         Ok(Self { note: Some(note), ..self })
     }
@@ -151,7 +156,7 @@ pub(crate) fn recover_abandoned(
         // A root that no longer exists has no planted files.
         let left: Vec<PathBuf> = before.roots.iter().filter(|root| root.is_dir()).cloned().collect();
         let mut index = DirectoryIndex::new_unwatched(left, marker.cloned());
-        let PreRunState { roots: theirs, places, commands, unseen } = before;
+        let PreRunState { roots: theirs, runnable_paths: places, commands, unreadable_dirs: unseen } = before;
         let seen = RunnableSnapshot { places: Arc::new(places), commands, unseen };
         let sprung = RunnableSnapshot::by(&mut index)
             .and_then(|after| spring(&after, &seen, |path| run.may_have_created(path)));
@@ -313,5 +318,5 @@ fn quarantine(path: &Path) -> io::Result<Option<PathBuf>> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "there are too many of them already"))
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "there are already too many renamed files"))
 }

@@ -30,11 +30,11 @@ pub(crate) struct PreRunState {
     /// The directories that the run can write.
     pub(crate) roots: Vec<PathBuf>,
     /// The paths of files that could be run later, and the targets of links there.
-    pub(crate) places: RunnablePaths,
+    pub(crate) runnable_paths: RunnablePaths,
     /// The commands in the todo lists of Git.
     pub(crate) commands: TodoCommands,
     /// Directories that could not be read.
-    pub(crate) unseen: BTreeSet<PathBuf>,
+    pub(crate) unreadable_dirs: BTreeSet<PathBuf>,
 }
 
 /// The note of a run in progress.
@@ -119,7 +119,7 @@ impl AbandonedRun {
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let unreadable = |error| io::Error::other(format!("`{}` cannot be read: {error}", path.display()));
+        let unreadable = |error| io::Error::other(format!("cannot read `{}`: {error}", path.display()));
         let before = serde_json::from_slice(&text).map_err(unreadable)?;
         Ok(Some((Self { note: RunMarkerFile { file, path }, last_seen: found.modified()? }, before)))
     }
@@ -143,9 +143,9 @@ mod tests {
     fn before() -> PreRunState {
         PreRunState {
             roots: Vec::new(),
-            places: RunnablePaths::new(),
+            runnable_paths: RunnablePaths::new(),
             commands: TodoCommands::new(),
-            unseen: BTreeSet::new(),
+            unreadable_dirs: BTreeSet::new(),
         }
     }
 

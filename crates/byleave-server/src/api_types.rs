@@ -35,5 +35,5 @@ pub(crate) fn check_length(what: &str, text: &str, least: usize, most: usize) ->
     if (least..=most).contains(&text.chars().count()) {
         return Ok(());
     }
-    Err(Problem::new(ProblemKind::Unusable, format!("`{what}` has {least} to {most} characters")))
+    Err(Problem::new(ProblemKind::Unusable, format!("`{what}` must have {least} to {most} characters")))
 }

@@ -68,14 +68,14 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
 pub(crate) fn limit_unauthenticated(app: &App, request: &Request) -> Result<(), Problem> {
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let from: Option<IpAddr> = from.map(|from| from.0.ip());
-    let many = |seconds| Problem::too_many("too many requests without a good token", seconds);
+    let many = |seconds| Problem::too_many("too many requests without a valid token", seconds);
     app.unauthenticated_limiter().try_acquire(from, Instant::now()).map_err(many)
 }
 
 /// Takes one request from the rate limit of an authenticated caller.
 pub(crate) fn limit_rate(app: &App, caller: &Caller) -> Result<(), Problem> {
     let who = (caller.principal.tenant.clone(), caller.principal.name.clone());
-    let many = |seconds| Problem::too_many("more requests than are allowed", seconds);
+    let many = |seconds| Problem::too_many("too many requests", seconds);
     app.rate_limiter().try_acquire(who, Instant::now()).map_err(many)
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn caller_for_token(app: &App, found: Result<Option<Principal>, Token
     let principal = match found {
         Ok(found) => found?,
         Err(fault) => {
-            tracing::error!(%fault, "tokens cannot be checked, so nobody is let in");
+            tracing::error!(%fault, "cannot check tokens; refusing all requests");
             return None;
         }
     };

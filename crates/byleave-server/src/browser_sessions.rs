@@ -74,7 +74,7 @@ impl BrowserSessions {
             open.retain(|_, visit| now < visit.until);
         }
         if open.len() >= VISITS_MAX {
-            return Err(io::Error::other("too many people are signed in"));
+            return Err(io::Error::other("too many sessions are open"));
         }
         open.insert(Digest::compute(secret.as_bytes()), Arc::new(visit));
         Ok(secret)
@@ -97,7 +97,7 @@ impl BrowserSessions {
         let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
         tickets.retain(|_, ticket| ticket.made.elapsed() < TICKET);
         if tickets.len() >= TICKETS_MAX {
-            return Err(io::Error::other("too many people sign in at once"));
+            return Err(io::Error::other("too many sign-ins are in progress"));
         }
         tickets
             .insert(Digest::compute(secret.as_bytes()), SignInTicket { token, next, made: Instant::now() });

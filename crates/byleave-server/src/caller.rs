@@ -27,7 +27,10 @@ impl Caller {
             return Ok(());
         }
         let words: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
-        Err(Problem::new(ProblemKind::Forbidden, format!("this needs the scope {}", words.join(" or "))))
+        Err(Problem::new(
+            ProblemKind::Forbidden,
+            format!("this request needs the scope {}", words.join(" or ")),
+        ))
     }
 
     pub(crate) fn has(&self, scope: AccessScope) -> bool {
@@ -40,7 +43,9 @@ impl Caller {
 
     /// Returns the agent name for calls.
     pub(crate) fn agent(&self) -> Result<AgentId, Problem> {
-        AgentId::new(self.name()).map_err(|bad| Problem::internal_error("the name cannot be used", &bad))
+        AgentId::new(self.name()).map_err(|bad| {
+            Problem::internal_error("the name of the principal is not a valid agent name", &bad)
+        })
     }
 
     /// Returns a session of this caller's own. A standing approval for one principal's session is thus not valid for

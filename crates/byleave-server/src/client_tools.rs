@@ -26,7 +26,7 @@ use tokio::sync::{oneshot, watch};
 /// The prefix of the names of client tools.
 const FAMILY: &str = "own.";
 /// The name of the client's own reviewers in the audit log.
-const REVIEWER: &str = "maker";
+const REVIEWER: &str = "client";
 /// The maximum number of client tools of one principal.
 const EACH_MAX: usize = 256;
 
@@ -76,7 +76,7 @@ pub(crate) enum ClaimState {
 pub(crate) enum ClientToolError {
     #[error(transparent)]
     Invalid(#[from] RegisterError),
-    #[error("a principal has at most {EACH_MAX} tools of its own")]
+    #[error("a principal can register at most {EACH_MAX} client tools")]
     TooMany,
 }
 
@@ -243,10 +243,10 @@ impl ClientTool {
         // Set before anything that can end the call. A call that ends without its reviewer's opinion must not wait for one.
         self.own.desk().outputs.insert(run.call, Opinion::Pass);
         if run.context.agent != self.owner {
-            return Output::failure("it did not run: the tool is another principal's own");
+            return Output::failure("the call did not run: the client tool belongs to another principal");
         }
         let Some(told) = self.own.hand_over(run.call, arguments) else {
-            return Output::failure("it did not run: nobody had taken it");
+            return Output::failure("the call did not run: no client had claimed it");
         };
         tokio::select! {
             biased;
@@ -256,7 +256,7 @@ impl ClientTool {
             }
             () = run.cancel.cancelled() => {
                 self.own.desk().hands.remove(&run.call);
-                Output::unknown_outcome("its maker had taken it, and did not say how it ended")
+                Output::unknown_outcome("the client claimed the call and did not report a result")
             }
         }
     }
@@ -310,5 +310,5 @@ impl OutputReviewer for ClientTools {
 
 /// The process that had the opinion is gone.
 fn lost_review() -> ReviewError {
-    ReviewError::Failed("what it said was lost; make the call again".to_owned())
+    ReviewError::Failed("the opinion of the client's reviewer was lost; make the call again".to_owned())
 }

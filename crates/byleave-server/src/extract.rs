@@ -37,7 +37,7 @@ impl<T: DeserializeOwned> FromRequest<App> for StrictJson<T> {
 
 pub(crate) async fn read_body(body: Body, bytes_max: usize, limit: Duration) -> Result<Vec<u8>, Problem> {
     let collected = tokio::time::timeout(limit, Limited::new(body, bytes_max).collect()).await;
-    let slow = |_| Problem::new(ProblemKind::TooSlow, "the body did not come in time");
+    let slow = |_| Problem::new(ProblemKind::TooSlow, "the body did not arrive in time");
     match collected.map_err(slow)? {
         Ok(whole) => Ok(whole.to_bytes().to_vec()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
@@ -85,7 +85,7 @@ macro_rules! ids {
 ids! {
     CallId, "call";
     QuestionId, "question";
-    StandingApprovalId, "leave";
+    StandingApprovalId, "standing approval";
 }
 
 async fn id(parts: &mut Parts, app: &App, what: &str) -> Result<Uuid, Problem> {
@@ -103,7 +103,7 @@ impl<T: Serialize> IntoResponse for JsonResponse<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(error) => Problem::internal_error("the answer cannot be written", &error).into_response(),
+            Err(error) => Problem::internal_error("the response cannot be encoded", &error).into_response(),
         }
     }
 }

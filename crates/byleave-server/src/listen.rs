@@ -39,7 +39,7 @@ const REST: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address is reachable from other machines without TLS.
-    #[error("cannot listen on {0} without TLS: only addresses of this machine, such as 127.0.0.1")]
+    #[error("cannot listen on {0} without TLS; use TLS, or an address of this machine such as 127.0.0.1")]
     TlsRequired(SocketAddr),
     /// The certificate or its key cannot be used.
     #[error("cannot use the certificate in `{path}`: {reason}")]
@@ -91,7 +91,8 @@ pub async fn serve(
     grace: Duration,
 ) -> Result<(), ListenError> {
     let fault = |what: &str, why| ListenError::Io { operation: what.to_owned(), source: why };
-    let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
+    let address =
+        listener.local_addr().map_err(|why| fault("cannot read the address of the listener", why))?;
     check_address(address, tls.is_some())?;
     let (scheme, acceptor) = match tls {
         Some(config) => ("https", Some(TlsAcceptor::from(config))),
@@ -115,7 +116,7 @@ pub async fn serve(
             Ok(accepted) => accepted,
             Err(error) => {
                 // No file descriptors are left, or the peer is gone already. Neither is a reason to stop.
-                tracing::warn!(%error, "a connection could not be taken");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(REST).await;
                 continue;
             }
@@ -137,13 +138,13 @@ pub async fn serve(
         server.wait_until_idle().await;
     };
     if tokio::time::timeout(grace, all).await.is_err() {
-        tracing::warn!("not everything ended in time");
+        tracing::warn!("some connections or calls did not end in time");
     }
     // The tasks release their resources.
     attending.shutdown().await;
     last.cancel();
     if let Err(error) = telling.await {
-        tracing::warn!(%error, "the collector was not told everything");
+        tracing::warn!(%error, "some telemetry was not exported");
     }
     Ok(())
 }
@@ -160,7 +161,7 @@ impl HttpConnection {
     async fn talk(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         // With Nagle's algorithm on, clients wait for every event of a stream.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection will be slow");
+            tracing::debug!(%error, "cannot set TCP_NODELAY; the connection may be slow");
         }
         let stream = WriteTimeout::new(stream, self.limits.write_timeout);
         match acceptor {
@@ -168,8 +169,8 @@ impl HttpConnection {
             Some(acceptor) => {
                 match tokio::time::timeout(self.limits.header_timeout, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => self.speak(stream).await,
-                    Ok(Err(error)) => tracing::debug!(%error, "a connection was not made safe"),
-                    Err(_) => tracing::debug!("a connection was not made safe in time"),
+                    Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(_) => tracing::debug!("a TLS handshake timed out"),
                 }
             }
         }
@@ -200,7 +201,7 @@ impl HttpConnection {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended badly");
+            tracing::debug!(%error, "a connection ended with an error");
         }
     }
 }

@@ -73,11 +73,11 @@ impl OidcProvider {
         let bad = |why: String| OidcError::Issuer(issuer.to_owned(), why);
         let address = Url::parse(issuer).map_err(|error| bad(error.to_string()))?;
         if !may_ask(&address) {
-            return Err(bad("it must be https, or on this machine".to_owned()));
+            return Err(bad("the address must use https, or be on this machine".to_owned()));
         }
         let secret = secret.map(|secret| {
             let text = String::from_utf8(secret.expose().to_vec());
-            text.map(ClientSecret::new).map_err(|_| bad("the client's secret is no text".to_owned()))
+            text.map(ClientSecret::new).map_err(|_| bad("the client secret is not UTF-8 text".to_owned()))
         });
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Another caller may have installed the same provider already.
@@ -123,12 +123,12 @@ impl OidcProvider {
             .set_pkce_challenge(challenge)
             .url();
         if !may_ask(&to) {
-            return Err(bad("it would send people to an address that is not protected".to_owned()));
+            return Err(bad("its authorization address does not use https".to_owned()));
         }
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.retain(|_, begun| begun.at.elapsed() < PENDING);
         if pending.len() >= PENDING_MAX {
-            return Err(OidcError::Refused("too many people are signing in".to_owned()));
+            return Err(OidcError::Refused("too many sign-ins are in progress; try again later".to_owned()));
         }
         let state = state.secret().clone();
         pending.insert(
@@ -147,8 +147,9 @@ impl OidcProvider {
         let refused = |why: String| OidcError::Refused(why);
         let begun = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(state);
         let begun = begun.filter(|begun| begun.at.elapsed() < PENDING);
-        let begun =
-            begun.ok_or_else(|| refused("that sign-in was not begun here, or took too long".into()))?;
+        let begun = begun.ok_or_else(|| {
+            refused("this sign-in was not started here, or took too long; sign in again".into())
+        })?;
         let client =
             CoreClient::from_provider_metadata(begun.provider, self.client.clone(), self.secret.clone())
                 .set_redirect_uri(begun.redirect);
@@ -156,12 +157,13 @@ impl OidcProvider {
         let request = client.exchange_code(AuthorizationCode::new(code));
         let request = request.map_err(|error| refused(error.to_string()))?;
         let given = request.set_pkce_verifier(begun.verifier).request_async(&http).await;
-        let given = given.map_err(|error| refused(format!("the provider did not take the code: {error}")))?;
-        let token = given.id_token().ok_or_else(|| refused("the provider does not say who it is".into()))?;
+        let given =
+            given.map_err(|error| refused(format!("the provider did not accept the code: {error}")))?;
+        let token = given.id_token().ok_or_else(|| refused("the provider sent no ID token".into()))?;
         let claims = token.claims(&client.id_token_verifier(), &begun.nonce);
         let claims =
-            claims.map_err(|error| refused(format!("what the provider says cannot be believed: {error}")))?;
-        let identity = |who: String| OidcIdentity { issuer: self.issuer.to_string(), who };
+            claims.map_err(|error| refused(format!("the ID token of the provider is not valid: {error}")))?;
+        let identity = |who: String| OidcIdentity { issuer: self.issuer.to_string(), subject: who };
         let mut identities = vec![identity(format!("sub:{}", claims.subject().as_str()))];
         if let (Some(email), Some(true)) = (claims.email(), claims.email_verified()) {
             identities.push(identity(format!("email:{}", email.as_str())));
@@ -180,9 +182,9 @@ fn may_ask(address: &Url) -> bool {
 /// The reason why the provider did not answer.
 #[derive(Debug, thiserror::Error)]
 enum OidcHttpError {
-    #[error("it would be asked over a connection that is not protected")]
+    #[error("the request would not use https")]
     Unprotected,
-    #[error("its answer is larger than {ANSWER_BYTES_MAX} bytes")]
+    #[error("the response is larger than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
     #[error("{0}")]
     Http(#[from] reqwest::Error),

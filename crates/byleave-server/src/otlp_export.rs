@@ -55,15 +55,15 @@ const PATIENCE: [f64; 12] =
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
     /// The environment variables are invalid.
-    #[error("cannot tell a collector anything: {0}")]
+    #[error("cannot export telemetry: {0}")]
     Exporter(#[from] ExporterBuildError),
     /// The protocol is not supported.
     #[error(
-        "cannot tell a collector by `{0}`: only `http/protobuf` is spoken; set {PROTOCOL} to that, or to nothing"
+        "cannot export telemetry with the protocol `{0}`; set {PROTOCOL} to `http/protobuf`, or unset it"
     )]
     Protocol(String),
     /// The HTTP client could not be created.
-    #[error("cannot make requests to a collector: {0}")]
+    #[error("cannot create the HTTP client for the collector: {0}")]
     Client(#[from] reqwest::Error),
 }
 
@@ -130,17 +130,19 @@ impl OtlpExporter {
                 () = end.cancelled() => return,
             };
             match event {
-                Ok(GateEvent::Entry { call, entry, .. }) if matches!(entry.fact, RecordEvent::Settled(_)) => {
+                Ok(GateEvent::Entry { call, entry, .. })
+                    if matches!(entry.event, RecordEvent::Settled(_)) =>
+                {
                     match tenancy.record(call).await {
                         Ok(record) => {
                             let parent = tenancy.trace_parents.remove(call);
                             record.iter().for_each(|record| self.tell(record, parent));
                         }
-                        Err(fault) => tracing::warn!(%call, %fault, "a call cannot be told of"),
+                        Err(fault) => tracing::warn!(%call, %fault, "cannot export a call"),
                     }
                 }
                 Ok(_) => {}
-                Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "some calls are not told of"),
+                Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "some calls are not exported"),
                 Err(RecvError::Closed) => return,
             }
         }
@@ -175,7 +177,7 @@ impl OtlpExporter {
         });
         let ended = tokio::time::timeout(LAST, futures::future::join_all(ended)).await;
         if !ended.is_ok_and(|ended| ended.into_iter().all(|one| one == Ok(true))) {
-            tracing::warn!("the collector was not told everything");
+            tracing::warn!("some telemetry was not exported");
         }
     }
 }
@@ -207,8 +209,8 @@ impl OtlpMetrics {
             let histogram = meter.f64_histogram(name).with_unit("s").with_description(said);
             histogram.with_boundaries(bounds.to_vec()).build()
         };
-        let took = seconds("gen_ai.execute_tool.duration", "From receipt to settlement", &SECONDS);
-        let waited = seconds("byleave.question.duration", "How long a person took", &PATIENCE);
+        let took = seconds("gen_ai.execute_tool.duration", "Time from receipt to settlement", &SECONDS);
+        let waited = seconds("byleave.question.duration", "Time that a question was open", &PATIENCE);
         Ok(Self { meters, took, waited })
     }
 
@@ -270,14 +272,14 @@ impl HttpClient for OtlpHttpClient {
         let sent = self.runtime.spawn(async move { inner.send_bytes(request).await }).await?;
         let trouble = match &sent {
             Ok(response) if response.status().is_success() => None,
-            Ok(response) => Some(format!("it says {}", response.status())),
+            Ok(response) => Some(format!("the collector answered with status {}", response.status())),
             Err(error) => Some(error.to_string()),
         };
         // Logged once for each change.
         if self.fails.swap(trouble.is_some(), Ordering::Relaxed) != trouble.is_some() {
             match trouble {
-                Some(why) => tracing::warn!(why, "the collector does not take what it is told"),
-                None => tracing::info!("the collector takes what it is told again"),
+                Some(why) => tracing::warn!(why, "cannot export telemetry to the collector"),
+                None => tracing::info!("the collector accepts telemetry again"),
             }
         }
         sent

@@ -71,7 +71,7 @@ pub struct Slug(String);
 /// The error for a text that is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no name: it has 1 to 64 small letters, digits, `.`, `-` and `_`, and begins with a letter or digit"
+    "`{0}` is not a valid name; use 1 to 64 lower-case letters, digits, `.`, `-` and `_`, and begin with a letter or digit"
 )]
 pub struct SlugError(String);
 

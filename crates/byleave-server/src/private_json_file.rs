@@ -17,7 +17,7 @@ const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
     /// Others may have read it, or it is not a regular file of this user.
-    #[error("cannot use `{0}`: it must be a plain file that only its owner can read")]
+    #[error("cannot use `{0}`: the path must be a regular file that only its owner can read")]
     Exposed(String),
     /// Its content is invalid.
     #[error("cannot use `{path}`: {reason}")]

@@ -52,55 +52,55 @@ macro_rules! troubles {
 }
 
 troubles! {
-    /// There is no token, or none that counts.
+    /// The token is missing or not valid.
     Unauthenticated = "unauthenticated", UNAUTHORIZED;
-    /// The token is good, and not for this.
+    /// The token does not allow this.
     Forbidden = "forbidden", FORBIDDEN;
     /// The request comes from a page of another origin.
     ForeignOrigin = "foreign-origin", FORBIDDEN;
     /// The request names a host that is not this server.
     ForeignHost = "foreign-host", MISDIRECTED_REQUEST;
-    /// There is no such thing, or not for you.
+    /// The object does not exist, or you may not see it.
     NotFound = "not-found", NOT_FOUND;
-    /// That cannot be done to this.
+    /// The method is not allowed for this path.
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED;
     /// The request cannot be read.
     Malformed = "malformed", BAD_REQUEST;
-    /// The request can be read, and cannot be used.
+    /// The request can be read, but is not valid.
     Unusable = "unusable", UNPROCESSABLE_ENTITY;
-    /// The body is not JSON, or does not say so.
+    /// The body is not JSON, or its content type is not.
     NotJson = "not-json", UNSUPPORTED_MEDIA_TYPE;
-    /// The body is larger than is taken.
+    /// The body is too large.
     TooLarge = "too-large", PAYLOAD_TOO_LARGE;
-    /// The body took too long.
+    /// The body did not arrive in time.
     TooSlow = "too-slow", REQUEST_TIMEOUT;
     /// More requests, calls, streams or checks than are allowed.
     TooMany = "too-many", TOO_MANY_REQUESTS;
-    /// The question was answered, called off, or is too old.
+    /// The question was answered, cancelled or has expired.
     Closed = "closed", CONFLICT;
-    /// The call was taken with another claim.
-    Taken = "taken", CONFLICT;
-    /// Nobody answers what stands under their own name.
+    /// The call was claimed with another claim.
+    Taken = "claimed", CONFLICT;
+    /// Nobody can answer a question about their own call.
     OwnQuestion = "own-question", FORBIDDEN;
-    /// Something of ours broke.
+    /// The server has an internal error.
     Fault = "fault", INTERNAL_SERVER_ERROR;
 }
 
-/// What went wrong, as RFC 9457 has it.
+/// A problem with a request (RFC 9457).
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
     /// The page of the code
     #[serde(rename = "type")]
     #[schema(format = "uri")]
     kind: String,
-    /// What the code means
+    /// The meaning of the code
     title: String,
     /// The status of the response
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// What happened to what
+    /// The details of this problem
     detail: String,
-    /// To branch on: a refusal's code, or one of the server's own
+    /// A stable code for programs: the code of a refusal, or one of the server
     code: String,
     #[serde(skip)]
     retry_after_s: Option<u64>,
@@ -128,7 +128,7 @@ impl Problem {
             kind: page(refusal.code),
             title: refusal.code.meaning().trim().to_owned(),
             status: status.as_u16(),
-            detail: refusal.why.clone(),
+            detail: refusal.message.clone(),
             code: refusal.code.as_str().to_owned(),
             retry_after_s: None,
         }
@@ -136,7 +136,7 @@ impl Problem {
 
     /// Creates the problem for a request without a valid token.
     pub(crate) fn no_token() -> Self {
-        let what = "a token that counts is needed: none was sent, or it is wrong, too old or removed";
+        let what = "a valid token is required: the token is missing, wrong, expired or removed";
         Self::new(ProblemKind::Unauthenticated, what)
     }
 
@@ -161,15 +161,16 @@ impl Problem {
 
     pub(crate) fn internal_error(what: &str, why: &dyn std::fmt::Display) -> Self {
         // The cause is logged for the operator. The caller learns only that something failed.
-        tracing::error!(what, %why, "a request could not be served");
+        tracing::error!(what, %why, "cannot serve a request");
         Self::new(ProblemKind::Fault, what)
     }
 }
 
 impl From<LedgerError> for Problem {
     fn from(fault: LedgerError) -> Self {
-        tracing::error!(%fault, "the ledger broke");
-        let refusal = Refusal::new(Code::NotRecorded, "the book cannot be used now; nothing was changed");
+        tracing::error!(%fault, "the ledger failed");
+        let refusal =
+            Refusal::new(Code::NotRecorded, "the audit log is not available now; nothing was changed");
         Self::refused(StatusCode::SERVICE_UNAVAILABLE, &refusal)
     }
 }
@@ -177,9 +178,13 @@ impl From<LedgerError> for Problem {
 impl From<VerificationError> for Problem {
     fn from(unchecked: VerificationError) -> Self {
         match unchecked {
-            VerificationError::Busy => Self::too_many("the book is being checked already", 5),
+            VerificationError::Busy => {
+                Self::too_many("the audit log is already being verified; try again later", 5)
+            }
             VerificationError::Ledger(fault) => fault.into(),
-            VerificationError::TaskFailed(why) => Self::internal_error("the book could not be checked", &why),
+            VerificationError::TaskFailed(why) => {
+                Self::internal_error("the audit log could not be verified", &why)
+            }
         }
     }
 }
@@ -189,7 +194,7 @@ impl From<AnswerError> for Problem {
         match fault {
             AnswerError::UnknownQuestion(_) => Self::not_found("question"),
             AnswerError::Mismatch => {
-                let why = "the digest is not that of the question as it stands; look at it again";
+                let why = "the digest does not match the current question; read the question again";
                 Self::refused(StatusCode::CONFLICT, &Refusal::new(Code::AnswerMismatch, why))
             }
             AnswerError::QuestionClosed => Self::new(ProblemKind::Closed, fault.to_string()),

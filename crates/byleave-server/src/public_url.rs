@@ -11,10 +11,10 @@ use url::Url;
 #[derive(Debug, thiserror::Error)]
 pub enum PublicUrlError {
     /// It is not the address of a server.
-    #[error("`{0}` cannot be what links begin with: {1}")]
+    #[error("cannot use `{0}` as the public address: {1}")]
     Address(String, String),
     /// It contains more than the address of a server.
-    #[error("`{0}` says more than where the server is; leave out everything after the host and port")]
+    #[error("the public address `{0}` has more than a host and a port; remove the rest")]
     ExtraParts(String),
 }
 

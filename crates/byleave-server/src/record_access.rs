@@ -26,7 +26,7 @@ pub(crate) async fn revoke_approval(caller: &Caller, leave: StandingApprovalId) 
     let tenancy = &caller.tenant;
     let given = tenancy.audit_log.list_standing_approvals(tenancy.id(), SystemClock.now()).await?;
     if !given.iter().any(|item| item.standing_approval.id == leave) {
-        return Err(Problem::not_found("leave"));
+        return Err(Problem::not_found("standing approval"));
     }
     Ok(tenancy.gate.revoke(tenancy.id(), caller.name(), leave).await?)
 }

@@ -19,9 +19,11 @@ pub(crate) async fn replay(
     rules: String,
     limit: usize,
 ) -> Result<(PolicyReplay, bool), Problem> {
-    let tried = tenancy.trial_policy.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
+    let tried = tenancy.trial_policy.clone().ok_or_else(|| {
+        Problem::new(ProblemKind::NotFound, "this server cannot evaluate past calls with other rules")
+    })?;
     // As expensive as verification, so it uses the same semaphore.
-    let busy = |_| Problem::too_many("the book is being read for somebody else", 5);
+    let busy = |_| Problem::too_many("the audit log is being read for another request; try again later", 5);
     let turn = Arc::clone(&tenancy.full_read_permit).try_acquire_owned().map_err(busy)?;
     // In a task of its own, so that a client that disconnects and retries does not start a second one. It may block, because
     // a local audit log answers without ever yielding.
@@ -31,7 +33,7 @@ pub(crate) async fn replay(
         drop(turn);
         replayed
     });
-    replayed.await.map_err(|broke| Problem::internal_error("the rules were not tried", &broke))?
+    replayed.await.map_err(|broke| Problem::internal_error("the replay of the rules failed", &broke))?
 }
 
 async fn try_on(tenancy: &Tenant, policy: &Policy, limit: usize) -> Result<(PolicyReplay, bool), Problem> {
@@ -47,7 +49,7 @@ async fn try_on(tenancy: &Tenant, policy: &Policy, limit: usize) -> Result<(Poli
         match ReplayableCall::from_exported(&found, tenancy.gate.catalog(), &leaves) {
             // The rules are those of the directory that this server's calls work in.
             Ok(past) if past.header.cwd != tenancy.cwd => {
-                let why = "it worked in another directory, which may have rules of its own";
+                let why = "the call worked in another directory, which may have its own rules";
                 replay.skipped.push(past.to_unjudged(why.to_owned()));
             }
             Ok(past) => replay.add(past, policy),

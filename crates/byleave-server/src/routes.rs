@@ -26,7 +26,7 @@ use crate::state::App;
 #[openapi(
     info(
         title = "Byleave",
-        description = "Calls in, questions out, the book read. Nothing happens but by your leave.",
+        description = "Submit calls, answer questions and read the audit log.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     components(schemas(Problem)),
@@ -41,7 +41,7 @@ impl Modify for BearerAuthModifier {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let bearer = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("A token that `byleave token add` has made"))
+            .description(Some("A token from `byleave token add`"))
             .build();
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(bearer));

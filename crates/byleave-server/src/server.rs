@@ -175,10 +175,10 @@ impl Server {
         let app = App { inner: self.0, document: Arc::new(document), scheme, port, shutdown: end.clone() };
         router
             // Not an operation of the document, because only workers of the same version use it.
-            .route("/v1/workers/wire", get(routes::workers::connect))
+            .route("/v1/workers/connect", get(routes::workers::connect))
             .fallback(|| async { Problem::not_found("path") })
             .method_not_allowed_fallback(|| async {
-                Problem::new(ProblemKind::MethodNotAllowed, "that cannot be done to this")
+                Problem::new(ProblemKind::MethodNotAllowed, "the method is not allowed for this path")
             })
             .layer(middleware::from_fn_with_state(app.clone(), authenticate))
             .merge(pages::router(&app))
@@ -218,7 +218,7 @@ impl Server {
             if let Some((collector, hearing)) = told {
                 // Events that arrive later than this are not exported.
                 if tokio::time::timeout(HEARD, hearing.join_all()).await.is_err() {
-                    tracing::warn!("some calls are not told of");
+                    tracing::warn!("some calls are not exported");
                 }
                 collector.shut_down().await;
             }

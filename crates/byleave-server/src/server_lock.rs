@@ -47,7 +47,7 @@ impl ServerLock {
                 Ok(None) => {}
                 Err(error) if !said => {
                     said = true;
-                    tracing::warn!(%error, path = %path.display(), "it cannot be said where this server is, nor is anybody told of questions");
+                    tracing::warn!(%error, path = %path.display(), "cannot lock the server file; other commands cannot find this server, and webhooks are not sent");
                 }
                 Err(_) => {}
             }
@@ -77,7 +77,7 @@ impl ServerLock {
 impl Drop for ServerLock {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::debug!(%error, "where this server was is still said");
+            tracing::debug!(%error, "cannot remove the server file");
         }
     }
 }
@@ -89,11 +89,11 @@ pub async fn find_running(path: &Path) -> Option<PublicUrl> {
     match looked {
         Ok(status) if status < 500 => Some(url),
         Ok(status) => {
-            tracing::info!(%url, status, "the server of this book is not well");
+            tracing::info!(%url, status, "the server of this audit log is not healthy");
             None
         }
         Err(why) => {
-            tracing::info!(%url, why, "the server of this book does not answer");
+            tracing::info!(%url, why, "the server of this audit log does not answer");
             None
         }
     }

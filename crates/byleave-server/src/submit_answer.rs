@@ -52,7 +52,7 @@ pub(crate) async fn submit_answer(
         question,
         digest,
         reply: reply(caller, answer, &sheet)?,
-        approver: ApproverIdentity { name: caller.name().to_owned(), grade },
+        approver: ApproverIdentity { name: caller.name().to_owned(), assurance: grade },
     };
     let call = caller.tenant.gate.answer(given).await?;
     let driven_here = caller.is_driven_here(&sheet);
@@ -89,12 +89,14 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
     if caller.principal.kind == PrincipalKind::Agent
         && (!simple || sheet.question.kind == QuestionKind::Checkpoint)
     {
-        let what = "an agent answers yes or no, and no checkpoint: the rest is for people";
+        let what = "an agent can only answer yes or no, and cannot pass a checkpoint; a person must answer";
         return Err(Problem::new(ProblemKind::Forbidden, what));
     }
     if approves && !render(sheet).complete {
-        let refusal =
-            Refusal::new(Code::NotShownInFull, "it cannot be shown in full, so it cannot be approved");
+        let refusal = Refusal::new(
+            Code::NotShownInFull,
+            "the question cannot be shown in full, so it cannot be approved",
+        );
         return Err(Problem::refused(ProblemKind::Unusable.status(), &refusal));
     }
     let noted = |note: Option<String>| {
@@ -104,22 +106,28 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
     Ok(match answer {
         AnswerChoice::Yes { note, confirm } => {
             if sheet.question.kind == QuestionKind::Checkpoint && confirm.as_deref() != Some(RELEASE) {
-                let what = "this is a checkpoint: it is passed with `confirm` saying `release`";
+                let what = "this question is a checkpoint; set `confirm` to `release` to pass it";
                 return Err(Problem::new(ProblemKind::Unusable, what));
             }
             Reply::Yes { note: noted(note)? }
         }
         AnswerChoice::No { feedback } => Reply::No { feedback: noted(feedback)? },
         AnswerChoice::Edit { value, note } => Reply::Edit { value: value.into(), note: noted(note)? },
-        AnswerChoice::Part { paths, .. } if paths.is_empty() || paths.len() > PATHS_MAX => {
-            return Err(Problem::new(ProblemKind::Unusable, format!("`paths` has 1 to {PATHS_MAX} paths")));
+        AnswerChoice::Partial { paths, .. } if paths.is_empty() || paths.len() > PATHS_MAX => {
+            return Err(Problem::new(
+                ProblemKind::Unusable,
+                format!("`paths` must have 1 to {PATHS_MAX} paths"),
+            ));
         }
-        AnswerChoice::Part { paths, note } => {
+        AnswerChoice::Partial { paths, note } => {
             Reply::Partial { paths: parts(&paths, sheet)?, note: noted(note)? }
         }
-        AnswerChoice::Leave { offer, lasts_s, uses_max, this_session } => {
-            Reply::StandingApproval(build_standing_approval(sheet, offer, lasts_s, uses_max, this_session)?)
-        }
+        AnswerChoice::StandingApproval {
+            scope: offer,
+            lifetime_s: lasts_s,
+            max_uses: uses_max,
+            this_session,
+        } => Reply::StandingApproval(build_standing_approval(sheet, offer, lasts_s, uses_max, this_session)?),
         AnswerChoice::Abort {} => Reply::Abort,
     })
 }
@@ -127,7 +135,8 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
 /// Returns the paths to keep. A path without a change is an error, because it would keep nothing.
 fn parts(paths: &[String], sheet: &QuestionView) -> Result<Vec<String>, Problem> {
     let part = |path: &String| {
-        let what = || Problem::new(ProblemKind::Unusable, format!("nothing was changed at `{path}`"));
+        let what =
+            || Problem::new(ProblemKind::Unusable, format!("the rehearsal changed nothing at `{path}`"));
         sheet.rehearsed_path(path).ok_or_else(what)
     };
     paths.iter().map(part).collect()
@@ -145,18 +154,20 @@ pub(crate) fn build_standing_approval(
         || uses_max == Some(0)
         || offer == 0
     {
-        return Err(unusable("a leave lasts for a while, and is used at least once".to_owned()));
+        return Err(unusable(format!(
+            "the scope and the number of uses of a standing approval must be at least 1, and its lifetime 1 to {LASTS_S_MAX} seconds"
+        )));
     }
     let offers = approval_scopes(sheet).map_err(|why| unusable(why.to_string()))?;
     let place = usize::try_from(offer.saturating_sub(1)).unwrap_or(usize::MAX);
     let chosen = offers.into_iter().nth(place);
-    let chosen = chosen.ok_or_else(|| unusable(format!("there is no offer {offer}")))?;
+    let chosen = chosen.ok_or_else(|| unusable(format!("the question does not offer the scope {offer}")))?;
     Ok(StandingApproval {
         id: StandingApprovalId::new(fresh_id()),
-        tool: sheet.terms.tool.clone(),
-        scope: chosen.scope,
+        tool: sheet.resolved_tool.tool.clone(),
+        scope: chosen.patterns,
         session: this_session.then(|| sheet.session.clone()),
-        until: lasts_s.map(|seconds| SystemClock.now().saturating_add(u64::from(seconds) * 1_000)),
-        uses_max,
+        expires_at: lasts_s.map(|seconds| SystemClock.now().saturating_add(u64::from(seconds) * 1_000)),
+        max_uses: uses_max,
     })
 }

@@ -59,13 +59,13 @@ pub struct OidcIdentity {
     /// The provider.
     pub issuer: String,
     /// `sub:` and the subject, or `email:` and an address that the provider has verified.
-    pub who: String,
+    pub subject: String,
 }
 
 impl OidcIdentity {
     /// Returns the digest in place of a token's. No token text can have it.
     fn digest(&self) -> Digest {
-        Digest::compute_parts("byleave.server.identity", &[self.issuer.as_bytes(), self.who.as_bytes()])
+        Digest::compute_parts("byleave.server.identity", &[self.issuer.as_bytes(), self.subject.as_bytes()])
     }
 }
 
@@ -91,30 +91,30 @@ pub enum TokenError {
     #[error(transparent)]
     File(#[from] PrivateFileError),
     /// The lifetime is too long, or zero.
-    #[error("a token lasts at least a second and at most 366 days")]
+    #[error("the lifetime of a token must be at least one second and at most 366 days")]
     InvalidLifetime,
     /// It has no scope.
     #[error("a token needs at least one scope")]
     NoScopes,
     /// Agents must not administer.
-    #[error("an agent cannot administer: that is for people")]
+    #[error("an agent cannot have the scope `administer`; only people can")]
     AgentAdministers,
     /// The scope of workers excludes all others.
     #[error(
-        "`work` goes with no other scope and is not for people: who drives calls is not who makes or answers them"
+        "the scope `work` cannot be combined with other scopes or given to people, because a worker must not make or answer calls"
     )]
     WorkAlone,
     /// Agents cannot sign in.
-    #[error("an agent shows a token: only people sign in")]
+    #[error("an agent cannot sign in with a provider; create a token for the agent")]
     AgentSignsIn,
     /// The identity is missing.
-    #[error("who signs in is `sub:` and a subject, or `email:` and an address")]
+    #[error("the identity must be `sub:` and a subject, or `email:` and an address")]
     InvalidIdentity,
     /// The identity can sign in already.
-    #[error("they can sign in already")]
+    #[error("this identity can already sign in")]
     AlreadyRegistered,
     /// The name is already used by another kind of principal.
-    #[error("`{name}` is {existing_kind} already; one name is one principal")]
+    #[error("the name `{name}` is already used by {existing_kind}")]
     OtherKind {
         /// The name.
         name: Slug,
@@ -122,7 +122,7 @@ pub enum TokenError {
         existing_kind: &'static str,
     },
     /// There are too many tokens.
-    #[error("there are {MAX_TOKENS} tokens already; remove some")]
+    #[error("there are already {MAX_TOKENS} tokens; remove some")]
     TooMany,
 }
 
@@ -201,7 +201,7 @@ impl TokenStore {
         if wanted.kind != PrincipalKind::Person {
             return Err(TokenError::AgentSignsIn);
         }
-        let good = |prefix: &str| identity.who.strip_prefix(prefix).is_some_and(|who| !who.is_empty());
+        let good = |prefix: &str| identity.subject.strip_prefix(prefix).is_some_and(|who| !who.is_empty());
         if !good("sub:") && !good("email:") {
             return Err(TokenError::InvalidIdentity);
         }
@@ -375,7 +375,7 @@ mod tests {
         let refused = |wanted| tokens.add(wanted, 0).unwrap_err().to_string();
         assert!(
             refused(wanted("bot", PrincipalKind::Agent, &[AccessScope::Administer]))
-                .contains("cannot administer")
+                .contains("cannot have the scope `administer`")
         );
         assert!(refused(wanted("bot", PrincipalKind::Agent, &[])).contains("at least one scope"));
         assert!(
@@ -387,7 +387,7 @@ mod tests {
         // Without a check of names, a person of the same name could answer the agent's questions.
         assert!(
             refused(wanted("bot", PrincipalKind::Person, &[AccessScope::Answer]))
-                .contains("an agent already")
+                .contains("already used by an agent")
         );
     }
 }

@@ -105,7 +105,7 @@ impl fmt::Debug for StoredWebhook {
 #[serde(default)]
 pub struct DeliveryStatus {
     /// The number of delivered messages.
-    pub told: u64,
+    pub delivered: u64,
     /// The number of failed attempts.
     pub failed: u64,
     /// The number of dropped messages.
@@ -115,7 +115,7 @@ pub struct DeliveryStatus {
     /// The time of the last failed attempt.
     pub failed_at: Option<Millis>,
     /// The reason of the last failure.
-    pub why: Option<String>,
+    pub failure_reason: Option<String>,
 }
 
 impl DeliveryStatus {
@@ -132,7 +132,7 @@ pub enum WebhookError {
     #[error(transparent)]
     File(#[from] PrivateFileError),
     /// The address cannot be used.
-    #[error("the address of the webhook cannot be used: {0}")]
+    #[error("cannot use the address of the webhook: {0}")]
     Endpoint(#[from] InvalidEndpointError),
     /// There are too many webhooks.
     #[error("there are {MAX_WEBHOOKS} webhooks already; remove some")]
@@ -242,8 +242,8 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(webhooks.list(), Err(WebhookError::File(PrivateFileError::Exposed(_)))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        webhooks.note(&made.id, |standing| standing.told += 1).unwrap();
-        assert_eq!(webhooks.statuses().unwrap()[&made.id].told, 1);
+        webhooks.note(&made.id, |standing| standing.delivered += 1).unwrap();
+        assert_eq!(webhooks.statuses().unwrap()[&made.id].delivered, 1);
         assert_eq!(webhooks.remove(&made.id).unwrap(), Some(made.clone()));
         assert_eq!((webhooks.remove(&made.id).unwrap(), webhooks.list().unwrap()), (None, vec![]));
         let open =

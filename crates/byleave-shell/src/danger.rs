@@ -173,7 +173,7 @@ static DANGERS: LazyLock<Result<Vec<DangerRule>, String>> =
 
 fn parse(text: &str) -> Result<Vec<DangerRule>, String> {
     match toml::from_str::<DangerTable>(text) {
-        Ok(table) if table.danger.is_empty() => Err("`dangers.toml` names none".to_owned()),
+        Ok(table) if table.danger.is_empty() => Err("`dangers.toml` lists no dangers".to_owned()),
         Ok(table) => Ok(table.danger),
         Err(error) => Err(format!("`dangers.toml`: {error}")),
     }

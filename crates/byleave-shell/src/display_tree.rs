@@ -144,7 +144,7 @@ impl AnalysisObserver for TreeBuilder {
         branch.dangers.clone_from(&account.dangers);
         for effect in &account.effects {
             match effect {
-                Effect::Unknown { why } => branch.unresolved.push(why.clone()),
+                Effect::Unknown { reason: why } => branch.unresolved.push(why.clone()),
                 effect => branch.effects.push(effect.clone()),
             }
         }

@@ -17,7 +17,7 @@
 //! | [`danger`] | commands that are never allowed silently (`manuals/dangers.toml`) |
 //! | `env_var_rules` | variables that are harmless to set, and variables that change what runs (`manuals/environment.toml`) |
 //! | `host` | the host and port in a URL or a similar argument |
-//! | [`display_tree`], [`source_outline`] | how a command was read, for people; nothing is judged by them |
+//! | [`display_tree`], [`source_outline`] | how a command was read, for people; not used for decisions |
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

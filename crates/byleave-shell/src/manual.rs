@@ -175,7 +175,7 @@ impl RawManual {
         }
         let deed = |line: &String| {
             let (name, target) =
-                line.split_once(' ').ok_or_else(|| format!("`{label}`: bad deed `{line}`"))?;
+                line.split_once(' ').ok_or_else(|| format!("`{label}`: invalid effect `{line}`"))?;
             Ok::<_, String>(FixedEffect { role: role(name)?, target: target.to_owned() })
         };
         Ok(Manual {

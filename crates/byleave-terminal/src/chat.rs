@@ -171,13 +171,13 @@ impl Chat {
 
     /// Shows that the model begins its turn.
     pub fn start_turn(&mut self, time: Millis) {
-        self.works(time, "the model thinks");
+        self.works(time, "the model is thinking");
     }
 
     /// Appends text to the model's current message.
     pub fn append_text(&mut self, text: &str) {
         if let ModelActivity::Works { what, .. } = &mut self.doing {
-            *what = "the model speaks";
+            *what = "the model is writing";
         }
         self.scroll.append_text(text);
     }
@@ -198,7 +198,7 @@ impl Chat {
     /// Shows a call that is about to be made. A call that is already shown starts again.
     pub fn start_call(&mut self, card: CallCard, time: Millis) {
         self.scroll.start_call(card);
-        self.works(time, "a tool works");
+        self.works(time, "a tool is running");
     }
 
     /// Appends output of a running call.
@@ -276,7 +276,7 @@ impl Chat {
             if !self.is_away {
                 // Keys meant as the answer must not go to the model as a message.
                 self.deaf_until = now + QUIET;
-                self.add_note("the question was answered elsewhere, called off, or is too old");
+                self.add_note("the question was answered elsewhere, cancelled or has expired");
             }
             self.open(now, time);
         }

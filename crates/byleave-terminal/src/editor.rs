@@ -5,8 +5,8 @@ use std::process::Command;
 
 /// Lets the person change a text with this program and its arguments.
 pub fn edit(command: &[String], text: &str) -> Result<String, String> {
-    let (program, rest) = command.split_first().ok_or("no editor is set: name one in $EDITOR")?;
-    let broke = |error: std::io::Error| format!("the editor could not be used: {error}");
+    let (program, rest) = command.split_first().ok_or("no editor is configured; set $EDITOR")?;
+    let broke = |error: std::io::Error| format!("cannot run the editor: {error}");
     let mut file = tempfile::Builder::new().prefix("byleave-").suffix(".json").tempfile().map_err(broke)?;
     file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(broke)?;
     let tty = || std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(broke);
@@ -14,7 +14,7 @@ pub fn edit(command: &[String], text: &str) -> Result<String, String> {
     editor.args(rest).arg(file.path());
     let ended = editor.stdin(tty()?).stdout(tty()?).stderr(tty()?).status().map_err(broke)?;
     if !ended.success() {
-        return Err(format!("the editor ended with {ended}: nothing was taken from it"));
+        return Err(format!("the editor ended with {ended}; its text was discarded"));
     }
     // Most editors replace the file, so it is opened again.
     let mut edited = String::new();

@@ -84,7 +84,7 @@ impl Inbox {
             .is_some_and(|dialogue| dialogue.sheets().iter().any(|sheet| !self.list.has(sheet.question.id)));
         if gone {
             self.dialogue = None;
-            self.show_message("the question was answered elsewhere, called off, or is too old: it can no longer be answered");
+            self.show_message("the question was answered elsewhere, cancelled or has expired");
         }
     }
 
@@ -162,7 +162,7 @@ impl Inbox {
                 let chosen = self.list.chosen();
                 if chosen.len() > TOGETHER_MAX {
                     self.show_message(format!(
-                        "at most {TOGETHER_MAX} questions get one answer; {} are marked",
+                        "you can answer at most {TOGETHER_MAX} questions together; {} are marked",
                         chosen.len()
                     ));
                     return InboxAction::Nothing;
@@ -179,9 +179,9 @@ impl Inbox {
             KeyPress::Char('u') => match self.setting.undo.clone() {
                 Some(undo) => {
                     self.is_undoing = true;
-                    self.show_message(format!("u again takes back {undo}"));
+                    self.show_message(format!("press u again to undo {undo}"));
                 }
-                None => self.show_message("there is nothing to take back"),
+                None => self.show_message("there is nothing to undo"),
             },
             KeyPress::Char('q') => return InboxAction::Quit,
             // The first Escape clears filter and marks.

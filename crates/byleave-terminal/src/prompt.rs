@@ -86,7 +86,7 @@ impl Approver for Prompt {
                 let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
                 asking.hold(&mut turn)
             });
-            asked.await.unwrap_or_else(|_| Err(failed("the prompt broke")))
+            asked.await.unwrap_or_else(|_| Err(failed("the prompt failed")))
         })
     }
 }
@@ -152,7 +152,7 @@ impl ActivePrompt {
                 return Err(failed("the question was withdrawn"));
             }
             if now() >= dialogue.expires_at() {
-                return Err(failed("the time to answer is over"));
+                return Err(failed("the question expired"));
             }
             let keys = match tty.keys(LOOK_UP).map_err(|error| broke(&error))? {
                 TtyEvent::Keys(keys) => keys,
@@ -205,7 +205,7 @@ impl ActivePrompt {
 
     /// Returns the line that stays on the screen after a question is gone.
     fn last_words(&self, held: &Result<Reply, ApproverError>) -> String {
-        let tool = make_visible(&self.sheet.terms.tool, EscapeLevel::Name);
+        let tool = make_visible(&self.sheet.resolved_tool.tool, EscapeLevel::Name);
         let came = match held {
             Ok(Reply::Yes { .. }) => "yes".to_owned(),
             Ok(Reply::No { feedback: None }) => "no".to_owned(),
@@ -213,8 +213,8 @@ impl ActivePrompt {
                 format!("no: {}", make_visible(text, EscapeLevel::Text))
             }
             Ok(Reply::Edit { .. }) => "edited".to_owned(),
-            Ok(Reply::Partial { paths, .. }) => format!("a part of it: {} kept", paths.len()),
-            Ok(Reply::StandingApproval(_)) => "yes, with a leave".to_owned(),
+            Ok(Reply::Partial { paths, .. }) => format!("partly: {} changes applied", paths.len()),
+            Ok(Reply::StandingApproval(_)) => "yes, with a standing approval".to_owned(),
             Ok(Reply::Abort) => "abort".to_owned(),
             Err(fault) => format!("not answered: {}", make_visible(&fault.to_string(), EscapeLevel::Text)),
         };
@@ -227,5 +227,5 @@ fn failed(why: &str) -> ApproverError {
 }
 
 fn broke(error: &io::Error) -> ApproverError {
-    ApproverError::Failed(format!("the terminal broke: {error}"))
+    ApproverError::Failed(format!("the terminal failed: {error}"))
 }

@@ -11,7 +11,7 @@ pub trait QuestionBackend: Send + Sync + 'static {
     fn notify_waiting(&self, _sheet: &QuestionView) {}
     /// Returns the past calls that a standing approval would have covered, in words.
     fn covered_calls(&self, _leave: &StandingApproval) -> Vec<String> {
-        vec!["nobody knows which past calls it would have covered".to_owned()]
+        vec!["the past calls that match are unknown".to_owned()]
     }
     /// Describes what an undo would revert, or returns `None` if there is nothing.
     fn last_change(&self) -> Option<String> {
@@ -19,7 +19,7 @@ pub trait QuestionBackend: Send + Sync + 'static {
     }
     /// Undoes the last change and describes the result.
     fn undo(&self) -> String {
-        "there is nothing to take back".to_owned()
+        "there is nothing to undo".to_owned()
     }
 }
 

@@ -211,11 +211,11 @@ impl QuestionDialog {
                 _ => self.typed(key),
             },
             DialogMode::Words(field) => match key {
-                KeyPress::Paste(_) => self.say("type it: what is pasted is no answer"),
+                KeyPress::Paste(_) => self.say("type the words; pasted text is not accepted"),
                 KeyPress::Enter if Some(field.text().as_str()) == self.words() => self.yes(),
                 KeyPress::Enter => {
                     self.stage = DialogMode::Reading;
-                    self.say("those were not the words: nothing was answered")
+                    self.say("the words do not match; the question was not answered")
                 }
                 _ => self.typed(key),
             },
@@ -234,7 +234,7 @@ impl QuestionDialog {
             },
             // A standing approval is given only if it is fully shown.
             DialogMode::Leave(_) if *key == KeyPress::Enter && self.is_foot_cut => {
-                self.say("the window is too small to show what the leave covers: make it larger")
+                self.say("the window is too small to show the scope of the standing approval; make it larger")
             }
             DialogMode::Leave(form) => match form.key(key) {
                 standing_approval::ApprovalFormEvent::Nothing => DialogEvent::Stay,
@@ -281,9 +281,9 @@ impl QuestionDialog {
     pub fn choices(&self) -> Vec<DialogChoice> {
         let unseen = "scroll to the end first";
         let approving = if !self.is_complete {
-            Some("it cannot be shown in full")
+            Some("the question cannot be shown in full")
         } else if self.view.is_cut() {
-            Some("the window is too narrow to show it")
+            Some("the window is too narrow to show the question")
         } else if !self.view.has_reached_end() {
             Some(unseen)
         } else {
@@ -300,39 +300,51 @@ impl QuestionDialog {
         if kind == Some(QuestionKind::Release) {
             return vec![
                 choice('y', "release", "the model sees the result as it is", approving),
-                choice('r', "redact", "the model sees it with secrets and words of yours masked", approving),
-                choice('e', "edit", "the model sees what you make of it", None),
-                choice('n', "withhold", "the model does not see it", None),
+                choice(
+                    'r',
+                    "redact",
+                    "the model sees the result with secrets and your words masked",
+                    approving,
+                ),
+                choice('e', "edit", "the model sees your edited result", None),
+                choice('n', "withhold", "the model does not see the result", None),
                 choice('a', "abort", "stops everything", None),
             ];
         }
         let yes = match self.stands() {
-            true => "makes exactly this final; it can be undone",
-            false => "lets it run",
+            true => "commits exactly these changes; you can undo them",
+            false => "runs the call",
         };
         let mut choices =
-            vec![choice('y', "yes", yes, approving), choice('n', "no", "it does not run", None)];
+            vec![choice('y', "yes", yes, approving), choice('n', "no", "refuses the call", None)];
         if let Some(sheet) = one {
-            choices.push(choice('e', "edit", "other arguments, judged again", None));
+            choices.push(choice('e', "edit", "changes the arguments; the policy decides again", None));
             let changes = |seen: &RehearsalView| match seen {
                 RehearsalView::Ran { rehearsal, .. } => {
                     rehearsal.is_committable() && rehearsal.changes.list.len() > 1
                 }
-                RehearsalView::Not { .. } => false,
+                RehearsalView::Unavailable { .. } => false,
             };
-            if sheet.seen.as_ref().is_some_and(changes) {
-                choices.push(choice('p', "part", "keeps some of the changes", approving));
+            if sheet.rehearsal.as_ref().is_some_and(changes) {
+                choices.push(choice('p', "part", "applies some of the changes", approving));
             }
             let off = match (&self.offered, kind) {
-                (_, Some(QuestionKind::Checkpoint)) => Some("no leave passes a checkpoint"),
-                (Err(_), _) => Some("no leave can be given for this"),
-                (Ok(offers), _) if offers.is_empty() => Some("no leave can be given for this"),
+                (_, Some(QuestionKind::Checkpoint)) => Some("a standing approval cannot pass a checkpoint"),
+                (Err(_), _) => Some("a standing approval is not possible for this call"),
+                (Ok(offers), _) if offers.is_empty() => {
+                    Some("a standing approval is not possible for this call")
+                }
                 (Ok(_), _) => approving,
             };
-            choices.push(choice('l', "leave", "yes, and no longer asked within bounds that you choose", off));
+            choices.push(choice(
+                'l',
+                "standing approval",
+                "yes, and later calls within limits that you choose",
+                off,
+            ));
         }
         if let Some(undo) = &self.setting.undo {
-            let meaning = format!("takes back {undo}; this stays open");
+            let meaning = format!("undoes {undo}; this question stays open");
             choices.push(choice('u', "undo", &meaning, None));
         }
         choices.push(choice('a', "abort", "stops everything", None));
@@ -347,7 +359,7 @@ impl QuestionDialog {
     }
 
     fn stands(&self) -> bool {
-        let stands = |sheet: &QuestionView| matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
+        let stands = |sheet: &QuestionView| matches!(&sheet.rehearsal, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         !self.sheets.is_empty() && self.sheets.iter().all(stands)
     }
 
@@ -362,7 +374,7 @@ impl QuestionDialog {
         match key {
             KeyPress::Paste(_) => {
                 self.guard.pasted(now);
-                return self.say("what is pasted is no answer: press a key");
+                return self.say("pasted text is not accepted as an answer; press a key");
             }
             KeyPress::Escape => {
                 let was_choosing = self.guard.chosen().is_some() || self.guard.is_running();

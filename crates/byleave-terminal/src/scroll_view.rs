@@ -181,7 +181,7 @@ impl QuestionPager {
             if let Some(fold) = folded {
                 let count = fold.end - fold.head - 1;
                 let lines = if count == 1 { "line" } else { "lines" };
-                line.text.push_str(&format!(" ⟨{count} {lines} put away⟩"));
+                line.text.push_str(&format!(" ⟨{count} {lines} folded⟩"));
             }
             if line.role == LineRole::Heading && line.gutter == 0 && place > 0 {
                 self.rows.push(ScreenRow { line: place, text: String::new(), gutter: 0, from: 0 });

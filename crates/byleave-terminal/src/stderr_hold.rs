@@ -62,7 +62,7 @@ impl Drop for StderrHold {
         // Output that cannot be written is not worth an error.
         io::stderr().write_all(&kept).unwrap_or_default();
         if lost > 0 {
-            writeln!(io::stderr(), "({lost} bytes more were said while a question was open)")
+            writeln!(io::stderr(), "({lost} more bytes of output were dropped while a question was open)")
                 .unwrap_or_default();
         }
     }

@@ -1,7 +1,7 @@
-//! What rehearsing costs a build: `cargo build` of a small project on a copy, beside the same build in the directory itself.
+//! Measures the cost of a rehearsal for a build: `cargo build` of a small project on a copy, compared with the same build in place.
 //!
-//! `cargo bench -p byleave-tools --bench build` measures and writes its part of docs/performance.md. With `BYLEAVE_PROOF=short` fewer
-//! rounds, and nothing is written. Either way it fails beyond twice its bar. As root the builds run as another user.
+//! `cargo bench -p byleave-tools --bench build` measures and writes its part of docs/performance.md. With `BYLEAVE_PROOF=short` it
+//! runs fewer rounds and writes nothing. Either way it fails beyond twice its bar. As root the builds run as another user.
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a benchmark")]
 
 #[path = "../../byleave/benches/page/mod.rs"]
@@ -36,7 +36,7 @@ const UID: u32 = 61_004;
 
 fn main() {
     let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|proof| proof == "short");
-    // The first finds nothing in memory yet; of three, the one in the middle counts.
+    // The first round has cold caches. With three rounds, the median is used.
     let rounds = if short { 3 } else { 8 };
     let ground = BuildFixture::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -51,7 +51,7 @@ fn main() {
             ground.shell(prepare);
             direct.push(ground.timed("cargo build --offline -q"));
             ground.shell(prepare);
-            // Everything is built anew by a session that has built nothing yet.
+            // A new session builds everything, because it has no scratch yet.
             let session = if what == "everything" { format!("s{round}") } else { "s".to_owned() };
             rehearsed.push(runtime.block_on(ground.rehearsed("cargo build --offline -q", &session)));
         }
@@ -78,7 +78,7 @@ fn main() {
     assert!(worst <= 2.0 * BAR, "a rehearsed build takes {worst:.2} times as long");
 }
 
-/// A project, a toolchain that another user can run, and where copies go.
+/// A project, a toolchain that another user can run, and a directory for copies.
 struct BuildFixture {
     _folder: tempfile::TempDir,
     at: PathBuf,
@@ -88,7 +88,7 @@ struct BuildFixture {
 
 impl BuildFixture {
     fn new() -> Self {
-        // Not in a temporary directory, which a command has of its own.
+        // Not in a temporary directory, because each command has its own.
         let folder = tempfile::tempdir_in("/var/lib")
             .or_else(|_| tempfile::tempdir_in(std::env::var("HOME").unwrap()))
             .unwrap();
@@ -98,7 +98,7 @@ impl BuildFixture {
         for directory in ["home/w/src", "home/.rustup/toolchains", "home/.cargo", "state"] {
             fs::create_dir_all(at.join(directory)).unwrap();
         }
-        // The toolchain is linked, not copied: it is large, and nobody changes it.
+        // The toolchain is linked, not copied, because it is large and nothing changes it.
         let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
         let sysroot = String::from_utf8(sysroot.stdout).unwrap();
         let linked = Command::new("cp")
@@ -159,7 +159,7 @@ impl BuildFixture {
         began.elapsed()
     }
 
-    /// The tool and the rules, made once as by a gate that stays.
+    /// The tool and the rules, created once, as in a long-lived gate.
     fn tool(&self) -> (Bash, Arc<Policy>) {
         let [workspace, home, state] = ["home/w", "home", "state"].map(|name| self.at.join(name));
         let texts = [&workspace, &home, &state].map(|path| path.to_str().unwrap().to_owned());
@@ -175,7 +175,7 @@ impl BuildFixture {
         (Bash::new(workplace), rules)
     }
 
-    /// The same on a copy: made, run, listed, compared; and then committed, so that the session has the scratch of it.
+    /// Builds on a copy: create, run, list, compare. Then commits, so that the session has its scratch.
     async fn rehearsed(&self, text: &str, session: &str) -> Duration {
         let (bash, rules) = self.tool.get_or_init(|| self.tool());
         let rehearser = bash.as_rehearsable().unwrap();

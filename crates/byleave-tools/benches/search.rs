@@ -1,8 +1,8 @@
-//! Searching and listing beside the programs that are known for it: `grep` beside ripgrep, `glob` and `list_files` beside fd and
-//! find, `list_dir` beside find. On the same tree, in turns, with the same results, which are compared.
+//! Compares searching and listing with established programs: `grep` with ripgrep, `glob` and `list_files` with fd and find,
+//! `list_dir` with find. They alternate on the same tree, and the results must be equal.
 //!
-//! `cargo bench -p byleave-tools --bench search` measures and writes its part of docs/performance.md. With `BYLEAVE_PROOF=short` a
-//! smaller tree and fewer rounds, and nothing is written. Needs `rg`, `fdfind` (or `fd`) and `find`.
+//! `cargo bench -p byleave-tools --bench search` measures and writes its part of docs/performance.md. With `BYLEAVE_PROOF=short`
+//! it uses a smaller tree and fewer rounds, and writes nothing. Needs `rg`, `fdfind` (or `fd`) and `find`.
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a benchmark")]
 
 #[path = "../../byleave/benches/page/mod.rs"]
@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const BAR: f64 = 1.15;
-/// Beyond this even a noisy machine says that something is wrong.
+/// A result beyond this is a real regression, even on a noisy machine.
 const LOOSE: f64 = 2.0;
 
 fn main() {
@@ -96,14 +96,14 @@ fn main() {
     assert!(worst <= LOOSE, "something takes {worst:.2} times as long");
 }
 
-/// One thing to look for, in both ways.
+/// One search, with our tool and with the other program.
 struct SearchCase {
     what: &'static str,
     tool: &'static str,
     arguments: Value,
     path: &'static str,
     theirs: Vec<&'static str>,
-    /// How a line of ours is compared, and one of theirs.
+    /// Normalizes a line of either output for comparison.
     line: fn(&str) -> String,
 }
 
@@ -252,7 +252,7 @@ impl SearchFixture {
         (String::from_utf8(output.stdout).unwrap(), took)
     }
 
-    /// What a program says of itself, and how long that takes.
+    /// The version of a program, and the time to print it.
     fn started(&self, program: &str) -> (String, Duration) {
         let began = Instant::now();
         let output = Command::new(program).arg("--version").current_dir(&self.root).output().unwrap();
@@ -262,7 +262,7 @@ impl SearchFixture {
     async fn ours(&self, case: &SearchCase) -> (String, Duration) {
         let path = if case.path.is_empty() { self.root.clone() } else { self.root.join(case.path) };
         let effects = vec![Effect::Read { path: path.to_str().unwrap().to_owned() }];
-        let plan = Arc::new(Plan { effects, reads_only: true, ..Plan::default() });
+        let plan = Arc::new(Plan { effects, read_only: true, ..Plan::default() });
         let site = ToolContext {
             tenant: "t".parse().unwrap(),
             session: SessionId::new("s").unwrap(),
@@ -281,7 +281,7 @@ impl SearchFixture {
         (output.text, took)
     }
 
-    /// Fails where the results differ; says how many there are.
+    /// Fails if the results differ. Returns their number.
     fn compare(&self, runtime: &tokio::runtime::Runtime, case: &SearchCase) -> String {
         let set = |text: &str| -> BTreeSet<String> {
             let lines = text.lines().filter(|line| !line.starts_with("[byleave]"));
@@ -295,7 +295,7 @@ impl SearchFixture {
     }
 }
 
-/// Makes the tree, the same each time; says how many files and how many ignore files it has.
+/// Creates the same tree each time. Returns the number of files and of ignore files.
 fn plant(root: &Path, directories: usize) -> (usize, usize) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move |below: usize| {

@@ -1,7 +1,7 @@
 //! The tool `apply_patch`: changes, creates, moves and deletes files according to a patch, completely or not at all.
 //!
-//! `byleave::patch` found the files of the patch, and the gate judged them. The names found here must be exactly the same. Each file is
-//! changed at its judged path; no path is resolved again.
+//! `byleave::patch` found the files of the patch, and the gate evaluated them. The names found here must be exactly the same. Each file is
+//! changed at its evaluated path; no path is resolved again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,9 +34,9 @@ struct ApplyPatch {
 
 /// Creates the tool for an execution environment.
 pub fn apply_patch(workplace: &ExecutionEnv) -> impl Tool + use<> {
-    let about = "Applies a patch to files: a unified diff as `git diff` writes it, or the `*** Begin Patch` form with `*** Add File:`, \
-        `*** Update File:`, `*** Delete File:` and `*** Move to:`. All of it is applied, or nothing; where a hunk fits only elsewhere or \
-        loosely, that is said.";
+    let about = "Applies a patch to files: a unified diff as `git diff` writes it, or the `*** Begin Patch` form with `*** Add File:`, `*** Update \
+        File:`, `*** Delete File:` and `*** Move to:`. Applies either the whole patch or nothing. Reports hunks that fit only elsewhere or with \
+        fuzz.";
     let mut manifest = Manifest::new("apply_patch", about, schema_for::<ApplyPatch>());
     manifest.permission_class = PermissionClass::File;
     manifest.roles = [("/patch".to_owned(), ArgumentRole::Patch)].into();
@@ -55,19 +55,22 @@ fn revision(args: &ApplyPatch, files: &Files, run: &RunContext) -> Result<Planne
     let mut report = PatchReport::default();
     for section in &sections {
         if run.cancel.is_cancelled() {
-            return Err("it was called off; nothing was changed".into());
+            return Err("the call was cancelled; nothing was changed".into());
         }
         bench.work(section, &mut report).map_err(|why| format!("{why}; nothing was changed"))?;
     }
     let puts: Vec<PlannedFile> =
         bench.pieces.into_iter().filter_map(|(path, piece)| piece.put(path)).collect();
     if puts.is_empty() {
-        return Err("the patch changes nothing: all of it is there already; read the files again".into());
+        return Err(
+            "the patch changes nothing: the files already contain all its changes; read the files again"
+                .into(),
+        );
     }
     Ok(PlannedEdit { files: puts, output: report.output() })
 }
 
-/// Returns the judged path of each name. The plan lists the paths in the order of the names in the patch.
+/// Returns the evaluated path of each name. The plan lists the paths in the order of the names in the patch.
 fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
     let patch = byleave::patch::parse(text).map_err(|why| why.to_string())?;
     let mut effects = plan.effects.iter();
@@ -94,7 +97,7 @@ fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
     }
 }
 
-const STRANGE: &str = "what was granted is not what the patch says; call again with this patch alone";
+const STRANGE: &str = "the patch does not match the granted plan; call again with only this patch";
 
 /// Checks that both parsers found the same names, and that each name has its own file.
 fn agreed(sections: &[FilePatch], places: &BTreeMap<String, String>) -> Result<(), String> {
@@ -102,8 +105,7 @@ fn agreed(sections: &[FilePatch], places: &BTreeMap<String, String>) -> Result<(
     let theirs: BTreeSet<&str> = places.keys().map(String::as_str).collect();
     if let Some(name) = ours.symmetric_difference(&theirs).next() {
         return Err(format!(
-            "the patch can be read in two ways: it is not certain whether it means `{}`; write each file as `git diff` would, or in the \
-             `*** Begin Patch` form",
+            "the patch is ambiguous: it is unclear whether it means `{}`; write each file as `git diff` does, or use the `*** Begin Patch` form",
             name.escape_debug()
         ));
     }
@@ -170,13 +172,13 @@ impl PatchSession<'_> {
             FileOperation::Add => {
                 if self.is_there(&path)? {
                     return Err(format!(
-                        "`{shown}` is to be made, and it is there; change it instead, or delete it first"
+                        "the patch creates `{shown}`, but that file exists; change it instead, or delete it first"
                     ));
                 }
                 let (content, _) = fitted(b"")?;
                 let mode = section.executable.and_then(|runs| runs.then_some(0o755));
                 self.set(path, content, mode)?;
-                report.add("made", &shown, None, &[]);
+                report.add("created", &shown, None, &[]);
             }
             FileOperation::Update => {
                 let (before, mode) = self.read(&path)?;
@@ -192,7 +194,7 @@ impl PatchSession<'_> {
                 let (before, _) = self.read(&path)?;
                 if !fitted(&before)?.0.is_empty() {
                     return Err(format!(
-                        "`{shown}` is to be deleted, and the patch leaves some of it; give all of its lines"
+                        "the patch deletes `{shown}`, but does not remove all of its lines; give all of its lines"
                     ));
                 }
                 self.remove(path)?;
@@ -204,12 +206,12 @@ impl PatchSession<'_> {
                 let is_moved = matches!(section.operation, FileOperation::Move(_));
                 if is_moved && self.pieces.get(&path).is_some_and(PatchedFile::is_changed) {
                     return Err(format!(
-                        "`{shown}` is changed and then moved; do both in one section, or in two patches"
+                        "the patch changes `{shown}` and then moves it; do both in one section, or in two patches"
                     ));
                 }
                 if self.is_there(&to)? {
                     return Err(format!(
-                        "`{to_shown}` is to be made, and it is there; choose another name, or delete it first"
+                        "the patch creates `{to_shown}`, but that file exists; choose another name, or delete it first"
                     ));
                 }
                 // Git copies a file as it was before the patch.
@@ -244,7 +246,7 @@ impl PatchSession<'_> {
                 piece.mode.or_else(|| piece.before.as_ref().map(|before| before.mode)).unwrap_or(0o644);
             let gone = || {
                 format!(
-                    "there is no `{}` any more: the patch has removed it before",
+                    "`{}` no longer exists: an earlier part of the patch removed it",
                     self.files.display_path(path)
                 )
             };
@@ -268,7 +270,7 @@ impl PatchSession<'_> {
             }
             Some(_) => {
                 let shown = self.files.display_path(path);
-                Err(format!("`{shown}` is made or removed by this patch, and copied; do that in two patches"))
+                Err(format!("the patch both copies `{shown}` and creates or removes it; use two patches"))
             }
         }
     }
@@ -277,7 +279,7 @@ impl PatchSession<'_> {
     fn count(&mut self, more: u64, less: u64) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(more).saturating_sub(less);
         match self.bytes > self.files.bytes_max().saturating_mul(FILES_MAX) {
-            true => Err("the files of this patch are too long together; apply it in parts".into()),
+            true => Err("the files of this patch are too large together; apply it in parts".into()),
             false => Ok(()),
         }
     }
@@ -329,7 +331,7 @@ impl PatchReport {
             let mut loose = Vec::new();
             if fit.offset != 0 {
                 let way = if fit.offset > 0 { "further down" } else { "further up" };
-                loose.push(format!("{} lines {way} than it says", fit.offset.unsigned_abs()));
+                loose.push(format!("{} lines {way} than stated", fit.offset.unsigned_abs()));
             }
             if fit.fuzz > 0 {
                 loose.push(format!(
@@ -338,11 +340,11 @@ impl PatchReport {
                 ));
             }
             if fit.ignored_whitespace {
-                loose.push("under a heading that has other blanks".to_owned());
+                loose.push("under a heading with different whitespace".to_owned());
             }
             if !loose.is_empty() {
                 let (line, loose) = (fit.line, loose.join(", "));
-                self.remarks.push(format!("[byleave] hunk {number} of {path} was put at line {line}, {loose}: look whether that is right"));
+                self.remarks.push(format!("[byleave] hunk {number} of {path} was applied at line {line}, {loose}: check that this is right"));
             }
         }
         let hunks: Vec<Value> = fits

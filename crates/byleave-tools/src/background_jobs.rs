@@ -143,7 +143,7 @@ impl Jobs {
         let at_work = table.of(session).iter().filter(|job| job.is_running()).count();
         if at_work >= limits.max_concurrent {
             return Err(format!(
-                "{at_work} jobs of this session run already, and no more may; end one with `bash_kill`, or wait for one with `bash_output`: {}",
+                "{at_work} jobs of this session are running, which is the maximum; end one with `bash_kill`, or wait for one with `bash_output`: {}",
                 table.list(session)
             ));
         }
@@ -171,7 +171,7 @@ impl Jobs {
         let attended = Arc::clone(&job);
         let thread = std::thread::Builder::new().name("byleave-job".into());
         let thread = thread.spawn(move || attended.wait(running, &confinement));
-        let thread = thread.map_err(|error| format!("it was not started: {error}; try again later"))?;
+        let thread = thread.map_err(|error| format!("the job was not started: {error}; try again later"))?;
         *locked(&job.thread) = Some(thread);
         let id = job.id.clone();
         table.add(session, job);
@@ -242,7 +242,7 @@ fn end(jobs: &[Arc<Job>]) {
     for job in jobs {
         let thread = locked(&job.thread).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!(job = job.id, "waiting for the end of a job broke");
+            tracing::error!(job = job.id, "cannot wait for the end of a job");
         }
     }
 }
@@ -278,7 +278,7 @@ impl Job {
             self.killed.store(true, Ordering::Relaxed);
         }
         if let Err(error) = self.stopper.stop() {
-            tracing::error!(%error, job = self.id, "a job could not be stopped");
+            tracing::error!(%error, job = self.id, "cannot stop a job");
         }
     }
 
@@ -311,15 +311,15 @@ impl Job {
         let end = match running.finish() {
             Ok(outcome) => {
                 let how = match outcome.limit_exceeded {
-                    Some(LimitKind::Wall) => "its time was over".into(),
-                    _ if self.killed.load(Ordering::Relaxed) => "it was killed".into(),
+                    Some(LimitKind::Wall) => "timed out".into(),
+                    _ if self.killed.load(Ordering::Relaxed) => "killed".into(),
                     _ => outcome.status.to_string(),
                 };
                 let lines = report::describe_outcome(confinement, &outcome);
                 JobEnd { status: Some(outcome.status), how, lines, after: self.began.elapsed() }
             }
             Err(error @ LaunchError::Tripwire(_)) => {
-                let how = format!("it was ended: {error}");
+                let how = format!("ended by Byleave: {error}");
                 JobEnd { status: None, how, lines: Vec::new(), after: self.began.elapsed() }
             }
             Err(error) => JobEnd {

@@ -46,21 +46,21 @@ pub struct Bash {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct BashArguments {
-    /// The command, as bash reads it. Its output and errors come back together, in order; of a lot, the beginning and the end
+    /// The command, as bash reads it. Returns stdout and stderr together, in order; a long output is cut in the middle
     command: String,
-    /// Directories outside the workspace that it writes to
+    /// Directories outside the workspace that the command writes to
     #[serde(default)]
-    #[expect(dead_code, reason = "what was judged of it is in the plan")]
+    #[expect(dead_code, reason = "the plan contains the evaluated value")]
     write: Vec<String>,
-    /// Files outside the workspace that it reads
+    /// Files outside the workspace that the command reads
     #[serde(default)]
-    #[expect(dead_code, reason = "what was judged of it is in the plan")]
+    #[expect(dead_code, reason = "the plan contains the evaluated value")]
     read: Vec<String>,
-    /// Stop it after so many milliseconds: 120000 if not given, or for a background job 8 hours
+    /// Timeout in milliseconds; by default 120000, or 8 hours for a background job
     #[serde(default)]
     #[schemars(range(min = 1, max = 600_000))]
     timeout_ms: Option<u64>,
-    /// Return at once and leave it running, to be asked about with `bash_output` and ended with `bash_kill`. It works on the real files: what it changes cannot be undone
+    /// Return at once and keep the command running. Use `bash_output` to read its output and `bash_kill` to end it. The command works on the real files: its changes cannot be undone
     #[serde(default)]
     background: bool,
 }
@@ -105,10 +105,10 @@ impl Bash {
         let arguments: BashArguments = serde_json::from_value(arguments)
             .map_err(|error| format!("cannot read the arguments of `bash`: {error}"))?;
         if arguments.command.trim().is_empty() {
-            return Err("there is nothing to run; give a command".into());
+            return Err("the command is empty; give a command".into());
         }
         if arguments.command.contains('\0') {
-            return Err("no command can have a zero byte in it; write it as `\\0` for `printf`".into());
+            return Err("a command cannot contain a zero byte; write it as `\\0` for `printf`".into());
         }
         if arguments.background {
             self.jobs.check_available()?;
@@ -174,10 +174,10 @@ impl Bash {
         push_gate_line(
             &mut text,
             &format!(
-                "job `{job}` runs in the background: `bash_output` tells what it prints, `bash_kill` ends it"
+                "job `{job}` runs in the background: `bash_output` returns its output, `bash_kill` ends it"
             ),
         );
-        push_gate_line(&mut text, "it works on the real files: what it changes cannot be undone");
+        push_gate_line(&mut text, "the job works on the real files: its changes cannot be undone");
         Ok(Output::text(text).with_data(json!({ "job": job, "running": true })))
     }
 
@@ -188,9 +188,11 @@ impl Bash {
         confinement.limits.wall_time = arguments.timeout();
         let ready = match workplace.create_copy(run, &mut confinement, NetworkAccess::Granted) {
             Ok(ready) => Some(ready),
-            Err(PrepareCopyError::RunningElsewhere) => return Err("another process runs this call".into()),
+            Err(PrepareCopyError::RunningElsewhere) => {
+                return Err("another process is running this call".into());
+            }
             Err(PrepareCopyError::Failed(why)) => {
-                tracing::warn!(%why, "a command runs without a copy, and cannot be undone");
+                tracing::warn!(%why, "a command runs without a copy, so it cannot be undone");
                 None
             }
         };
@@ -206,7 +208,7 @@ impl Bash {
         let Some(ready) = ready else {
             let CompletedCommand { outcome, output: printed } = ran?;
             let mut output = run_command::format_output(&confinement, &outcome, printed, self.advice());
-            push_gate_line(&mut output.text, "it ran without a copy: what it changed cannot be undone");
+            push_gate_line(&mut output.text, "the command ran without a copy: its changes cannot be undone");
             return Ok(output);
         };
         drop(ready.scratch_stacks);
@@ -230,14 +232,15 @@ fn kept(
     run: &RunContext,
 ) -> Result<Output, String> {
     if run.cancel.is_cancelled() {
-        let why = "it was stopped; nothing that it changed was kept";
+        let why = "the command was stopped; none of its changes were kept";
         push_gate_line(&mut output.text, why);
         return Ok(Output { is_error: true, error: Some(why.into()), ..output });
     }
-    let changes = copy.changes().map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
+    let changes =
+        copy.changes().map_err(|fault| format!("none of the command's changes were kept: {fault}"))?;
     let mut forbidden = rehearsal_result::forbidden_changes(&changes, confinement);
-    let later =
-        run_by_git(copy, &changes).map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
+    let later = run_by_git(copy, &changes)
+        .map_err(|fault| format!("none of the command's changes were kept: {fault}"))?;
     forbidden.extend(later.into_iter().filter(|path| !forbidden.contains(path)).collect::<Vec<_>>());
     for path in &forbidden {
         let path = path.escape_debug();
@@ -251,7 +254,7 @@ fn kept(
         let path = change.path.escape_debug();
         push_gate_line(
             &mut output.text,
-            &format!("`{path}` became a {what}, which git never makes; it was not kept"),
+            &format!("`{path}` became a {what}, which git never creates; the change was not kept"),
         );
         forbidden.push(change.path.clone());
     }

@@ -9,7 +9,7 @@ pub(crate) async fn run_blocking(work: impl FnOnce() -> Result<Output, String> +
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(output)) => output,
         Ok(Err(why)) => Output::failure(why),
-        Err(error) => Output::failure(format!("it broke: {error}")),
+        Err(error) => Output::failure(format!("internal error: {error}")),
     }
 }
 
@@ -18,5 +18,5 @@ pub(crate) async fn rehearse_blocking(
     work: impl FnOnce() -> Result<Rehearsal, RehearseError> + Send + 'static,
 ) -> Result<Rehearsal, RehearseError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(RehearseError::Unavailable(format!("it broke: {error}"))))
+    done.unwrap_or_else(|error| Err(RehearseError::Unavailable(format!("internal error: {error}"))))
 }

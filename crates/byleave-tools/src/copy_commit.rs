@@ -38,11 +38,11 @@ pub(crate) fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFutur
             match workplace.open_store().and_then(|store| store.reopen(call.uuid())) {
                 Ok(copy) => discard_copy(copy),
                 Err(Error::Missing(_)) => {}
-                Err(fault) => tracing::warn!(%fault, "a copy could not be dropped"),
+                Err(fault) => tracing::warn!(%fault, "cannot drop a copy"),
             }
         });
         if let Err(error) = dropped.await {
-            tracing::error!(%error, "dropping a copy broke");
+            tracing::error!(%error, "the task that drops a copy failed");
         }
     })
 }
@@ -69,17 +69,17 @@ pub(crate) fn finish_commit(
         CopyState::Committed | CopyState::Undone { .. } | CopyState::Dropped { .. } => {}
         CopyState::Open => {
             if store.changes(id).map_err(words)?.digest() != seen.changes.digest() {
-                return Err("nothing was changed: the copy is not as it was seen".into());
+                return Err("nothing was changed: the copy was modified after the rehearsal".into());
             }
             let copy = store.reopen(id).map_err(words)?;
             commit_copy(&copy, &chosen)?;
         }
         CopyState::Interrupted => {
-            return Err("the commit was interrupted, and can neither be finished nor taken back: `byleave undo` says why".into());
+            return Err("the commit was interrupted, and can be neither finished nor rolled back: `byleave undo` says why".into());
         }
         // There was nothing to commit, and the copy was released.
         CopyState::Missing if chosen.is_empty() => {}
-        CopyState::Missing => return Err("nothing was changed: the copy is gone".into()),
+        CopyState::Missing => return Err("nothing was changed: the copy no longer exists".into()),
     }
     if only.is_some() {
         let (kept, all) = (chosen.list.len(), seen.changes.list.len());
@@ -104,8 +104,7 @@ pub(crate) fn commit_copy(copy: &WorkspaceCopy, changes: &FileChanges) -> Result
     match copy.commit(changes) {
         Ok(_) => Ok(()),
         Err(Error::Conflicts(conflicts)) => {
-            let mut why =
-                "nothing was changed, because the files are not as they were when it began:".to_owned();
+            let mut why = "nothing was changed, because these files changed after the call began:".to_owned();
             for conflict in &conflicts {
                 why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.reason));
             }
@@ -118,6 +117,6 @@ pub(crate) fn commit_copy(copy: &WorkspaceCopy, changes: &FileChanges) -> Result
 /// Discards a copy. If it cannot be discarded now, it is removed when it expires.
 pub(crate) fn discard_copy(copy: WorkspaceCopy) {
     if let Err(fault) = copy.discard() {
-        tracing::warn!(%fault, "a copy could not be dropped");
+        tracing::warn!(%fault, "cannot drop a copy");
     }
 }

@@ -18,13 +18,13 @@ use crate::workspace_files::Files;
 #[serde(deny_unknown_fields)]
 struct DeleteFile {
     /// The file; not a directory
-    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    #[expect(dead_code, reason = "the plan contains the evaluated path, and that one is used")]
     path: String,
 }
 
 /// Creates the tool for an execution environment.
 pub fn delete_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
-    let about = "Removes a file. What was in it is kept, so that it can be brought back with undo.";
+    let about = "Removes a file. The content is kept, so that `undo` can restore it.";
     let mut manifest = Manifest::new("delete_file", about, schema_for::<DeleteFile>());
     manifest.permission_class = PermissionClass::File;
     manifest.roles = [("/path".to_owned(), ArgumentRole::DeletePath)].into();
@@ -42,7 +42,7 @@ fn revision(_: &DeleteFile, files: &Files, run: &RunContext) -> Result<PlannedEd
         _ => None,
     });
     let (Some(path), None) = (removed.next(), removed.next()) else {
-        return Err("the plan does not name one file to remove; call again with one `path`".into());
+        return Err("the plan does not name exactly one file to remove; call again with one `path`".into());
     };
     let from = Precondition::from_content(Some(&files.stat_for_removal(path)?));
     let output = Output::text(format!("removed {}", files.display_path(path)));

@@ -59,10 +59,10 @@ const TELLING_LINES_MAX: usize = 6;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiagnosticsArguments {
-    /// Only findings in these files or directories are shown
+    /// Show only findings in these files or directories
     #[serde(default)]
     paths: Vec<String>,
-    /// Only these are run; whatever the workspace has where nothing is said
+    /// Run only these checkers; by default all that the workspace has
     #[serde(default)]
     tools: Vec<CheckerName>,
 }
@@ -70,7 +70,7 @@ struct DiagnosticsArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum CheckerName {
-    /// clippy, or check where it is missing
+    /// clippy, or check if clippy is missing
     Cargo,
     Eslint,
     Tsc,
@@ -131,8 +131,8 @@ pub fn diagnostics(workplace: ExecutionEnv) -> impl Tool {
         let workplace = Arc::clone(&workplace);
         run_blocking(move || checked(&workplace, &args, &run))
     };
-    let description = "Runs the compilers and linters that the workspace has (cargo clippy, eslint, tsc, ruff, mypy, go vet) on a copy \
-        without a network, and returns their findings: file, line, severity, message. Nothing is changed.";
+    let description = "Runs the compilers and linters of the workspace (cargo clippy, eslint, tsc, ruff, mypy, go vet) on a copy without network, \
+        and returns their findings: file, line, severity, message. Changes nothing.";
     TypedTool::new(TOOL_NAME, description, check)
         .permission_class(PermissionClass::Readonly)
         .role("/paths", ArgumentRole::ReadPath)
@@ -163,7 +163,7 @@ fn checked(
     if !weaker.is_empty() {
         let weaker = weaker.join(", ");
         return Err(format!(
-            "this machine runs commands {weaker}, and code of the workspace is not run so without asking; use bash"
+            "this machine runs commands {weaker}, and workspace code does not run that way without a question; use bash"
         ));
     }
     let mut paths = run.plan.effects.iter().filter_map(|effect| match effect {
@@ -171,7 +171,7 @@ fn checked(
         _ => None,
     });
     let directory =
-        paths.next().ok_or("nothing may be read, so nothing is checked; call diagnostics again")?;
+        paths.next().ok_or("the plan allows no reads, so nothing can be checked; call diagnostics again")?;
     let only: Vec<PathBuf> = paths.collect();
     let inside = confined(run);
     let confinement = workplace.build_confinement(&inside, NetworkAccess::Blocked)?;
@@ -181,14 +181,14 @@ fn checked(
     let checks = checker::find_checker_runs(&directory, &workspace, &wanted, &files);
     if checks.is_empty() {
         return Err(format!(
-            "there is nothing to check in `{}`: no Cargo.toml, eslint config, tsconfig.json, Python file or go.mod that `tools` allows; \
-             call it in the directory of a project",
+            "there is nothing to check in `{}`: no Cargo.toml, eslint config, tsconfig.json, Python file or go.mod that `tools` allows; call \
+             diagnostics in the directory of a project",
             directory.display()
         ));
     }
     let looked = DiagnosticsResults::at(workplace, &confinement, &checks, &inside);
     if run.cancel.is_cancelled() {
-        return Err("it was stopped; with fewer `tools` it takes less time".into());
+        return Err("the call was stopped; use fewer `tools` to save time".into());
     }
     Ok(looked.told(&directory, &workspace, &only, &files))
 }
@@ -216,10 +216,10 @@ fn run_one(
         workplace.create_copy(run, &mut confinement, NetworkAccess::Blocked).map_err(
             |unready| match unready {
                 PrepareCopyError::RunningElsewhere => {
-                    "another process runs this call; wait for it".to_owned()
+                    "another process is running this call; wait for it".to_owned()
                 }
                 PrepareCopyError::Failed(why) => {
-                    format!("there is no copy to work on: {why}; use bash instead")
+                    format!("cannot create a copy to work on: {why}; use bash instead")
                 }
             },
         )?;
@@ -227,7 +227,7 @@ fn run_one(
         let outcome = run_command::run_quietly(workplace, &confinement, script, run)?;
         // The file was not hidden, so the output may contain it.
         match rehearsal_result::newly_visible_hidden(&confinement, began).first() {
-            Some(why) => Err(format!("what it found is not shown: {why}; call diagnostics again")),
+            Some(why) => Err(format!("the findings are not shown: {why}; call diagnostics again")),
             None => Ok(outcome),
         }
     });
@@ -272,7 +272,9 @@ impl DiagnosticsResults {
             let limit = EACH_MAX.min(left);
             let (found, how, why) = match run_one(workplace, confinement, &check.script, limit, run) {
                 Ok(outcome) => fared(check, &outcome, limit),
-                Err(why) => (Vec::new(), CheckerStatus::Failed, Some(format!("it could not be run: {why}"))),
+                Err(why) => {
+                    (Vec::new(), CheckerStatus::Failed, Some(format!("cannot run the checker: {why}")))
+                }
             };
             let (tool, at) = (check.checker.name, check.directory.clone());
             looked.found.extend(found.into_iter().map(|one| (at.clone(), tool, one)));
@@ -331,7 +333,7 @@ impl DiagnosticsResults {
         let text = format!("{}\n{}", lines.join("\n"), strip_gate_prefix(&said));
         let data = json!({ "findings": findings, "totals": totals, "tools": fared });
         let error = (ran.is_empty() && all == 0).then(|| {
-            "no checker got to the end, so nothing is known of the code; do what is said of each above"
+            "no checker finished, so there are no findings; follow the advice for each checker above"
                 .to_owned()
         });
         Output {
@@ -355,13 +357,14 @@ fn fared(
     let found = (check.checker.parse_output)(&output, &errors);
     if outcome.limit_exceeded.is_some() {
         let why = format!(
-            "stopped at a limit ({} seconds, or memory); call it by itself with `tools`",
+            "stopped at a limit ({} seconds, or memory); run this checker alone with `tools`",
             limit.as_secs()
         );
         return (found, CheckerStatus::Failed, Some(why));
     }
     if outcome.stdout.dropped_bytes > 0 || outcome.stderr.dropped_bytes > 0 {
-        let why = "it printed more than is kept, so findings are missing; give `paths` or run it with bash";
+        let why =
+            "the output was too long, so findings are missing; give `paths` or run the checker with bash";
         return (found, CheckerStatus::Failed, Some(why.to_owned()));
     }
     match outcome.status {
@@ -388,7 +391,8 @@ fn fared(
             let told: String = told.join(" | ").chars().take(800).collect();
             let told = told.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'");
             let why = format!(
-                "it ended with {how} and said: {told}. There is no network here: what it needs must have been fetched before; mend it, or run it with bash"
+                "the checker ended with {how} and printed: {told}. There is no network here, so dependencies must have been fetched before; fix the \
+                 problem, or run the checker with bash"
             );
             (found, CheckerStatus::Failed, Some(why))
         }

@@ -100,9 +100,9 @@ pub(crate) fn walk<V: WalkVisitor>(
         // A thread that panicked has lost its entries, so there is no result.
         others.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Result<Vec<V>, _>>()
     })
-    .map_err(|_| "it broke while it looked".to_owned())?;
+    .map_err(|_| "internal error while searching".to_owned())?;
     if cancel.is_cancelled() {
-        return Err("it was called off".into());
+        return Err("the call was cancelled".into());
     }
     visitors.push(first);
     Ok((visitors, crew.summary()))

@@ -24,13 +24,13 @@ const PLACES_MAX: usize = 10;
 #[serde(deny_unknown_fields)]
 struct Edit {
     /// The file
-    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    #[expect(dead_code, reason = "the plan contains the evaluated path, and that one is used")]
     path: String,
-    /// What stands there now, exactly: every blank and line end counts
+    /// The exact text to replace, including whitespace and line ends
     old: String,
-    /// What is to stand there
+    /// The new text
     new: String,
-    /// Whether to replace every place where it stands; else it must stand in one place only
+    /// Whether to replace all occurrences; otherwise there must be exactly one
     #[serde(default)]
     all: bool,
 }
@@ -39,9 +39,9 @@ struct Edit {
 #[serde(deny_unknown_fields)]
 struct MultiEdit {
     /// The file
-    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    #[expect(dead_code, reason = "the plan contains the evaluated path, and that one is used")]
     path: String,
-    /// The edits, in order: each finds what those before it left. All of them are made, or none
+    /// The edits, in order: each works on the result of those before it. Either all are made or none
     #[schemars(length(min = 1, max = 1000))]
     edits: Vec<Replacement>,
 }
@@ -50,26 +50,26 @@ struct MultiEdit {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Replacement {
-    /// What stands there now, exactly: every blank and line end counts
+    /// The exact text to replace, including whitespace and line ends
     old: String,
-    /// What is to stand there
+    /// The new text
     new: String,
-    /// Whether to replace every place where it stands; else it must stand in one place only
+    /// Whether to replace all occurrences; otherwise there must be exactly one
     #[serde(default)]
     all: bool,
 }
 
 /// Creates the tool for one edit.
 pub fn edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
-    let about = "Replaces a string in a text file, which must stand there exactly, and in one place unless `all` is set.";
+    let about = "Replaces a string in a text file. The string must match exactly, and in one place unless `all` is set.";
     let manifest = manifest("edit", about, schema_for::<Edit>(), "replace a string in a file");
     let reviser = |args: &Edit, files: &Files, run: &RunContext| {
         let (path, mut file) = read(files, run)?;
         let lines = replaced(&mut file.text, &args.old, &args.new, args.all, files)?;
         let shown = files.display_path(path);
         let said = match lines.as_slice() {
-            [line] => format!("replaced it in {shown} at line {line}"),
-            lines => format!("replaced it in {shown} in {} places: {}", lines.len(), places(lines)),
+            [line] => format!("replaced `old` in {shown} at line {line}"),
+            lines => format!("replaced `old` in {shown} in {} places: {}", lines.len(), places(lines)),
         };
         Ok(revision(path, file, said, json!({ "path": path, "lines": lines })))
     };
@@ -78,8 +78,7 @@ pub fn edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
 
 /// Creates the tool for several edits of one file.
 pub fn multi_edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
-    let about =
-        "Replaces several strings in one text file, one after the other. All of them are replaced, or none.";
+    let about = "Replaces several strings in one text file, one after the other. Makes either all replacements or none.";
     let manifest =
         manifest("multi_edit", about, schema_for::<MultiEdit>(), "replace several strings in a file");
     let reviser = |args: &MultiEdit, files: &Files, run: &RunContext| {
@@ -88,7 +87,7 @@ pub fn multi_edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
         let (mut said, mut data) = (format!("made {all} edits in {shown}"), Vec::with_capacity(all));
         for (number, edit) in (1..).zip(&args.edits) {
             if run.cancel.is_cancelled() {
-                return Err("it was called off; nothing was changed".into());
+                return Err("the call was cancelled; nothing was changed".into());
             }
             let lines = replaced(&mut file.text, &edit.old, &edit.new, edit.all, files)
                 .map_err(|why| format!("edit {number} of {all} cannot be made, so none was: {why}"))?;
@@ -99,7 +98,7 @@ pub fn multi_edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
             return Err("there are no edits; name at least one".into());
         }
         if file.text == file.was {
-            return Err(format!("the edits leave `{shown}` as it is; leave them out, or change them"));
+            return Err(format!("the edits do not change `{shown}`; leave them out, or change them"));
         }
         Ok(revision(path, file, said, json!({ "path": path, "lines": data })))
     };
@@ -127,7 +126,7 @@ struct EditBuffer {
 fn read<'a>(files: &Files, run: &'a RunContext) -> Result<(&'a str, EditBuffer), String> {
     let path = granted_write_path(&run.plan)?;
     if !files.exists(path)? {
-        return Err(format!("there is no `{}`; make it with write_file", files.display_path(path)));
+        return Err(format!("there is no file `{}`; create it with write_file", files.display_path(path)));
     }
     let (text, content) = files.read_text(path)?;
     Ok((path, EditBuffer { was: text.clone(), text, from: Precondition::from_content(Some(&content)) }))
@@ -143,7 +142,7 @@ fn revision(path: &str, file: EditBuffer, said: String, data: Value) -> PlannedE
 fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -> Result<Vec<usize>, String> {
     if old.is_empty() {
         return Err(
-            "`old` is empty; give what is to be replaced, or write the whole file with write_file".into()
+            "`old` is empty; give the text to replace, or write the whole file with write_file".into()
         );
     }
     if old == new {
@@ -157,7 +156,7 @@ fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -
         [] => return Err(near_match::describe_near_match(text, old, "`old`")),
         [_, _, ..] if !all => {
             return Err(format!(
-                "`old` stands in {} places: {}; give more of what stands around the one that is meant, or set `all`",
+                "`old` occurs in {} places: {}; include more of the surrounding text, or set `all`",
                 found.len(),
                 places(&lines)
             ));
@@ -170,7 +169,7 @@ fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -
         .saturating_add((found.len() as u64).saturating_mul(new.len() as u64));
     if length > files.bytes_max() {
         return Err(format!(
-            "the file would have {length} bytes, more than the {} that a file may have; replace less, or by something shorter",
+            "the file would have {length} bytes, and the limit is {}; replace less, or use a shorter text",
             files.bytes_max()
         ));
     }

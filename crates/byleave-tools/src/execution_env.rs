@@ -28,7 +28,7 @@ const NEEDED: [Guarantee; 8] = [
 ];
 
 /// Settings that turn off what programs do without being asked. `git status` would rewrite the index. npm would look for a new version each
-/// time, because it finds its home empty. Otherwise these effects would have to be told apart from the real ones.
+/// time, because it finds its home empty. Otherwise these effects would have to be distinguished from the real ones.
 const UNPROMPTED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("npm_config_update_notifier", "false")];
 
 /// The environment in which commands run.
@@ -106,7 +106,7 @@ impl ExecutionEnv {
     /// Uses whole copies even if overlays are available. They are slower, and a rehearsal on one never avoids a question.
     #[must_use]
     pub fn with_full_copies(self) -> Self {
-        let overlay = Arc::new(OnceLock::from(Err("whole copies were asked for".to_owned())));
+        let overlay = Arc::new(OnceLock::from(Err("full copies are configured".to_owned())));
         Self { overlay, ..self }
     }
 
@@ -117,9 +117,10 @@ impl ExecutionEnv {
 
     /// Returns the working directory of a call and its workspace, both resolved.
     pub(crate) fn resolve_directories(&self, run: &RunContext) -> Result<(PathBuf, PathBuf), String> {
-        let cwd = run.context.cwd.canonicalize().map_err(|error| {
-            format!("the directory `{}` cannot be worked in: {error}", run.context.cwd.display())
-        })?;
+        let cwd =
+            run.context.cwd.canonicalize().map_err(|error| {
+                format!("cannot use the directory `{}`: {error}", run.context.cwd.display())
+            })?;
         let workspace = self.workspace_for(&cwd);
         Ok((cwd, workspace))
     }
@@ -141,7 +142,7 @@ impl ExecutionEnv {
         run: &RunContext,
         way: NetworkAccess,
     ) -> Result<Confinement, String> {
-        let rules: &Arc<Policy> = run.policy.as_ref().ok_or("nobody said which rules are in force")?;
+        let rules: &Arc<Policy> = run.policy.as_ref().ok_or("no policy is configured")?;
         let (cwd, workspace) = self.resolve_directories(run)?;
         let place = RunEnvironment {
             workspace,
@@ -232,7 +233,7 @@ impl ExecutionEnv {
         let made = self.uplink.get_or_init(|| {
             NetworkBridge::new().map_err(|error| tracing::error!(%error, "commands have no network")).ok()
         });
-        made.as_ref().ok_or_else(|| "the way out for commands could not be made".to_owned())
+        made.as_ref().ok_or_else(|| "cannot create the network proxy for commands".to_owned())
     }
 }
 

@@ -61,7 +61,7 @@ impl<T: DeserializeOwned + 'static> Tool for FileChangeTool<T> {
             let (copy, changes) =
                 on_a_copy(&workplace, &revision, &run).map_err(|unready| unready.to_string())?;
             let done = match run.cancel.is_cancelled() {
-                true => Err("it was called off, and nothing was changed; call again".into()),
+                true => Err("the call was cancelled, and nothing was changed; call again".into()),
                 false => none_is_run_by_git(&copy, &changes).and_then(|()| commit_copy(&copy, &changes)),
             };
             if done.is_err() {
@@ -77,7 +77,7 @@ fn none_is_run_by_git(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(),
     match run_by_git(copy, changes).map_err(|fault| format!("nothing was changed: {fault}"))?.first() {
         None => Ok(()),
         Some(path) => Err(format!(
-            "nothing was changed: git would run what `{}` says; leave it to a person",
+            "nothing was changed: git would run commands from `{}`; ask a person to make this change",
             path.escape_debug()
         )),
     }
@@ -123,7 +123,7 @@ fn revised<T: DeserializeOwned>(
         if length > files.bytes_max() {
             let (path, most) = (files.display_path(&put.path), files.bytes_max());
             return Err(format!(
-                "`{path}` would have {length} bytes, more than the {most} that a file may have; write it in parts"
+                "`{path}` would have {length} bytes, and the limit is {most}; write it in parts"
             ));
         }
     }
@@ -147,31 +147,39 @@ fn rehearsed<T: DeserializeOwned>(
         Err(why) => Err(why),
     };
     let (status, (output, changes)) = match seen {
-        Ok(seen) => (ExecutionStatus::Done, seen),
+        Ok(seen) => (ExecutionStatus::Succeeded, seen),
         // The error reveals file content, which the agent must not see before a person has answered.
         Err(why) if !may_all_be_read(manifest, run) => {
-            return Err(RehearseError::Unavailable(format!("it would fail: {why}")));
+            return Err(RehearseError::Unavailable(format!("the call would fail: {why}")));
         }
         // The failure is the result of the rehearsal, so no question is needed.
         Err(why) => (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default())),
     };
     let (wanted, weaker) = (Vec::new(), Vec::new());
-    Ok(Rehearsal { changes, scratch: 0, wanted, left_running: 0, weaker, status, output })
+    Ok(Rehearsal {
+        changes,
+        scratch_files: 0,
+        blocked_hosts: wanted,
+        leftover_processes: 0,
+        missing_guarantees: weaker,
+        status,
+        output,
+    })
 }
 
 /// Checks whether every path that the plan changes may also be read without a question.
 fn may_all_be_read(manifest: &Manifest, run: &RunContext) -> bool {
     run.plan.effects.iter().all(|effect| match effect {
         Effect::Write { path } | Effect::Delete { path } => may_read_without_asking(path, manifest, run),
-        // All other effects were judged as they are.
+        // All other effects were evaluated as they are.
         _ => true,
     })
 }
 
-/// Adds text diffs. They are for people; without them the changes can still be judged completely.
+/// Adds text diffs. They are for people; without them the changes can still be evaluated completely.
 fn shown(copy: &WorkspaceCopy, mut changes: FileChanges) -> FileChanges {
     if let Err(fault) = copy.fill_diffs(&mut changes) {
-        tracing::warn!(%fault, "the differences of a revision cannot be shown");
+        tracing::warn!(%fault, "cannot show the diffs of a revision");
     }
     changes
 }
@@ -208,7 +216,7 @@ fn on_a_copy(
     let checked = put().map_err(not).and_then(|changes| match unmeant(&changes, revision) {
         None => Ok(changes),
         Some(path) => Err(RehearseError::Unavailable(format!(
-            "nothing was changed: `{}` changed while it was worked on; read it again, then try again",
+            "nothing was changed: `{}` changed during the call; read the file again, then try again",
             path.escape_debug()
         ))),
     });
@@ -249,7 +257,7 @@ fn roots(workplace: &ExecutionEnv, revision: &PlannedEdit, run: &RunContext) -> 
         }
         let there = path.ancestors().skip(1).find(|above| above.is_dir());
         let there =
-            there.ok_or_else(|| format!("nothing was changed: `{}` has no directory to lie in", put.path))?;
+            there.ok_or_else(|| format!("nothing was changed: `{}` has no parent directory", put.path))?;
         roots.insert(there.to_path_buf());
     }
     // A directory within another is copied with it.
@@ -281,7 +289,7 @@ fn rests_on(change: &FileChange, from: Precondition) -> bool {
         (Precondition::Any, _) | (Precondition::Absent, None) => true,
         (Precondition::File { size, modified_ns: modified }, Some(node)) => {
             let is_size = matches!(node.kind, FileNodeKind::File { size: is, .. } if is == size);
-            is_size && node.modified == modified
+            is_size && node.modified_ns == modified
         }
         (Precondition::Absent, Some(_)) | (Precondition::File { .. }, None) => false,
     }

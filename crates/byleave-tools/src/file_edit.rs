@@ -16,7 +16,7 @@ pub(crate) struct PlannedEdit {
 
 /// One file.
 pub(crate) struct PlannedFile {
-    /// The judged path.
+    /// The evaluated path.
     pub(crate) path: String,
     /// The state that the edit was computed from.
     pub(crate) precondition: Precondition,
@@ -60,6 +60,6 @@ pub(crate) fn granted_write_path(plan: &Plan) -> Result<&str, String> {
     });
     match (written.next(), written.next()) {
         (Some(path), None) => Ok(path),
-        _ => Err("the plan does not name one file to write; call again with one `path`".into()),
+        _ => Err("the plan does not name exactly one file to write; call again with one `path`".into()),
     }
 }

@@ -20,10 +20,10 @@ pub(crate) enum FileKind {
     Binary,
 }
 
-const IMAGE: &str = "look at it with a tool for images, or learn its size and kind with `file` in bash";
-const PACKED: &str = "list what is in it with bash";
+const IMAGE: &str = "use an image tool, or get its size and type with `file` in bash";
+const PACKED: &str = "list its content with bash";
 const WIDE: &str = "convert it with `iconv -f UTF-16 -t UTF-8` in bash";
-const OBJECT: &str = "look at it with `file`, `strings` or `objdump` in bash";
+const OBJECT: &str = "inspect it with `file`, `strings` or `objdump` in bash";
 
 /// Magic bytes, the type, and what to do with it.
 const BEGINNINGS: [(&[u8], &str, &str); 16] = [
@@ -40,7 +40,7 @@ const BEGINNINGS: [(&[u8], &str, &str); 16] = [
     (b"\xfd7zXZ\0", "compressed (xz)", PACKED),
     (b"BZh", "compressed (bzip2)", PACKED),
     (b"\x7fELF", "a program (ELF)", OBJECT),
-    (b"SQLite format 3\0", "a database (SQLite)", "look at it with `sqlite3` in bash"),
+    (b"SQLite format 3\0", "a database (SQLite)", "inspect it with `sqlite3` in bash"),
     (b"\xff\xfe", "text in UTF-16", WIDE),
     (b"\xfe\xff", "text in UTF-16", WIDE),
 ];
@@ -72,7 +72,7 @@ impl FileKind {
         match self {
             Self::Known { advice: todo, .. } => todo,
             Self::OtherEncoding => {
-                "convert it with `iconv -f LATIN1 -t UTF-8` in bash, or whichever encoding it has"
+                "convert it with `iconv -f LATIN1 -t UTF-8` in bash, or from another encoding"
             }
             Self::Binary => OBJECT,
         }

@@ -27,13 +27,13 @@ use crate::workspace_files::Files;
 struct Glob {
     /// Such as `*.rs` (at any depth), `src/**/*.{ts,tsx}`, `**/tests`
     pattern: String,
-    /// The directory to look in; where the call is made, unless this is given
+    /// The directory to search; by default the working directory
     #[serde(default)]
     path: Option<String>,
-    /// Whether to look at what is hidden or ignored as well
+    /// Whether to include hidden and ignored files
     #[serde(default)]
     all: bool,
-    /// How many paths to show; 1000 unless this is given
+    /// How many paths to show; 1000 by default
     #[serde(default)]
     #[schemars(range(min = 1, max = 100_000))]
     max: Option<usize>,
@@ -46,8 +46,8 @@ pub fn glob(workplace: &ExecutionEnv) -> impl Tool + use<> {
         let workplace = workplace.clone();
         run_blocking(move || matching(&args, &Files::for_run(&workplace, &run)?, &run))
     };
-    let about = "Finds files and directories by a glob pattern, sorted by path. Directories end in `/`. What ignore files name is \
-                 left out, and so is what begins with a dot, unless the pattern says so.";
+    let about = "Finds files and directories by a glob pattern, sorted by path. Directories end in `/`. Leaves out ignored files, and dotfiles \
+                 unless the pattern names them.";
     TypedTool::new("glob", about, body)
         .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
@@ -94,21 +94,22 @@ pub(crate) fn compile_glob(pattern: &str) -> Result<CompiledGlob, String> {
     check_pattern_length(pattern)?;
     let given = pattern.escape_debug();
     if pattern.starts_with('/') {
-        return Err(format!(
-            "`{given}` is absolute; give the directory as `path` and what is beneath it as `pattern`"
-        ));
+        return Err(format!("`{given}` is absolute; give the directory as `path` and the rest as `pattern`"));
     }
     if pattern.split('/').any(|step| step == "..") {
-        return Err(format!("`{given}` leads up; give the directory to begin in as `path`"));
+        return Err(format!("`{given}` contains `..`; give the start directory as `path`"));
     }
     let text = pattern.trim_start_matches("./").trim_end_matches('/');
     if text.is_empty() {
-        return Err("the pattern is empty; `**` fits everything".into());
+        return Err("the pattern is empty; `**` matches everything".into());
     }
     let whole = if text.contains('/') { text.to_owned() } else { format!("**/{text}") };
     let pattern = GlobBuilder::new(&whole).literal_separator(true).build();
     let pattern = pattern.map_err(|error| {
-        format!("`{given}` is no glob: {}; put `[` and `]` around what stands for itself", error.kind())
+        format!(
+            "`{given}` is not a glob: {}; put `[` and `]` around special characters that are meant literally",
+            error.kind()
+        )
     })?;
     let is_plain = |step: &&str| !step.contains(['*', '?', '[', ']', '{', '}', '\\']);
     let mut steps: Vec<Vec<u8>> =
@@ -170,9 +171,9 @@ fn matching(args: &Glob, files: &Files, run: &RunContext) -> Result<Output, Stri
         let hint = if args.all {
             "list_dir shows what is there"
         } else {
-            "all = true looks at what is hidden or ignored as well"
+            "all = true includes hidden and ignored files"
         };
-        push_gate_line(&mut text, &format!("nothing fits `{}`; {hint}", args.pattern.escape_debug()));
+        push_gate_line(&mut text, &format!("nothing matches `{}`; {hint}", args.pattern.escape_debug()));
     } else if found.len() < count {
         push_gate_line(
             &mut text,

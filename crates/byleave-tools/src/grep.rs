@@ -28,16 +28,16 @@ use file_search::{FileMatches, FileSearcher, MatchLineKind, SearchCounts, Search
 struct Grep {
     /// A regular expression (Rust's `regex`), matched line by line
     pattern: String,
-    /// The directory or file to search; where the call is made, unless this is given
+    /// The directory or file to search; by default the working directory
     #[serde(default)]
     path: Option<String>,
-    /// Whether the pattern is a text to be found as it is
+    /// Whether to search for the pattern literally
     #[serde(default)]
     literal: bool,
-    /// Whether capital letters are the same as small ones
+    /// Whether to ignore case
     #[serde(default)]
     ignore_case: bool,
-    /// Which files, such as `*.rs` or `src/**`; `!` in front leaves out
+    /// Which files, such as `*.rs` or `src/**`; a leading `!` excludes
     #[serde(default)]
     glob: Option<String>,
     /// Which files by language, such as `rust`, `py`, `js`, `md`
@@ -55,19 +55,19 @@ struct Grep {
     #[serde(default)]
     #[schemars(range(max = 100))]
     context: Option<usize>,
-    /// What to show: the lines, the files that have some, or how many each has
+    /// The output: the matching lines, the files that have matches, or the number of matches per file
     #[serde(default)]
     mode: GrepMode,
-    /// How many lines or files to show; 1000 unless this is given
+    /// How many lines or files to show; 1000 by default
     #[serde(default)]
     #[schemars(range(min = 1, max = 100_000))]
     max: Option<usize>,
-    /// Whether to search what is hidden or ignored as well
+    /// Whether to include hidden and ignored files
     #[serde(default)]
     all: bool,
 }
 
-/// What is shown.
+/// The output mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum GrepMode {
@@ -84,8 +84,8 @@ pub fn grep(workplace: &ExecutionEnv) -> impl Tool + use<> {
         let workplace = workplace.clone();
         run_blocking(move || searched(&args, &Files::for_run(&workplace, &run)?, &run))
     };
-    let about = "Searches files for lines that match, as ripgrep does, and shows them as `path:line:text`, sorted by path. What \
-                 ignore files name is left out, and so is what begins with a dot, and binary files.";
+    let about = "Searches files for matching lines, as ripgrep does, and shows them as `path:line:text`, sorted by path. Leaves out ignored files, \
+                 dotfiles and binary files.";
     TypedTool::new("grep", about, body)
         .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
@@ -162,8 +162,8 @@ fn tell_result(text: &mut String, args: &Grep, counts: &SearchCounts, shown: u64
     let SearchCounts { files, lines, binary, non_utf8_names: nameless, .. } = *counts;
     if files == 0 {
         let hint = match (args.all, args.literal) {
-            (false, _) => "all = true searches what is hidden or ignored as well",
-            (true, false) => "literal = true looks for the pattern as it is",
+            (false, _) => "all = true includes hidden and ignored files",
+            (true, false) => "literal = true searches for the pattern literally",
             (true, true) => "try a shorter text",
         };
         push_gate_line(text, &format!("no line matches `{}`; {hint}", args.pattern.escape_debug()));
@@ -185,7 +185,7 @@ fn tell_result(text: &mut String, args: &Grep, counts: &SearchCounts, shown: u64
         push_gate_line(
             text,
             &format!(
-                "{nameless} files were not searched because their names are not readable as text; rename them"
+                "{nameless} files were not searched because their names are not valid UTF-8; rename them"
             ),
         );
     }
@@ -239,7 +239,7 @@ impl GrepOutput {
             let path = format!("{}{path}", self.front);
             push_gate_line(
                 &mut self.text,
-                &format!("`{path}` is binary, with a NUL byte at {at}, and was not searched to its end"),
+                &format!("`{path}` is binary, with a NUL byte at {at}, and was searched only in part"),
             );
         }
     }
@@ -252,7 +252,7 @@ fn matcher(args: &Grep) -> Result<RegexMatcher, String> {
     }
     if args.pattern.contains('\n') {
         return Err(format!(
-            "`{given}` has a line break in it, and lines are searched one by one; look for one of its lines"
+            "`{given}` contains a line break, but lines are searched one by one; search for one of its lines"
         ));
     }
     RegexMatcherBuilder::new()
@@ -264,7 +264,8 @@ fn matcher(args: &Grep) -> Result<RegexMatcher, String> {
         .line_terminator(Some(b'\n'))
         .build(&args.pattern)
         .map_err(|error| {
-            format!("`{given}` is no regular expression: {error}\nset literal = true to look for it as it is, or put `\\` in front of what stands for itself")
+            format!("`{given}` is not a regular expression: {error}\nset literal = true to search for it literally, or escape special characters \
+                     with `\\`")
         })
 }
 
@@ -273,11 +274,9 @@ fn globs(args: &Grep) -> Result<Override, String> {
     check_pattern_length(glob)?;
     // Paths are relative to the start of the walk.
     let mut builder = OverrideBuilder::new(".");
-    builder
-        .add(glob.trim_start_matches("./"))
-        .map(|_| ())
-        .and_then(|()| builder.build())
-        .map_err(|error| format!("`{}` is no glob: {error}; such as `*.rs` or `src/**`", glob.escape_debug()))
+    builder.add(glob.trim_start_matches("./")).map(|_| ()).and_then(|()| builder.build()).map_err(|error| {
+        format!("`{}` is not a glob: {error}; write it like `*.rs` or `src/**`", glob.escape_debug())
+    })
 }
 
 fn types(args: &Grep) -> Result<Types, String> {
@@ -289,7 +288,7 @@ fn types(args: &Grep) -> Result<Types, String> {
         let given = kind.escape_debug();
         let dotted = kind.trim_start_matches("*.").trim_start_matches('.');
         format!(
-            "there is no type `{given}`; name one such as rust, py, js, ts, go, md, or use glob = \"*.{}\"",
+            "there is no file type `{given}`; use one such as rust, py, js, ts, go, md, or use glob = \"*.{}\"",
             dotted.escape_debug()
         )
     })

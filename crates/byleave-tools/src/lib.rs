@@ -5,9 +5,9 @@
 //!                    └─▶ run_command: the command, in the sandbox, on the copy ─▶ rehearsal_result ─▶ commit or discard
 //!                         └─▶ output_stream: its output ─▶ head_tail_buffer: beginning and end, for the result; and to listeners
 //! call ─▶ bash, in the background ─▶ background_jobs ◀─ bash_output, bash_kill
-//! call ─▶ read_file, grep … ─▶ workspace_files: a handle on the judged path
+//! call ─▶ read_file, grep … ─▶ workspace_files: a handle on the evaluated path
 //! call ─▶ write_file, edit … ─▶ file_edit: the planned edit ─▶ file_change_tool: on a copy ─▶ commit or discard
-//! call ─▶ web_fetch ─▶ the sandbox's egress: one address is judged, and only that one is dialled
+//! call ─▶ web_fetch ─▶ the sandbox's egress: one address is evaluated, and only that one is dialled
 //! call ─▶ undo ─▶ the store of copies: the inverse of a call's commit
 //! ```
 //!
@@ -20,7 +20,7 @@
 //! - `bash`, `background_jobs`, `diagnostics`: Tools that run commands; `bash_output` and `bash_kill` are in `background_jobs`.
 //! - `web`: The tool `web_fetch`.
 //! - `todo`, `read_output`, `undo`: The agent's own list; the rest of a long output; undo of a call.
-//! - `workspace_files`: Opens files by handle on the judged path.
+//! - `workspace_files`: Opens files by handle on the evaluated path.
 //! - `dir_walk`: Walks a directory tree by handles, with the ignore rules of ripgrep.
 //! - `file_edit`, `file_change_tool`: A planned edit as data; puts it on a copy, shows it and commits it.
 //! - `execution_env`, `run_command`: Prepares confinement and copy for a command; runs it.

@@ -25,14 +25,14 @@ use crate::workspace_files::Files;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListDir {
-    /// The directory; where the call is made, unless this is given
+    /// The directory; by default the working directory
     #[serde(default)]
     path: Option<String>,
-    /// How many directories deep to list; 1 unless this is given
+    /// How many levels of directories to list; 1 by default
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     recursive: Option<usize>,
-    /// Whether to list what is hidden or ignored as well
+    /// Whether to include hidden and ignored files
     #[serde(default)]
     all: bool,
 }
@@ -40,16 +40,16 @@ struct ListDir {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListFiles {
-    /// The directory; where the call is made, unless this is given
+    /// The directory; by default the working directory
     #[serde(default)]
     path: Option<String>,
-    /// Which files, such as `*.rs` or `src/**/*.ts`; all unless this is given
+    /// Which files, such as `*.rs` or `src/**/*.ts`; by default all
     #[serde(default)]
     pattern: Option<String>,
-    /// Whether to list what is hidden or ignored as well
+    /// Whether to include hidden and ignored files
     #[serde(default)]
     all: bool,
-    /// How many files to show; 1000 unless this is given
+    /// How many files to show; 1000 by default
     #[serde(default)]
     #[schemars(range(min = 1, max = 100_000))]
     max: Option<usize>,
@@ -62,8 +62,7 @@ pub fn list_dir(workplace: &ExecutionEnv) -> impl Tool + use<> {
         let workplace = workplace.clone();
         run_blocking(move || entries(&args, &Files::for_run(&workplace, &run)?, &run))
     };
-    let about = "Lists a directory: files with their sizes in bytes, directories with how many entries they have, links with \
-                 where they lead.";
+    let about = "Lists a directory: files with their sizes in bytes, directories with their number of entries, links with their targets.";
     TypedTool::new("list_dir", about, body)
         .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
@@ -84,13 +83,12 @@ pub fn list_files(workplace: &ExecutionEnv) -> impl Tool + use<> {
         let workplace = workplace.clone();
         run_blocking(move || beneath(&args, &Files::for_run(&workplace, &run)?, &run))
     };
-    let about = "Lists all files beneath a directory, sorted by path, each with its size in bytes. What ignore files name is left \
-                 out, and so is what begins with a dot.";
+    let about = "Lists all files below a directory, sorted by path, each with its size in bytes. Leaves out ignored files and dotfiles.";
     TypedTool::new("list_files", about, body)
         .permission_class(PermissionClass::Readonly)
         .role("/path", ArgumentRole::ReadPath)
         .with_planner(|args, site| search_root::plan_directory_read(args.path.as_deref(), site))
-        .search_hint("list all files beneath a directory")
+        .search_hint("list all files below a directory")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
@@ -268,7 +266,7 @@ fn entries(args: &ListDir, files: &Files, run: &RunContext) -> Result<Output, St
         let skipped = told.skipped;
         push_gate_line(
             &mut text,
-            &format!("{skipped} that are hidden by name or ignored are not listed; all = true lists them"),
+            &format!("{skipped} hidden or ignored entries are not listed; all = true lists them"),
         );
     }
     push_omissions(&mut text, &told);
@@ -298,10 +296,9 @@ fn beneath(args: &ListFiles, files: &Files, run: &RunContext) -> Result<Output, 
     let shown = all.first.len();
     match count {
         0 if args.all => push_gate_line(&mut text, "there are no such files; list_dir shows what is there"),
-        0 => push_gate_line(
-            &mut text,
-            "there are no such files; all = true lists what is hidden or ignored as well",
-        ),
+        0 => {
+            push_gate_line(&mut text, "there are no such files; all = true includes hidden and ignored files")
+        }
         _ => push_gate_line(&mut text, &format!("{count} files, {bytes} bytes")),
     }
     if shown < count {

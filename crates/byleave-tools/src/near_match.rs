@@ -30,16 +30,16 @@ pub(crate) fn describe_near_match(text: &str, old: &str, called: &str) -> String
     let lines: Vec<&str> = text.split_inclusive('\n').take(LOOKED_MAX).collect();
     let wanted: Vec<&str> = old.split_inclusive('\n').collect();
     let ways: [(&str, LineNormalizer); 2] = [
-        ("but for blanks (indentation, tabs, blanks at line ends)", squeezed),
-        ("but for blanks and for upper and lower case", |line| squeezed(line).to_lowercase()),
+        ("ignoring whitespace (indentation, tabs, spaces at line ends)", squeezed),
+        ("ignoring whitespace and case", |line| squeezed(line).to_lowercase()),
     ];
     for (differs, form) in ways {
         let found = alike_in_form(&lines, &wanted, form);
         if !found.is_empty() {
-            let mut why = format!("{called} does not stand there exactly; {differs} it stands");
+            let mut why = format!("{called} was not found exactly; {differs}, it is");
             show(&mut why, &lines, &found, wanted.len());
             why.push_str(
-                "\ncopy it from there, exactly (in this message \\t is a tab, \\r a carriage return)",
+                "\ncopy the text exactly from there (in this message \\t is a tab, \\r a carriage return)",
             );
             return why;
         }
@@ -47,12 +47,12 @@ pub(crate) fn describe_near_match(text: &str, old: &str, called: &str) -> String
     let found = most_alike(&lines, &wanted);
     if found.is_empty() {
         return format!(
-            "{called} does not stand there, nor anything like it; read the file again with read_file, or find it with grep"
+            "{called} was not found, nor anything similar; read the file again with read_file, or search with grep"
         );
     }
-    let mut why = format!("{called} does not stand there; the lines most like it are");
+    let mut why = format!("{called} was not found; the most similar lines are");
     show(&mut why, &lines, &found, 1);
-    why.push_str("\nread the file there with read_file, and copy what is to be replaced exactly");
+    why.push_str("\nread these lines with read_file, and copy the text to replace exactly");
     why
 }
 
@@ -64,16 +64,16 @@ fn misspelt(text: &str, old: &str, called: &str) -> Option<String> {
     };
     if let Some(line) = line_of(&old.replace('\n', "\r\n").replace("\r\r\n", "\r\n"), text) {
         return Some(format!(
-            "{called} does not stand there exactly: the lines of the file end in CRLF (\\r\\n) and those that were given in LF; \
-             with CRLF it stands at line {line}; write \\r\\n in what is old and in what is new"
+            "{called} was not found exactly: the lines of the file end in CRLF (\\r\\n), and the given lines in LF; with CRLF it is at line {line}; \
+             write \\r\\n in the old and the new text"
         ));
     }
     if old.contains('\r')
         && let Some(line) = line_of(&old.replace("\r\n", "\n"), text)
     {
         return Some(format!(
-            "{called} does not stand there exactly: the lines of the file end in LF (\\n) and those that were given in CRLF; \
-             with LF it stands at line {line}; write \\n in what is old and in what is new"
+            "{called} was not found exactly: the lines of the file end in LF (\\n), and the given lines in CRLF; with LF it is at line {line}; \
+             write \\n in the old and the new text"
         ));
     }
     let unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"");
@@ -81,14 +81,14 @@ fn misspelt(text: &str, old: &str, called: &str) -> Option<String> {
         && let Some(line) = line_of(&unescaped, text)
     {
         return Some(format!(
-            "{called} has a backslash and a letter where the file has a line end, a tab or a quote: it is escaped once too often; \
-             escaped once it stands at line {line}"
+            "{called} has a backslash and a letter where the file has a line end, a tab or a quote: the text is escaped twice; escaped once, it is \
+             at line {line}"
         ));
     }
     let unnumbered = without_numbers(old)?;
     let line = line_of(&unnumbered, text)?;
     Some(format!(
-        "{called} has the line numbers that read_file shows, which are not in the file; without them it stands at line {line}"
+        "{called} has the line numbers that read_file shows, which are not in the file; without them it is at line {line}"
     ))
 }
 
@@ -194,18 +194,18 @@ mod tests {
             (
                 code,
                 "    let a = 1;\n",
-                &["but for blanks", "    2 │ \\tlet a = 1;", "copy it from there"][..],
+                &["ignoring whitespace", "    2 │ \\tlet a = 1;", "copy the text exactly from there"][..],
             ),
-            (code, "main() {\nlet a = 1;\n  call(a, b)", &["but for blanks", "1 │ fn main", "3 │ "]),
-            (code, "LET A", &["upper and lower case", "2 │"]),
-            (code, "    call(a, d);", &["most like it", "7 │     call(a, c);", "read_file"]),
-            (code, "zzzzzzzzzzzzzzzzzzz", &["nor anything like it", "grep"]),
-            ("a\r\nb\r\nc\r\n", "a\nb\n", &["CRLF", "stands at line 1", "write \\r\\n"]),
-            ("x\na\nb\n", "a\r\nb\r\n", &["end in LF", "stands at line 2"]),
-            ("x\na\n\tb\n", "a\\n\\tb", &["escaped once too often", "line 2"]),
+            (code, "main() {\nlet a = 1;\n  call(a, b)", &["ignoring whitespace", "1 │ fn main", "3 │ "]),
+            (code, "LET A", &["whitespace and case", "2 │"]),
+            (code, "    call(a, d);", &["most similar", "7 │     call(a, c);", "read_file"]),
+            (code, "zzzzzzzzzzzzzzzzzzz", &["nor anything similar", "grep"]),
+            ("a\r\nb\r\nc\r\n", "a\nb\n", &["CRLF", "is at line 1", "write \\r\\n"]),
+            ("x\na\nb\n", "a\r\nb\r\n", &["end in LF", "is at line 2"]),
+            ("x\na\n\tb\n", "a\\n\\tb", &["escaped twice", "line 2"]),
             (code, "     2\t\tlet a = 1;\n     3\t    call(a,  b);\n", &["line numbers", "line 2"]),
-            ("", "a", &["nor anything like it"]),
-            ("a\n\n\nb", "  \n \n", &["nor anything like it"]),
+            ("", "a", &["nor anything similar"]),
+            ("a\n\n\nb", "  \n \n", &["nor anything similar"]),
         ] {
             let told = describe_near_match(text, old, "`old`");
             for part in wanted {

@@ -69,7 +69,7 @@ impl OutputListener {
         let thread = std::thread::Builder::new().name("byleave-listener".into());
         let thread = thread.spawn(move || heard.pass_on(&run));
         if let Err(error) = &thread {
-            tracing::warn!(%error, "nobody sees what a command prints while it runs");
+            tracing::warn!(%error, "cannot show the output of a command while it runs");
         }
         Self { shared, thread: thread.ok() }
     }
@@ -154,7 +154,7 @@ impl OutputShared {
                     None,
                     match watched {
                         true => format!("running for {seconds} s, {bytes} bytes printed"),
-                        false => format!("tried on a copy for {seconds} s"),
+                        false => format!("rehearsing on a copy for {seconds} s"),
                     },
                 );
             }

@@ -1,8 +1,8 @@
 //! Parses patches for application: unified diffs as `diff -u` and `git diff` write them, and the `*** Begin Patch` form. Pure.
 //!
 //! This parser is strict, whereas `byleave::patch` is lenient. That one returns all files that a patch could mean to any reader, and the
-//! gate judges by it. This one must never accept input with two readings. Both use the same functions for names. The caller must compare
-//! the names found here with the judged ones.
+//! gate evaluates by it. This one must never accept input with two readings. Both use the same functions for names. The caller must compare
+//! the names found here with the evaluated ones.
 //!
 //! The `diffy` crate also parses and applies diffs. It skips unknown lines, does not report where it moved a hunk, has no fuzz, and does
 //! not know the second form. That is too much silence for a tool that must report.
@@ -191,13 +191,13 @@ mod tests {
             (format!("{head}@@ -4,3 +4,3 @@\n 4\n-five\n+5\n 6\n"), ten, "hunk 1 of 1 does not fit"),
             (format!("{head}@@ -1 +1 @@\n-a\n+b\n"), "a", "no newline; put `\\ No newline at end of file`"),
             (format!("{head}@@ -1 +1 @@\n-a\n+b\n"), "a\r\n", "end in CRLF"),
-            (format!("{head}@@ -1 +1 @@\n-    a\n+b\n"), "\ta\n", "but for blanks"),
+            (format!("{head}@@ -1 +1 @@\n-    a\n+b\n"), "\ta\n", "ignoring whitespace"),
             (format!("{head}@@ -1,2 +1,2 @@\n-a\n+b\n"), "a\n", "missing; correct the counts"),
             (format!("{head}@@ -1 +1 @@\n-a\n+b\n+c\n"), "a\n", "more than the counts"),
             (format!("{head}@@ -1 +1,0 @@\n-a\n-b\n"), "a\n", "more than the counts"),
-            (format!("{head}@@ -1,2 +1,1 @@\n-a\n+b\n+c\n d\n"), "a\n", "more lines than it says"),
-            (format!("{head}@@ some @@\n-a\n"), "a\n", "does not say where it stands"),
-            (format!("{head}@@ -1 +1 @@\n*a\n"), "a\n", "begins neither with a blank"),
+            (format!("{head}@@ -1,2 +1,1 @@\n-a\n+b\n+c\n d\n"), "a\n", "more lines than its header states"),
+            (format!("{head}@@ some @@\n-a\n"), "a\n", "does not state its position"),
+            (format!("{head}@@ -1 +1 @@\n*a\n"), "a\n", "begins neither with a space"),
             (format!("{head}@@ -1 +1 @@\n a\n"), "a\n", "changes nothing"),
             (format!("{head}@@ -30,0 +31 @@\n+a\n"), "a\n", "after line 30, and the file has 1"),
             (format!("{head}@@ -9 +9 @@\n-a\n+b\n"), "a\nc\na\n", "loosely at lines 1, 3"),
@@ -214,21 +214,21 @@ mod tests {
             ("diff --git a/x b/x\nindex 1..2\nBinary files a/x and b/x differ\n".to_owned(), "", "with bash"),
             ("diff --git a/x b/x\nindex 1..2\n".to_owned(), "", "changes nothing of its file"),
             ("diff --git a/x b/y\nrename from x\n".to_owned(), "", "and not both"),
-            ("--- a/x\r\n+++ b/x\r\n".to_owned(), "", "in LF alone"),
+            ("--- a/x\r\n+++ b/x\r\n".to_owned(), "", "in LF only"),
             ("hello".to_owned(), "", "changes no file; give a diff"),
             (form("@@\n 1\n-x\n"), ten, "does not fit"),
             (form("@@\n-a\n"), "a\nb\na\n", "fits in 2 places, at lines 1, 3; give more"),
-            (form("@@ fn z\n-5\n"), ten, "no such line stands below line 0"),
+            (form("@@ fn z\n-5\n"), ten, "there is no such line below line 0"),
             (form("@@\n-8\n@@\n-2\n"), ten, "order of the file"),
             (form("@@\n-8\n*** End of File\n"), ten, "not at the end"),
             (form(""), "", "nothing of `x` is changed"),
             (form("@@\n"), "", "has no lines after it"),
             (form("x\n"), "", "begins neither"),
             ("*** Begin Patch\n*** Add File: x\nx\n*** End Patch".into(), "", "does not begin with `+`"),
-            ("*** Begin Patch\n*** Add File: x \n+x\n*** End Patch".into(), "", "blanks at its ends"),
+            ("*** Begin Patch\n*** Add File: x \n+x\n*** End Patch".into(), "", "whitespace at its ends"),
             ("*** Begin Patch\r\n*** Add File: x\r\n+x\r\n*** End Patch".into(), "", "carriage return"),
             ("*** Begin Patch\n*** Add File: x\n+x\n".into(), "", "has no `*** End Patch`"),
-            ("*** Begin Patch\n*** Rename File: x\n*** End Patch".into(), "", "no header that is known"),
+            ("*** Begin Patch\n*** Rename File: x\n*** End Patch".into(), "", "not a known header"),
             ("*** Begin Patch\n*** Move to: x\n*** End Patch".into(), "", "does not follow"),
             ("*** Begin Patch\n+x\n*** End Patch".into(), "", "belongs to no file"),
             ("*** Begin Patch\n*** Delete File: x\n-x\n*** End Patch".into(), "", "needs no lines"),

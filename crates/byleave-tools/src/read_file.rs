@@ -20,7 +20,7 @@ use crate::workspace_files::Files;
 #[serde(deny_unknown_fields)]
 struct ReadFile {
     /// The file
-    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    #[expect(dead_code, reason = "the plan contains the evaluated path, and that one is used")]
     path: String,
     /// The first line to show, from 1
     #[serde(default)]
@@ -30,7 +30,7 @@ struct ReadFile {
     #[serde(default)]
     #[schemars(range(min = 1))]
     lines: Option<usize>,
-    /// Whether to number the lines; they are, unless this is false
+    /// Whether to number the lines; true by default
     #[serde(default)]
     numbered: Option<bool>,
 }
@@ -44,7 +44,7 @@ pub fn read_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     };
     TypedTool::new(
         "read_file",
-        "Shows a text file, whole or from one line on, with its lines numbered.",
+        "Shows a text file with numbered lines, completely or from a given line on.",
         body,
     )
     .permission_class(PermissionClass::Readonly)
@@ -60,14 +60,14 @@ pub fn read_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
 
 fn read(args: &ReadFile, files: &Files, run: &RunContext) -> Result<Output, String> {
     let [Effect::Read { path }] = run.plan.effects.as_slice() else {
-        return Err("the plan does not name one file to read; call again with one `path`".into());
+        return Err("the plan does not name exactly one file to read; call again with one `path`".into());
     };
     let (text, _) = files.read_text(path)?;
     let all = text.lines().count();
     let from = args.from_line.unwrap_or(1).max(1);
     if from > all.max(1) {
         return Err(format!(
-            "`{}` has {all} lines, so there is none from {from} on; begin with one of them",
+            "`{}` has {all} lines, so there are none from line {from} on; use a smaller `from_line`",
             files.display_path(path)
         ));
     }
@@ -86,7 +86,7 @@ fn read(args: &ReadFile, files: &Files, run: &RunContext) -> Result<Output, Stri
     if last < all {
         push_gate_line(
             &mut shown,
-            &format!("{} more lines; go on with from_line = {}", all - last, last + 1),
+            &format!("{} more lines; continue with from_line = {}", all - last, last + 1),
         );
     }
     if text.is_empty() {

@@ -22,12 +22,12 @@ const BYTES_MAX: usize = 50_000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadOutput {
-    /// The call whose output was cut, as it is named where it was cut
+    /// The id of the call, as shown where its output was cut
     call: String,
     /// The first byte to show, from 0
     #[serde(default)]
     from: usize,
-    /// How many bytes to show at most
+    /// The maximum number of bytes to show
     #[serde(default)]
     #[schemars(range(min = 1, max = 50_000))]
     bytes: Option<usize>,
@@ -39,9 +39,9 @@ pub fn read_output(ledger: Arc<dyn Ledger>) -> impl Tool {
         let ledger = Arc::clone(&ledger);
         async move { read(&args, &*ledger, &run).await }
     };
-    TypedTool::new("read_output", "Shows more of an output that was cut, by the call that it is of.", body)
+    TypedTool::new("read_output", "Shows more of a call's output that was cut.", body)
         .permission_class(PermissionClass::Readonly)
-        .search_hint("read on where an output was cut")
+        .search_hint("continue reading an output that was cut")
         .audit_operation("read")
         .read_only()
         .concurrency_safe()
@@ -53,22 +53,23 @@ async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &RunContext) -> Resul
     let shown = args.call.escape_debug();
     // A call of another session is treated as missing, so that not even its existence is revealed.
     let none =
-        || format!("this session has no call `{shown}`; use the id that stands where the output was cut");
+        || format!("this session has no call `{shown}`; use the id that is shown where the output was cut");
     let call: CallId = args.call.parse().map_err(|_| none())?;
     let load = async |call| {
-        ledger.load(call).await.map_err(|fault| format!("the book cannot be read: {fault}; try again"))
+        ledger.load(call).await.map_err(|fault| format!("cannot read the audit log: {fault}; try again"))
     };
     let loaded = load(call).await?.filter(|loaded| is_of(loaded, &run.context)).ok_or_else(none)?;
     let NextStep::Settle(Outcome::Completed { output } | Outcome::Failed { output }) =
         next_step(&loaded.record)
     else {
-        return Err(format!("call `{shown}` has no output that was released; there is nothing to read"));
+        return Err(format!("call `{shown}` has no released output; there is nothing to read"));
     };
     let bytes = ledger.content(call, output).await;
-    let bytes = bytes
-        .map_err(|fault| format!("the output of `{shown}` cannot be read any more: {fault}; run it again"))?;
+    let bytes = bytes.map_err(|fault| {
+        format!("the output of `{shown}` can no longer be read: {fault}; run the call again")
+    })?;
     let output: Output = serde_json::from_slice(&bytes)
-        .map_err(|error| format!("the output of `{shown}` is garbled: {error}; run it again"))?;
+        .map_err(|error| format!("the output of `{shown}` is damaged: {error}; run the call again"))?;
     page(&output.text, args)
 }
 
@@ -82,7 +83,7 @@ fn page(text: &str, args: &ReadOutput) -> Result<Output, String> {
     let whole = text.len();
     if args.from >= whole {
         return Err(format!(
-            "the output has {whole} bytes, so there is nothing from {} on; begin with less",
+            "the output has {whole} bytes, so there is nothing from byte {} on; use a smaller `from`",
             args.from
         ));
     }
@@ -93,7 +94,7 @@ fn page(text: &str, args: &ReadOutput) -> Result<Output, String> {
     let is_within = text.get(..from).is_some_and(|before| !before.is_empty() && !before.ends_with('\n'));
     let mut shown = if is_within { from_within(shown) } else { shown.to_owned() };
     if to < whole {
-        shown.push_str(&format!("\n[byleave] {} bytes more; go on with from = {to}", whole - to));
+        shown.push_str(&format!("\n[byleave] {} bytes more; continue with from = {to}", whole - to));
     }
     Ok(Output::text(shown).with_data(json!({ "from": from, "to": to, "bytes": whole })))
 }

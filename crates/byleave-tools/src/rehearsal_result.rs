@@ -29,21 +29,21 @@ pub(crate) fn build_rehearsal(
     mut weaker: Vec<String>,
 ) -> Rehearsal {
     if outcome.unrouted_count.is_none() {
-        weaker.push("it is not known what it wanted of the network".into());
+        weaker.push("it is unknown whether the command tried to use the network".into());
     }
     let status = match outcome.status {
-        _ if outcome.limit_exceeded.is_some() => ExecutionStatus::Stopped,
-        CommandStatus::Exited(0) => ExecutionStatus::Done,
+        _ if outcome.limit_exceeded.is_some() => ExecutionStatus::Cancelled,
+        CommandStatus::Exited(0) => ExecutionStatus::Succeeded,
         CommandStatus::Exited(_) | CommandStatus::Signalled(_) | CommandStatus::NotStarted(_) => {
             ExecutionStatus::Failed
         }
     };
     Rehearsal {
-        wanted: wanted(outcome),
-        left_running: outcome.survivors,
+        blocked_hosts: wanted(outcome),
+        leftover_processes: outcome.survivors,
         changes,
-        scratch,
-        weaker,
+        scratch_files: scratch,
+        missing_guarantees: weaker,
         status,
         output,
     }
@@ -84,7 +84,7 @@ pub(crate) fn filesystem_now(confinement: &Confinement) -> Result<(i64, i64), St
     // Without a copy nothing can be written. Then any path that was not changed since is sufficient.
     let made = made.unwrap_or(Path::new("/proc/self"));
     let touched =
-        fs::metadata(made).map_err(|error| format!("cannot look at `{}`: {error}", made.display()))?;
+        fs::metadata(made).map_err(|error| format!("cannot check `{}`: {error}", made.display()))?;
     Ok((touched.ctime(), touched.ctime_nsec()))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn coarse_clock_now() -> (i64, i64) {
     (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()))
 }
 
-/// Describes hidden files that appeared while the command ran. They were not hidden from it, so its output may contain them.
+/// Describes hidden files that were created or changed while the command ran. They were not hidden from it, so its output may contain them.
 pub(crate) fn newly_visible_hidden(confinement: &Confinement, began: (i64, i64)) -> Vec<String> {
     let Some(asked) = &confinement.files.path_policy else { return Vec::new() };
     let is_newer = |path: &Path| {
@@ -109,7 +109,7 @@ pub(crate) fn newly_visible_hidden(confinement: &Confinement, began: (i64, i64))
                 let came = marked.hidden.iter().filter(|path| is_newer(path));
                 words.extend(came.map(|path| {
                     format!(
-                        "`{}` must not be seen, and came while it ran",
+                        "`{}`, which must stay hidden from commands, was created or changed while the command ran",
                         path.to_string_lossy().escape_debug()
                     )
                 }));

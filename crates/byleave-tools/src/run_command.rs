@@ -121,7 +121,7 @@ impl CancelWatch {
                     () = until.cancelled() => {}
                     () = called_off.cancelled() => {
                         if let Err(error) = stopper.stop() {
-                            tracing::error!(%error, "a command that was called off could not be stopped");
+                            tracing::error!(%error, "cannot stop a cancelled command");
                         }
                     }
                 }
@@ -156,12 +156,11 @@ pub(crate) fn format_output(
     describe_outcome(confinement, outcome).iter().for_each(|line| push_gate_line(&mut text, line));
     if outcome.limit_exceeded == Some(LimitKind::Wall) {
         let or = if advice.background { ", or `background: true`" } else { "" };
-        push_gate_line(&mut text, &format!("for more time give `timeout_ms`, at most 600000{or}"));
+        push_gate_line(&mut text, &format!("for more time set `timeout_ms`, at most 600000{or}"));
     }
     if outcome.survivors > 0 {
-        let how =
-            if advice.background { "; to leave something running, give `background: true`" } else { "" };
-        push_gate_line(&mut text, &format!("what it left running was ended with it{how}"));
+        let how = if advice.background { "; to keep something running, set `background: true`" } else { "" };
+        push_gate_line(&mut text, &format!("processes that the command left running were ended{how}"));
     }
     let error = (outcome.status != CommandStatus::Exited(0)).then(|| match outcome.limit_exceeded {
         Some(LimitKind::Wall) => format!("stopped after {} ms", confinement.limits.wall_time.as_millis()),

@@ -1,4 +1,4 @@
-//! The start directory of tools that search directories: their plan, the judged path, and the notes in their result.
+//! The start directory of tools that search directories: their plan, the evaluated path, and the notes in their result.
 
 use byleave::core::effect::{Effect, Plan};
 use byleave::path_resolution::resolve_argument;
@@ -13,14 +13,14 @@ pub(crate) const DEFAULT_MAX_RESULTS: usize = 1_000;
 /// Plans a tool that reads a directory. The default is the working directory.
 pub(crate) fn plan_directory_read(path: Option<&str>, site: &ToolContext) -> Result<Plan, ToolError> {
     let path = resolve_argument(path.unwrap_or("."), &site.cwd)?;
-    Ok(Plan { effects: vec![Effect::Read { path }], reads_only: true, ..Plan::default() })
+    Ok(Plan { effects: vec![Effect::Read { path }], read_only: true, ..Plan::default() })
 }
 
-/// Returns the judged path.
+/// Returns the evaluated path.
 pub(crate) fn granted_path(run: &RunContext) -> Result<&str, String> {
     match run.plan.effects.as_slice() {
         [Effect::Read { path }] => Ok(path),
-        _ => Err("the plan does not name one directory to read; call again with one `path`".into()),
+        _ => Err("the plan does not name exactly one directory to read; call again with one `path`".into()),
     }
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn push_omissions(text: &mut String, told: &WalkSummary) {
     let WalkSummary { hidden: kept, unread, is_truncated: is_cut, hit_depth_limit: is_deeper, .. } = *told;
     if kept > 0 {
         let verb = if kept == 1 { "path was" } else { "paths were" };
-        push_gate_line(text, &format!("{kept} {verb} left out because a rule keeps them from being read"));
+        push_gate_line(text, &format!("{kept} {verb} left out because a rule denies reading them"));
     }
     if unread > 0 {
         let what = if unread == 1 { "directory or file" } else { "directories or files" };
@@ -42,11 +42,11 @@ pub(crate) fn push_omissions(text: &mut String, told: &WalkSummary) {
         push_gate_line(
             text,
             &format!(
-                "there are more than {MAX_ENTRIES} entries, and not all were looked at; narrow with `path`"
+                "there are more than {MAX_ENTRIES} entries, and not all were searched; narrow with `path`"
             ),
         );
     }
     if is_deeper {
-        push_gate_line(text, "there are directories too deep to be looked into; name one of them as `path`");
+        push_gate_line(text, "some directories are too deep to be searched; name one of them as `path`");
     }
 }

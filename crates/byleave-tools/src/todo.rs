@@ -33,7 +33,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TodoWrite {
-    /// The whole list, in order; it takes the place of the one before
+    /// The whole list, in order; replaces the previous list
     #[schemars(length(max = 200))]
     todos: Vec<Todo>,
 }
@@ -43,18 +43,18 @@ struct TodoWrite {
 #[serde(deny_unknown_fields)]
 struct TodoRead {}
 
-/// Something to be done.
+/// An item of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Todo {
-    /// Its name in the list; given by number where nothing is said
+    /// The id of the item in the list; by default a number
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     id: Option<String>,
-    /// What is to be done
+    /// The task
     #[schemars(length(min = 1, max = 1_000))]
     content: String,
-    /// How far it is
+    /// The status
     status: TodoStatus,
 }
 
@@ -79,9 +79,9 @@ impl TodoStatus {
 /// The reason why there is no list.
 #[derive(Debug, thiserror::Error)]
 enum TodoError {
-    #[error("the list has {0} items; keep it to {ITEMS_MAX}: take out what is completed")]
+    #[error("the list has {0} items, and the maximum is {ITEMS_MAX}: remove completed items")]
     TooMany(usize),
-    #[error("item {0} says nothing; give it a `content`, or take it out")]
+    #[error("item {0} is empty; give it a `content`, or remove it")]
     Empty(usize),
     #[error(
         "item {0} is longer than {CONTENT_CHARS_MAX} characters; shorten it, and write the rest into a file"
@@ -93,9 +93,9 @@ enum TodoError {
     BadId(usize),
     #[error("two items have the id `{}`; give each its own, or none", .0.escape_debug())]
     Twice(String),
-    #[error("the list of this session cannot be read: {0}; write it anew with todo_write")]
+    #[error("cannot read the list of this session: {0}; write it again with todo_write")]
     Unread(String),
-    #[error("the list was not written: {0}; the one before stands; tell the person who runs this")]
+    #[error("cannot write the list: {0}; the previous list is unchanged; inform the person who runs this")]
     Unwritten(io::Error),
 }
 
@@ -110,7 +110,7 @@ pub fn todo_write(kept_in: PathBuf) -> impl Tool {
             Ok(shown(&todos))
         })
     };
-    let description = "Writes your list of what is to be done in this session: the whole list, each time. Nothing but the list changes.";
+    let description = "Writes your to-do list for this session: always the whole list. Changes nothing else.";
     TypedTool::new("todo_write", description, write)
         // It stays within the agent.
         .permission_class(PermissionClass::Readonly)
@@ -127,7 +127,7 @@ pub fn todo_read(kept_in: PathBuf) -> impl Tool {
         let lists = Arc::clone(&lists);
         run_blocking(move || Ok(shown(&lists.read(&run.context).map_err(words)?)))
     };
-    TypedTool::new("todo_read", "Reads your list of what is to be done in this session.", read)
+    TypedTool::new("todo_read", "Reads your to-do list for this session.", read)
         .permission_class(PermissionClass::Readonly)
         .search_hint("read plan todo task list")
         .audit_operation("read")
@@ -175,7 +175,7 @@ fn checked(mut todos: Vec<Todo>) -> Result<Vec<Todo>, TodoError> {
 fn shown(todos: &[Todo]) -> Output {
     let count = |status| todos.iter().filter(|todo| todo.status == status).count();
     let mut text = match todos.len() {
-        0 => "nothing is to be done; todo_write makes a list".to_owned(),
+        0 => "the list is empty; todo_write creates one".to_owned(),
         all => format!(
             "{} of {all} completed, {} in progress",
             count(TodoStatus::Completed),

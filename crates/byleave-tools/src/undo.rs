@@ -31,30 +31,30 @@ impl Undo {
         let schema = json!({
             "type": "object",
             "properties": {
-                "call": {"type": "string", "format": "uuid", "description": "The call whose changes are taken back"},
+                "call": {"type": "string", "format": "uuid", "description": "The call whose changes are undone"},
                 "force": {
                     "type": "boolean",
-                    "description": "Also where a file was changed since: what it is now goes to the store"
+                    "description": "Also undo files that were changed since; the store keeps their current content"
                 },
             },
             "required": ["call"],
             "additionalProperties": false
         });
-        let mut manifest = Manifest::new("undo", "Takes back what a call changed in files.", schema);
+        let mut manifest = Manifest::new("undo", "Undoes the file changes of a call.", schema);
         manifest.permission_class = PermissionClass::File;
         manifest.sensitive = Some(false);
         manifest.reversible = true;
         // An interrupted undo is finished, and a finished one is only reported.
-        manifest.repeatable = true;
+        manifest.idempotent = true;
         manifest.audit_operation = Some("undo".into());
-        manifest.search_hint = Some("take back undo revert changes of a call".into());
+        manifest.search_hint = Some("undo revert take back changes of a call".into());
         Self { manifest: Arc::new(manifest), workplace }
     }
 }
 
 fn call(arguments: &Value) -> Result<CallId, ToolError> {
     let text = arguments.get("call").and_then(Value::as_str).unwrap_or_default();
-    text.parse().map_err(|_| ToolError(format!("`{}` is no id of a call", text.escape_debug())))
+    text.parse().map_err(|_| ToolError(format!("`{}` is not a call id", text.escape_debug())))
 }
 
 impl Tool for Undo {
@@ -101,11 +101,11 @@ impl Undo {
             store.recover().map_err(words)?;
         }
         if store.state(run.call.uuid()).map_err(words)? == CopyState::Committed {
-            return Ok(Output::text("it was taken back"));
+            return Ok(Output::text("the changes were undone"));
         }
         let since = if force { OnConflict::Overwrite } else { OnConflict::Refuse };
         let committed = store.undo(call.uuid(), run.call.uuid(), since).map_err(words)?;
-        let mut output = Output::text(format!("took back {call}: {}", summarize_changes(&committed.changes)));
+        let mut output = Output::text(format!("undid {call}: {}", summarize_changes(&committed.changes)));
         output.undo = undo_data(run, &committed.changes);
         Ok(output)
     }
@@ -114,7 +114,7 @@ impl Undo {
 /// Returns why nothing was reverted. Conflicts include the texts of both sides, if they may be read.
 fn told(fault: &Error, may_be_read: impl Fn(&str) -> bool) -> String {
     let Error::Conflicts(conflicts) = fault else { return fault.to_string() };
-    let mut why = "nothing was taken back, because some of it was changed since:".to_owned();
+    let mut why = "nothing was undone, because these files were changed since:".to_owned();
     for conflict in conflicts {
         why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.reason));
         // The right to restore a file does not include the right to read what others have written into it since.
@@ -122,6 +122,6 @@ fn told(fault: &Error, may_be_read: impl Fn(&str) -> bool) -> String {
             text.lines().for_each(|line| why.push_str(&format!("\n    │ {}", line.escape_debug())));
         }
     }
-    why.push_str("\nto take it back all the same, use `force`: what is there now goes to the store");
+    why.push_str("\nto undo anyway, use `force`: the store keeps the current content");
     why
 }

@@ -1,5 +1,5 @@
 //! Opens files for tools (B7). Every file that a tool reads is opened here, by a handle beneath the workspace or a granted directory. It
-//! is opened on the judged path, without following links. No path is compared as text and opened later.
+//! is opened on the evaluated path, without following links. No path is compared as text and opened later.
 //!
 //! `hidden_inodes` finds hard links to hidden files. `hidden_prefilter` avoids needless policy checks.
 
@@ -26,7 +26,7 @@ pub(crate) use open_file::FileContent;
 
 use crate::execution_env::ExecutionEnv;
 
-/// No link is followed in any component. The path was judged with all links resolved, so a link that exists now is new.
+/// No link is followed in any component. The path was evaluated with all links resolved, so a link that exists now is new.
 const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 
 /// The files that one call may read.
@@ -47,11 +47,11 @@ pub(crate) struct Files {
 impl Files {
     /// Returns the files that a call may read, from the granted plan and the current rules.
     pub(crate) fn for_run(workplace: &ExecutionEnv, run: &RunContext) -> Result<Self, String> {
-        let rules = run.policy.clone().ok_or("nobody said which rules are in force")?;
+        let rules = run.policy.clone().ok_or("no policy is configured")?;
         let (cwd, workspace) = workplace.resolve_directories(run)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat2(CWD, &workspace, flags, Mode::empty(), NO_LINKS)
-            .map_err(|errno| format!("the workspace `{}` cannot be opened: {errno}", workspace.display()))?;
+            .map_err(|errno| format!("cannot open the workspace `{}`: {errno}", workspace.display()))?;
         let marker = from_plan::path_policy(&run.plan, &rules, &workspace);
         Ok(Self {
             root,
@@ -85,7 +85,7 @@ impl Files {
     fn may_be_seen(&self, path: &str) -> Result<(), String> {
         match self.is_hidden(path) {
             true => Err(format!(
-                "a rule keeps `{}` from being read; work without it, or write it whole with write_file",
+                "a rule denies reading `{}`; work without it, or write the whole file with write_file",
                 self.display_path(path)
             )),
             false => Ok(()),
@@ -193,19 +193,19 @@ impl Files {
         match errno {
             Errno::NOENT => format!("there is no `{shown}`; list_dir shows what is there"),
             Errno::NOTDIR => format!(
-                "`{shown}` is not a directory, or lies beneath something that is none; list_dir shows what is there"
+                "`{shown}` is not a directory, or one of its parents is not; list_dir shows what is there"
             ),
             Errno::ISDIR => format!("`{shown}` is a directory; list_dir shows what is in it"),
             Errno::LOOP | Errno::XDEV => {
                 format!(
-                    "`{shown}` was replaced by a link after it was judged, so it was not opened; call again to have it judged anew"
+                    "`{shown}` was replaced by a link after the call was evaluated, so it was not opened; call again to have it evaluated again"
                 )
             }
             Errno::ACCESS | Errno::PERM => {
                 format!("this user may not read `{shown}`; ask the person to change its mode")
             }
             Errno::NXIO | Errno::NODEV => format!("`{shown}` is not a file; name a file"),
-            other => format!("`{shown}` cannot be opened: {other}; look at it with list_dir"),
+            other => format!("cannot open `{shown}`: {other}; check it with list_dir"),
         }
     }
 }

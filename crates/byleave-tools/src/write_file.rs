@@ -16,12 +16,12 @@ use crate::workspace_files::Files;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteFile {
-    /// The file; directories that are missing are made
-    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    /// The file; missing directories are created
+    #[expect(dead_code, reason = "the plan contains the evaluated path, and that one is used")]
     path: String,
-    /// What is to be in it
+    /// The content
     content: String,
-    /// Whether what was in it goes or stays in front
+    /// Whether to replace the content or to append to it
     #[serde(default)]
     mode: WriteMode,
 }
@@ -38,7 +38,7 @@ enum WriteMode {
 /// Creates the tool for an execution environment.
 pub fn write_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about =
-        "Writes a text file: makes it, replaces what is in it, or appends to it. Wholly or not at all.";
+        "Writes a text file: creates it, replaces its content, or appends to it. The write is atomic.";
     let mut manifest = Manifest::new("write_file", about, schema_for::<WriteFile>());
     manifest.permission_class = PermissionClass::File;
     manifest.roles = [("/path".to_owned(), ArgumentRole::WritePath)].into();

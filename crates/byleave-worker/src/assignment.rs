@@ -39,14 +39,14 @@ impl Capabilities {
         let long = |texts: &BTreeSet<String>, most: usize| texts.iter().any(|text| text.len() > most);
         match self {
             _ if self.tools.len() > TOOLS_MAX || long(&self.tools, 128) => {
-                Some("it has too many tools, or too long names")
+                Some("the worker has too many tools, or tool names that are too long")
             }
             _ if self.labels.len() > LABELS_MAX || long(&self.labels, 64) => {
-                Some("it has too many or too long labels")
+                Some("the worker has too many labels, or labels that are too long")
             }
-            _ if self.dir.len() > 4_096 => Some("its directory is too long"),
+            _ if self.dir.len() > 4_096 => Some("the directory of the worker is too long"),
             _ if !(1..=MAX_CAPACITY).contains(&self.capacity) => {
-                Some("it drives at least one call at once, and at most 1,024")
+                Some("the capacity of a worker must be 1 to 1,024 calls")
             }
             _ => None,
         }

@@ -142,15 +142,15 @@ impl Connection {
 
     /// Sends a request to the server and waits for the answer until the timeout.
     pub(crate) async fn send_request(&self, ask: LedgerRequest) -> Result<RequestOutcome, LedgerError> {
-        let away = |why: &str| LedgerError::new("cannot ask the office", why);
+        let away = |why: &str| LedgerError::new("cannot send a request to the server", why);
         let (reply, answered) = oneshot::channel();
         let until = Instant::now() + self.patience;
         let question = InFlightRequest { ask, reply, said_to: None, until };
-        self.questions.send(question).await.map_err(|_| away("the link has ended"))?;
+        self.questions.send(question).await.map_err(|_| away("the connection has ended"))?;
         match tokio::time::timeout_at(until, answered).await {
             Ok(Ok(answered)) => Ok(answered),
-            Ok(Err(_)) => Err(away("the link has ended")),
-            Err(_) => Err(away("it has not answered in time; is it running, and within reach?")),
+            Ok(Err(_)) => Err(away("the connection has ended")),
+            Err(_) => Err(away("the server did not answer in time; check that it is running and reachable")),
         }
     }
 }
@@ -191,7 +191,7 @@ impl ConnectionTask {
                     }
                 }
                 Err(why) => {
-                    tracing::debug!(why, "cannot reach the office; trying again");
+                    tracing::debug!(why, "cannot reach the server; trying again");
                     self.stands(ConnectionStatus::Unreachable(why));
                 }
             }
@@ -243,25 +243,31 @@ impl ConnectionTask {
         let mut wire = self.dial.connect().await.map_err(|ConnectError(why)| why)?;
         let skills = self.hire.as_ref().map(|hire| hire.capabilities.clone());
         let is_leaving = self.is_leaving;
-        let hello =
-            Frame::Hello(WorkerHello { protocol: PROTOCOL_VERSION, owner: self.owner, skills, is_leaving });
+        let hello = Frame::Hello(WorkerHello {
+            protocol: PROTOCOL_VERSION,
+            owner: self.owner,
+            capabilities: skills,
+            is_draining: is_leaving,
+        });
         let said_at = uptime();
-        wire.send_frame(&hello).await.map_err(|Disconnected| "the wire broke at once".to_owned())?;
+        wire.send_frame(&hello)
+            .await
+            .map_err(|Disconnected| "the connection broke immediately".to_owned())?;
         let heard = tokio::time::timeout(WELCOME, wire.receiver.recv()).await;
-        let heard = heard.ok().flatten().ok_or("the office said nothing")?;
+        let heard = heard.ok().flatten().ok_or("the server sent nothing")?;
         match serde_json::from_str(&heard) {
-            Ok(Frame::Welcome { lease_ms, office }) => {
-                tracing::info!(lease_ms, "the office is there");
+            Ok(Frame::Welcome { lease_ms, server_id: office }) => {
+                tracing::info!(lease_ms, "connected to the server");
                 let lease = Duration::from_millis(lease_ms);
                 self.was_heard(said_at, Some(lease));
                 self.stands(ConnectionStatus::Connected);
                 Ok((wire, lease, office))
             }
-            Ok(Frame::Unwelcome { why }) => {
-                tracing::warn!(why, "the office turned us away");
+            Ok(Frame::Rejected { reason: why }) => {
+                tracing::warn!(why, "the server rejected this worker");
                 Err(why)
             }
-            _ => Err("the office does not speak as offices do".to_owned()),
+            _ => Err("the server sent an unexpected first message".to_owned()),
         }
     }
 
@@ -291,8 +297,8 @@ impl ConnectionTask {
                 say = next_word(&mut self.hire) => {
                     self.is_leaving |= say == WorkerNotice::Draining;
                     let frame = match say {
-                        WorkerNotice::Driven { call, blocked_by: held_up_by } => Frame::Stood { call, held_up_by },
-                        WorkerNotice::Draining => Frame::Leaving,
+                        WorkerNotice::Driven { call, blocked_by: held_up_by } => Frame::Driven { call, blocked_by: held_up_by },
+                        WorkerNotice::Draining => Frame::Draining,
                     };
                     wire.send_frame(&frame).await
                 }
@@ -305,7 +311,7 @@ impl ConnectionTask {
                 },
                 _ = beat.tick() => {
                     let at_ms = u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX);
-                    wire.send_frame(&Frame::Beat { at_ms }).await
+                    wire.send_frame(&Frame::Heartbeat { at_ms }).await
                 }
             };
             if let Err(Disconnected) = broke {
@@ -317,12 +323,12 @@ impl ConnectionTask {
     async fn say(&mut self, wire: &FrameChannel, id: u64) -> Result<(), Disconnected> {
         let Some(question) = self.open.get_mut(&id) else { return Ok(()) };
         question.said_to = question.said_to.or(self.office);
-        wire.send_frame(&Frame::Ask { id, ask: question.ask.clone() }).await
+        wire.send_frame(&Frame::Request { id, request: question.ask.clone() }).await
     }
 
     fn hear(&mut self, text: &str) -> Result<(), Disconnected> {
         match serde_json::from_str(text) {
-            Ok(Frame::Told { id, told }) => {
+            Ok(Frame::Response { id, result: told }) => {
                 if let Some(question) = self.open.remove(&id) {
                     let answered =
                         RequestOutcome { result: told, may_have_run_before: question.said_to != self.office };
@@ -336,13 +342,13 @@ impl ConnectionTask {
                 Some(hire) => hire.offers.try_send(call).map_err(|_| Disconnected),
                 None => Err(Disconnected),
             },
-            Ok(Frame::Beat { at_ms }) => {
+            Ok(Frame::Heartbeat { at_ms }) => {
                 // Never later than now, whatever the server says.
                 self.was_heard(Duration::from_millis(at_ms).min(uptime()), None);
                 Ok(())
             }
             Ok(_) | Err(_) => {
-                tracing::warn!("the office says what offices do not say");
+                tracing::warn!("unexpected message from the server");
                 Err(Disconnected)
             }
         }

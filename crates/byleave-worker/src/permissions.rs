@@ -28,7 +28,7 @@ impl Permissions {
     pub(crate) fn check_tenant(&self, tenant: &TenantId) -> Result<(), LedgerError> {
         match self {
             Self::Worker { tenant: own, .. } if own != tenant => {
-                Err(not_allowed_error("to see what is another tenant's"))
+                Err(not_allowed_error("see calls of another tenant"))
             }
             _ => Ok(()),
         }
@@ -37,15 +37,15 @@ impl Permissions {
     pub(crate) fn check_append(&self, batch: &Batch) -> Result<(), LedgerError> {
         let Self::Worker { tenant: own, .. } = self else { return Ok(()) };
         if batch.expected_len == 0 {
-            return Err(not_allowed_error("to make calls"));
+            return Err(not_allowed_error("make calls"));
         }
         if batch.call_summary.tenant != *own {
-            return Err(not_allowed_error("to write what is another tenant's"));
+            return Err(not_allowed_error("write to calls of another tenant"));
         }
         for entry in &batch.entries {
-            match entry.fact {
-                RecordEvent::Answered(_) => return Err(not_allowed_error("to answer questions")),
-                RecordEvent::Cancelled { .. } => return Err(not_allowed_error("to call calls off")),
+            match entry.event {
+                RecordEvent::Answered(_) => return Err(not_allowed_error("answer questions")),
+                RecordEvent::Cancelled { .. } => return Err(not_allowed_error("cancel calls")),
                 _ => {}
             }
         }
@@ -54,24 +54,24 @@ impl Permissions {
 
     /// Returns the admin action as it is written. A worker may record only its own waived guarantees, under its own name.
     pub(crate) fn check_admin_action(&self, act: AdminAction) -> Result<AdminAction, LedgerError> {
-        match (self, &act.deed) {
+        match (self, &act.kind) {
             (Self::All, _) => Ok(act),
             (Self::Worker { tenant, name }, AdminActionKind::Waive { .. }) => {
                 // With a fresh id, because some ids have a meaning.
                 let id = AdminActionId::new(fresh_id());
-                Ok(AdminAction { id, tenant: tenant.clone(), by: name.clone(), ..act })
+                Ok(AdminAction { id, tenant: tenant.clone(), actor: name.clone(), ..act })
             }
-            (Self::Worker { .. }, _) => Err(not_allowed_error("to do what is for administrators")),
+            (Self::Worker { .. }, _) => Err(not_allowed_error("perform admin actions")),
         }
     }
 
     pub(crate) fn check_may_list(&self) -> Result<(), LedgerError> {
-        if *self == Self::All { Ok(()) } else { Err(not_allowed_error("to choose its calls")) }
+        if *self == Self::All { Ok(()) } else { Err(not_allowed_error("choose its calls")) }
     }
 }
 
 pub(crate) fn not_allowed_error(what: &str) -> LedgerError {
-    LedgerError::new("cannot be done for a worker", format!("it is not for workers {what}"))
+    LedgerError::new("request refused", format!("a worker must not {what}"))
 }
 
 #[cfg(test)]
@@ -86,12 +86,12 @@ mod tests {
             id: AdminActionId::new(uuid::Uuid::nil()),
             at: 1,
             tenant: tenant("other"),
-            by: "ann".into(),
-            deed,
+            actor: "ann".into(),
+            kind: deed,
         };
-        let waive = AdminActionKind::Waive { guarantees: vec!["memory-limited".into()], why: "x".into() };
+        let waive = AdminActionKind::Waive { guarantees: vec!["memory-limited".into()], reason: "x".into() };
         let admitted = rights.check_admin_action(act(waive)).unwrap();
-        assert_eq!((admitted.tenant, admitted.by), (tenant("acme"), "w".to_owned()));
+        assert_eq!((admitted.tenant, admitted.actor), (tenant("acme"), "w".to_owned()));
         assert!(rights.check_admin_action(act(AdminActionKind::Lift)).is_err());
         assert!(Permissions::All.check_admin_action(act(AdminActionKind::Lift)).is_ok());
     }

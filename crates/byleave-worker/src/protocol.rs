@@ -81,38 +81,38 @@ pub(crate) enum Frame {
         /// How long the worker may be away and keep its claims.
         lease_ms: u64,
         /// A new id for each start of a server. A new server does not know the requests to the one before.
-        office: Uuid,
+        server_id: Uuid,
     },
     /// The server rejects the worker.
-    Unwelcome {
+    Rejected {
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// A request of a worker.
-    Ask {
+    Request {
         /// Identifies the answer. A repeated request has the same id.
         id: u64,
-        ask: LedgerRequest,
+        request: LedgerRequest,
     },
     /// An answer of the server.
-    Told {
+    Response {
         /// The id of the request.
         id: u64,
         /// The result.
-        told: Result<Value, LedgerResponseError>,
+        result: Result<Value, LedgerResponseError>,
     },
     /// The server offers a call. It may be offered again while it is driven; that is the same offer.
     Offer { call: CallId },
     /// A worker has driven an offered call as far as possible.
-    Stood {
+    Driven {
         call: CallId,
         /// The call that blocks it, if one does.
-        held_up_by: Option<CallId>,
+        blocked_by: Option<CallId>,
     },
     /// A worker accepts no new calls.
-    Leaving,
+    Draining,
     /// A heartbeat of a worker, which the server returns immediately. Each end thus knows that the other is alive.
-    Beat {
+    Heartbeat {
         /// The sending time by the worker's own clock.
         at_ms: u64,
     },
@@ -126,10 +126,10 @@ pub(crate) struct WorkerHello {
     pub(crate) owner: OwnerId,
     /// Its capabilities, if it accepts calls.
     #[serde(default)]
-    pub(crate) skills: Option<Capabilities>,
+    pub(crate) capabilities: Option<Capabilities>,
     /// Whether it accepts no new calls.
     #[serde(default)]
-    pub(crate) is_leaving: bool,
+    pub(crate) is_draining: bool,
 }
 
 /// A request to a ledger.
@@ -137,23 +137,23 @@ pub(crate) struct WorkerHello {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LedgerRequest {
     Load { call: CallId },
-    Arrive { call: CallId, tenant: TenantId, session: SessionId, tool: String, now: Millis },
+    LookupIncoming { call: CallId, tenant: TenantId, session: SessionId, tool: String, now: Millis },
     Append(Box<WireAppend>),
-    Content { call: CallId, held: ContentRef },
+    Content { call: CallId, content_ref: ContentRef },
     Interrupt { call: CallId, attempt: AttemptId, at: Millis },
-    Act(Box<AdminAction>),
-    Halted { tenant: TenantId },
+    RecordAdminAction(Box<AdminAction>),
+    ActiveHalt { tenant: TenantId },
     Lineage { tenant: TenantId, session: SessionId },
-    Leaves { tenant: TenantId, tool: String, now: Millis },
-    CallOf { question: QuestionId },
-    HeldUpBy { tenant: TenantId, session: SessionId, call: CallId, effects: Vec<Effect> },
-    Drivable { now: Millis, limit: usize },
+    StandingApprovals { tenant: TenantId, tool: String, now: Millis },
+    CallForQuestion { question: QuestionId },
+    BlockingCall { tenant: TenantId, session: SessionId, call: CallId, effects: Vec<Effect> },
+    ResumableCalls { now: Millis, limit: usize },
 }
 
 impl LedgerRequest {
     /// Checks whether the request may have an effect, so that it must be executed once however often it is repeated.
     pub(crate) const fn has_effect(&self) -> bool {
-        matches!(self, Self::Append(_) | Self::Interrupt { .. } | Self::Act(_))
+        matches!(self, Self::Append(_) | Self::Interrupt { .. } | Self::RecordAdminAction(_))
     }
 }
 
@@ -162,18 +162,18 @@ impl LedgerRequest {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LedgerResponseError {
     Stale,
-    Halted { why: String },
-    LeaveSpent,
+    Halted { reason: String },
+    ApprovalUsedUp,
     SessionBusy { call: CallId, attempt: AttemptId },
     Forgotten,
     Missing,
-    Changed,
-    Fault { what: String, why: String },
+    Corrupted,
+    Ledger { operation: String, reason: String },
 }
 
 impl From<LedgerError> for LedgerResponseError {
     fn from(LedgerError { operation: what, reason: why }: LedgerError) -> Self {
-        Self::Fault { what, why }
+        Self::Ledger { operation: what, reason: why }
     }
 }
 
@@ -182,7 +182,7 @@ impl From<ContentError> for LedgerResponseError {
         match fault {
             ContentError::Forgotten => Self::Forgotten,
             ContentError::Missing => Self::Missing,
-            ContentError::Corrupted => Self::Changed,
+            ContentError::Corrupted => Self::Corrupted,
             ContentError::Ledger(fault) => fault.into(),
         }
     }
@@ -191,8 +191,8 @@ impl From<ContentError> for LedgerResponseError {
 impl From<StartBlockedError> for LedgerResponseError {
     fn from(hindrance: StartBlockedError) -> Self {
         match hindrance {
-            StartBlockedError::Halted { why } => Self::Halted { why },
-            StartBlockedError::ApprovalUsedUp => Self::LeaveSpent,
+            StartBlockedError::Halted { why } => Self::Halted { reason: why },
+            StartBlockedError::ApprovalUsedUp => Self::ApprovalUsedUp,
             StartBlockedError::SessionBusy { call, attempt } => Self::SessionBusy { call, attempt },
         }
     }
@@ -202,8 +202,8 @@ impl LedgerResponseError {
     /// Converts to a [`LedgerError`], for requests where nothing else is expected.
     pub(crate) fn into_ledger_error(self) -> LedgerError {
         match self {
-            Self::Fault { what, why } => LedgerError { operation: what, reason: why },
-            other => LedgerError::new("cannot make out what the office says", format!("{other:?}")),
+            Self::Ledger { operation: what, reason: why } => LedgerError { operation: what, reason: why },
+            other => LedgerError::new("unexpected response from the server", format!("{other:?}")),
         }
     }
 
@@ -212,7 +212,7 @@ impl LedgerResponseError {
         match self {
             Self::Forgotten => ContentError::Forgotten,
             Self::Missing => ContentError::Missing,
-            Self::Changed => ContentError::Corrupted,
+            Self::Corrupted => ContentError::Corrupted,
             other => other.into_ledger_error().into(),
         }
     }
@@ -248,23 +248,23 @@ fn key_said(key: &RecordKey) -> Base64Bytes {
 
 fn key_heard(blob: Base64Bytes) -> Result<RecordKey, LedgerError> {
     let bytes = blob.0.try_into();
-    bytes.map(RecordKey::from_bytes).map_err(|_| unreadable("a key of another size"))
+    bytes.map(RecordKey::from_bytes).map_err(|_| unreadable("a key has the wrong size"))
 }
 
 /// Entries to append to a record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WireAppend {
     pub(crate) call: CallId,
-    pub(crate) at_len: u32,
-    pub(crate) before: Digest,
+    pub(crate) expected_len: u32,
+    pub(crate) prev_link: Digest,
     /// The entries as stored. Their chain digests are checked like all others.
-    pub(crate) lines: Vec<ChainedEntry>,
+    pub(crate) chained_entries: Vec<ChainedEntry>,
     pub(crate) contents: Vec<(ContentRef, Base64Bytes)>,
     pub(crate) key: Option<Base64Bytes>,
-    pub(crate) listing: WireCallSummary,
-    pub(crate) waits: Option<(Question, Vec<Effect>)>,
-    pub(crate) begins: Option<WireAttemptStart>,
-    pub(crate) settles: bool,
+    pub(crate) call_summary: WireCallSummary,
+    pub(crate) pending_question: Option<(Question, Vec<Effect>)>,
+    pub(crate) attempt_start: Option<WireAttemptStart>,
+    pub(crate) is_final: bool,
 }
 
 /// The list data of a call.
@@ -283,7 +283,7 @@ pub(crate) struct WireCallSummary {
 pub(crate) struct WireAttemptStart {
     pub(crate) attempt: AttemptId,
     pub(crate) exclusive: bool,
-    pub(crate) leave: Option<(StandingApprovalId, Option<u32>)>,
+    pub(crate) standing_approval: Option<(StandingApprovalId, Option<u32>)>,
 }
 
 impl From<Batch> for WireAppend {
@@ -292,23 +292,23 @@ impl From<Batch> for WireAppend {
         let begun = |begins: AttemptStart| WireAttemptStart {
             attempt: begins.attempt,
             exclusive: begins.exclusive,
-            leave: begins.standing_approval,
+            standing_approval: begins.standing_approval,
         };
         Self {
             call: batch.call,
-            at_len: batch.expected_len,
-            before: batch.prev_link,
-            lines: batch.chained_entries,
+            expected_len: batch.expected_len,
+            prev_link: batch.prev_link,
+            chained_entries: batch.chained_entries,
             contents: batch
                 .contents
                 .into_iter()
                 .map(|one| (one.content_ref, Base64Bytes(one.bytes)))
                 .collect(),
             key: batch.key.as_ref().map(key_said),
-            listing: WireCallSummary { tenant, session, agent, tool, operation, summary },
-            waits: batch.pending_question.map(|waits| (waits.question, waits.effects)),
-            begins: batch.attempt_start.map(begun),
-            settles: batch.is_final,
+            call_summary: WireCallSummary { tenant, session, agent, tool, operation, summary },
+            pending_question: batch.pending_question.map(|waits| (waits.question, waits.effects)),
+            attempt_start: batch.attempt_start.map(begun),
+            is_final: batch.is_final,
         }
     }
 }
@@ -317,19 +317,19 @@ impl WireAppend {
     /// Returns the batch, with entries parsed from their stored text. The sender's own view of the entries is not trusted.
     pub(crate) fn into_batch(self) -> Result<Batch, LedgerError> {
         let entries: Result<Vec<Entry>, _> =
-            self.lines.iter().map(|line| serde_json::from_str(line.body())).collect();
-        let WireCallSummary { tenant, session, agent, tool, operation, summary } = self.listing;
+            self.chained_entries.iter().map(|line| serde_json::from_str(line.body())).collect();
+        let WireCallSummary { tenant, session, agent, tool, operation, summary } = self.call_summary;
         let begins = |begun: WireAttemptStart| AttemptStart {
             attempt: begun.attempt,
             exclusive: begun.exclusive,
-            standing_approval: begun.leave,
+            standing_approval: begun.standing_approval,
         };
         Ok(Batch {
             call: self.call,
-            expected_len: self.at_len,
-            prev_link: self.before,
+            expected_len: self.expected_len,
+            prev_link: self.prev_link,
             entries: entries.map_err(|error| unreadable(&error.to_string()))?,
-            chained_entries: self.lines,
+            chained_entries: self.chained_entries,
             contents: self
                 .contents
                 .into_iter()
@@ -337,9 +337,11 @@ impl WireAppend {
                 .collect(),
             key: self.key.map(key_heard).transpose()?,
             call_summary: CallSummary { tenant, session, agent, tool, operation, summary },
-            pending_question: self.waits.map(|(question, effects)| PendingQuestion { question, effects }),
-            attempt_start: self.begins.map(begins),
-            is_final: self.settles,
+            pending_question: self
+                .pending_question
+                .map(|(question, effects)| PendingQuestion { question, effects }),
+            attempt_start: self.attempt_start.map(begins),
+            is_final: self.is_final,
         })
     }
 }
@@ -355,12 +357,12 @@ pub(crate) struct WireRecord {
 impl WireRecord {
     pub(crate) fn from_loaded(loaded: &LoadedRecord) -> Result<Self, LedgerError> {
         if let Some(damage) = loaded.record.damage() {
-            return Err(LedgerError::new("cannot pass a record on", damage));
+            return Err(LedgerError::new("cannot send a record", damage));
         }
         let bodies: Result<Vec<String>, _> =
             loaded.record.entries().iter().map(serde_json::to_string).collect();
         Ok(Self {
-            bodies: bodies.map_err(|error| LedgerError::new("cannot pass a record on", error))?,
+            bodies: bodies.map_err(|error| LedgerError::new("cannot send a record", error))?,
             head: loaded.record.head(),
             key: loaded.key.as_ref().map(key_said),
         })
@@ -385,7 +387,7 @@ impl WireRecord {
     pub(crate) fn into_loaded_record(self, call: CallId) -> Result<LoadedRecord, LedgerError> {
         let lines = self.lines(call);
         if lines.last().map_or(GENESIS, ChainedEntry::link) != self.head {
-            return Err(unreadable("a record that ends otherwise than it should"));
+            return Err(unreadable("the last link of a record does not match"));
         }
         Ok(LoadedRecord {
             record: Record::from_stored_entries(call, &lines),
@@ -397,10 +399,10 @@ impl WireRecord {
 /// The state that an incoming call found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WireIncomingState {
-    pub(crate) loaded: Option<WireRecord>,
+    pub(crate) record: Option<WireRecord>,
     pub(crate) lineage: Vec<SessionNode>,
     #[serde(default)]
-    pub(crate) around: Option<WireSessionContext>,
+    pub(crate) session_context: Option<WireSessionContext>,
 }
 
 /// The session context that an incoming call found.
@@ -433,9 +435,9 @@ impl WireIncomingState {
     pub(crate) fn from_arrival(arrival: IncomingState) -> Result<Self, LedgerError> {
         let loaded = arrival.record.as_ref().map(WireRecord::from_loaded).transpose()?;
         Ok(Self {
-            loaded,
+            record: loaded,
             lineage: arrival.lineage,
-            around: arrival.session_context.map(WireSessionContext::from),
+            session_context: arrival.session_context.map(WireSessionContext::from),
         })
     }
 }
@@ -444,7 +446,7 @@ impl WireIncomingState {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WireInterruption {
-    Written,
+    Recorded,
     OwnerAlive,
     NotOpen,
 }
@@ -452,7 +454,7 @@ pub(crate) enum WireInterruption {
 impl From<Interruption> for WireInterruption {
     fn from(interruption: Interruption) -> Self {
         match interruption {
-            Interruption::Recorded => Self::Written,
+            Interruption::Recorded => Self::Recorded,
             Interruption::OwnerAlive => Self::OwnerAlive,
             Interruption::NotOpen => Self::NotOpen,
         }
@@ -462,7 +464,7 @@ impl From<Interruption> for WireInterruption {
 impl From<WireInterruption> for Interruption {
     fn from(interrupted: WireInterruption) -> Self {
         match interrupted {
-            WireInterruption::Written => Self::Recorded,
+            WireInterruption::Recorded => Self::Recorded,
             WireInterruption::OwnerAlive => Self::OwnerAlive,
             WireInterruption::NotOpen => Self::NotOpen,
         }
@@ -470,5 +472,5 @@ impl From<WireInterruption> for Interruption {
 }
 
 fn unreadable(why: &str) -> LedgerError {
-    LedgerError::new("cannot read what was said", why)
+    LedgerError::new("cannot read a message", why)
 }

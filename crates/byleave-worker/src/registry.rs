@@ -242,11 +242,13 @@ impl WorkerRegistry {
         let known = match owners.entry(owner) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if *rights != Permissions::All && namesakes >= NAMESAKES_MAX => {
-                let why = "too many have come in under this name; wait a while";
-                return Err(LedgerError::new("cannot come in", why));
+                let why = "too many workers have registered under this name; try again later";
+                return Err(LedgerError::new("cannot register the worker", why));
             }
             Entry::Vacant(place) => {
-                let gone = || LedgerError::new("cannot come in", "the owner went away at this moment");
+                let gone = || {
+                    LedgerError::new("cannot register the worker", "the owner disconnected at this moment")
+                };
                 let (ledger, answers) = (ledger.ok_or_else(gone)?, Arc::new(ResponseCache::default()));
                 let hand = match (rights, skills) {
                     (Permissions::Worker { tenant, name }, Some(skills)) => {
@@ -260,7 +262,10 @@ impl WorkerRegistry {
             }
         };
         if known.rights != *rights {
-            return Err(LedgerError::new("cannot come in", format!("owner {owner} is another's")));
+            return Err(LedgerError::new(
+                "cannot register the worker",
+                format!("owner {owner} belongs to another worker"),
+            ));
         }
         known.wires = known.wires.saturating_add(1);
         let (line, offers) = mpsc::channel(1);

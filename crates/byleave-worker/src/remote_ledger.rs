@@ -76,7 +76,7 @@ impl RemoteLedger {
         let owner = OwnerId::new(Uuid::now_v7());
         let lock = owner_locks::acquire(dir, owner)
             .map_err(cannot)?
-            .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
+            .ok_or_else(|| LedgerError::new("cannot register as an owner", "the id is already used"))?;
         let starts = StartMarkers::open(dir, owner).map_err(cannot)?;
         Ok(Self {
             link: Connection::open(dial, owner, options.response_timeout, hire),
@@ -103,8 +103,8 @@ impl RemoteLedger {
             // If the server restarted between two sends of one append, the second send is the one that is stale.
             Err(LedgerResponseError::Stale) if again && self.is_taken(call, at_len, last).await? => Ok(()),
             Err(LedgerResponseError::Stale) => Err(AppendError::Stale),
-            Err(LedgerResponseError::Halted { why }) => Err(StartBlockedError::Halted { why }.into()),
-            Err(LedgerResponseError::LeaveSpent) => Err(StartBlockedError::ApprovalUsedUp.into()),
+            Err(LedgerResponseError::Halted { reason: why }) => Err(StartBlockedError::Halted { why }.into()),
+            Err(LedgerResponseError::ApprovalUsedUp) => Err(StartBlockedError::ApprovalUsedUp.into()),
             Err(LedgerResponseError::SessionBusy { call, attempt }) => {
                 Err(StartBlockedError::SessionBusy { call, attempt }.into())
             }
@@ -121,7 +121,7 @@ impl RemoteLedger {
 
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, LedgerError> {
     serde_json::from_value(value)
-        .map_err(|error| LedgerError::new("cannot make out what the office says", error))
+        .map_err(|error| LedgerError::new("unexpected response from the server", error))
 }
 
 impl Drop for RemoteLedger {
@@ -150,12 +150,12 @@ impl Ledger for RemoteLedger {
             let IncomingCall { call, tenant, session, tool, now } = comer;
             let (tenant, session, tool) = (tenant.clone(), session.clone(), tool.to_owned());
             let arrived: WireIncomingState =
-                self.asked(LedgerRequest::Arrive { call, tenant, session, tool, now }).await?;
-            let loaded = arrived.loaded.map(|read| read.into_loaded_record(call)).transpose()?;
+                self.asked(LedgerRequest::LookupIncoming { call, tenant, session, tool, now }).await?;
+            let loaded = arrived.record.map(|read| read.into_loaded_record(call)).transpose()?;
             Ok(IncomingState {
                 record: loaded,
                 lineage: arrived.lineage,
-                session_context: arrived.around.map(Into::into),
+                session_context: arrived.session_context.map(Into::into),
             })
         })
     }
@@ -167,7 +167,7 @@ impl Ledger for RemoteLedger {
     fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
         Box::pin(async move {
             let RequestOutcome { result: told, .. } =
-                self.link.send_request(LedgerRequest::Content { call, held }).await?;
+                self.link.send_request(LedgerRequest::Content { call, content_ref: held }).await?;
             let Base64Bytes(bytes) = read(told.map_err(LedgerResponseError::into_content_error)?)?;
             Ok(bytes)
         })
@@ -192,7 +192,8 @@ impl Ledger for RemoteLedger {
             starts.mark_async(attempt).await?;
             // The last moment for this check: a process that was paused until now may have lost its claim.
             if self.link.may_be_presumed_dead() {
-                let why = "the office was not heard for longer than a lease, and may have given the call up";
+                let why =
+                    "the server was not reachable for longer than a lease, and may have given up the call";
                 return Err(LedgerError::new("cannot start an attempt", why));
             }
             Ok(())
@@ -200,11 +201,11 @@ impl Ledger for RemoteLedger {
     }
 
     fn record_admin_action(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
-        Box::pin(self.asked(LedgerRequest::Act(Box::new(act))))
+        Box::pin(self.asked(LedgerRequest::RecordAdminAction(Box::new(act))))
     }
 
     fn active_halt(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
-        Box::pin(self.asked(LedgerRequest::Halted { tenant: tenant.clone() }))
+        Box::pin(self.asked(LedgerRequest::ActiveHalt { tenant: tenant.clone() }))
     }
 
     fn lineage(
@@ -221,7 +222,7 @@ impl Ledger for RemoteLedger {
         tool: &str,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
-        let ask = LedgerRequest::Leaves { tenant: tenant.clone(), tool: tool.to_owned(), now };
+        let ask = LedgerRequest::StandingApprovals { tenant: tenant.clone(), tool: tool.to_owned(), now };
         Box::pin(async move {
             let leaves: Vec<StandingApproval> = self.asked(ask).await?;
             Ok(leaves.into_iter().map(Arc::new).collect())
@@ -229,7 +230,7 @@ impl Ledger for RemoteLedger {
     }
 
     fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        Box::pin(self.asked(LedgerRequest::CallOf { question }))
+        Box::pin(self.asked(LedgerRequest::CallForQuestion { question }))
     }
 
     fn blocking_call(
@@ -244,11 +245,11 @@ impl Ledger for RemoteLedger {
             if effects.is_empty() {
                 return Ok(None);
             }
-            self.asked(LedgerRequest::HeldUpBy { tenant, session, call, effects }).await
+            self.asked(LedgerRequest::BlockingCall { tenant, session, call, effects }).await
         })
     }
 
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
-        Box::pin(self.asked(LedgerRequest::Drivable { now, limit }))
+        Box::pin(self.asked(LedgerRequest::ResumableCalls { now, limit }))
     }
 }

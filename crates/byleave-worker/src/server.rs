@@ -41,12 +41,14 @@ const SKEW_MS: Millis = 60_000;
 pub async fn serve_worker(roster: &WorkerRegistry, rights: Permissions, mut wire: FrameChannel) {
     let hello = tokio::time::timeout(HELLO, wire.receiver.recv()).await;
     let said = hello.ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
-    let Some(Frame::Hello(WorkerHello { protocol, owner, skills, is_leaving })) = said else {
-        return turn_away(&wire, "a worker says first who it is").await;
+    let Some(Frame::Hello(WorkerHello { protocol, owner, capabilities: skills, is_draining: is_leaving })) =
+        said
+    else {
+        return turn_away(&wire, "the first message of a worker must be `hello`").await;
     };
     if protocol != PROTOCOL_VERSION {
         let why = format!(
-            "the worker speaks protocol {protocol} and the office {PROTOCOL_VERSION}; bring both to one version"
+            "the worker uses protocol {protocol} and the server {PROTOCOL_VERSION}; install the same version on both"
         );
         return turn_away(&wire, &why).await;
     }
@@ -57,7 +59,7 @@ pub async fn serve_worker(roster: &WorkerRegistry, rights: Permissions, mut wire
         && skills.dir != dir
     {
         let why = format!(
-            "calls of this server work in `{dir}`, and this worker in `{}`: start it there",
+            "the calls of this server work in `{dir}`, but this worker runs in `{}`; start the worker in the directory of the server",
             skills.dir
         );
         return turn_away(&wire, &why).await;
@@ -70,7 +72,7 @@ pub async fn serve_worker(roster: &WorkerRegistry, rights: Permissions, mut wire
         present.set_draining();
     }
     let lease_ms = u64::try_from(roster.lease().as_millis()).unwrap_or(u64::MAX);
-    if wire.send_frame(&Frame::Welcome { lease_ms, office: roster.id() }).await.is_err() {
+    if wire.send_frame(&Frame::Welcome { lease_ms, server_id: roster.id() }).await.is_err() {
         return;
     }
     let (seen, records) = (LruCache::new(SEEN_MAX), LruCache::new(RECORDS_MAX));
@@ -78,14 +80,14 @@ pub async fn serve_worker(roster: &WorkerRegistry, rights: Permissions, mut wire
         Arc::new(WorkerSession { present, rights, seen: Mutex::new(seen), records: Mutex::new(records) });
     let patience = silence_timeout(roster.lease());
     if let Err(Disconnected) = converse(&desk, wire, offers, patience).await {
-        tracing::debug!(%owner, "the wire of a worker broke");
+        tracing::debug!(%owner, "the connection of a worker broke");
     }
 }
 
 async fn turn_away(wire: &FrameChannel, why: &str) {
-    tracing::warn!(why, "a worker was turned away");
+    tracing::warn!(why, "rejected a worker");
     // The worker may be gone already.
-    wire.send_frame(&Frame::Unwelcome { why: why.to_owned() }).await.unwrap_or_default();
+    wire.send_frame(&Frame::Rejected { reason: why.to_owned() }).await.unwrap_or_default();
 }
 
 async fn converse(
@@ -112,7 +114,7 @@ async fn converse(
         };
         heard_at = Instant::now();
         match serde_json::from_str(&text) {
-            Ok(Frame::Ask { id, ask }) => {
+            Ok(Frame::Request { id, request: ask }) => {
                 let place = Arc::clone(&room).acquire_owned().await.map_err(|_| Disconnected)?;
                 let (desk, say) = (Arc::clone(desk), wire.sender.clone());
                 // Completed even if the connection breaks, because an aborted request could have half an effect.
@@ -126,20 +128,20 @@ async fn converse(
                     drop(place);
                 });
             }
-            Ok(Frame::Stood { call, held_up_by }) => {
+            Ok(Frame::Driven { call, blocked_by: held_up_by }) => {
                 if let Some(stood) = offered.remove(&call) {
                     // The waiter may be gone.
                     stood.send(held_up_by).unwrap_or_default();
                 }
             }
-            Ok(Frame::Leaving) => desk.present.set_draining(),
-            Ok(beat @ Frame::Beat { .. }) => {
+            Ok(Frame::Draining) => desk.present.set_draining(),
+            Ok(beat @ Frame::Heartbeat { .. }) => {
                 if desk.present.is_sole_registry() {
                     wire.send_frame(&beat).await?;
                 }
             }
             Ok(_) | Err(_) => {
-                tracing::warn!("a worker says what workers do not say");
+                tracing::warn!("unexpected message from a worker");
                 return Err(Disconnected);
             }
         }
@@ -147,10 +149,10 @@ async fn converse(
 }
 
 async fn tell(say: &mpsc::Sender<String>, id: u64, told: Result<Value, LedgerResponseError>) {
-    match serde_json::to_string(&Frame::Told { id, told }) {
+    match serde_json::to_string(&Frame::Response { id, result: told }) {
         // The worker repeats its request if it does not receive this.
         Ok(text) => say.send(text).await.unwrap_or_default(),
-        Err(error) => tracing::error!(%error, "an answer cannot be said"),
+        Err(error) => tracing::error!(%error, "cannot encode a response"),
     }
 }
 
@@ -176,7 +178,7 @@ impl WorkerSession {
                 let loaded = self.load(call).await?;
                 said(&loaded.as_ref().map(WireRecord::from_loaded).transpose()?)
             }
-            LedgerRequest::Arrive { call, tenant, session, tool, now } => {
+            LedgerRequest::LookupIncoming { call, tenant, session, tool, now } => {
                 self.rights.check_tenant(&tenant)?;
                 let comer = IncomingCall { call, tenant: &tenant, session: &session, tool: &tool, now };
                 let arrival = ledger.lookup_incoming(comer).await?;
@@ -186,7 +188,7 @@ impl WorkerSession {
                 said(&WireIncomingState::from_arrival(arrival)?)
             }
             LedgerRequest::Append(append) => self.append(*append).await,
-            LedgerRequest::Content { call, held } => {
+            LedgerRequest::Content { call, content_ref: held } => {
                 self.may_see(call).await?;
                 said(&crate::protocol::Base64Bytes(ledger.content(call, held).await?))
             }
@@ -196,11 +198,11 @@ impl WorkerSession {
                 self.present.notify_written(call);
                 said(&WireInterruption::from(interrupted))
             }
-            LedgerRequest::Act(act) => {
+            LedgerRequest::RecordAdminAction(act) => {
                 let act = self.rights.check_admin_action(*act)?;
                 said(&ledger.record_admin_action(act).await?)
             }
-            LedgerRequest::Halted { tenant } => {
+            LedgerRequest::ActiveHalt { tenant } => {
                 self.rights.check_tenant(&tenant)?;
                 said(&ledger.active_halt(&tenant).await?)
             }
@@ -208,24 +210,24 @@ impl WorkerSession {
                 self.rights.check_tenant(&tenant)?;
                 said(&ledger.lineage(&tenant, &session).await?)
             }
-            LedgerRequest::Leaves { tenant, tool, now } => {
+            LedgerRequest::StandingApprovals { tenant, tool, now } => {
                 self.rights.check_tenant(&tenant)?;
                 let leaves = ledger.standing_approvals(&tenant, &tool, now).await?;
                 said(&leaves.iter().map(|leave| &**leave).collect::<Vec<_>>())
             }
-            LedgerRequest::CallOf { question } => {
+            LedgerRequest::CallForQuestion { question } => {
                 let call = ledger.call_for_question(question).await?;
                 match call {
                     Some(call) if self.may_see(call).await.is_err() => said(&None::<CallId>),
                     call => said(&call),
                 }
             }
-            LedgerRequest::HeldUpBy { tenant, session, call, effects } => {
+            LedgerRequest::BlockingCall { tenant, session, call, effects } => {
                 self.rights.check_tenant(&tenant)?;
                 let plan = Plan { effects, ..Plan::default() };
                 said(&ledger.blocking_call(&tenant, &session, call, &plan).await?)
             }
-            LedgerRequest::Drivable { now, limit } => {
+            LedgerRequest::ResumableCalls { now, limit } => {
                 self.rights.check_may_list()?;
                 said(&ledger.resumable_calls(now, limit).await?)
             }
@@ -272,24 +274,24 @@ impl WorkerSession {
             invariants::open_attempt(record).is_some_and(|(_, owner)| owner == self.present.owner)
         };
         if !is_mine(&record) && !self.present.was_offered(batch.call) {
-            return Err(not_allowed_error("to write on a call that it was not offered").into());
+            return Err(not_allowed_error("write to a call that was not offered to it").into());
         }
         for entry in &batch.entries {
-            match &entry.fact {
+            match &entry.event {
                 RecordEvent::Ended { .. } if !is_mine(&record) => {
-                    return Err(not_allowed_error("to end what another runs").into());
+                    return Err(not_allowed_error("end an attempt of another worker").into());
                 }
                 // Clocks differ a little.
                 RecordEvent::Expired { question } => {
                     let until =
                         record.question(*question).map_or(Millis::MAX, |question| question.expires_at);
                     if until > SystemClock.now().saturating_add(SKEW_MS) {
-                        return Err(not_allowed_error("to end a question before its time").into());
+                        return Err(not_allowed_error("expire a question early").into());
                     }
                 }
                 _ => {}
             }
-            let misplaced = |why| LedgerError::new("cannot be written on this record", why);
+            let misplaced = |why| LedgerError::new("cannot append to this record", why);
             record.push(entry.clone()).map_err(misplaced)?;
         }
         Ok(record)
@@ -319,7 +321,7 @@ impl WorkerSession {
             Some(heading) => self.rights.check_tenant(&heading.tenant)?,
             // The tenant of such a call is unknown.
             None if self.rights != Permissions::All => {
-                return Err(LedgerError::new("cannot show a call", "its record has no beginning"));
+                return Err(LedgerError::new("cannot show a call", "the record has no first entry"));
             }
             None => return Ok(()),
         }
@@ -333,5 +335,5 @@ impl WorkerSession {
 }
 
 fn said(value: &impl Serialize) -> Result<Value, LedgerResponseError> {
-    serde_json::to_value(value).map_err(|error| LedgerError::new("cannot say an answer", error).into())
+    serde_json::to_value(value).map_err(|error| LedgerError::new("cannot encode a response", error).into())
 }

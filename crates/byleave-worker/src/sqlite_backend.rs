@@ -18,7 +18,7 @@ pub struct SqliteOwnerBackend(pub Arc<SqliteLedger>);
 impl OwnerBackend for SqliteOwnerBackend {
     fn set_liveness_check(&self, is_alive: OwnerLiveness) {
         if !self.0.set_remote_owner_check(is_alive) {
-            tracing::error!("two rosters on one book; the first counts");
+            tracing::error!("a worker registry already exists for this ledger; ignoring the second");
         }
     }
 

@@ -110,7 +110,7 @@ pub fn tls_config(more: Option<&Path>) -> Result<Arc<ClientConfig>, TrustRootsEr
             let roots = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
             let roots = roots.map_err(bad)?;
             if roots.is_empty() {
-                return Err(TrustRootsError(format!("there is none in `{}`", path.display())));
+                return Err(TrustRootsError(format!("`{}` contains no certificate", path.display())));
             }
             roots
         }
@@ -125,12 +125,12 @@ pub fn tls_config(more: Option<&Path>) -> Result<Arc<ClientConfig>, TrustRootsEr
 
 /// The reason why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot trust certificates: {0}")]
+#[error("cannot load trusted certificates: {0}")]
 pub struct TrustRootsError(String);
 
 /// The reason why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot dial `{0}`: {1}")]
+#[error("cannot connect to `{0}`: {1}")]
 pub struct ServerAddressError(String, String);
 
 impl SocketConnector {
@@ -145,7 +145,7 @@ impl SocketConnector {
     }
 
     async fn open(&self) -> Result<FrameChannel, String> {
-        let host = self.uri.host().ok_or("it names no host")?;
+        let host = self.uri.host().ok_or("the address has no host")?;
         let safe = self.uri.scheme_str() == Some("wss");
         let port = self.uri.port_u16().unwrap_or(if safe { 443 } else { 80 });
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -179,13 +179,15 @@ fn words(error: &Refused) -> String {
     let Refused::Http(response) = error else { return error.to_string() };
     let why = match response.status().as_u16() {
         401 => {
-            "its token does not count: it is wrong, too old or removed (`byleave token add NAME --scope work` makes one)"
+            "the token of the worker is wrong, expired or removed (create one with `byleave token add NAME --scope work`)"
         }
-        403 => "its token is not for work (`byleave token add NAME --scope work` makes one)",
+        403 => {
+            "the token of the worker does not have the scope `work` (create one with `byleave token add NAME --scope work`)"
+        }
         404 => {
-            "nobody takes workers there: it was started without `--workers`, or the address is not the server's own"
+            "the server does not accept workers: it was started without `--workers`, or the address is not that of the server"
         }
-        429 => "too many have dialled with this token; each worker has one of its own",
+        429 => "too many connections with this token; give each worker its own token",
         _ => return error.to_string(),
     };
     format!("{why} [{}]", response.status().as_u16())
@@ -195,7 +197,7 @@ impl Connector for SocketConnector {
     fn connect(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async move {
             let opened = tokio::time::timeout(OPENING, self.open()).await;
-            opened.unwrap_or_else(|_| Err("it took too long".to_owned())).map_err(ConnectError)
+            opened.unwrap_or_else(|_| Err("the connection timed out".to_owned())).map_err(ConnectError)
         })
     }
 }

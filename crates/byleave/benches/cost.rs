@@ -1,8 +1,8 @@
-//! What the gate costs, as ratios to the bare work it stands on, measured in turns in one run.
+//! Measures the cost of the gate as ratios to the bare work, alternating in one run.
 //!
 //! `cargo bench -p byleave --bench cost` measures and writes docs/performance.md (its part between the marks). With
-//! `BYLEAVE_PROOF=short` it takes seconds and writes nothing. Either way it fails where something costs more than twice
-//! its bar, or, where the bar is out of reach, more than twice what was reached.
+//! `BYLEAVE_PROOF=short` it takes seconds and writes nothing. Either way it fails if something costs more than twice
+//! its bar. If the bar is out of reach, the limit is twice the reached value.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
 mod page;
@@ -43,7 +43,8 @@ struct PathInput {
     path: String,
 }
 
-/// A read that is repeatable, and a write that is not; both do next to nothing, so that only the gate is seen.
+/// An idempotent read, and a write that is not idempotent. Both do next to nothing, so that only the gate is
+/// measured.
 fn reader() -> TypedTool<PathInput> {
     TypedTool::new("look", "reads a file", |args: PathInput, _run: RunContext| async move {
         Output::text(args.path)
@@ -127,11 +128,11 @@ impl BareSqlite {
     }
 }
 
-/// How many bytes the book stored for the newest call, one number per commit.
+/// The number of bytes that the audit log stored for the newest call, one number per commit.
 fn stored(folder: &Path) -> Vec<usize> {
-    let book = Connection::open(folder.join("book.sqlite")).unwrap();
-    let sql = "SELECT length(body) + length(contents) + coalesce(length(key), 0) + 16 + 32 FROM line
-               WHERE call = (SELECT call FROM line ORDER BY pos DESC LIMIT 1) ORDER BY seq";
+    let book = Connection::open(folder.join("audit.sqlite")).unwrap();
+    let sql = "SELECT length(body) + length(contents) + coalesce(length(key), 0) + 16 + 32 FROM batch
+               WHERE call = (SELECT call FROM batch ORDER BY pos DESC LIMIT 1) ORDER BY seq";
     let mut statement = book.prepare(sql).unwrap();
     let sizes = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
     sizes.map(|size| usize::try_from(size.unwrap()).unwrap()).collect()
@@ -148,7 +149,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     started.elapsed()
 }
 
-/// Measures two things in turns under criterion, on a worker of the runtime, as in use; returns the median of each.
+/// Measures two things alternately with criterion, on a worker thread of the runtime, as in use. Returns the median
+/// of each.
 fn in_turns<F>(
     criterion: &mut Criterion,
     runtime: &Runtime,
@@ -194,15 +196,16 @@ struct CostRow {
     ratio: f64,
     bar: &'static str,
     within: bool,
-    /// Machines are noisy: only what is beyond this is a failure.
+    /// Machines are noisy, so only a result beyond this is a failure.
     tolerable: bool,
 }
 
-/// How many times its bare commits a call takes, as it was last measured. The bar is out of reach; docs say why.
+/// The time of a call as a multiple of its bare commits, as last measured. The bar is out of reach, and the docs
+/// say why.
 const REACHED_TIMES: f64 = 2.3;
-/// The same for the share of bare throughput that 64 callers reach.
+/// The same for the share of bare throughput with 64 callers.
 const REACHED_SHARE: f64 = 0.25;
-/// The same for what the gate in memory adds, in microseconds.
+/// The same for the time that the gate in memory adds, in microseconds.
 const REACHED_ADDED_US: f64 = 35.0;
 
 fn ratio_row(what: &'static str, (bare, ours): (Duration, Duration)) -> CostRow {
@@ -219,7 +222,8 @@ fn ratio_row(what: &'static str, (bare, ours): (Duration, Duration)) -> CostRow 
     }
 }
 
-/// 64 callers at once: bare rows through one writer that commits whatever is queued, against governed calls.
+/// 64 concurrent callers: bare rows through one writer that commits everything that is queued, compared with
+/// governed calls.
 fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: Vec<u8>) -> CostRow {
     const CALLERS: usize = 64;
     const ROUND: usize = 100;
@@ -290,7 +294,7 @@ fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: V
     }
 }
 
-/// The gate with a ledger in memory, added to a call of a tool that does nothing.
+/// The time that the gate with a ledger in memory adds to a call of a tool that does nothing.
 fn in_memory(criterion: &mut Criterion, runtime: &Runtime, gate: Gate, cwd: &Path) -> CostRow {
     let tool = echo();
     let site = ToolContext {

@@ -1,8 +1,8 @@
-//! What it takes to say what a command would do, and to judge it: on this machine's own files and search path, as in use.
+//! Measures planning and evaluation of a command, with this machine's own files and search path, as in use.
 //!
 //! `cargo bench -p byleave --bench judging` measures and writes its part of docs/performance.md. With `BYLEAVE_PROOF=short` it
-//! takes seconds and writes nothing. Either way it fails where something takes more than twice its bar, or, where the bar is
-//! out of reach, more than twice what was reached.
+//! takes seconds and writes nothing. Either way it fails if something takes more than twice its bar. If the bar is out of
+//! reach, the limit is twice the reached value.
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, reason = "a benchmark")]
 
 mod page;
@@ -43,7 +43,7 @@ fn commands(name: &str) -> Vec<String> {
     commands
 }
 
-/// The built-in rules and this many of a user, of every kind.
+/// The built-in rules, and this many user rules of every kind.
 fn policy(workspace: &str, many: usize) -> Policy {
     let rules = (0..many).map(|i| {
         let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
@@ -79,7 +79,7 @@ impl PolicyFixture {
             .verdict
     }
 
-    /// How long each command takes to be planned and judged: the median of some rounds.
+    /// The time to plan and evaluate each command: the median of some rounds.
     fn times(&self, policy: &Policy, commands: &[String], rounds: usize) -> Vec<(Duration, String)> {
         let time = |command: &String| {
             let arguments = json!({ "command": command });
@@ -105,7 +105,7 @@ struct TimingRow {
     took: String,
     bar: String,
     within: bool,
-    /// Machines are noisy: only what is beyond this is a failure.
+    /// Machines are noisy, so only a result beyond this is a failure.
     tolerable: bool,
 }
 
@@ -151,7 +151,7 @@ fn main() {
     let plans: Vec<Plan> =
         everyday.iter().map(|(_, command)| bench.plan(&json!({ "command": command }))).collect();
     let all = |policy: &Policy| timed(|| plans.iter().map(|plan| bench.judge(policy, plan)).max());
-    // In turns, and the best of them: what else the machine does must not count.
+    // Alternating, and the best of them, so that other load on the machine has no influence.
     let turns: Vec<_> = (0..rounds).map(|_| (all(&few), all(&many))).collect();
     let ten = turns.iter().map(|turn| turn.0).min().unwrap();
     let thousands = turns.iter().map(|turn| turn.1).min().unwrap();

@@ -1,5 +1,5 @@
-//! The gate in an agent of your own: the model's calls go to the gate, all of a turn at once, and what comes back goes to the model. The
-//! book is a real one; it is verified at the end.
+//! The gate in your own agent. All calls of a model's turn go to the gate at once, and the results go back to the model. The audit log
+//! is a real one, and is verified at the end.
 //!
 //! The model here is three lines of script. For a loop with real models, see the crate `byleave-agent`.
 //!
@@ -35,14 +35,14 @@ async fn write_note(args: WriteNote, run: RunContext) -> std::io::Result<String>
     Ok(format!("wrote {}", args.path))
 }
 
-/// A model: what it asks for in each turn, by what it was told in the last.
+/// A scripted model: its calls in each turn, by the results of the last.
 fn model(told: &[Value]) -> Vec<(&'static str, Value)> {
     match told {
         [] => vec![
             ("write_note", json!({ "path": "a.md", "text": "one" })),
             ("write_note", json!({ "path": "../b.md", "text": "two" })),
         ],
-        // It was refused outside, and makes do with inside. It misspells the tool.
+        // A write outside was refused, so it writes inside. It misspells the tool.
         [_, second] if second["success"] == json!(false) => {
             vec![("writenote", json!({ "path": "b.md", "text": "two" }))]
         }
@@ -101,9 +101,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Ok::<_, Box<dyn std::error::Error>>(Call { cwd: work.clone(), ..call(tool, arguments)? })
             })
             .collect();
-        // Always as many results as calls, in their order, whatever happened. Nothing here fails.
+        // There are always as many results as calls, in the same order. This never fails.
         let results = gate.settle_all(calls?).await;
-        // In a form for any model; `openai_messages`, `anthropic_messages` and `gemini_messages` are those of providers.
+        // In a format for any model. `openai_messages`, `anthropic_messages` and `gemini_messages` are for providers.
         told = results.iter().map(|result| result_json(&result.to_report())).collect();
         for report in &told {
             println!("{report}");

@@ -1,4 +1,4 @@
-//! An approver of your own: it is shown what a call would do, says yes, no, or with other arguments, and may take its time. Its
+//! Your own approver: it is shown what a call would do, says yes, no, or yes with other arguments, and may take its time. Its
 //! answer is bound to what it was shown.
 //!
 //! `cargo run -p byleave --example approver`
@@ -21,7 +21,7 @@ use byleave::tool::RunContext;
 use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
-/// Somebody in another room, whom you reach in your own way: by a chat, a pager, a page.
+/// A remote person, whom you reach in your own way: by chat, a pager, a web page.
 struct RemoteApprover;
 
 impl Approver for RemoteApprover {
@@ -29,7 +29,8 @@ impl Approver for RemoteApprover {
         "the desk"
     }
 
-    /// How sure its answers are a person's. A program answers here, so it says so: what only a person may answer it cannot.
+    /// The assurance that its answers come from a person. This one is a program and says so, so it cannot answer
+    /// questions that require a person.
     fn assurance(&self) -> Assurance {
         Assurance::Program
     }
@@ -40,7 +41,7 @@ impl Approver for RemoteApprover {
         rendering: &'a Rendering,
     ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
         Box::pin(async move {
-            // What cannot be shown in full must not be approved.
+            // A question view that cannot be shown in full must not be approved.
             if !rendering.complete {
                 return Err(ApproverError::Failed("it cannot be shown in full".into()));
             }
@@ -100,7 +101,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}\n", result_text(&done.to_report()));
     assert!(done.is_success());
 
-    // Other arguments are judged anew, and asked about anew; the model is told.
+    // Edited arguments are evaluated and asked about again, and the model is informed.
     let edited = touch("draft.txt").await?;
     println!("{}\n", result_text(&edited.to_report()));
     assert!(edited.is_success() && !place.path().join("draft.txt").exists());

@@ -1,5 +1,5 @@
-//! A layer of rules of your own, over the built-in ones: from a file with examples, and made by a program. Nothing is run here: a
-//! policy is a function from what a call would do to a ruling, with its reasons.
+//! Your own layer of rules over the built-in ones: from a file with examples, and made by a program. Nothing runs here. A policy
+//! is a function from the effects of a call to a decision with its reasons.
 //!
 //! `cargo run -p byleave --example policy_layer`
 #![expect(clippy::print_stdout, reason = "an example says what it does")]
@@ -14,34 +14,34 @@ use byleave::core::policy::{
 };
 use serde_json::json;
 
-/// What an organisation wants for all of its people. Each rule stands with examples, which are checked when it is read.
+/// The rules of an organisation for all its users. Each rule has examples, which are checked when it is loaded.
 const OURS: &str = r#"
 [[rule]]
 id = "our-mirror"
 verdict = "allow"
 reach = ["mirror.example.com"]
-why = "packages come from our mirror"
-yes = ["mirror.example.com"]
-no = ["mirror.example.com.evil.example"]
+reason = "packages come from our mirror"
+matches = ["mirror.example.com"]
+not_matches = ["mirror.example.com.evil.example"]
 
 [[rule]]
 id = "no-terraform"
 verdict = "deny"
 run = "terraform"
-why = "infrastructure is changed by the pipeline alone"
+reason = "infrastructure is changed by the pipeline alone"
 "#;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let places = PathVariables { workspace: Some("/work"), ..PathVariables::default() };
     let mut rules = builtin_rules(&places)?;
 
-    // A file of rules is right in full, examples included, or nothing of it is taken.
+    // A rule file is valid as a whole, including its examples, or it is rejected as a whole.
     let file = RuleFile { name: "ours.toml", layer: Layer::Organisation, text: OURS };
     let ours = load_rules(&file, &places, &SkipExamples)?;
     println!("{} rules of ours, {} examples hold", ours.rules.len(), ours.checked_count);
     rules.extend(ours.rules);
 
-    // A rule that a program makes, for this session alone.
+    // A rule made by a program, for this session only.
     let drafts = Pattern::Write("/work/drafts/**".into());
     rules.push(Rule::new("drafts", Layer::Session, Verdict::Allow, vec![drafts]));
     let policy = Policy::new(rules)?;
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!(
                 "{:?}: {} ({})",
                 reason.verdict,
-                reason.why,
+                reason.message,
                 reason.rule.as_deref().unwrap_or("no rule")
             );
         }
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(ruling(Effect::Reach { host: "mirror.example.com".into(), port: 443 }), Verdict::Allow);
     assert_eq!(ruling(apply), Verdict::Deny);
     assert_eq!(ruling(Effect::Write { path: "/work/drafts/a.md".into() }), Verdict::Allow);
-    // What no rule covers is asked about.
+    // An effect that no rule covers is asked about.
     assert_eq!(ruling(Effect::Write { path: "/work/src/a.rs".into() }), Verdict::Ask);
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Reviewers: one that looks at arguments before a call and puts them right, one that holds what comes out, and one that breaks, which
-//! counts as a no.
+//! Reviewers: one that corrects the arguments before a call, one that holds the output, and one that fails, which is treated as a no.
 //!
 //! `cargo run -p byleave --example reviewer`
 #![expect(clippy::print_stdout, reason = "an example says what it does")]
@@ -27,7 +26,7 @@ async fn say(args: Say, _run: RunContext) -> Result<String, std::convert::Infall
     Ok(format!("said to {}: {}", args.to, args.text))
 }
 
-/// People are named in lower case; who wrote it otherwise is put right, and the model is told.
+/// Names are in lower case. Others are corrected, and the model is informed.
 fn names(subject: InputSubject<'_>) -> Opinion<Value> {
     let Some(to) = subject.arguments.get("to").and_then(Value::as_str) else {
         return Opinion::deny("nobody is named");
@@ -40,7 +39,7 @@ fn names(subject: InputSubject<'_>) -> Opinion<Value> {
     Opinion::change(json!({ "to": lower, "text": text }), "names are written in lower case")
 }
 
-/// What is said never has the project's secret name in it.
+/// The output never contains the secret name of the project.
 fn discreet(subject: OutputSubject<'_>) -> Opinion<Output> {
     let text = subject.output.text.replace("Bluebird", "[the project]");
     if text == subject.output.text {
@@ -86,7 +85,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let done = gate.settle(call("say", json!({ "to": "Ann", "text": "Bluebird is late" }))?).await;
     println!("{}", done.to_text());
     assert!(done.to_text().ends_with("said to ann: [the project] is late"), "{}", done.to_text());
-    // What was changed on the way is told to the model, with why.
+    // The model gets all changes, with their reasons.
     assert_eq!(done.modifications.len(), 2);
 
     // A reviewer that fails, hangs or panics objects. It is never skipped.

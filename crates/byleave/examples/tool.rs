@@ -1,4 +1,5 @@
-//! A tool of your own: a struct for its arguments, a function, and what the gate must know of both to judge it.
+//! Your own tool: a struct for its arguments, a function, and the information that the gate needs to evaluate
+//! it.
 //!
 //! `cargo run -p byleave --example tool`
 #![expect(clippy::print_stdout, reason = "an example says what it does")]
@@ -18,7 +19,8 @@ use byleave::tool::RunContext;
 use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
-/// What the model writes. The schema that it is shown, and that its arguments are checked by, is made of this.
+/// The arguments that the model writes. The schema is made from this struct. It is shown to the model, and its
+/// arguments are validated with it.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CountLines {
@@ -29,7 +31,7 @@ struct CountLines {
 }
 
 async fn count_lines(args: CountLines, run: RunContext) -> std::io::Result<String> {
-    // Whoever watches sees how far it is.
+    // Subscribers see the progress.
     run.report_progress(None, "reading");
     let text = std::fs::read_to_string(run.context.cwd.join(&args.path))?;
     let fits = |line: &&str| args.word.as_ref().is_none_or(|word| line.contains(word.as_str()));
@@ -54,10 +56,11 @@ fn call(arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tool = TypedTool::new("count_lines", "Counts the lines of a file", count_lines)
-        // Of which kind it is, and what its arguments mean: from that the gate works out what a call would do.
+        // The permission class and the roles of the arguments, from which the gate predicts the effects of a
+        // call.
         .permission_class(PermissionClass::File)
         .role("/path", ArgumentRole::ReadPath)
-        // It changes nothing, and the same again does no harm.
+        // It changes nothing, and can run concurrently with other calls.
         .read_only()
         .concurrency_safe();
     // No rule covers this directory, so somebody is asked. They see the effects, and not only the arguments.
@@ -78,7 +81,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let done = gate.settle(call(json!({ "path": name, "word": "tw" }))?).await;
     assert_eq!(done.to_text(), "1");
 
-    // What does not fit the schema never reaches the function; the model is told what was expected.
+    // Arguments that do not match the schema never reach the function. The model gets the expected form.
     let wrong = gate.settle(call(json!({ "file": name }))?).await;
     println!("{}", result_text(&wrong.to_report()));
     assert!(!wrong.is_success());

@@ -246,14 +246,14 @@ pub struct StandingApprovalItem {
 
 /// The validity of a standing approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum StandingApprovalState {
     /// It is valid.
-    Standing,
+    Active,
     /// Its time is over.
     Expired,
     /// It has no uses left.
-    Spent,
+    UsedUp,
     /// Someone revoked it.
     Revoked,
 }
@@ -262,9 +262,9 @@ impl StandingApprovalState {
     /// Returns the state as a single word.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Standing => "standing",
+            Self::Active => "active",
             Self::Expired => "expired",
-            Self::Spent => "spent",
+            Self::UsedUp => "used-up",
             Self::Revoked => "revoked",
         }
     }
@@ -301,7 +301,7 @@ pub struct Anchor {
     /// Its digest.
     pub digest: Digest,
     /// The public key of its signature, in hexadecimal.
-    pub key: String,
+    pub public_key: String,
 }
 
 /// The result of verifying the audit log.
@@ -386,10 +386,10 @@ pub enum LogPosition {
 impl fmt::Display for LogPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Entry { call, seq } => write!(f, "record {call}, line {seq}"),
+            Self::Entry { call, seq } => write!(f, "record {call}, entry {seq}"),
             Self::Key { call } => write!(f, "record {call}, key"),
-            Self::Content { call, seq } => write!(f, "record {call}, contents of line {seq}"),
-            Self::AdminAction { action: act } => write!(f, "act {act}"),
+            Self::Content { call, seq } => write!(f, "record {call}, contents of entry {seq}"),
+            Self::AdminAction { action: act } => write!(f, "admin action {act}"),
             Self::Segment { number } => write!(f, "segment {number}"),
             Self::Anchor => f.write_str("anchor"),
             Self::File => f.write_str("file"),

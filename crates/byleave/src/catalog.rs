@@ -77,7 +77,7 @@ pub enum RegisterError {
         error: ManifestError,
     },
     /// Another tool already has the name.
-    #[error("cannot register tool `{tool}`: the name `{name}` belongs to tool `{owner}` already")]
+    #[error("cannot register tool `{tool}`: the name `{name}` already belongs to tool `{owner}`")]
     NameTaken {
         /// The tool.
         tool: String,

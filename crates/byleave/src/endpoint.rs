@@ -18,13 +18,13 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidEndpointError {
     /// It is not a URL.
-    #[error("it is no address: {0}")]
+    #[error("the URL is not valid: {0}")]
     InvalidUrl(String),
     /// It is not encrypted in transit.
-    #[error("it must begin with https, unless it is on this machine")]
+    #[error("the URL must begin with https, unless it is on this machine")]
     InsecureScheme,
     /// It contains a user name or password.
-    #[error("it carries a user name or password; leave them out")]
+    #[error("the URL contains a user name or password; remove them")]
     Credentials,
     /// The machine cannot check certificates.
     #[error("cannot set up TLS: {0}")]
@@ -79,14 +79,14 @@ impl Endpoint {
             more.insert(HeaderName::from_static(name), value);
         }
         let told = tokio::time::timeout(limit, self.post(more, body)).await;
-        Ok(told.map_err(|_| format!("no answer in {} s", limit.as_secs_f32()))??.status().as_u16())
+        Ok(told.map_err(|_| format!("no answer within {} s", limit.as_secs_f32()))??.status().as_u16())
     }
 
     /// Requests a path of the same origin and returns the response status within the time limit.
     pub async fn get_status(&self, path: &str, limit: Duration) -> Result<u16, String> {
         let url = self.url.join(path).map_err(|error| error.to_string())?;
         let looked = tokio::time::timeout(limit, self.client.get(url).send()).await;
-        let response = looked.map_err(|_| format!("no answer in {} s", limit.as_secs_f32()))?;
+        let response = looked.map_err(|_| format!("no answer within {} s", limit.as_secs_f32()))?;
         Ok(response.map_err(|error| error_chain(&error.without_url()))?.status().as_u16())
     }
 

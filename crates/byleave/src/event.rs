@@ -156,16 +156,16 @@ mod tests {
         let mut following = events.follow(one);
         events.send_progress(other, report("not mine"));
         events.send_progress(one, report("mine"));
-        assert!(!events.has_listeners(), "entries are not made into events for who follows one call");
+        assert!(!events.has_listeners(), "entries are not turned into events for a subscriber of one call");
         assert_eq!(following.next().await.unwrap().detail, "mine");
         assert!(following.try_next().is_none());
 
         let mut later = events.follow(one);
-        assert!(following.next().await.is_none(), "somebody else follows it now");
+        assert!(following.next().await.is_none(), "another subscriber follows it now");
         drop(following);
         events.send_progress(one, report("to the later"));
         assert_eq!(later.try_next().unwrap().detail, "to the later");
         drop(later);
-        assert!(lock_followers(&events.followers).is_empty(), "nobody is kept who has left");
+        assert!(lock_followers(&events.followers).is_empty(), "a subscriber that has left is removed");
     }
 }

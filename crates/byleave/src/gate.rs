@@ -159,7 +159,7 @@ impl Gate {
         let why = match thread.join() {
             Ok(Ok(result)) => return result,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "the thread that drove it broke".into(),
+            Err(_) => "the thread that ran the call panicked".into(),
         };
         let refusal = byleave_core::refusal::Refusal::new(Code::EndNotRecorded, why);
         build_result::bare_result(id, Some(&tool), CallOutcome::Unknown(refusal))
@@ -259,7 +259,7 @@ impl Gate {
                 question: asked.id,
                 digest: given.digest,
                 answer,
-                by: given.approver.clone(),
+                approver: given.approver.clone(),
             };
             desk.append_event(self.inner.now(), RecordEvent::Answered(answered))?;
             match self.flush(&mut desk).await {
@@ -297,7 +297,7 @@ impl Gate {
         }
         for _ in 0..3 {
             let Some(mut desk) = self.load_record(call).await? else { return Ok(()) };
-            if desk.append_event(self.inner.now(), RecordEvent::Cancelled { by: by.to_owned() }).is_err() {
+            if desk.append_event(self.inner.now(), RecordEvent::Cancelled { actor: by.to_owned() }).is_err() {
                 return Ok(());
             }
             match self.flush(&mut desk).await {
@@ -309,7 +309,7 @@ impl Gate {
                 Err(fault) => return Err(LedgerError::new("cannot cancel the call", fault)),
             }
         }
-        Err(LedgerError::new("cannot cancel the call", "it is being written on by others"))
+        Err(LedgerError::new("cannot cancel the call", "other writers keep appending to its record"))
     }
 
     async fn submit(&self, call: Call, until: DriveUntil) -> (CallStatus, u32) {
@@ -403,7 +403,10 @@ impl Gate {
             Some(desk) => match desk.is_same_call(call) {
                 Some(true) => desk,
                 Some(false) => {
-                    return refuse(Code::CallReused, format!("the id {} was used for another call", call.id));
+                    return refuse(
+                        Code::CallReused,
+                        format!("the id {} was already used for another call", call.id),
+                    );
                 }
                 None => return refuse(Code::Forgotten, "the contents of this call were forgotten".into()),
             },
@@ -413,7 +416,7 @@ impl Gate {
                     Err(error) => {
                         return refuse(
                             Code::NotRecorded,
-                            format!("no random numbers to make a key from: {error}"),
+                            format!("cannot create a record key: no random numbers: {error}"),
                         );
                     }
                 };

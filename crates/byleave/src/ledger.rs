@@ -244,7 +244,7 @@ pub enum StartBlockedError {
         why: String,
     },
     /// The standing approval has no uses left, or was revoked.
-    #[error("the leave has no use left, or was revoked")]
+    #[error("the standing approval has no uses left, or was revoked")]
     ApprovalUsedUp,
     /// Another call of the session runs alone.
     #[error("call {call} of the same session is running")]
@@ -271,7 +271,7 @@ pub enum Interruption {
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another writer appended first. Load the record and run the pipeline again.
-    #[error("the record has changed meanwhile")]
+    #[error("another writer has changed the record")]
     Stale,
     /// The attempt may not begin now.
     #[error(transparent)]
@@ -291,7 +291,7 @@ pub enum ContentError {
     #[error("the content is missing")]
     Missing,
     /// The content differs from the recorded one.
-    #[error("the content is not what was written")]
+    #[error("the content was changed after it was recorded")]
     Corrupted,
     /// The ledger failed.
     #[error(transparent)]

@@ -35,7 +35,7 @@ pub enum PatchError {
     #[error("the patch names no file; begin with `*** Begin Patch` or give a diff as `git diff` writes it")]
     NoFileNamed,
     /// A quoted name does not end, or has an unknown escape.
-    #[error("the patch has a name that cannot be read: `{0}`")]
+    #[error("the patch has an unreadable file name: `{0}`")]
     InvalidName(String),
 }
 
@@ -55,12 +55,12 @@ const HEADERS: [(&str, PatchChangeConstructor); 4] = [
 pub fn parse(text: &str) -> Result<Patch, PatchError> {
     let mut patch = Patch::default();
     if text.contains('\r') {
-        patch.add_doubt("lines end in a carriage return, which some take for part of a name");
+        patch.add_doubt("lines end in a carriage return, which some programs read as part of a file name");
     }
     if text.lines().any(|line| line.trim() == ENVELOPE) {
         parse_enveloped(text, &mut patch);
         if is_diff(text) {
-            patch.add_doubt("it has both of the usual forms, and programs differ about which they read");
+            patch.add_doubt("the patch has both formats, and programs differ in which one they read");
             // An unreadable name in it is only a doubt, like the rest.
             if let Err(why) = parse_diff(text, &mut patch) {
                 patch.add_doubt(why.to_string());
@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Result<Patch, PatchError> {
     } else {
         parse_diff(text, &mut patch)?;
         if text.lines().any(resembles_header) {
-            patch.add_doubt("it has headers of the enveloped form without being in one");
+            patch.add_doubt("the patch has headers of the `*** Begin Patch` format outside of one");
         }
     }
     if patch.changes.is_empty() { Err(PatchError::NoFileNamed) } else { Ok(patch) }
@@ -152,16 +152,16 @@ fn parse_enveloped(text: &str, patch: &mut Patch) {
         let Some((header, change)) = HEADERS.iter().find(|(header, _)| bare.starts_with(header)) else {
             let known = matches!(bare, ENVELOPE | "*** End Patch" | "*** End of File");
             if !known && (line.starts_with("***") || resembles_header(line)) {
-                patch.add_doubt(format!("`{bare}` is no header that is known here"));
+                patch.add_doubt(format!("`{bare}` is not a known header"));
             }
             continue;
         };
         if !line.starts_with("***") {
-            patch.add_doubt("a header is indented, which some read as a header and some as content");
+            patch.add_doubt("a header is indented; some programs read it as a header, some as content");
         }
         let name = bare.get(header.len()..).unwrap_or_default().trim();
         if line.trim_end_matches('\r') != line.trim_end() {
-            patch.add_doubt(format!("the name `{name}` is followed by blanks"));
+            patch.add_doubt(format!("the name `{name}` is followed by spaces"));
         }
         if *header == "*** Move to:"
             && let Some(PatchChange::Update(from)) = patch.changes.last().cloned()
@@ -227,7 +227,7 @@ fn parse_diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
                 }
                 parse_modes(line, patch);
             }
-            "GIT" => patch.add_doubt("it has content that is not text"),
+            "GIT" => patch.add_doubt("the patch has binary content"),
             _ => {}
         }
     }
@@ -245,7 +245,7 @@ fn parse_names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
         (None, Some(new)) => patch.add_change(PatchChange::Add(new)),
         (Some(old), Some(new)) if old == new => patch.add_change(PatchChange::Update(new)),
         (Some(old), Some(new)) => {
-            patch.add_doubt("a file has an old and a new name that differ");
+            patch.add_doubt("the old and the new name of a file differ");
             patch.add_change(PatchChange::Update(old));
             patch.add_change(PatchChange::Update(new));
         }
@@ -288,9 +288,9 @@ fn parse_modes(line: &str, patch: &mut Patch) {
     match (line.split(' ').next(), mode.trim()) {
         (Some("old"), _) | (_, "100644" | "644") => {}
         (Some("deleted"), "100755") => {}
-        (_, "100755" | "755") => patch.add_doubt("it makes a file that can be run as a program"),
-        (_, "120000") => patch.add_doubt("it makes a link, which leads wherever its content says"),
-        (_, mode) => patch.add_doubt(format!("it makes something of the mode `{mode}`")),
+        (_, "100755" | "755") => patch.add_doubt("the patch makes a file executable"),
+        (_, "120000") => patch.add_doubt("the patch creates a symbolic link, whose target is its content"),
+        (_, mode) => patch.add_doubt(format!("the patch sets the unusual file mode `{mode}`")),
     }
 }
 
@@ -302,11 +302,11 @@ fn parse_hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) 
         part.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())
     };
     let (Some(mut old), Some(mut new)) = (count(parts.next(), '-'), count(parts.next(), '+')) else {
-        return patch.add_doubt("a part of it does not say how many lines it has");
+        return patch.add_doubt("a hunk does not say how many lines it has");
     };
     while old > 0 || new > 0 {
         let Some(line) = lines.next() else {
-            return patch.add_doubt("a part of it has fewer lines than it says");
+            return patch.add_doubt("a hunk has fewer lines than it says");
         };
         match line.chars().next() {
             Some('-') => old = old.saturating_sub(1),
@@ -316,7 +316,7 @@ fn parse_hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) 
                 new = new.saturating_sub(1);
             }
             Some('\\') => {}
-            Some(_) => return patch.add_doubt("a part of it has lines that are neither old nor new"),
+            Some(_) => return patch.add_doubt("a hunk has lines that are neither old nor new"),
         }
     }
 }

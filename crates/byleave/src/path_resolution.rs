@@ -11,13 +11,13 @@ fn expansion_problem(path: &str) -> Option<&'static str> {
     let variable = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '('));
     let drive = |path: &str| matches!(path.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
     if path == "~" || path.starts_with('~') && path.contains('/') {
-        Some("begins with `~`, which only a shell knows: write the whole path")
+        Some("begins with `~`, which only a shell expands; write the full path")
     } else if path.strip_prefix('$').is_some_and(variable) {
-        Some("begins with a variable, which only a shell knows: write the whole path")
+        Some("begins with a variable, which only a shell expands; write the full path")
     } else if path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
-        Some("is an address: write a path")
+        Some("is a URL; write a path")
     } else if path.starts_with("\\") || drive(path) {
-        Some("is a path of another system")
+        Some("is a path of another operating system")
     } else {
         None
     }
@@ -63,13 +63,13 @@ pub fn resolve_argument(path: &str, cwd: &Path) -> Result<String, ToolError> {
         return wrong("is not a path");
     }
     if path.chars().any(char::is_control) {
-        return wrong("has control characters in it, so it cannot be shown as it is: rename the file");
+        return wrong("contains control characters, so it cannot be shown exactly; rename the file");
     }
     if let Some(why) = expansion_problem(path) {
         return wrong(why);
     }
     if spellings(path, cwd).iter().any(|path| is_descriptor(path)) {
-        return wrong("is a descriptor of whoever opens it, not a file");
+        return wrong("is a file descriptor of the process that opens it, not a file");
     }
     resolve(path, cwd)
 }
@@ -80,7 +80,7 @@ pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolError> {
         return Err(ToolError(format!("`{}` is not a path", path.escape_debug())));
     }
     if spellings(path, cwd).iter().any(|path| is_process_specific(path)) {
-        let why = "is a file of whichever process opens it: name the file itself";
+        let why = "depends on the process that opens it; name the file itself";
         return Err(ToolError(format!("`{}` {why}", path.escape_debug())));
     }
     let mut existing = cwd.join(path);
@@ -92,16 +92,16 @@ pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolError> {
                 // A dangling link names something outside its parent, and the target is unknown.
                 if existing.symlink_metadata().is_ok() {
                     return Err(ToolError(format!(
-                        "`{path}` leads through a link to something that is not there"
+                        "`{path}` leads through a link whose target does not exist"
                     )));
                 }
                 match existing.components().next_back() {
                     Some(Component::Normal(part)) => missing.push(part.to_owned()),
-                    _ => return Err(ToolError(format!("`{path}` cannot be resolved"))),
+                    _ => return Err(ToolError(format!("cannot resolve `{path}`"))),
                 }
                 existing = existing.parent().map(Path::to_path_buf).unwrap_or_default();
             }
-            Err(error) => return Err(ToolError(format!("`{path}` cannot be resolved: {error}"))),
+            Err(error) => return Err(ToolError(format!("cannot resolve `{path}`: {error}"))),
         }
     };
     into_text(resolved)
@@ -110,7 +110,7 @@ pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolError> {
 pub(crate) fn into_text(path: PathBuf) -> Result<String, ToolError> {
     path.into_os_string()
         .into_string()
-        .map_err(|path| ToolError(format!("`{}` is not readable as text", path.to_string_lossy())))
+        .map_err(|path| ToolError(format!("`{}` is not valid UTF-8", path.to_string_lossy())))
 }
 
 #[cfg(test)]

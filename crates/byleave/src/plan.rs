@@ -33,16 +33,21 @@ pub fn plan_by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext)
     match manifest.permission_class {
         // The class says that it only reads. Reads are evaluated by path if the arguments name one.
         PermissionClass::Readonly if reads => {
-            plan.reads_only = true;
+            plan.read_only = true;
             if plan.effects.is_empty() {
                 plan.effects.push(Effect::Invoke { tool: manifest.name.clone() });
             }
         }
-        PermissionClass::File if !roles.is_empty() => plan.reads_only = reads,
+        PermissionClass::File if !roles.is_empty() => plan.read_only = reads,
         PermissionClass::Bash | PermissionClass::Webfetch if !roles.is_empty() => {}
-        PermissionClass::File | PermissionClass::Bash | PermissionClass::Webfetch => plan
-            .effects
-            .push(Effect::Unknown { why: format!("`{}` names no argument of its class", manifest.name) }),
+        PermissionClass::File | PermissionClass::Bash | PermissionClass::Webfetch => {
+            plan.effects.push(Effect::Unknown {
+                reason: format!(
+                    "the tool `{}` declares no argument with a role for its class",
+                    manifest.name
+                ),
+            })
+        }
         PermissionClass::Readonly | PermissionClass::Generic | PermissionClass::Undeclared => {
             plan.effects.push(Effect::Invoke { tool: manifest.name.clone() });
         }
@@ -59,8 +64,8 @@ fn add_undeclared_arguments(plan: &mut Plan, manifest: &Manifest, arguments: &Va
     }
     for name in given.keys().filter(|name| !known.contains_key(*name)) {
         let why =
-            format!("`{}` does not say what its argument `{}` means", manifest.name, name.escape_debug());
-        plan.effects.push(Effect::Unknown { why });
+            format!("the tool `{}` does not declare its argument `{}`", manifest.name, name.escape_debug());
+        plan.effects.push(Effect::Unknown { reason: why });
     }
 }
 
@@ -102,7 +107,7 @@ pub fn add_argument(
         Value::Null => return Ok(()),
         Value::String(text) => text,
         Value::Array(items) => return items.iter().try_for_each(|item| add_argument(plan, role, item, site)),
-        other => return Err(ToolError(format!("expected a text, got `{other}`"))),
+        other => return Err(ToolError(format!("expected a string, got `{other}`"))),
     };
     match role {
         ArgumentRole::ReadPath => {
@@ -116,7 +121,7 @@ pub fn add_argument(
         }
         ArgumentRole::EditPath => {
             let path = resolve_argument(text, &site.cwd)?;
-            plan.bound.push(capture_binding(&path)?);
+            plan.bindings.push(capture_binding(&path)?);
             plan.effects.push(Effect::Read { path: path.clone() });
             plan.effects.push(Effect::Write { path });
         }
@@ -124,12 +129,12 @@ pub fn add_argument(
         ArgumentRole::Url => plan.effects.extend(hosts::url_effects(text)?),
         ArgumentRole::Command => {
             let here = LocalShellEnv::for_context(site)
-                .ok_or_else(|| ToolError("the working directory is not readable as text".into()))?;
+                .ok_or_else(|| ToolError("the path of the working directory is not valid UTF-8".into()))?;
             for file in add_command(plan, text, &here) {
                 // A file that cannot be bound may have changed by the time the call runs.
                 match capture_binding(&file) {
-                    Ok(bound) => plan.bound.push(bound),
-                    Err(fault) => plan.effects.push(Effect::Unknown { why: fault.to_string() }),
+                    Ok(bound) => plan.bindings.push(bound),
+                    Err(fault) => plan.effects.push(Effect::Unknown { reason: fault.to_string() }),
                 }
             }
         }
@@ -153,10 +158,10 @@ pub fn command_trees(manifest: &Manifest, arguments: &Value, site: &ToolContext)
 pub fn add_command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<String> {
     let account = byleave_shell::analyze(text, scene);
     plan.effects.extend(account.effects);
-    plan.beneath.extend(account.partial_effects);
+    plan.partial_effects.extend(account.partial_effects);
     plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
         id: danger.id.clone(),
-        why: danger.why.clone(),
+        reason: danger.why.clone(),
         denied: danger.grade == DangerSeverity::Deny,
     }));
     account.depends_on
@@ -250,7 +255,7 @@ mod tests {
             ("# yaml-language-server: $schema=http://c.example/s", "reach c.example:80"),
             (
                 "{\"$schema\": \"\\u0068ttps://a.example\"}",
-                "unknown: the address of a schema is hidden by escapes",
+                "unknown: the URL of a schema is hidden by escapes",
             ),
         ] {
             let arguments = json!({"path": "d.json", "content": content});
@@ -263,7 +268,11 @@ mod tests {
         check(PermissionClass::Readonly, json!({"path": "~tmp"}), &["read /~tmp"]);
         check(PermissionClass::Generic, json!({"path": "b"}), &["invoke t"]);
         check(PermissionClass::Undeclared, json!({}), &["invoke t"]);
-        check(PermissionClass::File, json!({}), &["unknown: `t` names no argument of its class"]);
+        check(
+            PermissionClass::File,
+            json!({}),
+            &["unknown: the tool `t` declares no argument with a role for its class"],
+        );
         let bash = planned(PermissionClass::Bash, &json!({"command": "cat b && $x"}), &cwd).unwrap();
         assert!(bash.contains(&"read /b".to_owned()), "{bash:?}");
         assert!(bash.iter().any(|effect| effect.starts_with("unknown")), "{bash:?}");
@@ -279,7 +288,7 @@ mod tests {
         manifest.permission_class = PermissionClass::Bash;
         for command in ["bash a.sh", "source ./a.sh", "python3 b.py", "env -i sh -c '. ./a.sh'"] {
             let plan = plan_by_class(&manifest, &json!({"command": command}), &site(&cwd)).unwrap();
-            assert_eq!(plan.bound.len(), 1, "{command}: {plan:?}");
+            assert_eq!(plan.bindings.len(), 1, "{command}: {plan:?}");
         }
         let plan = plan_by_class(&manifest, &json!({"command": "ls", "cmd": "rm"}), &site(&cwd)).unwrap();
         assert!(plan.effects.iter().any(|effect| matches!(effect, Effect::Unknown { .. })), "{plan:?}");

@@ -18,7 +18,7 @@ const BOUND_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Records the current state of a path for a later comparison. The path must be resolved: a file behind a link is not bound.
 pub fn capture_binding(path: &str) -> Result<Binding, ToolError> {
-    let fault = |error: io::Error| ToolError(format!("`{path}` cannot be looked at: {error}"));
+    let fault = |error: io::Error| ToolError(format!("cannot read `{path}`: {error}"));
     let state = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => BindingState::Missing,
         Err(error) => return Err(fault(error)),
@@ -26,10 +26,10 @@ pub fn capture_binding(path: &str) -> Result<Binding, ToolError> {
         Ok(_) => content_state(path).map_err(|error| match error {
             ReadError::NotAFile => ToolError(format!("`{path}` is not a file")),
             ReadError::TooLarge(max) => {
-                ToolError(format!("`{path}` is too large to be bound (more than {max} bytes)"))
+                ToolError(format!("cannot bind `{path}`: the file has more than {max} bytes"))
             }
             ReadError::Io(error) => fault(error),
-            other => ToolError(format!("`{path}` cannot be bound: {other}")),
+            other => ToolError(format!("cannot bind `{path}`: {other}")),
         })?,
     };
     Ok(Binding { path: path.to_owned(), state })
@@ -54,15 +54,15 @@ pub(crate) fn add_directory_binding(plan: &mut Plan, site: &ToolContext) -> Resu
     let cwd = into_text(site.cwd.clone())?;
     let bound = capture_binding(&cwd)?;
     if !matches!(bound.state, BindingState::Directory { .. }) {
-        return Err(ToolError(format!("the working directory `{cwd}` is not there")));
+        return Err(ToolError(format!("the working directory `{cwd}` does not exist")));
     }
-    plan.bound.insert(0, bound);
+    plan.bindings.insert(0, bound);
     Ok(())
 }
 
 /// Refuses the call if anything that the plan is bound to has changed.
 pub(crate) fn check_bindings(plan: &Plan) -> Result<(), Refusal> {
-    for bound in &plan.bound {
+    for bound in &plan.bindings {
         let code = match bound.state {
             BindingState::Directory { .. } => Code::DirectoryChanged,
             BindingState::Missing | BindingState::Content(_) => Code::ContentChanged,
@@ -90,7 +90,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         let plan = |path: &Path| Plan {
-            bound: vec![capture_binding(path.to_str().unwrap()).unwrap()],
+            bindings: vec![capture_binding(path.to_str().unwrap()).unwrap()],
             ..Plan::default()
         };
         let missing = plan(&path);

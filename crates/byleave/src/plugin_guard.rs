@@ -24,6 +24,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use byleave_core::refusal::FailureCause;
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument as _;
@@ -37,6 +38,17 @@ pub(crate) enum PluginFailure<E> {
     Panicked(String),
     /// It took longer than this.
     TimedOut(Duration),
+}
+
+impl<E> PluginFailure<E> {
+    /// Returns the kind of failure.
+    pub(crate) const fn cause(&self) -> FailureCause {
+        match self {
+            Self::Failed(_) => FailureCause::Error,
+            Self::Panicked(_) => FailureCause::Panic,
+            Self::TimedOut(_) => FailureCause::Timeout,
+        }
+    }
 }
 
 impl<E: fmt::Display> fmt::Display for PluginFailure<E> {
@@ -157,7 +169,7 @@ impl<F> Drop for CatchPanic<F> {
     fn drop(&mut self) {
         let future = self.0.take();
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
-            tracing::warn!(panic = panic_message(payload), "a stranger panicked while it was being stopped");
+            tracing::warn!(panic = panic_message(payload), "a plugin panicked while it was being stopped");
         }
     }
 }
@@ -324,7 +336,7 @@ mod tests {
             std::future::pending::<TestResult>().await
         });
         assert!(tokio::time::timeout(LIMIT, call).await.is_err());
-        assert!(dropped.await.is_err(), "the stranger's future is gone");
+        assert!(dropped.await.is_err(), "the plugin's future is dropped");
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub struct CaseVerdict {
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// A rule is invalid.
-    #[error("rule {number} of the case cannot be used: {reason}")]
+    #[error("cannot use rule {number} of the case: {reason}")]
     Rule {
         /// The number of the rule, from 1.
         number: usize,
@@ -98,7 +98,7 @@ pub enum CaseError {
     #[error("{0}")]
     Arguments(Refusal),
     /// The effects of the call cannot be determined.
-    #[error("what it would do cannot be worked out: {0}")]
+    #[error("cannot predict the effects: {0}")]
     Plan(#[from] ToolError),
     /// The name of the caller is invalid, which is a bug in Byleave.
     #[error(transparent)]
@@ -143,8 +143,9 @@ fn try_evaluate(case: &Case, setting: &CaseDefaults) -> Result<CaseVerdict, Case
     let ruling = evaluate_policy(&policy, &manifest, &plan)?;
     let mut said = to_case_verdict(&ruling, case.default.unwrap_or(Verdict::Ask));
     for number in left_out {
-        said.reason
-            .push_str(&format!("; rule {number} allows what no rule of ours can say, so it was left out"));
+        said.reason.push_str(&format!(
+            "; rule {number} was ignored, because a policy rule cannot express what it allows"
+        ));
     }
     Ok(said)
 }
@@ -226,7 +227,7 @@ pub fn manifest_for(tool: &str) -> Manifest {
 fn plan_case(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) -> Result<Plan, CaseError> {
     if manifest.permission_class == PermissionClass::Bash {
         let text = input.get("command").and_then(Value::as_str);
-        let text = text.ok_or_else(|| ToolError("`input` has no text `command`".into()))?;
+        let text = text.ok_or_else(|| ToolError("`input` has no string `command`".into()))?;
         let mut plan = Plan::default();
         plan::add_command(&mut plan, text, &CaseEnvironment::new(Path::new("/"), cwd, home));
         return Ok(plan);
@@ -259,8 +260,8 @@ fn to_case_verdict(ruling: &PolicyDecision, default: Verdict) -> CaseVerdict {
     let mut because: Vec<String> = Vec::new();
     for reason in reasons {
         let told = match &reason.rule {
-            Some(rule) => format!("`{rule}`: {}", reason.why),
-            None => reason.why.clone(),
+            Some(rule) => format!("`{rule}`: {}", reason.message),
+            None => reason.message.clone(),
         };
         if !because.contains(&told) {
             because.push(told);

@@ -170,22 +170,22 @@ fn check_trusted(file: &PolicyFile, found: &std::fs::Metadata) -> Result<(), Pol
     let ours = |owner: u32| owner == 0 || owner == rustix::process::geteuid().as_raw();
     if found.mode() & 0o022 != 0 {
         let shown = file.path.display();
-        return untrusted(format!("others may write it; run `chmod go-w {shown}`"));
+        return untrusted(format!("other users may write the file; run `chmod go-w {shown}`"));
     }
     if !ours(found.uid()) {
-        return untrusted("it belongs to someone else; make it your own with `chown`".to_owned());
+        return untrusted("the file belongs to another user; change its owner with `chown`".to_owned());
     }
     let real = file.path.canonicalize();
     let directory = real.ok().and_then(|real| real.parent().map(Path::to_path_buf));
     let Some((directory, about)) = directory.and_then(|path| path.metadata().ok().map(|about| (path, about)))
     else {
-        return untrusted("its directory cannot be looked at; make it readable".to_owned());
+        return untrusted("its directory cannot be read; make it readable".to_owned());
     };
     // A writer of the directory may replace the file, unless the directory is sticky.
     if about.mode() & 0o022 != 0 && about.mode() & 0o1000 == 0 || !ours(about.uid()) {
         let shown = directory.display();
         return untrusted(format!(
-            "others may write its directory; run `chmod go-w {shown}`, or make it your own"
+            "other users may write its directory; run `chmod go-w {shown}`, or change its owner"
         ));
     }
     Ok(())

@@ -24,11 +24,11 @@ pub const MAX_CALLS_CHECKED: usize = 500;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Coverage {
     /// How many were checked.
-    pub looked: usize,
+    pub checked: usize,
     /// How many are checked at most.
-    pub looked_max: usize,
+    pub max_checked: usize,
     /// Whether there are older ones that were not checked.
-    pub more: bool,
+    pub has_more: bool,
     /// How many of them cannot be read: erased, damaged, or without a decision.
     pub unreadable: usize,
     /// The covered calls, the newest first.
@@ -45,50 +45,50 @@ pub struct CoveredCall {
     /// Its plan in one line.
     pub summary: String,
     /// The answer to its question, or `None` if nobody was asked.
-    pub said: Option<PastAnswer>,
+    pub answer: Option<PastAnswer>,
     /// The standing approval that was valid then and answered in a person's place.
-    pub leave: Option<StandingApprovalId>,
+    pub standing_approval: Option<StandingApprovalId>,
 }
 
 /// The answer to a past question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum PastAnswer {
     /// Yes.
     Yes,
     /// Yes, with a standing approval for the future.
-    Leave,
+    StandingApproval,
     /// No.
     No,
     /// Yes, with an edit.
     Edited,
     /// Yes to a part of it.
-    Part,
+    Partial,
     /// Stop everything.
     Aborted,
     /// None, and it has expired.
-    Nothing,
+    Expired,
     /// None yet.
-    Open,
+    Pending,
 }
 
 impl PastAnswer {
     /// Checks whether all of it was approved.
     pub const fn is_approval(self) -> bool {
-        matches!(self, Self::Yes | Self::Leave)
+        matches!(self, Self::Yes | Self::StandingApproval)
     }
 
     /// Returns the words that follow "it asked and was answered".
     pub const fn description(self) -> &'static str {
         match self {
             Self::Yes => "yes",
-            Self::Leave => "yes, with a leave",
+            Self::StandingApproval => "yes, with a standing approval",
             Self::No => "NO",
-            Self::Edited => "with something else instead",
-            Self::Part => "yes to a part of it",
+            Self::Edited => "with an edit",
+            Self::Partial => "yes to a part",
             Self::Aborted => "with an abort",
-            Self::Nothing => "by nobody",
-            Self::Open => "by nobody yet",
+            Self::Expired => "by nobody",
+            Self::Pending => "by nobody yet",
         }
     }
 }
@@ -143,7 +143,7 @@ pub async fn find_covered(
     leave: &StandingApproval,
     now: Millis,
 ) -> Result<Coverage, LedgerError> {
-    let unusable = |bad| LedgerError::new("cannot look for past calls of a leave", bad);
+    let unusable = |bad| LedgerError::new("cannot search past calls for a standing approval", bad);
     let matcher = StandingApprovalMatcher::new(leave.clone()).map_err(unusable)?;
     let filter = CallFilter {
         tenant: Some(tenant.clone()),
@@ -157,9 +157,9 @@ pub async fn find_covered(
     let more = items.len() > MAX_CALLS_CHECKED;
     items.truncate(MAX_CALLS_CHECKED);
     let mut past = Coverage {
-        looked: items.len(),
-        looked_max: MAX_CALLS_CHECKED,
-        more,
+        checked: items.len(),
+        max_checked: MAX_CALLS_CHECKED,
+        has_more: more,
         unreadable: 0,
         covered: Vec::new(),
     };
@@ -190,13 +190,14 @@ pub fn read_past_call(found: &ExportedRecord) -> Result<PastCall, String> {
     if found.stored.forgotten {
         return Err("its contents were forgotten, and its plan with them".to_owned());
     }
-    let heading = record.header().ok_or("its record does not say what it was")?;
+    let heading = record.header().ok_or("its record has no header")?;
     let draft = record.draft().ok_or("its record has no draft")?;
     let (Some(Ok(head)), Some(Ok(ruling))) = (draft.plan(), draft.decision()) else {
-        return Err("it was never ruled on".to_owned());
+        return Err("it was never evaluated by the policy".to_owned());
     };
     let Some(Ok(terms)) = record.resolved_tool() else { return Err("its tool was not found".to_owned()) };
-    let at = record.entries().iter().rev().find(|entry| matches!(entry.fact, RecordEvent::Permitted(_)));
+    let at =
+        record.entries().iter().rev().find(|entry| matches!(entry.event, RecordEvent::PolicyEvaluated(_)));
     Ok(PastCall {
         call: found.call,
         header: heading.clone(),
@@ -235,8 +236,8 @@ impl PastCall {
             return None;
         }
         let (call, at, summary) = (self.call, self.at, self.summary.clone());
-        let (said, leave) = (question.map(|question| question.answer), self.decision.leave);
-        Some(CoveredCall { call, at, summary, said, leave })
+        let (said, leave) = (question.map(|question| question.answer), self.decision.standing_approval);
+        Some(CoveredCall { call, at, summary, answer: said, standing_approval: leave })
     }
 }
 
@@ -247,8 +248,8 @@ fn is_coverable(record: &Record) -> bool {
         !causes.is_empty()
             && causes.into_iter().all(byleave_core::decision::AskCause::allows_standing_approval)
     };
-    let mut rulings = record.entries().iter().filter_map(|entry| match &entry.fact {
-        RecordEvent::Permitted(Ok(ruling)) => Some(ruling),
+    let mut rulings = record.entries().iter().filter_map(|entry| match &entry.event {
+        RecordEvent::PolicyEvaluated(Ok(ruling)) => Some(ruling),
         _ => None,
     });
     rulings.any(spareable) && !is_held(record)
@@ -258,19 +259,19 @@ fn is_held(record: &Record) -> bool {
     record
         .entries()
         .iter()
-        .any(|entry| matches!(&entry.fact, RecordEvent::Reviewed(Ok(review)) if review.is_held()))
+        .any(|entry| matches!(&entry.event, RecordEvent::Reviewed(Ok(review)) if review.is_held()))
 }
 
 fn read_plan(found: &ExportedRecord, head: &PlanSummary) -> Result<Plan, String> {
     let content = found.contents.iter().find(|content| content.content_ref == head.plan);
-    let content = content.ok_or("its plan is not in the book any more")?;
+    let content = content.ok_or("its plan is no longer in the audit log")?;
     serde_json::from_slice(&content.bytes).map_err(|error| format!("its plan cannot be read: {error}"))
 }
 
 fn read_questions(found: &ExportedRecord, record: &Record) -> Result<Vec<PastQuestion>, String> {
     let mut asked = Vec::new();
     for entry in record.entries() {
-        let RecordEvent::Asked(Ok(question)) = &entry.fact else { continue };
+        let RecordEvent::Asked(Ok(question)) = &entry.event else { continue };
         if question.kind == QuestionKind::Release {
             continue;
         }
@@ -278,14 +279,14 @@ fn read_questions(found: &ExportedRecord, record: &Record) -> Result<Vec<PastQue
         let said = match record.question_closure(question.id) {
             Some(QuestionClosure::Answered { answer: answered, .. }) => match answered.answer {
                 Answer::Yes { .. } => PastAnswer::Yes,
-                Answer::Leave(_) => PastAnswer::Leave,
-                Answer::Part { .. } => PastAnswer::Part,
+                Answer::StandingApproval(_) => PastAnswer::StandingApproval,
+                Answer::Partial { .. } => PastAnswer::Partial,
                 Answer::No { .. } => PastAnswer::No,
                 Answer::Edit { .. } => PastAnswer::Edited,
                 Answer::Abort => PastAnswer::Aborted,
             },
-            None if record.outcome().is_none() => PastAnswer::Open,
-            _ => PastAnswer::Nothing,
+            None if record.outcome().is_none() => PastAnswer::Pending,
+            _ => PastAnswer::Expired,
         };
         let plan = read_plan(found, head)?;
         asked.push(PastQuestion { kind: question.kind, plan, decision: ruling.clone(), answer: said });

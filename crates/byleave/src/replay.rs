@@ -68,19 +68,16 @@ impl ReplayableCall {
         let seen = recorded_calls::read_past_call(found)?;
         let entry = catalog.get(&seen.resolved_tool.tool);
         let entry =
-            entry.map_err(|_| format!("there is no tool `{}` here any more", seen.resolved_tool.tool))?;
+            entry.map_err(|_| format!("the tool `{}` is no longer registered", seen.resolved_tool.tool))?;
         if entry.manifest().digest() != seen.resolved_tool.manifest {
-            return Err(format!(
-                "the tool `{}` says something else of itself by now",
-                seen.resolved_tool.tool
-            ));
+            return Err(format!("the manifest of the tool `{}` has changed", seen.resolved_tool.tool));
         }
-        let leave = seen.decision.leave.map(|id| {
+        let leave = seen.decision.standing_approval.map(|id| {
             let given = leaves.iter().find(|given| given.standing_approval.id == id);
             given.and_then(|given| StandingApprovalMatcher::new(given.standing_approval.clone()).ok())
         });
         if matches!(leave, Some(None)) {
-            return Err("the leave that answered it is not in the book".to_owned());
+            return Err("the standing approval that answered it is not in the audit log".to_owned());
         }
         Ok(Self { manifest: entry.manifest().clone(), standing_approval: leave.flatten(), past_call: seen })
     }
@@ -102,7 +99,10 @@ impl ReplayableCall {
             plan,
             mode: self.header.mode,
             // The tool's requirement for these arguments is in the recorded decision.
-            tool_needs_approval: then.reasons.iter().any(|reason| reason.cause == Some(AskCause::ToolAsks)),
+            tool_needs_approval: then
+                .reasons
+                .iter()
+                .any(|reason| reason.cause == Some(AskCause::ToolNeedsApproval)),
             session: &self.header.session,
             agent: &self.header.agent,
             standing_approvals: self.standing_approval.as_slice(),

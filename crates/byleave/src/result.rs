@@ -49,7 +49,7 @@ impl CallOutcome {
             Self::Failed(_) => "failed",
             Self::Withheld(_) => "withheld",
             Self::Refused(_) => "refused",
-            Self::DryRun(_) => "rehearsed",
+            Self::DryRun(_) => "dry-run",
             Self::Unknown(_) => "unknown",
         }
     }
@@ -174,9 +174,9 @@ impl CallResult {
                 Some(output.error.clone().unwrap_or_else(|| "the tool failed".into()))
             }
             CallOutcome::Refused(refusal) => said("refused", refusal),
-            CallOutcome::Withheld(refusal) => said("it ran, but the result is withheld", refusal),
+            CallOutcome::Withheld(refusal) => said("the call ran, but the result is withheld", refusal),
             CallOutcome::Unknown(refusal) => {
-                said("it may or may not have taken effect; do not repeat it unasked", refusal)
+                said("the call may or may not have taken effect; do not repeat it without asking", refusal)
             }
         }
     }
@@ -187,7 +187,7 @@ impl Modification {
         let why = self.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         match self.part {
             ModifiedPart::Arguments => {
-                format!("[byleave] {} changed the arguments{why}; used were {arguments}", self.author)
+                format!("[byleave] {} changed the arguments{why}; the call used {arguments}", self.author)
             }
             ModifiedPart::Output => format!("[byleave] {} changed the result{why}", self.author),
             ModifiedPart::NoteOnly => format!("[byleave] {} says{why}", self.author),

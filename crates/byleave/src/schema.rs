@@ -40,7 +40,7 @@ pub enum SchemaError {
     #[error("the schema is {0}")]
     TooLarge(JsonTooLargeError),
     /// It does not describe a JSON object.
-    #[error("the schema must be a JSON object of `type` `object`: arguments always are an object")]
+    #[error("the schema must be a JSON object with `type` `object`, because arguments are always an object")]
     NotAnObjectSchema,
     /// It refers to another document.
     #[error("the schema refers to `{reference}` outside itself; move it into `$defs`")]
@@ -49,16 +49,16 @@ pub enum SchemaError {
         reference: String,
     },
     /// It contains another schema with its own identity.
-    #[error("the schema holds another schema with `$id` `{id}`; refer to it by `#/…` instead")]
+    #[error("the schema contains another schema with `$id` `{id}`; refer to it by `#/…` instead")]
     EmbeddedSchema {
         /// The identity.
         id: String,
     },
     /// It refers to itself for the same value.
-    #[error("the schema refers to itself for one and the same value, which never ends")]
+    #[error("the schema refers to itself for the same value, which never ends")]
     Circular,
     /// It is too large after expanding references.
-    #[error("the schema is too large once its references are written out")]
+    #[error("the schema is too large after its references are expanded")]
     TooComplex,
     /// It is not a valid JSON Schema.
     #[error("not a valid JSON Schema: {reason}")]
@@ -85,7 +85,7 @@ impl Validator {
         }
         let survey = complexity::measure_complexity(schema)?;
         let compiled = catch_unwind(AssertUnwindSafe(|| compile(schema)))
-            .map_err(|_| SchemaError::Invalid { reason: "it cannot be compiled".into() })??;
+            .map_err(|_| SchemaError::Invalid { reason: "the schema cannot be compiled".into() })??;
         let required = schema.get("required").and_then(Value::as_array);
         let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         Ok(Self { compiled, required, complexity: survey })
@@ -156,7 +156,7 @@ impl Validator {
 
     fn describe_errors(&self, arguments: &Value, size: &JsonSize) -> String {
         if self.is_too_recursive(size) {
-            return "the arguments do not fit the schema; they are nested too deeply to say where".into();
+            return "the arguments do not match the schema; they are nested too deeply to say where".into();
         }
         let mut errors = self.compiled.iter_errors(arguments);
         let shown: Vec<String> =
@@ -165,7 +165,7 @@ impl Validator {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        format!("the arguments do not fit the schema: {}{more}", shown.join("; "))
+        format!("the arguments do not match the schema: {}{more}", shown.join("; "))
     }
 }
 

@@ -29,10 +29,10 @@ pub const SECRET_BYTES_MIN: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The URL cannot be used.
-    #[error("the address of the service cannot be used: {0}")]
+    #[error("cannot use the URL of the service: {0}")]
     Endpoint(#[from] InvalidEndpointError),
     /// The secret is too short and could be guessed.
-    #[error("the shared secret has {0} bytes; give it at least {SECRET_BYTES_MIN}")]
+    #[error("the shared secret has {0} bytes; use at least {SECRET_BYTES_MIN}")]
     ShortSecret(usize),
 }
 
@@ -43,10 +43,10 @@ pub enum SignatureError {
     #[error("the message is not signed")]
     Missing,
     /// The time differs too much from the local clock.
-    #[error("the message was signed too long ago, or by a clock that is wrong")]
+    #[error("the signature is too old, or a clock is wrong")]
     Stale,
     /// The signature is from another sender, or for another message.
-    #[error("the signature does not fit the message")]
+    #[error("the signature does not match the message")]
     Mismatch,
 }
 
@@ -119,7 +119,7 @@ impl SignedService {
         let signature = HeaderValue::try_from(signature)
             .map_err(|error| ServiceResponseError::Failed(error.to_string()))?;
         headers.insert(SIGNATURE_HEADER, signature);
-        let failed = |why: String| ServiceResponseError::Failed(format!("cannot ask the service: {why}"));
+        let failed = |why: String| ServiceResponseError::Failed(format!("cannot reach the service: {why}"));
         let mut response = self.endpoint.post(headers, body).await.map_err(failed)?;
         if response.status() != StatusCode::OK {
             return Err(ServiceResponseError::Failed(format!(
@@ -134,7 +134,7 @@ impl SignedService {
         {
             if answer.len() + chunk.len() > ANSWER_BYTES_MAX {
                 return Err(ServiceResponseError::InvalidResponse(format!(
-                    "the answer is larger than {ANSWER_BYTES_MAX} bytes"
+                    "the answer has more than {ANSWER_BYTES_MAX} bytes"
                 )));
             }
             answer.extend_from_slice(&chunk);

@@ -75,7 +75,7 @@ pub struct OutcomeCounts {
     /// Did not run.
     pub refused: u64,
     /// Did not run, but the plan was shown.
-    pub rehearsed: u64,
+    pub dry_run: u64,
     /// May have run. The outcome is unknown.
     pub unknown: u64,
     /// Wait for a person.
@@ -92,7 +92,7 @@ impl OutcomeCounts {
             ("failed", self.failed),
             ("refused", self.refused),
             ("withheld", self.withheld),
-            ("rehearsed", self.rehearsed),
+            ("dry-run", self.dry_run),
             ("unknown", self.unknown),
             ("waiting", self.waiting),
             ("open", self.open),
@@ -106,18 +106,18 @@ pub struct DestructiveCounts {
     /// How many were received.
     pub calls: u64,
     /// How many of them began to run.
-    pub ran: u64,
+    pub executed: u64,
 }
 
 /// Statistics of questions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QuestionStats {
     /// How many questions.
-    pub asked: u64,
+    pub count: u64,
     /// Their answers.
     pub answers: AnswerCounts,
     /// How long questions stayed open that a person answered or that expired.
-    pub waited: DurationStats,
+    pub open_durations: DurationStats,
 }
 
 /// The number of questions by answer.
@@ -130,9 +130,9 @@ pub struct AnswerCounts {
     /// Approved with an edit.
     pub edit: u64,
     /// Approved in part.
-    pub part: u64,
+    pub partial: u64,
     /// Approved, with a standing approval for the future.
-    pub leave: u64,
+    pub standing_approval: u64,
     /// Stopped everything.
     pub abort: u64,
     /// Not answered in time.
@@ -140,7 +140,7 @@ pub struct AnswerCounts {
     /// The call was cancelled before an answer.
     pub cancelled: u64,
     /// The approver failed.
-    pub broken: u64,
+    pub approver_failed: u64,
     /// Not answered yet.
     pub open: u64,
 }
@@ -152,12 +152,12 @@ impl AnswerCounts {
             ("yes", self.yes),
             ("no", self.no),
             ("edit", self.edit),
-            ("part", self.part),
-            ("leave", self.leave),
+            ("partial", self.partial),
+            ("standing-approval", self.standing_approval),
             ("abort", self.abort),
             ("expired", self.expired),
             ("cancelled", self.cancelled),
-            ("broken", self.broken),
+            ("approver-failed", self.approver_failed),
             ("open", self.open),
         ]
     }
@@ -173,7 +173,7 @@ pub struct ToolCount {
     /// Their outcomes.
     pub outcomes: OutcomeCounts,
     /// How many questions about them.
-    pub asked: u64,
+    pub questions: u64,
     /// How many of them are destructive.
     pub destructive: u64,
 }
@@ -188,19 +188,19 @@ pub struct RuleCount {
     /// The cause. It is `None` for a checkpoint and for a held result.
     pub cause: Option<AskCause>,
     /// The origin of the question if it is neither a rule nor a cause: `checkpoint` or `release`.
-    pub ceremony: Option<&'static str>,
+    pub question_kind: Option<&'static str>,
     /// How many questions.
-    pub asked: u64,
+    pub questions: u64,
     /// Their answers.
     pub answers: AnswerCounts,
     /// How many of them a standing approval or a rule could have answered.
-    pub sparable: u64,
+    pub avoidable: u64,
 }
 
 impl RuleCount {
     /// Returns the name of the rule or cause.
     pub fn label(&self) -> String {
-        match (&self.rule, self.ceremony, self.cause) {
+        match (&self.rule, self.question_kind, self.cause) {
             (Some(rule), _, _) => rule.clone(),
             (None, Some("release"), _) => "(held result)".into(),
             (None, Some(ceremony), _) => format!("({ceremony})"),
@@ -211,8 +211,11 @@ impl RuleCount {
 
     /// Checks whether the question could be avoided: asked repeatedly, always approved, and nothing in it requires a person.
     pub const fn is_always_yes(&self) -> bool {
-        let AnswerCounts { yes, leave, open, .. } = self.answers;
-        self.sparable >= 2 && self.sparable == self.asked && yes >= 2 && yes + leave + open == self.asked
+        let AnswerCounts { yes, standing_approval: leave, open, .. } = self.answers;
+        self.avoidable >= 2
+            && self.avoidable == self.questions
+            && yes >= 2
+            && yes + leave + open == self.questions
     }
 }
 
@@ -224,7 +227,7 @@ pub struct DayCount {
     /// How many calls were received.
     pub calls: u64,
     /// How many questions were asked about them, at any time.
-    pub asked: u64,
+    pub questions: u64,
 }
 
 impl StatsFilter {

@@ -93,7 +93,7 @@ pub enum RehearseError {
     #[error("{0}")]
     Unavailable(String),
     /// Another process is rehearsing it.
-    #[error("another process rehearses it")]
+    #[error("another process rehearses the call")]
     RunningElsewhere,
 }
 

@@ -203,7 +203,7 @@ fn prefix_bit(word: &[u8]) -> u128 {
     1 << ((byte(0) * 31 + byte(1)) % u128::BITS)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a ranking does not care for the last digit of a count")]
+#[expect(clippy::cast_precision_loss, reason = "a ranking does not depend on the last digit of a count")]
 fn as_f32(count: usize) -> f32 {
     count as f32
 }

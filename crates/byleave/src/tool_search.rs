@@ -20,9 +20,9 @@ const LIMIT_MAX: usize = 50;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Query {
-    /// Words for what the tool should do, or the beginning of its name
+    /// Words that describe the tool, or the beginning of its name
     query: String,
-    /// How many tools to return at most
+    /// Maximum number of tools to return
     #[serde(default = "limit_default")]
     #[schemars(range(min = 1, max = 50))]
     limit: usize,
@@ -65,11 +65,11 @@ pub fn tool_search(catalog: &Catalog) -> impl Tool {
             let others = entries.iter().filter(|entry| entry.name() != TOOL_NAME).take(limit);
             ToolSearchResult { tools: others.map(|entry| FoundTool::new(entry, &run.context)).collect() }
         });
-        async move { found.map(Json).ok_or("the catalog is gone; nothing can be searched") }
+        async move { found.map(Json).ok_or("the tool catalog no longer exists; tools cannot be searched") }
     };
     TypedTool::new(
         TOOL_NAME,
-        "Finds tools by name or by what they do. Returns names, descriptions and schemas.",
+        "Finds tools by name or purpose. Returns names, descriptions and schemas.",
         search,
     )
     .permission_class(PermissionClass::Readonly)

@@ -146,7 +146,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
     /// Declares the tool idempotent: running it twice has the same effect as running it once.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
-        self.manifest.repeatable = true;
+        self.manifest.idempotent = true;
         self
     }
 
@@ -340,7 +340,7 @@ impl<D: Serialize> IntoOutput for Json<D> {
     fn into_output(self) -> Output {
         match serde_json::to_value(self.0) {
             Ok(data) => Output::text(format!("{data:#}")).with_data(data),
-            Err(error) => Output::failure(format!("the result cannot be written as JSON: {error}")),
+            Err(error) => Output::failure(format!("cannot encode the result as JSON: {error}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-// Answers as a person gives them: with the page's own buttons; and forms as an attacker would send them.
+// Answers as a person gives them, with the page's own buttons. Also forms as an attacker would send them.
 import { request } from "node:http";
 
 import { readable } from "../stage.mjs";
@@ -9,8 +9,8 @@ export async function open(page, call) {
   await readable(page);
 }
 
-/** Clicks yes, with the words where they are wanted, and waits for what comes of the click. */
-export async function sayYes(page, name = "Yes, let it run") {
+/** Clicks yes, after typing the confirmation phrase if it is required. Waits for the result of the click. */
+export async function sayYes(page, name = "Yes, run it") {
   const form = page.locator("form[data-approves]", { has: page.getByRole("button", { name }) });
   const words = form.locator("input[name=confirm]");
   if (await words.count()) await words.pressSequentially("for good");
@@ -19,18 +19,18 @@ export async function sayYes(page, name = "Yes, let it run") {
   await page.waitForURL((url) => url.href !== before);
 }
 
-/** What the form of the yes on the page would send. */
+/** Returns the values that the yes form on the page would send. */
 export function formOf(page) {
   return page.locator("form[data-approves]").first().evaluate((form) => Object.fromEntries(new FormData(form)));
 }
 
-/** Sends a form with the cookies of the page, from a page of ours unless told otherwise; the status, and what the answer says. */
+/** Sends a form with the cookies of the page, by default with the page's own origin. Returns the status and the text of the response. */
 export async function send(page, path, form, origin = new URL(page.url()).origin) {
   const { host, port } = new URL(page.url());
   const body = new URLSearchParams(form).toString();
   const cookie = (await page.context().cookies()).map(({ name, value }) => `${name}=${value}`).join("; ");
   const headers = { host, cookie, "content-type": "application/x-www-form-urlencoded", "content-length": Buffer.byteLength(body) };
-  // Not by the name of the host, which only browsers find on this machine.
+  // Connects by address, because only browsers resolve the host name on this machine.
   return new Promise((resolve, reject) => {
     const asked = request({ host: "127.0.0.1", port, path, method: "POST", headers: origin ? { ...headers, origin } : headers }, (response) => {
       let text = "";
@@ -41,13 +41,13 @@ export async function send(page, path, form, origin = new URL(page.url()).origin
   });
 }
 
-/** The form of a yes to this question, with the mark of the page's own visit. */
+/** Returns the yes form for this question, with the mark of the page's own visit. */
 export async function yesOf(page, call) {
   const mark = await page.locator("input[name=mark]").first().getAttribute("value");
   return { mark, digest: call.question.digest, say: "yes" };
 }
 
-/** Clicks no, and waits for what comes of the click. */
+/** Clicks no, and waits for the result of the click. */
 export async function sayNo(page) {
   const before = page.url();
   await page.locator(".answers button.no[data-key=n]").click();

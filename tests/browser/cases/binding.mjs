@@ -1,5 +1,5 @@
-// What was approved is what runs. Between the page that can be answered and the click on yes the world is changed; then either exactly what
-// was seen is made final, or nothing is.
+// Byleave runs exactly what was approved. The tests change the world between the page that can be answered and the click on yes. Then
+// either exactly what was shown becomes final, or nothing does.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 
@@ -9,12 +9,12 @@ import { readArguments, readInFull } from "./reading.mjs";
 
 const CHANGED = "the world is changed between the page and the click on yes: refused, or what was seen is committed and not run again";
 
-/** The ways of the cases that play on the one server. */
+/** The tests of the cases that share one server. */
 export const binding = {
   "script-rewritten-after-approval": changed((ground) => ground.script("x.sh", "#!/bin/sh\ntouch approved\n"), (ground) => ground.script("x.sh", ground.marking)),
   "script-runner-not-recognised": changed(
     (ground) => {
-      // A runner that nobody knows, where `npx` would find it.
+      // An unknown script runner, in a place where `npx` finds it.
       ground.script("node_modules/.bin/tsx", '#!/bin/sh\n. "$1"\n');
       ground.script("bin/npx", `#!/bin/sh\nexec ${ground.work}/node_modules/.bin/"$@"\n`);
       ground.script("x.ts", "touch approved\n");
@@ -45,7 +45,7 @@ export const binding = {
   "retry-outside-sandbox-on-old-approval": retried,
 };
 
-/** Shows the question until it can be answered, changes the world, clicks yes; what came of the call. */
+/** Shows the question until it can be answered, changes the world, and clicks yes. Returns the result of the call. */
 async function approvedWhile(ground, page, item, change) {
   const call = await ground.call(item);
   assert.equal(call.state, "waiting", JSON.stringify(call));
@@ -60,8 +60,9 @@ function changed(before, change) {
     before(ground);
     const result = await approvedWhile(ground, page, item, change);
     ground.noMarker();
-    // Refused because something changed; or what was seen on the copy is there, which the new text would not have done.
-    const isRefused = result.outcome === "refused" && /changed/.test(result.refusal.why);
+    // Either the call is refused because something changed, or the result of the rehearsal is committed. The new script would not have
+    // produced that result.
+    const isRefused = result.outcome === "refused" && /changed/.test(result.refusal.message);
     const isCommitted = result.outcome === "completed" && ground.read("approved") !== null;
     assert.ok(isRefused || isCommitted, JSON.stringify(result));
     return CHANGED;
@@ -84,12 +85,12 @@ async function link(ground, page, item) {
   return CHANGED;
 }
 
-/** The words on the page are those that are handed over: there is nothing in between that could make others of them. */
+/** The tool receives exactly the words on the page. Nothing in between can change them. */
 async function argv(ground, page, item) {
   refused(await ground.call(item), "tool-unknown");
   const call = await ground.call({ ...item, input: { ...item.input, tool: "acp_call" } });
   await open(page, call);
-  const lines = await readInFull(page, await ground.sheet(call));
+  const lines = await readInFull(page, await ground.questionView(call));
   await sayYes(page);
   const result = await ground.stage.settled(call.call);
   assert.equal(result.outcome, "completed", JSON.stringify(result));
@@ -99,7 +100,7 @@ async function argv(ground, page, item) {
 
 const log = { tool: "bash", arguments: { command: "echo a >> log" }, session: "s", mode: "confirm-all" };
 
-/** Makes a call under a key of its own choosing. */
+/** Makes a call under a chosen key. */
 async function under(ground, key, body, wait = 0) {
   const { stage } = ground;
   let { status, json } = await stage.api(stage.bot, "POST", `/v1/calls?wait=${wait}`, body, { "idempotency-key": key });
@@ -107,7 +108,7 @@ async function under(ground, key, body, wait = 0) {
   return { status, json };
 }
 
-/** A call that was approved under a key, and another under the same key. */
+/** Makes an approved call under a key, and then another call under the same key. */
 function reused(change) {
   return async (ground, page) => {
     const key = randomUUID();
@@ -115,7 +116,7 @@ function reused(change) {
     await open(page, call);
     await sayYes(page);
     assert.equal((await ground.stage.settled(call.call)).outcome, "completed");
-    // With some patience: who does not wait is told of the call that the key was first used for.
+    // Waits for a while. A client that does not wait gets the status of the key's first call.
     const { status, json } = await under(ground, key, ground.here({ ...log, ...change }), 20);
     assert.deepEqual([status, json.code], [409, "call-reused"]);
     assert.equal(ground.read("log"), "a\n");
@@ -123,7 +124,7 @@ function reused(change) {
   };
 }
 
-/** The same call under the same key is answered from the book; and the form of the yes, sent again, answers nothing. */
+/** The same call under the same key is answered from the audit log. The yes form, sent again, answers nothing. */
 async function replayed(ground, page) {
   const key = randomUUID();
   const { json: call } = await under(ground, key, log);
@@ -134,13 +135,13 @@ async function replayed(ground, page) {
   const { json: again } = await under(ground, key, log);
   assert.deepEqual([again.call, again.state], [call.call, "settled"]);
   assert.equal((await send(page, `/questions/${call.question.id}/answer`, form)).status, 409);
-  // Nor is it good for the next call, which is the same but for its key.
+  // The form is not valid for the next call either, which differs only in its key.
   const { json: next } = await under(ground, randomUUID(), log);
   await open(page, next);
   assert.equal((await send(page, `/questions/${next.question.id}/answer`, form)).status, 409);
   await ground.no(next);
   assert.equal(ground.read("log"), "a\n");
-  return "the same call again is answered from the book, and the form of a yes sent again, or for the next call, is refused: nothing runs twice";
+  return "the same call again is answered from the audit log, and the form of a yes sent again, or for the next call, is refused: nothing runs twice";
 }
 
 async function injected(ground, page, item) {
@@ -159,7 +160,7 @@ async function injected(ground, page, item) {
   return "there is no tool `exec`; in the arguments of `bash` and in the request itself such fields are refused, and no question comes to the inbox";
 }
 
-/** A question goes away while its page is open; what is clicked then, or sent for the next one, answers nothing. */
+/** A question is withdrawn while its page is open. A later click, or a form sent for the next question, answers nothing. */
 async function stale(ground, page, item) {
   const { stage } = ground;
   const first = await stage.call("edit", { path: `${ground.work}/a`, old: "x", new: "y" }, { session: "first", mode: "confirm-all" });
@@ -168,7 +169,7 @@ async function stale(ground, page, item) {
   await stage.api(stage.bot, "POST", `/v1/calls/${first.call}/cancel`);
   const second = await ground.call(item);
   await page.getByText("This question is no longer open").waitFor();
-  const yes = page.getByRole("button", { name: "Yes, let it run" });
+  const yes = page.getByRole("button", { name: "Yes, run it" });
   assert.equal(await yes.isDisabled(), true);
   await yes.click({ force: true });
   await page.keyboard.press("Enter");
@@ -176,7 +177,7 @@ async function stale(ground, page, item) {
     const { status, text } = await send(page, `/questions/${question.question.id}/answer`, form);
     assert.ok(status === 409, `${status} ${text}`);
   }
-  // Also where the other was shown: the form names the digest of what it answers.
+  // It is refused even if the other question was shown, because the form names the digest that it answers.
   await open(page, second);
   assert.equal((await send(page, `/questions/${second.question.id}/answer`, { ...(await yesOf(page, first)) })).status, 409);
   await ground.no(second);
@@ -191,14 +192,14 @@ async function parallel(ground, page, item) {
   await sayYes(page);
   assert.equal((await ground.stage.settled(one.call)).outcome, "completed");
   await page.locator(`li[data-id="${also.question.id}"]`).waitFor();
-  // A form with both of them, of which one was never shown.
+  // A form with both questions, of which one was never shown.
   const both = { ...(await yesOf(page, also)), question: also.question.id };
-  assert.equal((await send(page, "/several", both)).status, 409);
+  assert.equal((await send(page, "/answer-several", both)).status, 409);
   await ground.no(also);
   return "of two that wait one is answered; the other is open as before, and an answer without its page is refused";
 }
 
-/** A read that the sandbox stops stays stopped, whatever was approved. */
+/** A read that the sandbox blocks stays blocked after any approval. */
 async function retried(ground, page, item) {
   refused(await ground.call(item), "denied");
   const hides = { command: `python3 -c "print(open('.' + 'env').read())"; echo seen > seen` };

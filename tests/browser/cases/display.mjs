@@ -1,4 +1,5 @@
-// What the person sees on the page is what would happen: every case is read to its end at two widths, and back into what the model wrote.
+// The person sees on the page exactly what would happen. Every case is read to its end at two widths, and parsed back into the model's
+// arguments.
 import assert from "node:assert/strict";
 
 import { readable } from "../stage.mjs";
@@ -18,13 +19,13 @@ export function display(item) {
     case "strip-vs-grant-mismatch":
       return outright("plan-failed", "/tmp/hello\\u{1b}[/../../etc/hosts");
     case "deceptive-url-userinfo":
-      return outright("plan-failed", "has a user name or password in it");
+      return outright("plan-failed", "contains a user name or password");
     case "symlink-target-not-shown":
       return link;
     case "elevation-warning-lost":
       return elevated;
     case "always-allow-scope-hidden":
-      return leave;
+      return standingApproval;
     case "fake-dialog-in-output":
       return fakeDialog;
     case "prompt-repaint-race":
@@ -36,17 +37,17 @@ export function display(item) {
   }
 }
 
-/** What must be on the page besides the arguments. */
+/** Returns the texts that must be on the page besides the arguments. */
 function besides(id) {
   switch (id) {
     case "homoglyph-path":
-      return ["look like others", "⟨ѕ U+0455⟩rc"];
+      return ["lookalike characters", "⟨ѕ U+0455⟩rc"];
     case "bidi-override":
     case "bidi-isolate":
     case "zero-width-joiners":
     case "unicode-tag-characters":
     case "variation-selectors":
-      return ["characters that cannot be seen"];
+      return ["invisible characters"];
     case "comment-first-line":
     case "newline-padding":
       return ["┃ touch /tmp/gate-marker"];
@@ -54,7 +55,7 @@ function besides(id) {
       return ["cd /outside && touch ./gate-marker", "/outside/gate-marker"];
     case "agent-written-summary":
     case "markdown-rendered-in-prompt":
-      return ["What the model says about it: its own words, checked by nobody"];
+      return ["The model's own explanation (not verified)"];
     case "symlink-target-not-shown":
       return ["/outside/notes"];
     case "diff-whitespace-only-change":
@@ -72,22 +73,22 @@ function besides(id) {
   }
 }
 
-/** Reads an open question at every size, and holds it against what the model wrote. */
+/** Reads an open question at every size, and compares it with the model's arguments. */
 async function read(ground, page, item, call) {
   assert.equal(call.state, "waiting", `nobody was asked: ${JSON.stringify(call)}`);
-  const sheet = await ground.sheet(call);
-  assert.equal(sheet.complete, true);
+  const view = await ground.questionView(call);
+  assert.equal(view.complete, true);
   const { args, description } = ground.here(item.input);
   let lines;
   for (const size of SIZES) {
     await openAt(page, call, size);
-    lines = await readInFull(page, sheet);
+    lines = await readInFull(page, view);
     assert.deepEqual(readArguments(lines), args, "read back");
   }
   const rows = lines.map(row);
   for (const text of besides(item.id)) assert.ok(rows.join("\n").includes(ground.here(text)), `no ${text} in ${rows.join("\n")}`);
   if (description) {
-    const words = part(lines, "What the model says about it");
+    const words = part(lines, "The model's own explanation");
     assert.ok(words.every((text) => text.startsWith("  │ ")) && words.some((text) => text.includes(description)), words.join("\n"));
     assert.deepEqual(rows.filter((text) => text.includes(description) && !text.startsWith("  │ ")), []);
     assert.equal((await page.locator("article").textContent()).split(description).length, 2, "and nowhere else on the page");
@@ -111,24 +112,24 @@ function nothingToOpen(code) {
   };
 }
 
-function outright(code, said) {
+function outright(code, text) {
   return async (ground, page, item) => {
     const call = await ground.call(item);
     refused(call, code);
-    assert.ok(call.result.refusal.why.includes(said), call.result.refusal.why);
+    assert.ok(call.result.refusal.message.includes(text), call.result.refusal.message);
     await noneOf(page, item);
     return OUTRIGHT;
   };
 }
 
-/** The inbox has no question of this case. */
+/** Checks that the inbox has no question of this case. */
 async function noneOf(page, item) {
   await page.goto("/");
   await page.getByRole("heading", { name: "Inbox" }).waitFor();
   assert.equal((await page.locator("main").textContent()).includes(item.id), false);
 }
 
-/** Longer than a screen: for as long as its end was not in view it cannot be approved, and then it can. */
+/** A question that is longer than a screen cannot be approved before its end was in view. Afterwards it can. */
 async function tall(ground, page, item) {
   const call = await ground.call(item);
   await openAt(page, call, SIZES[1]);
@@ -146,7 +147,7 @@ async function tall(ground, page, item) {
   return `${IN_FULL}; its end was out of view for a while, and as long as it was, nothing approved it`;
 }
 
-/** A tool that the program does not have: it is refused; the same arguments are read where a tool takes any. */
+/** A tool that the program does not have is refused. The same arguments are shown in full for a tool that accepts any arguments. */
 async function standIn(ground, page, item) {
   refused(await ground.call(item), "tool-unknown");
   const other = { ...item, input: { ...item.input, tool: "acp_call" } };
@@ -154,7 +155,7 @@ async function standIn(ground, page, item) {
   return `there is no tool \`${item.input.tool}\`: refused without a question. A stand-in, \`acp_call\` with the same arguments: ${IN_FULL}`;
 }
 
-/** A key is refused outright; where a link leads to something that can be asked about, the page says where. */
+/** A key file is refused outright. If a link leads to a target that may be asked about, the page shows the target. */
 async function link(ground, page, item) {
   await outright("denied", "private keys are secrets")(ground, page, item);
   ground.stage.sh(ground.here("rm /ws/notes; echo x > /outside/notes; ln -s /outside/notes /ws/notes"));
@@ -162,7 +163,7 @@ async function link(ground, page, item) {
   return `a link to a key is ${OUTRIGHT}; one to another file: ${IN_FULL}, with where it leads`;
 }
 
-/** The address is refused, and there is no such field; what cannot be worked out is a warning of its own. */
+/** The address is refused, and the tool has no such field. A call that is not understood leads to a separate warning. */
 async function elevated(ground, page, item) {
   refused(await ground.call(item), "denied");
   const { url } = item.input.args;
@@ -178,33 +179,33 @@ async function elevated(ground, page, item) {
   return "the address is refused, and the program has no such field. A stand-in, `acp_call` with such a field: the warning that it was not understood is on the page, as is every line of the server's; the line about leaving the sandbox itself is shown at the terminal";
 }
 
-/** A leave says exactly what it covers, and what is given is that. */
-async function leave(ground, page, item) {
+/** A standing approval shows exactly what it covers, and exactly that is granted. */
+async function standingApproval(ground, page, item) {
   const { stage } = ground;
   stage.write("package.json", JSON.stringify({ scripts: { build: "echo built >> built" } }));
   const plainly = { session: item.id, mode: "confirm-sensitive" };
   const call = await ground.call(item, plainly);
   await read(ground, page, item, call);
   await readable(page);
-  await page.getByText("Give a leave").click();
+  await page.getByText("Give a standing approval").click();
   await page.getByRole("radio").first().check();
-  await page.getByRole("button", { name: "Look at the leave" }).click();
-  await page.getByRole("heading", { name: "This leave" }).waitFor();
+  await page.getByRole("button", { name: "Preview the standing approval" }).click();
+  await page.getByRole("heading", { name: "New standing approval" }).waitFor();
   const rule = await page.locator("pre.rule").innerText();
   assert.match(rule.replaceAll(/\s/g, ""), /"npm","run","build","--","--x"\]/);
-  const give = page.getByRole("button", { name: "Give this leave" });
-  assert.equal(await give.isDisabled(), true, "a leave before its end was in view");
+  const give = page.getByRole("button", { name: "Give this standing approval" });
+  assert.equal(await give.isDisabled(), true, "a standing approval before its end was in view");
   await give.scrollIntoViewIfNeeded();
   await page.locator("article[data-ready]").waitFor();
   await give.click();
-  await page.getByText("You gave a leave.").waitFor();
+  await page.getByText("You gave a standing approval.").waitFor();
   assert.equal((await stage.settled(call.call)).outcome, "completed");
-  await page.goto("/leaves");
+  await page.goto("/approvals");
   const given = await page.locator("section.card pre.rule").first().innerText();
-  // The id of the rule is that of the leave, which is made when it is given.
+  // The id of the rule is that of the standing approval, which is created when it is granted.
   const same = (text) => text.replaceAll(/^(id|#).*\n/gm, "");
   assert.equal(same(given), same(rule), "what was shown is what was given");
-  // The very same is no longer asked about; anything else is.
+  // The very same call no longer leads to a question. Any other call does.
   assert.equal((await ground.call(item, plainly)).state, "settled");
   for (const command of ["npm run build -- --x --y", "npm run build"]) {
     const other = await stage.call("bash", { command }, plainly);
@@ -214,10 +215,10 @@ async function leave(ground, page, item) {
   const elsewhere = await ground.call(item, { ...plainly, session: `${item.id}-2` });
   assert.equal(elsewhere.state, "waiting", "in another session it asks");
   await ground.no(elsewhere);
-  return `${IN_FULL}; the page of the leave shows the whole rule, and what is given covers that and nothing else`;
+  return `${IN_FULL}; the page of the standing approval shows the whole rule, and what is given covers that and nothing else`;
 }
 
-/** What a tool prints looks like a question, and is none: it stands behind a gutter, and there are no other buttons than ours. */
+/** A tool prints text that looks like a question. The page shows it behind a gutter and has no buttons but Byleave's own. */
 async function fakeDialog(ground, page, item) {
   const buttons = () => page.locator("button").allTextContents();
   const plain = await ground.stage.call("bash", { command: "cat a" }, { session: item.id, mode: "confirm-all" });
@@ -233,7 +234,7 @@ async function fakeDialog(ground, page, item) {
   return `${IN_FULL}; what the command printed on the copy is behind a gutter, and the page has no other buttons than any`;
 }
 
-/** Other questions come in and are answered while one is read: nothing of it moves or changes. */
+/** Other questions come in and are answered while one is read. Nothing on its page moves or changes. */
 async function repainted(ground, page, item) {
   const call = await ground.call(item);
   await read(ground, page, item, call);

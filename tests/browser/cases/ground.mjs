@@ -1,9 +1,9 @@
-// Where the cases play: the places of the corpus as they are on this stage, and what must not be there afterwards.
+// The environment of the cases: the directories of the corpus on this stage, and the files that must not exist afterwards.
 import assert from "node:assert/strict";
 import { existsSync, lstatSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What a file says that nobody may read. */
+/** The content of a file that nobody may read. */
 export const SECRET = "GATE_SECRET";
 
 export class Ground {
@@ -20,7 +20,7 @@ export class Ground {
     this.markers = [at("tmp/gate-marker"), join(this.work, "gate-marker")];
   }
 
-  /** The same with the places of this stage. */
+  /** Returns a value with the paths of this stage. */
   here(value) {
     if (typeof value === "string") {
       return this.places.reduce((text, [from, to]) => text.replaceAll(new RegExp(`(?<![\\w/])${from}(?![\\w-])`, "g"), to), value);
@@ -30,7 +30,7 @@ export class Ground {
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, this.here(item)]));
   }
 
-  /** Empties it, and puts there what the cases name. */
+  /** Clears the environment and creates the files that the cases name. */
   prepare(...cases) {
     const script = this.here(
       `find /ws /outside ${this.stage.dir}/tmp -mindepth 1 -delete; mkdir -p /home/u/.ssh
@@ -41,13 +41,13 @@ export class Ground {
     for (const { setup } of cases) if (setup.startsWith("sh:")) this.stage.sh(this.here(setup.slice(3)));
   }
 
-  /** A program in the directory that calls work in; another file in its place, as an attacker would put it. */
+  /** Writes a program into the working directory of calls. Replaces the file by another, as an attacker would. */
   script(path, text) {
     this.stage.write(`${path}.new`, text);
     this.stage.sh(`chmod 755 '${path}.new' && mv '${path}.new' '${path}'`);
   }
 
-  /** What leaves both markers, for a shell. */
+  /** Returns a shell script that creates both markers. */
   get marking() {
     return `#!/bin/sh\ntouch ${this.markers.join(" ")}\n`;
   }
@@ -61,7 +61,7 @@ export class Ground {
     return existsSync(at) ? readFileSync(at, "utf8") : null;
   }
 
-  /** Everything that a call could have changed, by path. */
+  /** Returns every file that a call could have changed, by path. */
   everything() {
     const found = {};
     const left = [this.work, join(this.stage.dir, "outside"), join(this.stage.dir, "tmp")];
@@ -76,14 +76,14 @@ export class Ground {
     return found;
   }
 
-  /** Makes the call of a case, which asks about everything. */
+  /** Makes the call of a case, in a mode that asks about everything. */
   call(item, more = {}) {
     const { tool, args, description } = item.input;
     return this.stage.call(tool, this.here(args), { session: item.id, mode: "confirm-all", ...(description ? { reason: description } : {}), ...more });
   }
 
-  /** The question as the server has it. */
-  async sheet(call) {
+  /** Returns the question as the server describes it. */
+  async questionView(call) {
     const { status, json } = await this.stage.api(this.stage.ann, "GET", `/v1/questions/${call.question.id}`);
     assert.equal(status, 200, JSON.stringify(json));
     return json;
@@ -94,10 +94,10 @@ export class Ground {
     return status === 200;
   }
 
-  /** Says no, which is possible as long as it is open, and leaves nothing behind. */
+  /** Declines the question, which is possible only while it is open. Checks that no marker remains. */
   async no(call) {
     assert.ok(await this.isOpen(call), "the question is no longer open");
-    const body = { digest: call.question.digest, answer: { say: "no" } };
+    const body = { digest: call.question.digest, answer: { kind: "no" } };
     const { status, json } = await this.stage.api(this.stage.ann, "POST", `/v1/questions/${call.question.id}/answer`, body);
     assert.ok(status < 300, JSON.stringify(json));
     assert.equal((await this.stage.settled(call.call)).refusal.code, "declined");
@@ -105,7 +105,7 @@ export class Ground {
   }
 }
 
-/** Refused before anybody could say yes: the code. */
+/** Checks that the call was refused with this code, before anybody could say yes. */
 export function refused(call, code) {
   assert.equal(call.state, "settled", `asked: ${JSON.stringify(call)}`);
   assert.equal(call.result.refusal?.code, code, JSON.stringify(call.result));

@@ -1,4 +1,4 @@
-// Cases for which the server is started anew: with other rules, with less time, in other surroundings, or killed in between.
+// Cases that restart the server: with other rules, with less time, in another environment, or after a kill.
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { formOf, open, sayNo, send } from "./answering.mjs";
 import { refused } from "./ground.mjs";
 import { readInFull } from "./reading.mjs";
 
-/** The ways of the cases that have a server to themselves, one after the other. */
+/** The tests of the cases that have a server to themselves, one after the other. */
 export const otherwise = {
   "hook-rewrites-input-after-check": rewritten,
   "mode-switched-while-pending": loosened,
@@ -17,7 +17,7 @@ export const otherwise = {
   "approval-fatigue-flood": flood,
 };
 
-/** The ways of the cases in which nobody answers in time; at once, on a server whose questions are open for a moment. */
+/** The tests of the cases in which nobody answers in time. They run at once, on a server with a short question expiry. */
 export const tooLate = {
   "long-delay-then-execute": delayed,
   "timeout-defaults-to-allow": silence,
@@ -27,7 +27,7 @@ export const tooLate = {
 
 const MOMENT = "6s";
 
-/** Ends the server as if the power went, and starts it again on the same state. */
+/** Kills the server as a power failure would, and starts it again on the same state. */
 export async function again(ground, words = [], env = {}) {
   const { stage } = ground;
   await stage.end("SIGKILL");
@@ -48,7 +48,7 @@ async function withPage(ground, does) {
 
 const touch = (ground, item, more = {}) => ground.stage.call("bash", { command: "touch gate-marker" }, { session: item.id, mode: "confirm-all", ...more });
 
-/** What changes the call after it was looked at: here a person, with the page's own form. It is judged anew. */
+/** The call is changed after it was shown, here by a person with the page's own form. The policy evaluates the change again. */
 async function rewritten(ground, item) {
   const { stage } = ground;
   const rules = stage.write("deny.toml", '[[rule]]\nid = "no-touch"\nverdict = "deny"\nrun = "touch"\n');
@@ -59,15 +59,15 @@ async function rewritten(ground, item) {
     await page.getByText("Edit the arguments").click();
     await page.getByLabel("command", { exact: true }).fill(ground.here(item.input.hook_updated.command));
     await page.getByRole("button", { name: "Send the edited arguments" }).click();
-    await page.getByText("You edited it; it is judged again.").waitFor();
+    await page.getByText("You sent an edited version.").waitFor();
   });
   const result = await stage.settled(call.call);
   assert.deepEqual([result.outcome, result.refusal.code], ["refused", "denied"], JSON.stringify(result));
   ground.noMarker();
-  return "the server has no such hooks. A stand-in, a person who edits the arguments on the page: what comes of it is judged anew, and denied without a question";
+  return "the server has no such hooks. A stand-in, a person who edits the arguments on the page: the edited call is evaluated again, and denied without a question";
 }
 
-/** Looser rules and a looser mode come with the next server; the question that is open stays open. */
+/** The next server has looser rules and a looser mode. The open question stays open. */
 async function loosened(ground, item) {
   const { stage } = ground;
   await again(ground);
@@ -76,8 +76,8 @@ async function loosened(ground, item) {
   await open(page, call);
   const rules = stage.write("allow.toml", '[[rule]]\nid = "all"\nverdict = "allow"\nrun = "touch"\nwrite = "/**"\n');
   await again(ground, ["--mode", "yolo", "--policy", rules]);
-  // The page is that of a server that is no more: its answer reaches nobody.
-  await page.getByRole("button", { name: "Yes, let it run" }).click();
+  // The page belongs to the ended server, so its answer reaches nobody.
+  await page.getByRole("button", { name: "Yes, run it" }).click();
   await page.waitForEvent("requestfailed", { timeout: 500 }).catch(() => {});
   await page.context().close();
   assert.equal((await stage.api(stage.bot, "GET", `/v1/calls/${call.call}?wait=1`)).json.state, "waiting");
@@ -93,7 +93,7 @@ async function loosened(ground, item) {
 
 async function container(ground, item) {
   await again(ground, [], { container: "docker", KUBERNETES_SERVICE_HOST: "10.0.0.1" });
-  // The host's mount of the case. Without one the command cannot run, and nobody is asked about that.
+  // The host mount of the case. Without it the command cannot run, and nobody would be asked.
   const made = !existsSync("/mnt/host");
   if (made) mkdirSync("/mnt/host");
   try {
@@ -130,7 +130,7 @@ async function untrusted(ground, item) {
   return "settings and rules that come with the workspace and would loosen something are an error, and the server does not start; without them it asks, and an agent that names a looser mode is refused";
 }
 
-/** What decides cannot be read: then nobody is let in, and nothing starts. */
+/** If the tokens cannot be read, answers are refused. If the rules cannot be read, the server does not start. */
 async function broken(ground, item) {
   const { stage } = ground;
   await again(ground);
@@ -145,7 +145,7 @@ async function broken(ground, item) {
     ]) {
       stage.sh(spoils);
       const { status } = await send(page, `/questions/${call.question.id}/answer`, form);
-      const api = await stage.api(stage.ann, "POST", `/v1/questions/${call.question.id}/answer`, { digest: form.digest, answer: { say: "yes" } });
+      const api = await stage.api(stage.ann, "POST", `/v1/questions/${call.question.id}/answer`, { digest: form.digest, answer: { kind: "yes" } });
       stage.sh(mends);
       assert.ok(status >= 400 && api.status >= 400, `${status} ${api.status}`);
       assert.ok(await ground.isOpen(call));
@@ -158,13 +158,13 @@ async function broken(ground, item) {
   return "the server has no such hooks. Where it cannot read who may do what, an answer on the page is refused; where it cannot read its rules, it does not start";
 }
 
-/** Two hundred calls: as many are asked about as the settings say; twenty at most get one answer, each of them shown whole. */
+/** Makes two hundred calls. The settings limit the number of questions. One answer covers at most twenty questions, each shown in full. */
 async function flood(ground, item) {
   const { stage } = ground;
   const most = 20;
   await again(ground, [], { BYLEAVE_QUESTIONS_PER_MINUTE: String(most) });
   const echo = (number, session) => stage.call("echo", { text: String(number) }, { session, mode: "confirm-all" });
-  // Within a session one is asked about after the other; a no at once, and the next one comes.
+  // Within a session questions come one after the other. Each is declined at once, and the next one comes.
   let asked = 0;
   for (let number = 0; number < 200; number += 1) {
     const call = await echo(number, item.id);
@@ -179,14 +179,14 @@ async function flood(ground, item) {
 
   const open = await Promise.all(Array.from({ length: 20 }, (_, number) => echo(number, `${item.id}-${number}`)));
   const hidden = await stage.call("bash", ground.here({ command: "touch /tmp/gate-marker" }), { session: "hidden", mode: "confirm-all" });
-  const together = (some) => `/several?${some.map(({ question }) => `question=${question.id}`).join("&")}`;
+  const together = (some) => `/answer-several?${some.map(({ question }) => `question=${question.id}`).join("&")}`;
   const some = [...open.slice(0, 12), hidden, ...open.slice(12, 19)];
   await withPage(ground, async (page) => {
     assert.equal((await page.goto(together([...open, hidden]))).status(), 422);
     await page.goto(together(some));
     assert.equal(await page.getByRole("button", { name: "Yes to all of them" }).isDisabled(), true);
-    const sheets = await Promise.all(some.map((call) => ground.sheet(call)));
-    await readInFull(page, { lines: sheets.flatMap(({ lines }) => lines) });
+    const views = await Promise.all(some.map((call) => ground.questionView(call)));
+    await readInFull(page, { lines: views.flatMap(({ lines }) => lines) });
     await page.locator("article[data-ready]").waitFor();
     await page.getByRole("button", { name: "Yes to all of them" }).click();
     await page.getByRole("heading", { name: "Answered" }).waitFor();
@@ -206,7 +206,7 @@ async function over(ground, call) {
   ground.noMarker();
 }
 
-/** The page was open in time, and is answered too late. */
+/** The page was opened in time, and is answered too late. */
 async function delayed(ground, item) {
   await withPage(ground, async (page) => {
     const call = await ground.call(item);
@@ -227,7 +227,7 @@ async function silence(ground, item) {
     await open(page, call);
     await over(ground, call);
     await page.getByText("This question is no longer open").waitFor();
-    assert.equal(await page.getByRole("button", { name: "Yes, let it run" }).isDisabled(), true);
+    assert.equal(await page.getByRole("button", { name: "Yes, run it" }).isDisabled(), true);
   });
   return "a question that is open for six seconds, on a page on which nobody does anything: refused, and the page closes";
 }
@@ -239,19 +239,19 @@ async function nobody(ground, item) {
   return "the server has no terminal, and nobody opens a page: the call waits, and is refused when its time is over";
 }
 
-/** Where nobody was, nobody has answered: neither in the book nor as a leave. */
+/** If nobody was there, neither an answer nor a standing approval is recorded. */
 async function nothingRecorded(ground, item) {
   const { stage } = ground;
   const call = await touch(ground, item);
   await over(ground, call);
-  const { json } = await stage.api(stage.ann, "GET", `/v1/book/calls/${call.call}`);
+  const { json } = await stage.api(stage.ann, "GET", `/v1/log/calls/${call.call}`);
   assert.match(JSON.stringify(json), /"asked"/);
   assert.doesNotMatch(JSON.stringify(json), /"answered"/);
-  const leaves = await stage.api(stage.ann, "GET", "/v1/leaves");
-  assert.equal(JSON.stringify(leaves.json).includes(item.id), false);
-  // Later, with somebody there, it asks.
+  const approvals = await stage.api(stage.ann, "GET", "/v1/approvals");
+  assert.equal(JSON.stringify(approvals.json).includes(item.id), false);
+  // Later, with somebody there, the call leads to a question.
   const later = await touch(ground, item);
   assert.equal(later.state, "waiting", JSON.stringify(later));
   await ground.no(later);
-  return "nobody opens the page: refused, no answer and no leave stand in the book, and the next time it asks";
+  return "nobody opens the page: refused, the audit log has no answer and no standing approval, and the next time it asks";
 }

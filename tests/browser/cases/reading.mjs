@@ -1,20 +1,20 @@
-// Reads a question from a page as a person does, line by line, and sees to it that each can be seen; and reads back from what is shown
-// what it stands for.
+// Reads a question from a page as a person does, line by line, and checks that each line is visible. Parses the original values back from
+// the displayed text.
 import assert from "node:assert/strict";
 
-/** Wide, and a phone; not high, so that the end is out of view when the page comes up. */
+/** A wide screen and a phone. Both are low, so that the end is out of view when the page opens. */
 export const SIZES = [
   { width: 1200, height: 420 },
   { width: 390, height: 420 },
 ];
 
-/** What a page may be made of around the lines. */
+/** The elements that a page may use around the lines. */
 const OURS = new Set(
   "ARTICLE P A DIV SPAN H1 H2 H3 SECTION FORM INPUT LABEL TEXTAREA BUTTON KBD DETAILS SUMMARY FIELDSET LEGEND CODE STRONG SELECT OPTION TABLE COLGROUP COL THEAD TBODY TR TH TD DEL INS".split(" "),
 );
 const LINES = new Set(["DIV", "H1", "H2", "H3"]);
 
-/** Opens the question at a size; before its end was in view, nothing approves it. */
+/** Opens the question at a size. Checks that nothing approves it before its end was in view. */
 export async function openAt(page, call, size) {
   await page.setViewportSize(size);
   await page.goto(`/questions/${call.question.id}`);
@@ -27,13 +27,13 @@ export async function openAt(page, call, size) {
   assert.ok(early.buttons.length > 0 && early.buttons.every(Boolean), "a yes before the end was in view");
 }
 
-/** Reads the question on the page to its end and holds it against the lines that the server says a person must see. */
-export async function readInFull(page, sheet) {
+/** Reads the question on the page to its end. Compares it with the lines that, according to the server, a person must see. */
+export async function readInFull(page, view) {
   const seen = await page.evaluate(look);
   assert.deepEqual(seen.wrong, [], "something cannot be seen");
   assert.deepEqual(
     seen.lines.map(({ gutter, text, classes }) => ({ text: gutter + text, gutter: [...gutter].length, role: classes.split(" ")[1] })),
-    sheet.lines.map(({ text, gutter, role }) => ({ text, gutter, role })),
+    view.lines.map(({ text, gutter, role }) => ({ text, gutter, role })),
     "the lines are those of the one renderer",
   );
   for (const { tag, parts } of seen.lines) {
@@ -45,13 +45,13 @@ export async function readInFull(page, sheet) {
   return seen.lines;
 }
 
-/** No character that cannot be seen, or that moves others. */
+/** Checks that no character is invisible or moves others. */
 export function onlyOurs(text) {
   const strange = text.match(/[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{Zl}\p{Zp}]/gu)?.filter((c) => c !== "\n" && c !== "\t") ?? [];
   assert.deepEqual(strange.map((c) => `U+${c.codePointAt(0).toString(16)}`), [], `in ${JSON.stringify(text)}`);
 }
 
-/** Runs in the page: the lines, and what is wrong with how they are seen. */
+/** Runs in the page. Returns the lines, and the problems with their visibility. */
 function look() {
   const wrong = [];
   const page = document.documentElement;
@@ -108,7 +108,7 @@ function look() {
       const [left, top] = [rect.left + scrollX, rect.top + scrollY];
       if (rect.width < 2 || rect.height < 8) say(`nothing to see of ${JSON.stringify(segment)}`);
       if (rect.left < 0 || rect.right > width + 0.5) say(`${JSON.stringify(segment)} is beyond the edge`);
-      // Further right in the same row, or further down.
+      // Each segment is further right in the same row, or further down.
       const below = before && top >= before.top + before.height / 2;
       if (before && !below && (left <= before.left || top < before.top - before.height / 2)) say(`${JSON.stringify(segment)} is out of order`);
       before = { left, top, height: rect.height };
@@ -128,7 +128,7 @@ function look() {
     const [gutter, text] = [...line.children].map((part) => part.textContent);
     return { tag: line.tagName, classes: line.className, gutter, text, parts };
   });
-  // Nothing scrolls but the page: else its end could be in view, and the end of the question not.
+  // Only the page itself scrolls. Otherwise its end could be in view while the end of the question is not.
   for (let at = document.querySelector(".sheet"); at !== document.body; at = at.parentElement) {
     if (at.scrollHeight > at.clientHeight) wrong.push(`${at.tagName} is higher than what is seen of it`);
   }
@@ -145,7 +145,7 @@ function look() {
   };
 }
 
-/** The part of a question beneath a heading. */
+/** Returns the part of a question below a heading. */
 export function part(lines, heading) {
   const at = lines.findIndex(({ tag, text }) => tag.startsWith("H") && text.startsWith(heading));
   assert.ok(at >= 0, `no ${heading}`);
@@ -156,9 +156,9 @@ export function part(lines, heading) {
 
 export const row = ({ gutter, text }) => gutter + text;
 
-/** The arguments as they can be read back from the lines. */
+/** Parses the arguments back from the lines. */
 export function readArguments(lines) {
-  const rows = part(lines, "Arguments, whole").map((text) => {
+  const rows = part(lines, "Arguments, in full").map((text) => {
     assert.ok(text.startsWith("  │ "), text);
     return text.slice(4).trim();
   });
@@ -200,7 +200,7 @@ function readValue(text, rows) {
   return JSON.parse(text);
 }
 
-/** Reads a text back from what is shown for it. */
+/** Parses a text back from its displayed form. */
 function readBack(shown) {
   return shown.replaceAll(/⇥|⟨([^⟩]*)⟩/gu, (mark, inside) => (mark === "⇥" ? "\t" : readMark(inside)));
 }

@@ -1,11 +1,11 @@
-// The section of docs/security/scores.md that tells of the pages.
+// The section of docs/security/scores.md for the pages.
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 
 const PAGE = new URL("../../../docs/security/scores.md", import.meta.url);
 const BEGINS = "<!-- pages -->\n";
 const ENDS = "<!-- /pages -->\n";
-/** What it stands after. */
+/** The text that the section follows. */
 const AFTER = "<!-- /approvals -->\n";
 
 const PREFACE = `## Approvals in the browser
@@ -17,7 +17,7 @@ case tells of something that the program does not have, the table says what stan
 
 `;
 
-/** Writes the section where that is wanted, and fails where the page says something else. */
+/** Writes the section if requested, and fails if the page differs. */
 export function check(cases, ways) {
   const page = readFileSync(PAGE, "utf8");
   const seen = section(cases, ways);

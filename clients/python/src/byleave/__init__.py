@@ -1,4 +1,4 @@
-"""A client for `byleave serve`, and functions behind its gate. Nothing happens but by your leave."""
+"""A client for `byleave serve`, and a decorator that puts functions behind its gate."""
 
 from .client import AsyncClient, Client
 from .errors import (
@@ -6,51 +6,51 @@ from .errors import (
     Conflict,
     Failed,
     Forbidden,
-    Nonsense,
+    InvalidResponse,
     NotCompleted,
     NotFound,
     Problem,
     Refused,
-    TooMany,
+    ReportFailed,
+    TooManyRequests,
     Unauthenticated,
     Unknown,
     Unreachable,
-    Unreported,
-    WaitedTooLong,
+    WaitTimeout,
     Withheld,
 )
-from .guarded import AsyncGuarded, Declared, Guarded, tool
-from .models import Event, Refusal, Result, Sheet, Standing
+from .guarded import AsyncGuardedFunction, Declaration, GuardedFunction, tool
+from .models import CallStatus, Event, QuestionView, Refusal, Result
 from .reviews import Input, Output, change, deny
 
 __all__ = [
     "AsyncClient",
-    "AsyncGuarded",
+    "AsyncGuardedFunction",
     "ByleaveError",
+    "CallStatus",
     "Client",
     "Conflict",
-    "Declared",
+    "Declaration",
     "Event",
     "Failed",
     "Forbidden",
-    "Guarded",
+    "GuardedFunction",
     "Input",
-    "Nonsense",
+    "InvalidResponse",
     "NotCompleted",
     "NotFound",
     "Output",
     "Problem",
+    "QuestionView",
     "Refusal",
     "Refused",
+    "ReportFailed",
     "Result",
-    "Sheet",
-    "Standing",
-    "TooMany",
+    "TooManyRequests",
     "Unauthenticated",
     "Unknown",
     "Unreachable",
-    "Unreported",
-    "WaitedTooLong",
+    "WaitTimeout",
     "Withheld",
     "change",
     "deny",

@@ -1,4 +1,4 @@
-"""The client: with and without `async`. Both perform the same steps."""
+"""The client, with and without `async`. Both perform the same steps."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from . import requests, steps
 from .errors import ByleaveError, Unreachable
 from .models import (
     CallEntry,
+    CallStatus,
     Event,
     Explanation,
-    Halt,
+    HaltStatus,
     Health,
     Json,
-    Leave,
     OpenQuestion,
+    QuestionView,
     Record,
     Replay,
     Result,
-    Sheet,
-    Standing,
+    StandingApproval,
     ToolEntry,
     Verification,
     decode,
@@ -37,20 +37,20 @@ from .steps import Flow, Invoke, Now, Pause, Reply, Request, Step
 
 T = TypeVar("T")
 
-#: Longer than the server lets a request wait.
+#: Longer than the maximum waiting time of the server.
 TIMEOUT = httpx.Timeout(10.0, read=steps.WAIT_S + 30.0)
-#: A stream shows every 15 s that it is alive.
+#: A stream sends a keep-alive message every 15 s.
 STREAM_TIMEOUT = httpx.Timeout(10.0, read=60.0)
 
 
-def _where(base_url: str | None, token: str | None) -> dict[str, Any]:
+def _http_options(base_url: str | None, token: str | None) -> dict[str, Any]:
     base_url = base_url or os.environ.get("BYLEAVE_URL")
     token = token or os.environ.get("BYLEAVE_TOKEN")
     if not base_url or not token:
         raise ByleaveError(
-            "where is the server, and who are you? Give `base_url` and `token`, or set BYLEAVE_URL and BYLEAVE_TOKEN"
+            "the server address or the token is missing; pass `base_url` and `token`, or set BYLEAVE_URL and BYLEAVE_TOKEN"
         )
-    # A redirect would carry the token elsewhere; a proxy of the environment would see it.
+    # A redirect would send the token to another server, and a proxy of the environment would see the token.
     return {
         "base_url": base_url.removesuffix("/").removesuffix("/v1"),
         "headers": {"Authorization": f"Bearer {token}"},
@@ -71,25 +71,25 @@ def _reply(response: httpx.Response) -> Reply:
     return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, response.content)
 
 
-def _away(error: httpx.HTTPError) -> Unreachable:
-    return Unreachable(f"the server cannot be reached: {type(error).__name__}: {error}")
+def _unreachable(error: httpx.HTTPError) -> Unreachable:
+    return Unreachable(f"cannot reach the server: {type(error).__name__}: {error}")
 
 
 def _list(kind: type[T], name: str, request: Request, tries: int) -> Flow[list[T]]:
-    reply = yield from steps.sent(request, tries)
-    said = steps.json_of(reply)
-    return decode(list[kind], said.get(name) if isinstance(said, dict) else None)  # type: ignore[valid-type]
+    reply = yield from steps.send(request, tries)
+    body = steps.json_of(reply)
+    return decode(list[kind], body.get(name) if isinstance(body, dict) else None)  # type: ignore[valid-type]
 
 
 class Client:
     """A client of `byleave serve`.
 
-    Where it is and who asks can also be said by BYLEAVE_URL and BYLEAVE_TOKEN. `tries` is how often a request is sent that is safe
-    to send again, before the server counts as away.
+    BYLEAVE_URL and BYLEAVE_TOKEN are the defaults for the address and the token. `tries` is the maximum number of attempts for
+    requests that are safe to repeat.
     """
 
     def __init__(self, base_url: str | None = None, token: str | None = None, *, tries: int = 5) -> None:
-        self._http = httpx.Client(**_where(base_url, token))
+        self._http = httpx.Client(**_http_options(base_url, token))
         self.tries = max(1, tries)
 
     def __enter__(self) -> Client:
@@ -115,13 +115,13 @@ class Client:
         dry_run: bool = False,
         timeout_s: float | None = None,
     ) -> Result:
-        """Makes a call and waits until it is settled, however long a person takes, or `timeout_s`.
+        """Makes a call and waits until it is settled, or until `timeout_s` has passed.
 
-        With the same `key` it is the same call, which is never run twice; one is made where none is given, and kept when the
-        request has to be sent again. A call that was refused is a result, too: `Result.released` raises what stands in the way.
+        The same `key` refers to the same call, which never runs twice. Without `key`, a new one is created and used for all
+        retries. A refusal is also a result; `Result.released` raises it.
         """
         body = requests.call_body(tool, arguments or {}, session, reason, mode, dry_run)
-        return self.perform(steps.called(body, key or steps.new_key(), timeout_s, self.tries))
+        return self.perform(steps.make_call(body, key or steps.new_key(), timeout_s, self.tries))
 
     def submit(
         self,
@@ -134,25 +134,25 @@ class Client:
         mode: str | None = None,
         dry_run: bool = False,
         wait_s: int = 0,
-    ) -> Standing:
-        """Makes a call and says how far it has come."""
+    ) -> CallStatus:
+        """Makes a call and returns its status."""
         body = requests.call_body(tool, arguments or {}, session, reason, mode, dry_run)
-        return self._ask(Standing, steps.submitted(body, key or steps.new_key(), wait_s))
+        return self._ask(CallStatus, steps.submit_request(body, key or steps.new_key(), wait_s))
 
-    def look(self, call: str, *, wait_s: int = 0) -> Standing:
-        """How far a call has come."""
-        return self._ask(Standing, steps.looked(call, wait_s))
+    def status(self, call: str, *, wait_s: int = 0) -> CallStatus:
+        """Returns the status of a call."""
+        return self._ask(CallStatus, steps.status_request(call, wait_s))
 
     def wait(self, call: str, *, timeout_s: float | None = None) -> Result:
         """Waits until a call is settled."""
-        return self.perform(steps.waited(call, timeout_s, self.tries))
+        return self.perform(steps.wait_for_call(call, timeout_s, self.tries))
 
-    def cancel(self, call: str, *, wait_s: int = steps.WAIT_S) -> Standing:
-        """Calls a call off: what runs is stopped, what waits is refused."""
-        return self._ask(Standing, requests.cancel(call, wait_s))
+    def cancel(self, call: str, *, wait_s: int = steps.WAIT_S) -> CallStatus:
+        """Cancels a call. A running call is stopped, and a waiting call is refused."""
+        return self._ask(CallStatus, requests.cancel(call, wait_s))
 
     def events(self, call: str, *, last: int | None = None) -> Iterator[Event]:
-        """Follows a call to its end, and goes on where it was when the connection breaks."""
+        """Follows a call to its end. Continues at the same entry if the connection breaks."""
         failures = 0
         while True:
             began = last
@@ -169,92 +169,92 @@ class Client:
                     parser = Parser()
                     for text in response.iter_text():
                         for event in parser.feed(text):
-                            # Only what was handed on counts as seen.
+                            # An event is seen only after it was yielded.
                             yield event
                             last = event.id if event.id is not None else last
             except httpx.HTTPError as error:
-                broke: httpx.HTTPError | None = error
+                broken: httpx.HTTPError | None = error
             else:
-                broke = None
-            # A stream that ended may be at its end: the next one then has no content.
+                broken = None
+            # The call may have ended. The next stream then has no content.
             failures = 0 if last != began else failures + 1
             if failures >= self.tries:
-                raise _away(broke or httpx.ReadError("the stream ends again and again"))
-            if broke is not None:
+                raise _unreachable(broken or httpx.ReadError("the event stream ends repeatedly"))
+            if broken is not None:
                 time.sleep(min(0.1 * 2**failures, 5.0))
 
-    # Questions and leaves
+    # Questions and standing approvals
 
     def questions(self, *, limit: int | None = None, after: int | None = None) -> list[OpenQuestion]:
-        """Open questions, the newest first."""
+        """Returns open questions, newest first."""
         return self.perform(_list(OpenQuestion, "questions", requests.questions(limit, after), self.tries))
 
-    def question(self, question: str) -> Sheet:
-        """Everything that a person must see to answer a question."""
-        return self._ask(Sheet, requests.question(question))
+    def question(self, question: str) -> QuestionView:
+        """Returns everything that a person must see to answer a question."""
+        return self._ask(QuestionView, requests.question(question))
 
-    def answer(self, question: str, digest: str, say: str, **more: Json) -> Standing:
-        """Answers a question as it was shown: `yes`, `no`, `edit`, `part`, `leave` or `abort`, with what belongs to it."""
-        return self._ask(Standing, requests.answer(question, digest, {"say": say, **more}))
+    def answer(self, question: str, digest: str, kind: str, **fields: Json) -> CallStatus:
+        """Answers a question as it was shown: `yes`, `no`, `edit`, `partial`, `standing-approval` or `abort`, with its fields."""
+        return self._ask(CallStatus, requests.answer(question, digest, {"kind": kind, **fields}))
 
-    def leaves(self) -> list[Leave]:
-        """The leaves that were given."""
-        return self.perform(_list(Leave, "leaves", requests.leaves(), self.tries))
+    def standing_approvals(self) -> list[StandingApproval]:
+        """Returns the standing approvals."""
+        return self.perform(_list(StandingApproval, "standing_approvals", requests.standing_approvals(), self.tries))
 
-    def revoke(self, leave: str) -> None:
-        """Makes a leave count no longer."""
-        self.perform(steps.sent(requests.revoke(leave), self.tries))
+    def revoke(self, standing_approval: str) -> None:
+        """Revokes a standing approval."""
+        self.perform(steps.send(requests.revoke(standing_approval), self.tries))
 
-    # The book
+    # The audit log
 
-    def book(self, **query: Any) -> list[CallEntry]:
-        """Calls of the book, newest first: by `tool`, `agent`, `outcome`, `code`, `text`, `since`, `until`, `limit`, `after`."""
-        return self.perform(_list(CallEntry, "calls", requests.book(query), self.tries))
+    def audit_log(self, **query: Any) -> list[CallEntry]:
+        """Returns calls, newest first; `query`: `tool`, `agent`, `outcome`, `code`, `text`, `since`, `until`, `limit`, `after`."""
+        return self.perform(_list(CallEntry, "calls", requests.audit_log(query), self.tries))
 
     def record(self, call: str) -> Record:
-        """The record of a call."""
+        """Returns the record of a call."""
         return self._ask(Record, requests.record(call))
 
-    def export(self, form: str = "json", *, since: int | None = None, until: int | None = None) -> str:
-        """The records, as JSON lines or as `markdown`."""
-        return self.perform(steps.sent(requests.export(form, since, until), self.tries)).body.decode()
+    def export(self, format: str = "json", *, since: int | None = None, until: int | None = None) -> str:
+        """Exports the records as JSON lines or as `markdown`."""
+        return self.perform(steps.send(requests.export(format, since, until), self.tries)).body.decode()
 
     def verify(self) -> Verification:
-        """Checks the whole book."""
+        """Verifies the whole audit log."""
         return self._ask(Verification, requests.verify())
 
-    # The rest
+    # Tools, policy and service
 
-    def tools(self, form: str = "mcp") -> list[ToolEntry]:
-        """The tools, with their schemas in the form of `mcp`, `openai`, `anthropic` or `gemini`."""
-        return self.perform(_list(ToolEntry, "tools", requests.tools(form), self.tries))
+    def tools(self, format: str = "mcp") -> list[ToolEntry]:
+        """Returns the tools, with their schemas in the format of `mcp`, `openai`, `anthropic` or `gemini`."""
+        return self.perform(_list(ToolEntry, "tools", requests.tools(format), self.tries))
 
     def explain(self, tool: str, arguments: Mapping[str, Json] | None = None, *, mode: str | None = None) -> Explanation:
-        """What a call would do, and what the policy says of it; nothing is run."""
+        """Returns the effects of a call and the decision of the policy. Runs nothing."""
         return self._ask(Explanation, requests.explain(tool, arguments or {}, mode))
 
     def replay(self, policy: str, *, limit: int | None = None) -> Replay:
-        """What these rules (TOML) would have made of the newest calls; nothing is put in force."""
+        """Evaluates the newest calls with these rules (TOML). The rules do not come into force."""
         return self._ask(Replay, requests.replay(policy, limit))
 
-    def halted(self) -> Halt:
-        """Whether everything is halted."""
-        return self._ask(Halt, requests.halted())
+    def halt_status(self) -> HaltStatus:
+        """Returns whether a halt is active."""
+        return self._ask(HaltStatus, requests.halt_status())
 
-    def halt(self, why: str) -> None:
-        """Refuses everything from now on."""
-        self.perform(steps.sent(requests.halt(why), self.tries))
+    def halt(self, reason: str) -> None:
+        """Halts all calls."""
+        self.perform(steps.send(requests.halt(reason), self.tries))
 
     def lift(self) -> None:
         """Lifts a halt."""
-        self.perform(steps.sent(requests.lift(), self.tries))
+        self.perform(steps.send(requests.lift(), self.tries))
 
     def health(self) -> Health:
-        """How the server is."""
+        """Returns the health of the server."""
         return self._ask(Health, requests.health())
 
     def _ask(self, kind: type[T], request: Request) -> T:
-        return self.perform(steps.asked(kind, request, self.tries))
+        return self.perform(steps.send_and_decode(kind, request, self.tries))
 
     def perform(self, flow: Flow[T]) -> T:
         """Performs the steps of a flow."""
@@ -262,11 +262,11 @@ class Client:
             step = next(flow)
             while True:
                 try:
-                    said = self._step(step)
+                    result = self._step(step)
                 except Exception as error:
                     step = flow.throw(error)
                 else:
-                    step = flow.send(said)
+                    step = flow.send(result)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
@@ -276,27 +276,27 @@ class Client:
         if isinstance(step, Pause):
             return time.sleep(step.seconds)
         if isinstance(step, Invoke):
-            made = step.function(*step.subject, **step.arguments)
-            if inspect.isawaitable(made):
-                if inspect.iscoroutine(made):
-                    made.close()
-                raise TypeError("what is asynchronous needs an AsyncClient")
-            return made
+            value = step.function(*step.subject, **step.arguments)
+            if inspect.isawaitable(value):
+                if inspect.iscoroutine(value):
+                    value.close()
+                raise TypeError("an asynchronous function needs an `AsyncClient`")
+            return value
         try:
             return _reply(self._http.request(step.method, step.path, **_options(step)))
         except httpx.HTTPError as error:
-            raise _away(error) from error
+            raise _unreachable(error) from error
 
 
 class AsyncClient:
     """A client of `byleave serve`, for `async`.
 
-    Where it is and who asks can also be said by BYLEAVE_URL and BYLEAVE_TOKEN. `tries` is how often a request is sent that is safe
-    to send again, before the server counts as away.
+    BYLEAVE_URL and BYLEAVE_TOKEN are the defaults for the address and the token. `tries` is the maximum number of attempts for
+    requests that are safe to repeat.
     """
 
     def __init__(self, base_url: str | None = None, token: str | None = None, *, tries: int = 5) -> None:
-        self._http = httpx.AsyncClient(**_where(base_url, token))
+        self._http = httpx.AsyncClient(**_http_options(base_url, token))
         self.tries = max(1, tries)
 
     async def __aenter__(self) -> AsyncClient:
@@ -322,13 +322,13 @@ class AsyncClient:
         dry_run: bool = False,
         timeout_s: float | None = None,
     ) -> Result:
-        """Makes a call and waits until it is settled, however long a person takes, or `timeout_s`.
+        """Makes a call and waits until it is settled, or until `timeout_s` has passed.
 
-        With the same `key` it is the same call, which is never run twice; one is made where none is given, and kept when the
-        request has to be sent again. A call that was refused is a result, too: `Result.released` raises what stands in the way.
+        The same `key` refers to the same call, which never runs twice. Without `key`, a new one is created and used for all
+        retries. A refusal is also a result; `Result.released` raises it.
         """
         body = requests.call_body(tool, arguments or {}, session, reason, mode, dry_run)
-        return await self.perform(steps.called(body, key or steps.new_key(), timeout_s, self.tries))
+        return await self.perform(steps.make_call(body, key or steps.new_key(), timeout_s, self.tries))
 
     async def submit(
         self,
@@ -341,25 +341,25 @@ class AsyncClient:
         mode: str | None = None,
         dry_run: bool = False,
         wait_s: int = 0,
-    ) -> Standing:
-        """Makes a call and says how far it has come."""
+    ) -> CallStatus:
+        """Makes a call and returns its status."""
         body = requests.call_body(tool, arguments or {}, session, reason, mode, dry_run)
-        return await self._ask(Standing, steps.submitted(body, key or steps.new_key(), wait_s))
+        return await self._ask(CallStatus, steps.submit_request(body, key or steps.new_key(), wait_s))
 
-    async def look(self, call: str, *, wait_s: int = 0) -> Standing:
-        """How far a call has come."""
-        return await self._ask(Standing, steps.looked(call, wait_s))
+    async def status(self, call: str, *, wait_s: int = 0) -> CallStatus:
+        """Returns the status of a call."""
+        return await self._ask(CallStatus, steps.status_request(call, wait_s))
 
     async def wait(self, call: str, *, timeout_s: float | None = None) -> Result:
         """Waits until a call is settled."""
-        return await self.perform(steps.waited(call, timeout_s, self.tries))
+        return await self.perform(steps.wait_for_call(call, timeout_s, self.tries))
 
-    async def cancel(self, call: str, *, wait_s: int = steps.WAIT_S) -> Standing:
-        """Calls a call off: what runs is stopped, what waits is refused."""
-        return await self._ask(Standing, requests.cancel(call, wait_s))
+    async def cancel(self, call: str, *, wait_s: int = steps.WAIT_S) -> CallStatus:
+        """Cancels a call. A running call is stopped, and a waiting call is refused."""
+        return await self._ask(CallStatus, requests.cancel(call, wait_s))
 
     async def events(self, call: str, *, last: int | None = None) -> AsyncIterator[Event]:
-        """Follows a call to its end, and goes on where it was when the connection breaks."""
+        """Follows a call to its end. Continues at the same entry if the connection breaks."""
         failures = 0
         while True:
             began = last
@@ -376,92 +376,92 @@ class AsyncClient:
                     parser = Parser()
                     async for text in response.aiter_text():
                         for event in parser.feed(text):
-                            # Only what was handed on counts as seen.
+                            # An event is seen only after it was yielded.
                             yield event
                             last = event.id if event.id is not None else last
             except httpx.HTTPError as error:
-                broke: httpx.HTTPError | None = error
+                broken: httpx.HTTPError | None = error
             else:
-                broke = None
-            # A stream that ended may be at its end: the next one then has no content.
+                broken = None
+            # The call may have ended. The next stream then has no content.
             failures = 0 if last != began else failures + 1
             if failures >= self.tries:
-                raise _away(broke or httpx.ReadError("the stream ends again and again"))
-            if broke is not None:
+                raise _unreachable(broken or httpx.ReadError("the event stream ends repeatedly"))
+            if broken is not None:
                 await asyncio.sleep(min(0.1 * 2**failures, 5.0))
 
-    # Questions and leaves
+    # Questions and standing approvals
 
     async def questions(self, *, limit: int | None = None, after: int | None = None) -> list[OpenQuestion]:
-        """Open questions, the newest first."""
+        """Returns open questions, newest first."""
         return await self.perform(_list(OpenQuestion, "questions", requests.questions(limit, after), self.tries))
 
-    async def question(self, question: str) -> Sheet:
-        """Everything that a person must see to answer a question."""
-        return await self._ask(Sheet, requests.question(question))
+    async def question(self, question: str) -> QuestionView:
+        """Returns everything that a person must see to answer a question."""
+        return await self._ask(QuestionView, requests.question(question))
 
-    async def answer(self, question: str, digest: str, say: str, **more: Json) -> Standing:
-        """Answers a question as it was shown: `yes`, `no`, `edit`, `part`, `leave` or `abort`, with what belongs to it."""
-        return await self._ask(Standing, requests.answer(question, digest, {"say": say, **more}))
+    async def answer(self, question: str, digest: str, kind: str, **fields: Json) -> CallStatus:
+        """Answers a question as it was shown: `yes`, `no`, `edit`, `partial`, `standing-approval` or `abort`, with its fields."""
+        return await self._ask(CallStatus, requests.answer(question, digest, {"kind": kind, **fields}))
 
-    async def leaves(self) -> list[Leave]:
-        """The leaves that were given."""
-        return await self.perform(_list(Leave, "leaves", requests.leaves(), self.tries))
+    async def standing_approvals(self) -> list[StandingApproval]:
+        """Returns the standing approvals."""
+        return await self.perform(_list(StandingApproval, "standing_approvals", requests.standing_approvals(), self.tries))
 
-    async def revoke(self, leave: str) -> None:
-        """Makes a leave count no longer."""
-        await self.perform(steps.sent(requests.revoke(leave), self.tries))
+    async def revoke(self, standing_approval: str) -> None:
+        """Revokes a standing approval."""
+        await self.perform(steps.send(requests.revoke(standing_approval), self.tries))
 
-    # The book
+    # The audit log
 
-    async def book(self, **query: Any) -> list[CallEntry]:
-        """Calls of the book, newest first: by `tool`, `agent`, `outcome`, `code`, `text`, `since`, `until`, `limit`, `after`."""
-        return await self.perform(_list(CallEntry, "calls", requests.book(query), self.tries))
+    async def audit_log(self, **query: Any) -> list[CallEntry]:
+        """Returns calls, newest first; `query`: `tool`, `agent`, `outcome`, `code`, `text`, `since`, `until`, `limit`, `after`."""
+        return await self.perform(_list(CallEntry, "calls", requests.audit_log(query), self.tries))
 
     async def record(self, call: str) -> Record:
-        """The record of a call."""
+        """Returns the record of a call."""
         return await self._ask(Record, requests.record(call))
 
-    async def export(self, form: str = "json", *, since: int | None = None, until: int | None = None) -> str:
-        """The records, as JSON lines or as `markdown`."""
-        return (await self.perform(steps.sent(requests.export(form, since, until), self.tries))).body.decode()
+    async def export(self, format: str = "json", *, since: int | None = None, until: int | None = None) -> str:
+        """Exports the records as JSON lines or as `markdown`."""
+        return (await self.perform(steps.send(requests.export(format, since, until), self.tries))).body.decode()
 
     async def verify(self) -> Verification:
-        """Checks the whole book."""
+        """Verifies the whole audit log."""
         return await self._ask(Verification, requests.verify())
 
-    # The rest
+    # Tools, policy and service
 
-    async def tools(self, form: str = "mcp") -> list[ToolEntry]:
-        """The tools, with their schemas in the form of `mcp`, `openai`, `anthropic` or `gemini`."""
-        return await self.perform(_list(ToolEntry, "tools", requests.tools(form), self.tries))
+    async def tools(self, format: str = "mcp") -> list[ToolEntry]:
+        """Returns the tools, with their schemas in the format of `mcp`, `openai`, `anthropic` or `gemini`."""
+        return await self.perform(_list(ToolEntry, "tools", requests.tools(format), self.tries))
 
     async def explain(self, tool: str, arguments: Mapping[str, Json] | None = None, *, mode: str | None = None) -> Explanation:
-        """What a call would do, and what the policy says of it; nothing is run."""
+        """Returns the effects of a call and the decision of the policy. Runs nothing."""
         return await self._ask(Explanation, requests.explain(tool, arguments or {}, mode))
 
     async def replay(self, policy: str, *, limit: int | None = None) -> Replay:
-        """What these rules (TOML) would have made of the newest calls; nothing is put in force."""
+        """Evaluates the newest calls with these rules (TOML). The rules do not come into force."""
         return await self._ask(Replay, requests.replay(policy, limit))
 
-    async def halted(self) -> Halt:
-        """Whether everything is halted."""
-        return await self._ask(Halt, requests.halted())
+    async def halt_status(self) -> HaltStatus:
+        """Returns whether a halt is active."""
+        return await self._ask(HaltStatus, requests.halt_status())
 
-    async def halt(self, why: str) -> None:
-        """Refuses everything from now on."""
-        await self.perform(steps.sent(requests.halt(why), self.tries))
+    async def halt(self, reason: str) -> None:
+        """Halts all calls."""
+        await self.perform(steps.send(requests.halt(reason), self.tries))
 
     async def lift(self) -> None:
         """Lifts a halt."""
-        await self.perform(steps.sent(requests.lift(), self.tries))
+        await self.perform(steps.send(requests.lift(), self.tries))
 
     async def health(self) -> Health:
-        """How the server is."""
+        """Returns the health of the server."""
         return await self._ask(Health, requests.health())
 
     async def _ask(self, kind: type[T], request: Request) -> T:
-        return await self.perform(steps.asked(kind, request, self.tries))
+        return await self.perform(steps.send_and_decode(kind, request, self.tries))
 
     async def perform(self, flow: Flow[T]) -> T:
         """Performs the steps of a flow."""
@@ -469,11 +469,11 @@ class AsyncClient:
             step = next(flow)
             while True:
                 try:
-                    said = await self._step(step)
+                    result = await self._step(step)
                 except Exception as error:
                     step = flow.throw(error)
                 else:
-                    step = flow.send(said)
+                    step = flow.send(result)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
@@ -483,9 +483,9 @@ class AsyncClient:
         if isinstance(step, Pause):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Invoke):
-            made = step.function(*step.subject, **step.arguments)
-            return await made if inspect.isawaitable(made) else made
+            value = step.function(*step.subject, **step.arguments)
+            return await value if inspect.isawaitable(value) else value
         try:
             return _reply(await self._http.request(step.method, step.path, **_options(step)))
         except httpx.HTTPError as error:
-            raise _away(error) from error
+            raise _unreachable(error) from error

@@ -1,4 +1,4 @@
-"""What can go wrong. Whatever it is, a guarded function has not run unless its class says otherwise."""
+"""Exceptions. A guarded function has not run unless the class of the exception says otherwise."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 
 class ByleaveError(Exception):
-    """Anything that this package raises."""
+    """The base class of all exceptions of this package."""
 
 
 class Unreachable(ByleaveError):
-    """The server cannot be reached, or went away. What was accepted is found again with the same key."""
+    """The server cannot be reached, or the connection broke. An accepted call can be found again with the same key."""
 
 
-class Nonsense(ByleaveError):
-    """The server answered what cannot be understood; it is taken as no."""
+class InvalidResponse(ByleaveError):
+    """The response of the server is not valid. It is treated as a refusal."""
 
 
 class Problem(ByleaveError):
@@ -34,23 +34,23 @@ class Problem(ByleaveError):
 
 
 class Unauthenticated(Problem):
-    """There is no token, or none that counts."""
+    """The token is missing or not valid."""
 
 
 class Forbidden(Problem):
-    """The token is good, and not for this."""
+    """The token does not allow this."""
 
 
 class NotFound(Problem):
-    """There is no such thing, or not for you."""
+    """The object does not exist, or you may not see it."""
 
 
 class Conflict(Problem):
-    """The key, the claim or the question was used already; `code` says which."""
+    """The key, the claim or the question was already used; `code` says which."""
 
 
-class TooMany(Problem):
-    """More requests than are allowed; `retry_after_s` says when."""
+class TooManyRequests(Problem):
+    """Too many requests; `retry_after_s` says when to try again."""
 
 
 _BY_STATUS: dict[int, type[Problem]] = {
@@ -58,17 +58,17 @@ _BY_STATUS: dict[int, type[Problem]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    429: TooMany,
+    429: TooManyRequests,
 }
 
 
 def problem_class(status: int) -> type[Problem]:
-    """The class of a problem with this status."""
+    """Returns the exception class for this status."""
     return _BY_STATUS.get(status, Problem)
 
 
 class NotCompleted(ByleaveError):
-    """A call that was settled without a result that the model may have."""
+    """The call was settled without a result for the model."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -76,29 +76,29 @@ class NotCompleted(ByleaveError):
 
 
 class Refused(NotCompleted):
-    """It did not run, and here is why."""
+    """The call did not run."""
 
-    def __init__(self, result: Result, code: str, why: str, page: str) -> None:
-        super().__init__(f"{why} ({code})", result)
+    def __init__(self, result: Result, code: str, reason: str, page: str) -> None:
+        super().__init__(f"{reason} ({code})", result)
         self.code = code
-        self.why = why
+        self.reason = reason
         self.page = page
 
 
 class Withheld(Refused):
-    """It ran, and its result is not released."""
+    """The call ran, but its result was not released."""
 
 
 class Unknown(Refused):
-    """It may have run; nobody can say."""
+    """The call may have run; its outcome is unknown."""
 
 
 class Failed(NotCompleted):
-    """It ran, and says that it failed."""
+    """The call ran and failed."""
 
 
-class WaitedTooLong(ByleaveError):
-    """The call is not settled yet. It goes on; the same key finds it again."""
+class WaitTimeout(ByleaveError):
+    """The call is not settled yet. It continues, and can be found again with the same key."""
 
     def __init__(self, call: str, state: str) -> None:
         super().__init__(f"call {call} is still {state}")
@@ -106,5 +106,5 @@ class WaitedTooLong(ByleaveError):
         self.state = state
 
 
-class Unreported(ByleaveError):
-    """The function has run, and the server could not be told what came of it; the call ends as unknown."""
+class ReportFailed(ByleaveError):
+    """The function has run, but its result could not be reported to the server. The outcome of the call is unknown."""

@@ -1,4 +1,4 @@
-"""`@byleave.tool`: a function of this process, behind the gate."""
+"""`@byleave.tool` puts a function of this process behind the gate."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, cast, o
 
 from . import schema as schemas
 from .client import AsyncClient, Client
+from .client_tools import CallRequest, Spec, run_client_tool, value_of
 from .models import Json, Result
-from .own import Order, Spec, used, value_of
 from .reviews import InputReviewer, OutputReviewer
 from .steps import new_key
 
@@ -20,8 +20,8 @@ Class = Literal["bash", "file", "webfetch", "readonly", "generic"]
 Role = Literal["read-path", "write-path", "edit-path", "delete-path", "patch", "url", "command"]
 
 
-class Declared(TypedDict, total=False):
-    """What a function says of itself. What is not said counts as the stricter."""
+class Declaration(TypedDict, total=False):
+    """The declaration of a function. Without `kind` it counts as undeclared, and without `sensitive` as sensitive."""
 
     kind: Class
     roles: Mapping[str, Role]
@@ -35,7 +35,7 @@ class Declared(TypedDict, total=False):
     timeout_ms: int
 
 
-class _Guarded(Generic[P]):
+class _GuardedBase(Generic[P]):
     def __init__(self, function: Callable[P, Any], spec: Spec, schema: Mapping[str, Json], description: str) -> None:
         functools.update_wrapper(cast(Any, self), function)
         self.name = spec.name
@@ -49,19 +49,19 @@ class _Guarded(Generic[P]):
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def _order(
+    def _request(
         self,
         arguments: Mapping[str, Json],
         key: str | None,
         session: str | None,
         reason: str | None,
         timeout_s: float | None,
-    ) -> Order:
-        return Order(arguments, key or new_key(), session, reason, None, timeout_s)
+    ) -> CallRequest:
+        return CallRequest(arguments, key or new_key(), session, reason, None, timeout_s)
 
 
-class Guarded(_Guarded[P], Generic[P, R]):
-    """A function behind the gate. Calling it asks the server first, and gives what the server releases."""
+class GuardedFunction(_GuardedBase[P], Generic[P, R]):
+    """A function behind the gate. A call asks the server first, and returns the released result."""
 
     client: Client | None = None
 
@@ -77,13 +77,13 @@ class Guarded(_Guarded[P], Generic[P, R]):
         reason: str | None = None,
         timeout_s: float | None = None,
     ) -> Result:
-        """Uses it, and says what came of it: a refusal is a result, too."""
+        """Calls the function and returns the result. A refusal is also a result."""
         self.client = self.client or Client()
-        order = self._order(arguments, key, session, reason, timeout_s)
-        return self.client.perform(used(self._spec, order, self.client.tries))
+        request = self._request(arguments, key, session, reason, timeout_s)
+        return self.client.perform(run_client_tool(self._spec, request, self.client.tries))
 
 
-class AsyncGuarded(_Guarded[P], Generic[P, R]):
+class AsyncGuardedFunction(_GuardedBase[P], Generic[P, R]):
     """An asynchronous function behind the gate."""
 
     client: AsyncClient | None = None
@@ -100,10 +100,10 @@ class AsyncGuarded(_Guarded[P], Generic[P, R]):
         reason: str | None = None,
         timeout_s: float | None = None,
     ) -> Result:
-        """Uses it, and says what came of it: a refusal is a result, too."""
+        """Calls the function and returns the result. A refusal is also a result."""
         self.client = self.client or AsyncClient()
-        order = self._order(arguments, key, session, reason, timeout_s)
-        return await self.client.perform(used(self._spec, order, self.client.tries))
+        request = self._request(arguments, key, session, reason, timeout_s)
+        return await self.client.perform(run_client_tool(self._spec, request, self.client.tries))
 
 
 class _Decorator:
@@ -111,17 +111,17 @@ class _Decorator:
         self._make = make
 
     @overload
-    def __call__(self, function: Callable[P, Awaitable[R]], /) -> AsyncGuarded[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> AsyncGuardedFunction[P, R]: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(self, function: Callable[P, R], /) -> Guarded[P, R]: ...
+    def __call__(self, function: Callable[P, R], /) -> GuardedFunction[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
         return self._make(function)
 
 
 @overload
-def tool(function: Callable[P, Awaitable[R]], /) -> AsyncGuarded[P, R]: ...  # type: ignore[overload-overlap]
+def tool(function: Callable[P, Awaitable[R]], /) -> AsyncGuardedFunction[P, R]: ...  # type: ignore[overload-overlap]
 @overload
-def tool(function: Callable[P, R], /) -> Guarded[P, R]: ...
+def tool(function: Callable[P, R], /) -> GuardedFunction[P, R]: ...
 @overload
 def tool(
     *,
@@ -131,7 +131,7 @@ def tool(
     schema: Mapping[str, Json] | None = None,
     input: InputReviewer | None = None,
     output: OutputReviewer | None = None,
-    declared: Declared | None = None,
+    declaration: Declaration | None = None,
 ) -> _Decorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -143,29 +143,29 @@ def tool(
     schema: Mapping[str, Json] | None = None,
     input: InputReviewer | None = None,
     output: OutputReviewer | None = None,
-    declared: Declared | None = None,
+    declaration: Declaration | None = None,
 ) -> Any:
     """Puts a function behind the gate.
 
-    Each call is judged, asked about and recorded by the server, and runs here, once, only when the server says so. `input` sees the
-    arguments before that, and `output` the result before anybody else; each may change it or refuse. Where the server cannot be
-    reached, or answers nonsense, the function does not run.
+    The server evaluates and records each call, and asks a person if needed. The function runs here, once, and only if the server
+    allows it. `input` reviews the arguments first, and `output` reviews the result first. Each may change them or refuse. If the
+    server cannot be reached, or its response is not valid, the function does not run.
     """
 
     def make(function: Callable[..., Any]) -> Any:
-        said = description or inspect.getdoc(function) or ""
-        shape = dict(schema) if schema is not None else schemas.of_function(function)
-        words: dict[str, Any] = {"description": said, "input_schema": shape, **(declared or {})}
-        if "kind" in words:
-            words["class"] = words.pop("kind")
-        spec = Spec(name or function.__name__, words, function, input, output)
+        text = description or inspect.getdoc(function) or ""
+        parameters = dict(schema) if schema is not None else schemas.of_function(function)
+        body: dict[str, Any] = {"description": text, "input_schema": parameters, **(declaration or {})}
+        if "kind" in body:
+            body["class"] = body.pop("kind")
+        spec = Spec(name or function.__name__, body, function, input, output)
         if inspect.iscoroutinefunction(function):
-            guarded: Any = AsyncGuarded(function, spec, shape, said)
+            guarded: Any = AsyncGuardedFunction(function, spec, parameters, text)
         else:
-            guarded = Guarded(function, spec, shape, said)
-        fits = AsyncClient if isinstance(guarded, AsyncGuarded) else Client
-        if client is not None and not isinstance(client, fits):
-            raise TypeError(f"`{spec.name}` needs {fits.__name__}")
+            guarded = GuardedFunction(function, spec, parameters, text)
+        client_class = AsyncClient if isinstance(guarded, AsyncGuardedFunction) else Client
+        if client is not None and not isinstance(client, client_class):
+            raise TypeError(f"the function `{spec.name}` needs a client of the class {client_class.__name__}")
         guarded.client = client
         return guarded
 

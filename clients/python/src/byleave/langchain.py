@@ -1,4 +1,4 @@
-"""LangChain tools whose calls go through Byleave: those of the server, and functions behind its gate."""
+"""LangChain tools whose calls go through Byleave: tools of the server, and guarded functions."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ from typing import Any
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from .client import AsyncClient, Client
-from .forms import Form, forms
-from .guarded import AsyncGuarded, Guarded
+from .formats import FormattedTool, format_tools
+from .guarded import AsyncGuardedFunction, GuardedFunction
 from .models import Result
 
 
 def tools(client: Client, names: Iterable[str] | None = None, *, session: str | None = None) -> list[BaseTool]:
-    """The tools of the server, or those with these names."""
+    """Returns the tools of the server, or those with these names."""
 
-    def made(form: Form) -> BaseTool:
+    def make_tool(tool: FormattedTool) -> BaseTool:
         def run(**arguments: Any) -> str:
-            return _said(client.call(form.tool, arguments, session=session))
+            return _text_or_raise(client.call(tool.tool, arguments, session=session))
 
-        return _tool(form, func=run)
+        return _tool(tool, func=run)
 
-    return [made(form) for form in forms(client.tools("openai"), names)]
+    return [make_tool(tool) for tool in format_tools(client.tools("openai"), names)]
 
 
 async def async_tools(client: AsyncClient, names: Iterable[str] | None = None, *, session: str | None = None) -> list[BaseTool]:
-    """The same for `async`."""
+    """Returns the same tools for `async`."""
 
-    def made(form: Form) -> BaseTool:
+    def make_tool(tool: FormattedTool) -> BaseTool:
         async def run(**arguments: Any) -> str:
-            return _said(await client.call(form.tool, arguments, session=session))
+            return _text_or_raise(await client.call(tool.tool, arguments, session=session))
 
-        return _tool(form, coroutine=run)
+        return _tool(tool, coroutine=run)
 
-    return [made(form) for form in forms(await client.tools("openai"), names)]
+    return [make_tool(tool) for tool in format_tools(await client.tools("openai"), names)]
 
 
-def guarded(function: Guarded[Any, Any] | AsyncGuarded[Any, Any]) -> BaseTool:
-    """A function that `@byleave.tool` has put behind the gate."""
-    form = Form(function.name, function.name, function.description, function.schema)
-    if isinstance(function, AsyncGuarded):
-        ahead = function
+def guarded(function: GuardedFunction[Any, Any] | AsyncGuardedFunction[Any, Any]) -> BaseTool:
+    """Returns a tool for a function with `@byleave.tool`."""
+    tool = FormattedTool(function.name, function.name, function.description, function.schema)
+    if isinstance(function, AsyncGuardedFunction):
+        async_function = function
 
-        async def run_ahead(**arguments: Any) -> str:
-            return _said(await ahead.run(arguments))
+        async def run_async(**arguments: Any) -> str:
+            return _text_or_raise(await async_function.run(arguments))
 
-        return _tool(form, coroutine=run_ahead)
+        return _tool(tool, coroutine=run_async)
 
     def run(**arguments: Any) -> str:
-        return _said(function.run(arguments))
+        return _text_or_raise(function.run(arguments))
 
-    return _tool(form, func=run)
+    return _tool(tool, func=run)
 
 
-def _said(result: Result) -> str:
-    """What the model gets; what did not complete is marked as an error."""
+def _text_or_raise(result: Result) -> str:
+    """Returns the text for the model. Raises if the call did not complete."""
     if result.success:
         return result.text()
     raise ToolException(result.text())
 
 
-def _tool(form: Form, **run: Any) -> BaseTool:
+def _tool(tool: FormattedTool, **run: Any) -> BaseTool:
     return StructuredTool(
-        name=form.name, description=form.description, args_schema=dict(form.parameters), handle_tool_error=True, **run
+        name=tool.name, description=tool.description, args_schema=dict(tool.parameters), handle_tool_error=True, **run
     )

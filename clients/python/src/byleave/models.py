@@ -1,4 +1,4 @@
-"""What the server says, as values. Read strictly: what does not fit is `Nonsense`; fields that are new are left aside."""
+"""Responses of the server as values. Reading is strict and raises `InvalidResponse`. Unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from .errors import Failed, Nonsense, Refused, Unknown, Withheld
+from .errors import Failed, InvalidResponse, Refused, Unknown, Withheld
 
 Json = Any
 T = TypeVar("T")
 
-State = Literal["settled", "waiting", "held-up", "ready", "taken", "running"]
-Outcome = Literal["completed", "failed", "withheld", "refused", "rehearsed", "unknown"]
+State = Literal["settled", "waiting", "blocked", "ready", "claimed", "running"]
+Outcome = Literal["completed", "failed", "withheld", "refused", "dry-run", "unknown"]
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why something did not happen."""
+    """The reason for a refusal."""
 
     code: str
-    why: str
+    message: str
     page: str
+    #: How a participant failed, if the code says that one did: error, panic, timeout or invalid-response.
+    cause: str | None = None
 
 
 @dataclass(frozen=True)
-class Change:
-    """Something that was changed on the way."""
+class Modification:
+    """A change by a reviewer or a person."""
 
-    what: str
-    by: str
-    why: str | None
+    kind: str
+    actor: str
+    reason: str | None
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Where a call stands in the book."""
+    """The position of a call in the audit log."""
 
     entries: int
     head: str
 
 
 @dataclass(frozen=True)
-class Settled:
-    """What came of a call, as the server says it."""
+class ResultBody:
+    """The result of a call, as the server sends it."""
 
     outcome: Outcome
     tool: str
@@ -59,13 +61,13 @@ class Settled:
     arguments: Json
     data: Json
     effects: list[Json] | None
-    changes: list[Change]
+    modifications: list[Modification]
     receipt: Receipt | None
 
 
 @dataclass(frozen=True)
 class QuestionRef:
-    """A question, with the digest that an answer repeats."""
+    """A question, with the digest that an answer must repeat."""
 
     id: str
     kind: str
@@ -74,51 +76,51 @@ class QuestionRef:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far a call has come."""
+class CallStatus:
+    """The status of a call."""
 
     call: str
     state: State
     question: QuestionRef | None = None
-    held_up_by: str | None = None
+    blocking_call: str | None = None
     arguments: Json = None
-    result: Settled | None = None
+    result: ResultBody | None = None
 
 
 @dataclass(frozen=True)
-class Result(Settled):
-    """What came of a call."""
+class Result(ResultBody):
+    """The result of a call."""
 
     call: str
 
     def text(self) -> str:
-        """For the model to read, whatever came of it: its output, or why there is none."""
-        if self.outcome in ("completed", "rehearsed"):
+        """Returns the text for the model: the output, or the reason why there is none."""
+        if self.outcome in ("completed", "dry-run"):
             return self.output
-        said = self.error or (self.refusal.why if self.refusal else "it failed")
+        message = self.error or (self.refusal.message if self.refusal else "the call failed")
         code = f" ({self.refusal.code}, see {self.refusal.page})" if self.refusal else ""
-        return f"{self.output}\n{self.outcome}: {said}{code}".lstrip("\n")
+        return f"{self.output}\n{self.outcome}: {message}{code}".lstrip("\n")
 
     def released(self) -> str:
-        """The output, where the call completed; else raises what stands in its way."""
-        if self.outcome in ("completed", "rehearsed"):
+        """Returns the output of a completed call. Raises if the call did not complete."""
+        if self.outcome in ("completed", "dry-run"):
             return self.output
         if self.outcome == "failed":
             raise Failed(self.text(), self)
-        refusal = self.refusal or Refusal("nonsense", "the server does not say why", "")
+        refusal = self.refusal or Refusal("invalid-response", "the server gave no reason", "")
         kind = {"withheld": Withheld, "refused": Refused, "unknown": Unknown}[self.outcome]
-        raise kind(self, refusal.code, refusal.why, refusal.page)
+        raise kind(self, refusal.code, refusal.message, refusal.page)
 
 
-def result_of(standing: Standing) -> Result:
-    """What came of a call that is settled."""
-    if standing.result is None:
-        raise Nonsense("a settled call has no result")
-    settled = standing.result
-    if settled.success != (settled.outcome in ("completed", "rehearsed")):
-        raise Nonsense(f"a call that was {settled.outcome} is said to be success={settled.success}")
-    fields = {field.name: getattr(settled, field.name) for field in dataclasses.fields(settled)}
-    return Result(call=standing.call, **fields)
+def result_of(status: CallStatus) -> Result:
+    """Returns the result of a settled call."""
+    if status.result is None:
+        raise InvalidResponse("the response of the server has no result for a settled call")
+    body = status.result
+    if body.success != (body.outcome in ("completed", "dry-run")):
+        raise InvalidResponse(f"the response of the server has the outcome {body.outcome} with success={body.success}")
+    fields = {field.name: getattr(body, field.name) for field in dataclasses.fields(body)}
+    return Result(call=status.call, **fields)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Event:
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """An open question, in a line."""
+    """An open question, summarized."""
 
     question: str
     kind: str
@@ -148,8 +150,8 @@ class OpenQuestion:
 
 
 @dataclass(frozen=True)
-class SheetLine:
-    """One line of a question: to be shown as text."""
+class QuestionLine:
+    """One line of a question, to show as text."""
 
     role: Json
     text: str
@@ -157,16 +159,16 @@ class SheetLine:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A leave that may be given."""
+class ApprovalScope:
+    """A scope for a status approval."""
 
-    offer: int
-    breadth: str
-    words: str
+    scope: int
+    width: str
+    description: str
 
 
 @dataclass(frozen=True)
-class Sheet:
+class QuestionView:
     """Everything that a person must see to answer a question."""
 
     question: QuestionRef
@@ -175,34 +177,34 @@ class Sheet:
     session: str
     tool: str
     arguments: Json
-    lines: list[SheetLine]
+    lines: list[QuestionLine]
     complete: bool
-    gravity: str
-    offers: list[Offer]
-    no_leave: str | None
+    severity: str
+    approval_scopes: list[ApprovalScope]
+    no_approval_reason: str | None
 
 
 @dataclass(frozen=True)
-class Leave:
-    """A leave that was given."""
+class StandingApproval:
+    """A status approval."""
 
-    leave: str
+    standing_approval: str
     state: str
     tool: str
-    scope: list[Json]
+    patterns: list[Json]
     session: str | None
-    until: int | None
+    expires_at: int | None
     uses: int
-    uses_max: int | None
-    by: str
-    given_at: int
+    max_uses: int | None
+    approver: str
+    granted_at: int
     call: str
     rule: str
 
 
 @dataclass(frozen=True)
 class CallEntry:
-    """A call of the book, in a line."""
+    """A call of the audit log, summarized."""
 
     call: str
     session: str
@@ -219,7 +221,7 @@ class CallEntry:
 
 
 @dataclass(frozen=True)
-class RecordLine:
+class RecordEntry:
     """One entry of a record."""
 
     seq: int
@@ -234,8 +236,8 @@ class Record:
 
     call: str
     forgotten: bool
-    damage: str | None
-    lines: list[RecordLine]
+    integrity_error: str | None
+    entries: list[RecordEntry]
 
 
 @dataclass(frozen=True)
@@ -244,25 +246,25 @@ class ToolEntry:
 
     name: str
     schema: Json
-    unfit: str | None
+    unsupported_reason: str | None
     read_only: bool
     destructive: bool
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason of a ruling."""
+    """A reason of a decision."""
 
     verdict: str
     rule: str | None
     origin: str | None
     effects: list[int]
-    why: str
+    message: str
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call would do, and what the policy says of it."""
+    """The effects of a call and the decision of the policy."""
 
     tool: str
     verdict: str | None
@@ -274,10 +276,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class ReplayCount:
-    """How many calls would go from one verdict to another."""
+    """The number of calls that would change from one verdict to another."""
 
     before: str
-    now: str
+    after: str
     calls: int
 
 
@@ -289,82 +291,82 @@ class ReplayChange:
     tool: str
     summary: str
     before: str
-    now: str
+    after: str
     rule: str | None
     origin: str | None
-    why: str
+    message: str
 
 
 @dataclass(frozen=True)
-class NotJudged:
-    """A call that cannot be judged again."""
+class ReplaySkip:
+    """A call that cannot be evaluated again."""
 
     call: str
     tool: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What other rules would have made of past calls."""
+    """The result of evaluating past calls with other rules."""
 
-    judged: int
+    evaluated: int
     same: int
-    more: bool
+    has_more: bool
     counts: list[ReplayCount]
     changed: list[ReplayChange]
-    not_judged: list[NotJudged]
+    skipped: list[ReplaySkip]
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """What the newest segment of the book was when it was last sealed."""
+    """The newest sealed segment of the audit log."""
 
     number: int
     digest: str
-    key: str
+    public_key: str
 
 
 @dataclass(frozen=True)
-class Flaw:
-    """The first place of the book that is not as it was written."""
+class IntegrityError:
+    """The first place of the audit log that was changed."""
 
-    place: str
-    why: str
+    position: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of checking the book."""
+    """The result of verifying the audit log."""
 
-    sound: bool
+    intact: bool
     records: int
-    lines: int
-    acts: int
+    entries: int
+    admin_actions: int
     segments: int
     unsealed: int
     anchor: Anchor | None
-    flaw: Flaw | None
+    integrity_error: IntegrityError | None
 
 
 @dataclass(frozen=True)
-class Halt:
-    """Whether everything is halted."""
+class HaltStatus:
+    """Whether a halt is active."""
 
     halted: bool
-    why: str | None
-    by: str | None
+    reason: str | None
+    actor: str | None
 
 
 @dataclass(frozen=True)
 class Health:
-    """How the server is."""
+    """The health of the server."""
 
     status: str
     version: str
 
 
-def decode(kind: type[T], value: Json, where: str = "the answer") -> T:
+def decode(kind: type[T], value: Json, where: str = "the response") -> T:
     """Reads a JSON value as a dataclass, or a list of them."""
     return _read(kind, value, where)  # type: ignore[no-any-return]
 
@@ -385,29 +387,29 @@ def _read(kind: Any, value: Json, where: str) -> Any:
         return _read(kind, value, where)
     if origin is Literal:
         if value not in get_args(kind):
-            raise Nonsense(f"{where} is {value!r}")
+            raise InvalidResponse(f"{where} has the unknown value {value!r}")
         return value
     if origin is list:
         if not isinstance(value, list):
-            raise Nonsense(f"{where} is no list")
+            raise InvalidResponse(f"{where} is not a list")
         return [_read(get_args(kind)[0], one, f"{where}[{i}]") for i, one in enumerate(value)]
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, value, where)
     is_flag = isinstance(value, bool)
     if not isinstance(value, kind) or (is_flag and kind is not bool):
-        raise Nonsense(f"{where} is no {kind.__name__}")
+        raise InvalidResponse(f"{where} is not of the type {kind.__name__}")
     return value
 
 
 def _read_fields(kind: Any, value: Json, where: str) -> Any:
     if not isinstance(value, dict):
-        raise Nonsense(f"{where} is no object")
+        raise InvalidResponse(f"{where} is not an object")
     found = {}
     for field in dataclasses.fields(kind):
         if field.name in value:
             found[field.name] = _read(_hints(kind)[field.name], value[field.name], f"{where}.{field.name}")
         elif field.default is dataclasses.MISSING and _hints(kind)[field.name] is not Any:
-            raise Nonsense(f"{where} has no `{field.name}`")
+            raise InvalidResponse(f"{where} has no `{field.name}`")
         elif field.default is dataclasses.MISSING:
             found[field.name] = None
     return kind(**found)

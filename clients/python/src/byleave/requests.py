@@ -1,4 +1,4 @@
-"""Every request of the API that is one request, as data."""
+"""The single requests of the API, as data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def call_body(
     mode: str | None,
     dry_run: bool,
 ) -> dict[str, Any]:
-    """A call, as it is sent."""
+    """Returns the body of a call."""
     body = _given(tool=tool, arguments=dict(arguments), session=session, reason=reason, mode=mode)
     return {**body, "dry_run": True} if dry_run else body
 
@@ -47,36 +47,36 @@ def question(id: str) -> Request:
     return _get("questions", id)
 
 
-def answer(question: str, digest: str, said: Mapping[str, Json]) -> Request:
-    return Request("POST", path("questions", question, "answer"), body={"digest": digest, "answer": dict(said)})
+def answer(question: str, digest: str, choice: Mapping[str, Json]) -> Request:
+    return Request("POST", path("questions", question, "answer"), body={"digest": digest, "answer": dict(choice)})
 
 
-def leaves() -> Request:
-    return _get("leaves")
+def standing_approvals() -> Request:
+    return _get("approvals")
 
 
-def revoke(leave: str) -> Request:
-    return Request("DELETE", path("leaves", leave))
+def revoke(standing_approval: str) -> Request:
+    return Request("DELETE", path("approvals", standing_approval))
 
 
-def book(query: Mapping[str, Any]) -> Request:
-    return _get("book", "calls", **query)
+def audit_log(query: Mapping[str, Any]) -> Request:
+    return _get("log", "calls", **query)
 
 
 def record(call: str) -> Request:
-    return _get("book", "calls", call)
+    return _get("log", "calls", call)
 
 
-def export(form: str, since: int | None, until: int | None) -> Request:
-    return _get("book", "export", form=form, since=since, until=until)
+def export(format: str, since: int | None, until: int | None) -> Request:
+    return _get("audit", "export", format=format, since=since, until=until)
 
 
 def verify() -> Request:
-    return Request("POST", path("book", "verify"), repeatable=True)
+    return Request("POST", path("audit", "verify"), repeatable=True)
 
 
-def tools(form: str) -> Request:
-    return _get("tools", form=form)
+def tools(format: str) -> Request:
+    return _get("tools", format=format)
 
 
 def explain(tool: str, arguments: Mapping[str, Json], mode: str | None) -> Request:
@@ -88,12 +88,12 @@ def replay(policy: str, limit: int | None) -> Request:
     return Request("POST", path("policy", "replay"), body=_given(policy=policy, limit=limit), repeatable=True)
 
 
-def halted() -> Request:
+def halt_status() -> Request:
     return _get("halt")
 
 
-def halt(why: str) -> Request:
-    return Request("PUT", path("halt"), body={"why": why})
+def halt(reason: str) -> Request:
+    return Request("PUT", path("halt"), body={"reason": reason})
 
 
 def lift() -> Request:

@@ -1,7 +1,7 @@
-"""Reviews: what a function's own reviewers make of its arguments and its result.
+"""Reviews of the arguments and the result of a function by its own reviewers.
 
-A reviewer returns `True` (nothing to object), `False` (no), a value (this instead), or `change` and `deny` with a reason. One that
-raises, or returns nothing, objects.
+A reviewer returns `True` (no objection), `False` (refuse), a value (use this instead), or `change` and `deny` with a reason. A
+reviewer that raises or returns nothing refuses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .steps import Flow, Invoke
 
 @dataclass(frozen=True)
 class Input:
-    """Arguments to be reviewed."""
+    """Arguments to review."""
 
     tool: str
     key: str
@@ -25,7 +25,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """A result to be reviewed."""
+    """A result to review."""
 
     tool: str
     call: str
@@ -35,54 +35,54 @@ class Output:
 
 @dataclass(frozen=True)
 class Pass:
-    """Nothing to object."""
+    """No objection."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """This instead: all the arguments, or the whole result."""
+    """Replaces all arguments, or the whole result."""
 
     value: Json
-    why: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Deny:
-    """No."""
+    """Refuses the arguments or the result."""
 
-    why: str | None = None
-
-
-Verdict = Pass | Change | Deny
-Said = bool | Json | Verdict
-InputReviewer = Callable[[Input], Said | Awaitable[Said]]
-OutputReviewer = Callable[[Output], Said | Awaitable[Said]]
+    reason: str | None = None
 
 
-def change(value: Json, why: str | None = None) -> Change:
-    """This instead."""
-    return Change(value, why)
+Opinion = Pass | Change | Deny
+ReviewerResult = bool | Json | Opinion
+InputReviewer = Callable[[Input], ReviewerResult | Awaitable[ReviewerResult]]
+OutputReviewer = Callable[[Output], ReviewerResult | Awaitable[ReviewerResult]]
 
 
-def deny(why: str | None = None) -> Deny:
-    """No."""
-    return Deny(why)
+def change(value: Json, reason: str | None = None) -> Change:
+    """Replaces the arguments or the result."""
+    return Change(value, reason)
 
 
-def reviewed(reviewer: Callable[..., Any] | None, subject: Input | Output) -> Flow[Verdict]:
-    """What a reviewer says; one that breaks objects."""
+def deny(reason: str | None = None) -> Deny:
+    """Refuses the arguments or the result."""
+    return Deny(reason)
+
+
+def review(reviewer: Callable[..., Any] | None, subject: Input | Output) -> Flow[Opinion]:
+    """Asks a reviewer. A reviewer that fails refuses."""
     if reviewer is None:
         return Pass()
     try:
-        said = yield Invoke(reviewer, (subject,))
-    except Exception as error:  # Breaking is objecting, whatever broke.
-        return Deny(f"the reviewer broke: {type(error).__name__}")
-    if isinstance(said, (Pass, Change, Deny)):
-        return said
-    if said is True:
+        result = yield Invoke(reviewer, (subject,))
+    except Exception as error:  # A reviewer that fails refuses.
+        return Deny(f"the reviewer failed: {type(error).__name__}")
+    if isinstance(result, (Pass, Change, Deny)):
+        return result
+    if result is True:
         return Pass()
-    if said is False:
+    if result is False:
         return Deny()
-    if said is None:
-        return Deny("the reviewer said nothing")
-    return Change(said)
+    if result is None:
+        return Deny("the reviewer returned nothing")
+    return Change(result)

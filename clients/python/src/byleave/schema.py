@@ -11,15 +11,15 @@ _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: 
 
 
 def of_function(function: Callable[..., Any]) -> dict[str, Any]:
-    """The schema of a function's arguments. What cannot be said in JSON Schema is an error: give `schema` then."""
+    """Returns the schema of a function's arguments. Raises if a type has no JSON Schema; pass `schema` then."""
     hints = get_type_hints(function)
     properties: dict[str, Any] = {}
     required = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(f"`{name}` cannot be given by name, so a model cannot give it")
+            raise TypeError(f"the parameter `{name}` cannot be passed by name, so a model cannot pass it")
         if name not in hints:
-            raise TypeError(f"`{name}` has no type; annotate it, or give `schema`")
+            raise TypeError(f"the parameter `{name}` has no type; annotate it, or pass `schema`")
         properties[name] = _of(hints[name], name)
         if parameter.default is parameter.empty:
             required.append(name)
@@ -40,6 +40,6 @@ def _of(hint: Any, name: str) -> dict[str, Any]:
         return {"type": "array", "items": _of(args[0], name)} if args else {"type": "array"}
     if hint is dict or origin is dict:
         if args and args[0] is not str:
-            raise TypeError(f"`{name}`: the keys of a JSON object are text")
+            raise TypeError(f"the parameter `{name}` is a dict with keys that are not `str`; JSON objects need `str` keys")
         return {"type": "object", "additionalProperties": _of(args[1], name)} if args else {"type": "object"}
-    raise TypeError(f"`{name}`: {hint!r} has no JSON Schema here; give `schema`")
+    raise TypeError(f"the type {hint!r} of the parameter `{name}` has no JSON Schema; pass `schema`")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from .errors import Nonsense
+from .errors import InvalidResponse
 from .models import Event
 
 
 class Parser:
-    """Puts text together into events. Only `\\n` ends a line: JSON may hold what else Python takes for an end."""
+    """Parses text into events. Only `\\n` ends a line, because JSON may contain other line separators of Python."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -19,7 +19,7 @@ class Parser:
         self._data: list[str] = []
 
     def feed(self, text: str) -> Iterator[Event]:
-        """Takes a piece of text, and gives the events that end in it."""
+        """Adds a piece of text and yields the events that end in it."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             event = self._line(line.removesuffix("\r"))
@@ -44,4 +44,4 @@ class Parser:
         try:
             return Event(event, None if id is None else int(id), json.loads("\n".join(data)))
         except ValueError as error:
-            raise Nonsense("an event cannot be read") from error
+            raise InvalidResponse("cannot parse an event of the server") from error

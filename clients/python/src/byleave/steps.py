@@ -1,6 +1,6 @@
-"""What a client does, as steps: each flow yields what is to be sent, waited for or run, and is told what came of it.
+"""The logic of the client as steps. Each flow yields a request, a pause or a function to run, and receives the result.
 
-Nothing here touches a socket or a clock; `client` performs the steps, with and without `async`.
+This module does no I/O and reads no deadline. `client` performs the steps, with and without `async`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from .errors import Nonsense, Problem, Unreachable, WaitedTooLong, problem_class
-from .models import Json, Result, Standing, decode, result_of
+from .errors import InvalidResponse, Problem, Unreachable, WaitTimeout, problem_class
+from .models import CallStatus, Json, Result, decode, result_of
 
 T = TypeVar("T")
 
-#: How long one request waits for a call to be settled; the server allows 60.
+#: The time that one request waits for a call to be settled, in seconds. The server allows 60.
 WAIT_S = 30
 
 
 @dataclass(frozen=True)
 class Request:
-    """To be sent to the server."""
+    """A request to send to the server."""
 
     method: str
     path: str
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Json = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: Sent twice, it does the same as once.
+    #: Whether the request is idempotent.
     repeatable: bool = False
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server answered."""
+    """A response of the server."""
 
     status: int
     headers: Mapping[str, str]
@@ -45,14 +45,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Pause:
-    """To be waited for."""
+    """A pause."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Invoke:
-    """To be run here."""
+    """A function to run in this process."""
 
     function: Callable[..., Any]
     subject: tuple[Any, ...] = ()
@@ -61,15 +61,15 @@ class Invoke:
 
 @dataclass(frozen=True)
 class Now:
-    """To be told what time it is, in seconds from some point."""
+    """A request for the current time, in seconds from an arbitrary point."""
 
 
 Step = Request | Pause | Invoke | Now
 Flow = Generator[Step, Any, T]
 
 
-def sent(request: Request, tries: int) -> Flow[Reply]:
-    """Sends a request, and again where that is safe and the server is away or busy."""
+def send(request: Request, tries: int) -> Flow[Reply]:
+    """Sends a request. Retries if that is safe and the server is unreachable or busy."""
     for attempt in range(tries):
         is_last = attempt + 1 == tries or not request.repeatable
         try:
@@ -89,98 +89,98 @@ def sent(request: Request, tries: int) -> Flow[Reply]:
 
 
 def json_of(reply: Reply) -> Json:
-    """The JSON that was answered."""
+    """Returns the JSON of a response."""
     try:
         return json.loads(reply.body)
     except ValueError as error:
-        raise Nonsense("the answer is no JSON") from error
+        raise InvalidResponse("the response of the server is not valid JSON") from error
 
 
 def problem_of(reply: Reply) -> Problem:
-    """The problem that was answered. What does not read as one is nonsense."""
-    said = json_of(reply) if reply.headers.get("content-type") == "application/problem+json" else None
-    if not isinstance(said, dict):
-        raise Nonsense(f"the server answered {reply.status} and does not say why")
-    code, title, detail, page = (str(said.get(name, "")) for name in ("code", "title", "detail", "type"))
+    """Returns the problem in a response. Raises `InvalidResponse` if the response is not a problem."""
+    problem = json_of(reply) if reply.headers.get("content-type") == "application/problem+json" else None
+    if not isinstance(problem, dict):
+        raise InvalidResponse(f"the server answered with status {reply.status} and without a problem document")
+    code, title, detail, page = (str(problem.get(name, "")) for name in ("code", "title", "detail", "type"))
     after = reply.headers.get("retry-after", "")
     retry_after_s = float(after) if after.isdigit() else None
     return problem_class(reply.status)(reply.status, code, title, detail, page, retry_after_s)
 
 
-def asked(kind: type[T], request: Request, tries: int) -> Flow[T]:
-    """Sends a request and reads the answer."""
-    reply = yield from sent(request, tries)
+def send_and_decode(kind: type[T], request: Request, tries: int) -> Flow[T]:
+    """Sends a request and decodes the response."""
+    reply = yield from send(request, tries)
     return decode(kind, json_of(reply))
 
 
 def path(*parts: str) -> str:
-    """A path beneath `/v1`; nothing that is put in can leave its place."""
+    """Returns a path below `/v1`. The parts are quoted, so that none can change the path."""
     return "/v1/" + "/".join(quote(part, safe="") if part.strip(".") else "-" for part in parts)
 
 
-def submitted(body: Mapping[str, Any], key: str, wait_s: int) -> Request:
-    """A call, under a key: sent twice, it is made once."""
+def submit_request(body: Mapping[str, Any], key: str, wait_s: int) -> Request:
+    """Returns the request that submits a call under an idempotency key."""
     return Request("POST", path("calls"), {"wait": wait_s}, body, {"Idempotency-Key": key}, repeatable=True)
 
 
-def looked(call: str, wait_s: int) -> Request:
-    """A look at how far a call has come."""
+def status_request(call: str, wait_s: int) -> Request:
+    """Returns the request for the status of a call."""
     return Request("GET", path("calls", call), {"wait": wait_s}, repeatable=True)
 
 
 def new_key() -> str:
-    """A key, or a claim, that nobody else has."""
+    """Returns a new random key or claim."""
     return secrets.token_hex(16)
 
 
-def called(body: Mapping[str, Any], key: str, timeout_s: float | None, tries: int) -> Flow[Result]:
+def make_call(body: Mapping[str, Any], key: str, timeout_s: float | None, tries: int) -> Flow[Result]:
     """Makes a call and waits until it is settled."""
-    clock = yield from started(timeout_s)
-    standing = yield from asked(Standing, submitted(body, key, (yield from clock.wait())), tries)
-    return (yield from settled(standing, clock, tries))
+    deadline = yield from start_deadline(timeout_s)
+    status = yield from send_and_decode(CallStatus, submit_request(body, key, (yield from deadline.wait())), tries)
+    return (yield from wait_until_settled(status, deadline, tries))
 
 
-def waited(call: str, timeout_s: float | None, tries: int) -> Flow[Result]:
+def wait_for_call(call: str, timeout_s: float | None, tries: int) -> Flow[Result]:
     """Waits until a call is settled."""
-    clock = yield from started(timeout_s)
-    standing = yield from asked(Standing, looked(call, (yield from clock.wait())), tries)
-    return (yield from settled(standing, clock, tries))
+    deadline = yield from start_deadline(timeout_s)
+    status = yield from send_and_decode(CallStatus, status_request(call, (yield from deadline.wait())), tries)
+    return (yield from wait_until_settled(status, deadline, tries))
 
 
 @dataclass(frozen=True)
-class Clock:
-    """How long may be waited."""
+class Deadline:
+    """A deadline."""
 
     until: float | None
 
     def wait(self) -> Flow[int]:
-        """How long the next request may wait, in whole seconds."""
+        """Returns how long the next request may wait, in whole seconds."""
         if self.until is None:
             return WAIT_S
         now: float = yield Now()
         return max(0, min(WAIT_S, int(self.until - now)))
 
-    def check(self, standing: Standing) -> Flow[None]:
-        """Raises where the time is over."""
+    def check(self, status: CallStatus) -> Flow[None]:
+        """Raises if the deadline has passed."""
         now: float = yield Now()
         if self.until is not None and now >= self.until:
-            raise WaitedTooLong(standing.call, standing.state)
-        # A wait of less than a second would be none, and then many.
+            raise WaitTimeout(status.call, status.state)
+        # The server waits whole seconds only. Without this pause, many requests would follow each other.
         if self.until is not None and self.until - now < 1:
             yield Pause(self.until - now)
 
 
-def started(timeout_s: float | None) -> Flow[Clock]:
-    """Begins to wait."""
+def start_deadline(timeout_s: float | None) -> Flow[Deadline]:
+    """Starts a deadline."""
     now: float = yield Now()
-    return Clock(None if timeout_s is None else now + timeout_s)
+    return Deadline(None if timeout_s is None else now + timeout_s)
 
 
-def settled(standing: Standing, clock: Clock, tries: int) -> Flow[Result]:
-    """Waits until a call is settled. One that is for its maker to run is not waited for."""
-    while standing.state != "settled":
-        if standing.state in ("ready", "taken"):
-            raise WaitedTooLong(standing.call, standing.state)
-        yield from clock.check(standing)
-        standing = yield from asked(Standing, looked(standing.call, (yield from clock.wait())), tries)
-    return result_of(standing)
+def wait_until_settled(status: CallStatus, deadline: Deadline, tries: int) -> Flow[Result]:
+    """Waits until a call is settled. Does not wait for a call that this client itself must run."""
+    while status.state != "settled":
+        if status.state in ("ready", "claimed"):
+            raise WaitTimeout(status.call, status.state)
+        yield from deadline.check(status)
+        status = yield from send_and_decode(CallStatus, status_request(status.call, (yield from deadline.wait())), tries)
+    return result_of(status)

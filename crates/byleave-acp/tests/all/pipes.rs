@@ -1,4 +1,4 @@
-//! A proxy with a pipe on either side.
+//! A proxy with a pipe on each side.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ impl PipeEnd {
         self.writes.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
-    /// The next line as it came, without its end; nothing at the end.
+    /// Reads the next line without its line end. Returns `None` at the end of the stream.
     pub(crate) async fn hear(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = tokio::time::timeout(PATIENCE, self.reads.read_line(&mut line)).await;
@@ -40,7 +40,7 @@ impl PipeEnd {
     }
 }
 
-/// Gates in memory, under the built-in rules; the editor is asked where that is wanted.
+/// Gates in memory, under the built-in rules. They ask the editor if there is an approver.
 pub(crate) struct MemoryGates {
     client: Option<Arc<EditorApprover>>,
     gates: Mutex<HashMap<String, Gate>>,
@@ -68,7 +68,7 @@ pub(crate) struct ProxyFixture {
     pub(crate) proxy: JoinHandle<Result<(), ProxyError>>,
 }
 
-/// A proxy in this mode; `asks` lets it ask the editor.
+/// Starts a proxy in this mode. With `asks`, it may ask the editor.
 pub(crate) fn between(mode: Mode, asks: bool) -> ProxyFixture {
     let client = Arc::new(EditorApprover::default());
     let gates = Arc::new(MemoryGates { client: asks.then(|| Arc::clone(&client)), gates: Mutex::default() });

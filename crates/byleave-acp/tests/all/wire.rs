@@ -1,4 +1,4 @@
-//! What passes, what is stopped, and what is answered: line by line.
+//! Tests, line by line, which messages the proxy forwards, blocks and answers.
 
 use byleave::core::call::Mode;
 use byleave_acp::ProxyError;
@@ -45,7 +45,7 @@ async fn everything_else_passes_byte_for_byte() {
         between.agent.say(line).await;
         assert_eq!(between.editor.hear().await.unwrap(), line);
     }
-    // The end of one side is the end of the other.
+    // When one side closes, the proxy closes the other.
     between.editor.writes.shutdown().await.unwrap();
     assert_eq!(between.agent.hear().await, None);
     between.agent.writes.shutdown().await.unwrap();
@@ -59,7 +59,7 @@ async fn leave_is_given_by_policy_once_and_never_for_good() {
     let mut between = between(Mode::ConfirmSensitive, false);
     let cases = [
         (runs("git status"), &ALL[..], json!({ "outcome": "selected", "optionId": "y" })),
-        // Denied by the built-in rules, whatever it says of itself.
+        // The built-in rules deny this, regardless of the kind that the agent declares.
         (
             json!({ "kind": "read", "rawInput": { "command": "rm -rf /" } }),
             &ALL,
@@ -70,7 +70,7 @@ async fn leave_is_given_by_policy_once_and_never_for_good() {
             &ALL,
             json!({ "outcome": "selected", "optionId": "n" }),
         ),
-        // A person would have to be asked, and nobody is there.
+        // A person would have to be asked, but none is available.
         (
             json!({ "kind": "read", "title": "just looks" }),
             &ALL,
@@ -90,14 +90,14 @@ async fn leave_is_given_by_policy_once_and_never_for_good() {
         let answer = between.agent.hear_json().await;
         assert_eq!((&answer["id"], &answer["result"]["outcome"]), (&json!(id), &outcome), "{call}: {answer}");
         assert_eq!(
-            answer["result"]["_meta"]["byleave"]["why"].is_null(),
+            answer["result"]["_meta"]["byleave"]["reason"].is_null(),
             outcome["optionId"] == "y",
             "{answer}"
         );
     }
     between.agent.say(r#"{"id":9,"method":"session/request_permission","params":{"sessionId":3}}"#).await;
     assert_eq!(between.agent.hear_json().await["error"]["code"], -32602);
-    // The editor has heard of none of it.
+    // The editor has received none of these requests.
     between.agent.say(r#"{"method":"end"}"#).await;
     assert_eq!(between.editor.hear().await.unwrap(), r#"{"method":"end"}"#);
 }
@@ -106,12 +106,12 @@ async fn leave_is_given_by_policy_once_and_never_for_good() {
 #[tokio::test]
 async fn the_editor_is_asked_where_that_is_wanted_and_only_for_once() {
     let mut between = between(Mode::ConfirmSensitive, true);
-    // A call that got a no is not asked about again: each is another.
+    // Each call differs, because a refused call is not asked about again.
     let unclear = |id: i64| json!({ "kind": "other", "title": format!("something {id}") });
     for (id, answer, wanted) in [
         (1, json!({ "outcome": "selected", "optionId": "y" }), "y"),
         (2, json!({ "outcome": "selected", "optionId": "n" }), "n"),
-        // Not offered, not understood, not answered.
+        // The answer names an option that was not offered, is not valid, or is missing.
         (3, json!({ "outcome": "selected", "optionId": "Y" }), "n"),
         (4, json!({ "outcome": "cancelled" }), "n"),
         (5, json!("yes"), "n"),
@@ -137,12 +137,12 @@ async fn the_editor_is_asked_where_that_is_wanted_and_only_for_once() {
             "{told}"
         );
     }
-    // What is denied is not asked about, and what is allowed neither.
+    // The proxy does not ask about calls that are denied or allowed.
     for (command, wanted) in [("rm -rf /", "n"), ("git status", "y")] {
         between.agent.say(&asks(6, runs(command), &ALL)).await;
         assert_eq!(between.agent.hear_json().await["result"]["outcome"]["optionId"], wanted);
     }
-    // The person gave up on the whole turn.
+    // The person cancelled the whole turn.
     between.agent.say(&asks(7, unclear(7), &ALL)).await;
     between.editor.hear_json().await;
     between.editor.say(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#).await;
@@ -196,7 +196,7 @@ async fn a_session_is_judged_where_it_works() {
     let there = tempfile::tempdir().unwrap();
     let there = there.path().canonicalize().unwrap();
     let mut between = between(Mode::ConfirmDangerous, false);
-    // From there, and not from where the proxy was started.
+    // Paths are resolved against the session's directory, not the one in which the proxy was started.
     let edit = json!({ "kind": "edit", "rawInput": { "file_path": "a", "content": "x" } });
     let new = json!({ "id": 1, "method": "session/new", "params": { "cwd": there, "mcpServers": [] } });
     between.editor.say(&new.to_string()).await;
@@ -206,7 +206,7 @@ async fn a_session_is_judged_where_it_works() {
     between.agent.say(&asks(2, edit, &ALL)).await;
     let told = between.agent.hear_json().await;
     assert_eq!(told["result"]["outcome"]["optionId"], "y", "{told}");
-    // In a directory that is not there nothing is judged, and nothing allowed.
+    // If the session's directory does not exist, the proxy evaluates and allows nothing.
     between
         .editor
         .say(r#"{"id":3,"method":"session/load","params":{"sessionId":"s","cwd":"/nowhere/at/all"}}"#)

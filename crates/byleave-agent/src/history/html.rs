@@ -16,7 +16,7 @@ pub fn render_html(history: &History) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>{STYLE}</style></head>\n\
          <body><h1>{title}</h1>\n<p class=\"about\">session {} · begun {} · {} · {} · {} turns, {} tokens read, {} written</p>\n",
         escaped(&history.session),
-        format_utc(history.begun),
+        format_utc(history.started_at),
         escaped(&history.persona),
         escaped(&history.model),
         history.used.turns,
@@ -36,7 +36,7 @@ fn section(message: &HistoryMessage) -> String {
         let (tool, outcome) = (escaped(&result.tool_result.tool), escaped(&result.outcome));
         return format!(
             "<section class=\"tool\"><h2>{tool}: {outcome}</h2><p class=\"about\">{when} · call {}</p>\
-             <details open><summary>what came of it</summary><pre>{}</pre></details></section>\n",
+             <details open><summary>result</summary><pre>{}</pre></details></section>\n",
             result.call,
             escaped(&message.content)
         );
@@ -46,7 +46,7 @@ fn section(message: &HistoryMessage) -> String {
         MessageRole::Assistant | MessageRole::Tool => ("assistant", "Model"),
     };
     let mut out = format!("<section class=\"{class}\"><h2>{who}</h2><p class=\"about\">{when}</p>");
-    for thought in message.thoughts.iter().filter(|thought| !thought.is_empty()) {
+    for thought in message.reasoning.iter().filter(|thought| !thought.is_empty()) {
         out.push_str(&format!(
             "<details><summary>thought</summary><pre>{}</pre></details>",
             escaped(thought)

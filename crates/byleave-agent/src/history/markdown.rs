@@ -11,7 +11,7 @@ pub fn render_markdown(history: &History) -> String {
     out.push_str(&format!(
         "- session: `{}`\n- begun: {}\n- persona: {}, model: `{}`\n- used: {} turns, {} tokens read, {} written\n",
         line(&history.session),
-        format_utc(history.begun),
+        format_utc(history.started_at),
         line(&history.persona),
         line(&history.model),
         history.used.turns,
@@ -39,7 +39,7 @@ fn section(message: &HistoryMessage) -> String {
         (None, MessageRole::User) => format!("\n## Person\n\n{when}\n\n{}", quoted(&message.content)),
         (None, _) => {
             let mut out = format!("\n## Model\n\n{when}\n\n");
-            for thought in message.thoughts.iter().filter(|thought| !thought.is_empty()) {
+            for thought in message.reasoning.iter().filter(|thought| !thought.is_empty()) {
                 out.push_str(&format!(
                     "<details><summary>thought</summary>\n\n{}</details>\n\n",
                     fenced("text", thought)

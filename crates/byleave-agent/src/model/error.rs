@@ -9,20 +9,20 @@ use thiserror::Error;
 #[serde(rename_all = "snake_case")]
 pub enum ModelError {
     /// The key is missing or cannot be sent.
-    #[error("no key for the model: set `{variable}`")]
+    #[error("there is no key for the model: set `{variable}`")]
     NoKey {
         /// The environment variable that should hold the key.
         variable: String,
     },
     /// The provider rejects the key.
-    #[error("the provider refuses the key ({status})")]
+    #[error("the provider rejects the key ({status})")]
     KeyRefused {
         /// The HTTP status.
         status: u16,
     },
     /// Too many requests, even after retries.
-    #[error("the provider has too many requests{}", after(*.wait_ms))]
-    TooMany {
+    #[error("the provider limits the request rate{}", after(*.wait_ms))]
+    RateLimited {
         /// The waiting time that the provider asks for, if it does.
         wait_ms: Option<u64>,
     },
@@ -30,44 +30,44 @@ pub enum ModelError {
     #[error("the conversation is too long for the model")]
     TooLong,
     /// The model does not support tools.
-    #[error("the model takes no tools")]
+    #[error("the model does not support tools")]
     NoTools,
     /// The response was cut off in every attempt.
-    #[error("the answer was cut off in the middle")]
+    #[error("the response was cut off")]
     CutOff,
     /// The provider failed in every attempt.
-    #[error("the provider failed ({status}): {said}")]
+    #[error("the provider failed ({status}): {body}")]
     Failed {
         /// The HTTP status.
         status: u16,
         /// The provider's message.
-        said: String,
+        body: String,
     },
     /// The provider rejects the request.
-    #[error("the provider refuses the request ({status}): {said}")]
+    #[error("the provider rejects the request ({status}): {body}")]
     Refused {
         /// The HTTP status.
         status: u16,
         /// The provider's message.
-        said: String,
+        body: String,
     },
     /// The provider could not be reached.
-    #[error("the provider was not reached: {why}")]
+    #[error("cannot reach the provider: {reason}")]
     Unreached {
         /// The cause.
-        why: String,
+        reason: String,
     },
     /// The provider's response has an unexpected format.
-    #[error("the answer cannot be read: {why}")]
+    #[error("cannot read the response: {reason}")]
     Unreadable {
         /// The problem with it.
-        why: String,
+        reason: String,
     },
     /// The settings of the model cannot be used.
-    #[error("the model's settings cannot be used: {why}")]
+    #[error("the settings of the model are not valid: {reason}")]
     Unfit {
         /// The problem with them.
-        why: String,
+        reason: String,
     },
 }
 

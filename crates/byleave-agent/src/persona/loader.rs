@@ -59,7 +59,7 @@ pub enum PersonaLoadError {
         reason: String,
     },
     /// No persona has this name.
-    #[error("there is no persona `{}`; there are {}", name.escape_debug(), known.join(", "))]
+    #[error("there is no persona `{}`; the personas are {}", name.escape_debug(), known.join(", "))]
     Unknown {
         /// The name.
         name: String,
@@ -68,7 +68,7 @@ pub enum PersonaLoadError {
     },
     /// The name is not valid for a persona.
     #[error(
-        "`{}` cannot be the name of a persona: use 1 to {KEY_CHARS_MAX} small letters, digits, `-` and `_` of ASCII",
+        "`{}` is not a valid persona name: use 1 to {KEY_CHARS_MAX} ASCII characters: lower-case letters, digits, `-` and `_`",
         name.escape_debug()
     )]
     InvalidName {
@@ -138,7 +138,7 @@ fn in_directory(dir: &Path) -> io::Result<Vec<String>> {
     let mut keys = Vec::new();
     for (count, entry) in entries.enumerate() {
         if count >= ENTRIES_MAX {
-            return Err(io::Error::other(format!("it has more than {ENTRIES_MAX} entries")));
+            return Err(io::Error::other(format!("the directory has more than {ENTRIES_MAX} entries")));
         }
         let name = entry?.file_name();
         keys.extend(name.to_string_lossy().strip_suffix(ENDING).map(str::to_owned));
@@ -166,7 +166,9 @@ fn text_of(path: &Path) -> Result<Option<String>, PersonaLoadError> {
     match byleave_files::read_text(path, LinkPolicy::FollowParents, FILE_BYTES_MAX as u64) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),
-        Err(ReadError::Link) => Err(unreadable(path, "it is a link; put the file itself there".to_owned())),
+        Err(ReadError::Link) => {
+            Err(unreadable(path, "the file is a link; put the file itself there".to_owned()))
+        }
         Err(error) => Err(unreadable(path, error.to_string())),
     }
 }

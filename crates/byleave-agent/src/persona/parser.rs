@@ -54,7 +54,7 @@ impl Persona {
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let what = error.message().trim().replace('\n', ", ");
-            reader.flaw(error.span().unwrap_or_default(), what, "write it as TOML says: https://toml.io");
+            reader.flaw(error.span().unwrap_or_default(), what, "write valid TOML: https://toml.io");
         }
         let persona = if errors.is_empty() { reader.persona(table.get_ref()) } else { None };
         match persona {
@@ -91,8 +91,8 @@ impl PersonaParser<'_> {
                 }
                 "prompt" => prompt = self.prose(value).unwrap_or_default(),
                 other => {
-                    let what = format!("there is no field `{}`", other.escape_debug());
-                    self.flaw(key.span(), what, &format!("a persona has {KEYS}"));
+                    let what = format!("unknown field `{}`", other.escape_debug());
+                    self.flaw(key.span(), what, &format!("the fields of a persona are {KEYS}"));
                 }
             }
         }
@@ -109,7 +109,7 @@ impl PersonaParser<'_> {
         let text = self.line(value, MODEL_CHARS_MAX)?;
         let model = ModelName::parse(&text);
         if model.is_none() {
-            let what = format!("`{}` is no model", text.escape_debug());
+            let what = format!("`{}` is not a model", text.escape_debug());
             self.flaw(value.span(), what, "write provider and model, like `anthropic/claude-sonnet-4-5`");
         }
         model
@@ -119,8 +119,12 @@ impl PersonaParser<'_> {
         let tool = self.line(value, TOOL_CHARS_MAX)?;
         let name = tool.strip_suffix('*').unwrap_or(&tool);
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/".contains(c)) {
-            let what = format!("`{}` names no tool", tool.escape_debug());
-            self.flaw(value.span(), what, "write a tool's name, or how names begin with `*` behind it");
+            let what = format!("`{}` is not a tool name", tool.escape_debug());
+            self.flaw(
+                value.span(),
+                what,
+                "write the name of a tool, or the beginning of names followed by `*`",
+            );
         }
         Some(tool)
     }
@@ -133,12 +137,12 @@ impl PersonaParser<'_> {
         read: impl Fn(&mut Self, &PersonaTomlValue<'_>) -> Option<String>,
     ) -> Vec<String> {
         let Some(list) = value.get_ref().as_array() else {
-            self.flaw(value.span(), "this is no list".to_owned(), "write it as [\"…\", \"…\"]");
+            self.flaw(value.span(), "this is not a list".to_owned(), "write it as [\"…\", \"…\"]");
             return Vec::new();
         };
         if list.len() > count_max {
             let what = format!("the list has {} entries", list.len());
-            self.flaw(value.span(), what, &format!("at most {count_max} are taken"));
+            self.flaw(value.span(), what, &format!("at most {count_max} are allowed"));
             return Vec::new();
         }
         list.iter().filter_map(|entry| read(self, entry)).collect()
@@ -148,11 +152,7 @@ impl PersonaParser<'_> {
     fn line(&mut self, value: &PersonaTomlValue<'_>, chars_max: usize) -> Option<String> {
         let text = self.text(value, chars_max, "")?;
         if text.trim().is_empty() {
-            self.flaw(
-                value.span(),
-                "there is nothing in this text".to_owned(),
-                "write something, or leave it out",
-            );
+            self.flaw(value.span(), "this text is empty".to_owned(), "write something, or leave it out");
             return None;
         }
         Some(text.trim().to_owned())
@@ -167,19 +167,18 @@ impl PersonaParser<'_> {
     /// Parses a text in which all characters are visible, except those in `unseen`.
     fn text(&mut self, value: &PersonaTomlValue<'_>, chars_max: usize, unseen: &str) -> Option<String> {
         let Some(text) = value.get_ref().as_str() else {
-            self.flaw(value.span(), "this is no text".to_owned(), "write it in quotes");
+            self.flaw(value.span(), "this is not a text".to_owned(), "write it in quotes");
             return None;
         };
         let chars = text.chars().count();
         if chars > chars_max {
             let what = format!("this text has {chars} characters");
-            self.flaw(value.span(), what, &format!("at most {chars_max} are taken"));
+            self.flaw(value.span(), what, &format!("at most {chars_max} are allowed"));
             return None;
         }
         if let Some(hidden) = text.chars().find(|c| !is_printable(*c) && !unseen.contains(*c)) {
-            let what = format!("there is a character in it that nobody sees, U+{:04X}", u32::from(hidden));
-            let todo =
-                if unseen.is_empty() { "write visible characters, on one line" } else { "take it out" };
+            let what = format!("the text has an invisible character, U+{:04X}", u32::from(hidden));
+            let todo = if unseen.is_empty() { "write visible characters, on one line" } else { "remove it" };
             self.flaw(value.span(), what, todo);
             return None;
         }

@@ -50,7 +50,7 @@ impl Persona {
             tools.iter().filter(|tool| self.allows_tool(&tool.name)).collect();
         tools.sort_by_key(|tool| &tool.name);
         parts.extend(match calls {
-            _ if tools.is_empty() => vec!["You have no tools: you can only answer.".to_owned()],
+            _ if tools.is_empty() => vec!["You have no tools. You can only answer.".to_owned()],
             ToolCallFormat::Native => {
                 vec!["You have these tools and no others:".to_owned(), list(&tools, named)]
             }

@@ -157,7 +157,7 @@ impl<'a> SchemaWriter<'a> {
 
     fn unsaid(&mut self) -> TypeDescription<'a> {
         self.says_all = false;
-        TypeDescription { words: "as the schema says".to_owned(), fields: None }
+        TypeDescription { words: "according to the schema".to_owned(), fields: None }
     }
 }
 

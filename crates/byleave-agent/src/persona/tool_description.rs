@@ -57,7 +57,7 @@ impl ApprovalLikelihood {
     /// Returns the text for the model.
     pub(super) const fn description(self) -> &'static str {
         match self {
-            Self::Rarely => "as a rule nobody is asked",
+            Self::Rarely => "usually no one is asked",
             Self::Sometimes => "a person may be asked",
             Self::Always => "a person is asked every time",
         }

@@ -38,7 +38,7 @@ pub(super) fn build_body(settings: &ProviderSettings, by: &str, turn: TurnReques
                 let result = |result: &ToolResult| {
                     json!({
                         "type": "tool_result",
-                        "tool_use_id": result.call,
+                        "tool_use_id": result.call_id,
                         "content": result.to_model_json().to_string(),
                         "is_error": !result.success,
                     })
@@ -73,7 +73,7 @@ pub(super) fn build_body(settings: &ProviderSettings, by: &str, turn: TurnReques
 }
 
 fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
-    let thoughts = own_reasoning(said, by).iter().filter_map(|thought| match &thought.seal {
+    let thoughts = own_reasoning(said, by).iter().filter_map(|thought| match &thought.provider_data {
         // Unsigned reasoning is not accepted.
         Value::Null => None,
         Value::String(signature) => {
@@ -169,7 +169,7 @@ impl EventParser for AnthropicParser {
                     }
                 }
                 Some((open, _)) if open == index => {}
-                _ => return Err(TransportError::Unreadable("a block ends that did not begin")),
+                _ => return Err(TransportError::Unreadable("a block ends that was not started")),
             },
             ("message_start", None, None) => {
                 count(event.message.as_ref().and_then(|message| message.get("usage")), speech);
@@ -184,7 +184,7 @@ impl EventParser for AnthropicParser {
                 if let Some((_, OpenBlock::Call(place))) = self.open
                     && let Some(call) = speech.partial_call(place)
                 {
-                    call.error = Some("it was not finished".to_owned());
+                    call.error = Some("it is incomplete".to_owned());
                 }
                 return if speech.stop.is_some() {
                     Ok(StreamState::Ended)
@@ -195,7 +195,7 @@ impl EventParser for AnthropicParser {
             ("error", ..) => return Err(TransportError::error(&event.error.unwrap_or_default())),
             // According to the protocol, unknown events outside of the message may be skipped.
             (_, None, None) => {}
-            _ => return Err(TransportError::Unreadable("it has a block in a place where none belongs")),
+            _ => return Err(TransportError::Unreadable("a block is in the wrong place")),
         }
         Ok(StreamState::Continues)
     }
@@ -250,8 +250,7 @@ fn more(
         }
         (OpenBlock::Call(place), kind) => {
             if let Some(call) = speech.partial_call(*place) {
-                call.error =
-                    Some(format!("a piece of the kind `{}` in it is not known", printable_word(kind)));
+                call.error = Some(format!("a part of the kind `{}` in it is unknown", printable_word(kind)));
             }
             Ok(())
         }
@@ -281,6 +280,6 @@ fn stop(reason: &str) -> StopReason {
         "tool_use" => StopReason::Calls,
         "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
         "refusal" => StopReason::Filtered,
-        other => StopReason::Named(printable_word(other)),
+        other => StopReason::Other(printable_word(other)),
     }
 }

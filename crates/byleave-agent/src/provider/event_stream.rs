@@ -56,7 +56,7 @@ impl EventSplitter {
             self.extend(line)?;
             let line = std::mem::take(&mut self.line);
             self.end_line(
-                std::str::from_utf8(&line).map_err(|_| TransportError::Unreadable("it is no text"))?,
+                std::str::from_utf8(&line).map_err(|_| TransportError::Unreadable("it is not text"))?,
             )?;
         }
         self.extend(bytes)
@@ -78,7 +78,7 @@ impl EventSplitter {
                 Some(("data", data)) => self.add(data.strip_prefix(' ').unwrap_or(data))?,
                 Some(("" | "event" | "id" | "retry", _)) => {}
                 // The standard skips such lines. A provider has no reason to send one, and a skipped line could be a call.
-                _ => return Err(TransportError::Unreadable("it is no stream of events")),
+                _ => return Err(TransportError::Unreadable("it is not an event stream")),
             },
         }
         Ok(())
@@ -105,7 +105,7 @@ fn some(event: String) -> Option<String> {
 pub(super) fn parse_json<'a, T: Deserialize<'a>>(event: &'a str) -> Result<T, TransportError> {
     serde_json::from_str(event).map_err(|error| match error.classify() {
         Category::Eof => TransportError::CutOff,
-        Category::Data => TransportError::Unreadable("it does not have the form of this provider"),
-        Category::Syntax | Category::Io => TransportError::Unreadable("it is no JSON"),
+        Category::Data => TransportError::Unreadable("it does not have the format of this provider"),
+        Category::Syntax | Category::Io => TransportError::Unreadable("it is not JSON"),
     })
 }

@@ -31,7 +31,7 @@ pub(super) fn build_body(settings: &ProviderSettings, by: &str, turn: TurnReques
             RequestMessage::Results(results) => {
                 let part = |result: &ToolResult| {
                     let response =
-                        json!({"id": result.call, "name": result.tool, "response": result.to_model_json()});
+                        json!({"id": result.call_id, "name": result.tool, "response": result.to_model_json()});
                     json!({"functionResponse": response})
                 };
                 json!({"role": "user", "parts": results.iter().map(part).collect::<Vec<_>>()})
@@ -76,7 +76,7 @@ const fn level(effort: ReasoningEffort) -> &'static str {
 fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
     let (mut parts, mut sealed) = (Vec::new(), Vec::new());
     for thought in own_reasoning(said, by) {
-        match &thought.seal {
+        match &thought.provider_data {
             Value::Null => {}
             Value::String(seal) => {
                 parts.push(json!({"text": thought.text, "thought": true, "thoughtSignature": seal}));
@@ -92,7 +92,7 @@ fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
     parts.extend(said.calls.iter().map(|call| {
         drop_nulls(json!({
             "functionCall": {"id": call.id, "name": call.name, "args": call.args},
-            "thoughtSignature": call.seal.as_ref().filter(|_| said.by == by),
+            "thoughtSignature": call.provider_data.as_ref().filter(|_| said.model == by),
         }))
     }));
     parts
@@ -240,6 +240,6 @@ fn stop(reason: &str) -> StopReason {
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => StopReason::Filtered,
-        other => StopReason::Named(printable_word(other)),
+        other => StopReason::Other(printable_word(other)),
     }
 }

@@ -27,11 +27,11 @@ pub(super) fn to_request_messages(messages: &[ChatMessage]) -> Vec<RequestMessag
         }
         match message {
             ChatMessage::User(text) => steps.push(RequestMessage::User(text.into())),
-            ChatMessage::Said(said) => {
+            ChatMessage::Response(said) => {
                 if !said.text.trim().is_empty() || !said.calls.is_empty() {
                     steps.push(RequestMessage::Response(said));
                 }
-                flaws = &said.flaws;
+                flaws = &said.invalid_calls;
             }
             ChatMessage::Results(results) => {
                 if !results.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn to_request_messages(messages: &[ChatMessage]) -> Vec<RequestMessag
 
 /// Returns the reasoning that goes back to this model, which is only its own. A provider would reject the signatures of another model.
 pub(super) fn own_reasoning<'a>(said: &'a ModelResponse, by: &str) -> &'a [Reasoning] {
-    if said.by == by { &said.thoughts } else { &[] }
+    if said.model == by { &said.reasoning } else { &[] }
 }
 
 /// Returns an object without its null fields.
@@ -61,7 +61,7 @@ pub(super) fn drop_nulls(mut object: Value) -> Value {
 /// Counts the calls of a conversation. Numbering continues from there, so that ids are unique within it.
 pub(crate) fn count_calls(messages: &[ChatMessage]) -> usize {
     let calls = |message: &ChatMessage| match message {
-        ChatMessage::Said(said) => said.calls.len(),
+        ChatMessage::Response(said) => said.calls.len(),
         ChatMessage::User(_) | ChatMessage::Results(_) => 0,
     };
     messages.iter().map(calls).sum()
@@ -69,6 +69,6 @@ pub(crate) fn count_calls(messages: &[ChatMessage]) -> usize {
 
 /// Reports what was wrong with invalid calls.
 fn told(flaws: &[InvalidToolCall]) -> Option<RequestMessage<'static>> {
-    let lines: Vec<&str> = flaws.iter().map(|flaw| flaw.what.as_str()).collect();
+    let lines: Vec<&str> = flaws.iter().map(|flaw| flaw.message.as_str()).collect();
     (!lines.is_empty()).then(|| RequestMessage::User(lines.join("\n").into()))
 }

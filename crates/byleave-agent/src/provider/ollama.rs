@@ -135,6 +135,6 @@ fn stop(reason: Option<&str>) -> StopReason {
     match reason {
         None | Some("" | "stop") => StopReason::Done,
         Some("length") => StopReason::Length,
-        Some(other) => StopReason::Named(printable_word(other)),
+        Some(other) => StopReason::Other(printable_word(other)),
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn build_body(settings: &ProviderSettings, by: &str, turn: TurnReques
             RequestMessage::User(text) => messages.push(json!({"role": "user", "content": text})),
             RequestMessage::Response(said) => messages.push(spoken(said, by)),
             RequestMessage::Results(results) => messages.extend(results.iter().map(|result| {
-                json!({"role": "tool", "tool_call_id": result.call, "content": result.to_model_json().to_string()})
+                json!({"role": "tool", "tool_call_id": result.call_id, "content": result.to_model_json().to_string()})
             })),
         }
     }
@@ -211,7 +211,7 @@ impl OpenAiParser {
         if let Some(call) = speech.partial_call(place) {
             let is_other = |new: &str, known: &str| !new.is_empty() && new != known;
             if is_other(&id, &call.id) || is_other(&name, &call.name) {
-                call.error = Some(format!("the index {index} stands for several calls, expected one"));
+                call.error = Some(format!("several calls have the index {index}, expected one"));
             }
             call.error = call.error.take().or(wrong);
         }
@@ -225,6 +225,6 @@ fn stop(reason: &str) -> StopReason {
         "tool_calls" | "function_call" => StopReason::Calls,
         "length" | "model_length" => StopReason::Length,
         "content_filter" => StopReason::Filtered,
-        other => StopReason::Named(printable_word(other)),
+        other => StopReason::Other(printable_word(other)),
     }
 }

@@ -76,10 +76,10 @@ impl<'a> ResponseBuilder<'a> {
         }
         self.count_bytes(text.len())?;
         match self.thoughts.last_mut() {
-            Some(thought) if thought.seal.is_null() => thought.text.push_str(text),
+            Some(thought) if thought.provider_data.is_null() => thought.text.push_str(text),
             _ => self.push(text.to_owned(), Value::Null)?,
         }
-        (self.heard)(StreamEvent::Thought(text));
+        (self.heard)(StreamEvent::Reasoning(text));
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl<'a> ResponseBuilder<'a> {
     pub(super) fn sign_reasoning(&mut self, signature: &str) -> Result<(), TransportError> {
         self.count_bytes(signature.len())?;
         match self.thoughts.last_mut() {
-            Some(thought) if thought.seal.is_null() => thought.seal = signature.into(),
+            Some(thought) if thought.provider_data.is_null() => thought.provider_data = signature.into(),
             _ => self.push(String::new(), signature.into())?,
         }
         Ok(())
@@ -128,14 +128,14 @@ impl<'a> ResponseBuilder<'a> {
     /// Adds an invalid call.
     pub(super) fn push_invalid_call(&mut self, what: String) -> Result<(), TransportError> {
         self.count_bytes(PIECE_BYTES + what.len())?;
-        self.flaws.push(InvalidToolCall { what });
+        self.flaws.push(InvalidToolCall { message: what });
         Ok(())
     }
 
     /// Adds a part of an unknown kind.
     pub(super) fn push_unknown(&mut self, kind: &str) -> Result<(), TransportError> {
         self.push_invalid_call(format!(
-            "a part of the kind `{}` is not known here, and nothing of it was run",
+            "a part of the kind `{}` is not supported, and nothing of it was run",
             printable_word(kind)
         ))
     }
@@ -148,7 +148,7 @@ impl<'a> ResponseBuilder<'a> {
 
     fn push(&mut self, text: String, seal: Value) -> Result<(), TransportError> {
         self.count_bytes(PIECE_BYTES)?;
-        self.thoughts.push(Reasoning { text, seal });
+        self.thoughts.push(Reasoning { text, provider_data: seal });
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl<'a> ResponseBuilder<'a> {
         let stop = self.stop.unwrap_or_default();
         if self.calls.is_empty() && self.flaws.is_empty() && stop == StopReason::Calls {
             let what = "no tool was called: a call was announced, but none could be read";
-            self.flaws.push(InvalidToolCall { what: what.to_owned() });
+            self.flaws.push(InvalidToolCall { message: what.to_owned() });
         }
         let mut ids = HashMap::<String, usize>::new();
         for call in self.calls.iter().filter(|call| !call.id.is_empty()) {
@@ -176,18 +176,19 @@ impl<'a> ResponseBuilder<'a> {
                     Err("it has no name, expected the name of a tool".to_owned())
                 }
                 None if ids.get(&id).is_some_and(|calls| *calls > 1) => {
-                    Err(format!("the id `{id}` stands for several calls, expected one"))
+                    Err(format!("several calls have the id `{id}`, expected one"))
                 }
                 None => read(&args, &stop),
             };
             match args {
                 Ok(args) => {
                     let id = if id.is_empty() { made_up() } else { id };
-                    calls.push(ToolCall { id, name, args, reason: None, seal });
+                    calls.push(ToolCall { id, name, args, reason: None, provider_data: seal });
                 }
                 Err(why) => {
-                    self.flaws
-                        .push(InvalidToolCall { what: format!("the call of `{name}` was not run: {why}") });
+                    self.flaws.push(InvalidToolCall {
+                        message: format!("the call of `{name}` was not run: {why}"),
+                    });
                 }
             }
         }
@@ -197,7 +198,15 @@ impl<'a> ResponseBuilder<'a> {
             stop => stop,
         };
         let Self { text, thoughts, flaws, usage, .. } = self;
-        ModelResponse { by, text, thoughts, calls, flaws, usage, stop }
+        ModelResponse {
+            model: by,
+            text,
+            reasoning: thoughts,
+            calls,
+            invalid_calls: flaws,
+            usage,
+            stop_reason: stop,
+        }
     }
 }
 
@@ -212,7 +221,7 @@ fn read(args: &str, stop: &StopReason) -> Result<Map<String, Value>, String> {
         return Ok(Map::new());
     }
     if !args.starts_with('{') {
-        return Err("its arguments are no JSON object".to_owned());
+        return Err("its arguments are not a JSON object".to_owned());
     }
     tool_blocks::parse_args(args).map_err(
         |tool_blocks::ErrorLocation { line, column, message: what, excerpt: near }| {

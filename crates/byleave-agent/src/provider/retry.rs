@@ -57,18 +57,18 @@ impl AttemptFailure {
         match broken {
             TransportError::CutOff => Self::passing(ModelError::CutOff),
             TransportError::IdleTimeout => {
-                Self::passing(ModelError::Unreached { why: "nothing came for too long".to_owned() })
+                Self::passing(ModelError::Unreached { reason: "no data arrived for too long".to_owned() })
             }
             TransportError::TooLarge => {
-                Self::permanent(ModelError::Unreadable { why: "it is too long".to_owned() })
+                Self::permanent(ModelError::Unreadable { reason: "it is too long".to_owned() })
             }
             TransportError::Unreadable(why) => {
-                Self::permanent(ModelError::Unreadable { why: why.to_owned() })
+                Self::permanent(ModelError::Unreadable { reason: why.to_owned() })
             }
             TransportError::Status { status, wait_ms, body } => {
                 let trouble = ErrorResponse { status, body: &body, key, with_tools }.trouble();
                 let fault = match trouble.error {
-                    ModelError::TooMany { .. } => ModelError::TooMany { wait_ms },
+                    ModelError::RateLimited { .. } => ModelError::RateLimited { wait_ms },
                     fault => fault,
                 };
                 Self { error: fault, wait_ms, ..trouble }
@@ -85,10 +85,12 @@ impl AttemptFailure {
                 cause = Some(deeper);
             }
             let why = cause.map_or_else(|| "no connection".to_owned(), ToString::to_string);
-            return Self::passing(ModelError::Unreached { why });
+            return Self::passing(ModelError::Unreached { reason: why });
         }
         if error.is_builder() {
-            return Self::permanent(ModelError::Unfit { why: "no request can be made of them".to_owned() });
+            return Self::permanent(ModelError::Unfit {
+                reason: "no request can be built from them".to_owned(),
+            });
         }
         Self::passing(ModelError::CutOff)
     }
@@ -117,13 +119,13 @@ impl ErrorResponse<'_> {
         let says = |any: &[&str]| any.iter().any(|words_of_it| words.contains(words_of_it));
         match status {
             401 | 403 => AttemptFailure::permanent(ModelError::KeyRefused { status }),
-            429 => AttemptFailure::passing(ModelError::TooMany { wait_ms: None }),
-            408 | 500.. => AttemptFailure::passing(ModelError::Failed { status, said: self.said() }),
+            429 => AttemptFailure::passing(ModelError::RateLimited { wait_ms: None }),
+            408 | 500.. => AttemptFailure::passing(ModelError::Failed { status, body: self.said() }),
             413 => AttemptFailure::permanent(ModelError::TooLong),
             _ if says(&KEY_REFUSED) => AttemptFailure::permanent(ModelError::KeyRefused { status }),
             _ if says(&TOO_LONG) => AttemptFailure::permanent(ModelError::TooLong),
             _ if self.with_tools && says(&NO_TOOLS) => AttemptFailure::permanent(ModelError::NoTools),
-            _ => AttemptFailure::permanent(ModelError::Refused { status, said: self.said() }),
+            _ => AttemptFailure::permanent(ModelError::Refused { status, body: self.said() }),
         }
     }
 

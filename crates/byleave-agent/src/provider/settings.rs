@@ -80,7 +80,7 @@ impl std::str::FromStr for ProviderKind {
 
 /// The error for an unknown provider name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no provider of that name is known; there are openai, anthropic, gemini and ollama")]
+#[error("unknown provider; use openai, anthropic, gemini or ollama")]
 pub struct UnknownProviderError;
 
 impl ProviderSettings {

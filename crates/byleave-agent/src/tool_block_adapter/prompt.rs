@@ -36,13 +36,13 @@ pub(super) fn to_text_messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
         }
         match message {
             ChatMessage::User(text) => out.push(ChatMessage::User(text.clone())),
-            ChatMessage::Said(said) => {
-                out.push(ChatMessage::Said(ModelResponse {
+            ChatMessage::Response(said) => {
+                out.push(ChatMessage::Response(ModelResponse {
                     text: written(said),
-                    by: said.by.clone(),
+                    model: said.model.clone(),
                     ..ModelResponse::default()
                 }));
-                flaws = &said.flaws;
+                flaws = &said.invalid_calls;
             }
             ChatMessage::Results(results) => out.extend(told(results, std::mem::take(&mut flaws))),
         }
@@ -72,6 +72,6 @@ fn written(said: &ModelResponse) -> String {
 /// Returns results as lines of JSON, and what was wrong with invalid calls.
 fn told(results: &[ToolResult], flaws: &[InvalidToolCall]) -> Option<ChatMessage> {
     let results = results.iter().map(|result| result.to_model_json().to_string());
-    let lines: Vec<String> = results.chain(flaws.iter().map(|flaw| flaw.what.clone())).collect();
+    let lines: Vec<String> = results.chain(flaws.iter().map(|flaw| flaw.message.clone())).collect();
     (!lines.is_empty()).then(|| ChatMessage::User(lines.join("\n")))
 }

@@ -76,7 +76,7 @@ fn in_our_words(message: &str) -> String {
             "expected an escape of JSON: `\\\"`, `\\\\`, `\\/`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t` or `\\u` and four hex digits"
         }
         "invalid number" => "expected a number as JSON writes it: `-1`, `0.5`, `2e3`",
-        "number out of range" => "a number that cannot be kept, expected a smaller one, or a string",
+        "number out of range" => "a number out of range, expected a smaller one, or a string",
         "control character (\\u0000-\\u001F) found while parsing a string" => {
             "a control character in a string, expected its escape: `\\n` for the end of a line, `\\t` for a tab"
         }
@@ -144,7 +144,7 @@ impl<'de> Visitor<'de> for BlockCallVisitor {
             |field: &str, form: &str| A::Error::custom(format!("`{field}` is missing, expected {form}"));
         Ok(BlockCall {
             name: name.ok_or_else(|| missing("name", "the name of a tool"))?,
-            args: args.ok_or_else(|| missing("args", "an object, `{}` where a tool takes nothing"))?,
+            args: args.ok_or_else(|| missing("args", "an object, `{}` if a tool takes no arguments"))?,
             reason,
         })
     }
@@ -202,7 +202,7 @@ impl<'de> Visitor<'de> for StrictValueVisitor {
         if value.abs() < NUMBER_MAX {
             return Ok(value.into());
         }
-        Err(E::custom("a number too large to be kept as it is written, expected a smaller one, or a string"))
+        Err(E::custom("a number too large to be stored exactly, expected a smaller one, or a string"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -235,7 +235,7 @@ impl<'de> Visitor<'de> for StrictValueVisitor {
 }
 
 fn twice(key: &str) -> String {
-    format!("the key `{}` stands here a second time, expected every key once", cut(key))
+    format!("the key `{}` occurs twice, expected every key once", cut(key))
 }
 
 /// Returns the beginning of a key with all characters visible.

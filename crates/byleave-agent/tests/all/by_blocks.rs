@@ -35,19 +35,19 @@ async fn a_model_that_takes_no_tools_gets_blocks_from_then_on() {
         let (said, heard) = fake.turn(&model, turn).await;
         let said = said.unwrap();
         assert_eq!(heard, "anew: \ntext: I look.\n\ncall: read", "{kind:?}");
-        assert_eq!((said.text.as_str(), &said.stop), ("I look.\n", &StopReason::Calls), "{kind:?}");
+        assert_eq!((said.text.as_str(), &said.stop_reason), ("I look.\n", &StopReason::Calls), "{kind:?}");
         let expected = ToolCall {
             id: "block-1".into(),
             name: "read".into(),
             args: Map::from_iter([("path".to_owned(), json!("a.rs"))]),
             reason: Some("to see".into()),
-            seal: None,
+            provider_data: None,
         };
         assert_eq!(said.calls, [expected], "{kind:?}");
 
-        messages.push(ChatMessage::Said(said));
+        messages.push(ChatMessage::Response(said));
         let result = ToolResult {
-            call: "block-1".into(),
+            call_id: "block-1".into(),
             tool: "read".into(),
             success: true,
             ..ToolResult::default()
@@ -112,7 +112,7 @@ async fn a_setting_says_which_way() {
         );
         assert_eq!(model.is_on(), by_blocks, "{name} {calling:?}");
     }
-    // Who wants calls and nothing else is told.
+    // A caller that requires native tool calls gets an error.
     let fake = FakeProvider::new(vec![FakeResponse::Status(
         400,
         &[],
@@ -129,7 +129,7 @@ async fn a_setting_says_which_way() {
     assert_eq!(fake.turn(&model, turn).await.0, Err(ModelError::NoTools));
 }
 
-/// A fake model: says what it is told to, to see what is made of it.
+/// A fake model with a scripted response. It stores the messages that it receives.
 struct ScriptedModel {
     hears: Vec<StreamEvent<'static>>,
     said: ModelResponse,
@@ -171,27 +171,33 @@ async fn what_was_heard_before_it_begins_anew_is_no_call() {
     let hears = [
         StreamEvent::Text(block),
         StreamEvent::Text("```tool\n{"),
-        StreamEvent::Anew,
+        StreamEvent::Restarted,
         StreamEvent::Text("Hi"),
     ];
     let said =
         by_blocks(&hears, ModelResponse { text: "Hi".into(), ..ModelResponse::default() }).await.unwrap();
-    assert_eq!((said.text.as_str(), said.calls.len(), said.flaws.len()), ("Hi", 0, 0));
+    assert_eq!((said.text.as_str(), said.calls.len(), said.invalid_calls.len()), ("Hi", 0, 0));
 }
 
 #[tokio::test]
 async fn what_is_no_block_is_no_call() {
-    // Cut off, and by a call of the provider's.
+    // The block is cut off, and the provider also returns a call.
     let text = "```tool\n{\"name\": \"write\", \"args\": {}}";
-    let stray = ToolCall { id: "x".into(), name: "write".into(), args: Map::new(), reason: None, seal: None };
+    let stray = ToolCall {
+        id: "x".into(),
+        name: "write".into(),
+        args: Map::new(),
+        reason: None,
+        provider_data: None,
+    };
     let said = ModelResponse {
         text: text.into(),
         calls: vec![stray],
-        stop: StopReason::Calls,
+        stop_reason: StopReason::Calls,
         ..ModelResponse::default()
     };
     let said = by_blocks(&[StreamEvent::Text(text)], said).await.unwrap();
-    assert_eq!((said.calls.len(), said.flaws.len(), said.stop), (0, 2, StopReason::Done));
+    assert_eq!((said.calls.len(), said.invalid_calls.len(), said.stop_reason), (0, 2, StopReason::Done));
 }
 
 #[tokio::test]
@@ -212,13 +218,14 @@ async fn flaws_are_told_with_the_results() {
     )
     .await
     .unwrap();
-    assert_eq!((said.calls.len(), said.flaws.len()), (1, 1));
-    let result = ToolResult { call: said.calls[0].id.clone(), tool: "read".into(), ..ToolResult::default() };
+    assert_eq!((said.calls.len(), said.invalid_calls.len()), (1, 1));
+    let result =
+        ToolResult { call_id: said.calls[0].id.clone(), tool: "read".into(), ..ToolResult::default() };
     let model = ScriptedModel::new(&[], ModelResponse::default());
     let model =
         ToolBlockModel::new(model, &ProviderSettings::new(ProviderKind::OpenAi, "m"), ToolCallStyle::Blocks);
-    let expected = format!("{}\n{}", result.to_model_json(), said.flaws[0].what);
-    let messages = [user("Look."), ChatMessage::Said(said), ChatMessage::Results(vec![result])];
+    let expected = format!("{}\n{}", result.to_model_json(), said.invalid_calls[0].message);
+    let messages = [user("Look."), ChatMessage::Response(said), ChatMessage::Results(vec![result])];
     model.take_turn(TurnRequest { system: "", messages: &messages, tools: &[] }, &mut |_| {}).await.unwrap();
     let got = model.inner().got.lock().unwrap().clone();
     assert_eq!(got.last(), Some(&ChatMessage::User(expected)));

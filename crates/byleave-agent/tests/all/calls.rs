@@ -1,11 +1,12 @@
-//! What a block holds is a call as it stands, or it is told where it is not, and what was expected.
+//! A block is either read as exactly the call that it holds, or reported with the position of the error and
+//! the expected syntax.
 
 use byleave_agent::tool_blocks::{BlockCall, ToolBlockErrorKind, ToolBlockParser};
 use serde_json::{Value, json};
 
 use crate::stage::{ParsedPiece, read};
 
-/// Reads a block that holds this.
+/// Parses a block with this content.
 fn held(json: &str) -> Result<BlockCall, String> {
     let seen = read([format!("~~~tool\n{json}\n~~~\n").as_str()], ToolBlockParser::new());
     match <[ParsedPiece; 1]>::try_from(seen) {
@@ -36,7 +37,7 @@ fn what_is_no_call_is_told_with_its_place_and_what_was_expected() {
     let long = format!(r#"{{"name": "a", "{}": 1}}"#, "k".repeat(5000));
     let deep = format!(r#"{{"name": "a", "args": {{"x": {}{}}}}}"#, "[".repeat(200), "]".repeat(200));
     let cases = [
-        // No object.
+        // Not an object.
         "",
         " \t\n",
         "null",
@@ -46,7 +47,7 @@ fn what_is_no_call_is_told_with_its_place_and_what_was_expected() {
         "name: a",
         "// a\n{}",
         "é",
-        // JSON that is broken.
+        // Invalid JSON.
         "{",
         r#"{"name""#,
         r#"{"name": "#,
@@ -71,14 +72,14 @@ fn what_is_no_call_is_told_with_its_place_and_what_was_expected() {
         "{\"name\": \"a\", \"args\": {\"x\": \"1\n2\"}}",
         "{\"name\": \"a\", \"args\": {\"x\": \"1\t2\"}}",
         r#"{"name": "a", "args": {} /* x */}"#,
-        // Numbers that would not be kept.
+        // Numbers that would lose precision.
         r#"{"name": "a", "args": {"x": 1e999}}"#,
         r#"{"name": "a", "args": {"x": 18446744073709551616}}"#,
         r#"{"name": "a", "args": {"x": -9223372036854775809}}"#,
-        // Something behind it.
+        // Text after the object.
         r#"{"name": "a", "args": {}} thanks"#,
         "{\"name\": \"a\", \"args\": {}}\n{\"name\": \"b\", \"args\": {}}",
-        // Fields.
+        // Missing or unknown fields.
         "{}",
         r#"{"name": "a"}"#,
         r#"{"args": {}}"#,
@@ -95,7 +96,7 @@ fn what_is_no_call_is_told_with_its_place_and_what_was_expected() {
         r#"{"Name": "a", "args": {}}"#,
         r#"{"name": "a", "args": {}, "id": true}"#,
         &long,
-        // Twice.
+        // Duplicate keys.
         r#"{"name": "a", "name": "a", "args": {}}"#,
         r#"{"name": "a", "args": {}, "n\u0061me": "b"}"#,
         r#"{"name": "a", "args": {}, "args": {"x": 1}}"#,
@@ -123,7 +124,7 @@ fn what_is_no_call_is_told_with_its_place_and_what_was_expected() {
 #[test]
 fn as_deep_as_is_said_is_a_call() {
     let nested = |levels: usize| {
-        // The object itself and its arguments are two.
+        // The object itself and its arguments use two levels.
         held(&format!(
             r#"{{"name": "a", "args": {{"x": {}{}}}}}"#,
             "[".repeat(levels - 2),

@@ -1,4 +1,4 @@
-//! What each case of the guide comes to (docs/guide/tool-blocks.md).
+//! The result of each case in the guide (docs/guide/tool-blocks.md).
 
 use byleave_agent::tool_blocks::{BLOCK_BYTES_MAX, ToolBlockErrorKind, ToolBlockParser};
 
@@ -6,7 +6,7 @@ use crate::stage::{ParsedPiece, read};
 
 const A: &str = r#"{"name": "a", "args": {}}"#;
 
-/// Reads a reply, in which `A` stands for a call, and says in words what comes out.
+/// Parses a reply in which `A` is replaced with a call, and checks the result.
 fn check(text: &str, expected: &[&str]) {
     let seen = read([text.replace('A', A).as_str()], ToolBlockParser::new());
     assert_eq!(seen.iter().map(words).collect::<Vec<_>>(), expected, "{text}");
@@ -52,13 +52,13 @@ fn several_blocks_are_several_calls_in_their_order() {
 // req: L1
 #[test]
 fn fences_are_those_of_commonmark() {
-    // Tildes, more marks, and an end that is longer than the beginning.
+    // Tildes, more than three marks, and an end fence that is longer than the opening fence.
     check("~~~tool\nA\n~~~\n", &["call a"]);
     check("`````tool\nA\n`````\n", &["call a"]);
     check("```tool\nA\n``````\n", &["call a"]);
-    // Blanks beside the tag and after the end.
+    // Blanks around the tag and after the end.
     check("``` \t tool \t\nA\n``` \t\n", &["call a"]);
-    // Fewer than three marks, or both kinds, are none.
+    // Fewer than three marks, or two kinds mixed, do not make a fence.
     check("``tool\nA\n``\n", &["``tool\nA\n``\n"]);
     check("``~tool\nA\n", &["``~tool\nA\n"]);
     // Other tags.
@@ -78,7 +78,7 @@ fn fences_are_those_of_commonmark() {
         let text = format!("```{tag}\nA\n```\n");
         check(&text, &[&text]);
     }
-    // In the middle of a line, or behind a mark of something else.
+    // A fence in the middle of a line, or after another mark.
     for text in
         ["x ```tool\nA\n", "> ```tool\n> A\n> ```\n", "- ```tool\n", "\u{feff}```tool\nA\n", "\\```tool\nA\n"]
     {
@@ -92,10 +92,10 @@ fn up_to_three_spaces_are_a_margin() {
     check(" ```tool\n A\n```\n", &["call a"]);
     check("   ```tool\n   A\n   ```\n", &["call a"]);
     check("```tool\nA\n   ```\n", &["call a"]);
-    // More, or a tab, is no fence, but it was meant to be one.
+    // Four spaces or a tab do not open a fence, but the attempt is reported as a flaw.
     check("    ```tool\n    A\n    ```\n", &["    ```tool", "flaw 1 opening", "\n    A\n    ```\n"]);
     check("\t```tool\n\tA\n\t```\n", &["\t```tool", "flaw 1 opening", "\n\tA\n\t```\n"]);
-    // Nor does it close one.
+    // Nor do they close a block.
     check("```tool\nA\n    ```\n", &["flaw 1 unfinished"]);
 }
 
@@ -124,23 +124,23 @@ fn a_block_within_another_code_block_is_text() {
         check(text, &[text]);
     }
     check("```rust\nfn f() {}\n```\n```tool\nA\n```\n", &["```rust\nfn f() {}\n```\n", "call a"]);
-    // Backticks after backticks: no fence by itself, so nothing was opened.
+    // Backticks after backticks are not a fence, so nothing was opened.
     check("``` `x` ```\n```tool\nA\n```\n", &["``` `x` ```\n", "call a"]);
 }
 
 // req: L1
 #[test]
 fn fences_within_a_block_are_part_of_it() {
-    // Within a string of JSON there is no end of a line, so no fence.
+    // A JSON string contains no line end, so it contains no fence.
     let json = r#"{"name": "a", "args": {"text": "```rust\n```\n"}}"#;
     check(&format!("```tool\n{json}\n```\n"), &["call a"]);
-    // Only marks of the same kind, as many, alone on their line, close it.
+    // A block is closed only by marks of the same kind, at least as many, alone on their line.
     check("```tool\nA\n~~~\n```\n", &["flaw 1 2:1"]);
     check("````tool\nA\n```\n````\n", &["flaw 1 2:1"]);
     check("```tool\nA\n``` x\n```\n", &["flaw 1 2:1"]);
-    // One that was not closed before the next: both are one, and no call.
+    // If a block is not closed before the next one begins, both are one block, which is not a call.
     check("```tool\nA\n```tool\nA\n```\n", &["flaw 1 2:1"]);
-    // A string over several lines is no JSON; what comes after the first line that closes is as it says.
+    // A string over several lines is not valid JSON. Text after the first closing line is parsed as usual.
     let text =
         "```tool\n{\"name\": \"a\", \"args\": {\"text\": \"\n```rust\n```\n\"}}\n```\n```tool\nA\n```\n";
     check(text, &["flaw 1 1:33", "\"}}\n```\n```tool\nA\n```\n"]);
@@ -169,7 +169,7 @@ fn what_is_not_closed_is_no_call() {
 fn a_first_line_with_more_than_the_tag_is_told_and_stays_in_the_text() {
     check("```tool json\nA\n```\n2", &["```tool json", "flaw 1 opening", "\nA\n```\n2"]);
     check("```tool A\n```\r\n", &["```tool A", "flaw 1 opening", "\n```\r\n"]);
-    // All on one line is no fence: what follows is not within a code block.
+    // A block on one line is not a fence, so the text after it is not inside a code block.
     check("```tool A```\n```tool\nA\n```\n", &["```tool A```", "flaw 1 opening", "\n", "call a"]);
     check("~~~tool `x`", &["~~~tool `x`", "flaw 1 opening"]);
     let long = format!("```{}tool", " ".repeat(30));

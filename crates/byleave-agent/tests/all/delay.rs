@@ -1,4 +1,4 @@
-//! Text is handed on at once: all that is held back is the beginning of a line that may still open a block.
+//! Text is passed on at once. Only the beginning of a line that may still open a block is held back.
 
 use byleave_agent::tool_blocks::{OPENING_BYTES_MAX, ToolBlockParser};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::plain::{ReferenceParser, lines};
 use crate::stage::{ParsedPiece, ParsedPieces, cut, soup};
 
-/// The longest beginnings of a line that opens a block.
+/// The longest prefixes of a line that opens a block.
 const LONGEST: [&str; 4] = [
     "```tool                         ",
     "   ~~~~~~~~~~~~~~~~~~~~~~~~~tool",

@@ -1,5 +1,5 @@
-//! A fake provider: a real HTTP server on loopback that answers from a script, in the dialect of each provider, and keeps what it
-//! got. A fake because the real ones cost money, need a key and the public network, and do not fail when asked to.
+//! A fake provider: a real HTTP server on loopback that replies from a script, in each provider's format, and stores the
+//! requests. It is a fake because real providers cost money, need a key and the public network, and do not fail on demand.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,24 +22,24 @@ pub(crate) const KINDS: [ProviderKind; 4] =
     [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama];
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
-/// One answer of the script.
+/// One scripted response.
 pub(crate) enum FakeResponse {
-    /// A whole stream.
+    /// A complete stream.
     Stream(String),
-    /// A stream whose connection breaks after this much, once somebody heard something.
+    /// A stream whose connection breaks after this text, once the client has received some of it.
     Dropped(String),
-    /// A stream that nothing more comes of.
+    /// A stream that stalls after this text.
     Hanging(String),
-    /// None at all, not even its beginning.
+    /// No response at all, not even its headers.
     Mute,
-    /// An answer that says no.
+    /// An error response.
     Status(u16, &'static [(&'static str, &'static str)], String),
 }
 
-/// Says what is answered.
+/// Chooses the response to a request.
 type ResponseScript = dyn Fn(&Value) -> FakeResponse + Send + Sync;
 
-/// What it got.
+/// A request that the fake received.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
@@ -51,14 +51,14 @@ pub(crate) struct ReceivedRequest {
 pub(crate) struct FakeProvider {
     pub(crate) url: String,
     got: Arc<Mutex<Vec<ReceivedRequest>>>,
-    /// Somebody heard something.
+    /// Notified when the client has received something.
     heard: Arc<Notify>,
-    /// Whoever listened is gone.
+    /// Notified when the client has disconnected.
     pub(crate) gone: Arc<Notify>,
 }
 
 impl FakeProvider {
-    /// Answers from the script, the last answer for ever.
+    /// Responds from the script and repeats the last response.
     pub(crate) async fn new(script: Vec<FakeResponse>) -> Self {
         let script = Mutex::new(VecDeque::from(script));
         Self::deciding(move |_| {
@@ -70,7 +70,7 @@ impl FakeProvider {
         .await
     }
 
-    /// Answers by what it is asked.
+    /// Responds according to the request.
     pub(crate) async fn deciding(decide: impl Fn(&Value) -> FakeResponse + Send + Sync + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let fake = Self {
@@ -85,13 +85,13 @@ impl FakeProvider {
             let (fake, decide) = (own.clone(), Arc::clone(&decide));
             async move { fake.answer(request, &*decide).await }
         });
-        // Else every piece waits for the one before to be acknowledged.
+        // Without this, every chunk waits until the previous one is acknowledged.
         let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
         fake
     }
 
-    /// Somebody heard something: what is to be dropped then is dropped now.
+    /// Reports that the client has received something, so that a `Dropped` stream breaks now.
     pub(crate) fn was_heard(&self) {
         self.heard.notify_one();
     }
@@ -113,7 +113,7 @@ impl FakeProvider {
         ProviderModel::new(self.settings(kind), ApiKey::new(KEY)).unwrap()
     }
 
-    /// One turn, and all that was heard of it.
+    /// Runs one turn and returns everything that was streamed.
     pub(crate) async fn turn(
         &self,
         model: &impl Model,
@@ -181,7 +181,7 @@ impl FakeResponse {
     }
 }
 
-/// Tells when it is dropped.
+/// Notifies when it is dropped.
 struct NotifyOnDrop(Arc<Notify>);
 
 impl Drop for NotifyOnDrop {
@@ -194,7 +194,7 @@ fn streamed(pieces: impl stream::Stream<Item = io::Result<Bytes>> + Send + 'stat
     Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(pieces)).unwrap()
 }
 
-/// In pieces that end anywhere, within characters too.
+/// Splits the text at arbitrary bytes, also within characters.
 fn pieces(text: &str) -> impl stream::Stream<Item = io::Result<Bytes>> + Send + use<> {
     let pieces: Vec<_> = text
         .as_bytes()
@@ -204,15 +204,15 @@ fn pieces(text: &str) -> impl stream::Stream<Item = io::Result<Bytes>> + Send + 
     stream::iter(pieces)
 }
 
-/// What was heard, with neighbours of a kind put together.
+/// Logs a stream event. Adjacent events of one kind are merged.
 fn note(log: &mut String, heard: StreamEvent<'_>) {
     let (mark, text) = match heard {
-        StreamEvent::Anew => ("anew", ""),
+        StreamEvent::Restarted => ("anew", ""),
         StreamEvent::Text(text) => ("text", text),
-        StreamEvent::Thought(text) => ("thought", text),
+        StreamEvent::Reasoning(text) => ("thought", text),
         StreamEvent::Call(name) => ("call", name),
     };
-    let goes_on = matches!(heard, StreamEvent::Text(_) | StreamEvent::Thought(_))
+    let goes_on = matches!(heard, StreamEvent::Text(_) | StreamEvent::Reasoning(_))
         && log.lines().last().is_some_and(|line| line.starts_with(&format!("{mark}: ")));
     if !goes_on {
         if !log.is_empty() {
@@ -224,15 +224,15 @@ fn note(log: &mut String, heard: StreamEvent<'_>) {
     log.push_str(text);
 }
 
-/// A part of what a model says.
+/// A part of a model's reply.
 pub(crate) enum ReplyPart {
     Thought(&'static str),
     Text(&'static str),
-    /// A name, and arguments as they come.
+    /// A tool name, and the arguments in chunks.
     Call(&'static str, &'static [&'static str]),
 }
 
-/// What a model says, in the dialect of its provider; without its end, if it is to be cut off.
+/// A model's reply in the format of its provider.
 pub(crate) fn reply(kind: ProviderKind, parts: &[ReplyPart]) -> String {
     spoken(kind, parts) + &end(kind, parts)
 }
@@ -353,7 +353,7 @@ fn end(kind: ProviderKind, parts: &[ReplyPart]) -> String {
     }
 }
 
-/// Arguments of a dialect that has them as JSON; what is none is sent as text.
+/// Arguments for a format that has them as JSON. Invalid JSON is sent as text.
 fn object(args: &[&str]) -> Value {
     let text = args.concat();
     serde_json::from_str(&text).unwrap_or(Value::String(text))

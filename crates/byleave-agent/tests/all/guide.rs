@@ -1,4 +1,4 @@
-//! The guide says what is so: its replies come to what it shows, and its numbers are ours.
+//! The guide is correct: its replies give the results that it shows, and its numbers match the constants.
 
 use byleave_agent::tool_blocks::{BLOCK_BYTES_MAX, OPENING_BYTES_MAX, ToolBlockParser};
 

@@ -1,4 +1,4 @@
-//! Tests of the agent's parts that look at them from outside.
+//! Tests of the public API of byleave-agent.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod by_blocks;

@@ -1,4 +1,4 @@
-//! Arguments in words: exact, or with the schema beside them.
+//! Arguments described in prose: exact, or with the schema added.
 
 use byleave_agent::persona::{Persona, ToolCallFormat, ToolDescription};
 use byleave_core::manifest::Manifest;
@@ -84,13 +84,13 @@ fn what_words_do_not_say_is_told_as_a_schema() {
         "type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "additionalProperties": false,
         "$defs": {"A": {"type": "array", "items": {"$ref": "#/$defs/A"}}},
     });
-    let deep = "list of list of list of list of list of list of as the schema says";
+    let deep = "list of list of list of list of list of list of according to the schema";
     for (words, schema) in [
         ("string", of(&json!({"type": "string", "pattern": "^a+$"}))),
-        ("as the schema says", of(&json!({"type": ["string", "integer"]}))),
-        ("as the schema says", of(&json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}))),
-        ("as the schema says", of(&json!({"$ref": "#/$defs/Nowhere"}))),
-        ("as the schema says", of(&json!(true))),
+        ("according to the schema", of(&json!({"type": ["string", "integer"]}))),
+        ("according to the schema", of(&json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}))),
+        ("according to the schema", of(&json!({"$ref": "#/$defs/Nowhere"}))),
+        ("according to the schema", of(&json!(true))),
         ("object", of(&json!({"type": "object", "additionalProperties": {"type": "string"}}))),
         (deep, itself),
     ] {
@@ -101,7 +101,7 @@ fn what_words_do_not_say_is_told_as_a_schema() {
     check(top, &[r#"  - all of it, as a JSON schema: {"minProperties":1,"type":"object"}"#]);
 }
 
-// A field that is an object of the same kind must not be followed for ever, nor may a wide one fill the prompt.
+// A recursive schema must not be followed for ever, and a wide one must not fill the prompt.
 #[test]
 fn what_refers_to_itself_ends() {
     let fields: serde_json::Map<String, Value> =

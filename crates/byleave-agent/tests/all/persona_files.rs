@@ -1,4 +1,5 @@
-//! Personas as files: what is read, what goes before what, and what is refused, with its place.
+//! Personas as files: which files are read, their precedence, and which are refused, with the position of the
+//! error.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -51,43 +52,51 @@ fn what_is_wrong_is_told_with_its_place_and_what_was_expected() {
     let long = |count: usize| format!("\"{}\"", "x".repeat(count));
     let many = |count: usize| format!("[{}]", "\"x\",".repeat(count));
     for (from, to, told) in [
-        ("model =", "modell =", "line 3, column 1: there is no field `modell`; a persona has `name`"),
+        (
+            "model =",
+            "modell =",
+            "line 3, column 1: unknown field `modell`; the fields of a persona are `name`",
+        ),
         ("name = \"Gardener\"\n", "", "line 1, column 1: the persona has no `name`; add `name = \"…\"`"),
         ("description = \"Prunes.\"\n", "", "the persona has no `description`"),
-        ("\"Gardener\"", "7", "line 1, column 8: this is no text; write it in quotes"),
-        ("\"Gardener\"", "\" \"", "line 1, column 8: there is nothing in this text"),
-        ("\"Gardener\"", &long(65), "line 1, column 8: this text has 65 characters; at most 64 are taken"),
+        ("\"Gardener\"", "7", "line 1, column 8: this is not a text; write it in quotes"),
+        ("\"Gardener\"", "\" \"", "line 1, column 8: this text is empty"),
+        ("\"Gardener\"", &long(65), "line 1, column 8: this text has 65 characters; at most 64 are allowed"),
         (
             "\"Prunes.\"",
             "\"\"\"Pru\nnes.\"\"\"",
-            "nobody sees, U+000A; write visible characters, on one line",
+            "invisible character, U+000A; write visible characters, on one line",
         ),
-        ("\"Prunes.\"", &long(301), "at most 300 are taken"),
+        ("\"Prunes.\"", &long(301), "at most 300 are allowed"),
         (
             "ollama/library/qwen3:8b",
             "qwen3",
-            "line 3, column 9: `qwen3` is no model; write provider and model",
+            "line 3, column 9: `qwen3` is not a model; write provider and model",
         ),
-        ("ollama/library/qwen3:8b", "/x", "`/x` is no model"),
-        ("ollama/library/qwen3:8b", "ollama/", "`ollama/` is no model"),
-        ("ollama/library/qwen3:8b", "ollama/a b", "`ollama/a b` is no model"),
-        ("[\"read_file\", \"todo_*\"]", "\"read_file\"", "line 4, column 9: this is no list; write it as"),
-        ("\"todo_*\"", "\"*_write\"", "line 4, column 23: `*_write` names no tool; write a tool's name"),
-        ("\"todo_*\"", "\"\"", "line 4, column 23: there is nothing in this text"),
-        ("\"todo_*\"", "true", "line 4, column 23: this is no text"),
-        ("[\"read_file\", \"todo_*\"]", &many(257), "the list has 257 entries; at most 256 are taken"),
-        ("[\"Water first.\"]", &many(65), "the list has 65 entries; at most 64 are taken"),
-        ("\"Water first.\"", &long(1_001), "at most 1000 are taken"),
+        ("ollama/library/qwen3:8b", "/x", "`/x` is not a model"),
+        ("ollama/library/qwen3:8b", "ollama/", "`ollama/` is not a model"),
+        ("ollama/library/qwen3:8b", "ollama/a b", "`ollama/a b` is not a model"),
+        ("[\"read_file\", \"todo_*\"]", "\"read_file\"", "line 4, column 9: this is not a list; write it as"),
+        (
+            "\"todo_*\"",
+            "\"*_write\"",
+            "line 4, column 23: `*_write` is not a tool name; write the name of a tool",
+        ),
+        ("\"todo_*\"", "\"\"", "line 4, column 23: this text is empty"),
+        ("\"todo_*\"", "true", "line 4, column 23: this is not a text"),
+        ("[\"read_file\", \"todo_*\"]", &many(257), "the list has 257 entries; at most 256 are allowed"),
+        ("[\"Water first.\"]", &many(65), "the list has 65 entries; at most 64 are allowed"),
+        ("\"Water first.\"", &long(1_001), "at most 1000 are allowed"),
         (
             "Gently",
             "Gently\u{202e}",
-            "line 6, column 10: there is a character in it that nobody sees, U+202E; take it out",
+            "line 6, column 10: the text has an invisible character, U+202E; remove it",
         ),
         ("Gently", "Gently\u{e0041}", "U+E0041"),
-        ("Gently", &"x".repeat(32_769), "at most 32768 are taken"),
-        ("\"Gardener\"", "\"Gardener", "write it as TOML says"),
+        ("Gently", &"x".repeat(32_769), "at most 32768 are allowed"),
+        ("\"Gardener\"", "\"Gardener", "write valid TOML"),
         ("name = \"Gardener\"", "name = \"Gardener\"\nname = \"Other\"", "line 2, column 1: duplicate key"),
-        ("name = \"Gardener\"", "[name]", "line 1, column 1: this is no text"),
+        ("name = \"Gardener\"", "[name]", "line 1, column 1: this is not a text"),
     ] {
         assert!(GOOD.contains(from), "{from}");
         let fault = Persona::parse("g.toml", &GOOD.replacen(from, to, 1)).unwrap_err().to_string();
@@ -110,7 +119,7 @@ fn a_file_goes_before_a_built_in_of_the_same_name() {
     assert_eq!(own.origin, PersonaSource::File(path.clone()));
     let by_path = Persona::load(path.to_str().unwrap(), None).unwrap();
     assert_eq!(by_path, own);
-    // A broken one is not passed over.
+    // An invalid file is not skipped.
     fs::write(&path, "name = 1").unwrap();
     assert!(matches!(Persona::load("coder", Some(dir.path())), Err(PersonaLoadError::Invalid(_))));
 }
@@ -131,7 +140,7 @@ fn all_are_listed_with_where_they_came_from() {
         }
     });
     let expected = [
-        "`a b` cannot be the name of a persona",
+        "`a b` is not a valid persona name",
         "cannot use persona `DIR/bad.toml`",
         "clerk, built in",
         "coder, built in",
@@ -160,13 +169,13 @@ fn files_that_are_not_read() {
     let status = std::process::Command::new("mkfifo").arg(at("pipe.toml")).status().unwrap();
     assert!(status.success());
     for (name, told) in [
-        ("out", "it is a link; put the file itself there"),
-        ("within", "it is a link"),
-        ("coder", "it is a link"),
-        ("directory", "it is not a file"),
-        ("pipe", "it is not a file"),
-        ("binary", "it is not text in UTF-8"),
-        ("large", "it has more than 65536 bytes"),
+        ("out", "the file is a link; put the file itself there"),
+        ("within", "the file is a link"),
+        ("coder", "the file is a link"),
+        ("directory", "the path is not a regular file"),
+        ("pipe", "the path is not a regular file"),
+        ("binary", "the file is not UTF-8 text"),
+        ("large", "the file has more than 65536 bytes"),
     ] {
         for asked in [name.to_owned(), at(name).with_extension("toml").to_str().unwrap().to_owned()] {
             let fault = Persona::load(&asked, Some(dir.path())).unwrap_err();
@@ -180,7 +189,7 @@ fn files_that_are_not_read() {
 #[test]
 fn names_that_are_none() {
     let none = Persona::load("codr", None).unwrap_err().to_string();
-    assert_eq!(none, "there is no persona `codr`; there are clerk, coder, plain, reviewer");
+    assert_eq!(none, "there is no persona `codr`; the personas are clerk, coder, plain, reviewer");
     let long = "x".repeat(65);
     for name in ["", "Coder", "..", "a b", "c\u{f6}der", long.as_str()] {
         let fault = Persona::load(name, Some(Path::new("/"))).unwrap_err();

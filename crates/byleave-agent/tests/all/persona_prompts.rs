@@ -1,4 +1,4 @@
-//! What models are told: the prompts of the built-in personas, with the tools that we have.
+//! The prompts of the built-in personas, with the built-in tools.
 
 use std::fs;
 use std::path::Path;
@@ -170,7 +170,7 @@ fn persona(key: &str) -> Persona {
     Persona::load(key, None).unwrap().persona
 }
 
-/// The real tools, with what `byleave-tools` keeps of what each says of itself.
+/// The built-in tools, from the manifests that the tests of `byleave-tools` store.
 fn tools() -> Vec<ToolDescription> {
     mcp().iter().map(|tool| ToolDescription::from(&manifest(tool))).collect()
 }
@@ -178,7 +178,8 @@ fn tools() -> Vec<ToolDescription> {
 fn manifest(tool: &Value) -> Manifest {
     let schema = tool.get("inputSchema").unwrap().clone();
     let mut manifest = Manifest::new(text(tool, "name"), text(tool, "description"), schema);
-    // The classes are not among it: those that read, and those that keep to what is the agent's own.
+    // The stored manifests have no permission classes. These are the tools that only read, and those that
+    // affect only the agent's own state.
     let is_own = ["todo_write", "bash_kill"].contains(&text(tool, "name"));
     if is_own || reads(tool) {
         manifest.permission_class = PermissionClass::Readonly;
@@ -190,7 +191,7 @@ fn text<'a>(tool: &'a Value, name: &str) -> &'a str {
     tool.get(name).and_then(Value::as_str).unwrap()
 }
 
-/// Whether it says that it only reads.
+/// Tests whether the tool declares that it only reads.
 fn reads(tool: &Value) -> bool {
     tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true))
 }

@@ -1,10 +1,11 @@
-//! The same rules once more, for a whole text and line by line: what the stream must come to.
+//! A reference parser: the same rules for a whole text, line by line. The stream parser must give the same
+//! result.
 
 use byleave_agent::tool_blocks::{OPENING_BYTES_MAX, ToolBlockError, ToolBlockErrorKind, ToolBlockParser};
 
 use crate::stage::{ParsedPiece, ParsedPieces, read};
 
-/// A reply, read line by line.
+/// A reply that is parsed line by line.
 pub(crate) struct ReferenceParser {
     pub(crate) all: ParsedPieces,
     inside: ReferenceState,
@@ -15,11 +16,11 @@ pub(crate) struct ReferenceParser {
 enum ReferenceState {
     Nothing,
     Code(String),
-    /// The marks, and what the block holds so far.
+    /// The marks, and the content of the block so far.
     Block(String, String),
 }
 
-/// A line that begins with three marks or more.
+/// A line that begins with three or more marks.
 struct ReferenceFence<'a> {
     is_deep: bool,
     marks: &'a str,
@@ -31,7 +32,7 @@ impl ReferenceParser {
         Self { all: ParsedPieces::default(), inside: ReferenceState::Nothing, count: 0, block_bytes_max }
     }
 
-    /// Reads a whole reply.
+    /// Parses a whole reply.
     pub(crate) fn read(text: &str, block_bytes_max: usize) -> Vec<ParsedPiece> {
         let mut plain = Self::new(block_bytes_max);
         for (line, end) in lines(text) {
@@ -45,7 +46,7 @@ impl ReferenceParser {
         plain.all.0
     }
 
-    /// Takes a whole line.
+    /// Parses a whole line.
     pub(crate) fn line(&mut self, line: &str, end: &str) {
         let fence = ReferenceFence::of(line);
         match &mut self.inside {
@@ -80,7 +81,7 @@ impl ReferenceParser {
                     self.inside = ReferenceState::Nothing;
                     return self.flaw(ToolBlockErrorKind::TooLarge { bytes_max: self.block_bytes_max });
                 }
-                // What it holds is read by itself: how that comes out is the subject of other tests.
+                // The content is parsed on its own. Other tests cover the result.
                 let alone = format!("{marks}tool\n{held}{marks}");
                 let mut seen = read([alone.as_str()], ToolBlockParser::new());
                 assert_eq!(seen.len(), 1, "{alone:?}");
@@ -94,7 +95,7 @@ impl ReferenceParser {
         }
     }
 
-    /// Takes the beginning of a line: what can be handed on of it.
+    /// Parses the beginning of a line and passes on the text that cannot open a block.
     pub(crate) fn begun(&mut self, line: &str) {
         match self.inside {
             ReferenceState::Nothing if could_open(line) => {}
@@ -133,7 +134,7 @@ impl<'a> ReferenceFence<'a> {
     }
 }
 
-/// The lines of a text, each with its end; the last may have none.
+/// Splits a text into lines, each with its line end. The last may have none.
 pub(crate) fn lines(mut text: &str) -> Vec<(&str, &str)> {
     let mut lines = Vec::new();
     while !text.is_empty() {
@@ -145,7 +146,7 @@ pub(crate) fn lines(mut text: &str) -> Vec<(&str, &str)> {
     lines
 }
 
-/// Whether a line that begins so could go on to open a block.
+/// Tests whether a line with this beginning could open a block.
 fn could_open(line: &str) -> bool {
     let marked = line.trim_start_matches(' ');
     let Some(mark) = marked.chars().next() else { return line.len() <= 3 };

@@ -1,4 +1,4 @@
-//! What a provider gets: tools, calls and results in its own form.
+//! The requests that a provider receives: tools, calls and results in its own format.
 
 use byleave_agent::model::{
     ChatMessage, InvalidToolCall, ModelResponse, Reasoning, ToolCall, ToolResult, TurnRequest,
@@ -10,14 +10,14 @@ use crate::fake::{FakeProvider, FakeResponse, KEY, KINDS, ReplyPart, reply, tool
 
 fn call(id: &str, path: &str) -> ToolCall {
     let args = json!({ "path": path }).as_object().unwrap().clone();
-    ToolCall { id: id.into(), name: "read".into(), args, reason: None, seal: None }
+    ToolCall { id: id.into(), name: "read".into(), args, reason: None, provider_data: None }
 }
 
 fn result(call: &str, output: &str, error: Option<&str>) -> ToolResult {
     let success = error.is_none();
     let error = error.map(str::to_owned);
     ToolResult {
-        call: call.into(),
+        call_id: call.into(),
         tool: "read".into(),
         success,
         output: output.into(),
@@ -26,18 +26,18 @@ fn result(call: &str, output: &str, error: Option<&str>) -> ToolResult {
     }
 }
 
-/// A conversation with two calls, their results, and a flaw of the same turn.
+/// A conversation with two calls, their results, and an invalid call of the same turn.
 fn conversation(by: &str) -> Vec<ChatMessage> {
     let said = ModelResponse {
-        by: by.into(),
+        model: by.into(),
         text: "I look.".into(),
-        thoughts: vec![Reasoning { text: "Hm.".into(), seal: json!("c2lnbmVk") }],
+        reasoning: vec![Reasoning { text: "Hm.".into(), provider_data: json!("c2lnbmVk") }],
         calls: vec![call("id-0", "a.rs"), call("id-1", "b.rs")],
-        flaws: vec![InvalidToolCall { what: "the call of `write` was not run".into() }],
+        invalid_calls: vec![InvalidToolCall { message: "the call of `write` was not run".into() }],
         ..ModelResponse::default()
     };
     let results = vec![result("id-0", "fn a", None), result("id-1", "", Some("no such file"))];
-    vec![user("Look."), ChatMessage::Said(said), ChatMessage::Results(results)]
+    vec![user("Look."), ChatMessage::Response(said), ChatMessage::Results(results)]
 }
 
 async fn got(kind: ProviderKind, model: &str, messages: &[ChatMessage]) -> (String, Value) {
@@ -82,7 +82,7 @@ async fn openai_gets_its_own_form() {
 async fn anthropic_gets_its_own_form() {
     let (path, body) = got(ProviderKind::Anthropic, "m", &conversation("anthropic/m")).await;
     assert_eq!(path, "/v1/messages");
-    // Marked to be kept: up to here by itself, and all that follows as it grows.
+    // Marked for caching: the part up to here on its own, and the rest as it grows.
     let mark = json!({"type": "ephemeral"});
     assert_eq!(body["system"], json!([{"type": "text", "text": "Be brief.", "cache_control": mark}]));
     assert_eq!(body["cache_control"], mark);
@@ -178,7 +178,7 @@ async fn a_model_has_the_name_that_it_was_given() {
     }
 }
 
-/// Says what a provider streamed, and what it gets of it in the turn after.
+/// Streams a reply, and returns the form in which the provider gets it back in the next turn.
 async fn handed_back(kind: ProviderKind, stream: String) -> Value {
     let fake = FakeProvider::new(vec![
         FakeResponse::Stream(stream),
@@ -190,7 +190,7 @@ async fn handed_back(kind: ProviderKind, stream: String) -> Value {
     let said =
         fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
     let results = said.calls.iter().map(|call| result(&call.id, "", None)).collect();
-    messages.extend([ChatMessage::Said(said), ChatMessage::Results(results)]);
+    messages.extend([ChatMessage::Response(said), ChatMessage::Results(results)]);
     fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
     let place = if kind == ProviderKind::Gemini { "/contents/1/parts" } else { "/messages/1/content" };
     fake.got().remove(1).body.pointer(place).unwrap().clone()
@@ -219,7 +219,7 @@ async fn thoughts_go_back_to_anthropic_as_they_came() {
             ],
         ),
         block(1, json!({"type": "redacted_thinking", "data": "c2VhbGVk"}), &[]),
-        // Thought, and not shown.
+        // Reasoning that is not shown.
         block(
             2,
             json!({"type": "thinking", "thinking": "", "signature": ""}),

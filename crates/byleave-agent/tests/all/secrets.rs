@@ -1,4 +1,4 @@
-//! The key: in its header, and nowhere else.
+//! The API key appears in its header and nowhere else.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ fn no_fault_and_no_log_holds_the_key_though_the_provider_says_it() {
     let log = CapturedLog::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut faults = String::new();
-    // Everything runs on this thread, the connections too.
+    // Everything runs on this thread, including the connections.
     tracing::subscriber::with_default(log.clone(), || {
         tracing::info!("begun");
         runtime.block_on(async {
@@ -80,7 +80,7 @@ async fn a_refused_key_is_not_tried_again() {
         let (said, _) = fake.turn(&fake.provider(kind), turn).await;
         assert_eq!((said, fake.got().len()), (Err(ModelError::KeyRefused { status: 401 }), 1), "{kind:?}");
     }
-    // Gemini says it so.
+    // The error format of Gemini.
     let body = json!({"error": {"code": 400, "message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}});
     let fake = FakeProvider::new(vec![FakeResponse::Status(400, &[], body.to_string())]).await;
     let messages = [user("Hi")];
@@ -132,7 +132,7 @@ fn a_key_is_there_and_goes_nowhere_in_the_clear() {
     assert!(ApiKey::new(" \n").is_none() && ApiKey::new("a\nb").is_none());
 }
 
-/// Runs itself again with each environment, as nobody may change that of a running program.
+/// Runs itself again with each environment, because the environment of a running program must not be changed.
 #[test]
 fn the_key_is_taken_from_the_environment() {
     const OURS: &str = "BYLEAVE_TEST_EXPECTED";
@@ -160,7 +160,7 @@ fn the_key_is_taken_from_the_environment() {
         .await;
         let own = ProviderModel::from_env(fake.settings(ProviderKind::OpenAi));
         if expected == "unfit" {
-            // It is there, so it is not left out.
+            // The variable is set, so an unusable key is an error, and the request is not sent without one.
             assert_eq!((usual, own.unwrap_err()), (Err(no_key.clone()), no_key));
             return;
         }
@@ -179,7 +179,7 @@ fn the_key_is_taken_from_the_environment() {
     assert!(ProviderModel::from_env(ProviderSettings::new(ProviderKind::Ollama, "m")).is_ok());
 }
 
-/// Keeps everything that is logged, at every level.
+/// Stores every log message, at every level.
 #[derive(Clone, Default)]
 struct CapturedLog(Arc<Mutex<String>>);
 

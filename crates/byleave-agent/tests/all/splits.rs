@@ -1,4 +1,5 @@
-//! However a reply is cut into chunks, the same comes out; and that is what its lines say.
+//! The result does not depend on how a reply is split into chunks, and equals the result of the line-by-line
+//! parser.
 
 use byleave_agent::tool_blocks::ToolBlockParser;
 use proptest::prelude::*;

@@ -1,9 +1,9 @@
-//! What the tests share: everything that comes out of a reply, and replies made of what could matter.
+//! Shared by the tests: the parsed pieces of a reply, and a generator for replies.
 
 use byleave_agent::tool_blocks::{BlockCall, ToolBlockError, ToolBlockEvent, ToolBlockParser};
 use proptest::prelude::*;
 
-/// What came out, with text in a row as one.
+/// A parsed piece. Adjacent text is merged.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ParsedPiece {
     Text(String),
@@ -11,7 +11,7 @@ pub(crate) enum ParsedPiece {
     Flaw(ToolBlockError),
 }
 
-/// All that came out so far.
+/// All pieces so far.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedPieces(pub(crate) Vec<ParsedPiece>);
 
@@ -36,7 +36,7 @@ impl ParsedPieces {
     }
 }
 
-/// Reads a reply that comes in these chunks.
+/// Parses a reply that arrives in these chunks.
 pub(crate) fn read<'a>(
     chunks: impl IntoIterator<Item = &'a str>,
     mut blocks: ToolBlockParser,
@@ -49,7 +49,7 @@ pub(crate) fn read<'a>(
     all.0
 }
 
-/// Cuts a text into chunks of so many characters, in turns; none where that is zero.
+/// Splits a text into chunks of these sizes in characters, in rotation. A size of zero gives an empty chunk.
 pub(crate) fn cut<'a>(mut text: &'a str, sizes: &[usize]) -> Vec<&'a str> {
     let mut chunks = Vec::new();
     let mut sizes = sizes.iter().cycle();
@@ -63,7 +63,7 @@ pub(crate) fn cut<'a>(mut text: &'a str, sizes: &[usize]) -> Vec<&'a str> {
     chunks
 }
 
-/// Sizes of chunks that come to an end: not all of them are zero.
+/// Generates chunk sizes. Not all of them are zero, so that splitting ends.
 pub(crate) fn sizes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(0_usize..9, 0..6).prop_map(|mut sizes| {
         if sizes.iter().all(|size| *size == 0) {
@@ -73,7 +73,7 @@ pub(crate) fn sizes() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// Replies of what could matter, in any order.
+/// Generates replies from relevant parts, in any order.
 pub(crate) fn soup() -> impl Strategy<Value = String> {
     let part = prop::sample::select(vec![
         "`",

@@ -1,4 +1,4 @@
-//! What is read from a stream: only what is there as a whole, and nothing that could be a call is passed over.
+//! Stream parsing: only complete parts are accepted, and nothing that could be a call is skipped.
 
 use byleave_agent::model::{ChatMessage, ModelError, ModelResponse, StopReason, TurnRequest};
 use byleave_agent::provider::{ProviderKind, ProviderModel, ProviderSettings, RetryPolicy};
@@ -14,7 +14,7 @@ const ALL: [ReplyPart; 4] = [
     ReplyPart::Call("list", &["{}"]),
 ];
 
-/// What a provider says by these events.
+/// Parses a provider's reply from these events.
 async fn said(kind: ProviderKind, events: &[Value]) -> Result<ModelResponse, ModelError> {
     let event = |event: &Value| match kind {
         ProviderKind::Ollama => format!("{event}\n"),
@@ -28,7 +28,7 @@ async fn said(kind: ProviderKind, events: &[Value]) -> Result<ModelResponse, Mod
 }
 
 fn flaws(said: &ModelResponse) -> Vec<&str> {
-    said.flaws.iter().map(|flaw| flaw.what.as_str()).collect()
+    said.invalid_calls.iter().map(|flaw| flaw.message.as_str()).collect()
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_stream_that_ends_anywhere_before_its_end_is_cut_off() {
         let cuts: Vec<String> = (0..whole.len())
             .rev()
             .enumerate()
-            // The last bytes one by one, the others here and there.
+            // Cuts at each of the last bytes, and at some of the others.
             .filter(|(i, at)| (*i < 40 || i % 7 == 0) && whole.is_char_boundary(*at))
             .map(|(_, at)| whole.split_at(at).0.to_owned())
             .collect();
@@ -84,24 +84,24 @@ async fn lines_may_end_in_three_ways_and_what_is_no_event_is_no_answer() {
     }
     let plain = reply(ProviderKind::OpenAi, &ALL);
     let expected = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(plain.clone())]).await.0;
-    // Remarks, fields that say nothing here, and data on several lines.
+    // Comments, irrelevant fields, and data on several lines.
     let stream =
         format!(": wait\n\nid: 1\nretry: 5\nevent: x\n{}", plain.replace("data: {", "data:{\ndata: "));
     assert_eq!(turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(stream)]).await.0, expected);
     for (stream, why) in [
         (
             json!({"choices": [{"message": {"content": "Hi"}}]}).to_string() + "\n",
-            "it is no stream of events",
+            "it is not an event stream",
         ),
-        ("data: {]\n\n".to_owned(), "it is no JSON"),
-        ("data: {\"choices\": 1}\n\n".to_owned(), "it does not have the form of this provider"),
+        ("data: {]\n\n".to_owned(), "it is not JSON"),
+        ("data: {\"choices\": 1}\n\n".to_owned(), "it does not have the format of this provider"),
         (
             "data: {\"choices\": [], \"choices\": []}\n\n".to_owned(),
-            "it does not have the form of this provider",
+            "it does not have the format of this provider",
         ),
     ] {
         let (said, _, requests) = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(stream)]).await;
-        assert_eq!((said, requests), (Err(ModelError::Unreadable { why: why.into() }), 1));
+        assert_eq!((said, requests), (Err(ModelError::Unreadable { reason: why.into() }), 1));
     }
 }
 
@@ -112,15 +112,15 @@ async fn what_is_too_large_is_not_kept() {
         let (said, _, requests) = turn(kind, vec![FakeResponse::Stream(endless)]).await;
         assert_eq!(
             (said, requests),
-            (Err(ModelError::Unreadable { why: "it is too long".into() }), 1),
+            (Err(ModelError::Unreadable { reason: "it is too long".into() }), 1),
             "{kind:?}"
         );
     }
     let lines = "data: x\n".repeat(3 << 20);
     let (said, _, _) = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(lines)]).await;
-    assert_eq!(said, Err(ModelError::Unreadable { why: "it is too long".into() }));
+    assert_eq!(said, Err(ModelError::Unreadable { reason: "it is too long".into() }));
     let calls = json!({"message": {"tool_calls": vec![json!({"function": {}}); 70_000]}});
-    assert_eq!(said_of_ollama(calls).await, Err(ModelError::Unreadable { why: "it is too long".into() }));
+    assert_eq!(said_of_ollama(calls).await, Err(ModelError::Unreadable { reason: "it is too long".into() }));
     let args = json!({"path": "x".repeat(3 << 20)});
     let call = json!({"message": {"tool_calls": [{"function": {"name": "read", "arguments": args}}]}});
     assert_eq!(
@@ -141,22 +141,22 @@ async fn openai_is_not_misread() {
         let function = json!({"name": name, "arguments": args});
         piece(json!({"index": index, "id": id, "type": "function", "function": function}))
     };
-    // Two calls under one index would be one with the name of the first and the arguments of the second.
+    // Two calls with one index would be merged into the name of the first with the arguments of the second.
     let events = [call(0, "a", "read", ""), call(0, "b", "remove", "{\"path\": \"/\"}"), end("tool_calls")];
     let mixed = said(ProviderKind::OpenAi, &events).await.unwrap();
     assert_eq!(mixed.calls, []);
     assert_eq!(
         flaws(&mixed),
-        ["the call of `read` was not run: the index 0 stands for several calls, expected one"]
+        ["the call of `read` was not run: several calls have the index 0, expected one"]
     );
-    // Said again with every piece, as some do.
+    // Some providers repeat the name and the id with every chunk.
     let events = [call(0, "a", "read", "{\"path\""), call(0, "a", "read", ": \"a.rs\"}"), end("tool_calls")];
     assert_eq!(said(ProviderKind::OpenAi, &events).await.unwrap().calls.len(), 1);
-    // One id for both.
+    // Both calls have the same id.
     let events = [call(0, "a", "read", "{}"), call(1, "a", "list", "{}"), end("tool_calls")];
     let twice = said(ProviderKind::OpenAi, &events).await.unwrap();
-    assert_eq!((twice.calls.len(), twice.flaws.len()), (0, 2), "{twice:?}");
-    // Of another kind, or of another time.
+    assert_eq!((twice.calls.len(), twice.invalid_calls.len()), (0, 2), "{twice:?}");
+    // A call of another type, or in a legacy format.
     let custom =
         piece(json!({"index": 0, "id": "a", "type": "custom", "custom": {"name": "sh", "input": "ls"}}));
     assert_eq!(
@@ -166,17 +166,17 @@ async fn openai_is_not_misread() {
     let old = json!({"choices": [{"delta": {"function_call": {"name": "read", "arguments": "{}"}}}]});
     assert_eq!(
         flaws(&said(ProviderKind::OpenAi, &[old, end("function_call")]).await.unwrap()),
-        ["a part of the kind `function_call` is not known here, and nothing of it was run"]
+        ["a part of the kind `function_call` is not supported, and nothing of it was run"]
     );
     let other = json!({"choices": [{"index": 1, "delta": {"content": "Hi"}}]});
     assert!(matches!(
         said(ProviderKind::OpenAi, &[other, end("stop")]).await,
         Err(ModelError::Unreadable { .. })
     ));
-    // Cut off by its limit before the first argument.
+    // The token limit was reached before the first argument.
     let events = [call(0, "a", "read", ""), end("length")];
     let short = said(ProviderKind::OpenAi, &events).await.unwrap();
-    assert_eq!((short.calls.len(), short.flaws.len(), short.stop), (0, 1, StopReason::Length));
+    assert_eq!((short.calls.len(), short.invalid_calls.len(), short.stop_reason), (0, 1, StopReason::Length));
 }
 
 #[tokio::test]
@@ -192,16 +192,16 @@ async fn anthropic_is_not_misread() {
 
     let whole = [tool(json!({"path": "a.rs"})), stop(), end("tool_use"), last()];
     assert_eq!(json!(read(&whole).await.unwrap().calls[0].args), json!({"path": "a.rs"}));
-    // Both whole and in pieces: nobody knows which.
+    // The arguments come both whole and in chunks, so that it is ambiguous which are valid.
     let piece = json!({"type": "input_json_delta", "partial_json": "{\"path\": \"/\"}"});
     let both = [tool(json!({"path": "a.rs"})), delta(piece.clone()), stop(), end("tool_use"), last()];
-    assert_eq!(read(&both).await.unwrap().flaws.len(), 1);
+    assert_eq!(read(&both).await.unwrap().invalid_calls.len(), 1);
     let open = [tool(json!({})), delta(piece), end("max_tokens"), last()];
-    assert_eq!(flaws(&read(&open).await.unwrap()), ["the call of `read` was not run: it was not finished"]);
+    assert_eq!(flaws(&read(&open).await.unwrap()), ["the call of `read` was not run: it is incomplete"]);
     let strange = [tool(json!({})), delta(json!({"type": "input_patch"})), stop(), end("tool_use"), last()];
     assert_eq!(
         flaws(&read(&strange).await.unwrap()),
-        ["the call of `read` was not run: a piece of the kind `input_patch` in it is not known"]
+        ["the call of `read` was not run: a part of the kind `input_patch` in it is unknown"]
     );
     let theirs = [
         start(0, json!({"type": "server_tool_use", "id": "a", "name": "bash"})),
@@ -211,7 +211,7 @@ async fn anthropic_is_not_misread() {
     ];
     assert_eq!(
         flaws(&read(&theirs).await.unwrap()),
-        ["a part of the kind `server_tool_use` is not known here, and nothing of it was run"]
+        ["a part of the kind `server_tool_use` is not supported, and nothing of it was run"]
     );
     for events in [
         vec![tool(json!({})), tool(json!({}))],
@@ -221,7 +221,7 @@ async fn anthropic_is_not_misread() {
     ] {
         assert!(matches!(read(&events).await, Err(ModelError::Unreadable { .. })), "{events:?}");
     }
-    // What is no part of the message may be new.
+    // Unknown events that are not part of the message are accepted.
     let usage = json!({"input_tokens": 2, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 4});
     let events = [
         json!({"type": "message_start", "message": {"usage": usage}}),
@@ -231,7 +231,7 @@ async fn anthropic_is_not_misread() {
         last(),
     ];
     let refused = read(&events).await.unwrap();
-    assert_eq!((refused.stop, refused.flaws), (StopReason::Filtered, vec![]));
+    assert_eq!((refused.stop_reason, refused.invalid_calls), (StopReason::Filtered, vec![]));
     assert_eq!((refused.usage.input_tokens, refused.usage.cached_tokens), (Some(36), Some(30)));
 }
 
@@ -239,18 +239,18 @@ async fn anthropic_is_not_misread() {
 async fn gemini_is_not_misread() {
     let event = |parts: Value, reason: Option<&str>| json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]});
     let read = async |events: &[Value]| said(ProviderKind::Gemini, events).await;
-    // Each chunk may say why it stopped, and more may follow.
+    // Each chunk may have a stop reason, and more may follow.
     let events = [
         event(json!([{"text": "I "}]), Some("STOP")),
         event(json!([{"text": "look."}, {"functionCall": {"name": "read"}}]), Some("STOP")),
     ];
     let two = read(&events).await.unwrap();
-    assert_eq!((two.text.as_str(), two.calls.len(), two.stop), ("I look.", 1, StopReason::Calls));
+    assert_eq!((two.text.as_str(), two.calls.len(), two.stop_reason), ("I look.", 1, StopReason::Calls));
     for (parts, reason, flaw) in [
         (
             json!([{"executableCode": {"code": "rm"}}]),
             "STOP",
-            "a part of the kind `executableCode` is not known here, and nothing of it was run",
+            "a part of the kind `executableCode` is not supported, and nothing of it was run",
         ),
         (
             json!([{"functionCall": {"name": "read", "partialArgs": [], "willContinue": true}}]),
@@ -265,8 +265,8 @@ async fn gemini_is_not_misread() {
     let several = json!({"candidates": [{"index": 0}, {"index": 1}]});
     assert!(matches!(read(&[several]).await, Err(ModelError::Unreadable { .. })));
     let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-    assert_eq!(read(&[blocked]).await.unwrap().stop, StopReason::Filtered);
-    // One part with two calls under one name.
+    assert_eq!(read(&[blocked]).await.unwrap().stop_reason, StopReason::Filtered);
+    // One part with two calls under the same key.
     let twice = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"functionCall\": {\"name\": \"a\"}, \"functionCall\": {\"name\": \"b\"}}]}}]}\n\n";
     let (said, _, _) = turn(ProviderKind::Gemini, vec![FakeResponse::Stream(twice.to_owned())]).await;
     assert!(matches!(said, Err(ModelError::Unreadable { .. })), "{said:?}");
@@ -288,7 +288,7 @@ async fn calls_without_ids_are_numbered_through_the_conversation() {
             let turn = TurnRequest { system: "", messages: &messages, tools: &[] };
             let said = fake.turn(&provider, turn).await.0.unwrap();
             ids.extend(said.calls.iter().map(|call| call.id.clone()));
-            messages.push(ChatMessage::Said(said));
+            messages.push(ChatMessage::Response(said));
         }
         assert_eq!(ids, ["call-1", "call-2", "call-3", "call-4"], "{kind:?}");
     }

@@ -1,4 +1,4 @@
-//! The loop, against fakes of providers over HTTP, through a real gate.
+//! The agent loop, with fake providers over HTTP and a real gate.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,15 +39,15 @@ struct PathArguments {
     path: String,
 }
 
-/// A gate with two tools, and a model that says what is scripted.
+/// A gate with two tools, and a scripted model.
 struct AgentFixture {
     kind: ProviderKind,
     fake: FakeProvider,
     ledger: Arc<dyn Ledger>,
-    /// What was written, in order.
+    /// The paths that were written, in order.
     wrote: Arc<Mutex<Vec<String>>>,
     reads: Arc<AtomicUsize>,
-    /// Told when the tool that never ends by itself has begun.
+    /// Notified when the tool that never ends has begun.
     began: Arc<Notify>,
     limits: TaskLimits,
     persona: &'static str,
@@ -59,7 +59,7 @@ impl AgentFixture {
         Self::on(kind, FakeProvider::new(script).await)
     }
 
-    /// Says what comes next by how often it has spoken already, as far as it is told: a reply that nobody heard is said again.
+    /// Picks the next reply by the number of its replies in the request, so that a lost reply is repeated.
     async fn steady(kind: ProviderKind, turns: &[&[ReplyPart]]) -> Self {
         let turns: Vec<String> = turns.iter().map(|parts| reply(kind, parts)).collect();
         let decide = move |body: &Value| {
@@ -144,7 +144,7 @@ impl AgentFixture {
         Agent::new(gate, ledger, seat, persona, speaker, self.limits, Arc::new(watch)).unwrap()
     }
 
-    /// A whole task, with somebody who answers.
+    /// Runs a whole task with this approver.
     async fn task(&self, approver: Option<Arc<dyn Approver>>) -> RunOutcome {
         let mut builder = self.builder();
         if let Some(approver) = approver {
@@ -155,7 +155,7 @@ impl AgentFixture {
         agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap()
     }
 
-    /// What was said in a request, without what is the same in all.
+    /// Returns the text of a request, without the parts that all requests share.
     fn told(&self, request: usize) -> String {
         let got = self.fake.got();
         let body = &got.get(request).unwrap().body;
@@ -245,7 +245,7 @@ async fn a_no_and_an_edit_are_told_and_it_goes_on() {
     }
 }
 
-/// Objects to what tools put out, or changes what the model says.
+/// An output reviewer that objects to tool output or changes the model's reply.
 struct ScriptedReviewer(fn(&Output) -> Opinion<Output>);
 
 impl OutputReviewer for ScriptedReviewer {
@@ -293,7 +293,7 @@ async fn what_somebody_changed_in_a_turn_is_not_what_the_model_asked_for() {
     agent.add_user_message("Do it.").await.unwrap();
     assert_eq!(agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.wrote().is_empty());
-    assert!(stage.told(1).contains("changed what was said"), "{}", stage.told(1));
+    assert!(stage.told(1).contains("modified the response"), "{}", stage.told(1));
 }
 
 #[tokio::test]
@@ -319,7 +319,7 @@ async fn a_provider_that_stays_away_is_told_and_it_can_go_on_later() {
     ];
     let stage = AgentFixture::new(ProviderKind::OpenAi, script).await;
     let went = stage.task(None).await;
-    assert!(matches!(&went, RunOutcome::Failed(why) if why.contains("refuses the key")), "{went:?}");
+    assert!(matches!(&went, RunOutcome::Failed(why) if why.contains("rejects the key")), "{went:?}");
     let agent = stage.agent(stage.builder());
     assert_eq!(agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.told(1).contains("Do it."), "the person's word is not lost");
@@ -338,7 +338,7 @@ async fn each_limit_holds() {
     assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Turns(2)));
     assert_eq!((stage.reads.load(Ordering::Relaxed), stage.fake.got().len()), (2, 2));
 
-    // The fake counts 18 tokens a turn.
+    // The fake reports 18 tokens per turn.
     let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.max_tokens = Some(30);
     assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Tokens(36)));
@@ -362,14 +362,14 @@ async fn who_runs_against_the_same_wall_is_stopped() {
     let stage = AgentFixture::says(kind, &[again]).await;
     assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Repeats("read".into())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 3);
-    // It stays so for who comes later, until somebody says something.
+    // A later run gives the same outcome, until there is a new message.
     let agent = stage.agent(stage.builder());
     let went = agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap();
     assert_eq!(went, RunOutcome::LimitReached(LimitReachedError::Repeats("read".into())));
     agent.add_user_message("Stop that.").await.unwrap();
     agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap();
     let told = stage.told(4);
-    assert!(told.contains("it was not run") && told.contains("Stop that."), "{told}");
+    assert!(told.contains("the call was not run") && told.contains("Stop that."), "{told}");
 
     const PATHS: [&[&str]; 5] = [
         &["{\"path\": \"1\"}"],
@@ -387,7 +387,7 @@ async fn who_runs_against_the_same_wall_is_stopped() {
 
 #[tokio::test]
 async fn it_can_be_called_off_at_any_time() {
-    // While the model speaks.
+    // While the model streams.
     let kind = ProviderKind::OpenAi;
     let script = vec![
         FakeResponse::Hanging(spoken(kind, &[ReplyPart::Text("Well")])),
@@ -411,7 +411,7 @@ async fn it_can_be_called_off_at_any_time() {
         "{came:?}"
     );
 
-    // While a tool works.
+    // While a tool runs.
     let slow: &[ReplyPart] = &[ReplyPart::Call("write", &["{\"path\": \"slow\"}"])];
     let stage = AgentFixture::says(kind, &[slow, DONE]).await;
     let stop = CancellationToken::new();
@@ -424,7 +424,7 @@ async fn it_can_be_called_off_at_any_time() {
     let (went, ()) = tokio::join!(agent.run(OnQuestion::Wait, &stop), calls_off);
     assert_eq!(went.unwrap(), RunOutcome::Cancelled);
     assert_eq!(stage.fake.got().len(), 1, "nobody is asked after that");
-    // And taken up again: the model hears what became of it.
+    // After it is continued, the model gets the outcome.
     assert_eq!(agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.told(1).contains("cancelled while it ran"), "{}", stage.told(1));
 }
@@ -449,13 +449,13 @@ async fn whoever_takes_it_up_again_does_what_would_have_come_next_and_nothing_tw
     taken_up_again(ProviderKind::Ollama).await;
 }
 
-/// A conversation dies at each moment that can be seen from outside, and another agent takes it up.
+/// An agent is killed at each observable moment, and another agent continues the conversation.
 async fn taken_up_again(kind: ProviderKind) {
     for dies_at in 0..10 {
         let look: &[ReplyPart] = &[ReplyPart::Call("read", &["{\"path\": \"one\"}"])];
         let stage = AgentFixture::steady(kind, &[look, WRITES, DONE]).await;
         let count = Arc::new(AtomicUsize::new(0));
-        // Dies at one of the moments that can be seen from outside: nothing more is polled.
+        // Dies at one observable moment: its future is not polled any more.
         let death = CancellationToken::new();
         let dies = death.clone();
         let first = stage.watched(stage.builder().approver(yes().unwrap()), move |_| {
@@ -491,14 +491,14 @@ async fn a_question_that_is_answered_tomorrow_goes_on_then() {
         let RunOutcome::Waiting(questions) = went else { panic!("{went:?}") };
         questions[0].clone()
     };
-    // Still open: nobody is asked anything, and nothing happens.
+    // The question is still open: nobody is asked again, and nothing runs.
     let agent = stage.agent(inbox());
     let went = agent.run(OnQuestion::Exit, &CancellationToken::new()).await.unwrap();
     assert!(matches!(went, RunOutcome::Waiting(_)), "{went:?}");
     assert_eq!((stage.fake.got().len(), stage.wrote().len()), (1, 0));
 
     let gate = inbox().build().unwrap();
-    let by = By { name: "ann".into(), grade: Assurance::Terminal };
+    let by = By { name: "ann".into(), assurance: Assurance::Terminal };
     let (question, digest) = (question.id, question.digest());
     let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, approver: by };
     gate.answer(given).await.unwrap();
@@ -557,7 +557,7 @@ async fn a_word_that_was_cut_off_or_is_none_is_not_the_end_of_a_task() {
     };
     for (reason, text, why) in [
         ("length", "I beg", "out of tokens"),
-        ("content_filter", "I beg", "held back"),
+        ("content_filter", "I beg", "filtered the response"),
         ("stop", "", "said nothing"),
     ] {
         let stage = AgentFixture::new(ProviderKind::OpenAi, vec![said(reason, text)]).await;
@@ -591,7 +591,7 @@ async fn a_limit_that_cannot_be_counted_stops() {
     let said = || FakeResponse::Stream(format!("data: {end}\n\ndata: [DONE]\n\n"));
     let mut stage = AgentFixture::new(ProviderKind::OpenAi, vec![said()]).await;
     stage.limits.max_tokens = Some(1_000_000);
-    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::Uncounted));
+    assert_eq!(stage.task(yes()).await, RunOutcome::LimitReached(LimitReachedError::UsageUnknown));
 }
 
 #[tokio::test]

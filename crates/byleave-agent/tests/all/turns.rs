@@ -1,4 +1,4 @@
-//! One turn with each provider: what is heard, what is said, and what is done when it does not go well.
+//! One turn with each provider: stream events, the response, and error handling.
 
 use byleave_agent::model::{Model, ModelError, ModelResponse, StopReason, TokenUsage, TurnRequest};
 use byleave_agent::provider::{ProviderKind, ProviderModel, ProviderSettings, RetryPolicy};
@@ -38,7 +38,7 @@ async fn text_thoughts_and_several_calls_are_heard_and_said() {
         );
         assert_eq!(said.text, "Let me lööök.", "{kind:?}");
         assert_eq!(
-            said.thoughts.iter().map(|thought| thought.text.as_str()).collect::<String>(),
+            said.reasoning.iter().map(|thought| thought.text.as_str()).collect::<String>(),
             "Hm, well.",
             "{kind:?}"
         );
@@ -48,8 +48,8 @@ async fn text_thoughts_and_several_calls_are_heard_and_said() {
         assert_eq!(calls, expected, "{kind:?}");
         let ids: std::collections::HashSet<_> = said.calls.iter().map(|call| &call.id).collect();
         assert_eq!(ids.len(), 3, "{kind:?}: {ids:?}");
-        assert_eq!(said.flaws, [], "{kind:?}");
-        assert_eq!(said.stop, StopReason::Calls, "{kind:?}");
+        assert_eq!(said.invalid_calls, [], "{kind:?}");
+        assert_eq!(said.stop_reason, StopReason::Calls, "{kind:?}");
         let usage = TokenUsage { input_tokens: Some(11), cached_tokens: None, output_tokens: Some(7) };
         assert_eq!(said.usage, usage, "{kind:?}");
         let kept = serde_json::to_string(&said).unwrap();
@@ -71,13 +71,13 @@ async fn what_is_not_exactly_a_call_is_a_flaw_beside_those_that_are() {
             ["read"],
             "{kind:?}"
         );
-        let flaws: Vec<_> = said.flaws.iter().map(|flaw| flaw.what.as_str()).collect();
+        let flaws: Vec<_> = said.invalid_calls.iter().map(|flaw| flaw.message.as_str()).collect();
         let expected = match kind {
             ProviderKind::OpenAi | ProviderKind::Anthropic => {
                 "the call of `write` was not run: its arguments, line 1, column 11: they end within a string, expected `\"`; near: {\"path\": \"b"
             }
             ProviderKind::Gemini | ProviderKind::Ollama => {
-                "the call of `write` was not run: its arguments are no JSON object"
+                "the call of `write` was not run: its arguments are not a JSON object"
             }
         };
         assert_eq!(flaws, [expected], "{kind:?}");
@@ -88,7 +88,7 @@ async fn what_is_not_exactly_a_call_is_a_flaw_beside_those_that_are() {
 async fn a_key_that_stands_twice_is_not_chosen_between() {
     for kind in KINDS {
         for args in ["{\"path\": \"a\", \"path\": \"b\"}", "{\"x\": [{\"path\": 1, \"path\": 1}]}"] {
-            // The fake writes arguments that are JSON itself, with each key once.
+            // The fake writes arguments as JSON itself, with each key once.
             let parts = [ReplyPart::Call("read", &["\"HERE\""])];
             let here = match kind {
                 ProviderKind::OpenAi | ProviderKind::Anthropic => json!(args).to_string(),
@@ -99,9 +99,9 @@ async fn a_key_that_stands_twice_is_not_chosen_between() {
             let said = said.unwrap();
             assert_eq!(said.calls, [], "{kind:?}");
             assert!(
-                said.flaws[0].what.contains("the key `path` stands here a second time"),
+                said.invalid_calls[0].message.contains("the key `path` occurs twice"),
                 "{kind:?}: {:?}",
-                said.flaws
+                said.invalid_calls
             );
         }
     }
@@ -118,12 +118,12 @@ async fn a_tool_that_takes_nothing_is_called_with_nothing() {
 
 #[tokio::test]
 async fn a_call_that_is_announced_and_does_not_come_is_a_flaw() {
-    // Without its index nobody knows which pieces belong to it.
+    // Without its index, the chunks cannot be assigned to the call.
     let call = json!({"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"name": "read", "arguments": "{}"}}]}}]});
     let last = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
     let stream = format!("data: {call}\n\ndata: {last}\n\ndata: [DONE]\n\n");
     let (said, _, _) = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(stream)]).await;
-    assert_eq!(said.unwrap().flaws.len(), 1);
+    assert_eq!(said.unwrap().invalid_calls.len(), 1);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_stream_that_breaks_is_heard_anew_and_leaves_nothing() {
                 turn(kind, vec![broken, FakeResponse::Stream(reply(kind, &TALK))]).await;
             let said = said.unwrap();
             assert_eq!(said.text, "Grüße, you.", "{kind:?}");
-            assert_eq!((said.calls.len(), said.flaws.len()), (0, 0), "{kind:?}");
+            assert_eq!((said.calls.len(), said.invalid_calls.len()), (0, 0), "{kind:?}");
             assert!(heard.starts_with("text: Forget "), "{kind:?}: {heard}");
             assert!(heard.ends_with("anew: \ntext: Grüße, you."), "{kind:?}: {heard}");
             assert_eq!(requests, 2, "{kind:?}");
@@ -168,29 +168,33 @@ async fn too_many_requests_for_ever_are_a_fault_that_says_how_long() {
     for kind in KINDS {
         let (said, _, requests) =
             turn(kind, vec![FakeResponse::Status(429, &[("retry-after-ms", "2")], "{}".into())]).await;
-        assert_eq!((said, requests), (Err(ModelError::TooMany { wait_ms: Some(2) }), 3), "{kind:?}");
-        // Longer than we wait at all: told at once.
+        assert_eq!((said, requests), (Err(ModelError::RateLimited { wait_ms: Some(2) }), 3), "{kind:?}");
+        // Longer than the maximum wait: reported at once.
         let (said, _, requests) =
             turn(kind, vec![FakeResponse::Status(429, &[("retry-after", "3600")], "{}".into())]).await;
-        assert_eq!((said, requests), (Err(ModelError::TooMany { wait_ms: Some(3_600_000) }), 1), "{kind:?}");
+        assert_eq!(
+            (said, requests),
+            (Err(ModelError::RateLimited { wait_ms: Some(3_600_000) }), 1),
+            "{kind:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn how_long_to_wait_may_be_said_by_a_date() {
-    // Long past: at once.
+    // In the past: retried at once.
     let past = FakeResponse::Status(429, &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], "{}".into());
     let (said, _, requests) = turn(ProviderKind::OpenAi, vec![past]).await;
-    assert_eq!((said, requests), (Err(ModelError::TooMany { wait_ms: Some(0) }), 3));
-    // Too far to be waited for.
+    assert_eq!((said, requests), (Err(ModelError::RateLimited { wait_ms: Some(0) }), 3));
+    // Too far in the future to wait.
     let far = FakeResponse::Status(429, &[("retry-after", "Fri, 31 Dec 2100 23:59:59 GMT")], "{}".into());
     let (said, _, requests) = turn(ProviderKind::OpenAi, vec![far]).await;
-    let Err(ModelError::TooMany { wait_ms: Some(wait_ms) }) = said else { panic!("{said:?}") };
+    let Err(ModelError::RateLimited { wait_ms: Some(wait_ms) }) = said else { panic!("{said:?}") };
     assert!(wait_ms > 1_000_000_000_000 && requests == 1, "{wait_ms}, {requests}");
-    // No date: as if nothing were said.
+    // Not a date: treated as if the header were missing.
     let none = FakeResponse::Status(429, &[("retry-after", "later")], "{}".into());
     let (said, _, requests) = turn(ProviderKind::OpenAi, vec![none]).await;
-    assert_eq!((said, requests), (Err(ModelError::TooMany { wait_ms: None }), 3));
+    assert_eq!((said, requests), (Err(ModelError::RateLimited { wait_ms: None }), 3));
 }
 
 #[tokio::test]
@@ -208,7 +212,7 @@ async fn silence_is_not_waited_for() {
             let messages = [user("Hi")];
             let (said, _) =
                 fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await;
-            let fault = ModelError::Unreached { why: "nothing came for too long".into() };
+            let fault = ModelError::Unreached { reason: "no data arrived for too long".into() };
             assert_eq!((said, fake.got().len()), (Err(fault), 2), "{kind:?}");
         }
     }
@@ -224,7 +228,7 @@ async fn a_provider_that_fails_is_tried_again() {
         let (said, _, requests) = turn(kind, vec![failed()]).await;
         assert_eq!(
             (said, requests),
-            (Err(ModelError::Failed { status: 503, said: "overloaded".into() }), 3),
+            (Err(ModelError::Failed { status: 503, body: "overloaded".into() }), 3),
             "{kind:?}"
         );
     }
@@ -251,14 +255,14 @@ async fn an_error_within_the_stream_is_tried_again_where_it_may_pass() {
         let script = vec![FakeResponse::Stream(stream.clone()), FakeResponse::Stream(reply(kind, &TALK))];
         assert_eq!(turn(kind, script).await.2, 2, "{kind:?}");
         let (said, _, _) = turn(kind, vec![FakeResponse::Stream(stream)]).await;
-        let Err(ModelError::Failed { said, .. }) = said else { panic!("{kind:?}: {said:?}") };
+        let Err(ModelError::Failed { body: said, .. }) = said else { panic!("{kind:?}: {said:?}") };
         assert_eq!(said, "Overloaded", "{kind:?}");
     }
     let wrong = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}});
     let (said, _, requests) =
         turn(ProviderKind::Anthropic, vec![FakeResponse::Stream(format!("event: error\ndata: {wrong}\n\n"))])
             .await;
-    assert_eq!((said, requests), (Err(ModelError::Refused { status: 400, said: "No.".into() }), 1));
+    assert_eq!((said, requests), (Err(ModelError::Refused { status: 400, body: "No.".into() }), 1));
 }
 
 #[tokio::test]
@@ -319,5 +323,5 @@ async fn an_answer_without_an_end_is_not_kept_for_ever() {
     let part = json!({"choices": [{"delta": {"content": "x".repeat(1 << 20)}}]});
     let stream = format!("data: {part}\n\n").repeat(17);
     let (said, _, requests) = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(stream)]).await;
-    assert_eq!((said, requests), (Err(ModelError::Unreadable { why: "it is too long".into() }), 1));
+    assert_eq!((said, requests), (Err(ModelError::Unreadable { reason: "it is too long".into() }), 1));
 }

@@ -59,7 +59,8 @@ pub(crate) fn parse_server(
     entry: &Value,
     base: Option<&Path>,
 ) -> Result<MovableServer, NotMovable> {
-    let fields = entry.as_object().ok_or_else(|| NotMovable::Ungoverned("it is no table".to_owned()))?;
+    let fields =
+        entry.as_object().ok_or_else(|| NotMovable::Ungoverned("the entry is not a table".to_owned()))?;
     let kind = text(fields, "type").unwrap_or_default();
     let is_off = fields.get("enabled") == Some(&Value::Bool(false))
         || fields.get("disabled") == Some(&Value::Bool(true));
@@ -91,14 +92,18 @@ pub(crate) fn parse_server(
         }
         (None, Some(_)) if is_old => {
             return Err(NotMovable::Ungoverned(
-                "it speaks the old HTTP+SSE transport, which the gateway does not".to_owned(),
+                "the server uses the old HTTP+SSE transport, which the gateway does not support".to_owned(),
             ));
         }
         (None, Some(url)) => {
             used.extend(["headers", "http_headers", "env_http_headers", "bearer_token_env_var"]);
             Launch::Http { url: referred(agent, &url), headers: headers(agent, fields) }
         }
-        _ => return Err(NotMovable::Ungoverned("it has neither one command nor one address".to_owned())),
+        _ => {
+            return Err(NotMovable::Ungoverned(
+                "the entry has neither one command nor one address".to_owned(),
+            ));
+        }
     };
     if fields.get("tools").and_then(Value::as_array).is_none_or(|tools| *tools == ["*"]) {
         used.push("tools");
@@ -110,8 +115,9 @@ pub(crate) fn parse_server(
     }
     if values(&launch).any(|value| value.contains(":-") && value.contains("${") || value.contains("${input:"))
     {
-        notes
-            .push("it has a `${..}` that byleave does not fill in: write the value, or `${NAME}`".to_owned());
+        notes.push(
+            "the entry has a `${..}` that byleave does not expand: write the value, or `${NAME}`".to_owned(),
+        );
     }
     Ok(MovableServer { entry: ServerEntry { launch, from: Some(agent.name().to_owned()) }, notes })
 }
@@ -132,7 +138,7 @@ fn environment(
         env.entry(name.clone()).or_insert(format!("${{{name}}}"));
     }
     for name in names(fields, "env_keys") {
-        notes.push(format!("`{name}` is in Goose's own store of secrets: set it in your environment"));
+        notes.push(format!("`{name}` is in Goose's secret store: set it in your environment"));
         env.entry(name.clone()).or_insert(format!("${{{name}}}"));
     }
     env

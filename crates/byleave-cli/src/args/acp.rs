@@ -1,4 +1,4 @@
-//! What is typed after `byleave acp`.
+//! The arguments of `byleave acp`.
 
 use std::ffi::OsString;
 
@@ -9,16 +9,16 @@ use crate::args::ModeArg;
 
 #[derive(Debug, Group)]
 pub(crate) struct AcpArgs {
-    /// What the agent is called in the book
+    /// Name of the agent in the audit log
     #[arg(long, default_value = "acp")]
     pub(crate) agent: AgentId,
     /// Where questions go
     #[arg(long, value_enum, default_value_t = AcpAskArg::Inbox)]
     pub(crate) ask: AcpAskArg,
-    /// How much is asked [default: as set, confirm-sensitive]
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
-    /// The agent and its arguments
+    /// Agent command and its arguments
     #[arg(required = true, last = true, value_name = "AGENT")]
     pub(crate) command: Vec<OsString>,
 }
@@ -26,10 +26,10 @@ pub(crate) struct AcpArgs {
 /// Where questions go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AcpAskArg {
-    /// Into the book, to be answered with `byleave inbox`; the agent waits
+    /// Keep the question open, to be answered with `byleave inbox`; the agent waits
     Inbox,
-    /// To the editor, whose word it is then that a person answered
+    /// Ask in the editor, which is trusted that a person answers
     Editor,
-    /// Nowhere: what needs an answer is refused
+    /// Ask nobody: refuse calls that need an answer
     None,
 }

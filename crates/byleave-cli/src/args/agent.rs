@@ -1,4 +1,4 @@
-//! What was typed of the commands with a model: `run`, `chat`, `persona`, `history`.
+//! The arguments of `byleave run`, `byleave chat`, `byleave persona` and `byleave history`.
 
 use std::path::PathBuf;
 
@@ -8,109 +8,113 @@ use clap::{Args as Group, Subcommand, ValueEnum};
 
 use super::{AskArg, ModeArg};
 
-/// Who speaks, and how far it may go.
+/// The model, its persona and its limits.
 #[derive(Debug, Group)]
 pub(crate) struct ModelArgs {
-    /// Who the model is to be: a name (`byleave persona`), or a file [default: that of the session, coder]
+    /// Persona: a name (see `byleave persona`) or a file [default: that of the session, or coder]
     #[arg(long, value_name = "NAME")]
     pub(crate) persona: Option<String>,
-    /// The model, as in `anthropic/claude-sonnet-4-5`; openai, anthropic, gemini and ollama are known [default: that of the session, $BYLEAVE_MODEL, the persona's]
+    /// Model, as in `anthropic/claude-sonnet-4-5` [default: that of the session, $BYLEAVE_MODEL, or that of the persona]
+    ///
+    /// Providers: openai, anthropic, gemini and ollama.
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
-    /// Another endpoint that speaks like the provider, as in `http://localhost:8000/v1` [default: $BYLEAVE_MODEL_URL, the provider's own]
+    /// Compatible endpoint, as in `http://localhost:8000/v1` [default: $BYLEAVE_MODEL_URL, or that of the provider]
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// How the model asks for tools
+    /// How the model calls tools
     #[arg(long, value_enum, default_value_t = ToolCallStyleArg::Auto)]
-    pub(crate) calling: ToolCallStyleArg,
-    /// How much is asked [default: as set, confirm-sensitive]
+    pub(crate) tool_calls: ToolCallStyleArg,
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
-    /// Where questions go [default: as set, or terminal at a terminal, else none]
+    /// Where questions go [default: setting `ask`, or terminal if there is one, else none]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<AskArg>,
-    /// At most so many turns for one word of yours
+    /// Maximum number of turns for each of your messages
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) turns_max: u32,
-    /// At most so many tokens, read and written
+    pub(crate) max_turns: u32,
+    /// Maximum number of input and output tokens for each of your messages
     #[arg(long, value_name = "N")]
-    pub(crate) tokens_max: Option<u64>,
-    /// At most so much money, in the unit of `--prices`
+    pub(crate) max_tokens: Option<u64>,
+    /// Maximum cost for each of your messages, in the unit of `--prices`
     #[arg(long, value_name = "AMOUNT", requires = "prices", value_parser = amount)]
-    pub(crate) cost_max: Option<f64>,
-    /// What a million tokens cost, read and written, as in `3/15`
-    #[arg(long, value_name = "READ/WRITTEN", value_parser = prices)]
+    pub(crate) max_cost: Option<f64>,
+    /// Prices of a million input and output tokens, as in `3/15`
+    #[arg(long, value_name = "INPUT/OUTPUT", value_parser = prices)]
     pub(crate) prices: Option<TokenPrices>,
-    /// For at most so long: a number and s, m, h, d or w, as in `30m`
-    #[arg(long, value_name = "SPAN")]
-    pub(crate) time_max: Option<String>,
+    /// Maximum time for each of your messages: a number and s, m, h, d or w, as in `30m`
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) max_time: Option<String>,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct RunArgs {
-    /// The task, in words; `-` reads it from standard input
+    /// Task, in words; `-` reads it from stdin
     #[arg(required_unless_present = "resume")]
     pub(crate) task: Option<String>,
-    /// Go on with this session: after a crash, a limit or an answer, or with another word of yours
+    /// Continue this session after a crash, a limit or an answer; a task is optional
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["every", "at"])]
     pub(crate) resume: Option<String>,
-    /// Do it again and again, this long after it was last begun: a number and s, m, h, d or w, as in `15m`
-    #[arg(long, value_name = "SPAN")]
+    /// Repeat the task, starting at this interval: a number and s, m, h, d or w, as in `15m`
+    #[arg(long, value_name = "DURATION")]
     pub(crate) every: Option<String>,
-    /// Begin then, in UTC: a time of the day as in `07:30`, or a date as in `2026-03-01T14:30`
-    #[arg(long, value_name = "WHEN")]
+    /// Start time in UTC: a time of day, as in `07:30`, or a date, as in `2026-03-01T14:30`
+    #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
     #[command(flatten)]
-    pub(crate) speaking: ModelArgs,
+    pub(crate) model_args: ModelArgs,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct ChatArgs {
-    /// What to say first
-    pub(crate) word: Option<String>,
-    /// Go on with this conversation; without a name, choose one
+    /// First message
+    pub(crate) message: Option<String>,
+    /// Continue this conversation; without a session, choose one from a list
     #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "")]
     pub(crate) resume: Option<String>,
     #[command(flatten)]
-    pub(crate) speaking: ModelArgs,
+    pub(crate) model_args: ModelArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PersonaCommand {
-    /// List the personas, and where each comes from (the default)
+    /// List the personas and their sources (the default)
     List,
-    /// Show what a model is told: who it is, how it works, the tools that are here
+    /// Show the system prompt of a persona
     Show {
-        /// Its name, or a file
+        /// Name or file
         name: String,
-        /// For a model that asks for tools in this way
+        /// How the model calls tools
         #[arg(long, value_enum, default_value_t = ToolCallStyleArg::Native)]
-        calling: ToolCallStyleArg,
+        tool_calls: ToolCallStyleArg,
     },
-    /// Print the prompt for a persona that a provider hosts; what it asks for is still read and run here
+    /// Print the prompt for a persona that a provider hosts
+    ///
+    /// Its tool calls are still evaluated and run on this machine.
     Export {
-        /// Its name, or a file
+        /// Name or file
         name: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HistoryCommand {
-    /// List the conversations, the newest first (the default)
+    /// List the conversations, newest first (the default)
     List(HistoryListArgs),
     /// Show a conversation
     Show {
-        /// Its session
+        /// Session of the conversation
         session: String,
     },
-    /// Print a conversation in full
+    /// Export a conversation in full
     Export {
-        /// Its session
+        /// Session of the conversation
         session: String,
-        /// As what
+        /// Output format
         #[arg(long, value_enum, default_value_t = HistoryFormat::Markdown)]
-        form: HistoryFormat,
-        /// Into this file, which must not be there
+        format: HistoryFormat,
+        /// New file to write to; must not exist [default: stdout]
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
@@ -118,10 +122,10 @@ pub(crate) enum HistoryCommand {
 
 #[derive(Debug, Group)]
 pub(crate) struct HistoryListArgs {
-    /// At most so many
+    /// Maximum number of conversations
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
-    /// Only those with this in what was said or asked for; small and capital letters are the same
+    /// Only conversations with this text in messages or calls (case-insensitive)
     #[arg(long)]
     pub(crate) text: Option<String>,
 }
@@ -132,7 +136,7 @@ impl Default for HistoryListArgs {
     }
 }
 
-/// A conversation's form.
+/// The format of an exported conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HistoryFormat {
     Markdown,
@@ -140,14 +144,14 @@ pub(crate) enum HistoryFormat {
     Html,
 }
 
-/// How a model asks for tools.
+/// How a model calls tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ToolCallStyleArg {
-    /// By blocks where it has no calls of its own, else by those
+    /// Native tool calls, or tool blocks if the model has none
     Auto,
-    /// By calls of its own
+    /// Native tool calls of the model
     Native,
-    /// By fenced blocks tagged `tool`
+    /// Fenced blocks tagged `tool`
     Blocks,
 }
 

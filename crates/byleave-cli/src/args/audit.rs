@@ -1,4 +1,4 @@
-//! What was typed after `byleave book`.
+//! The arguments of `byleave book`.
 
 use std::path::PathBuf;
 
@@ -8,47 +8,55 @@ use super::LogArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// List the calls, the newest first (the default)
+    /// List the calls, newest first (the default)
     Log(LogArgs),
-    /// Show the record of a call, line by line
+    /// Show the record of a call, entry by entry
     Show {
-        /// The call
+        /// Call id
         call: String,
-        /// With the true contents: arguments, plan, output
+        /// Include the contents: arguments, plan and output
         #[arg(long)]
         contents: bool,
     },
-    /// Check everything that is written, and name the first place that is not as it was written
+    /// Verify the audit log and report the first error
+    ///
+    /// Exits with 1 if the audit log is not intact.
     Verify {
-        /// An anchor that was kept elsewhere; without one an old copy put back does not show
+        /// Anchor from another place. Without it, a restored old copy is not detected
         #[arg(long, value_name = "FILE")]
         anchor: Option<PathBuf>,
     },
-    /// Destroy the contents of a call for good; its record stays and still verifies
+    /// Permanently delete the contents of a call
+    ///
+    /// The record of the call stays and still verifies. The call can no longer be undone.
     Forget {
-        /// The call
+        /// Call id
         call: String,
     },
-    /// Print records for people or programs outside
+    /// Export records as JSON or Markdown
     Export {
-        /// How
+        /// Output format
         #[arg(long, value_enum)]
-        form: ExportFormatArg,
-        /// With the true contents
+        format: ExportFormatArg,
+        /// Include the contents
         #[arg(long)]
         contents: bool,
-        /// These calls only
+        /// Call ids [default: all calls]
         calls: Vec<String>,
     },
-    /// List what administrators did: halts, revoked leaves, opened sessions, waivers
-    Acts,
-    /// Make the lists again from the lines
+    /// List admin actions, such as halts and waivers
+    ///
+    /// Admin actions are halts and their lifting, revoked standing approvals, opened sessions, deleted contents and waivers.
+    Actions,
+    /// Rebuild the lists from the entries
     Rebuild,
-    /// Seal the book and print its anchor, to be kept elsewhere
+    /// Seal the audit log and print its anchor
+    ///
+    /// Keep the anchor in another place, for `verify --anchor`.
     Anchor,
 }
 
-/// How records are printed.
+/// The format of exported records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormatArg {
     Json,

@@ -1,4 +1,4 @@
-//! What is typed after `byleave completions` and `byleave man`.
+//! The arguments of `byleave completions` and `byleave man`.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use clap_complete::Shell;
 
 #[derive(Debug, Group)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct ManArgs {
-    /// Write the pages of all commands into this directory, as `byleave.1`, `byleave-call.1` and so on
+    /// Directory for the pages of all commands: `byleave.1`, `byleave-call.1` and so on
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

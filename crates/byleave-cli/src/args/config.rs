@@ -1,16 +1,16 @@
-//! What is typed after `byleave config`.
+//! The arguments of `byleave config`.
 
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every setting, its value, and where that comes from (the default)
+    /// Show all settings, their values and sources (the default)
     Show,
-    /// Open your own file in your editor; what does not load is not taken
+    /// Edit your own settings file
     ///
-    /// The editor is the setting `editor`, $VISUAL, $EDITOR or vi. A file that is not there yet begins with every setting and its
-    /// default, commented out.
+    /// The editor is the setting `editor`, $VISUAL, $EDITOR or vi. An invalid file is not saved: the old one stays, and your draft is
+    /// kept for the next edit. A new file starts with every setting and its default, commented out.
     Edit,
-    /// Name the files that settings are read from, and say which are there
+    /// List the settings files and whether they exist
     Path,
 }

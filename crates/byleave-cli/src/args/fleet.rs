@@ -1,4 +1,4 @@
-//! What is typed after `byleave fleet`.
+//! The arguments of `byleave fleet`.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,21 @@ use clap::{Args as Group, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
-    /// Say how its parts stand: engine, service, gateway, books; fails unless all are well
+    /// Show the health of a fleet
+    ///
+    /// Checks the engine, the service, the gateway and the audit log of each tenant. Exits with 1 unless all are healthy.
     Status(FleetArgs),
-    /// Have its books sent what the engine still holds, after an old copy of them was put back
+    /// Send entries that the engine holds to the audit logs again
+    ///
+    /// Use this after you have restored the audit logs from a backup.
     Resend(FleetArgs),
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct FleetArgs {
-    /// The file that says how it is reached, as for `byleave serve --fleet`
+    /// Fleet file, as for `byleave serve --fleet`
     pub(crate) file: PathBuf,
-    /// A tenant beside `local`
+    /// Tenant to include, besides `local`
     #[arg(long = "tenant", value_name = "NAME")]
     pub(crate) tenants: Vec<Slug>,
 }

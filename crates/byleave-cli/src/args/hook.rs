@@ -1,4 +1,4 @@
-//! What is typed after `byleave hook` and `byleave exec`.
+//! The arguments of `byleave hook` and `byleave exec`.
 
 use byleave::core::id::CallId;
 use byleave_hook::Dialect;
@@ -6,55 +6,55 @@ use clap::{Args as Group, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HookCommand {
-    /// Judge one call of Claude Code
+    /// Evaluate one call of Claude Code
     ClaudeCode(HookArgs),
-    /// Judge one call of Codex
+    /// Evaluate one call of Codex
     Codex(HookArgs),
-    /// Judge one call of Gemini CLI
+    /// Evaluate one call of Gemini CLI
     Gemini(HookArgs),
-    /// Judge one call of Cursor
+    /// Evaluate one call of Cursor
     Cursor(HookArgs),
-    /// Judge one call of Goose
+    /// Evaluate one call of Goose
     Goose(HookArgs),
-    /// Judge one call of Copilot, in a terminal or in VS Code
+    /// Evaluate one call of Copilot, in a terminal or in VS Code
     Copilot(HookArgs),
-    /// Judge for all hooks from one process, so that none of them starts a gate of its own; Ctrl-C ends it
+    /// Evaluate calls for all hooks in one process, until Ctrl-C
     ///
-    /// Hooks find it by its socket in the state directory, which only you can open. Without it every hook judges by itself. It ends
-    /// by itself when the settings or the program have changed.
+    /// Hooks connect to its socket in the state directory, which only you can open. Without it, every hook starts its own gate. It
+    /// exits when the settings or the program have changed.
     Serve(HookServeArgs),
 }
 
 #[derive(Clone, Debug, Group)]
 pub(crate) struct HookArgs {
-    /// How long the agent waits for its hook, as its configuration says [default: as the agent does]
+    /// The agent's timeout for its hook, as configured there [default: that of the agent]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=86_400_000))]
-    pub(crate) patience_ms: Option<u64>,
+    pub(crate) timeout_ms: Option<u64>,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct HookServeArgs {
-    /// End after so many seconds in which no hook asked anything
+    /// Exit after this many seconds without a request
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub(crate) idle_s: Option<u64>,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct HookTicketArgs {
-    /// The call
+    /// Call id
     pub(crate) call: CallId,
 }
 
 impl HookCommand {
-    /// The dialect and what was said of it; none for the gate itself.
+    /// Returns the dialect and its arguments. Returns `None` for `serve`.
     pub(crate) const fn dialect(&self) -> Option<(Dialect, &HookArgs)> {
         match self {
-            Self::ClaudeCode(judge) => Some((Dialect::ClaudeCode, judge)),
-            Self::Codex(judge) => Some((Dialect::Codex, judge)),
-            Self::Gemini(judge) => Some((Dialect::Gemini, judge)),
-            Self::Cursor(judge) => Some((Dialect::Cursor, judge)),
-            Self::Goose(judge) => Some((Dialect::Goose, judge)),
-            Self::Copilot(judge) => Some((Dialect::Copilot, judge)),
+            Self::ClaudeCode(typed) => Some((Dialect::ClaudeCode, typed)),
+            Self::Codex(typed) => Some((Dialect::Codex, typed)),
+            Self::Gemini(typed) => Some((Dialect::Gemini, typed)),
+            Self::Cursor(typed) => Some((Dialect::Cursor, typed)),
+            Self::Goose(typed) => Some((Dialect::Goose, typed)),
+            Self::Copilot(typed) => Some((Dialect::Copilot, typed)),
             Self::Serve(_) => None,
         }
     }
@@ -68,7 +68,7 @@ mod tests {
 
     // req: M2
     #[test]
-    fn every_dialect_is_judged_under_its_own_name() {
+    fn every_dialect_has_a_command_of_its_name() {
         let command = HookCommand::augment_subcommands(Command::new("hook"));
         for dialect in Dialect::ALL {
             let typed = command.clone().try_get_matches_from(["hook", dialect.name()]).unwrap();

@@ -1,4 +1,4 @@
-//! What was typed after `byleave inbox`.
+//! The arguments of `byleave inbox`.
 
 use std::path::PathBuf;
 
@@ -7,25 +7,29 @@ use clap::{Args as Group, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum InboxCommand {
-    /// List the open questions, the newest first (the default)
+    /// List the open questions, newest first (the default)
     List(ListArgs),
-    /// Answer one question on a screen of its own; ends as its call does
+    /// Show a question on a full screen and answer it there
+    ///
+    /// The exit code is that of the call.
     Open {
-        /// The question
+        /// Question id
         id: String,
     },
     /// Show a question in full
     Show {
-        /// The question
+        /// Question id
         id: String,
     },
-    /// Answer a question; its call goes on at once, and what comes of it is printed
+    /// Answer a question and continue its call
+    ///
+    /// Prints the result of the call.
     Answer {
-        /// The question
+        /// Question id
         id: String,
         #[command(subcommand)]
         answer: AnswerCommand,
-        /// The digest of the question as it was shown; another question is then not answered by mistake
+        /// Digest of the question as shown; a different question is then not answered
         #[arg(long, global = true)]
         digest: Option<String>,
     },
@@ -33,10 +37,10 @@ pub(crate) enum InboxCommand {
 
 #[derive(Debug, Group)]
 pub(crate) struct ListArgs {
-    /// At most so many
+    /// Maximum number of items
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     pub(crate) limit: usize,
-    /// Of this session
+    /// Only this session
     #[arg(long)]
     pub(crate) session: Option<SessionId>,
 }
@@ -49,81 +53,86 @@ impl Default for ListArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AnswerCommand {
-    /// Go ahead
+    /// Approve the call
     Yes {
-        /// Something for the model to know
+        /// Note for the model
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
-        /// A checkpoint is passed only with `--confirm release`
+        /// Confirmation. A checkpoint requires `--confirm release`
         #[arg(long, value_name = "WORD")]
         confirm: Option<String>,
     },
-    /// Do not
+    /// Decline the call
     No {
-        /// What the model should do instead
+        /// Feedback for the model: what to do instead
         #[arg(long, value_name = "TEXT")]
         feedback: Option<String>,
     },
-    /// Go ahead with a part of what it changed on the copy
-    Part {
-        /// What is kept, with everything beneath it, as seen from the directory of the call
+    /// Approve a part of the changes of a rehearsal
+    Partial {
+        /// Paths to keep, with everything below, relative to the directory of the call
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
-        /// Something for the model to know
+        /// Note for the model
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
-    /// With other arguments (or, for a held result, another result) instead
+    /// Replace the arguments, or a held result
     Edit {
-        /// All of it: JSON, `@FILE`, or `-` for standard input
+        /// All arguments, or the whole result: JSON, `@FILE`, or `-` for stdin
         #[arg(long, value_name = "JSON")]
         args: String,
-        /// Something for the model to know
+        /// Note for the model
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
-    /// Go ahead, and in future without asking within a scope; without one, the scopes to choose from are listed
-    Leave {
-        /// What it covers, of those that are listed: a number
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scope")]
-        offer: Option<u32>,
-        /// What it covers: run, exactly, read, write, delete, reach or invoke, a colon, and a pattern, as in `write:/w/notes/**`
-        #[arg(long, value_name = "SCOPE")]
-        scope: Vec<String>,
-        /// Show the rule that it amounts to and the past calls that it would have covered, and answer nothing
+    /// Approve the call, and similar calls in future
+    ///
+    /// A standing approval covers calls of the same tool within a scope. Without `--scope` and `--pattern`, lists the possible scopes,
+    /// answers nothing and exits with 2.
+    StandingApproval {
+        /// Number of a listed scope
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "pattern")]
+        scope: Option<u32>,
+        /// Scope of your own: an effect, a colon and a pattern, as in `write:/w/notes/**`
+        ///
+        /// Effects: run, exactly, read, write, delete, reach, invoke and plan.
+        #[arg(long, value_name = "PATTERN")]
+        pattern: Vec<String>,
+        /// Show the equivalent rule and the past calls it would have covered; answer nothing
         #[arg(long)]
         preview: bool,
-        /// For so long: a number and s, m, h, d or w
-        #[arg(long = "for", value_name = "TIME")]
+        /// Lifetime: a number and s, m, h, d or w
+        #[arg(long = "for", value_name = "DURATION")]
         lasting: Option<String>,
-        /// So many times
+        /// Maximum number of uses
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         uses: Option<u32>,
-        /// Only in the session of the call that asks
+        /// Only in the session of this call
         #[arg(long)]
         this_session: bool,
     },
-    /// Let the model see a held result, whole (as `yes` does)
+    /// Release a held result to the model unchanged (same as `yes`)
     Release {
-        /// Something for the model to know
+        /// Note for the model
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
-    /// Do not let the model see a held result (as `no` does)
+    /// Withhold a held result from the model (same as `no`)
     Withhold {
-        /// What the model should do instead
+        /// Feedback for the model: what to do instead
         #[arg(long, value_name = "TEXT")]
         feedback: Option<String>,
     },
-    /// Let the model see a held result with secrets masked, and whatever you name
+    /// Release a held result with secrets and named text masked
     Redact {
-        /// Something to be masked wherever it stands, in whatever case
-        #[arg(long, value_name = "WORD")]
+        /// Text to mask everywhere (case-insensitive)
+        #[arg(long, value_name = "TEXT")]
         text: Vec<String>,
-        /// Something for the model to know
+        /// Note for the model
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
     },
-    /// Stop everything
+    /// Abort the call and its turn
     Abort,
 }

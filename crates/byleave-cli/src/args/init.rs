@@ -1,4 +1,4 @@
-//! What is typed after `byleave init`.
+//! The arguments of `byleave init`.
 
 use clap::Args as Group;
 
@@ -6,16 +6,16 @@ use crate::agent_configs::KnownAgent;
 
 #[derive(Debug, Group)]
 pub(crate) struct InitArgs {
-    /// The agent
+    /// Agent
     #[arg(value_enum)]
     pub(crate) agent: Option<KnownAgent>,
-    /// In the settings of the project in this directory, and not in your own
+    /// Use the settings of the project in this directory, not your own
     #[arg(long)]
     pub(crate) project: bool,
-    /// Show how the files would change, with secrets masked, and change nothing
+    /// Show the changes, with secrets masked, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Put everything back; for every agent, if none is named. What was changed since stays as it is
+    /// Revert the setup, of all agents if none is named. Later changes to the files stay
     #[arg(long)]
     pub(crate) undo: bool,
 }

@@ -1,4 +1,4 @@
-//! What was typed after `byleave mcp`.
+//! The arguments of `byleave mcp`.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -11,121 +11,127 @@ use super::ModeArg;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Be an MCP server for an agent: every tool goes through the gate
+    /// Run an MCP server that puts every tool behind the gate
     ///
-    /// Speaks on standard input and output, or over HTTP. What must be asked goes to the person behind the client where that can show
-    /// a form, and to `byleave inbox`; a call that waits too long for its client is told to be pending, and picked up by making it
-    /// again.
+    /// Uses stdin and stdout, or HTTP. Questions go to `byleave inbox`, and also to the user of the client if the client can show a
+    /// form. If a call waits too long for the client, the result says that it is pending; the agent makes the same call again to get
+    /// the result.
     Serve(McpServeArgs),
-    /// Put the gate in front of one MCP server, whose names stay as they are
-    Wrap(McpWrapArgs),
-    /// Add a server; it is not started before you have accepted it
-    Add(AddServerArgs),
-    /// List the servers and what was accepted of them; starts none (the default)
-    List,
-    /// Show a server in full: how it is started, what it may touch, what was accepted
-    Show {
-        /// The server
-        name: String,
-    },
-    /// Look at a server, and accept how it is started and what it offers
-    Trust {
-        /// The server
-        name: String,
-    },
-    /// Log in at a server over HTTP that wants it (OAuth)
+    /// Run one MCP server behind the gate, with unchanged names
     ///
-    /// The address to log in at is printed, and opened in your browser where there is a display or a terminal. What comes back is
-    /// taken on this machine, and the login is kept in a file of your own; nothing of it is ever printed.
+    /// The tools of the server are accepted at the first start. Later changes must be accepted.
+    Wrap(McpWrapArgs),
+    /// Add a server
+    ///
+    /// The server is not started until you have accepted it (`byleave mcp trust`).
+    Add(AddServerArgs),
+    /// List the servers and their accepted tools (the default)
+    ///
+    /// No server is started.
+    List,
+    /// Show how a server starts, its access and its accepted tools
+    Show {
+        /// Server name
+        name: String,
+    },
+    /// Review a server and accept its start and its tools
+    Trust {
+        /// Server name
+        name: String,
+    },
+    /// Log in to an HTTP server with OAuth
+    ///
+    /// Prints the login URL, and opens it in your browser if there is a display or a terminal. The redirect is received on this
+    /// machine. The login is stored in a file that only you can read, and is never printed.
     Login(LoginArgs),
-    /// Forget the login at a server
+    /// Delete the login at a server
     Logout {
-        /// The server
+        /// Server name
         name: String,
     },
-    /// Remove a server, and forget what was accepted of it
+    /// Remove a server, its accepted tools and its login
     Remove {
-        /// The server
+        /// Server name
         name: String,
     },
-    /// Start an accepted server and say what it offers
+    /// Start an accepted server and list its tools
     Test {
-        /// The server
+        /// Server name
         name: String,
     },
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct AddServerArgs {
-    /// What to call it: it stands in rules and in names of tools
+    /// Name of the server, used in rules and tool names
     pub(crate) name: String,
-    /// How it is started
+    /// Command that starts the server, with its arguments
     #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
-    /// Where it is, instead of a command
+    /// URL of the server, instead of a command
     #[arg(long, conflicts_with = "command")]
     pub(crate) url: Option<String>,
-    /// A variable for it, as `NAME=VALUE`; `NAME` alone passes yours on
+    /// Environment variable for the server; `NAME` alone passes on your value
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
-    /// A header that is sent along, as `NAME=VALUE`; `${NAME}` in it is taken from your environment
+    /// HTTP header to send; `${NAME}` in the value is replaced from your environment
     #[arg(long = "header", value_name = "NAME=VALUE", requires = "url")]
     pub(crate) headers: Vec<String>,
     #[command(flatten)]
     pub(crate) profile: ProfileArgs,
-    /// Believe it where it says that a tool only reads
+    /// Trust the server when it declares a tool read-only
     #[arg(long)]
     pub(crate) trusted: bool,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct LoginArgs {
-    /// The server
+    /// Server name
     pub(crate) name: String,
-    /// Only print the address
+    /// Print the login URL and open no browser
     #[arg(long)]
     pub(crate) no_browser: bool,
-    /// Go on without asking where other hosts than the server's have a part in it
+    /// Do not ask if the login involves hosts other than that of the server
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// What the authorization server knows you by, where it registers nobody by itself
+    /// OAuth client id, if the authorization server does not register clients itself
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
-    /// The login is in your own network: hosts at private addresses may be talked to
+    /// Allow login hosts with private addresses, for a login in your own network
     #[arg(long)]
-    pub(crate) own_network: bool,
-    /// How long the browser may take
+    pub(crate) allow_private_network: bool,
+    /// Time limit for the login in the browser
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) wait: u64,
 }
 
-/// What a server may touch.
+/// The access of a server.
 #[derive(Debug, Group)]
 pub(crate) struct ProfileArgs {
-    /// What it may do with the directory that the agent works in
+    /// Access to the directory that the agent works in
     #[arg(long, value_enum, default_value_t = AccessArg::Read)]
     pub(crate) workspace: AccessArg,
-    /// More that it can read
+    /// Additional path that the server can read
     #[arg(long = "read", value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
-    /// More that it can write
+    /// Additional path that the server can write
     #[arg(long = "write", value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,
-    /// A host that it can reach
+    /// Host that the server can reach
     #[arg(long = "reach", value_name = "HOST")]
     pub(crate) reach: Vec<String>,
-    /// Run it outside the sandbox, with all that you can do
+    /// Run the server outside the sandbox, with all your permissions
     #[arg(long)]
     pub(crate) unconfined: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessArg {
-    /// It is not there
+    /// No access
     None,
-    /// Read it
+    /// Read
     Read,
-    /// Read and write it
+    /// Read and write
     Write,
 }
 
@@ -133,7 +139,7 @@ pub(crate) enum AccessArg {
 pub(crate) struct McpServeArgs {
     #[command(flatten)]
     pub(crate) gateway: GatewayArgs,
-    /// Offer what the one server has under its own names, and nothing else; for tests of conformance
+    /// Offer only the one server, under its own names (for conformance tests)
     #[arg(long)]
     pub(crate) transparent: bool,
 }
@@ -142,32 +148,34 @@ pub(crate) struct McpServeArgs {
 pub(crate) struct McpWrapArgs {
     #[command(flatten)]
     pub(crate) gateway: GatewayArgs,
-    /// What to call it in rules and in the book [default: as its program]
+    /// Name of the server in rules and in the audit log [default: name of the program]
     #[arg(long)]
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) profile: ProfileArgs,
-    /// Let it use the agent's model
+    /// Allow the server to use the agent's model (MCP sampling)
     #[arg(long)]
     pub(crate) sampling: bool,
-    /// The server and its arguments
+    /// Server command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// How the gateway meets its agents.
+/// The connection of the gateway to its agents.
 #[derive(Debug, Group)]
 pub(crate) struct GatewayArgs {
-    /// Listen here instead, on this machine only: `127.0.0.1:PORT`. Clients need the token in the file that is named then
+    /// Serve HTTP on this machine, as in `127.0.0.1:PORT`, instead of stdin and stdout
+    ///
+    /// Clients need the token in the file that is printed at the start.
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
-    /// Who makes the calls [default: as the client calls itself]
+    /// Name of the agent that makes the calls [default: name of the client]
     #[arg(long)]
     pub(crate) agent: Option<AgentId>,
-    /// How long the client waits for a call [default: by what is known of it, else 60]
+    /// The client's timeout for a call [default: that of a known client, else 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) deadline: Option<u64>,
-    /// How much is asked [default: as set, confirm-sensitive]
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
 }

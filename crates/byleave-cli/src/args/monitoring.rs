@@ -1,4 +1,4 @@
-//! What was typed of the commands that look at calls: `book log`, `stats`, `watch`.
+//! The arguments of `byleave book log`, `byleave stats` and `byleave watch`.
 
 use byleave::audit_log::CallState;
 use byleave::core::id::{AgentId, SessionId};
@@ -8,35 +8,35 @@ use clap::{Args as Group, ValueEnum};
 
 use super::ListArgs;
 
-/// The six outcomes, as the book has them.
-const OUTCOMES: [&str; 6] = ["completed", "failed", "withheld", "refused", "rehearsed", "unknown"];
+/// The six outcomes, as the audit log names them.
+const OUTCOMES: [&str; 6] = ["completed", "failed", "withheld", "refused", "dry-run", "unknown"];
 
 #[derive(Debug, Default, Group)]
 pub(crate) struct LogArgs {
     #[command(flatten)]
     pub(crate) list: ListArgs,
-    /// Of this tool
+    /// Only this tool
     #[arg(long)]
     pub(crate) tool: Option<String>,
-    /// Of this agent, as lists name it; a sub-agent also by its own name
+    /// Only this agent, as named in lists; a sub-agent also by its own name
     #[arg(long)]
     pub(crate) agent: Option<String>,
-    /// How far they have come; `--state` is where the book is kept
+    /// Only calls in this state (`--state` is the state directory)
     #[arg(long = "is", value_enum, value_name = "STATE")]
     pub(crate) call_state: Option<CallStateArg>,
-    /// With this outcome
+    /// Only calls with this outcome
     #[arg(long, value_parser = PossibleValuesParser::new(OUTCOMES))]
     pub(crate) outcome: Option<String>,
-    /// Refused with this code; docs/refusals lists them
+    /// Only calls refused with this code (see docs/refusals)
     #[arg(long, hide_possible_values = true, value_parser = PossibleValuesParser::new(codes()))]
     pub(crate) code: Option<String>,
-    /// Received since then: a span as in `2h`, or a date as in `2026-03-01` or `2026-03-01T14:30`, in UTC
-    #[arg(long, value_name = "WHEN")]
+    /// Only calls received since: a duration, as in `2h`, or a UTC date, as in `2026-03-01` or `2026-03-01T14:30`
+    #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// Received before then, written the same way
-    #[arg(long, value_name = "WHEN")]
+    /// Only calls received before: same format as `--since`
+    #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
-    /// With this in what they do, as the list shows it; small and capital letters are the same
+    /// Only calls with this text in their summary, as shown in the list (case-insensitive)
     #[arg(long)]
     pub(crate) text: Option<String>,
     /// Only calls that a person was asked about
@@ -46,46 +46,46 @@ pub(crate) struct LogArgs {
 
 #[derive(Debug, Group)]
 pub(crate) struct StatsArgs {
-    /// Calls received since then: a span as in `2h`, or a date as in `2026-03-01` or `2026-03-01T14:30`, in UTC
-    #[arg(long, value_name = "WHEN", default_value = "7d")]
+    /// Only calls received since: a duration, as in `2h`, or a UTC date, as in `2026-03-01` or `2026-03-01T14:30`
+    #[arg(long, value_name = "TIME", default_value = "7d")]
     pub(crate) since: String,
-    /// Calls received before then, written the same way
-    #[arg(long, value_name = "WHEN")]
+    /// Only calls received before: same format as `--since`
+    #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
-    /// Of this session
+    /// Only this session
     #[arg(long)]
     pub(crate) session: Option<SessionId>,
-    /// Of this tool
+    /// Only this tool
     #[arg(long)]
     pub(crate) tool: Option<String>,
-    /// Of this agent
+    /// Only this agent
     #[arg(long)]
     pub(crate) agent: Option<AgentId>,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct WatchArgs {
-    /// Of this session
+    /// Only this session
     #[arg(long)]
     pub(crate) session: Option<SessionId>,
-    /// Of this tool
+    /// Only this tool
     #[arg(long)]
     pub(crate) tool: Option<String>,
-    /// Say how things stand, and end
+    /// Show the open calls once and exit
     #[arg(long)]
     pub(crate) once: bool,
 }
 
-/// How far a call has come.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CallStateArg {
-    /// Can be driven on
+    /// Can continue
     Open,
-    /// Waits for a person
+    /// Waiting for a person
     Waiting,
-    /// Has its outcome
+    /// Finished, with an outcome
     Settled,
-    /// Its record is damaged
+    /// Record is damaged
     Damaged,
 }
 
@@ -114,7 +114,7 @@ mod tests {
                 let (id, long) = (argument.get_id().as_str(), argument.get_long().unwrap_or_default());
                 assert!(
                     !globals.iter().any(|global| global == id || global == long),
-                    "`{}` takes `{id}` for its own, which holds for every command",
+                    "`{}` redefines `{id}`, which is an option of every command",
                     sub.get_name()
                 );
             }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_takes_an_option_that_holds_for_all() {
+    fn no_command_redefines_a_global_option() {
         let command = crate::args::Args::command();
         let globals = command.get_arguments().filter(|argument| argument.is_global_set());
         let globals: Vec<String> = globals.map(|argument| argument.get_id().to_string()).collect();

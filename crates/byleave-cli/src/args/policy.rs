@@ -1,4 +1,4 @@
-//! What was typed after `byleave policy`.
+//! The arguments of `byleave policy`.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,35 @@ use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show the rules in force, with where each comes from (the default)
+    /// Show the rules in force and their sources (the default)
     Show,
-    /// Check one policy file, and say what is wrong where
+    /// Check a policy file and show its errors
     Check {
-        /// The file
+        /// Policy file
         file: PathBuf,
-        /// Whose file it is to be [default: project for `.byleave/policy.toml`, else user]
+        /// Layer of the file [default: project for `.byleave/policy.toml`, else user]
         #[arg(long, value_enum)]
         layer: Option<LayerArg>,
     },
-    /// Check the examples of all rules in force
+    /// Test the examples of all rules in force
     Test,
-    /// Print the built-in rules as they are written, to learn from
+    /// Print the source of the built-in rules
     Builtin,
-    /// Judge every call in the book again with another file in the place of your own rules: what would change?
+    /// Evaluate recorded calls with another policy file
+    ///
+    /// The file replaces your own rules. Shows the calls whose decision would change.
     Replay {
-        /// The file
+        /// Policy file
         file: PathBuf,
     },
-    /// Suggest rules that would have spared the questions that were always answered yes, at least twice
+    /// Suggest rules for questions that you always answered yes
     ///
-    /// Never for what is dangerous, cannot be taken back or was not understood, and never where one was answered otherwise.
-    /// What is printed can be pasted into your policy file.
+    /// A rule is suggested if at least two calls were approved. No rule is suggested for calls that are dangerous, irreversible or
+    /// could not be predicted, or if one such question had another answer. You can paste the output into your policy file.
     Suggest,
 }
 
-/// Whose policy file it is.
+/// The layer of a policy file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayerArg {
     Organisation,

@@ -1,4 +1,4 @@
-//! What was typed after `byleave rehearse` and `byleave undo`.
+//! The arguments of `byleave rehearse` and `byleave undo`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,53 +10,53 @@ use super::sandbox::guarantee;
 
 #[derive(Debug, Group)]
 pub(crate) struct RehearseArgs {
-    /// Keep what it changes without asking
+    /// Apply the changes without asking
     #[arg(short, long, conflicts_with_all = ["no", "later"])]
     pub(crate) yes: bool,
-    /// Show what it would change and drop it
+    /// Show the changes and discard them
     #[arg(short, long, conflicts_with = "later")]
     pub(crate) no: bool,
-    /// Show what it would change and leave it for later: `byleave inbox` has it for a day
+    /// Show the changes and keep them in `byleave inbox` for a day
     #[arg(short, long)]
     pub(crate) later: bool,
-    /// Show how every text differs, without being asked
+    /// Show the differences of all text files at once
     #[arg(short, long)]
     pub(crate) diff: bool,
-    /// A directory outside this one that it may write, on the copy
+    /// Directory outside this one that the command may write, on a copy
     #[arg(long, value_name = "DIR")]
     pub(crate) write: Vec<PathBuf>,
-    /// Something outside this directory that it may read
+    /// Path outside this directory that the command may read
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
-    /// A guarantee that it runs without; stands in the book. BYLEAVE_WAIVE says it for every command
+    /// Sandbox guarantee to waive; recorded in the audit log (for all commands: BYLEAVE_WAIVE)
     #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
     pub(crate) waive: Vec<String>,
-    /// The conversation or task it is part of
+    /// Session of the call
     #[arg(long, default_value = "cli")]
     pub(crate) session: SessionId,
-    /// How long it may take
+    /// Timeout of the command
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) timeout_ms: u64,
-    /// The command and its arguments; a single word with spaces is read by the shell
+    /// Command and its arguments; a single word with spaces is parsed by the shell
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct UndoArgs {
-    /// The call; the newest one that changed files in this workspace, if neither it nor a session is named
+    /// Call id [default: the newest call that changed files in this directory or a parent]
     #[arg(conflicts_with = "session")]
     pub(crate) call: Option<String>,
-    /// The newest call that changed files, in whichever workspace
+    /// Undo the newest call that changed files, in any directory
     #[arg(long, conflicts_with_all = ["call", "session"])]
     pub(crate) anywhere: bool,
-    /// Everything that calls of this session changed, the newest first
+    /// Undo all file changes of this session, newest first
     #[arg(long)]
     pub(crate) session: Option<SessionId>,
-    /// Only what was done in this time: a number and s, m, h, d or w, as in `2h`
-    #[arg(long, value_name = "SPAN", requires = "session")]
+    /// Only calls since this long ago: a number and s, m, h, d or w, as in `2h`
+    #[arg(long, value_name = "DURATION", requires = "session")]
     pub(crate) since: Option<String>,
-    /// Also where a file was changed since: what it is now goes to the store
+    /// Undo even if a file was changed since; the store keeps its current content
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -1,4 +1,4 @@
-//! What was typed after `byleave sandbox`.
+//! The arguments of `byleave sandbox`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,67 +9,70 @@ use clap::{Args as Group, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
-    /// Run a command so that only what you name is possible: this directory, no secrets, no network
+    /// Run a command confined to this directory, without network
     ///
-    /// The rules in force hold for all that it does: what they deny is not there or cannot be changed, and hosts that they allow
-    /// can be reached. At a terminal the command has one of its own. It ends with the command's own exit code, with 128 and the
-    /// signal that ended it, or with 125 if it was not run.
+    /// The command has no access to secrets. The options grant more access. The policy applies to everything that the command does:
+    /// denied files are hidden or read-only, and allowed hosts can be reached. At a terminal, the command gets its own terminal. The
+    /// exit code is that of the command, 128 plus the signal that ended it, or 125 if the command was not run.
     Exec(SandboxExecArgs),
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct SandboxExecArgs {
-    /// What the command is for
+    /// Kind of command
     #[arg(long, value_enum, default_value_t = SandboxProfileArg::Workspace)]
     pub(crate) profile: SandboxProfileArg,
-    /// Something outside this directory that it may write
+    /// Path outside this directory that the command may write
     #[arg(long, value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,
-    /// Something outside this directory that it may read
+    /// Path outside this directory that the command may read
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
-    /// A host that it may reach; port 443 unless one is named
+    /// Host that the command may reach; port 443 if none is given
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) reach: Vec<String>,
-    /// A variable of the environment that it gets besides the usual ones
+    /// Environment variable to pass on, besides the usual ones
     #[arg(long, value_name = "NAME")]
     pub(crate) env: Vec<String>,
-    /// A guarantee that it runs without; stands in the book
+    /// Sandbox guarantee to waive; recorded in the audit log
     #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
     pub(crate) waive: Vec<String>,
-    /// Why it runs without, for the book
+    /// Reason for the waiver, for the audit log [default: requested by NAME]
     #[arg(long, value_name = "TEXT", requires = "waive")]
-    pub(crate) why: Option<String>,
-    /// How it is confined [default: the strongest way that gives everything]
-    #[arg(long, value_enum, value_name = "RUNG")]
-    pub(crate) on: Option<BackendArg>,
-    /// The command and its arguments
+    pub(crate) reason: Option<String>,
+    /// Sandbox backend [default: the strongest that gives all guarantees]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub(crate) backend: Option<BackendArg>,
+    /// Command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// What a confined command is for.
+/// The kind of a confined command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxProfileArg {
     /// Works in this directory
     Workspace,
-    /// Looks, and changes nothing
-    Look,
-    /// A whole agent: works in this directory, for as long as you like
+    /// Reads and changes nothing
+    ReadOnly,
+    /// Runs a whole agent in this directory: no time limit, four times the memory
     Agent,
 }
 
-/// A way to confine a command.
+/// A sandbox backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendArg {
+    /// Namespaces and mounts of Byleave, with Landlock and a system call filter
     Native,
+    /// The same, created by the bwrap of the system
     Bwrap,
+    /// Landlock and the system call filter only
     Landlock,
 }
 
 impl From<BackendArg> for Backend {
-    fn from(rung: BackendArg) -> Self {
-        match rung {
+    fn from(backend: BackendArg) -> Self {
+        match backend {
             BackendArg::Native => Self::Native,
             BackendArg::Bwrap => Self::Bwrap,
             BackendArg::Landlock => Self::Landlock,
@@ -77,7 +80,7 @@ impl From<BackendArg> for Backend {
     }
 }
 
-/// The guarantee of a name that was typed.
+/// Parses the name of a guarantee.
 pub(super) fn guarantee(name: &str) -> Result<String, String> {
     let all = || Guarantee::ALL.map(Guarantee::name).join(", ");
     Guarantee::from_name(name)

@@ -1,4 +1,4 @@
-//! What is typed after `byleave serve`, `byleave token` and `byleave webhook`.
+//! The arguments of `byleave serve`, `byleave worker`, `byleave token` and `byleave webhook`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,157 +11,161 @@ use super::ModeArg;
 
 #[derive(Debug, Group)]
 pub(crate) struct ServeArgs {
-    /// Where to listen; beyond this machine only with TLS
+    /// Address to listen on; other than this machine only with TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
     pub(crate) listen: SocketAddr,
-    /// The certificate, as PEM
+    /// TLS certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Its key, as PEM
+    /// TLS key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// A name by which clients reach it, beside localhost
+    /// Host name that clients use, besides localhost
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
-    /// Where people reach its pages, and what links to questions begin with [default: where it listens]
+    /// Public URL of the pages, for links to questions [default: the listening address]
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<PublicUrl>,
-    /// Calls are driven by workers (`byleave worker`), and nothing runs here
+    /// Let workers execute all calls (`byleave worker`), and run nothing here
     #[arg(long, group = "crewed")]
     pub(crate) workers: bool,
-    /// Stands on a durable engine and Postgres, as this file says; calls are driven by workers
+    /// Fleet file: use a durable engine and Postgres, and let workers execute all calls
     #[cfg(feature = "fleet")]
     #[arg(long, value_name = "FILE", group = "crewed")]
     pub(crate) fleet: Option<PathBuf>,
-    /// How long a worker may be away and keep what it runs: a number and s, m or h
-    #[arg(long, value_name = "SPAN", default_value = "60s", requires = "crewed")]
+    /// Time that a disconnected worker keeps its calls: a number and s, m or h
+    #[arg(long, value_name = "DURATION", default_value = "60s", requires = "crewed")]
     pub(crate) worker_lease: String,
-    /// A tenant beside `local`, with a book of its own
+    /// Tenant with its own audit log, besides `local`
     #[arg(long = "tenant", value_name = "NAME")]
     pub(crate) tenants: Vec<Slug>,
-    /// How little is asked at most: calls may ask for a stricter mode [default: as set, confirm-sensitive]
+    /// Least strict mode; calls may use a stricter one [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
-    /// Who says who people are: the address of an OpenID Connect issuer, as in https://id.example.org
+    /// OpenID Connect issuer that authenticates people, as in https://id.example.org
     #[arg(long, value_name = "URL", requires = "oidc_client")]
     pub(crate) oidc_issuer: Option<String>,
-    /// What the server is called there; it comes back to /sign-in/done
+    /// Client id of the server at the issuer; the redirect path is /sign-in/callback
     #[arg(long, value_name = "ID", requires = "oidc_issuer")]
     pub(crate) oidc_client: Option<String>,
-    /// The file that holds its secret there, where it has one; for its owner only
+    /// File with the client secret, if there is one; only its owner may read it
     #[arg(long, value_name = "FILE", requires = "oidc_client")]
     pub(crate) oidc_secret: Option<PathBuf>,
-    /// How many requests a second each principal may make; each address without a good token a 25th of that
+    /// Requests per second for each principal; 1/25 for an address without a valid token
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) requests_per_second: u32,
-    /// How many calls of a tenant are driven at once; whoever makes more is told to come back
+    /// Maximum concurrent calls of a tenant; further calls are rejected, to be retried later
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) calls: u32,
-    /// How many connections there are at once; whoever comes then is turned away
+    /// Maximum concurrent connections; further ones are rejected
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
-    /// How many calls and inboxes of a tenant are followed at once; an eighth of it by each principal
+    /// Maximum concurrent event streams of a tenant; 1/8 of that for each principal
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
     pub(crate) streams: u32,
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct WorkArgs {
-    /// The server: https, or http on this machine, as in https://gate.example.org:7411
+    /// Server URL: https, or http on this machine, as in https://gate.example.org:7411
     #[arg(long, value_name = "URL")]
     pub(crate) server: String,
-    /// The file that holds its token (`byleave token add NAME --scope work`); for its owner only
+    /// File with the token (`byleave token add NAME --scope work`); only its owner may read it
     #[arg(long, value_name = "FILE")]
     pub(crate) token: PathBuf,
-    /// Certificates to trust beside those of the system, as PEM
+    /// Additional certificates to trust (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// How many calls it drives at once
+    /// Maximum concurrent calls
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub(crate) capacity: u32,
-    /// A word for people to tell it apart by
-    #[arg(long = "label", value_name = "WORD")]
+    /// Label of the worker, for people
+    #[arg(long = "label", value_name = "LABEL")]
     pub(crate) labels: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token; its text is printed once, and only its digest is kept
+    /// Create a token
+    ///
+    /// The token is printed once. Only its digest is stored.
     Add(AddTokenArgs),
     /// List the tokens (the default)
     List,
-    /// Remove a token; it is refused at once
+    /// Remove a token; it is rejected at once
     Remove {
-        /// Its id, as the list has it
+        /// Token id, as shown in the list
         id: String,
     },
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct AddTokenArgs {
-    /// Who shows it: calls and answers stand under this name
+    /// Name of the holder; calls and answers are recorded under it
     pub(crate) name: Slug,
-    /// A person, not an agent
+    /// The holder is a person, not an agent
     #[arg(long)]
     pub(crate) person: bool,
-    /// What it is good for; several with commas [default: submit for an agent, answer and read for a person]
+    /// Scopes, separated by commas [default: submit for an agent, answer and read for a person]
     #[arg(long = "scope", value_enum, value_delimiter = ',', value_name = "SCOPE")]
     pub(crate) scopes: Vec<ScopeArg>,
-    /// They sign in at this OpenID Connect issuer, and show no token
+    /// OpenID Connect issuer where the person signs in, instead of a token
     #[arg(long, value_name = "ISSUER", requires = "signs_in_as", requires = "person")]
     pub(crate) at: Option<String>,
-    /// As whom: sub:SUBJECT, or email:ADDRESS where the issuer has verified it
-    #[arg(long = "as", value_name = "WHO", requires = "at")]
+    /// Identity at the issuer: sub:SUBJECT, or email:ADDRESS if the issuer has verified it
+    #[arg(long = "as", value_name = "IDENTITY", requires = "at")]
     pub(crate) signs_in_as: Option<String>,
-    /// How long it counts: a number and s, m, h, d or w
-    #[arg(long = "for", value_name = "SPAN", default_value = "90d")]
+    /// Lifetime: a number and s, m, h, d or w
+    #[arg(long = "for", value_name = "DURATION", default_value = "90d")]
     pub(crate) lasting: String,
-    /// Whose book
+    /// Tenant
     #[arg(long, value_name = "NAME", default_value = "local")]
     pub(crate) tenant: Slug,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhookCommand {
-    /// Tell an address of questions; what its messages are signed with is printed once
+    /// Add a webhook
+    ///
+    /// The secret that signs its messages is printed once.
     Add(AddWebhookArgs),
-    /// List the webhooks, and how it went with each (the default)
+    /// List the webhooks and their delivery status (the default)
     List,
-    /// Remove a webhook; it is told nothing more
+    /// Remove a webhook
     Remove {
-        /// Its id, as the list has it
+        /// Webhook id, as shown in the list
         id: String,
     },
-    /// Send a message that says that nothing happened
+    /// Send a test message
     Test {
-        /// Its id, as the list has it; all of them if none is named
+        /// Webhook id, as shown in the list [default: all webhooks]
         id: Option<String>,
     },
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct AddWebhookArgs {
-    /// The address: https, or http on this machine. `-` reads it from standard input, so that no list of programs has it
+    /// URL: https, or http on this machine; `-` reads it from stdin, hidden from process lists
     pub(crate) url: String,
-    /// Say it as incoming webhooks of Slack take it
+    /// Use the format of incoming webhooks of Slack
     #[arg(long)]
     pub(crate) slack: bool,
-    /// Whose questions
+    /// Tenant whose questions are sent
     #[arg(long, value_name = "NAME", default_value = "local")]
     pub(crate) tenant: Slug,
 }
 
-/// What a token is good for.
+/// The scope of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ScopeArg {
-    /// Make calls, and see what came of them
+    /// Make calls and read their results
     Submit,
-    /// See questions in full, and answer those of others
+    /// Read questions in full, and answer those of others
     Answer,
-    /// Read the book
+    /// Read the audit log
     Read,
-    /// Halt, revoke, cancel; for people only
+    /// Halt, revoke and cancel; for people only
     Administer,
-    /// Drive calls, as a worker; with nothing else
+    /// Execute calls as a worker; not combined with other scopes
     Work,
 }

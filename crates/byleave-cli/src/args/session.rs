@@ -1,4 +1,4 @@
-//! What was typed after `byleave session`.
+//! The arguments of `byleave session`.
 
 use byleave::core::id::{AgentId, SessionId};
 use clap::{Args as Group, Subcommand};
@@ -7,32 +7,34 @@ use super::ModeArg;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// Give a session its place and its ceiling, before its first call; neither ever changes
+    /// Set the parent and the limits of a session
+    ///
+    /// Open a session before its first call. Its parent and its limits cannot be changed later.
     Open(OpenSessionArgs),
-    /// Show a session and those above it
+    /// Show a session and its ancestors
     Show {
-        /// The session
+        /// Session
         session: SessionId,
     },
 }
 
 #[derive(Debug, Group)]
 pub(crate) struct OpenSessionArgs {
-    /// The session
+    /// Session
     pub(crate) session: SessionId,
-    /// The session whose sub-agent it is
+    /// Parent session
     #[arg(long, value_name = "SESSION")]
     pub(crate) parent: Option<SessionId>,
-    /// Who works in it [default: as the session is called]
+    /// Agent of the session [default: name of the session]
     #[arg(long)]
     pub(crate) agent: Option<AgentId>,
-    /// It and all beneath it are never asked less than in this mode
+    /// Least strict mode of the session and its descendants
     #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
     pub(crate) mode: ModeArg,
-    /// What it and all beneath it may not do: a kind of effect, a colon, and a pattern, as in `write:/w/notes/**`
-    #[arg(long, value_name = "SCOPE")]
+    /// Effects to deny, also for descendants: effect, colon, pattern, as in `write:/w/notes/**`
+    #[arg(long, value_name = "PATTERN")]
     pub(crate) deny: Vec<String>,
-    /// What it and all beneath it must ask about, written the same way
-    #[arg(long, value_name = "SCOPE")]
+    /// Effects to ask about, also for descendants: same format as `--deny`
+    #[arg(long, value_name = "PATTERN")]
     pub(crate) ask: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What was typed after `byleave tools`.
+//! The arguments of `byleave tools`.
 
 use byleave::provider_formats::ProviderFormat;
 use clap::{Subcommand, ValueEnum};
@@ -7,28 +7,28 @@ use clap::{Subcommand, ValueEnum};
 pub(crate) enum ToolsCommand {
     /// List the tools (the default)
     List,
-    /// Show what a tool says of itself
+    /// Show the manifest of a tool
     Show {
-        /// The tool
+        /// Tool
         name: String,
     },
-    /// Print the tools in the form that a model's provider wants
+    /// Print tool schemas in the format of a model provider
     Schema {
-        /// Whose form
+        /// Output format
         #[arg(long, value_enum)]
-        form: ToolFormatArg,
-        /// These tools only
+        format: ToolFormatArg,
+        /// Tools [default: all]
         names: Vec<String>,
     },
-    /// Find tools by name or by what they do
+    /// Search tools by name or description
     Search {
-        /// What to look for
+        /// Search words
         #[arg(required = true)]
         query: Vec<String>,
     },
 }
 
-/// Whose form.
+/// The format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ToolFormatArg {
     Openai,
@@ -38,8 +38,8 @@ pub(crate) enum ToolFormatArg {
 }
 
 impl From<ToolFormatArg> for ProviderFormat {
-    fn from(form: ToolFormatArg) -> Self {
-        match form {
+    fn from(format: ToolFormatArg) -> Self {
+        match format {
             ToolFormatArg::Openai => Self::OpenAi,
             ToolFormatArg::Anthropic => Self::Anthropic,
             ToolFormatArg::Gemini => Self::Gemini,

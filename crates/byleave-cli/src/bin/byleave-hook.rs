@@ -38,7 +38,7 @@ struct HookCliArgs {
     /// The state directory as typed. If it was not typed, the program finds it, because its settings may name it.
     state: Option<PathBuf>,
     program: Option<PathBuf>,
-    patience_ms: u64,
+    timeout_ms: u64,
 }
 
 /// The source of the answer.
@@ -65,28 +65,29 @@ fn main() {
     };
     let dialect = typed.dialect;
     let said = panic::catch_unwind(AssertUnwindSafe(|| answer(&typed)));
-    let said = said.unwrap_or_else(|_| denied(dialect, None, "the hook itself broke, so nothing was judged"));
+    let said =
+        said.unwrap_or_else(|_| denied(dialect, None, "the hook crashed, so the call was not evaluated"));
     speak(&said);
 }
 
 fn answer(typed: &HookCliArgs) -> HookOutput {
     let began = Instant::now();
     let dialect = typed.dialect;
-    let deadline = began + Duration::from_millis(Dialect::deadline_ms(typed.patience_ms));
+    let deadline = began + Duration::from_millis(Dialect::deadline_ms(typed.timeout_ms));
     watch(dialect, deadline);
     let mut said = Vec::new();
     if let Err(error) = io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut said) {
-        return denied(dialect, None, &format!("what the agent said cannot be read: {error}"));
+        return denied(dialect, None, &format!("cannot read the agent's request: {error}"));
     }
     if said.len() as u64 > MAX_INPUT_BYTES {
-        return denied(dialect, None, "the call is too large to be judged");
+        return denied(dialect, None, "the call is too large to evaluate");
     }
     let heard = match parse_request(dialect, &said) {
         Ok(heard) => heard,
         Err(why) => return denied(dialect, None, &why.to_string()),
     };
     let Ok(text) = String::from_utf8(said) else {
-        return denied(dialect, Some(&heard), "what the agent said is not text");
+        return denied(dialect, Some(&heard), "the agent's request is not valid UTF-8");
     };
     let answer = ask(typed, &text, deadline).and_then(|judged| match judged {
         AnswerSource::Answer(answer) => Ok(format_response(dialect, Some(&heard), &answer)),
@@ -102,7 +103,7 @@ fn watch(dialect: Dialect, deadline: Instant) {
         speak(&denied(dialect, None, "no answer came in time, so the call was denied; see `byleave inbox`"));
     });
     if watching.is_err() {
-        speak(&denied(dialect, None, "nobody can watch the time, so nothing was judged"));
+        speak(&denied(dialect, None, "cannot start the timeout thread, so the call was not evaluated"));
     }
 }
 
@@ -111,23 +112,25 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
     let Some(state) = typed.state.clone().or_else(state) else { return Ok(AnswerSource::Alone) };
     let Ok(mut gate) = UnixStream::connect(state.join(SOCKET_NAME)) else { return Ok(AnswerSource::Alone) };
     let left = deadline.saturating_duration_since(Instant::now());
-    let cwd = env::current_dir().map_err(|error| format!("nobody knows where we are: {error}"))?;
+    let cwd =
+        env::current_dir().map_err(|error| format!("cannot determine the current directory: {error}"))?;
     let request = GateRequest {
         protocol: PROTOCOL_VERSION,
         program: PROGRAM.into(),
         dialect: typed.dialect.name().into(),
         deadline_ms: u64::try_from(left.as_millis()).unwrap_or(0),
-        cwd: cwd.to_str().ok_or("the directory's name is not text")?.into(),
+        cwd: cwd.to_str().ok_or("the path of the current directory is not valid UTF-8")?.into(),
         environment: env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| GateRequest::is_relevant_variable(name))
             .collect(),
         input: input.into(),
     };
-    let mut line =
-        serde_json::to_vec(&request).map_err(|error| format!("the call cannot be passed on: {error}"))?;
+    let mut line = serde_json::to_vec(&request)
+        .map_err(|error| format!("cannot encode the call for the gate: {error}"))?;
     line.push(b'\n');
-    let broke = |error: io::Error| format!("the gate went away: {error}; `byleave doctor` looks at it");
+    let broke =
+        |error: io::Error| format!("the connection to the gate failed: {error}; run `byleave doctor`");
     gate.set_write_timeout(Some(left.max(Duration::from_millis(1)))).map_err(broke)?;
     // A gate that declines may do so before it has read everything.
     let sent = gate.write_all(&line);
@@ -136,17 +139,17 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
     if !line.ends_with('\n') {
         read.map_err(broke)?;
         sent.map_err(broke)?;
-        return Err("the gate's answer is cut short; `byleave doctor` looks at it".into());
+        return Err("the gate's answer is incomplete; run `byleave doctor`".into());
     }
     let reply: GateReply = serde_json::from_str(&line)
-        .map_err(|_| "the gate talks nonsense; `byleave doctor` looks at it".to_owned())?;
+        .map_err(|_| "the gate's answer is not valid; run `byleave doctor`".to_owned())?;
     if reply.protocol != PROTOCOL_VERSION || reply.program != PROGRAM {
         return Ok(AnswerSource::Alone);
     }
     match reply {
-        GateReply { elsewhere: Some(_), .. } => Ok(AnswerSource::Alone),
+        GateReply { not_handled_reason: Some(_), .. } => Ok(AnswerSource::Alone),
         GateReply { answer: Some(answer), .. } => Ok(AnswerSource::Answer(answer)),
-        _ => Err("the gate gave no answer; `byleave doctor` looks at it".into()),
+        _ => Err("the gate gave no answer; run `byleave doctor`".into()),
     }
 }
 
@@ -154,17 +157,20 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
 fn alone(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<HookOutput, String> {
     let program = match &typed.program {
         Some(program) => program.clone(),
-        None => beside().ok_or("no gate is running, and the program `byleave` is not beside this one")?,
+        None => beside().ok_or(
+            "no gate is running, and the program `byleave` is not in the directory of `byleave-hook`",
+        )?,
     };
     // It must finish before our deadline, so that its answer is used and not ours.
     let left = deadline.saturating_duration_since(Instant::now()).as_millis();
     let mut command = Command::new(&program);
-    command.args(["hook", typed.dialect.name(), "--patience-ms", &left.to_string()]);
+    command.args(["hook", typed.dialect.name(), "--timeout-ms", &left.to_string()]);
     if let Some(state) = &typed.state {
         command.arg("--state").arg(state);
     }
-    let cannot =
-        |error: io::Error| format!("no gate is running, and `{}` cannot judge: {error}", program.display());
+    let cannot = |error: io::Error| {
+        format!("no gate is running, and `{}` cannot evaluate the call: {error}", program.display())
+    };
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -176,12 +182,14 @@ fn alone(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<HookOutp
         drop(stdin.write_all(input.as_bytes()));
     }
     let told = child.wait_with_output().map_err(cannot)?;
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| "the program talks nonsense".to_owned());
+    let text = |bytes: Vec<u8>| {
+        String::from_utf8(bytes).map_err(|_| "the output of `byleave` is not valid UTF-8".to_owned())
+    };
     let (stdout, stderr) = (text(told.stdout)?, text(told.stderr)?);
     match told.status.code() {
         Some(0) => Ok(HookOutput { stdout, stderr, exit_code: 0 }),
         Some(2) if !stderr.trim().is_empty() => Ok(HookOutput { stdout, stderr, exit_code: 2 }),
-        _ => Err(format!("`{}` broke while it judged ({})", program.display(), told.status)),
+        _ => Err(format!("`{}` failed while it evaluated the call ({})", program.display(), told.status)),
     }
 }
 
@@ -191,7 +199,7 @@ fn beside() -> Option<PathBuf> {
 }
 
 fn denied(dialect: Dialect, heard: Option<&HookRequest>, why: &str) -> HookOutput {
-    format_response(dialect, heard, &HookDecision::Deny { why: why.into() })
+    format_response(dialect, heard, &HookDecision::Deny { reason: why.into() })
 }
 
 /// Writes the answer and exits. An answer that cannot be written in full is a deny.
@@ -220,21 +228,21 @@ fn write_all(mut to: impl io::Write, text: &str) -> bool {
 
 fn typed() -> Result<HookCliArgs, String> {
     let mut words = env::args_os().skip(1);
-    let usage = "usage: byleave-hook DIALECT [--state DIR] [--program PATH] [--patience-ms N]";
+    let usage = "usage: byleave-hook DIALECT [--state DIR] [--program PATH] [--timeout-ms N]";
     let name = words.next().ok_or(usage)?;
     let dialect = name.to_str().and_then(Dialect::from_name);
     let dialect =
         dialect.ok_or_else(|| format!("there is no dialect `{}`", name.to_string_lossy().escape_debug()))?;
     let mut typed =
-        HookCliArgs { dialect, state: None, program: None, patience_ms: dialect.default_timeout_ms() };
+        HookCliArgs { dialect, state: None, program: None, timeout_ms: dialect.default_timeout_ms() };
     while let Some(word) = words.next() {
         let value = words.next().ok_or(usage)?;
         match word.to_str() {
             Some("--state") => typed.state = Some(value.into()),
             Some("--program") => typed.program = Some(value.into()),
-            Some("--patience-ms") => {
-                let patience = value.to_str().and_then(|value| value.parse().ok());
-                typed.patience_ms = patience.ok_or("--patience-ms wants a number")?;
+            Some("--timeout-ms") => {
+                let timeout = value.to_str().and_then(|value| value.parse().ok());
+                typed.timeout_ms = timeout.ok_or("--timeout-ms needs a number")?;
             }
             _ => return Err(usage.into()),
         }

@@ -41,7 +41,7 @@ pub(crate) async fn run(typed: AcpArgs, options: &ResolvedOptions) -> Result<Exi
         .spawn();
     let mut agent = started.map_err(|error| {
         CliError::new(format!("cannot start the agent `{}`: {error}", program.to_string_lossy()))
-            .hint("name a program that is there, after `--`")
+            .hint("name an existing program after `--`")
     })?;
     let reads = agent.stdout.take().context("the agent has no standard output")?;
     let writes = agent.stdin.take().context("the agent has no standard input")?;
@@ -66,7 +66,7 @@ struct GatesByDirectory {
 impl GateProvider for GatesByDirectory {
     fn gate(&self, cwd: &str) -> Result<Gate, String> {
         let cwd = real_path(std::path::Path::new(cwd)).map_err(|error| format!("{error:#}"))?;
-        let cwd = cwd.ok_or("the session does not say in which directory it works")?;
+        let cwd = cwd.ok_or("the session does not name its working directory")?;
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gate) = gates.get(&cwd) {
             return Ok(gate.clone());

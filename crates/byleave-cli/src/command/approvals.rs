@@ -32,14 +32,14 @@ async fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitSta
     if screen.json() {
         screen.value(&leaves.iter().map(|item| json_output::standing_approval_item(item, now)).collect());
     } else if leaves.is_empty() {
-        screen.message("no leave was ever given");
+        screen.message("no standing approval was ever given");
     }
     for item in leaves.iter().filter(|_| !screen.json()).collect::<Vec<_>>() {
         let leave = &item.standing_approval;
         let used =
-            leave.uses_max.map_or_else(|| item.uses.to_string(), |max| format!("{} of {max}", item.uses));
+            leave.max_uses.map_or_else(|| item.uses.to_string(), |max| format!("{} of {max}", item.uses));
         let ago = format_duration(now.saturating_sub(item.granted_at));
-        screen.title(&format!("leave {}: {}", short(&leave.id), item.state.as_str()));
+        screen.title(&format!("standing approval {}: {}", short(&leave.id), item.state.as_str()));
         screen.line(&prose(&format!("  given by {} {ago} ago, used: {used}", item.approver.name)));
         for line in many_lines(&leave.to_rule_toml(now)) {
             screen.line(&format!("  {line}"));
@@ -54,9 +54,9 @@ async fn revoke(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Re
     let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     gate.revoke(&options.tenant, &options.person.name, leave).await?;
     if screen.json() {
-        screen.value(&json!({ "leave": leave, "state": "revoked" }));
+        screen.value(&json!({ "standing_approval": leave, "state": "revoked" }));
     } else {
-        screen.line(&format!("leave {} is revoked", short(&leave)));
+        screen.line(&format!("standing approval {} is revoked", short(&leave)));
     }
     Ok(ExitStatus::Completed)
 }

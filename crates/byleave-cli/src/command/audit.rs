@@ -34,10 +34,10 @@ pub(crate) async fn run(
         AuditCommand::Show { call, contents } => show(&call, wanted(contents), options, screen).await,
         AuditCommand::Verify { anchor } => verify(anchor, options, screen).await,
         AuditCommand::Forget { call } => forget(&call, options, screen).await,
-        AuditCommand::Export { form, contents, calls } => {
-            export(form, wanted(contents), &calls, options, screen).await
+        AuditCommand::Export { format, contents, calls } => {
+            export(format, wanted(contents), &calls, options, screen).await
         }
-        AuditCommand::Acts => acts(options, screen).await,
+        AuditCommand::Actions => actions(options, screen).await,
         AuditCommand::Rebuild => rebuild(options, screen).await,
         AuditCommand::Anchor => anchor(options, screen).await,
     }
@@ -67,7 +67,7 @@ async fn log(which: LogArgs, options: &ResolvedOptions, screen: &mut Console) ->
     if screen.json() {
         screen.value(&calls.iter().map(json_output::call_item).collect());
     } else if calls.is_empty() {
-        screen.message("no such call is in the book");
+        screen.message("the audit log has no such call");
     } else {
         let rows: Vec<Vec<String>> = calls.iter().map(row).collect();
         table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
@@ -75,12 +75,12 @@ async fn log(which: LogArgs, options: &ResolvedOptions, screen: &mut Console) ->
     Ok(ExitStatus::Completed)
 }
 
-async fn acts(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+async fn actions(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let acts = AppContext::open_to_read(options, None)?.audit_log.admin_actions().await?;
     if screen.json() {
         screen.value(&serde_json::to_value(&acts)?);
     } else if acts.is_empty() {
-        screen.message("no act is in the book");
+        screen.message("the audit log has no admin actions");
     } else {
         let rows: Vec<Vec<String>> = acts.iter().map(act_row).collect();
         table(screen, &["WHEN", "WHO", "DID", "WHAT"], &rows);
@@ -89,15 +89,15 @@ async fn acts(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitSta
 }
 
 fn act_row(act: &AdminAction) -> Vec<String> {
-    let what = match &act.deed {
-        AdminActionKind::Halt { why } => why.clone(),
+    let what = match &act.kind {
+        AdminActionKind::Halt { reason: why } => why.clone(),
         AdminActionKind::Lift => String::new(),
-        AdminActionKind::Revoke { leave } => format!("leave {leave}"),
-        AdminActionKind::Open(opening) => format!("session {}", opening.session),
+        AdminActionKind::Revoke { standing_approval: leave } => format!("standing approval {leave}"),
+        AdminActionKind::OpenSession(opening) => format!("session {}", opening.session),
         AdminActionKind::Forget { call } => format!("call {call}"),
-        AdminActionKind::Waive { guarantees, why } => format!("{}: {why}", guarantees.join(", ")),
+        AdminActionKind::Waive { guarantees, reason: why } => format!("{}: {why}", guarantees.join(", ")),
     };
-    vec![format_utc(act.at), one_line(&act.by), act.deed.as_str().to_owned(), one_line(&what)]
+    vec![format_utc(act.at), one_line(&act.actor), act.kind.as_str().to_owned(), one_line(&what)]
 }
 
 fn row(item: &CallItem) -> Vec<String> {
@@ -116,7 +116,7 @@ fn row(item: &CallItem) -> Vec<String> {
 
 /// Returns the record of a call, if it exists.
 async fn record(house: &AppContext, call: CallId, contents: IncludeContents) -> Result<ExportedRecord> {
-    let missing = || CliError::new(format!("there is no call {call} in the book"));
+    let missing = || CliError::new(format!("there is no call {call} in the audit log"));
     let found = export::export_one(&*house.audit_log, call, contents).await?;
     Ok(found.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?)
 }
@@ -146,12 +146,12 @@ async fn show(
         }
     }
     if found.stored.forgotten {
-        screen.line("its contents were forgotten");
+        screen.line("the contents of this call were forgotten");
     }
     screen.line("");
     for (seq, entry) in found.stored.record.entries().iter().enumerate() {
         let remark = one_line(&export::describe_entry(entry));
-        let line = format!("{seq:>3}  {}  {:<15}  {remark}", format_utc(entry.at), entry.fact.kind());
+        let line = format!("{seq:>3}  {}  {:<22}  {remark}", format_utc(entry.at), entry.event.kind());
         screen.line(line.trim_end());
     }
     for content in &found.contents {
@@ -159,7 +159,7 @@ async fn show(
         screen.title(&format!(
             "content {} ({} bytes)",
             content.content_ref.digest.short_hex(),
-            content.content_ref.bytes
+            content.content_ref.size
         ));
         screen.text(&String::from_utf8_lossy(&content.bytes));
     }
@@ -177,7 +177,7 @@ async fn verify(
 ) -> Result<ExitStatus> {
     if let Some(path) = anchor.as_ref().filter(|path| !path.exists()) {
         let missing = CliError::new(format!("there is no anchor in `{}`", path.display()));
-        return Err(missing.hint("`byleave book anchor > FILE` makes one, to be kept elsewhere").into());
+        return Err(missing.hint("`byleave book anchor > FILE` creates one; keep it elsewhere").into());
     }
     let house = AppContext::open_to_read(options, anchor)?;
     let found = house.audit_log.verify().await?;
@@ -189,20 +189,23 @@ async fn verify(
     screen.line(&format!(
         "checked {} with {}, {}, {}; {} not yet sealed",
         format_count(found.records, "record"),
-        format_count(found.entries, "line"),
-        format_count(found.admin_actions, "act"),
+        match found.entries {
+            1 => "1 entry".to_owned(),
+            many => format!("{many} entries"),
+        },
+        format_count(found.admin_actions, "admin action"),
         format_count(found.segments, "segment"),
         found.unsealed
     ));
     match &found.anchor {
-        Some(anchor) => screen.line(&format!("held against the anchor of segment {}", anchor.number)),
-        None => screen.line("held against no anchor: an old copy put back would not show"),
+        Some(anchor) => screen.line(&format!("compared with the anchor of segment {}", anchor.number)),
+        None => screen.line("compared with no anchor: a restored old copy would not be detected"),
     }
     match &found.integrity_error {
-        None => screen.line("everything is as it was written"),
+        None => screen.line("the audit log is intact"),
         Some(flaw) => {
-            screen.line(&one_line(&format!("NOT as it was written: {flaw}")));
-            screen.hint("do not trust the book from this place on; a copy from before, and its anchor, show what was there");
+            screen.line(&one_line(&format!("the audit log is NOT intact: {flaw}")));
+            screen.hint("do not trust the audit log from this place on; compare it with an earlier copy and its anchor");
         }
     }
     Ok(status)
@@ -212,7 +215,7 @@ async fn forget(call: &str, options: &ResolvedOptions, screen: &mut Console) -> 
     let house = AppContext::open_to_write(options)?;
     let call = short_ids::call(&house, call).await?;
     let forgotten = house.audit_log.forget(call, options.person.name.clone(), now()).await?;
-    let missing = || CliError::new(format!("there is no call {call} in the book"));
+    let missing = || CliError::new(format!("there is no call {call} in the audit log"));
     let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?;
     // The earlier contents of changed files belong to the call as well.
     let store = workplace(options, &options.cwd).open_store()?;
@@ -220,12 +223,15 @@ async fn forget(call: &str, options: &ResolvedOptions, screen: &mut Console) -> 
     if screen.json() {
         let scrubbed = forgotten.key_wiped;
         screen.value(
-            &json!({ "call": call, "act": forgotten.action.id, "scrubbed": scrubbed, "copies": images }),
+            &json!({ "call": call, "admin_action": forgotten.action.id, "scrubbed": scrubbed, "copies": images }),
         );
     } else {
-        screen.line(&format!("the contents of call {} are gone for good; its record stays", short(&call)));
+        screen.line(&format!(
+            "the contents of call {} are permanently deleted; its record remains",
+            short(&call)
+        ));
         if images {
-            screen.line("what was there before its changes is gone as well: it can no longer be undone");
+            screen.line("the earlier contents of its changed files are deleted as well: the call can no longer be undone");
         }
         if !forgotten.key_wiped {
             screen.message_with_tone(
@@ -233,29 +239,29 @@ async fn forget(call: &str, options: &ResolvedOptions, screen: &mut Console) -> 
                 "warning:",
                 "another process was reading, so a copy of the key may be left in the file",
             );
-            screen.hint("forget it again when no other process uses the book");
+            screen.hint("forget the call again when no other process uses the audit log");
         }
     }
     Ok(ExitStatus::Completed)
 }
 
 async fn export(
-    form: ExportFormatArg,
+    format: ExportFormatArg,
     contents: IncludeContents,
     calls: &[String],
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    if screen.json() && form == ExportFormatArg::Markdown {
-        let both = CliError::new("Markdown is no JSON");
-        return Err(both.hint("leave `--json` out, or write `--form json`").into());
+    if screen.json() && format == ExportFormatArg::Markdown {
+        let both = CliError::new("Markdown cannot be printed as JSON");
+        return Err(both.hint("omit `--json`, or write `--format json`").into());
     }
     let house = AppContext::open_to_read(options, None)?;
     let mut chosen = Vec::new();
     for call in calls {
         chosen.push(short_ids::call(&house, call).await?);
     }
-    let mut sheet = Exporter { form, screen, count: 0 };
+    let mut sheet = Exporter { format, screen, count: 0 };
     if chosen.is_empty() {
         let mut records = pin!(export::export_records(&*house.audit_log, CallFilter::default(), contents));
         while let Some(found) = records.next().await {
@@ -271,14 +277,14 @@ async fn export(
 
 /// Writes records one at a time, so that an audit log of any size can be exported.
 struct Exporter<'a> {
-    form: ExportFormatArg,
+    format: ExportFormatArg,
     screen: &'a mut Console,
     count: usize,
 }
 
 impl Exporter<'_> {
     fn put(&mut self, found: &ExportedRecord) {
-        match self.form {
+        match self.format {
             ExportFormatArg::Json => {
                 self.screen.raw_text(if self.count == 0 { "[\n" } else { ",\n" });
                 self.screen.raw_text(&escape_json(&format!("{:#}", found.to_json())));
@@ -289,7 +295,7 @@ impl Exporter<'_> {
     }
 
     fn end(self) {
-        if self.form == ExportFormatArg::Json {
+        if self.format == ExportFormatArg::Json {
             self.screen.raw_text(if self.count == 0 { "[]\n" } else { "\n]\n" });
         }
     }
@@ -301,7 +307,7 @@ async fn rebuild(options: &ResolvedOptions, screen: &mut Console) -> Result<Exit
     if screen.json() {
         screen.value(&json!({ "rebuilt": true }));
     } else {
-        screen.line("the lists are made again from the lines");
+        screen.line("the lists were rebuilt from the entries");
     }
     Ok(ExitStatus::Completed)
 }
@@ -310,8 +316,8 @@ async fn anchor(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitS
     let house = AppContext::open_to_write(options)?;
     house.audit_log.seal().await?;
     let empty = || {
-        CliError::new("there is nothing to anchor: the book is empty")
-            .hint("anchor it after the first `byleave call`")
+        CliError::new("there is nothing to anchor: the audit log is empty")
+            .hint("create the anchor after the first `byleave call`")
     };
     let anchor = house.audit_log.anchor().await?.ok_or_else(empty)?;
     screen.value(&json!(anchor));

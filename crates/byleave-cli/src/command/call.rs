@@ -72,7 +72,7 @@ pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
             let file = File::open(path).and_then(read);
             file.map_err(|error| {
                 CliError::new(format!("cannot read `{path}`: {error}")).hint(format!(
-                    "`{option} @FILE` names a file that is there, `{option} -` reads standard input"
+                    "`{option} @FILE` reads an existing file, `{option} -` reads standard input"
                 ))
             })?
         }

@@ -52,8 +52,8 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     if screen.json() || terminal_approver::is_dumb_terminal() || own::open("/dev/tty").is_err() {
-        return Err(CliError::new("a chat needs a terminal that can be drawn on")
-            .hint("`byleave run` does a task without one")
+        return Err(CliError::new("the chat needs an interactive terminal")
+            .hint("`byleave run` works without a terminal")
             .into());
     }
     let house = AppContext::open_or_create(options)?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     let mut chat = ChatController {
         house: &house,
         options,
-        speaking: &typed.speaking,
+        model_args: &typed.model_args,
         tell: tell.clone(),
         answers: AnswerWaiters::default(),
         open: None,
@@ -79,7 +79,7 @@ pub(crate) async fn run(
         }
         None => chat.open(None).await?,
     }
-    if let Some(word) = typed.word.clone() {
+    if let Some(word) = typed.message.clone() {
         chat.tell(ChatEvent::QueueMessage(word));
     }
     let manner = terminal_approver::prompt_settings(options);
@@ -92,12 +92,12 @@ pub(crate) async fn run(
     let left = chat.go(acts).await;
     let last = chat.begun().await;
     drop(tell.send(ChatEvent::End));
-    let there = shown.await.context("the screen broke")?;
+    let there = shown.await.context("the screen failed")?;
     left?;
-    if there.context("the terminal broke")?
+    if there.context("the terminal failed")?
         && let Some(session) = last
     {
-        screen.hint(&format!("`byleave chat --resume {session}` goes on with it"));
+        screen.hint(&format!("continue with `byleave chat --resume {session}`"));
     }
     if chat.work.is_some() {
         // Open calls stay open until somebody continues the conversation. Nobody waits for a command to end.
@@ -130,7 +130,7 @@ struct ConversationTask {
 struct ChatController<'a> {
     house: &'a AppContext,
     options: &'a ResolvedOptions,
-    speaking: &'a ModelArgs,
+    model_args: &'a ModelArgs,
     tell: Sender<ChatEvent>,
     answers: AnswerWaiters,
     open: Option<OpenConversation>,
@@ -144,7 +144,7 @@ struct ChatController<'a> {
 impl ChatController<'_> {
     /// Carries out the person's actions until they quit.
     async fn go(&mut self, mut acts: UnboundedReceiver<ChatAction>) -> Result<()> {
-        let heard = || "cannot listen to signals";
+        let heard = || "cannot listen for signals";
         let mut interrupts = signal(SignalKind::interrupt()).with_context(heard)?;
         let mut ends = signal(SignalKind::terminate()).with_context(heard)?;
         self.rested().await;
@@ -174,7 +174,7 @@ impl ChatController<'_> {
         }
         let Some(work) = &self.work else { return Ok(()) };
         work.stop.cancel();
-        self.hint("what the model does is called off; Ctrl-C leaves at once");
+        self.hint("cancelling the model's work; press Ctrl-C to exit at once");
         tokio::select! {
             _ = finished(&mut self.work) => {}
             _ = interrupts.recv() => {}
@@ -200,7 +200,7 @@ impl ChatController<'_> {
     fn call_off(&self) {
         if let Some(work) = &self.work {
             work.stop.cancel();
-            self.hint("calling it off; Ctrl-C leaves at once");
+            self.hint("cancelling; press Ctrl-C to exit at once");
         }
     }
 
@@ -216,7 +216,7 @@ impl ChatController<'_> {
             ChatAction::TerminalReturned => self.is_lent = false,
             ChatAction::Answer(question, reply) => {
                 if !self.answers.deliver(question, reply) {
-                    self.told("the question was answered elsewhere, called off, or is too old");
+                    self.told("the question was answered elsewhere, cancelled or has expired");
                 }
             }
             ChatAction::Open(session) => {
@@ -252,20 +252,21 @@ impl ChatController<'_> {
                 let Some(open) = &self.open else { return Ok(()) };
                 let came =
                     undo_target::undo_newest_in_session(&open.session, self.house, self.options).await?;
-                self.told(format!("{came}; the model is not told of it"));
+                self.told(format!("{came}; the model is not notified"));
             }
             SlashCommand::Approvals { revoke } => {
                 let mut page = Console::buffered();
                 let command = revoke.map(|id| ApprovalsCommand::Revoke { id });
                 approvals::run(command, self.options, &mut page).await?;
                 let text = page.into_text();
-                let how = "One is given at a question, with l. `/leave revoke ID` ends it.";
-                self.tell(ChatEvent::Page("Leaves".into(), format!("{text}\n{how}\n")));
+                let how =
+                    "To give a standing approval, press l at a question. `/leave revoke ID` revokes one.";
+                self.tell(ChatEvent::Page("Standing approvals".into(), format!("{text}\n{how}\n")));
             }
             SlashCommand::Policy => {
                 let mut page = Console::buffered();
                 policy::run(None, self.options, &mut page).await?;
-                let mode = self.options.settings.clone().with_mode(self.speaking.mode).mode();
+                let mode = self.options.settings.clone().with_mode(self.model_args.mode).mode();
                 let text = format!("mode: {}\n\n{}", mode.as_str(), page.into_text());
                 self.tell(ChatEvent::Page("The rules in force".into(), text));
             }
@@ -284,7 +285,7 @@ impl ChatController<'_> {
     /// Opens a conversation or a new one, and continues it if something in it is open.
     async fn open(&mut self, session: Option<SessionId>) -> Result<()> {
         if self.work.is_some() {
-            return Err(CliError::new("the model is at work").hint("Esc, twice, calls it off").into());
+            return Err(CliError::new("the model is working").hint("press Esc twice to cancel").into());
         }
         let is_new = session.is_none();
         let session = session.map_or_else(|| new_session_id("chat"), Ok)?;
@@ -297,7 +298,7 @@ impl ChatController<'_> {
         let watcher = event_mapping::event_listener(self.tell.clone());
         let (house, options) = (self.house, self.options);
         let agent =
-            agent_setup::agent(&gate, house, options, session.clone(), self.speaking, &before, watcher)?;
+            agent_setup::agent(&gate, house, options, session.clone(), self.model_args, &before, watcher)?;
         let (persona, model) = agent.persona_and_model();
         let heading = ChatStatusBar {
             persona_and_model: format!("{persona} with {model}"),
@@ -314,12 +315,12 @@ impl ChatController<'_> {
     }
 
     fn ask(&self) -> AskArg {
-        self.options.resolve_ask(self.speaking.ask, AskArg::Terminal)
+        self.options.resolve_ask(self.model_args.ask, AskArg::Terminal)
     }
 
     fn gate(&self) -> Result<Gate> {
         let (house, options) = (self.house, self.options);
-        let settings = options.settings.clone().with_mode(self.speaking.mode).gate();
+        let settings = options.settings.clone().with_mode(self.model_args.mode).gate();
         terminal_approver::gate_with(house, options, &options.cwd, self.ask(), settings, || {
             Ok(Arc::new(ChatApprover::new(options, house, self.tell.clone(), self.answers.clone())))
         })
@@ -343,7 +344,7 @@ impl ChatController<'_> {
                 Ok(conversation) if conversation.turns.is_empty() => String::new(),
                 Ok(conversation) => agent_setup::format_usage(TaskUsage::from_turns(
                     &conversation.turns,
-                    self.speaking.prices,
+                    self.model_args.prices,
                 )),
                 Err(fault) => fault.to_string(),
             };
@@ -352,7 +353,7 @@ impl ChatController<'_> {
         match open.agent.add_user_message(&word).await {
             Ok(()) => self.begin(),
             Err(broken) => {
-                self.told(format!("it was not said: {broken}"));
+                self.told(format!("the message was not sent: {broken}"));
                 self.tell(ChatEvent::WorkFinished(String::new()));
             }
         }
@@ -457,7 +458,7 @@ async fn finished(work: &mut Option<ConversationTask>) -> Result<RunOutcome> {
         None => std::future::pending().await,
     };
     *work = None;
-    Ok(went.context("the loop broke")??)
+    Ok(went.context("the agent loop failed")??)
 }
 
 /// Ignores all actions until the screen is gone.

@@ -72,20 +72,21 @@ fn paths(options: &ResolvedOptions, screen: &mut Console) {
         return;
     }
     let row = |file: &ConfigFile| {
-        let there = if file.path.exists() { "there" } else { "not there" };
+        let there = if file.path.exists() { "exists" } else { "missing" };
         vec![word(file).to_owned(), there.to_owned(), one_line(&file.path.to_string_lossy())]
     };
-    table(screen, &["WHOSE", "IS", "FILE"], &files.iter().map(row).collect::<Vec<_>>());
+    table(screen, &["LAYER", "STATUS", "FILE"], &files.iter().map(row).collect::<Vec<_>>());
 }
 
 fn edit(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let own = options.config_files().into_iter().find(|file| !file.is_project);
-    let nowhere = || CliError::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
+    let nowhere =
+        || CliError::new("your settings directory is not known").hint("set HOME or XDG_CONFIG_HOME");
     let path = own.ok_or_else(nowhere)?.path;
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         let no = CliError::new("there is no terminal for an editor");
         return Err(no
-            .hint(format!("write `{}` in another way; `byleave config show` checks it", path.display()))
+            .hint(format!("edit `{}` in another way; `byleave config show` checks it", path.display()))
             .into());
     }
     // The file may be a link to settings that are kept elsewhere. The link stays.
@@ -95,12 +96,12 @@ fn edit(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let program = words.next().map_or("vi", String::as_str);
     let ended = Program::new(program).args(words).arg(&draft).status().map_err(|error| {
         CliError::new(format!("cannot start the editor `{program}`: {error}"))
-            .hint("name another with $VISUAL, $EDITOR or the setting `editor`")
+            .hint("choose another with $VISUAL, $EDITOR or the setting `editor`")
     })?;
     if !ended.success() {
         fs::remove_file(&draft)?;
         let left = CliError::new(format!("the editor ended with {ended}: nothing was changed"));
-        return Err(left.hint("leave it in the usual way to have the file taken").into());
+        return Err(left.hint("exit the editor normally to save the file").into());
     }
     take(&path, &draft, screen)
 }
@@ -126,20 +127,20 @@ fn take(path: &Path, draft: &Path, screen: &mut Console) -> Result<ExitStatus> {
     if let Err(fault) = config::check(path, &text) {
         diagnostics::print_config_errors(screen, &fault);
         screen.hint(&format!(
-            "what was there before stays; what you wrote is in `{}`, and `byleave config edit` opens it again",
+            "the old file is unchanged; your draft is in `{}`, and `byleave config edit` opens it again",
             draft.display()
         ));
         if screen.json() {
-            screen.value(&json!({ "file": path, "taken": false, "kept": draft }));
+            screen.value(&json!({ "file": path, "saved": false, "draft": draft }));
         }
         return Ok(ExitStatus::Unusable);
     }
     let is_changed = own::read_text(path).map_or(true, |old| old != text);
     fs::rename(draft, path)?;
     if screen.json() {
-        screen.value(&json!({ "file": path, "taken": true, "changed": is_changed }));
+        screen.value(&json!({ "file": path, "saved": true, "changed": is_changed }));
     } else {
-        let what = if is_changed { "taken" } else { "as it was" };
+        let what = if is_changed { "saved" } else { "unchanged" };
         screen.line(&one_line(&format!("`{}` is {what}", path.display())));
     }
     Ok(ExitStatus::Completed)

@@ -36,7 +36,7 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
     if screen.json() {
         let mut value = value(&probe);
         let why = copies.as_ref().and_then(|had| had.as_ref().err());
-        let told = json!({ "had": copies == Some(Ok(())), "why": why });
+        let told = json!({ "available": copies == Some(Ok(())), "reason": why });
         if let Some(fields) = value.as_object_mut() {
             fields.insert("copies".to_owned(), told);
             fields.insert("findings".to_owned(), findings.iter().map(DoctorFinding::json).collect());
@@ -51,8 +51,8 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
     }
     match &copies {
         None => {}
-        Some(Ok(())) => screen.line("  copies    can be had: a command can be rehearsed on an overlay"),
-        Some(Err(why)) => screen.line(&one_line(&format!("  copies    only whole ones: {why}"))),
+        Some(Ok(())) => screen.line("  copies    available: a command can be rehearsed on an overlay"),
+        Some(Err(why)) => screen.line(&one_line(&format!("  copies    only full copies: {why}"))),
     }
     if !report.rows.is_empty() {
         screen.line("");
@@ -108,12 +108,13 @@ impl DoctorReport {
             Enforcement::Full => None,
             Enforcement::Partial(why) | Enforcement::Unavailable(why) => {
                 let then = if waived.contains(guarantee) {
-                    "your settings do without it".to_owned()
+                    "your settings waive it".to_owned()
                 } else if guarantee.unmet_reason(given).is_none() {
-                    "commands run all the same, unless a rule requires it".to_owned()
+                    "commands still run, unless a rule requires it".to_owned()
                 } else {
                     format!(
-                        "commands that need it are refused until it is given, or waived: `waive = [\"{guarantee}\"]` in your settings"
+                        "commands that need it are refused until it is available or waived: `waive = \
+                         [\"{guarantee}\"]` in your settings"
                     )
                 };
                 Some(format!("`{guarantee}` {}: {why}; {then}", word(Some(given))))
@@ -146,20 +147,20 @@ fn level(probe: &ProbeReport) -> String {
     };
     let level = match probe.available().next() {
         Some(Backend::Native) if probe.landlock == 0 => {
-            "native: namespaces, mounts and a system call filter of our own, without Landlock behind them"
+            "native: namespaces, mounts and a system call filter of our own, without Landlock"
         }
         Some(Backend::Native) => "native: namespaces, mounts, Landlock and a system call filter of our own",
         Some(Backend::Bwrap) => "bwrap: namespaces and mounts by the system's bwrap; the rest is ours",
         Some(Backend::Landlock) => "landlock: no namespaces; Landlock and a system call filter alone",
-        None => "none: nothing can be confined here, and so nothing runs that must be",
+        None => "none: nothing can be confined here, so commands that must be confined do not run",
     };
     one_line(&format!("{level} (Linux {}, {landlock}{inside})", probe.kernel))
 }
 
 fn rung(tried: &BackendProbe) -> String {
     let came = match &tried.start_time {
-        Ok(took) => format!("stands: a command ran on it in {} ms", took.as_millis()),
-        Err(obstacle) => format!("does not stand: {}", obstacle.reason),
+        Ok(took) => format!("works: a test command ran in {} ms", took.as_millis()),
+        Err(obstacle) => format!("does not work: {}", obstacle.reason),
     };
     one_line(&format!("  {:9} {came}", tried.backend.name()))
 }
@@ -195,14 +196,14 @@ fn rung_value(tried: &BackendProbe) -> Value {
             Enforcement::Full => None,
             Enforcement::Partial(why) | Enforcement::Unavailable(why) => Some(why),
         };
-        (guarantee.to_string(), json!({ "given": word(Some(given)), "why": why }))
+        (guarantee.to_string(), json!({ "given": word(Some(given)), "reason": why }))
     });
     let obstacle = tried.start_time.as_ref().err();
     json!({
-        "rung": tried.backend.name(),
+        "backend": tried.backend.name(),
         "stands": tried.start_time.is_ok(),
         "took_us": tried.start_time.as_ref().ok().and_then(|took| u64::try_from(took.as_micros()).ok()),
-        "why": obstacle.map(|obstacle| &obstacle.reason),
+        "reason": obstacle.map(|obstacle| &obstacle.reason),
         "remedies": obstacle.map(|obstacle| &obstacle.remedies),
         "guarantees": guarantees.collect::<Map<_, _>>(),
     })
@@ -246,7 +247,7 @@ mod tests {
                 Ok(Duration::from_millis(5))
             } else {
                 let remedies = remedies(rung, failed, surroundings);
-                Err(BackendError { reason: "cannot make a sandbox: permission denied".into(), remedies })
+                Err(BackendError { reason: "cannot create a sandbox: permission denied".into(), remedies })
             };
             // On the native backend this depends on the machine, so the test sets it.
             let given = |guarantee| match rung {

@@ -40,14 +40,16 @@ pub(crate) async fn run(
     let kept = house.audit_log.record(call).await?.ok_or_else(unknown)?;
     let heading = kept.record.header().ok_or_else(unknown)?;
     if heading.tool != "bash" {
-        return Err(CliError::not_run(format!("call {call} is for the agent to do, not for a shell"))
-            .hint("`byleave book show` says what was judged")
+        return Err(CliError::not_run(format!("call {call} must be executed by the agent, not by a shell"))
+            .hint("`byleave book show` shows the evaluated call")
             .into());
     }
     if kept.record.attempts() > 0 {
-        return Err(CliError::not_run(format!("call {call} was begun before, and nothing runs twice"))
-            .hint("make the call again")
-            .into());
+        return Err(CliError::not_run(format!(
+            "call {call} was already started, and a call never runs twice"
+        ))
+        .hint("make the call again")
+        .into());
     }
     let options = options.in_directory(heading.cwd.clone())?;
     let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
@@ -63,7 +65,7 @@ pub(crate) async fn run(
     };
     match &driven.call_status {
         CallStatus::Settled(result) => Ok(told(result, printed, screen)),
-        _ => Err(CliError::not_run("its result is held back until a person has looked at it")
+        _ => Err(CliError::not_run("the result is held until a person releases it")
             .hint("`byleave inbox` shows it")
             .into()),
     }
@@ -124,7 +126,7 @@ fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus 
                 (CallOutcome::Completed(_), None) => ExitStatus::Completed,
                 (_, Some(code)) => ExitStatus::Command(u8::try_from(code).unwrap_or(1)),
                 (_, None) => {
-                    let error = result.error().unwrap_or_else(|| "it failed".into());
+                    let error = result.error().unwrap_or_else(|| "the call failed".into());
                     screen.message(&prose(&format!("byleave: {error}")));
                     ExitStatus::NOT_RUN
                 }
@@ -134,7 +136,7 @@ fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus 
         | CallOutcome::Refused(_)
         | CallOutcome::Unknown(_)
         | CallOutcome::DryRun(_) => {
-            let error = result.error().unwrap_or_else(|| "it did not run".into());
+            let error = result.error().unwrap_or_else(|| "the call did not run".into());
             screen.message(&prose(&format!("byleave: {error}")));
             ExitStatus::NOT_RUN
         }

@@ -37,8 +37,9 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     if typed.batch {
         if options.policy.is_some() {
-            let both = CliError::new("a batch is judged under the built-in rules and those of each case");
-            return Err(both.hint("leave `--policy` out; `--only` leaves the built-in rules out").into());
+            let both =
+                CliError::new("a batch is evaluated with the built-in rules and the rules of each case");
+            return Err(both.hint("omit `--policy`; `--only` excludes the built-in rules").into());
         }
         let setting =
             CaseDefaults { cwd: options.cwd.clone(), home: options.home.clone(), built_in: !typed.only };
@@ -54,7 +55,7 @@ pub(crate) async fn run(
         None => plan::plan_by_class(&manifest, &arguments, &site),
     };
     let plan = planned.map_err(|fault| {
-        CliError::new(format!("what it would do cannot be worked out: {fault}; a call like this is refused"))
+        CliError::new(format!("cannot predict the effects of the call: {fault}; such a call is refused"))
             .hint("`byleave tools show TOOL` shows which arguments it takes")
     })?;
     let policy = policy(typed, options)?;
@@ -86,7 +87,7 @@ fn policy(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<Policy
     if !typed.only {
         return Ok(rules.load()?.policy);
     }
-    let missing = CliError::new("`--only` needs a file to judge under");
+    let missing = CliError::new("`--only` needs a policy file");
     let file = options.policy.as_deref().ok_or_else(|| missing.hint("name it with `--policy FILE`"))?;
     Ok(rules.load_only(file)?)
 }

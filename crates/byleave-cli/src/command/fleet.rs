@@ -29,8 +29,8 @@ pub(crate) async fn run(
 /// Reads the configuration file of a fleet.
 pub(crate) fn load_fleet(path: &Path) -> Result<Fleet> {
     let flawed = |why: String| {
-        CliError::new(format!("cannot use the fleet in `{}`: {why}", path.display())).hint(
-            "docs/operations.md says what is in it; it holds keys, and only its owner may read it: `chmod 600`",
+        CliError::new(format!("cannot use the fleet file `{}`: {why}", path.display())).hint(
+            "docs/operations.md describes the file; it contains keys, and only its owner may read it: `chmod 600`",
         )
     };
     let text = read_private(path).map_err(|error| flawed(error.to_string()))?;
@@ -59,18 +59,18 @@ fn show(health: &Health, screen: &mut Console) {
         Err(why) => screen.message_with_tone(Tone::Careful, &format!("{what}:"), &prose(&one_line(why))),
     };
     for (node, stands) in &health.nodes {
-        say(&format!("engine at {}", one_line(node)), stands.as_ref().map(|()| "it answers".to_owned()));
+        say(&format!("engine at {}", one_line(node)), stands.as_ref().map(|()| "responds".to_owned()));
     }
-    say("service", health.service.as_ref().map(|()| "it answers".to_owned()));
-    say("gateway", health.gateway.as_ref().map(|()| "it is there".to_owned()));
+    say("service", health.service.as_ref().map(|()| "responds".to_owned()));
+    say("gateway", health.gateway.as_ref().map(|()| "running".to_owned()));
     for (tenant, stands) in &health.books {
-        let what = format!("book of {tenant}");
+        let what = format!("audit log of {tenant}");
         let stands = stands.as_ref().map(|BookHealth { lag, backlog }| {
             let owed = match lag {
-                BookLag { waiting: 0, .. } => "it has everything".to_owned(),
+                BookLag { waiting: 0, .. } => "up to date".to_owned(),
                 BookLag { waiting, oldest_ms, .. } => {
                     format!(
-                        "{waiting} calls and acts are on their way, the oldest for {}",
+                        "{waiting} calls and admin actions are in transit, the oldest for {}",
                         format_duration(*oldest_ms)
                     )
                 }
@@ -79,7 +79,7 @@ fn show(health: &Health, screen: &mut Console) {
                 0 => owed,
                 early => {
                     format!(
-                        "{owed}; {early} appends wait for those before them, {}",
+                        "{owed}; {early} appends wait for earlier ones, the oldest for {}",
                         format_duration(backlog.oldest_out_of_order_ms)
                     )
                 }
@@ -90,12 +90,13 @@ fn show(health: &Health, screen: &mut Console) {
     for why in
         health.books.iter().filter_map(|(_, book)| book.as_ref().ok()).flat_map(|book| &book.lag.refused)
     {
-        screen.message_with_tone(Tone::Careful, "refused by the book:", &prose(&one_line(why)));
+        screen.message_with_tone(Tone::Careful, "refused by the audit log:", &prose(&one_line(why)));
     }
 }
 
 fn as_json(health: &Health) -> Value {
-    let stands = |stands: &Result<(), String>| json!({ "ok": stands.is_ok(), "why": stands.as_ref().err() });
+    let stands =
+        |stands: &Result<(), String>| json!({ "ok": stands.is_ok(), "reason": stands.as_ref().err() });
     let nodes = health.nodes.iter().map(|(node, state)| json!({ "address": node, "state": stands(state) }));
     let books = health.books.iter().map(|(tenant, book)| match book {
         Ok(BookHealth { lag, backlog }) => json!({
@@ -105,7 +106,7 @@ fn as_json(health: &Health) -> Value {
             "refused": lag.refused,
             "early": backlog.out_of_order,
         }),
-        Err(why) => json!({ "tenant": tenant, "why": why }),
+        Err(why) => json!({ "tenant": tenant, "reason": why }),
     });
     json!({
         "well": health.is_well(),
@@ -122,14 +123,16 @@ async fn resend(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Conso
     for tenant in tenants(typed, options)? {
         let many = fleet.send_again(&tenant).await?;
         if !screen.json() {
-            screen.line(&prose(&format!("book of {tenant}: {many} calls and acts are sent again")));
+            screen.line(&prose(&format!(
+                "audit log of {tenant}: {many} calls and admin actions are sent again"
+            )));
         }
         sent.insert(tenant.to_string(), json!(many));
     }
     if screen.json() {
         screen.value(&Value::Object(sent));
     } else {
-        screen.message(&prose("`byleave fleet status` says when they have arrived"));
+        screen.message(&prose("`byleave fleet status` shows when they have arrived"));
     }
     Ok(ExitStatus::Completed)
 }

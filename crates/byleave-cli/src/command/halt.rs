@@ -21,14 +21,14 @@ pub(crate) async fn run(
     let by = &options.person.name;
     if typed.lift {
         gate.lift(&options.tenant, by).await?;
-        tell(screen, false, "calls may begin again");
+        tell(screen, false, "calls may start again");
         return Ok(ExitStatus::Completed);
     }
-    let why = typed.why.unwrap_or_else(|| format!("{by} said so"));
+    let why = typed.reason.unwrap_or_else(|| format!("requested by {by}"));
     gate.halt(&options.tenant, by, &why).await?;
     tell(screen, true, &format!("halted: {why}"));
     if !screen.json() {
-        screen.hint("what runs already goes on to its end; `byleave halt --lift` lifts it");
+        screen.hint("calls that already run continue to their end; `byleave halt --lift` lifts the halt");
     }
     Ok(ExitStatus::Completed)
 }

@@ -35,9 +35,9 @@ pub(crate) async fn run(
             show(&history, screen)?;
             Ok(ExitStatus::Completed)
         }
-        HistoryCommand::Export { session, form, to } => {
+        HistoryCommand::Export { session, format, to } => {
             let history = reader.named(&session).await?;
-            let text = format_history(&history, form)?;
+            let text = format_history(&history, format)?;
             match to {
                 Some(path) => {
                     write(&path, &text)?;
@@ -79,7 +79,7 @@ impl HistoryReader<'_> {
             let history = match self.of(&session).await {
                 Ok(history) => history,
                 Err(error) => {
-                    let what = format!("{session} cannot be read: {error}");
+                    let what = format!("cannot read the conversation {session}: {error}");
                     screen.message_with_tone(Tone::Careful, "note:", &prose(&what));
                     continue;
                 }
@@ -94,7 +94,7 @@ impl HistoryReader<'_> {
             shown += 1;
             if screen.json() {
                 values.push(json!({
-                    "session": session, "persona": history.persona, "model": history.model, "begun": history.begun,
+                    "session": session, "persona": history.persona, "model": history.model, "started_at": history.started_at,
                     "first_words": history.title(), "used": history.used,
                 }));
                 continue;
@@ -105,15 +105,15 @@ impl HistoryReader<'_> {
         if screen.json() {
             screen.value(&Value::Array(values));
         } else if shown == 0 {
-            screen.message("there is no such conversation; `byleave run` begins one");
+            screen.message("there is no such conversation; `byleave run` starts one");
         }
         Ok(ExitStatus::Completed)
     }
 }
 
 /// Formats a conversation.
-pub(super) fn format_history(history: &History, form: HistoryFormat) -> Result<String> {
-    Ok(match form {
+pub(super) fn format_history(history: &History, format: HistoryFormat) -> Result<String> {
+    Ok(match format {
         HistoryFormat::Markdown => render_markdown(history),
         HistoryFormat::Html => render_html(history),
         HistoryFormat::Json => format!("{}\n", serde_json::to_string_pretty(history)?),
@@ -136,7 +136,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     let cannot = |error: std::io::Error| {
         CliError::new(format!("cannot write `{}`: {error}", path.display()))
-            .hint("name a file that is not there")
+            .hint("choose a file that does not exist")
     };
     Ok(written.map_err(cannot)?)
 }

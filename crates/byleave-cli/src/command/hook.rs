@@ -41,8 +41,8 @@ async fn judge_one(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let patience = typed.patience_ms.unwrap_or(dialect.default_timeout_ms());
-    let deadline = Instant::now() + Duration::from_millis(Dialect::deadline_ms(patience));
+    let timeout = typed.timeout_ms.unwrap_or(dialect.default_timeout_ms());
+    let deadline = Instant::now() + Duration::from_millis(Dialect::deadline_ms(timeout));
     let heard = match listened(dialect).await {
         Ok(heard) => heard,
         Err(error) => return speak(screen, &denied(dialect, None, &error), &error),
@@ -52,15 +52,15 @@ async fn judge_one(
     let judged = tokio::spawn(async move {
         let house = AppContext::open_or_create(&options)?;
         let workspace = own.workspace(&options.cwd);
-        let program = std::env::current_exe().context("nobody knows where this program is")?;
+        let program = std::env::current_exe().context("cannot determine the path of this program")?;
         HookEvaluator::new(&house, &options, &workspace, &program)?.answer(dialect, &own, deadline).await
     });
-    match judged.await.context("judging broke").and_then(|judged| judged) {
+    match judged.await.context("the evaluation failed").and_then(|judged| judged) {
         Ok(answer) => {
             let said = format_response(dialect, Some(&heard), &answer);
             let error = match answer {
-                HookDecision::Deny { why } => CliError::refused(why).into(),
-                _ => anyhow::anyhow!("it is let pass"),
+                HookDecision::Deny { reason: why } => CliError::refused(why).into(),
+                _ => anyhow::anyhow!("the call is not denied"),
             };
             speak(screen, &said, &error)
         }
@@ -77,27 +77,27 @@ async fn listened(dialect: Dialect) -> Result<HookRequest> {
         // The receiver may have given up.
         drop(done.send(read));
     });
+    let said = tokio::time::timeout(LISTENS, reading).await.context("the agent sent no request in time")?;
     let said =
-        tokio::time::timeout(LISTENS, reading).await.context("the agent does not say what it wants")?;
-    let said = said.context("reading broke")?.context("what the agent said cannot be read")?;
+        said.context("the reader of standard input failed")?.context("cannot read the agent's request")?;
     if said.len() as u64 > MAX_INPUT_BYTES {
-        return Err(CliError::new("the call is too large to be judged").hint("make it smaller").into());
+        return Err(CliError::new("the call is too large to evaluate").hint("make the call smaller").into());
     }
     Ok(parse_request(dialect, &said).map_err(|unheard| {
-        CliError::new(unheard.to_string()).hint("this is for agents to start; see docs/guide/hooks.md")
+        CliError::new(unheard.to_string()).hint("agents start this command; see docs/guide/hooks.md")
     })?)
 }
 
 fn denied(dialect: Dialect, heard: Option<&HookRequest>, error: &anyhow::Error) -> HookOutput {
     let hint = CliError::hint_in(error).map(|hint| format!("; {hint}")).unwrap_or_default();
-    format_response(dialect, heard, &HookDecision::Deny { why: format!("{error:#}{hint}") })
+    format_response(dialect, heard, &HookDecision::Deny { reason: format!("{error:#}{hint}") })
 }
 
 /// Writes exactly the text that the agent reads.
 fn speak(screen: &mut Console, said: &HookOutput, error: &anyhow::Error) -> Result<ExitStatus> {
     let status = if said.exit_code == 0 { ExitStatus::Completed } else { ExitStatus::Unusable };
     if screen.json() && status != ExitStatus::Completed {
-        let hint = CliError::hint_in(error).unwrap_or("`byleave inbox` and `byleave book log` say more");
+        let hint = CliError::hint_in(error).unwrap_or("`byleave inbox` and `byleave book log` show more");
         return Err(CliError::new(format!("{error:#}")).hint(hint).into());
     }
     said.stderr.lines().for_each(|line| screen.message(&crate::console::one_line(line)));

@@ -64,9 +64,9 @@ pub(crate) async fn run(
 /// Shows the full screen until the person quits, or has answered the question that they named.
 async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     if !is_seen(screen) {
-        let nobody = CliError::new("there is no terminal to show it on");
+        let nobody = CliError::new("there is no terminal to show the inbox on");
         return Err(nobody
-            .hint("`byleave inbox show ID` prints it, `byleave inbox answer ID` answers")
+            .hint("`byleave inbox show ID` prints a question, `byleave inbox answer ID` answers it")
             .into());
     }
     let house = AppContext::open_or_create(options)?;
@@ -90,7 +90,7 @@ async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) 
             shown.await
         }
     };
-    Ok(match left.context("the inbox broke")?.context("the terminal broke")? {
+    Ok(match left.context("the inbox failed")?.context("the terminal failed")? {
         InboxExit::Answered(sheet, reply) => return answered(&house, &sheet, reply, options, screen).await,
         // The call may have continued elsewhere in the meantime.
         InboxExit::Quit if only.is_some() => return stands(&house, only, options, screen).await,
@@ -147,7 +147,7 @@ async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) 
     if screen.json() {
         screen.value(&open.iter().map(json_output::question_item).collect());
     } else if open.is_empty() {
-        screen.message("no question is open");
+        screen.message("there are no open questions");
     } else {
         let now = now();
         let rows: Vec<Vec<String>> = open
@@ -212,17 +212,16 @@ async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Resu
     } else if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
         // A part can be kept only if a yes would commit that very rehearsal.
-        let stands =
-            matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
-        let part = if stands { "part, " } else { "" };
-        let leave = if approval_scopes(&sheet).is_ok() { "leave, " } else { "" };
+        let stands = matches!(&sheet.rehearsal, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
+        let partial = if stands { "partial, " } else { "" };
+        let approval = if approval_scopes(&sheet).is_ok() { "standing-approval, " } else { "" };
         screen.hint(&format!(
-            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, {part}edit, {leave}abort",
+            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, {partial}edit, {approval}abort",
             sheet.question.digest().short_hex()
         ));
     } else {
         screen.hint(&format!(
-            "it cannot be shown in full, so it cannot be approved: `byleave inbox answer {id} no`"
+            "the question cannot be shown in full, so it cannot be approved: `byleave inbox answer {id} no`"
         ));
     }
     Ok(ExitStatus::Completed)

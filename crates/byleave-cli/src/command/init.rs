@@ -32,7 +32,7 @@ pub(crate) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Cons
         _ if typed.undo => undo(typed, project.as_ref(), options, screen),
         Some(agent) => set_up(agent, project, typed.dry_run, options, screen),
         None if typed.project || typed.dry_run => {
-            Err(CliError::new("no agent is named").hint("`byleave init` says which there are").into())
+            Err(CliError::new("no agent was given").hint("`byleave init` lists the agents").into())
         }
         None => list(options, screen),
     }
@@ -44,7 +44,7 @@ pub(crate) fn programs() -> Result<ProgramPaths> {
     let hook = gateway.with_file_name("byleave-hook");
     if !hook.is_file() {
         let missing = CliError::new(format!("there is no `{}`", hook.display()));
-        return Err(missing.hint("install `byleave-hook` beside this program: both belong together").into());
+        return Err(missing.hint("install `byleave-hook` in the same directory as this program").into());
     }
     Ok(ProgramPaths { gateway, hook })
 }

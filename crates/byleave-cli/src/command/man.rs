@@ -69,7 +69,7 @@ fn write(command: &Command, above: &[String], pages: &mut Vec<ManPage>) -> Resul
 fn put(dir: &Path, pages: &[ManPage]) -> Result<()> {
     let wrong = |error: std::io::Error| {
         CliError::new(format!("cannot write the pages to `{}`: {error}", dir.display()))
-            .hint("name a directory that you may write, as in `--dir ~/.local/share/man/man1`")
+            .hint("choose a directory that you can write to, as in `--dir ~/.local/share/man/man1`")
     };
     fs::create_dir_all(dir).map_err(wrong)?;
     for page in pages {

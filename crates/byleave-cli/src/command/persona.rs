@@ -19,8 +19,8 @@ pub(crate) fn run(
 ) -> Result<ExitStatus> {
     match command.unwrap_or(PersonaCommand::List) {
         PersonaCommand::List => list(options, screen),
-        PersonaCommand::Show { name, calling } => {
-            let calls = if ToolCallStyle::from(calling) == ToolCallStyle::Blocks {
+        PersonaCommand::Show { name, tool_calls } => {
+            let calls = if ToolCallStyle::from(tool_calls) == ToolCallStyle::Blocks {
                 ToolCallFormat::Blocks
             } else {
                 ToolCallFormat::Native

@@ -63,7 +63,7 @@ fn row(rule: &Rule) -> Vec<String> {
         Some(origin) => format!("{}, {origin}", rule.layer),
         None => rule.layer.to_string(),
     };
-    vec![one_line(&rule.id), verdict, one_line(&from), one_line(&rule.why)]
+    vec![one_line(&rule.id), verdict, one_line(&from), one_line(&rule.reason)]
 }
 
 fn rule_json(rule: &Rule) -> Value {
@@ -79,7 +79,7 @@ fn rule_json(rule: &Rule) -> Value {
         "firm": rule.firm,
         "dangerous": rule.dangerous,
         "guarantees": rule.guarantees,
-        "why": rule.why,
+        "reason": rule.reason,
     })
 }
 
@@ -120,7 +120,7 @@ fn check(
     let count = |number: usize, word: &str| format_count(number as u64, word);
     let (many, checked) = (count(read.rules.len(), "rule"), count(read.checked_count, "example"));
     let name = one_line(&path.to_string_lossy());
-    screen.line(&format!("`{name}` is right as a file of the {layer}: {many}, {checked} checked"));
+    screen.line(&format!("`{name}` is valid as a file of the {layer}: {many}, {checked} checked"));
     for one in &read.unchecked_examples {
         unchecked(screen, &name, &one.rule, &one.example.text);
     }
@@ -129,9 +129,9 @@ fn check(
 
 fn flaws_json(fault: &PolicyFileError) -> Value {
     let flaws = fault.diagnostics.iter().map(
-        |flaw| json!({ "line": flaw.line, "column": flaw.column, "what": flaw.message, "todo": flaw.help }),
+        |flaw| json!({ "line": flaw.line, "column": flaw.column, "message": flaw.message, "help": flaw.help }),
     );
-    json!({ "file": fault.file, "right": false, "flaws": flaws.collect::<Vec<_>>() })
+    json!({ "file": fault.file, "valid": false, "errors": flaws.collect::<Vec<_>>() })
 }
 
 fn test(loaded: &LoadedPolicy, screen: &mut Console) {
@@ -146,7 +146,7 @@ fn test(loaded: &LoadedPolicy, screen: &mut Console) {
     }
     let files = format_count(loaded.files.len() as u64, "file");
     screen.line(&format!(
-        "{} of {files} checked, all hold",
+        "{} of {files} checked, all pass",
         format_count(loaded.checked_count as u64, "example")
     ));
     tell_unchecked(loaded, screen);
@@ -161,6 +161,6 @@ fn tell_unchecked(loaded: &LoadedPolicy, screen: &mut Console) {
 /// Warns about an example that could not be checked, so that it does not pass for a correct one.
 fn unchecked(screen: &mut Console, file: &str, rule: &str, example: &str) {
     let (rule, example) = (one_line(rule), one_line(example));
-    let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: nobody can read it");
+    let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: byleave cannot read it");
     screen.message_with_tone(Tone::Careful, "note:", &line);
 }

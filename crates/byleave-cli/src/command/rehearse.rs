@@ -54,7 +54,7 @@ pub(crate) async fn run(
     let call = call(&typed, options)?;
     let id = call.id;
     if !screen.json() {
-        screen.message("running it on a copy; nothing changes until you say so");
+        screen.message("running the command on a copy; nothing changes until you approve");
     }
     let began = Instant::now();
     let driven = drive(&gate, id, gate.advance(call), options, screen).await;
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     };
     let sheet = gate.question_view(question.id).await.map_err(CliError::from)?;
     let took = began.elapsed();
-    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else {
+    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.rehearsal else {
         return not_rehearsed(&gate, question, &sheet, id, options, screen).await;
     };
     if !screen.json() {
@@ -73,7 +73,7 @@ pub(crate) async fn run(
     let chosen = choose(&typed, rehearsal, options, screen).await?;
     if let RehearsalChoice::Interrupted = chosen {
         answer_and_drive(&gate, question, Reply::No { feedback: None }, options, screen).await?;
-        screen.message("interrupted: it is dropped, and nothing has changed");
+        screen.message("interrupted: the run is discarded, and nothing has changed");
         return Ok(ExitStatus::Aborted);
     }
     let RehearsalChoice::Reply(reply) = chosen else {
@@ -86,7 +86,8 @@ pub(crate) async fn run(
         }
         let (question, call) = (short(&question.id), short(&id));
         screen.hint(&format!(
-            "kept for a day: `byleave inbox answer {question} yes` makes it final, `no` drops it, `byleave diff {call}` shows it"
+            "kept for a day: `byleave inbox answer {question} yes` commits it, `no` discards it, `byleave diff \
+             {call}` shows it"
         ));
         return Ok(ExitStatus::Waiting);
     };
@@ -97,7 +98,7 @@ pub(crate) async fn run(
             if screen.json() {
                 screen.value(&told(false));
             }
-            screen.message("dropped: nothing has changed");
+            screen.message("discarded: nothing has changed");
             return Ok(ExitStatus::Completed);
         }
         CallStatus::Settled(CallResult {
@@ -116,8 +117,8 @@ pub(crate) async fn run(
     if output.undo.is_some() {
         screen.message_with_tone(
             Tone::Strong,
-            "kept:",
-            &format!("`byleave undo {}` takes it back", short(&id)),
+            "committed:",
+            &format!("`byleave undo {}` undoes it", short(&id)),
         );
     }
     Ok(driven.status())
@@ -133,8 +134,8 @@ fn call(typed: &args::RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
     let at = |path: &PathBuf| -> Result<String> {
         let whole = Path::new(&options.cwd).join(path);
         let missing = || {
-            CliError::new(format!("the path `{}` leads nowhere", path.display()))
-                .hint("name one that is there, or make it first")
+            CliError::new(format!("the path `{}` does not exist", path.display()))
+                .hint("choose an existing path, or create it first")
         };
         Ok(real_path(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
     };
@@ -142,10 +143,10 @@ fn call(typed: &args::RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
     {
         let own = own.display();
         let wrong = CliError::new(format!(
-            "`{own}` is a temporary directory: the command has one of its own, which is dropped"
+            "`{own}` is a temporary directory: the command gets its own, which is discarded"
         ));
         return Err(wrong
-            .hint("let it write into this directory, or into another that is not temporary")
+            .hint("let the command write into this directory, or into another that is not temporary")
             .into());
     }
     let mut arguments = json!({ "command": command });
@@ -223,7 +224,7 @@ async fn choose(
     loop {
         let some = rehearsal.changes.list.len() > 1 && rehearsal.is_committable();
         let some = if some { "  [s] apply some" } else { "" };
-        let asked = format!("{apply}  [n] drop it{some}  [d] differences  [l] later > ");
+        let asked = format!("{apply}  [n] discard it{some}  [d] differences  [l] later > ");
         match keyboard.prompt(&asked).await? {
             KeyboardInput::Line(line) => match line.as_str() {
                 "y" | "yes" => return Ok(yes()),
@@ -282,16 +283,23 @@ async fn not_rehearsed(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let why = match &sheet.seen {
-        Some(RehearsalView::Not { why }) => why.clone(),
-        _ => "nobody said why".to_owned(),
+    let why = match &sheet.rehearsal {
+        Some(RehearsalView::Unavailable { reason: why }) => why.clone(),
+        _ => "no reason was given".to_owned(),
     };
-    answer_and_drive(gate, question, Reply::No { feedback: Some("not on a copy".into()) }, options, screen)
-        .await?;
+    answer_and_drive(
+        gate,
+        question,
+        Reply::No { feedback: Some("cannot run on a copy".into()) },
+        options,
+        screen,
+    )
+    .await?;
     let complaint =
-        CliError::not_run(format!("it was not run: there is no copy to run it on: {}", prose(&why)));
+        CliError::not_run(format!("the command was not run: no copy is available: {}", prose(&why)));
     let hint = format!(
-        "`byleave doctor` says what this machine can do; `--waive GUARANTEE` does without one; `byleave book show {}` has the record",
+        "`byleave doctor` shows what this machine supports; `--waive GUARANTEE` waives a guarantee; `byleave \
+         book show {}` shows the record",
         short(&id)
     );
     Err(complaint.hint(hint).into())

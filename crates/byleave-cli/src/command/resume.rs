@@ -59,7 +59,7 @@ pub(crate) async fn run(
     if screen.json() {
         screen.value(&values.into());
     } else if seen.is_empty() {
-        screen.message("nothing to drive on");
+        screen.message("there is nothing to continue");
     }
     Ok(worst)
 }
@@ -72,7 +72,7 @@ fn line(standing: &CallStatus) -> String {
             one_line(&format!("{call}  {}  {}{why}", result.tool, result.outcome.as_str()))
         }
         CallStatus::Waiting { question, .. } => format!("{call}  waiting  question {}", short(&question.id)),
-        CallStatus::Blocked { blocked_by: by, .. } => format!("{call}  held up  by call {}", short(by)),
+        CallStatus::Blocked { blocked_by: by, .. } => format!("{call}  blocked  by call {}", short(by)),
         CallStatus::RunningElsewhere { .. } => format!("{call}  running  in another process"),
         CallStatus::Ready { .. } => format!("{call}  ready  for its agent"),
     }

@@ -56,7 +56,7 @@ pub(crate) async fn run(
     loop {
         let wait = next.saturating_sub(now());
         if wait > 0 {
-            screen.message(&format!("the next begins at {}", format_utc(next)));
+            screen.message(&format!("the next run begins at {}", format_utc(next)));
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
                 () = end.cancelled() => return Ok(ExitStatus::Aborted),
@@ -76,13 +76,13 @@ pub(crate) async fn run(
                 screen.message_with_tone(
                     Tone::Careful,
                     "note:",
-                    "another run works in this directory; this one is left out",
+                    "another run is active in this directory; this one is skipped",
                 );
                 ExitStatus::Completed
             }
             None => {
-                return Err(CliError::new("another run works in this directory")
-                    .hint("wait until it has ended, or work in another")
+                return Err(CliError::new("another run is active in this directory")
+                    .hint("wait until it has ended, or use another directory")
                     .into());
             }
         };
@@ -101,8 +101,8 @@ async fn once(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let house = AppContext::open_or_create(options)?;
-    let ask = options.resolve_ask(typed.speaking.ask, AskArg::None);
-    let gate = agent_setup::gate(&house, options, &typed.speaking, ask)?;
+    let ask = options.resolve_ask(typed.model_args.ask, AskArg::None);
+    let gate = agent_setup::gate(&house, options, &typed.model_args, ask)?;
     record_waivers(&gate, options).await?;
     let session = match &typed.resume {
         Some(named) => agent_setup::session(named, &house, options).await?,
@@ -118,7 +118,7 @@ async fn once(
         drop(tell.send(RunEvent::of(happening)));
     });
     let agent =
-        agent_setup::agent(&gate, &house, options, session.clone(), &typed.speaking, &before, watcher)?;
+        agent_setup::agent(&gate, &house, options, session.clone(), &typed.model_args, &before, watcher)?;
     if screen.json() {
         event(screen, &json!({ "event": "session", "session": session }));
     } else {
@@ -129,7 +129,7 @@ async fn once(
     }
     let patience = if ask == AskArg::Terminal { OnQuestion::Wait } else { OnQuestion::Exit };
     let went = watched(&agent, patience, end, told, screen).await?;
-    let used = TaskUsage::from_turns(&agent.conversation().await?.turns, typed.speaking.prices);
+    let used = TaskUsage::from_turns(&agent.conversation().await?.turns, typed.model_args.prices);
     Ok(ended(&went, used, &session, options, screen))
 }
 
@@ -168,7 +168,7 @@ fn ended(
                 notify::notify_waiting(&options.settings, question, "a call of the model", screen);
             }
             let why = match questions.len() {
-                0 => "another program runs what comes next, or a person must answer first".to_owned(),
+                0 => "another process runs the next call, or a person must answer first".to_owned(),
                 many => format!("{} to answer", call_display::format_count(many as u64, "question")),
             };
             ("waiting", Some(why), ExitStatus::Waiting)
@@ -183,7 +183,7 @@ fn ended(
             _ => Vec::new(),
         };
         let end = json!({
-            "event": "end", "end": word, "why": why, "session": session, "used": used, "questions": questions,
+            "event": "end", "outcome": word, "reason": why, "session": session, "used": used, "questions": questions,
             "exit": status.code(),
         });
         event(screen, &end);
@@ -199,11 +199,10 @@ fn ended(
     match went {
         RunOutcome::Done | RunOutcome::Cancelled => {}
         RunOutcome::Waiting(_) => screen.hint(&format!(
-            "answer with `byleave inbox`, then go on with `byleave run --ask inbox --resume {session}`"
+            "answer with `byleave inbox`, then continue with `byleave run --ask inbox --resume {session}`"
         )),
-        RunOutcome::LimitReached(_) | RunOutcome::Failed(_) => screen.hint(&format!(
-            "go on with `byleave run --resume {session}`, with another word where that is needed"
-        )),
+        RunOutcome::LimitReached(_) | RunOutcome::Failed(_) => screen
+            .hint(&format!("continue with `byleave run --resume {session}`, and add instructions if needed")),
     }
     status
 }
@@ -229,10 +228,10 @@ impl RunEvent {
         match happening {
             AgentEvent::TurnStarted(call) => Self::Turn(call),
             AgentEvent::Stream(StreamEvent::Text(text)) => Self::Text(text.to_owned()),
-            AgentEvent::Stream(StreamEvent::Anew) => Self::Anew,
-            AgentEvent::Stream(StreamEvent::Thought(_) | StreamEvent::Call(_)) => Self::Nothing,
+            AgentEvent::Stream(StreamEvent::Restarted) => Self::Anew,
+            AgentEvent::Stream(StreamEvent::Reasoning(_) | StreamEvent::Call(_)) => Self::Nothing,
             AgentEvent::ModelResponded(said) => {
-                let flaws = said.flaws.iter().map(|flaw| flaw.what.clone()).collect();
+                let flaws = said.invalid_calls.iter().map(|flaw| flaw.message.clone()).collect();
                 Self::Said { text: said.text.clone(), flaws }
             }
             AgentEvent::CallStarted(id, call) => Self::Calling(id, call.clone()),
@@ -267,7 +266,7 @@ impl RunEvent {
                 let error: String = error.chars().take(200).collect();
                 screen.message(&format!("  ← {} {outcome} in {}{error}", short(call), precise(*ms)));
             }
-            Self::Anew => screen.message("  the model was interrupted and begins anew"),
+            Self::Anew => screen.message("  the model was interrupted and starts again"),
             Self::Turn(_) | Self::Text(_) | Self::Nothing => {}
         }
     }
@@ -276,8 +275,10 @@ impl RunEvent {
         Some(match self {
             Self::Turn(call) => json!({ "event": "turn", "call": call }),
             Self::Text(text) => json!({ "event": "text", "text": text }),
-            Self::Anew => json!({ "event": "anew" }),
-            Self::Said { text, flaws } => json!({ "event": "said", "text": text, "flaws": flaws }),
+            Self::Anew => json!({ "event": "restarted" }),
+            Self::Said { text, flaws } => {
+                json!({ "event": "response", "text": text, "invalid_calls": flaws })
+            }
             Self::Calling(id, call) => json!({
                 "event": "calling", "call": id, "tool": call.name, "arguments": call.args, "reason": call.reason,
             }),
@@ -320,11 +321,11 @@ fn task(typed: &str) -> Result<String> {
         text.push_str(typed);
     }
     if text.trim().is_empty() {
-        return Err(CliError::new("the task is empty").hint("say what is to be done").into());
+        return Err(CliError::new("the task is empty").hint("describe the task").into());
     }
     if text.len() as u64 > TASK_BYTES_MAX {
         return Err(CliError::new(format!("the task has more than {TASK_BYTES_MAX} bytes"))
-            .hint("put it into a file, and name that")
+            .hint("put the text into a file, and name the file in the task")
             .into());
     }
     Ok(text)

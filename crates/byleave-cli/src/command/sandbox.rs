@@ -56,18 +56,18 @@ pub(crate) async fn run(
     let plan = plan(&typed, options)?;
     let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
     if let Some(why) = denied(&policy, &plan, &session, &agent) {
-        let no = CliError::refused(format!("a rule denies it: {why}"));
+        let no = CliError::refused(format!("a rule denies the command: {why}"));
         return Err(no.hint("`byleave policy` shows the rules in force").into());
     }
     let confinement = confinement(&typed, &plan, &policy, options)?;
     if !typed.waive.is_empty() {
         // The waiver must be in the audit log before the command runs.
         let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
-        let why = typed.why.clone().unwrap_or_else(|| format!("{} said so", options.person.name));
+        let why = typed.reason.clone().unwrap_or_else(|| format!("requested by {}", options.person.name));
         gate.waive(&options.tenant, &options.person.name, typed.waive.clone(), &why).await?;
     }
     let keeper = CallHostPolicy::new(policy, &plan, session, agent);
-    let on = typed.on.map(Backend::from);
+    let on = typed.backend.map(Backend::from);
     let argv = typed.command;
     // Before the command starts, so that no signal is missed.
     let ending = signals::termination_signals()?;
@@ -77,12 +77,13 @@ pub(crate) async fn run(
     .await?
     .map_err(|error| not_run(&error))?;
     let (ended, signal) = waited(running, ending).await?;
-    let outcome = ended.map_err(|error| CliError::not_run(one_line(&format!("it was ended: {error}"))))?;
+    let outcome =
+        ended.map_err(|error| CliError::not_run(one_line(&format!("the command was stopped: {error}"))))?;
     let lines = describe_outcome(&confinement, &outcome);
     if screen.json() {
         let status = format!("{:?}", outcome.status);
         let wall = u64::try_from(outcome.wall_time.as_millis()).unwrap_or(u64::MAX);
-        screen.message(&json!({ "status": status, "wall_ms": wall, "told": lines }).to_string());
+        screen.message(&json!({ "status": status, "wall_ms": wall, "notes": lines }).to_string());
     } else {
         for line in &lines {
             screen.message_with_tone(Tone::Careful, "byleave:", line);
@@ -119,8 +120,8 @@ fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan
     let at = |path: &PathBuf| -> Result<String> {
         let whole = Path::new(&options.cwd).join(path);
         let missing = || {
-            CliError::new(format!("the path `{}` leads nowhere", path.display()))
-                .hint("name one that is there, or make it first")
+            CliError::new(format!("the path `{}` does not exist", path.display()))
+                .hint("choose an existing path, or create it first")
         };
         Ok(real_path(&whole)?.ok_or_else(missing)?)
     };
@@ -130,15 +131,16 @@ fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan
     for path in &typed.read {
         let path = at(path)?;
         if !Path::new(&path).exists() {
-            let missing = CliError::new(format!("there is no `{path}` to be read"));
-            return Err(missing.hint("name one that is there, or leave `--read` out").into());
+            let missing = CliError::new(format!("the path `{path}` does not exist"));
+            return Err(missing.hint("choose an existing path, or omit `--read`").into());
         }
         effects.push(Effect::Read { path });
     }
     for host in &typed.reach {
         let (host, port) = match host.rsplit_once(':') {
             Some((host, port)) => {
-                let wrong = |_| CliError::new(format!("`{port}` is no port")).hint("write HOST or HOST:PORT");
+                let wrong =
+                    |_| CliError::new(format!("`{port}` is not a port")).hint("write HOST or HOST:PORT");
                 (host, port.parse().map_err(wrong)?)
             }
             None => (host.as_str(), 443),
@@ -155,7 +157,7 @@ fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan
 fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) -> Option<String> {
     let manifest = Manifest::for_commands("sandbox");
     let ruling = policy.evaluate(&PolicyRequest::new(&manifest, plan, session, agent));
-    let why = || match ruling.decisive_reason().map(|reason| (&reason.rule, &reason.why)) {
+    let why = || match ruling.decisive_reason().map(|reason| (&reason.rule, &reason.message)) {
         Some((Some(rule), why)) => format!("{why} (`{rule}`)"),
         Some((None, why)) => why.clone(),
         None => "no reason is given".to_owned(),
@@ -177,14 +179,14 @@ fn confinement(
         run_markers_dir: state.as_deref().map(tool_catalog::unfinished),
         private_paths: state.into_iter().collect(),
         environment: std::env::vars().collect(),
-        read_only: typed.profile == SandboxProfileArg::Look,
+        read_only: typed.profile == SandboxProfileArg::ReadOnly,
         is_rehearsal: false,
     };
     let mut confinement = from_plan::build_confinement(plan, policy, &place)?;
     for name in &typed.env {
         let unset = |_| {
             CliError::new(format!("the variable `{name}` is not set here"))
-                .hint(format!("set it, or leave `--env {name}` out"))
+                .hint(format!("set it, or omit `--env {name}`"))
         };
         confinement.environment.insert(name.clone(), std::env::var(name).map_err(unset)?);
     }
@@ -216,12 +218,12 @@ fn started(
 }
 
 fn not_run(error: &LaunchError) -> CliError {
-    let complaint = CliError::not_run(one_line(&format!("it was not run: {error}")));
+    let complaint = CliError::not_run(one_line(&format!("the command was not run: {error}")));
     // The other errors say themselves what to do.
     let LaunchError::Unenforceable(lacking) = error else { return complaint };
     let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
     complaint.hint(format!(
-        "`byleave doctor` says how to get it; `--waive {}` does without, and stands in the book",
+        "`byleave doctor` shows how to get it; `--waive {}` waives it, and is recorded in the audit log",
         names.join(" --waive ")
     ))
 }

@@ -48,7 +48,7 @@ pub(crate) async fn run(
     let options = &options.for_many();
     let usable = |fault: ListenError| {
         CliError::new(fault.to_string())
-            .hint("`--listen 127.0.0.1:0` listens where only this machine can reach it; `--tls-cert` and `--tls-key` protect more")
+            .hint("`--listen 127.0.0.1:0` listens on this machine only; `--tls-cert` and `--tls-key` protect other addresses")
     };
     let tls = typed.tls_cert.as_deref().zip(typed.tls_key.as_deref());
     let tls = tls.map(|(certificate, key)| listen::load_tls(certificate, key)).transpose().map_err(usable)?;
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     call_display::print_tightened(screen, &chosen);
 
     let mut builder = Server::builder(options.tenant.clone(), tokens).limits(limits(&typed));
-    builder = builder.metrics(metrics::collect().context("cannot count anything")?);
+    builder = builder.metrics(metrics::collect().context("cannot set up metrics")?);
     let collector = OtlpExporter::from_env()?;
     let told = collector.as_ref().map(|_| OtlpExporter::endpoint());
     if let Some(collector) = collector {
@@ -82,7 +82,7 @@ pub(crate) async fn run(
         CliError::new(format!("cannot listen on {}: {error}", typed.listen))
             .hint("`--listen 127.0.0.1:0` finds a free port")
     })?;
-    let address = listener.local_addr().context("cannot find out where we listen")?;
+    let address = listener.local_addr().context("cannot determine the listening address")?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let public = match typed.public_url {
         Some(url) => url,
@@ -101,15 +101,16 @@ pub(crate) async fn run(
     screen.message(&format!("people sign in at {pages}/"));
     if ground.has_workers() {
         screen.message(&prose(&format!(
-            "calls are driven by workers in {}: `byleave token add NAME --scope work` makes a token for one, `byleave worker` is one",
+            "workers execute calls in {}: `byleave token add NAME --scope work` creates a token for a worker, \
+             `byleave worker` starts one",
             options.cwd
         )));
     }
     if let Some(place) = told {
-        screen.message(&format!("a collector is told of calls: {}", one_line(&place)));
+        screen.message(&format!("calls are reported to the collector: {}", one_line(&place)));
     }
     if known.is_empty() {
-        screen.message(&prose("nobody can use it yet: `byleave token add NAME` makes a token"));
+        screen.message(&prose("nobody can use the server yet: `byleave token add NAME` creates a token"));
     }
     let serving = listen::serve(server, listener, tls, signals::shutdown_token()?, GRACE);
     ground.serve(serving, screen).await?;
@@ -123,7 +124,7 @@ fn pages_host(options: &ResolvedOptions) -> Result<String> {
     if let Some(host) = known.as_deref().map(str::trim).filter(|host| !host.is_empty()) {
         return Ok(host.to_owned());
     }
-    let host = fresh_pages_host().context("there are no random numbers")?;
+    let host = fresh_pages_host().context("cannot get random numbers")?;
     atomic_replace::replace(&path, known.as_deref(), &host)?;
     Ok(host)
 }
@@ -147,14 +148,14 @@ fn limits(typed: &ServeArgs) -> ServerLimits {
 fn provider(issuer: &str, client: String, secret: Option<&Path>) -> Result<OidcProvider> {
     let secret = secret.map(|path| {
         let hint =
-            "it holds the client's secret and nothing else, and only its owner may read it: `chmod 600`";
+            "the file must contain only the client's secret, and only its owner may read it: `chmod 600`";
         read_private(path).map_err(|why| {
             CliError::new(format!("cannot use the secret in `{}`: {why}", path.display())).hint(hint)
         })
     });
     let provider = OidcProvider::new(issuer, client, secret.transpose()?.as_ref());
     Ok(provider.map_err(|fault| {
-        CliError::new(fault.to_string()).hint("`--oidc-issuer` is what the provider calls itself, with https")
+        CliError::new(fault.to_string()).hint("`--oidc-issuer` is the issuer URL of the provider, with https")
     })?)
 }
 

@@ -53,7 +53,7 @@ async fn show(session: &SessionId, options: &ResolvedOptions, screen: &mut Conso
     let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     let lineage = gate.lineage(&options.tenant, session).await?;
     if lineage.is_empty() && !screen.json() {
-        screen.message(&one_line(&format!("session `{session}` was never opened: it stands alone")));
+        screen.message(&one_line(&format!("session `{session}` was never opened: it has no parent")));
     }
     tell(&lineage, screen);
     Ok(ExitStatus::Completed)
@@ -96,7 +96,7 @@ fn tell(lineage: &[SessionNode], screen: &mut Console) {
     for opening in lineage {
         let SessionNode { session, parent, agent, ceiling } = opening;
         let place = parent.as_ref().map(|parent| format!("sub-agent of {parent}"));
-        let place = place.unwrap_or_else(|| "at the top".to_owned());
+        let place = place.unwrap_or_else(|| "top level".to_owned());
         screen.line(&one_line(&format!("{session}  agent {agent}, {place}, mode {}", ceiling.mode.as_str())));
         for (said, patterns) in [("denied", &ceiling.deny), ("asks", &ceiling.ask)] {
             for pattern in patterns {

@@ -51,12 +51,8 @@ pub(crate) async fn run(
     }
     if stats.damaged > 0 {
         let records = format_count(stats.damaged, "record");
-        screen.message_with_tone(
-            Tone::Careful,
-            "warning:",
-            &format!("{records} not counted, because damaged"),
-        );
-        screen.hint("`byleave book verify` names the first place that is not as it was written");
+        screen.message_with_tone(Tone::Careful, "warning:", &format!("{records} not counted: damaged"));
+        screen.hint("`byleave book verify` names the first damaged place");
     }
     Ok(ExitStatus::Completed)
 }
@@ -119,14 +115,14 @@ fn draw(screen: &mut Console, stats: &Stats, since: Millis, until: Millis) {
     let row =
         |name: &str, number: u64, more: &str| format!("{name:<12} {number:>7}  {more}").trim_end().to_owned();
     screen.line(&row("calls", stats.calls, &words(&stats.outcomes.counts())));
-    let ran = format!("{} began to run", stats.destructive.ran);
+    let ran = format!("{} started", stats.destructive.executed);
     let ran = if stats.destructive.calls > 0 { ran.as_str() } else { "" };
     screen.line(&row("destructive", stats.destructive.calls, ran));
-    screen.line(&row("questions", stats.questions.asked, &words(&stats.questions.answers.counts())));
-    let waited = &stats.questions.waited;
+    screen.line(&row("questions", stats.questions.count, &words(&stats.questions.answers.counts())));
+    let waited = &stats.questions.open_durations;
     if waited.count() > 0 {
         screen.line(&format!(
-            "waited for people: {} in all, {} in the middle, {} at most",
+            "waited for people: {} in total, {} median, {} at most",
             format_duration(waited.sum_ms()),
             format_duration(waited.median_ms()),
             format_duration(waited.longest_ms())
@@ -140,7 +136,7 @@ fn draw(screen: &mut Console, stats: &Stats, since: Millis, until: Millis) {
     rules(screen, stats);
     if stats.unlisted > 0 {
         screen.message(&format!(
-            "{} in the sums and in no list: too many names",
+            "{} in the totals but in no list: too many names",
             format_count(stats.unlisted, "call")
         ));
     }
@@ -156,14 +152,14 @@ fn days(screen: &mut Console, days: &[DayCount], since: Millis, until: Millis) {
     screen.line("");
     match together {
         1 => screen.title("calls by day"),
-        together => screen.title(&format!("calls by {together} days, from the day that is named")),
+        together => screen.title(&format!("calls by {together} days, from the day shown")),
     }
     let bars: Vec<Bar> = (0..length.div_ceil(together))
         .map(|place| {
             let begin = from + place * together;
             let within = days.iter().filter(|day| (begin..begin + together).contains(&day.day));
             let (calls, asked) =
-                within.fold((0, 0), |(calls, asked), day| (calls + day.calls, asked + day.asked));
+                within.fold((0, 0), |(calls, asked), day| (calls + day.calls, asked + day.questions));
             let remark = if asked > 0 { format_count(asked, "question") } else { String::new() };
             Bar { name: date(begin), number: calls, remark }
         })
@@ -182,7 +178,7 @@ fn tools(screen: &mut Console, stats: &Stats) {
             let of_note = [
                 ("failed", tool.outcomes.failed),
                 ("refused", tool.outcomes.refused),
-                ("asked about", tool.asked),
+                ("asked about", tool.questions),
                 ("destructive", tool.destructive),
             ];
             Bar { name: one_line(&tool.tool), number: tool.calls, remark: words(&of_note) }
@@ -197,15 +193,15 @@ fn rules(screen: &mut Console, stats: &Stats) {
         return;
     }
     screen.line("");
-    screen.title("questions by what asked");
+    screen.title("questions by cause");
     let bars: Vec<Bar> = stats
         .rules
         .iter()
         .take(BARS_MAX)
         .map(|rule| {
             let origin = rule.origin.as_deref().map(|origin| format!("; {origin}")).unwrap_or_default();
-            let remark = format!("{} of {} yes{origin}", yeses(&rule.answers), rule.asked);
-            Bar { name: one_line(&rule.label()), number: rule.asked, remark: one_line(&remark) }
+            let remark = format!("{} of {} yes{origin}", yeses(&rule.answers), rule.questions);
+            Bar { name: one_line(&rule.label()), number: rule.questions, remark: one_line(&remark) }
         })
         .collect();
     bar_chart::draw(screen, &bars);
@@ -217,14 +213,14 @@ fn rules(screen: &mut Console, stats: &Stats) {
     let names: Vec<String> = spare.iter().take(3).map(|rule| rule.label()).collect();
     let more = if spare.len() > names.len() { ", …" } else { "" };
     screen.hint(&format!(
-        "what {}{more} asked was always answered yes: a leave (`byleave inbox answer ID leave`) or a rule would spare such \
-         questions; `byleave policy suggest` writes the rules",
+        "questions from {}{more} were always answered yes: a standing approval (`byleave inbox answer ID standing-approval`) \
+         or a rule would avoid them; `byleave policy suggest` writes the rules",
         names.join(", "),
     ));
 }
 
 const fn yeses(answers: &AnswerCounts) -> u64 {
-    answers.yes + answers.leave
+    answers.yes + answers.standing_approval
 }
 
 /// Lists the numbers with their names, without zeros.
@@ -236,6 +232,6 @@ fn words(numbers: &[(&str, u64)]) -> String {
 fn rest(screen: &mut Console, all: usize, word: &str) {
     if let Some(more) = all.checked_sub(BARS_MAX).filter(|more| *more > 0) {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
-        screen.message(&format!("and {} more; `--json` has all", format_count(more, word)));
+        screen.message(&format!("and {} more; `--json` lists all", format_count(more, word)));
     }
 }

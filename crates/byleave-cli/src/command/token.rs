@@ -38,20 +38,20 @@ pub(super) fn tokens(options: &ResolvedOptions) -> TokenStore {
 pub(super) fn unusable(fault: &TokenError) -> CliError {
     let hint = match fault {
         TokenError::File(PrivateFileError::Exposed(_)) => {
-            "close it with `chmod 600`, or remove it and make new tokens"
+            "protect the file with `chmod 600`, or remove it and create new tokens"
         }
         TokenError::File(PrivateFileError::Unreadable { .. } | PrivateFileError::Io { .. }) => {
-            "remove the file and make new tokens"
+            "remove the file and create new tokens"
         }
-        TokenError::InvalidLifetime => "say how long with `--for`, as in `--for 30d`",
+        TokenError::InvalidLifetime => "set the lifetime with `--for`, as in `--for 30d`",
         TokenError::NoScopes => "name one with `--scope`",
-        TokenError::AgentAdministers => "leave `administer` out, or say `--person`",
-        TokenError::WorkAlone => "make a token with `--scope work` alone, and another for whatever else",
-        TokenError::AgentSignsIn => "say `--person`",
-        TokenError::InvalidIdentity => "say `--as sub:SUBJECT` or `--as email:ADDRESS`",
-        TokenError::AlreadyRegistered => "`byleave token list` lists who may",
+        TokenError::AgentAdministers => "omit `administer`, or add `--person`",
+        TokenError::WorkAlone => "create a token with only `--scope work`, and another one for other scopes",
+        TokenError::AgentSignsIn => "add `--person`",
+        TokenError::InvalidIdentity => "use `--as sub:SUBJECT` or `--as email:ADDRESS`",
+        TokenError::AlreadyRegistered => "`byleave token list` lists who may sign in",
         TokenError::OtherKind { .. } => "choose another name",
-        TokenError::TooMany => "`byleave token list` lists them, `byleave token remove` removes one",
+        TokenError::TooMany => "`byleave token list` lists the tokens, `byleave token remove` removes one",
     };
     CliError::new(fault.to_string()).hint(hint)
 }
@@ -71,7 +71,7 @@ fn add(typed: AddTokenArgs, options: &ResolvedOptions, screen: &mut Console) -> 
     made.with_context(|| format!("cannot make `{}`", options.state.display()))?;
     let wanted = NewToken { tenant, name, kind, scopes, lifetime_ms: lasts_ms };
     if let Some((issuer, who)) = typed.at.zip(typed.signs_in_as) {
-        let identity = OidcIdentity { issuer, who };
+        let identity = OidcIdentity { issuer, subject: who };
         let token =
             tokens(options).add_identity(wanted, identity, now()).map_err(|fault| unusable(&fault))?;
         return Ok(admitted(&token, screen));
@@ -88,7 +88,7 @@ fn add(typed: AddTokenArgs, options: &ResolvedOptions, screen: &mut Console) -> 
     }
     screen.line(&text);
     screen.message(&prose(&format!(
-        "token {} for {} `{}`, good for {}, for {}; it is not shown again",
+        "token {} for {} `{}`, with scope {}, valid for {}; it is not shown again",
         token.id,
         token.kind.as_str(),
         token.name,
@@ -104,7 +104,7 @@ fn admitted(token: &StoredToken, screen: &mut Console) -> ExitStatus {
         screen.value(&shown(token));
     } else {
         screen.message(&prose(&format!(
-            "`{}` may sign in{}, good for {}; `byleave token remove {}` ends it",
+            "`{}` may sign in{}, with scope {}; `byleave token remove {}` revokes this",
             token.name,
             elsewhere(token),
             words(token),
@@ -116,7 +116,7 @@ fn admitted(token: &StoredToken, screen: &mut Console) -> ExitStatus {
 
 /// Describes where somebody signs in, and as whom.
 fn elsewhere(token: &StoredToken) -> String {
-    let told = |identity: &OidcIdentity| format!(" as {} at {}", identity.who, identity.issuer);
+    let told = |identity: &OidcIdentity| format!(" as {} at {}", identity.subject, identity.issuer);
     token.signs_in.as_ref().map(told).unwrap_or_default()
 }
 
@@ -125,7 +125,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     if screen.json() {
         screen.value(&found.iter().map(shown).collect());
     } else if found.is_empty() {
-        screen.message("there are no tokens; `byleave token add NAME` makes one");
+        screen.message("there are no tokens; `byleave token add NAME` creates one");
     } else {
         let now = now();
         let rows = found.iter().map(|token| {
@@ -137,14 +137,14 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
             let good = format!("{}{}", words(token), elsewhere(token));
             vec![token.id.clone(), tenant, token.name.to_string(), kind, one_line(&good), left]
         });
-        table(screen, &["TOKEN", "TENANT", "NAME", "KIND", "GOOD FOR", "COUNTS"], &rows.collect::<Vec<_>>());
+        table(screen, &["TOKEN", "TENANT", "NAME", "KIND", "SCOPES", "VALID"], &rows.collect::<Vec<_>>());
     }
     Ok(ExitStatus::Completed)
 }
 
 fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let missing =
-        || CliError::new(format!("there is no token `{id}`")).hint("`byleave token list` lists them");
+        || CliError::new(format!("there is no token `{id}`")).hint("`byleave token list` lists the tokens");
     // Do not create the file if there is none.
     if !tokens(options).list().map_err(|fault| unusable(&fault))?.iter().any(|token| token.id == id) {
         return Err(missing().into());
@@ -154,7 +154,7 @@ fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<E
     if screen.json() {
         screen.value(&shown(&removed));
     } else {
-        screen.message(&prose(&format!("token {} of `{}` counts no longer", removed.id, removed.name)));
+        screen.message(&prose(&format!("token {} of `{}` is no longer valid", removed.id, removed.name)));
     }
     Ok(ExitStatus::Completed)
 }

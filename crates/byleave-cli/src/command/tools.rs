@@ -33,12 +33,12 @@ pub(crate) fn run(
         ToolsCommand::Search { query } => {
             let found = catalog.search(&query.join(" "), FOUND_MAX);
             if found.is_empty() && !screen.json() {
-                screen.message("no tool fits");
+                screen.message("no tool matches");
             } else {
                 list(screen, &found);
             }
         }
-        ToolsCommand::Schema { form, names } => {
+        ToolsCommand::Schema { format, names } => {
             let entries = if names.is_empty() {
                 catalog.list()
             } else {
@@ -50,7 +50,7 @@ pub(crate) fn run(
                 agent: AgentId::new("cli")?,
                 cwd: PathBuf::from(&options.cwd),
             };
-            screen.value(&Value::Array(provider_formats::schemas(form.into(), &entries, &site)?));
+            screen.value(&Value::Array(provider_formats::schemas(format.into(), &entries, &site)?));
         }
     }
     Ok(ExitStatus::Completed)
@@ -70,7 +70,7 @@ fn list(screen: &mut Console, entries: &[Arc<CatalogEntry>]) {
         vec![one_line(entry.name()), class, one_line(first_sentence(&manifest.description))]
     };
     let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-    table(screen, &["NAME", "CLASS", "WHAT IT DOES"], &rows);
+    table(screen, &["NAME", "CLASS", "DESCRIPTION"], &rows);
 }
 
 /// Returns the first sentence for a list. `show` prints the whole text.
@@ -93,7 +93,7 @@ fn show(screen: &mut Console, manifest: &Manifest) {
         }
     }
     if manifest.sensitive.is_none() {
-        screen.line(&format!("  {:<26} undeclared, which counts as yes", "sensitive"));
+        screen.line(&format!("  {:<26} undeclared, treated as yes", "sensitive"));
     }
     screen.line(&format!("  {:<26} {}", "audit_operation", one_line(manifest.operation())));
     screen.line(&format!("  {:<26} {}", "digest", manifest.digest()));

@@ -56,7 +56,7 @@ pub(crate) async fn run(
                 screen.message_with_tone(
                     Tone::Strong,
                     "undone:",
-                    &format!("{text}{what}; `byleave undo {}` brings it back", short(&result.call)),
+                    &format!("{text}{what}; `byleave undo {}` restores it", short(&result.call)),
                 );
             }
             continue;
@@ -71,12 +71,12 @@ pub(crate) async fn run(
         }
         if calls.len() > 1 {
             screen.message(&format!(
-                "{done} of {} calls were taken back, the newest first; stopped here",
+                "{done} of {} calls were undone, the newest first; stopped here",
                 calls.len()
             ));
         }
         screen.hint(&format!(
-            "`byleave diff {}` shows what it changed; `--force` takes it back all the same",
+            "`byleave diff {}` shows what it changed; `--force` undoes it anyway",
             short(call)
         ));
         return Ok(driven.status());
@@ -123,13 +123,13 @@ async fn nothing_here(
         false => None,
     };
     let Some(item) = elsewhere else {
-        screen.message("there is nothing to take back");
+        screen.message("there is nothing to undo");
         return Ok(());
     };
     let workspace = house.workspace_of(item.call).await?;
-    screen.message("there is nothing to take back in this directory, so nothing was changed");
+    screen.message("there is nothing to undo in this directory, so nothing was changed");
     screen.hint(&format!(
-        "the last change was made in `{}`: `byleave undo {}` takes it back",
+        "the last change was made in `{}`: `byleave undo {}` undoes it",
         one_line(&workspace),
         short(&item.call)
     ));
@@ -156,7 +156,7 @@ pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Con
     let call = short_ids::call(&house, call).await?;
     let store = workplace(options, &options.cwd).open_store()?;
     let state = store.state(call.uuid())?;
-    let none = |why: String| CliError::new(why).hint("`byleave book show` has the record of the call");
+    let none = |why: String| CliError::new(why).hint("`byleave book show` shows the record of the call");
     let changes = store.changes(call.uuid()).map_err(|fault| none(prose(&fault.to_string())))?;
     if screen.json() {
         screen.value(&json!({ "call": call, "state": word(&state), "changes": changes }));
@@ -172,11 +172,11 @@ pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Con
 
 const fn word(state: &CopyState) -> &'static str {
     match state {
-        CopyState::Open => "not final",
+        CopyState::Open => "not committed",
         CopyState::Interrupted => "interrupted",
-        CopyState::Committed => "final",
-        CopyState::Undone { .. } => "taken back",
-        CopyState::Dropped { .. } => "dropped",
-        CopyState::Missing => "not there",
+        CopyState::Committed => "committed",
+        CopyState::Undone { .. } => "undone",
+        CopyState::Dropped { .. } => "discarded",
+        CopyState::Missing => "missing",
     }
 }

@@ -42,11 +42,13 @@ pub(super) fn webhooks(options: &ResolvedOptions) -> WebhookStore {
 fn unusable(fault: &WebhookError) -> CliError {
     let hint = match fault {
         WebhookError::File(PrivateFileError::Exposed(_)) => {
-            "others may know the secrets in it: remove it, and add the webhooks again"
+            "others may know the secrets in the file: remove it, and add the webhooks again"
         }
         WebhookError::File(_) => "remove the file and add the webhooks again",
         WebhookError::Endpoint(_) => "`byleave webhook add https://HOST/PATH`",
-        WebhookError::TooMany => "`byleave webhook list` lists them, `byleave webhook remove` removes one",
+        WebhookError::TooMany => {
+            "`byleave webhook list` lists the webhooks, `byleave webhook remove` removes one"
+        }
     };
     CliError::new(fault.to_string()).hint(hint)
 }
@@ -76,7 +78,7 @@ fn add(typed: AddWebhookArgs, options: &ResolvedOptions, screen: &mut Console) -
     }
     screen.line(&text);
     screen.message(&prose(&format!(
-        "webhook {} tells {} of the questions of `{}`, signed with this secret; it is not shown again",
+        "webhook {} notifies {} of the questions of `{}`, signed with this secret; it is not shown again",
         webhook.id,
         webhook.origin(),
         webhook.tenant
@@ -96,7 +98,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
             let form = webhook.form.as_str().to_owned();
             vec![webhook.id.clone(), tenant, form, webhook.origin(), one_line(&format_status(standing))]
         });
-        table(screen, &["WEBHOOK", "TENANT", "FORM", "WHERE", "HOW IT WENT"], &rows.collect::<Vec<_>>());
+        table(screen, &["WEBHOOK", "TENANT", "FORM", "WHERE", "STATUS"], &rows.collect::<Vec<_>>());
     }
     Ok(ExitStatus::Completed)
 }
@@ -109,7 +111,7 @@ fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<E
     if screen.json() {
         screen.value(&shown(&removed, &DeliveryStatus::default()));
     } else {
-        screen.message(&prose(&format!("{} is told nothing more", removed.origin())));
+        screen.message(&prose(&format!("{} gets no more notifications", removed.origin())));
     }
     Ok(ExitStatus::Completed)
 }
@@ -131,9 +133,9 @@ async fn test(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console)
             status = ExitStatus::Failed;
         }
         if screen.json() {
-            values.push(json!({ "id": webhook.id, "told": why.is_none(), "why": why }));
+            values.push(json!({ "id": webhook.id, "delivered": why.is_none(), "reason": why }));
         } else {
-            let what = why.map_or_else(|| "took it".to_owned(), |why| format!("did not take it: {why}"));
+            let what = why.map_or_else(|| "delivered".to_owned(), |why| format!("not delivered: {why}"));
             screen.line(&format!("{} {} {}", webhook.id, webhook.origin(), one_line(&what)));
         }
     }
@@ -163,7 +165,7 @@ fn named(id: &str, options: &ResolvedOptions) -> Result<StoredWebhook, CliError>
 }
 
 fn missing(id: &str) -> CliError {
-    CliError::new(format!("there is no webhook `{id}`")).hint("`byleave webhook list` lists them")
+    CliError::new(format!("there is no webhook `{id}`")).hint("`byleave webhook list` lists the webhooks")
 }
 
 /// Describes a delivery status.
@@ -175,10 +177,10 @@ pub(super) fn format_status(standing: &DeliveryStatus) -> String {
         0 => String::new(),
         lost => format!("; {lost} given up"),
     };
-    match (&standing.why, standing.is_healthy()) {
+    match (&standing.failure_reason, standing.is_healthy()) {
         (Some(why), false) => format!("failed{}: {why}{lost}", ago(standing.failed_at)),
-        _ if standing.told == 0 => "nothing was told yet".to_owned(),
-        _ => format!("told {}, the last{}{lost}", standing.told, ago(standing.told_at)),
+        _ if standing.delivered == 0 => "nothing was delivered yet".to_owned(),
+        _ => format!("delivered {}, the last{}{lost}", standing.delivered, ago(standing.told_at)),
     }
 }
 
@@ -186,9 +188,9 @@ fn shown(webhook: &StoredWebhook, standing: &DeliveryStatus) -> Value {
     json!({
         "id": webhook.id,
         "tenant": webhook.tenant,
-        "form": webhook.form,
+        "format": webhook.form,
         "where": webhook.origin(),
         "made_at": webhook.made_at,
-        "standing": standing,
+        "status": standing,
     })
 }

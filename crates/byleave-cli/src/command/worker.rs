@@ -22,7 +22,7 @@ use crate::signals;
 use crate::tool_catalog;
 
 /// The path of the worker endpoint on a server.
-const DOOR: &str = "v1/workers/wire";
+const DOOR: &str = "v1/workers/connect";
 /// How long an unreachable server is retried for entries that must be written, so that results are not lost.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
@@ -34,10 +34,10 @@ pub(crate) async fn run(
     let options = &options.for_many();
     let token = read_private(&typed.token).map_err(|why| {
         CliError::new(format!("cannot use the token in `{}`: {why}", typed.token.display()))
-            .hint("it holds the token and nothing else, and only its owner may read it: `chmod 600`")
+            .hint("the file must contain only the token, and only its owner may read it: `chmod 600`")
     })?;
     let unusable = |why: String| {
-        CliError::new(why).hint("`--server` is where the server listens: https, or http on this machine")
+        CliError::new(why).hint("`--server` is the URL of the server: https, or http on this machine")
     };
     let trusted = tls_config(typed.tls_ca.as_deref()).map_err(|fault| {
         CliError::new(fault.to_string())
@@ -92,8 +92,7 @@ async fn tell(
             ConnectionStatus::Unknown => {}
             ConnectionStatus::Connected => screen.message(&prose(place)),
             ConnectionStatus::Unreachable(why) => {
-                screen
-                    .message(&prose(&format!("the server cannot be used: {}; trying again", one_line(&why))));
+                screen.message(&prose(&format!("cannot use the server: {}; retrying", one_line(&why))));
             }
         }
         tokio::select! {
@@ -102,8 +101,8 @@ async fn tell(
         }
     }
     screen.message(
-        "told to end: nothing new is taken; what runs is waited for, until the server has its result",
+        "shutting down: no new calls are accepted; waiting until the server has the results of running calls",
     );
-    screen.message("a second signal ends at once, and leaves that unknown");
+    screen.message("a second signal exits at once, and leaves their outcome unknown");
     std::future::pending().await
 }

@@ -58,7 +58,11 @@ pub(super) fn parse(
     let mut all = Vec::new();
     for error in &errors {
         let what = error.message().trim().replace('\n', ", ");
-        reader.flaw(error.span().unwrap_or_default(), what, "write it as TOML says: https://toml.io".into());
+        reader.flaw(
+            error.span().unwrap_or_default(),
+            what,
+            "correct the TOML syntax: https://toml.io".into(),
+        );
     }
     if errors.is_empty() {
         for (name, value) in table.get_ref() {
@@ -70,10 +74,8 @@ pub(super) fn parse(
                 Err((what, todo)) => reader.flaw(value.span(), format!("`{}`: {what}", key.name), todo),
                 Ok(value) => {
                     if let Some(todo) = project.and_then(|defaults| loosens(key, &value, defaults)) {
-                        let what = format!(
-                            "`{} = {value}`: configuration that arrives with the work may only tighten",
-                            key.name
-                        );
+                        let what =
+                            format!("`{} = {value}`: settings of a project may only tighten", key.name);
                         reader.flaw(name.span(), what, todo);
                         continue;
                     }
@@ -99,7 +101,7 @@ fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> 
     let own = "put it into your own file (`byleave config edit`)";
     match key.project {
         ProjectOverride::Free => None,
-        ProjectOverride::Never => Some(format!("{own}: a project may not set it at all")),
+        ProjectOverride::Never => Some(format!("{own}: a project may not set it")),
         ProjectOverride::Earlier | ProjectOverride::Lower | ProjectOverride::Raise => {
             let default = default?;
             let is_fine = value == default || key.is_stricter(value, default);
@@ -115,7 +117,7 @@ fn text_of(file: &ConfigFile) -> Result<Option<String>, CliError> {
     policy_files::read_text(&of).map_err(|fault| match fault {
         PolicyLoadError::Unreadable { path, reason: why } => {
             CliError::new(format!("cannot read settings file `{}`: {why}", path.display()))
-                .hint("make it readable, or move it away; nothing runs without it")
+                .hint("make the file readable, or move it away; until then nothing runs")
         }
         PolicyLoadError::Untrusted { path, reason: why } => {
             CliError::new(format!("cannot trust settings file `{}`: {why}", path.display()))
@@ -133,7 +135,9 @@ impl ConfigParser<'_> {
     fn unknown(&mut self, name: &str, span: Range<usize>) {
         let todo = match nearest(name, KEYS.iter().map(|key| key.name)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")),
+            None => {
+                format!("the settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", "))
+            }
         };
         self.flaw(span, format!("there is no setting `{}`", name.escape_debug()), todo);
     }

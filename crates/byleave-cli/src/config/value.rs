@@ -80,16 +80,16 @@ impl SettingValue {
             SettingKind::Flag => {
                 let flag = value.as_bool();
                 let todo = "write `true` or `false`, without quotes";
-                Ok(Self::Flag(flag.ok_or_else(|| wrong("yes or no", todo))?))
+                Ok(Self::Flag(flag.ok_or_else(|| wrong("true or false", todo))?))
             }
             SettingKind::Words(check) => {
-                let todo = "write a list of texts, as in `[\"one\", \"two\"]`";
+                let todo = "write a list of strings, as in `[\"one\", \"two\"]`";
                 let items = value.as_array().ok_or_else(|| wrong("a list", todo))?;
                 let words = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
-                checked(words.collect::<Option<_>>().ok_or_else(|| wrong("a list of texts", todo))?, check)
+                checked(words.collect::<Option<_>>().ok_or_else(|| wrong("a list of strings", todo))?, check)
             }
             SettingKind::Choice(_) | SettingKind::Span(..) | SettingKind::Text => {
-                Self::from_text(kind, value.as_str().ok_or_else(|| wrong("a text", "put it in quotes"))?)
+                Self::from_text(kind, value.as_str().ok_or_else(|| wrong("a string", "put it in quotes"))?)
             }
         }
     }
@@ -102,12 +102,15 @@ impl SettingValue {
                 let near = nearest(text, words.iter().copied());
                 let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
                 let all: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-                Err((format!("it cannot be `{text}`"), format!("{near}there are {}", all.join(", "))))
+                Err((
+                    format!("`{text}` is not a valid value"),
+                    format!("{near}the values are {}", all.join(", ")),
+                ))
             }
             SettingKind::Number(least, most) => {
                 let number = text.parse().ok().filter(|number| (least..=most).contains(number));
                 let todo = || format!("write a number from {least} to {most}");
-                Ok(Self::Number(number.ok_or_else(|| (format!("it cannot be `{text}`"), todo()))?))
+                Ok(Self::Number(number.ok_or_else(|| (format!("`{text}` is not a valid value"), todo()))?))
             }
             SettingKind::Span(least, most) => {
                 let ms = parse_duration(text).ok().filter(|ms| (least..=most).contains(ms));
@@ -115,12 +118,12 @@ impl SettingValue {
                     let (least, most) = (span(least), span(most));
                     format!("write a number and s, m, h, d or w, from `{least}` to `{most}`")
                 };
-                Ok(Self::Span(ms.ok_or_else(|| (format!("it cannot be `{text}`"), todo()))?))
+                Ok(Self::Span(ms.ok_or_else(|| (format!("`{text}` is not a valid value"), todo()))?))
             }
             SettingKind::Flag => match text {
                 "1" | "true" | "yes" => Ok(Self::Flag(true)),
                 "" | "0" | "false" | "no" => Ok(Self::Flag(false)),
-                _ => Err((format!("it cannot be `{text}`"), "write 1 or 0".to_owned())),
+                _ => Err((format!("`{text}` is not a valid value"), "write 1 or 0".to_owned())),
             },
             SettingKind::Words(check) => {
                 let words = text.split([',', ' ']).filter(|word| !word.is_empty());
@@ -137,7 +140,7 @@ fn checked(
 ) -> Result<SettingValue, SettingValueError> {
     for word in &words {
         if let Some(todo) = check.and_then(|check| check(word)) {
-            return Err((format!("it cannot name `{word}`"), todo));
+            return Err((format!("`{word}` is not a valid name"), todo));
         }
     }
     Ok(SettingValue::Words(words))
@@ -155,9 +158,9 @@ fn span(ms: u64) -> String {
 /// Names the type of a value.
 const fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "yes or no",
+        DeValue::Boolean(_) => "true or false",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",

@@ -19,7 +19,7 @@ pub(crate) fn mask_secrets(format: FileFormat, text: &str) -> String {
         FileFormat::Toml => toml(text),
         FileFormat::Yaml => return byleave::redact::redact(&yaml(text)),
     };
-    let Some(mut ranges) = ranges else { return "(it cannot be read)\n".to_owned() };
+    let Some(mut ranges) = ranges else { return "(the file cannot be parsed)\n".to_owned() };
     ranges.sort_by_key(|range| std::cmp::Reverse(range.start));
     let mut shown = text.to_owned();
     for range in ranges {

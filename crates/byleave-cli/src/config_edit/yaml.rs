@@ -221,7 +221,7 @@ fn document(text: &str) -> Result<MarkedYaml<'_>, EditError> {
         MarkedYaml::load_from_str(text).map_err(|error| EditError::Unreadable(error.to_string()))?;
     match <[MarkedYaml<'_>; 1]>::try_from(documents) {
         Ok([only]) => Ok(only),
-        Err(_) => Err(EditError::Unreadable("it is not one document".to_owned())),
+        Err(_) => Err(EditError::Unreadable("the file does not have exactly one document".to_owned())),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::resolved_options::text_of;
 
 /// The note on the record of every call that was allowed and that the agent does itself.
-const PASSED_ON: &str = "passed on to the agent: judged, not enforced";
+const PASSED_ON: &str = "passed on to the agent: evaluated, not enforced";
 
 /// The argument with the directory of the agent's call, if it is not the workspace. The agent never sees it.
 const AGENT_CWD: &str = "agent_cwd";
@@ -41,8 +41,8 @@ pub(super) fn register_tools(gate: &Gate, dialect: Dialect, tool: &str) -> Resul
 /// Adds the directory of a call to its arguments. Each directory is relative to the one before.
 pub(super) fn resolve_paths(mut arguments: Value, directories: &[&str]) -> Result<Value> {
     if arguments.get(AGENT_CWD).is_some() {
-        let taken = CliError::refused(format!("an argument named `{AGENT_CWD}` is not judged"));
-        return Err(taken.hint("leave it out").into());
+        let taken = CliError::refused(format!("an argument named `{AGENT_CWD}` cannot be evaluated"));
+        return Err(taken.hint("omit it").into());
     }
     if let (Value::Object(fields), false) = (&mut arguments, directories.is_empty()) {
         let directory: PathBuf = directories.iter().collect();
@@ -64,7 +64,7 @@ fn manifest(dialect: Dialect, tool: &str) -> Manifest {
     let about = tool_effects(tool, &json!({}));
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
     let plain: String = tool.chars().map(|c| if is_name(c) { c } else { '_' }).take(100).collect();
-    let described = format!("`{plain}` of {}: judged here, done by the agent.", dialect.name());
+    let described = format!("`{plain}` of {}: evaluated here, executed by the agent.", dialect.name());
     let schema = json!({ "type": "object" });
     let reads = matches!(about.kind, ToolKind::ReadsFiles | ToolKind::AgentInternal);
     Manifest {
@@ -74,7 +74,7 @@ fn manifest(dialect: Dialect, tool: &str) -> Manifest {
         // The tool is evaluated by its effects, if they are known.
         sensitive: (!matches!(about.kind, ToolKind::Other | ToolKind::Unknown)).then_some(false),
         concurrency_safe: reads,
-        repeatable: reads,
+        idempotent: reads,
         ..Manifest::new(format!("{}:{plain}", dialect.name()), described, schema)
     }
 }
@@ -135,7 +135,7 @@ impl AgentTool {
                 ToolEffect::Fetch(url) => (ArgumentRole::Url, url),
                 ToolEffect::Run(command) => (ArgumentRole::Command, command),
                 ToolEffect::Unknown(why) => {
-                    unknown.push(Effect::Unknown { why });
+                    unknown.push(Effect::Unknown { reason: why });
                     continue;
                 }
             };
@@ -150,7 +150,7 @@ impl AgentTool {
             site.cwd.push(directory);
         }
         let mut plan = plan_by_class(&manifest, &meant.into(), &site)?;
-        plan.reads_only &= unknown.is_empty();
+        plan.read_only &= unknown.is_empty();
         plan.effects.extend(unknown);
         Ok(plan)
     }

@@ -62,13 +62,13 @@ impl HookEvaluator {
     ) -> Result<Self> {
         let real = real_path(Path::new(workspace))?.filter(|real| Path::new(real).is_dir());
         let real = real.ok_or_else(|| {
-            CliError::new(format!("the agent works in `{workspace}`, which is no directory"))
-                .hint("start the agent in one")
+            CliError::new(format!("the agent works in `{workspace}`, which is not a directory"))
+                .hint("start the agent in an existing directory")
         })?;
         let options = options.in_directory(real)?;
         let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
         gate.catalog().replace(post_tool_report::ReportedRunTool::new())?;
-        let state = options.state.canonicalize().context("the state directory is gone")?;
+        let state = options.state.canonicalize().context("cannot find the state directory")?;
         let policy = house.policy(&options, &options.cwd)?;
         Ok(Self {
             gate,
@@ -142,7 +142,7 @@ impl HookEvaluator {
                     note: None,
                 },
                 Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
-                    Some(why) => HookDecision::Deny { why },
+                    Some(why) => HookDecision::Deny { reason: why },
                     None => match self.gate.resume(call).await {
                         CallStatus::Settled(result) => told(heard, &result),
                         other => self.not_yet(Some(&other)),
@@ -161,7 +161,7 @@ impl HookEvaluator {
             };
             return Ok(answer);
         }
-        Ok(HookDecision::Deny { why: "the same call is made too often at once; make it again".into() })
+        Ok(HookDecision::Deny { reason: "the same call is made too often at once; make it again".into() })
     }
 
     /// Evaluates a call that only reads. It gets a ticket only once it is known whether a person must be asked.
@@ -203,9 +203,9 @@ impl HookEvaluator {
         if !self.demanding {
             return Ok(None);
         }
-        let kept = self.book.record(call).await?.context("the call is not in the book")?;
+        let kept = self.book.record(call).await?.context("the call is not in the audit log")?;
         let Some(Ok(ruling)) = kept.record.draft().and_then(|draft| draft.decision()) else {
-            return Ok(Some("it was not ruled".into()));
+            return Ok(Some("the call has no decision".into()));
         };
         if ruling.guarantees.is_empty() {
             return Ok(None);
@@ -213,7 +213,7 @@ impl HookEvaluator {
         let wanted = ruling.guarantees.join(", ");
         self.gate.cancel(call, "the hook").await?;
         Ok(Some(format!(
-            "it is allowed only with `{wanted}`, which nobody guarantees where the agent does it itself"
+            "the call is allowed only with `{wanted}`, which byleave cannot guarantee if the agent executes it itself"
         )))
     }
 
@@ -226,7 +226,7 @@ impl HookEvaluator {
         Ok(if known {
             passed(None)
         } else {
-            HookDecision::Deny { why: format!("no call {call} was prepared here") }
+            HookDecision::Deny { reason: format!("no call {call} was prepared here") }
         })
     }
 
@@ -244,15 +244,15 @@ impl HookEvaluator {
         call.reason = None;
         // A separate session: the report waits for no question and must not settle other calls. Its name says which call it is
         // about.
-        let of = ticket.map_or_else(|| "unjudged".to_owned(), |ticket| ticket.call.to_string());
+        let of = ticket.map_or_else(|| "unknown-call".to_owned(), |ticket| ticket.call.to_string());
         call.session = SessionId::new(format!("{}:after:{of}", dialect.name()))?;
         // The report raises no question.
         call.mode = Mode::ConfirmSensitive;
         Ok(match self.gate.advance(call).await {
             CallStatus::Settled(CallResult { outcome: CallOutcome::Completed(_), .. }) => passed(None),
-            CallStatus::Settled(result) => {
-                HookDecision::Deny { why: result.error().unwrap_or_else(|| "it is not on the record".into()) }
-            }
+            CallStatus::Settled(result) => HookDecision::Deny {
+                reason: result.error().unwrap_or_else(|| "the agent's report was not recorded".into()),
+            },
             other => self.not_yet(Some(&other)),
         })
     }
@@ -276,7 +276,7 @@ impl HookEvaluator {
             _ => None,
         });
         if let Some(why) = unknown {
-            return Err(CliError::refused(why).hint("leave it out").into());
+            return Err(CliError::refused(why).hint("omit it").into());
         }
         let number = |key: &str| heard.input.get(key).and_then(Value::as_u64);
         let timeout_ms = number("timeout").unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
@@ -358,7 +358,7 @@ impl HookEvaluator {
 
     /// Returns the answer for an agent that cannot wait any longer.
     fn not_yet(&self, standing: Option<&CallStatus>) -> HookDecision {
-        let again = "then make the very same call again: the answer is found, and counts once";
+        let again = "then make exactly the same call again: it finds the answer, which is valid once";
         let why = match standing {
             Some(CallStatus::Waiting { question, .. }) => {
                 let id = short(&question.id);
@@ -371,13 +371,13 @@ impl HookEvaluator {
                 short(by)
             ),
             Some(CallStatus::RunningElsewhere { .. }) => {
-                "denied: another process has begun this call; `byleave book log` says what came of it".into()
+                "denied: another process has started this call; `byleave book log` shows the outcome".into()
             }
             Some(CallStatus::Settled(_) | CallStatus::Ready { .. }) | None => {
-                "denied: it could not be judged in time; make the very same call again".into()
+                "denied: the call could not be evaluated in time; make exactly the same call again".into()
             }
         };
-        HookDecision::Deny { why }
+        HookDecision::Deny { reason: why }
     }
 }
 
@@ -393,7 +393,7 @@ fn placed(command: &str, directories: &[&str]) -> String {
 }
 
 fn passed(note: Option<String>) -> HookDecision {
-    HookDecision::Pass { note }
+    HookDecision::Allow { note }
 }
 
 /// Returns the decision for a call that the agent does itself.
@@ -411,6 +411,6 @@ fn told(heard: &HookRequest, result: &CallResult) -> HookDecision {
             }
             HookDecision::Rewrite { input, note }
         }
-        _ => HookDecision::Deny { why: result.error().unwrap_or_else(|| "denied".into()) },
+        _ => HookDecision::Deny { reason: result.error().unwrap_or_else(|| "denied".into()) },
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct ReportedRunTool {
 
 impl ReportedRunTool {
     pub(super) fn new() -> Self {
-        let about = "What an agent says that its own tool did. Nobody here saw it happen.";
+        let about = "An agent's report about its own tool. Byleave did not see the run.";
         let manifest = Manifest::new(NAME, about, json!({ "type": "object" }));
         Self {
             manifest: Manifest {
@@ -29,7 +29,7 @@ impl ReportedRunTool {
                 audit_operation: Some("ran".into()),
                 sensitive: Some(false),
                 concurrency_safe: true,
-                repeatable: true,
+                idempotent: true,
                 ..manifest
             },
         }
@@ -46,7 +46,7 @@ impl Tool for ReportedRunTool {
     }
 
     fn execute(&self, _: Value, _: RunContext) -> BoxFuture<'_, Output> {
-        Box::pin(async { Output::text("what the agent says is on the record") })
+        Box::pin(async { Output::text("the agent's report is recorded") })
     }
 }
 

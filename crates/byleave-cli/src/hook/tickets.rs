@@ -70,9 +70,10 @@ impl HookTicket {
     }
 
     pub(crate) fn dialect(&self) -> Result<Dialect> {
-        let wrong = || CliError::new(format!("the ticket of call {} names no dialect", self.call));
+        let wrong =
+            || CliError::new(format!("the ticket of call {} does not name a known dialect", self.call));
         Ok(Dialect::from_name(&self.dialect)
-            .ok_or_else(|| wrong().hint("a newer byleave may have written it"))?)
+            .ok_or_else(|| wrong().hint("a newer version of byleave may have written it"))?)
     }
 }
 
@@ -103,7 +104,9 @@ impl TicketStore {
                 return Ok(found);
             }
         }
-        Err(CliError::new(format!("`{}` comes and goes", path.display())).hint("make the call again").into())
+        Err(CliError::new(format!("other processes keep creating and removing `{}`", path.display()))
+            .hint("make the call again")
+            .into())
     }
 
     /// Returns the ticket that waits for the same call, if there is one.
@@ -195,7 +198,7 @@ fn read(path: &Path) -> Result<Option<HookTicket>> {
     };
     read.with_context(|| format!("cannot read `{}`", path.display()))?;
     let ticket = serde_json::from_str(&text);
-    Ok(Some(ticket.with_context(|| format!("`{}` is no ticket; move it away", path.display()))?))
+    Ok(Some(ticket.with_context(|| format!("`{}` is not a ticket; move it away", path.display()))?))
 }
 
 /// Ignores a failed removal. The file is removed when it is old.

@@ -1,4 +1,4 @@
-//! `byleave acp` with a fake agent: a shell script that asks for leave once, in the real protocol, and keeps the answer.
+//! `byleave acp` with a fake agent: a shell script that asks for permission once, in the real protocol, and stores the answer.
 
 use std::fs;
 use std::path::Path;
@@ -22,12 +22,12 @@ fn asking(world: &CliTestWorld, raw_input: &Value) {
     fs::write(world.workspace().join("ask.json"), asked.to_string()).unwrap();
 }
 
-/// The program with an editor that says nothing, and stays until the agent has gone.
+/// Starts the program with an editor that sends nothing and stays until the agent has ended.
 fn editor(world: &CliTestWorld, words: &[&str]) -> (Child, Option<ChildStdin>) {
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    // Waiting for a child closes what it reads from, and an editor that has gone answers nothing.
+    // Waiting for a child closes its standard input. The test keeps it open, because an editor that has gone cannot answer.
     let stays = child.stdin.take();
     (child, stays)
 }
@@ -63,5 +63,5 @@ fn what_an_agent_asks_leave_for_waits_in_the_inbox() {
     assert_eq!(proxy.wait().unwrap().code(), Some(7));
     assert_eq!(chosen(&world), "y");
     let last = world.json(&["book", "show", &world.call(), "--json"]).to_string();
-    assert!(last.contains("judged, not enforced"), "{last}");
+    assert!(last.contains("evaluated, not enforced"), "{last}");
 }

@@ -1,4 +1,4 @@
-//! Standing approvals of commands that change something beneath a directory: real files, several sessions.
+//! Standing approvals for commands that change something below a directory, with real files and several sessions.
 
 use std::fs;
 use std::process::Output;
@@ -41,12 +41,12 @@ fn answer(world: &CliTestWorld, words: &[&str]) {
 fn an_approval_of_one_find_is_not_one_for_another() {
     let world = prepared();
     bash(&world, "first", SHOWN);
-    let offers = world.json(&["inbox", "answer", &world.question(), "leave", "--json"]);
-    let many = offers["offers"].as_array().unwrap_or_else(|| panic!("{offers:#}")).len();
+    let offers = world.json(&["inbox", "answer", &world.question(), "standing-approval", "--json"]);
+    let many = offers["scopes"].as_array().unwrap_or_else(|| panic!("{offers:#}")).len();
     for number in 1..=many {
         let world = prepared();
         bash(&world, "first", SHOWN);
-        answer(&world, &["leave", "--offer", &number.to_string()]);
+        answer(&world, &["standing-approval", "--scope", &number.to_string()]);
         let left = || world.workspace().join("main.c").exists();
         assert!(left() && !world.workspace().join("main.o").exists());
         fill(&world);
@@ -80,7 +80,7 @@ fn no_rule_is_suggested_for_something_beneath_a_directory() {
         assert!(!world.workspace().join("main.o").exists());
     }
     assert_eq!(suggested(), json!([]));
-    // A command that was approved is suggested word for word, and not by the words that it begins with.
+    // An approved command is suggested word for word, not by its first words.
     for session in ["a", "b"] {
         bash(&world, session, "touch made");
         answer(&world, &["yes"]);
@@ -88,5 +88,5 @@ fn no_rule_is_suggested_for_something_beneath_a_directory() {
     let suggestions = suggested();
     let about = suggestions[0]["about"].as_array().unwrap_or_else(|| panic!("{suggestions:#}"));
     let runs: Vec<&Value> = about.iter().filter(|one| one.get("run").is_some()).collect();
-    assert!(runs.is_empty() && about.iter().any(|one| one.get("exactly").is_some()), "{suggestions:#}");
+    assert!(runs.is_empty() && about.iter().any(|one| one.get("run-exact").is_some()), "{suggestions:#}");
 }

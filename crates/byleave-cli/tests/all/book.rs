@@ -1,4 +1,4 @@
-//! The book: listed, shown, verified, forgotten, exported.
+//! Tests of the audit log: list, show, verify, erase and export.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::world::CliTestWorld;
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
 fn peer(world: &CliTestWorld) -> rusqlite::Connection {
-    rusqlite::Connection::open(world.state().join("book.sqlite")).unwrap()
+    rusqlite::Connection::open(world.state().join("audit.sqlite")).unwrap()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -64,13 +64,13 @@ fn a_changed_line_is_named() {
     let second: rusqlite::types::Value = hex(&second).into();
     let peer = peer(&world);
     let (at, mut body): (i64, Vec<u8>) = peer
-        .query_row("SELECT pos, body FROM line WHERE call = ?1 AND seq = 0", [&second], |row| {
+        .query_row("SELECT pos, body FROM batch WHERE call = ?1 AND seq = 0", [&second], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
         .unwrap();
-    // In the middle of the first line, a byte that stays text.
+    // Flips a bit in the middle of the first line, so that the byte stays text.
     *body.get_mut(40).unwrap() ^= 1;
-    peer.execute("UPDATE line SET body = ?2 WHERE pos = ?1", rusqlite::params![at, body]).unwrap();
+    peer.execute("UPDATE batch SET body = ?2 WHERE pos = ?1", rusqlite::params![at, body]).unwrap();
     drop(peer);
     world.note("a bit of the second record is flipped");
     let bad = world.run(&["book", "verify"]);
@@ -94,7 +94,7 @@ fn an_old_copy_shows_against_an_anchor_kept_elsewhere() {
     let anchor = world.run(&["book", "anchor"]);
     std::fs::write(world.workspace().join("anchor.json"), anchor.stdout).unwrap();
     world.run(&["book", "verify", "--anchor", "anchor.json"]);
-    for leftover in ["book.sqlite-wal", "book.sqlite-shm"] {
+    for leftover in ["audit.sqlite-wal", "audit.sqlite-shm"] {
         drop(std::fs::remove_file(world.state().join(leftover)));
     }
     copy(&old, &world.state());
@@ -120,10 +120,10 @@ fn records_go_out() {
     let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--args", r#"{"text":"one"}"#]);
     world.run(&["call", "ecko"]);
-    world.run(&["book", "export", "--form", "markdown", "--contents"]);
+    world.run(&["book", "export", "--format", "markdown", "--contents"]);
     let call = world.call();
-    world.run(&["book", "export", "--form", "json", &call]);
-    assert_eq!(world.json(&["book", "export", "--form", "json"]).as_array().unwrap().len(), 2);
+    world.run(&["book", "export", "--format", "json", &call]);
+    assert_eq!(world.json(&["book", "export", "--format", "json"]).as_array().unwrap().len(), 2);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -143,7 +143,7 @@ fn no_book_is_not_a_sound_book() {
 fn a_file_that_is_no_book_is_said() {
     let mut world = CliTestWorld::new();
     std::fs::create_dir(world.state()).unwrap();
-    std::fs::write(world.state().join("book.sqlite"), "this is not a database, whatever it is called")
+    std::fs::write(world.state().join("audit.sqlite"), "this is not a database, whatever it is called")
         .unwrap();
     world.run(&["book", "verify"]);
     world.run(&["call", "echo", "--args", r#"{"text":"one"}"#]);

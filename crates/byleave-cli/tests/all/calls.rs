@@ -1,4 +1,4 @@
-//! `byleave call`, `byleave halt`: what runs, what does not, and what is said about it.
+//! `byleave call` and `byleave halt`: which calls run, which do not, and the messages for both.
 
 use crate::world::CliTestWorld;
 
@@ -45,7 +45,7 @@ fn nobody_there_is_refused_and_told_what_to_do() {
 #[test]
 fn no_mode_overrules_a_deny() {
     let mut world = CliTestWorld::new();
-    for path in [".env", "../state/book.sqlite", "deploy.pem"] {
+    for path in [".env", "../state/audit.sqlite", "deploy.pem"] {
         let args = format!(r#"{{"path":"{path}","line":"x"}}"#);
         world.run(&["call", "append_line", "--mode", "yolo", "--args", &args]);
         assert!(!world.workspace().join(path).exists() || path.starts_with(".."));
@@ -93,7 +93,7 @@ fn a_tool_that_fails_says_why() {
     insta::assert_snapshot!(world.transcript());
 }
 
-// `chat` is among what is suggested.
+// The suggestions include `chat`, so the feature `agent` must be on.
 #[cfg(feature = "agent")]
 #[test]
 fn wrong_usage_is_said_with_what_to_do() {
@@ -114,12 +114,12 @@ fn wrong_usage_is_said_with_what_to_do() {
 #[test]
 fn a_halt_refuses_everything_until_it_is_lifted() {
     let mut world = CliTestWorld::new();
-    world.run(&["halt", "--why", "the agent went wild"]);
+    world.run(&["halt", "--reason", "the agent went wild"]);
     world.run(&["call", "echo", "--args", HELLO]);
     world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
     world.run(&["halt", "--lift", "--json"]);
     world.run(&["call", "echo", "--args", HELLO]);
-    world.run(&["halt", "--lift", "--why", "x"]);
+    world.run(&["halt", "--lift", "--reason", "x"]);
     assert!(!world.workspace().join("notes.txt").exists());
     insta::assert_snapshot!(world.transcript());
 }
@@ -170,7 +170,7 @@ fn the_book_is_where_the_environment_says() {
             command.env(name, home.join(value));
         }
         assert!(command.output().unwrap().status.success());
-        assert!(home.join(expected).join("book.sqlite").exists(), "{expected}");
+        assert!(home.join(expected).join("audit.sqlite").exists(), "{expected}");
     };
     try_with(&[("HOME", "h")], "h/.local/state/byleave");
     try_with(&[("HOME", "h"), ("XDG_STATE_HOME", "x")], "x/byleave");

@@ -1,4 +1,4 @@
-//! The chat at a real terminal: a scripted model mends a failing test, a person answers, and what is cut off goes on.
+//! The chat at a real terminal: a scripted model fixes a failing test, a person answers, and an interrupted chat continues.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::provider::FakeModel;
 use crate::sitting::TerminalSession;
 use crate::task::{ProjectFixture, WRONG, careful, mends};
 
-/// What is on the screen, with names for whatever is different each time.
+/// Returns the screen, with placeholders for everything that differs between runs.
 fn shown(project: &ProjectFixture, sitting: &TerminalSession) -> String {
     let mut text = sitting.shown(&project.desk.world);
     let differs = [(r"\d+(\.\d+)? (ms|s)\b", "[time]"), (r"\[…\d+\](-[0-9a-f]{4}){3}-\[digest…\]", "[id]")];
@@ -25,11 +25,11 @@ fn shown(project: &ProjectFixture, sitting: &TerminalSession) -> String {
 #[test]
 fn a_model_mends_a_failing_test_in_a_chat() {
     let mut says = mends();
-    // What is in the environment is different everywhere.
+    // The environment differs between machines, so the turn that runs `env` is removed.
     says.remove(1);
     let project = ProjectFixture::new(says);
     let mut sitting = project.sitting_at(120, 40, &["chat"]);
-    sitting.await_shown("Say what is to be done.");
+    sitting.await_shown("Describe the task.");
     insta::assert_snapshot!("empty", shown(&project, &sitting));
     sitting.press("Mend the failing test.\r");
     assert!(sitting.asks());
@@ -42,12 +42,12 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     let mended = WRONG.replace("a - b", "a + b");
     assert_eq!(project.desk.world.file("src/lib.rs"), mended);
 
-    // What one may want meanwhile.
+    // Slash commands that a person may need during a chat.
     sitting.press("/export html talk.html\r");
     sitting.await_shown("written to talk.html");
     assert!(project.desk.world.file("talk.html").contains("Mend the failing test."));
     sitting.press("/leave\r");
-    sitting.await_shown("no leave was ever given");
+    sitting.await_shown("no standing approval was ever given");
     sitting.press("\u{1b}");
     sitting.await_shown("written to talk.html");
     sitting.press("/policy\r");
@@ -61,7 +61,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     let (code, seen) = sitting.end();
     assert!(code == Some(0) && seen.contains("byleave chat --resume chat-"), "{seen}");
 
-    // It is still there, and goes on.
+    // The conversation is still there and can be continued.
     let mut sitting = project.sitting_at(120, 20, &["chat", "--resume"]);
     sitting.await_shown("Conversations");
     insta::assert_snapshot!("picker", shown(&project, &sitting));
@@ -76,7 +76,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     let messages = last["messages"].as_array().unwrap();
     assert_eq!(messages.last().unwrap()["content"], json!("Thank you."));
     assert_eq!(messages.iter().filter(|message| message["role"] == "tool").count(), 4);
-    assert_eq!(project.json(&["book", "verify", "--json"])["sound"], json!(true));
+    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
 }
 
 // req: L7
@@ -86,16 +86,16 @@ fn work_is_called_off_and_gone_on_with() {
     let project = ProjectFixture::new(vec![("I wait.", slow), ("Done.", None)]);
     let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
     sitting.await_shown("sleep 600");
-    sitting.await_shown("a tool works");
-    // Said meanwhile, and said when the model is done.
+    sitting.await_shown("a tool is running");
+    // A message typed during the work is sent when the model is done.
     sitting.press("And tell me.\r");
-    sitting.await_shown("And tell me. (said when");
+    sitting.await_shown("And tell me. (queued until");
     sitting.press("\u{3}");
-    sitting.await_shown("called off");
+    sitting.await_shown("cancelled; type how");
     sitting.await_shown("Done.");
     let last = project.model.got().pop().unwrap().to_string();
     assert!(last.contains("And tell me."), "{last}");
-    // With nothing at work, the same key leaves.
+    // With nothing at work, the same key quits.
     sitting.await_shown("2 turns");
     sitting.press("\u{3}");
     assert_eq!(sitting.end().0, Some(0));
@@ -108,10 +108,10 @@ fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
     let project = ProjectFixture::new(vec![("I wait.", slow), ("Done.", None)]);
     let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
     sitting.await_shown("sleep 600");
-    sitting.await_shown("a tool works");
-    // The tool has begun: what has not would begin when the chat goes on.
+    sitting.await_shown("a tool is running");
+    // The tool has started. A tool that has not started would start when the chat continues.
     sitting.await_shown("running for");
-    // It ends, although the tool would work on for longer than a test may take.
+    // The chat ends, although the tool would run for longer than a test may take.
     sitting.signal(rustix::process::Signal::TERM);
     assert_eq!(sitting.end().0, Some(130));
     let session = project.json(&["history", "--json"])[0]["session"].as_str().unwrap().to_owned();
@@ -127,16 +127,16 @@ fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
 fn a_chat_says_what_it_needs_before_there_is_a_screen() {
     let project = ProjectFixture::new(mends());
     let (code, _, told) = said(&project.command(&["chat"]).output().unwrap());
-    assert!(code == Some(2) && told.contains("a chat needs a terminal"), "{told}");
+    assert!(code == Some(2) && told.contains("the chat needs an interactive terminal"), "{told}");
     let sitting = project.sitting(&["chat", "--model", "nobody/knows"]);
     let (code, seen) = sitting.end();
-    assert!(code == Some(2) && seen.contains("names no model that is known"), "{seen}");
+    assert!(code == Some(2) && seen.contains("does not name a model of a known provider"), "{seen}");
     let sitting = project.sitting(&["chat", "--resume", "chat-none"]);
     let (code, seen) = sitting.end();
     assert!(code == Some(2) && seen.contains("there is no conversation"), "{seen}");
 }
 
-/// Answers what is asked until this is on the screen, the program has ended, or the time is over.
+/// Answers questions until this text is on the screen, the program has ended, or the time is over.
 fn attend(sitting: &mut TerminalSession, until: &str, time: Duration) -> bool {
     let began = Instant::now();
     let mut has_chosen = false;
@@ -146,8 +146,8 @@ fn attend(sitting: &mut TerminalSession, until: &str, time: Duration) -> bool {
         if screen.contains(until) {
             return true;
         }
-        // Each key once the screen has come to where it is meant.
-        if screen.contains("yes: ") && screen.contains("Enter says so") {
+        // Presses each key only when the screen is ready for it.
+        if screen.contains("yes: ") && screen.contains("Enter confirms") {
             if std::mem::take(&mut has_chosen) {
                 sitting.press("\r");
             }
@@ -169,7 +169,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
     let (mut dice, mut asked, mut late) = (SeededRandom(0x51_7c_c1_b7), 0, 0);
     let long = Duration::from_secs(120);
     let done = "Done.";
-    // How long it takes unhindered, the answer included; the first also compiles.
+    // Measures an undisturbed run, including the answer. The first run also compiles.
     let mut takes = Duration::ZERO;
     for _ in 0..2 {
         std::fs::write(&source, WRONG).unwrap();
@@ -200,7 +200,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         let mut sitting = if is_begun {
             project.sitting(&["chat", "--resume", &session])
         } else {
-            // Killed before the task was taken in: nothing has happened.
+            // The chat was killed before it accepted the task, so nothing has happened.
             assert_eq!((std::fs::read_to_string(&source).unwrap().as_str(), log.exists()), (WRONG, false));
             project.sitting(&["chat", "Mend it."])
         };
@@ -212,7 +212,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         assert_eq!(std::fs::read_to_string(&source).unwrap(), WRONG.replace("a - b", "a + b"), "{kill}");
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "mended\n", "{kill}");
     }
-    assert_eq!(project.json(&["book", "verify", "--json"])["sound"], json!(true));
+    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
     println!(
         "figure: {kills} kills within {takes} ms, {late} of them after the end, {asked} of them with a question on the screen"
     );

@@ -1,7 +1,7 @@
-//! Every command of the program, in every odd place that it may be started from: it ends, with the documented code, and with
-//! `--json` standard output is JSON and nothing else.
+//! Every command of the program, started from every unusual place: it ends with a documented exit code. With `--json`, standard output is
+//! JSON and nothing else.
 //!
-//! The commands are the program's own list (`byleave man --json`), so that a new one without a row here fails.
+//! The commands come from the program's own list (`byleave man --json`), so a new command without a row here fails.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,22 +13,22 @@ use serde_json::Value;
 use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
-/// As `byleave --help` lists them, and 125 for what could not be confined.
+/// The exit codes that `byleave --help` lists, and 125 for a command that could not be confined.
 const DOCUMENTED: [i32; 8] = [0, 1, 2, 3, 4, 5, 125, 130];
-/// Longer than any of them takes: whatever needs longer hangs.
+/// Longer than any command takes. A command that needs longer hangs.
 const PATIENCE_S: &str = "120";
 
-/// How a command is started, with which exit codes it may end, by its words.
+/// For each command: its name, its arguments, and the exit codes that it may end with.
 ///
-/// `QUESTION`, `CALL`, `LEAVE` and `WROTE` stand for ids, the last for that of a call that changed a file.
+/// `QUESTION`, `CALL`, `LEAVE` and `WROTE` are placeholders for ids. `WROTE` is the id of a call that changed a file.
 const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("call", &["append_line", "--args", NOTE], &[3]),
-    // As root nothing is confined; otherwise it waits, or there is nothing to confine with.
+    // As root nothing is confined. Otherwise the command waits for an answer, or no backend is available.
     ("rehearse", &["--", "touch x"], &[4, 125]),
-    // Not for the first time in this workspace.
+    // The call may already be undone in this workspace, so `--force` is needed.
     ("undo", &["WROTE", "--force"], &[0]),
     ("diff", &["WROTE"], &[0]),
-    // Nobody says which model.
+    // No model is configured.
     ("run", &["hello"], &[2]),
     ("chat", &[], &[2]),
     ("persona", &[], &[0]),
@@ -37,28 +37,28 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("persona export", &["coder"], &[0]),
     ("history", &[], &[0]),
     ("history list", &[], &[0]),
-    // There is none of that name.
+    // No session has this name.
     ("history show", &["none"], &[2]),
     ("history export", &["none"], &[2]),
     ("explain", &["--command", "git status"], &[0]),
     ("tools", &[], &[0]),
     ("tools list", &[], &[0]),
     ("tools show", &["echo"], &[0]),
-    ("tools schema", &["--form", "mcp"], &[0]),
+    ("tools schema", &["--format", "mcp"], &[0]),
     ("tools search", &["append"], &[0]),
     ("inbox", &[], &[0]),
     ("inbox list", &[], &[0]),
     ("inbox show", &["QUESTION"], &[0]),
     ("inbox answer", &["QUESTION"], &[2]),
-    // There is no terminal.
+    // No terminal is available.
     ("inbox open", &["QUESTION"], &[2]),
     ("inbox answer yes", &["QUESTION"], &[0]),
     ("inbox answer no", &["QUESTION"], &[3]),
-    ("inbox answer part", &["QUESTION", "x"], &[2]),
+    ("inbox answer partial", &["QUESTION", "x"], &[2]),
     ("inbox answer edit", &["QUESTION", "--args", NOTE], &[0, 4]),
-    ("inbox answer leave", &["QUESTION", "--scope", "write:/**"], &[0]),
+    ("inbox answer standing-approval", &["QUESTION", "--pattern", "write:/**"], &[0]),
     ("inbox answer abort", &["QUESTION"], &[130]),
-    // It is not about a held result.
+    // The question is not about a held result.
     ("inbox answer release", &["QUESTION"], &[2]),
     ("inbox answer withhold", &["QUESTION"], &[2]),
     ("inbox answer redact", &["QUESTION"], &[2]),
@@ -76,9 +76,9 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("policy replay", &["own.toml"], &[0]),
     ("policy suggest", &[], &[0]),
     ("resume", &[], &[0]),
-    ("halt", &["--why", "lunch"], &[0]),
+    ("halt", &["--reason", "lunch"], &[0]),
     ("hook", &[], &[2]),
-    // Nothing is said, which is a deny: by its exit code, or in the agent's own words.
+    // Standard input is empty. The hook denies, by its exit code or in the agent's own format.
     ("hook claude-code", &[], &[2]),
     ("hook codex", &[], &[2]),
     ("hook gemini", &[], &[2]),
@@ -86,14 +86,14 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("hook goose", &[], &[2]),
     ("hook copilot", &[], &[0, 2]),
     ("hook serve", &["--idle-s", "1"], &[0]),
-    // No hook has prepared it.
+    // No hook has prepared this call.
     ("exec", &["CALL"], &[2]),
     ("sandbox", &[], &[2]),
-    // Not as root; elsewhere as the command says.
+    // Fails as root. Otherwise the exit code is that of the command.
     ("sandbox exec", &["--", "true"], &[0, 125]),
     ("mcp list", &[], &[0]),
     ("mcp add", &["x", "--", "true"], &[0]),
-    // There is none of that name.
+    // No server has this name.
     ("mcp show", &["y"], &[2]),
     ("mcp trust", &["y"], &[2]),
     ("mcp login", &["y"], &[2]),
@@ -101,10 +101,10 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("mcp remove", &["y"], &[2]),
     ("mcp test", &["y"], &[2]),
     ("mcp", &[], &[0]),
-    // Not an address of this machine.
+    // This machine does not have this address.
     ("mcp serve", &["--http", "192.0.2.1:1"], &[2]),
     ("mcp wrap", &["--", "nothing-such"], &[2]),
-    // Not an address of this machine, and no TLS.
+    // This machine does not have this address, and TLS is not configured.
     ("serve", &["--listen", "192.0.2.1:1"], &[2]),
     ("fleet", &[], &[2]),
     ("fleet status", &["/dev/null"], &[2]),
@@ -113,12 +113,12 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("token", &[], &[0]),
     ("token add", &["bot"], &[0]),
     ("token list", &[], &[0]),
-    // There is none of that name.
+    // No token has this id.
     ("token remove", &["00000000"], &[2]),
     ("webhook", &[], &[0]),
     ("webhook add", &["http://127.0.0.1:9/x"], &[0]),
     ("webhook list", &[], &[0]),
-    // There is none of that name.
+    // No webhook has this id.
     ("webhook remove", &["00000000"], &[2]),
     ("webhook test", &["00000000"], &[2]),
     ("book", &[], &[0]),
@@ -126,8 +126,8 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("book show", &["CALL"], &[0]),
     ("book verify", &[], &[0]),
     ("book forget", &["CALL"], &[0]),
-    ("book export", &["--form", "json"], &[0]),
-    ("book acts", &[], &[0]),
+    ("book export", &["--format", "json"], &[0]),
+    ("book actions", &[], &[0]),
     ("book rebuild", &[], &[0]),
     ("book anchor", &[], &[0]),
     ("stats", &[], &[0]),
@@ -137,14 +137,14 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("config edit", &[], &[2]),
     ("config path", &[], &[0]),
     ("doctor", &[], &[0, 1]),
-    // Without an agent it says which there are.
+    // Without an agent it lists the agents.
     ("init", &[], &[0]),
     ("acp", &["--", "true"], &[0]),
     ("completions", &["bash"], &[0]),
     ("man", &[], &[0]),
 ];
 
-/// Where a command is started from, as a shell says it. `"$@"` is the command.
+/// The place that a command is started from, as a shell script. `"$@"` is the command.
 const PLACES: &[(&str, &str)] = &[
     ("standard input closed", r#"exec "$@" <&-"#),
     ("standard input empty", r#"exec "$@" </dev/null"#),
@@ -157,15 +157,15 @@ const PLACES: &[(&str, &str)] = &[
     ("all three closed, input, error and output closed", r#"exec "$@" <&- >&- 2>&-"#),
 ];
 
-/// The row that waits before it ends, so that its places are tried side by side. Not all rows: some write to the same files.
+/// This row waits before it ends, so its places are tried in parallel. Not all rows are, because some write to the same files.
 const WAITS: &str = "hook serve";
 
-/// Whether standard output is that of another program.
+/// Returns whether another program writes to standard output.
 fn is_theirs(row: &str) -> bool {
     ["sandbox exec", "acp"].contains(&row)
 }
 
-/// A book with something of everything in it; every command gets a copy.
+/// A state directory with at least one object of each kind. Every command gets a copy.
 struct CommandFixture {
     world: CliTestWorld,
     copies: tempfile::TempDir,
@@ -189,15 +189,15 @@ impl CommandFixture {
         let wrote = world.call();
         done(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "b"], 4);
         let question = world.question();
-        done(&["inbox", "answer", &question, "leave", "--scope", "write:/nowhere/**"], 0);
-        let leave = world.json(&["leaves", "--json"])[0]["leave"].as_str().unwrap().to_owned();
+        done(&["inbox", "answer", &question, "standing-approval", "--pattern", "write:/nowhere/**"], 0);
+        let leave = world.json(&["leaves", "--json"])[0]["standing_approval"].as_str().unwrap().to_owned();
         done(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "c"], 4);
         let ids =
             vec![("QUESTION", world.question()), ("CALL", world.call()), ("LEAVE", leave), ("WROTE", wrote)];
         Self { world, copies: tempfile::tempdir().unwrap(), ids }
     }
 
-    /// What a row says, with the ids put in; `answer` takes its question before the answer.
+    /// Returns the arguments of a row with the ids inserted. `answer` takes its question before the answer.
     fn words(&self, row: &(&str, &[&str], &[i32])) -> Vec<String> {
         let id = |word: &&str| {
             let found = self.ids.iter().find(|(name, _)| name == word);
@@ -214,7 +214,7 @@ impl CommandFixture {
         }
     }
 
-    /// The program with these words, started by a shell that says where from, on a copy of the book.
+    /// Starts the program with these arguments, on a copy of the state. A shell script says where it starts from.
     fn start(&self, number: usize, script: &str, words: &[String]) -> Command {
         let state = self.copies.path().join(number.to_string());
         let copied = Command::new("cp").arg("-a").args([self.world.state(), state.clone()]).status().unwrap();
@@ -231,7 +231,7 @@ impl CommandFixture {
 }
 
 fn run(mut command: Command) -> Output {
-    // Its other end stays open until it has ended.
+    // The other end of standard input stays open until the program has ended.
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let held = child.stdin.take();
     let output = child.wait_with_output().unwrap();
@@ -239,7 +239,7 @@ fn run(mut command: Command) -> Output {
     output
 }
 
-/// Every command that the program has, by its words.
+/// Lists every command of the program by its name.
 fn commands(world: &CliTestWorld) -> BTreeSet<String> {
     let pages = world.json(&["man", "--json"]);
     let words = |page: &Value| {
@@ -255,7 +255,7 @@ fn every_command_has_a_row() {
     assert_eq!(rows, commands(&CliTestWorld::new()), "a command without a row, or a row without a command");
 }
 
-/// Makes a test of each part of the rows: so many starts take long, and tests run side by side.
+/// Makes one test for each part of the rows. So many starts take long, and tests run in parallel.
 macro_rules! in_parts {
     ($check:ident, $parts:literal: $($name:ident = $part:literal,)*) => {
         $(
@@ -266,7 +266,7 @@ macro_rules! in_parts {
             }
         )*
 
-        // No part is left out.
+        // Checks that no part is missing.
         const _: () = {
             let (parts, mut at): ([usize; $parts], usize) = ([$($part),*], 0);
             while at < parts.len() {
@@ -277,7 +277,6 @@ macro_rules! in_parts {
     };
 }
 
-/// A row with its number.
 type NumberedCommand = (usize, &'static (&'static str, &'static [&'static str], &'static [i32]));
 
 fn part_of_rows(part: usize, parts: usize) -> impl Iterator<Item = NumberedCommand> {
@@ -296,7 +295,7 @@ in_parts! {
     every_command_ends_wherever_it_is_started_from_7 = 7,
 }
 
-/// The places that a row is tried at: all with `BYLEAVE_PROOF=long`, else the first and one other.
+/// Returns the places at which a row is tried: all with `BYLEAVE_PROOF=long`, otherwise the first and one other.
 fn places_of(row: usize) -> impl Iterator<Item = (usize, &'static (&'static str, &'static str))> {
     let is_long = std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long");
     let other = 1 + row % (PLACES.len() - 1);
@@ -324,7 +323,7 @@ fn ends_wherever_it_is_started_from(rows: impl Iterator<Item = NumberedCommand>)
             let code = told.status.code().unwrap();
             prints |= !told.stdout.is_empty();
             if place.contains("output closed") && prints && !is_theirs(row.0) {
-                // Whoever closes it does not hear what it says, and must learn of that.
+                // With standard output closed, a command that prints must fail with exit code 2.
                 assert_eq!(code, 2, "{}, {place}", row.0);
                 continue;
             }
@@ -366,7 +365,7 @@ fn prints_json_and_nothing_else(rows: impl Iterator<Item = NumberedCommand>) {
         if !row.2.contains(&code) {
             wrong.push(format!("{}: {code}", row.0));
         }
-        // What it runs has standard output to itself.
+        // A program that the command runs has standard output to itself.
         if !is_theirs(row.0) || code != 0 {
             let value = check(row.0.to_owned(), &told, &mut wrong);
             if code == 2 {
@@ -374,15 +373,18 @@ fn prints_json_and_nothing_else(rows: impl Iterator<Item = NumberedCommand>) {
             }
         }
 
-        // Typed wrongly.
+        // With an unknown option.
         let mut words: Vec<String> = row.0.split(' ').map(str::to_owned).collect();
         words.extend(["--json".into(), "--nonesuch".into()]);
         let told = run(shelf.start(3 * number + 1, r#"exec "$@" </dev/null"#, &words));
         assert_eq!(told.status.code(), Some(2), "{}", row.0);
         let value = check(format!("{} --nonesuch", row.0), &told, &mut wrong);
-        assert!(value["error"]["what"].as_str().is_some_and(|what| what.contains("--nonesuch")), "{value}");
+        assert!(
+            value["error"]["message"].as_str().is_some_and(|what| what.contains("--nonesuch")),
+            "{value}"
+        );
 
-        // Without a book.
+        // With an empty state directory.
         let mut words = shelf.words(row);
         let empty: PathBuf = shelf.copies.path().join(format!("empty{number}"));
         let state = ["--state".to_owned(), empty.to_str().unwrap().to_owned(), "--json".to_owned()];
@@ -409,10 +411,10 @@ fn a_batch_prints_one_json_value_a_line() {
     );
 }
 
-/// What is missing in an error: its code, or what to do.
+/// Returns which part of an error is missing: its code, or the advice.
 fn unhelpful(command: &str, value: &Value) -> Option<String> {
     let error = &value["error"];
-    let what = error["what"].as_str().unwrap_or_default();
+    let what = error["message"].as_str().unwrap_or_default();
     let says = error["hint"].is_string() || what.contains("--help") || what.contains("Usage:");
     (error["exit"] != 2 || what.is_empty() || !says).then(|| format!("{command}: does not help: {value}"))
 }
@@ -450,7 +452,7 @@ fn help_and_version_that_cannot_be_written_are_said() {
     }
 }
 
-/// Options, variables, and whether there are colours then.
+/// Options, variables, and whether the output then has colors.
 type ColorCase = (&'static [&'static str], &'static [(&'static str, &'static str)], bool);
 
 #[test]

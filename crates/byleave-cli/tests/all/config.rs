@@ -1,4 +1,4 @@
-//! `byleave config`: the settings, where each comes from, and a file that is not right.
+//! `byleave config`: the settings, the origin of each, and a file with errors.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,14 +11,14 @@ use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
-/// The person's own file.
+/// The user's own file.
 fn own(world: &CliTestWorld) -> PathBuf {
     let dir = world.workspace().parent().unwrap().join(".config/byleave");
     fs::create_dir_all(&dir).unwrap();
     dir.join("config.toml")
 }
 
-/// The file of the project.
+/// Writes the project's file.
 fn project(world: &CliTestWorld, text: &str) {
     let dir = world.workspace().join(".byleave");
     fs::create_dir_all(&dir).unwrap();
@@ -36,7 +36,7 @@ fn settings_are_shown_with_where_they_come_from() {
     let mut world = CliTestWorld::new();
     fs::write(own(&world), "# mine\nmode = \"confirm-dangerous\"\nquestion_expiry = \"2d\"\n").unwrap();
     project(&world, "mode = \"confirm-all\"\nquestions_per_minute = 10\n");
-    // A short value: the columns must not depend on how long a temporary path is.
+    // Uses a short value, because the column widths must not depend on the length of a temporary path.
     world.run(&["config", "--color", "never", "--state", "s"]);
     world.run(&["config", "path"]);
     world.run(&["config", "path", "--json"]);
@@ -64,14 +64,14 @@ fn settings_are_shown_with_where_they_come_from() {
 fn a_project_tightens_what_calls_are_asked_and_cannot_loosen_it() {
     let mut world = CliTestWorld::new();
     project(&world, "mode = \"confirm-all\"\n");
-    // Even a flag does not go beneath it.
+    // Even a flag cannot loosen the project's setting.
     world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
     assert!(!world.workspace().join("notes.txt").exists());
     project(&world, "# come on\nmode = \"yolo\"\nwaive = [\"network-confined\"]\n");
     world.run(&["call", "append_line", "--args", NOTE]);
     world.run(&["config"]);
     assert!(!world.workspace().join("notes.txt").exists());
-    // Through a link it could show any file of the person.
+    // Through a symbolic link the project could show any file of the user.
     let place = world.workspace().join(".byleave/config.toml");
     fs::remove_file(&place).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &place).unwrap();
@@ -89,7 +89,7 @@ fn a_settings_file_that_is_not_right_stops_everything() {
         assert_eq!(told.status.code(), Some(2));
         assert!(told.stdout.is_empty());
     }
-    // But one can find and mend it.
+    // But the user can find and fix the file.
     assert_eq!(world.run(&["config", "path"]).status.code(), Some(0));
     fs::write(&path, "mode = \"confirm-all\"\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
@@ -110,10 +110,10 @@ fn settings_hold_for_calls() {
     assert_eq!(world.quietly(&call, "").status.code(), Some(4));
     let open = world.json(&["inbox", "--json"]);
     let lasts = open[0]["expires_at"].as_u64().unwrap() - open[0]["asked_at"].as_u64().unwrap();
-    // The clock is looked at twice: for the end, and a moment later for the entry.
+    // The gate reads the clock twice: for the expiry, and a moment later for the entry.
     assert!((89_000..=90_000).contains(&lasts), "{lasts}");
     fs::write(own(&world), "unattended = \"allow-with-warning\"\n").unwrap();
-    // Behind the one that waits, unless it is of another session.
+    // A call in the same session would wait behind the open question, so this call uses another session.
     let told = world.quietly(&[&call[..], &["--session", "other"]].concat(), "");
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     assert_eq!(world.file("notes.txt"), "first\n");
@@ -137,7 +137,7 @@ fn a_question_that_waits_is_told_by_a_command() {
         0,
     )
     .unwrap();
-    // The same command that people would use, but for where it goes.
+    // The same command as in real use, except for its destination.
     fs::write(
         own(&world),
         "notify = \"command\"\nnotify_command = [\"sh\", \"-c\", \"echo \\\"$1\\\" > told\", \"sh\"]\n",
@@ -153,7 +153,7 @@ fn a_question_that_waits_is_told_by_a_command() {
     assert_eq!(told.status.code(), Some(4), "a question waits although nobody could be told: {told:?}");
 }
 
-/// An editor that writes this and ends.
+/// Runs `config edit` with an editor that runs this script and ends.
 fn edited(world: &CliTestWorld, script: &str) -> (Option<i32>, String) {
     let editor = world.workspace().join("editor");
     fs::write(&editor, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -176,13 +176,13 @@ fn an_edited_file_is_taken_if_it_loads() {
 
     let (code, seen) = edited(&world, r#"echo 'colour = "never"' >>"$1""#);
     assert_eq!(code, Some(2), "{seen}");
-    assert!(seen.contains("did you mean `color`?") && seen.contains("stays"), "{seen}");
+    assert!(seen.contains("did you mean `color`?") && seen.contains("unchanged"), "{seen}");
     assert_eq!(fs::read_to_string(&path).unwrap(), first);
-    // What was written is not lost.
+    // The rejected edit is not lost.
     let (code, seen) = edited(&world, r#"sed -i 's/^colour/color/' "$1""#);
     assert_eq!(code, Some(0), "{seen}");
     assert_eq!(origin(&world.json(&["config", "--json"]), "color").1, "user");
-    // An editor that was left with an error changes nothing.
+    // An editor that ends with an error changes nothing.
     let (code, seen) = edited(&world, r#"echo 'mode = "yolo"' >"$1"; exit 1"#);
     assert_eq!(code, Some(2), "{seen}");
     assert!(!fs::read_to_string(&path).unwrap().contains("mode = \"yolo\""));

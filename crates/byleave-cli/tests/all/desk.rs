@@ -1,4 +1,4 @@
-//! A world that another user owns: root is refused by the sandbox.
+//! A test world that another user owns, because the sandbox refuses to work for root.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use crate::world::CliTestWorld;
 
 pub(crate) const UID: u32 = 61_003;
 
-/// A world that another user owns, with the program in it.
+/// A test world that another user owns, with the program in it.
 pub(crate) struct OtherUserWorld {
     pub(crate) world: CliTestWorld,
     _place: tempfile::TempDir,
@@ -20,7 +20,7 @@ pub(crate) struct OtherUserWorld {
 impl OtherUserWorld {
     pub(crate) fn new() -> Self {
         let world = CliTestWorld::bare();
-        // Where another user can run it, and outside of what is empty inside.
+        // Another user must be able to run the program, and its directory must not be one that is empty inside the sandbox.
         let place = tempfile::tempdir().unwrap();
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = place.path().join("byleave");
@@ -53,7 +53,6 @@ impl OtherUserWorld {
         command
     }
 
-    /// Gives a file to the other user.
     pub(crate) fn give(&self, path: &Path) {
         std::os::unix::fs::chown(path, Some(UID), Some(UID)).unwrap();
     }
@@ -65,19 +64,19 @@ impl OtherUserWorld {
         let mut command = self.command(&words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // It may end without reading.
+        // The program may end without reading its input.
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap_or_default();
         child.wait_with_output().unwrap()
     }
 }
 
-/// The exit code, what was printed, and what was said.
+/// Returns the exit code, standard output and standard error.
 pub(crate) fn said(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Links a program to another place, or copies it where it cannot be linked: it is large.
+/// Hard-links a program to another place, or copies it if a link is not possible. The program is large.
 pub(crate) fn put(program: &Path, place: &Path) {
     if std::fs::hard_link(program, place).is_err() {
         std::fs::copy(program, place).unwrap();

@@ -1,6 +1,6 @@
-//! Moments to kill something at: the same ones in every run.
+//! Seeded times at which tests kill something. They are the same in every run.
 
-/// What the next throw says, below a bound: the same ones each time.
+/// Seeded numbers below a bound. The sequence is the same in every run.
 pub(crate) struct SeededRandom(pub(crate) u64);
 
 impl SeededRandom {

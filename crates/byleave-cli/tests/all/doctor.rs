@@ -1,4 +1,4 @@
-//! `byleave doctor` on the machine that this runs on.
+//! `byleave doctor` on the machine that runs the test.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -20,12 +20,12 @@ fn doctor(world: &CliTestWorld, program: &Path, unprivileged: bool, words: &[&st
     command.output().unwrap()
 }
 
-/// Needs user namespaces for the unprivileged, or bwrap, or Landlock: something to confine with.
+/// Needs a backend: unprivileged user namespaces, bwrap or Landlock.
 // req: E7
 #[test]
 fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
     let world = CliTestWorld::new();
-    // Where another user can run it.
+    // Another user must be able to run the program.
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let state = place.path().join("state");
@@ -42,10 +42,10 @@ fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
     assert_eq!(told.status.code(), Some(0), "{value:#}");
     let level = value["level"].as_str().unwrap();
     let standing = value["rungs"].as_array().unwrap().iter().find(|rung| rung["stands"] == true).unwrap();
-    assert_eq!(standing["rung"], level);
+    assert_eq!(standing["backend"], level);
     assert_eq!(standing["guarantees"]["environment-clean"]["given"], "full");
     let copies = &value["copies"];
-    assert_eq!(copies["had"] == true, copies["why"].is_null() && level == "native", "{value:#}");
+    assert_eq!(copies["available"] == true, copies["reason"].is_null() && level == "native", "{value:#}");
     let text = doctor(&world, &program, true, &[]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.starts_with(level) && text.contains("network-confined"), "{text}");
@@ -63,21 +63,27 @@ fn what_is_not_well_is_named_with_what_to_do() {
     let world = CliTestWorld::new();
     let well = world.json(&["doctor", "--json"]);
     let of = |told: &Value, about: &str| {
-        told["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == about).unwrap().clone()
+        told["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["subject"] == about)
+            .unwrap()
+            .clone()
     };
     for about in ["settings", "rules", "state", "terminal", "notify", "hooks"] {
-        assert_eq!(of(&well, about)["well"], true, "{well:#}");
+        assert_eq!(of(&well, about)["ok"], true, "{well:#}");
     }
     world.quietly(&["call", "echo", "--args", r#"{"text":"x"}"#], "");
-    let book = of(&world.json(&["doctor", "--json"]), "book");
-    assert!(book["well"] == true && book["what"].as_str().unwrap().contains("SQLite 3."), "{book}");
+    let book = of(&world.json(&["doctor", "--json"]), "audit log");
+    assert!(book["ok"] == true && book["message"].as_str().unwrap().contains("SQLite 3."), "{book}");
 
     let own = world.workspace().join(".byleave");
     std::fs::create_dir(&own).unwrap();
     std::fs::write(own.join("config.toml"), "mode = \"yolo\"\n").unwrap();
     std::fs::write(own.join("policy.toml"), "[[rule]]\n").unwrap();
     std::fs::set_permissions(world.state(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::write(world.state().join("book.sqlite"), "no book").unwrap();
+    std::fs::write(world.state().join("audit.sqlite"), "no book").unwrap();
     let told = world.quietly(&["doctor", "--json"], "");
     assert_eq!(told.status.code(), Some(1));
     let told: Value = serde_json::from_slice(&told.stdout).unwrap();
@@ -85,11 +91,11 @@ fn what_is_not_well_is_named_with_what_to_do() {
         ("settings", "only tighten", "byleave config edit"),
         ("rules", "policy.toml", "byleave policy check"),
         ("state", "open to others (mode 755)", "chmod 700"),
-        ("book", "not a database", "put a copy back"),
+        ("audit log", "not a database", "restore a backup"),
     ] {
         let finding = of(&told, about);
-        assert_eq!(finding["well"], false, "{finding}");
-        assert!(finding["what"].as_str().unwrap().contains(what), "{finding}");
+        assert_eq!(finding["ok"], false, "{finding}");
+        assert!(finding["message"].as_str().unwrap().contains(what), "{finding}");
         assert!(finding["hint"].as_str().unwrap().contains(hint), "{finding}");
     }
     let text = String::from_utf8(world.quietly(&["doctor"], "").stdout).unwrap();

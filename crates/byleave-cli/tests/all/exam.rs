@@ -1,8 +1,8 @@
-//! The `approval_ui` cases of the corpus, each on a real pseudo-terminal with the real program on a machine that is thrown away; or,
-//! where the program has no such tool, with a gate of its own and the same prompt.
+//! The `approval_ui` cases of the corpus. Each runs on a real pseudo-terminal with the real program, on a disposable machine. If the
+//! program does not have the tool of the case, a separate gate with the same prompt is used.
 //!
-//! `scripts/prove approvals` runs every case, and the page docs/security/scores.md must be what was measured; with `BYLEAVE_SCORES=write`
-//! it is written. Every other run takes a sample, in which each case must hold as well.
+//! `scripts/prove approvals` runs every case, and the page docs/security/scores.md must match the measured results. With
+//! `BYLEAVE_SCORES=write` the page is written. Every other run takes a sample, in which each case must hold as well.
 
 mod authority;
 mod binding;
@@ -25,7 +25,7 @@ use self::surface::Surface;
 
 const CASES: usize = 83;
 
-/// Each surface, a third of the cases at a time.
+/// One third of the cases per job, for each surface.
 const JOBS: [MachineJob; 6] = [
     MachineJob { name: "inline", builds: false, part: 0, parts: 3 },
     MachineJob { name: "inline", builds: false, part: 1, parts: 3 },
@@ -35,7 +35,6 @@ const JOBS: [MachineJob; 6] = [
     MachineJob { name: "inbox", builds: false, part: 2, parts: 3 },
 ];
 
-/// A case of the corpus.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct CorpusCase {
     id: String,
@@ -46,10 +45,10 @@ pub(crate) struct CorpusCase {
     must: String,
 }
 
-/// How it was shown that a case holds.
+/// Describes how a test showed that a case holds.
 pub(crate) type CaseProof = &'static str;
 
-/// What became of a case on one surface.
+/// The result of a case on one surface.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CaseResult {
     at: usize,
@@ -57,11 +56,11 @@ pub(crate) struct CaseResult {
     class: String,
     must: String,
     surface: String,
-    /// How it was shown, or what went wrong.
+    /// How the case was shown to hold, or what went wrong.
     shown: Result<String, String>,
 }
 
-/// In the long form, every case on every surface, as the page has them; otherwise a sample, of which the others below have the rest.
+/// The long form runs every case on every surface, as on the page. Otherwise this test runs a sample, and the tests below run the rest.
 // req: R5, R6, R7
 #[test]
 fn every_approval_case_holds_at_the_terminal() {
@@ -79,7 +78,7 @@ macro_rules! samples {
             // req: R5, R6, R7
             #[test]
             fn $name() {
-                // The long form of the test above has these cases.
+                // The long form of the test above covers these cases.
                 if !machine::is_long() {
                     hold(concat!("exam::", stringify!($name)), &JOBS[$job..=$job]);
                 }
@@ -96,7 +95,8 @@ samples! {
     a_third_sample_holds_in_the_inbox: 5,
 }
 
-/// Examines the cases of these jobs, in the test of this name; each must hold. Nothing where it began again, to do the work of one.
+/// Examines the cases of these jobs in the test of this name. Each case must hold. Returns `None` in a process that was started again to do
+/// the work of one job.
 fn hold(test: &str, jobs: &[MachineJob]) -> Option<Vec<CaseResult>> {
     if machine::began_again(test, jobs, work) {
         return None;

@@ -1,4 +1,4 @@
-//! `byleave explain`: how a call is read, what it would do, and what decides.
+//! `byleave explain`: how a call is parsed, what it would do, and which rules decide.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::CliTestWorld;
 
-/// A project with something in it.
+/// A project with a few files.
 fn project() -> CliTestWorld {
     let world = CliTestWorld::bare();
     fs::create_dir(world.workspace().join("src")).unwrap();
@@ -17,7 +17,7 @@ fn project() -> CliTestWorld {
     world
 }
 
-/// Commands that people wonder about, one page each.
+/// Commands that people may wonder about, with one snapshot each.
 const TELLING: &[(&str, &str)] = &[
     ("git_status", "git status"),
     ("cargo_test", "cargo test --workspace 2>&1 | tail -20"),
@@ -70,7 +70,7 @@ fn a_call_is_explained_without_being_run() {
 fn one_file_alone_can_be_tried() {
     let mut world = project();
     let rules =
-        "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nread = \"**\"\nrun = \"cat\"\nwhy = \"try it\"\n";
+        "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nread = \"**\"\nrun = \"cat\"\nreason = \"try it\"\n";
     fs::write(world.workspace().join("try.toml"), rules).unwrap();
     let verdict = |world: &CliTestWorld, words: &[&str]| {
         let words = [&["--json", "--policy", "try.toml", "explain", "--command", "cat .env"], words].concat();

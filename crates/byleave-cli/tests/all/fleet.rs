@@ -1,6 +1,6 @@
 //! A whole fleet of real programs: an engine, its service, a Postgres, the gateway (`byleave serve --fleet`) and workers.
 //!
-//! The engine and the Postgres are of one's own, started by the same scripts as everyone's, because they are killed here.
+//! The tests kill the engine and the Postgres, so they use their own, started by the same scripts as everywhere else.
 
 mod chaos;
 mod fair;
@@ -18,12 +18,12 @@ use crate::serve::{HttpServerProcess, token};
 use crate::worker::{WorkerProcess, settled, token_file};
 use crate::world::CliTestWorld;
 
-/// What the environment says for the long form of a test.
+/// Reads a number from the environment, for the long form of a test.
 fn number(name: &str, usual: u32) -> u32 {
     std::env::var(name).map_or(usual, |many| many.parse().unwrap())
 }
 
-/// The one that so many of a hundred are not longer than.
+/// Returns this percentile of the times.
 fn nth(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * percent).div_ceil(100) - 1]
@@ -43,12 +43,12 @@ impl FleetFixture {
         fleet
     }
 
-    /// Starts what does not run.
+    /// Starts the parts that do not run.
     fn up(&self) {
         self.script("fleet", &["up", "--nodes", &self.nodes.to_string()]);
     }
 
-    /// What says how it is reached.
+    /// Returns the file that says how the fleet is reached.
     fn file(&self) -> String {
         self.run().join("fleet.toml").to_str().unwrap().to_owned()
     }
@@ -57,7 +57,7 @@ impl FleetFixture {
         self.dir.path().join("fleet")
     }
 
-    /// The processes of a part, its children with it.
+    /// Returns the process ids of a part and its children.
     fn pids(&self, part: &str) -> Vec<String> {
         let said = if part == "postgres" {
             let said = self.script("postgres", &["status"]);
@@ -92,7 +92,7 @@ impl FleetFixture {
 
     fn script(&self, name: &str, words: &[&str]) -> String {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name);
-        // Beside this program's, as `cargo nextest run` builds both.
+        // `cargo nextest run` builds both programs into the same directory.
         let service = Path::new(env!("CARGO_BIN_EXE_byleave")).with_file_name("byleave-fleet");
         let output = Command::new(script)
             .args(words)
@@ -113,17 +113,17 @@ impl Drop for FleetFixture {
         let url = std::fs::read_to_string(self.dir.path().join("postgres.url")).unwrap();
         self.script("fleet", &["down"]);
         self.script("postgres", &["down"]);
-        // Its data lies where the user that it runs as can go.
+        // The Postgres data is in a directory that its own user can reach.
         let run = url.split("host=").nth(1).and_then(|rest| rest.split('&').next()).unwrap();
         std::fs::remove_dir_all(run.replace("%2F", "/")).unwrap();
     }
 }
 
-/// The first of twelve in a row, below those that the system gives to whoever asks for any: nobody else gets one of them before they
-/// are used.
+/// Returns the first of twelve free ports in a row. They are below the range of ephemeral ports, so no other process gets one of them
+/// before they are used.
 fn free_ports() -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    // Another place to begin in every process.
+    // Every process begins its search at a different port.
     let begin = u16::try_from(std::process::id() % 150).unwrap();
     (0..150)
         .map(|step| 30_100 + (begin + step) % 150 * 16)
@@ -154,7 +154,7 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
         let path = format!("/v1/questions/{question}");
         let sheet = served.ask(&ann, "GET", &path, &Value::Null).1;
         assert!(sheet.to_string().contains("notes.txt"), "{sheet}");
-        let yes = json!({"digest": sheet["question"]["digest"], "answer": {"say": "yes"}});
+        let yes = json!({"digest": sheet["question"]["digest"], "answer": {"kind": "yes"}});
         let (status, said) = served.ask(&ann, "POST", &format!("{path}/answer"), &yes);
         assert!(matches!(status, 200 | 202), "{said}");
     };
@@ -162,11 +162,11 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
     let standing = settled(&served, &bot, &standing["call"]);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     assert_eq!(world.file("notes.txt"), "first\n");
-    // One gateway at a time in a directory, and one at a time altogether.
+    // Only one gateway runs at a time, in a directory and in the fleet.
     let second = world.quietly(&["serve", "--listen", "127.0.0.1:0", "--fleet", words[1]], "");
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(second.status.code() == Some(2) && said.contains("runs there already"), "{said}");
-    // What is asked under one gateway is answered under the next.
+    // A question that was asked under one gateway is answered under the next.
     let standing = served.asked_about(&bot, "k2", &body);
     let address = served.address.clone();
     served.stop();
@@ -175,8 +175,8 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
     let standing = settled(&served, &bot, &standing["call"]);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     assert_eq!(world.file("notes.txt"), "first\nfirst\n");
-    let verified = served.ask(&ann, "POST", "/v1/book/verify", &Value::Null).1;
-    assert_eq!((&verified["sound"], &verified["records"]), (&json!(true), &json!(2)), "{verified}");
+    let verified = served.ask(&ann, "POST", "/v1/audit/verify", &Value::Null).1;
+    assert_eq!((&verified["intact"], &verified["records"]), (&json!(true), &json!(2)), "{verified}");
     hired.stop();
     served.stop();
 }
@@ -194,14 +194,14 @@ fn a_gateway_that_stands_still_for_too_long_is_followed_by_another_and_ends() {
     let mut second =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert_eq!(said.next().unwrap(), "another gateway serves this fleet; waiting for its place");
+    assert_eq!(said.next().unwrap(), "another gateway serves this fleet; waiting to take over");
     let status = |code| {
         let looked = world.quietly(&["fleet", "status", words[1]], "");
         let text = String::from_utf8_lossy(&[looked.stdout, looked.stderr].concat()).into_owned();
         assert_eq!(looked.status.code(), Some(code), "{text}");
         text
     };
-    assert!(status(0).contains("gateway: it is there"));
+    assert!(status(0).contains("gateway: running"));
     first.signal(rustix::process::Signal::STOP);
     assert!(status(1).contains("it is not heard any more"));
     assert!(said.next().unwrap().starts_with("listening on "));

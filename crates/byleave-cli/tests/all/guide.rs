@@ -1,6 +1,6 @@
-//! The guide's transcripts and pictures, made by running what they show.
+//! The transcripts and pictures of the guide, made by running the commands that they show.
 //!
-//! `BYLEAVE_GUIDE=write cargo nextest run -p byleave-cli -E 'test(guide::)'` writes them; otherwise they must be as they are written.
+//! `BYLEAVE_GUIDE=write cargo nextest run -p byleave-cli -E 'test(guide::)'` writes them. Otherwise they must match the files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -13,7 +13,7 @@ use crate::sitting::TerminalSession;
 
 type GuideScene = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
-/// A scene: its name, what is typed, and the answers to what is asked, each with the text it waits for.
+/// For each scene: its name, the typed command, and the answers, each with the prompt that it waits for.
 const SCENES: [GuideScene; 4] = [
     ("codemod", &["rehearse", "--", "./codemod.sh"], &[("later > ", "y")]),
     ("undo", &["undo"], &[]),
@@ -21,7 +21,7 @@ const SCENES: [GuideScene; 4] = [
     ("install", &["rehearse", "--write", PREFIX, "--", "make", "install"], &[("later > ", "y")]),
 ];
 
-/// Stands for a directory that no test may touch.
+/// A placeholder for a directory that no test may touch.
 const PREFIX: &str = "/usr/local";
 
 const CODEMOD: &str = "#!/bin/sh
@@ -47,7 +47,7 @@ pub(crate) fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide")
 }
 
-/// What is different every time: ids and spans of time.
+/// Replaces everything that differs between runs: paths, ids and durations.
 fn settled(text: &str, desk: &OtherUserWorld, prefix: &str) -> String {
     let workspace = desk.world.workspace().display().to_string();
     let text = text.replace(prefix, PREFIX).replace(&workspace, "/home/ann/work").replace('\r', "");
@@ -124,7 +124,7 @@ fn the_guide_shows_what_happens() {
     put(&page, &text, write);
 }
 
-/// The page with this in the block of that name.
+/// Returns the page with this text in the block of that name.
 fn between(page: &str, name: &str, shown: &str) -> String {
     let begin = format!("<!-- scene: {name} -->\n");
     let end = "<!-- end -->";

@@ -1,4 +1,4 @@
-//! Hooks from end to end, with real processes: what an agent says goes in, a person answers in the inbox, and the agent reads it.
+//! Hooks from end to end, with real processes. The agent's request goes in, a person answers in the inbox, and the agent reads the result.
 
 mod boundary;
 mod cases;
@@ -17,10 +17,10 @@ use crate::desk::{OtherUserWorld, put};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The time of an agent that waits for its answer, however slow the machine is.
+/// The patience of an agent that waits for its answer, on any slow machine.
 const PATIENT_MS: u64 = 90_000;
 
-/// A desk with the hook beside the program.
+/// A test world of another user, with the hook beside the program.
 struct HookFixture {
     desk: OtherUserWorld,
     hook: PathBuf,
@@ -31,39 +31,39 @@ impl HookFixture {
         let desk = OtherUserWorld::new();
         let hook = desk.program.with_file_name("byleave-hook");
         put(Path::new(env!("CARGO_BIN_EXE_byleave-hook")), &hook);
-        // A gate ends when its program changes, and a link that another test makes or removes changes the file.
+        // A gate ends when its program changes. A hard link that another test makes or removes changes the file, so this is a copy.
         std::fs::remove_file(&desk.program).unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_byleave"), &desk.program).unwrap();
         Self { desk, hook }
     }
 
-    /// The hook of an agent that waits so long.
-    fn hook(&self, dialect: Dialect, patience_ms: u64) -> Command {
+    /// Returns the hook of an agent with this patience.
+    fn hook(&self, dialect: Dialect, timeout_ms: u64) -> Command {
         let mut command = self.desk.world.command(&self.hook);
-        command.args([dialect.name(), "--patience-ms", &patience_ms.to_string()]);
+        command.args([dialect.name(), "--timeout-ms", &timeout_ms.to_string()]);
         self.desk.by_another(command)
     }
 
-    /// What the hook leaves behind for what an agent says.
-    fn asks(&self, dialect: Dialect, said: &Value, patience_ms: u64) -> Output {
-        ended(start(self.hook(dialect, patience_ms), said.to_string().as_bytes()))
+    /// Runs the hook on a request of an agent, and returns its output.
+    fn asks(&self, dialect: Dialect, said: &Value, timeout_ms: u64) -> Output {
+        ended(start(self.hook(dialect, timeout_ms), said.to_string().as_bytes()))
     }
 
-    /// The same by an agent that makes the call again, with more time, as long as the time is not enough to judge it.
+    /// Runs the hook again with more time, as long as the time was too short to judge the call.
     fn asks_until_judged(&self, dialect: Dialect, said: &Value) -> Output {
-        let mut patience_ms = 2_000;
+        let mut timeout_ms = 2_000;
         loop {
-            let told = self.asks(dialect, said, patience_ms);
+            let told = self.asks(dialect, said, timeout_ms);
             let why = String::from_utf8_lossy(&told.stderr);
-            // The process of the try before may still be ending.
+            // The process of the previous try may still be ending.
             let late = [
-                "could not be judged in time",
+                "could not be evaluated in time",
                 "no answer came in time",
-                "another process has begun this call",
+                "another process has started this call",
             ];
             let is_late = late.iter().any(|late| why.contains(late));
-            patience_ms *= 2;
-            if !is_late || patience_ms > PATIENT_MS {
+            timeout_ms *= 2;
+            if !is_late || timeout_ms > PATIENT_MS {
                 return told;
             }
         }
@@ -78,22 +78,22 @@ impl HookFixture {
         serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {told:?}"))
     }
 
-    /// The gate for hooks, once it listens.
+    /// Starts the gate for hooks and waits until it listens.
     fn serve(&self) -> HookGateProcess {
         let mut command = self.desk.command(&["hook", "serve"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
-        // The socket of one that was killed is still there, so only its own words say that it listens.
+        // The socket of a killed gate still exists, so only the output of this gate shows that it listens.
         let mut line = String::new();
-        while !line.contains("judging for hooks at") {
+        while !line.contains("evaluating calls for hooks at") {
             line.clear();
             assert!(said.read_line(&mut line).unwrap() > 0, "the gate does not listen");
         }
         HookGateProcess { child, _said: said }
     }
 
-    /// The open question, once there is one.
+    /// Waits for an open question and returns it.
     fn question(&self) -> String {
         until("somebody is asked", || {
             let told = self.byleave(&["inbox", "--json"]);
@@ -107,11 +107,10 @@ impl HookFixture {
         let mut all = vec!["inbox", "answer", &question];
         all.extend(words);
         let told = self.byleave(&all);
-        // The hook that asked may be quicker to go on with the call: then this one says that it waits.
+        // The hook that asked may be faster to continue the call. Then this command reports that the call waits.
         assert!(matches!(told.status.code(), Some(0 | 3 | 4)), "{told:?}");
     }
 
-    /// Runs a line as the agent's shell would.
     fn shell(&self, line: &str) -> Output {
         let mut command = self.desk.world.command(Path::new("/bin/sh"));
         command.args(["-c", line]);
@@ -123,10 +122,10 @@ impl HookFixture {
     }
 }
 
-/// A gate that is ended with the test.
+/// A gate that is stopped with the test.
 struct HookGateProcess {
     child: Child,
-    /// Kept open, for what it says later.
+    /// Kept open for later output.
     _said: BufReader<ChildStderr>,
 }
 
@@ -147,7 +146,7 @@ impl Drop for HookGateProcess {
 fn start(mut command: Command, input: &[u8]) -> Child {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It may end without reading.
+    // The program may end without reading its input.
     drop(child.stdin.take().unwrap().write_all(input));
     child
 }
@@ -187,7 +186,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether the agent reads a deny, as its documentation says.
+/// Returns whether the agent reads a deny, according to its documentation.
 fn is_denied(dialect: Dialect, told: &Output) -> bool {
     let said: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
     let by_code = told.status.code() == Some(2) && !told.stderr.iter().all(u8::is_ascii_whitespace);
@@ -198,7 +197,7 @@ fn is_denied(dialect: Dialect, told: &Output) -> bool {
     }
 }
 
-/// The command that an agent runs in place of its own, where it was told one.
+/// Returns the command that the agent runs in place of its own, if the hook replaced it.
 fn rewritten(dialect: Dialect, told: &Output) -> Option<String> {
     let said: Value = serde_json::from_slice(&told.stdout).ok()?;
     let input = match dialect {
@@ -211,7 +210,7 @@ fn rewritten(dialect: Dialect, told: &Output) -> Option<String> {
     input["command"].as_str().map(str::to_owned)
 }
 
-/// What an agent says before, or after, it uses a tool.
+/// Returns the request of an agent before, or after, it uses a tool.
 fn said(dialect: Dialect, cwd: &str, tool: &str, input: &Value, after: Option<&Value>) -> Value {
     let is_after = after.is_some();
     let name = |before: &str, after: &str| if is_after { after.to_owned() } else { before.to_owned() };
@@ -251,7 +250,7 @@ fn said(dialect: Dialect, cwd: &str, tool: &str, input: &Value, after: Option<&V
     said
 }
 
-/// What each agent calls its shell, and its way to write a file.
+/// Returns each agent's names of its shell tool, its write tool and the path argument.
 fn tools(dialect: Dialect) -> (&'static str, &'static str, &'static str) {
     match dialect {
         Dialect::ClaudeCode => ("Bash", "Write", "file_path"),

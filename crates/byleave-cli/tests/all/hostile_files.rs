@@ -1,4 +1,4 @@
-//! Files of a workspace that would hold or fill the gate, which reads them in its own process.
+//! Files in a workspace that would block the gate or fill its memory. The gate reads them in its own process.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,12 +10,11 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::desk::OtherUserWorld;
 
-/// No call takes so long: one that does hangs.
+/// A call that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How much more memory a call may take than the same call without the file. The program takes about 80 MB when it is not optimised.
+/// The memory that a call may take beyond the same call without the file. An unoptimised program takes about 80 MB.
 const MORE_KB: u64 = 100 << 10;
 
-/// Makes something at a path.
 type FileMaker = fn(&Path);
 
 const EVERYWHERE: [(&str, FileMaker); 3] = [
@@ -30,7 +29,7 @@ const CALLS: [&[&str]; 3] = [
     &["call", "write_file", "--mode", "yolo", "--args", r#"{"path":"new","content":"x"}"#],
 ];
 
-/// Makes a call in a repository in which something was put at a path, and returns the most memory that the gate took, in kB.
+/// Makes a call in a repository that has a special file at a path. Returns the peak memory of the gate, in kB.
 fn call(words: &[&str], put: Option<(&str, FileMaker)>) -> u64 {
     let desk = OtherUserWorld::new();
     let workspace = desk.world.workspace();
@@ -53,7 +52,7 @@ fn call(words: &[&str], put: Option<(&str, FileMaker)>) -> u64 {
     peak
 }
 
-/// Waits for the end of a program, and says how much memory it took and how it ended; no code for one that does not end.
+/// Waits for a program to end. Returns its peak memory and its exit code, or no code if it does not end.
 fn watched(child: &mut Child) -> (u64, Option<i32>) {
     let began = Instant::now();
     let mut peak = 0;
@@ -64,7 +63,7 @@ fn watched(child: &mut Child) -> (u64, Option<i32>) {
         if let Some(ended) = child.try_wait().unwrap() {
             return (peak, ended.code());
         }
-        // Before it takes what others need.
+        // Kills the program before it takes memory that others need.
         if began.elapsed() > DEADLINE || peak > 1 << 20 {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -97,9 +96,9 @@ fn what_git_says_cannot_become_much_more_in_memory() {
         (".gitignore", |path| {
             fs::write(path, (0..100_000).map(|number| format!("a{number}*?\n")).collect::<String>()).unwrap();
         }),
-        // Each brace takes some of the stack.
+        // Each brace needs some of the stack.
         (".gitignore", |path| fs::write(path, "{".repeat(500_000) + &"}".repeat(500_000)).unwrap()),
-        // Each name is long, and nearly nothing of it is in the file.
+        // Each name is long, but the file stores almost nothing of it.
         (".git/index", |path| {
             let mut bytes = [b"DIRC\0\0\0\x04".as_slice(), &900_000_u32.to_be_bytes(), &[0; 63]].concat();
             bytes.extend(b"a/".repeat(1_990));
@@ -107,7 +106,7 @@ fn what_git_says_cannot_become_much_more_in_memory() {
             (1..900_000).for_each(|_| bytes.extend([[0; 62].as_slice(), &[1, b'b', 0]].concat()));
             fs::write(path, bytes).unwrap();
         }),
-        // Each name has as many directories above it as fit.
+        // Each name has as many parent directories as fit.
         (".git/index", |path| {
             let mut bytes = [b"DIRC\0\0\0\x02".as_slice(), &7_000_u32.to_be_bytes()].concat();
             for number in 0..7_000 {
@@ -137,16 +136,19 @@ fn nothing_in_git_becomes_a_link_or_a_pipe_unasked() {
     fs::write(git.join("index"), "as it was").unwrap();
     [git.clone(), git.join("index")].iter().for_each(|path| desk.give(path));
     let script = "rm .git/index; mkfifo .git/index; ln -s /dev/zero .git/HEAD; echo x > new";
-    // A rule or a mode that lets everything be written has not said this: it is not kept.
+    // A rule or a mode that allows all writes does not cover this change, so it is not committed.
     let args = serde_json::json!({ "command": script }).to_string();
     let mut command = desk.command(&["call", "bash", "--mode", "yolo", "--args", &args]);
     let (code, out, err) = crate::desk::said(&command.stdin(Stdio::null()).output().unwrap());
     assert_eq!(code, Some(0), "{out}{err}");
-    assert!(out.contains("`/") && out.contains(".git/index` became a pipe, which git never makes"), "{out}");
+    assert!(
+        out.contains("`/") && out.contains(".git/index` became a pipe, which git never creates"),
+        "{out}"
+    );
     assert!(out.contains(".git/HEAD` became a link"), "{out}");
     assert_eq!(fs::read_to_string(git.join("index")).unwrap(), "as it was");
     assert!(!git.join("HEAD").is_symlink() && desk.world.workspace().join("new").exists());
-    // A person sees it, and may want it.
+    // A person sees the change and may want it.
     let mut command = desk.command(&["rehearse", "--yes", "--", script]);
     let (code, out, err) = crate::desk::said(&command.stdin(Stdio::null()).output().unwrap());
     assert_eq!(code, Some(0), "{out}{err}");

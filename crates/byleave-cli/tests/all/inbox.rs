@@ -1,4 +1,4 @@
-//! Questions that stay open: listed, shown, answered, and their calls resumed.
+//! Open questions: listed, shown and answered. Their calls are resumed.
 
 use crate::world::CliTestWorld;
 
@@ -85,16 +85,25 @@ fn a_leave_is_given_listed_used_up_and_revoked() {
     ask(&mut world, NOTE);
     let question = world.question();
     for scope in ["notes.txt", "write:notes/**", "eat:/w", "write:/["] {
-        world.run(&["inbox", "answer", &question, "leave", "--scope", scope]);
+        world.run(&["inbox", "answer", &question, "standing-approval", "--pattern", scope]);
     }
-    world.run(&["inbox", "answer", &question, "leave", "--scope", "write:/w/**", "--for", "soon"]);
+    world.run(&[
+        "inbox",
+        "answer",
+        &question,
+        "standing-approval",
+        "--pattern",
+        "write:/w/**",
+        "--for",
+        "soon",
+    ]);
     let scope = format!("write:{}/*.txt", world.workspace().to_str().unwrap());
     world.run(&[
         "inbox",
         "answer",
         &question,
-        "leave",
-        "--scope",
+        "standing-approval",
+        "--pattern",
         &scope,
         "--for",
         "150m",
@@ -109,8 +118,8 @@ fn a_leave_is_given_listed_used_up_and_revoked() {
     world.run(&call);
     world.run(&["leaves", "--json"]);
     ask(&mut world, NOTE);
-    world.run(&["inbox", "answer", &world.question(), "leave", "--scope", &scope]);
-    let leave = world.json(&["leaves", "--json"])[0]["leave"].as_str().unwrap().to_owned();
+    world.run(&["inbox", "answer", &world.question(), "standing-approval", "--pattern", &scope]);
+    let leave = world.json(&["leaves", "--json"])[0]["standing_approval"].as_str().unwrap().to_owned();
     world.run(&["leaves", "revoke", &end(&leave)]);
     world.run(&["leaves", "revoke", "00000000"]);
     world.run(&call);
@@ -134,7 +143,7 @@ fn a_call_behind_another_is_resumed_after_it() {
     insta::assert_snapshot!(world.transcript());
 }
 
-/// Where a call is taken up again must not change what the policy says of it.
+/// The directory from which a call is resumed must not change the policy's verdict.
 #[test]
 fn an_answer_may_be_given_from_anywhere() {
     let mut world = CliTestWorld::new();

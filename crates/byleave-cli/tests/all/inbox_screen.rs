@@ -1,9 +1,9 @@
-//! The inbox on a screen of its own, at a real terminal.
+//! The full-screen inbox at a real terminal.
 
 use crate::sitting::TerminalSession;
 use crate::world::CliTestWorld;
 
-/// Leaves a question open.
+/// Makes a call whose question stays open.
 fn ask(world: &CliTestWorld, agent: &str, session: &str, line: &str) -> String {
     let args = format!(r#"{{"path":"{session}.txt","line":"{line}"}}"#);
     let words =
@@ -43,7 +43,7 @@ fn a_question_is_opened_read_and_answered() {
     sitting.await_shown("appended 6 bytes");
     sitting.await_shown("2 open");
     assert_eq!(world.file("one.txt"), "first\n");
-    // Back without an answer, and out.
+    // Goes back without an answer, and quits.
     sitting.press("\r");
     sitting.await_ready();
     sitting.press("\u{1b}");
@@ -70,7 +70,7 @@ fn several_get_one_answer_after_all_of_them_were_seen() {
     sitting.press("\r");
     sitting.await_ready();
     sitting.await_shown("2 questions, one answer");
-    // Not before the end of the last was on the screen.
+    // A yes is refused before the end of the last question was on the screen.
     sitting.press("y");
     sitting.await_shown("scroll to the end first");
     sitting.press("\u{1b}[F");
@@ -133,7 +133,7 @@ fn abort_and_ctrl_c_leave_with_130() {
     sitting.choose("a", "abort");
     assert_eq!(sitting.end().0, Some(130));
     let mut sitting = sit(&world);
-    sitting.await_shown("no question is open");
+    sitting.await_shown("no open questions");
     sitting.press("\u{3}");
     assert_eq!(sitting.end().0, Some(130));
 }

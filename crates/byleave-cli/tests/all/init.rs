@@ -1,4 +1,4 @@
-//! `byleave init` on settings as people have them: comments, odd indentation, servers with secrets, hooks of their own.
+//! `byleave init` on realistic settings: comments, odd indentation, servers with secrets, and existing hooks.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::desk::put;
 use crate::world::CliTestWorld;
 
-/// Every agent, with the files that it has before.
+/// Every agent, with the files that it has beforehand.
 const AGENTS: [(&str, &[(&str, &str)]); 6] = [
     (
         "claude-code",
@@ -40,7 +40,7 @@ const AGENTS: [(&str, &[(&str, &str)]); 6] = [
     ("copilot", &[(".copilot/mcp-config.json", include_str!("init/copilot.json"))]),
 ];
 
-/// A home directory with the program in it, and a hook that says its version and nothing else: a stand-in.
+/// A home directory with the program in it. The hook is a stand-in that prints its version and nothing else.
 struct InitFixture {
     world: CliTestWorld,
     program: PathBuf,
@@ -99,7 +99,7 @@ impl InitFixture {
         let told = self.run(words);
         let mut text = format!("$ byleave {}\n{}", words.join(" "), String::from_utf8(told.stdout).unwrap());
         let mut lines: Vec<&str> = std::str::from_utf8(&told.stderr).unwrap().lines().collect();
-        // Not everywhere: as root, for one.
+        // Some machines print this, for example when the user is root.
         if lines.first().is_some_and(|line| line.starts_with("no shell command can run here:")) {
             lines.drain(..2);
         }
@@ -120,20 +120,20 @@ impl InitFixture {
         serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"))
     }
 
-    /// What the doctor says of an agent.
+    /// Returns the doctor's report on an agent.
     fn doctor(&self, agent: &str) -> Value {
         let told = self.json(&["doctor", "--json"]);
-        let found = told["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == agent);
+        let found = told["findings"].as_array().unwrap().iter().find(|finding| finding["subject"] == agent);
         found.unwrap_or_else(|| panic!("{told:#}")).clone()
     }
 
-    /// Every file of the person, with its text; not what the program keeps for itself.
+    /// Returns every file of the user with its text, except the program's own files.
     fn files(&self) -> Vec<(PathBuf, String)> {
         fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
             for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
                 let name = entry.file_name();
                 if entry.path().is_dir() {
-                    // A directory that is left behind counts.
+                    // A directory that remains is reported too.
                     found.push((entry.path(), String::new()));
                     if name != "state" && name != "bin" {
                         walk(&entry.path(), found);
@@ -171,15 +171,15 @@ fn every_agent_is_set_up_once_and_everything_comes_back_byte_for_byte() {
         for (path, text) in after.iter().filter(|file| !before.contains(file)) {
             writeln!(told, "--- {}\n{}", path.display(), text.replace("hunter", "secret")).unwrap();
         }
-        // Where the secrets went, and who can read it.
+        // The file that the secrets were moved to, and its permissions.
         let servers = home.path(".config/byleave/mcp.toml");
         assert!(fs::read_to_string(&servers).unwrap().contains("from = "));
         assert_eq!(servers.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let well = home.doctor(agent);
         if agent != "claude-code" && agent != "gemini" {
-            assert_eq!(well["well"], true, "{well:#}");
+            assert_eq!(well["ok"], true, "{well:#}");
         } else {
-            assert!(well["what"].as_str().unwrap().contains("goes around the gateway"), "{well:#}");
+            assert!(well["message"].as_str().unwrap().contains("bypasses the gateway"), "{well:#}");
         }
         told += &home.done(&["init", "--undo", agent]);
         assert_eq!(home.files(), before, "{agent}: everything is as it was");
@@ -188,7 +188,7 @@ fn every_agent_is_set_up_once_and_everything_comes_back_byte_for_byte() {
     }
 }
 
-/// The agents whose hook blocks a call because of how it is started, the file with it, and where it stands in there.
+/// The agents whose hook blocks a call by the way it is started. For each, the file and the location in it.
 const BLOCKING: [(&str, &str, &str); 4] = [
     ("claude-code", ".claude/settings.json", "/hooks/PreToolUse"),
     ("codex", ".codex/hooks.json", "/hooks/PreToolUse"),
@@ -216,14 +216,14 @@ fn a_hook_that_does_not_answer_blocks_the_call() {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            // It may end without reading.
+            // The program may end without reading its input.
             drop(child.stdin.take().unwrap().write_all(b"asked\n"));
             let told = child.wait_with_output().unwrap();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
             (told.status.code(), text(told.stdout), text(told.stderr))
         };
         for shell in ["/bin/sh", "/bin/bash"] {
-            // What the hook says reaches the agent as it is.
+            // The output of the hook reaches the agent unchanged.
             home.hook_script(r#"read -r said; echo "$0 $1 $said""#);
             let program = home.program.with_file_name("byleave-hook");
             let passed = format!("{} {agent} asked\n", program.display());
@@ -241,7 +241,7 @@ fn a_hook_that_does_not_answer_blocks_the_call() {
             fs::remove_file(&program).unwrap();
             assert_eq!(run(shell).0, Some(2), "{agent}: it is gone");
         }
-        // Started as by older versions, which goes ahead when the hook is gone.
+        // Older versions started the hook like this. The agent then continues if the hook is missing.
         home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
         let old = line.split_once("' ").unwrap().1;
         home.write(
@@ -249,14 +249,14 @@ fn a_hook_that_does_not_answer_blocks_the_call() {
             &home.read(file).replace(&Value::from(line).to_string(), &Value::from(old).to_string()),
         );
         let found = home.doctor(agent);
-        assert!(found["what"].as_str().unwrap().contains("is not as it was set up"), "{found:#}");
+        assert!(found["message"].as_str().unwrap().contains("was changed after setup"), "{found:#}");
         home.done(&["init", agent]);
         assert_eq!(serde_json::from_str::<Value>(&home.read(file)).unwrap(), settings, "{agent}");
-        assert_eq!(home.doctor(agent)["well"], true, "{agent}");
+        assert_eq!(home.doctor(agent)["ok"], true, "{agent}");
     }
 }
 
-/// The pages that say which agents there are.
+/// The pages that list the agents.
 const PAGES: [&str; 5] = [
     "README.md",
     "docs/guide/agents.md",
@@ -276,7 +276,7 @@ fn no_agent_is_left_out_here_or_on_a_page() {
         let text =
             fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap();
         for agent in &there {
-            // `claude-code` or Claude Code.
+            // Matches `claude-code` and Claude Code.
             let name = regex::Regex::new(&format!(r"(?i)\b{}\b", agent.replace('-', r"[-\s]"))).unwrap();
             assert!(name.is_match(&text), "{page} does not name {agent}");
         }
@@ -289,7 +289,7 @@ fn what_was_changed_since_stays_when_it_is_taken_back() {
     for (agent, files) in AGENTS {
         let home = InitFixture::of(files);
         home.done(&["init", agent]);
-        // Somebody adds something at the end of every file, and something in the middle of the first.
+        // The user adds something at the end of every file, and something in the middle of the first.
         let changed = |name: &str| -> String {
             let text = home.read(name);
             match Path::new(name).extension().unwrap().to_str().unwrap() {
@@ -306,7 +306,7 @@ fn what_was_changed_since_stays_when_it_is_taken_back() {
             home.write(name, &changed(name));
         }
         let told = home.done(&["init", "--undo", agent]);
-        assert!(told.contains("was changed since"), "{agent}: {told}");
+        assert!(told.contains("was changed after setup"), "{agent}: {told}");
         assert!(!told.contains("hunter"), "{told}");
         for (name, before) in files {
             let now = home.read(name);
@@ -334,12 +334,12 @@ fn the_doctor_sees_what_was_taken_out_or_came_back() {
     let (servers, hooks) = (home.read(".cursor/mcp.json"), home.read(".cursor/hooks.json"));
     let says = |what: &str| {
         let found = home.doctor(agent);
-        assert_eq!(found["well"], false, "{found:#}");
-        assert!(found["what"].as_str().unwrap().contains(what), "{found:#}");
+        assert_eq!(found["ok"], false, "{found:#}");
+        assert!(found["message"].as_str().unwrap().contains(what), "{found:#}");
         assert!(found["hint"].as_str().unwrap().contains("byleave init cursor"), "{found:#}");
     };
     home.write(".cursor/mcp.json", "{\"mcpServers\": {}}");
-    says("the gateway is gone");
+    says("the gateway is missing");
     home.write(
         ".cursor/mcp.json",
         &servers.replace("\"byleave\": {", "\"new\": {\"command\": \"x\"}, \"byleave\": {"),
@@ -347,24 +347,24 @@ fn the_doctor_sees_what_was_taken_out_or_came_back() {
     says("MCP server `new`");
     home.write(".cursor/mcp.json", &servers);
     home.write(".cursor/hooks.json", &hooks.replace("preToolUse", "preToolUsed"));
-    says("the hook `preToolUse` is gone");
+    says("the hook `preToolUse` is missing");
     home.write(".cursor/hooks.json", &hooks.replace("\"failClosed\": true", "\"failClosed\": false"));
     says("the hook `preToolUse` in");
     home.write(".cursor/hooks.json", &hooks);
     home.hook("byleave-hook 0.0.1");
-    says("says it is `byleave-hook 0.0.1`");
+    says("has the version `byleave-hook 0.0.1`");
     fs::remove_file(home.program.with_file_name("byleave-hook")).unwrap();
     says("does not run");
     assert!(home.told(&["init", agent]).contains("there is no `"));
     home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
-    // A server that came back is moved as well, and all steps are taken back together.
+    // A server that came back is moved as well, and undo reverts all steps together.
     home.write(
         ".cursor/mcp.json",
         &servers.replace("\"byleave\": {", "\"new\": {\"command\": \"x\"}, \"byleave\": {"),
     );
     let told = home.done(&["init", agent]);
     assert!(told.contains("moved   new"), "{told}");
-    assert_eq!(home.doctor(agent)["well"], true);
+    assert_eq!(home.doctor(agent)["ok"], true);
     home.done(&["init", "--undo"]);
     let now: Value = serde_json::from_str(&home.read(".cursor/mcp.json")).unwrap();
     let names: Vec<&String> = now["mcpServers"].as_object().unwrap().keys().collect();
@@ -379,22 +379,22 @@ fn what_is_in_doubt_is_refused_and_nothing_is_changed() {
         (
             ".cursor/mcp.json",
             "{\"mcpServers\": {\"byleave\": {\"command\": \"other\"}}}",
-            "another server called `byleave`",
+            "a different server named `byleave`",
         ),
         (
             ".cursor/mcp.json",
             "{\"mcpServers\": {\"a b\": {\"command\": \"x\"}, \"a-b\": {\"command\": \"y\"}}}",
-            "is not the one that",
+            "differs from the one that",
         ),
         (
             ".cursor/mcp.json",
             "{\"mcpServers\": {\"a b\": {\"command\": \"x\"}, \"a-b\": {\"command\": \"x\"}}}",
-            "would both be called",
+            "would get the same name",
         ),
         (".cursor/mcp.json", "{\"mcpServers\": {\"é\": {\"command\": \"x\"}}}", "without letters or digits"),
-        (".cursor/mcp.json", "{\"mcpServers\": []}", "is not what it usually is"),
-        (".cursor/mcp.json", "{\"mcpServers\": ", "cannot be read"),
-        (".cursor/hooks.json", "{\"hooks\": {\"preToolUse\": {}}}", "is not what it usually is"),
+        (".cursor/mcp.json", "{\"mcpServers\": []}", "has an unexpected structure"),
+        (".cursor/mcp.json", "{\"mcpServers\": ", "cannot be parsed"),
+        (".cursor/hooks.json", "{\"hooks\": {\"preToolUse\": {}}}", "has an unexpected structure"),
         (".config/byleave/mcp.toml", "[server", "cannot change"),
     ];
     for (name, text, why) in cases {
@@ -408,11 +408,11 @@ fn what_is_in_doubt_is_refused_and_nothing_is_changed() {
         assert!(told.contains(why) && !told.ends_with("[0]\n\n"), "{text}: {told}");
         assert_eq!(home.files(), before, "{text}");
     }
-    // A link that leads nowhere; one that leads somewhere is followed and stays.
+    // A dangling link is refused. A link to an existing file is followed and kept.
     let home = InitFixture::of(&[("dotfiles/mcp.json", "{}")]);
     fs::create_dir(home.path(".cursor")).unwrap();
     std::os::unix::fs::symlink("../nowhere", home.path(".cursor/mcp.json")).unwrap();
-    assert!(home.told(&["init", "cursor"]).contains("leads nowhere"));
+    assert!(home.told(&["init", "cursor"]).contains("cannot resolve the link"));
     fs::remove_file(home.path(".cursor/mcp.json")).unwrap();
     std::os::unix::fs::symlink("../dotfiles/mcp.json", home.path(".cursor/mcp.json")).unwrap();
     home.done(&["init", "cursor"]);
@@ -435,7 +435,7 @@ fn a_project_has_settings_of_its_own_and_a_server_is_shared() {
     home.write("w/.mcp.json", r#"{"mcpServers": {"team": {"command": "./z"}}}"#);
     let before = home.files();
     assert!(home.done(&["init"]).contains("claude-code  no"));
-    assert!(home.told(&["init", "--dry-run"]).contains("no agent is named"));
+    assert!(home.told(&["init", "--dry-run"]).contains("no agent was given"));
     let told = home.done(&["init", "claude-code", "--project"]);
     assert!(told.contains("moved   team") && told.contains("moved   local"), "{told}");
     let servers = home.read(".config/byleave/mcp.toml");
@@ -445,15 +445,15 @@ fn a_project_has_settings_of_its_own_and_a_server_is_shared() {
     home.done(&["init", "cursor"]);
     home.done(&["init", "gemini"]);
     assert!(home.done(&["init"]).contains("in 1 projects"));
-    // Whoever brought it may go; who is left still needs it.
+    // The agent that brought the server may be undone. The remaining agent still needs the server.
     let told = home.done(&["init", "--undo", "cursor"]);
-    assert!(told.contains("server `shared` stays behind the gateway: gemini has it too"), "{told}");
+    assert!(told.contains("server `shared` stays behind the gateway: gemini uses it too"), "{told}");
     assert!(home.read(".config/byleave/mcp.toml").contains("[server.shared]"));
     let json = home.json(&["init", "--undo", "--json"]);
     assert_eq!(json["undone"].as_array().unwrap().len(), 2, "{json:#}");
     let left: Vec<_> = home.files().into_iter().filter(|file| !before.contains(file)).collect();
     let names: Vec<&Path> = left.iter().map(|(path, _)| path.as_path()).collect();
-    // The one that was shared last is nobody's to take out but the person's.
+    // Only the user may remove the server that was shared last.
     assert!(names.iter().all(|path| path.starts_with(home.path(".config"))), "{names:?}");
 }
 

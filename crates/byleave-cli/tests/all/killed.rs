@@ -1,4 +1,4 @@
-//! Killed at any moment of a commit or an undo: afterwards it is wholly there or wholly not, and the book says which.
+//! A commit or an undo is killed at any moment. Afterwards it is either complete or absent, and the audit log says which.
 //!
 //! `BYLEAVE_CRASHES=300` for the long form.
 
@@ -14,7 +14,7 @@ use crate::desk::{OtherUserWorld, said};
 const FILES: usize = 120;
 const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
 
-/// Numbers that are the same in every run, and not each other.
+/// Seeded numbers that differ from each other. The sequence is the same in every run.
 struct KillTimingRandom(u64);
 
 impl KillTimingRandom {
@@ -54,7 +54,7 @@ impl OtherUserWorld {
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
     }
 
-    /// Runs something and kills it after a while; says whether it was killed.
+    /// Runs a command and kills it after a while. Returns whether it was killed.
     fn killed(&self, words: &[&str], after: Duration) -> bool {
         let mut command = self.command(words);
         command.env(WAIVE.0, WAIVE.1).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -66,13 +66,13 @@ impl OtherUserWorld {
             }
             std::thread::sleep(Duration::from_micros(500));
         }
-        // By its own handle: nobody else is meant.
+        // Kills only this child, by its own handle.
         child.kill().unwrap();
         child.wait().unwrap();
         true
     }
 
-    /// How a call stands in the book, after what was left of it was driven on.
+    /// Returns the outcome of a call in the audit log, after the rest of the call was resumed.
     fn outcome(&self, call: &str) -> String {
         self.plainly(&["resume", "--ask", "inbox"]);
         let calls = self.told(&["book", "log", "--json"]);
@@ -96,7 +96,7 @@ fn a_commit_and_an_undo_are_whole_or_not_at_all() {
                   mkdir d; for n in 1 2 3 4 5 6 7 8 9; do echo $n > d/$n; done";
     let (mut dice, mut kills) = (KillTimingRandom(0x9e37_79b9_7f4a_7c15), [0; 2]);
     let mut spans = [Duration::from_millis(150); 2];
-    // More rounds where hardly anything was killed: then nothing would be shown.
+    // Adds rounds if hardly any process was killed, because the test would show nothing then.
     let mut done = 0;
     while done < rounds || kills.iter().sum::<usize>() * 2 <= rounds && done < 5 * rounds {
         let round = done;
@@ -108,7 +108,7 @@ fn a_commit_and_an_undo_are_whole_or_not_at_all() {
         let after = Duration::from_micros(dice.below(spans[0].as_micros()));
         kills[0] += usize::from(desk.killed(&answer, after));
         let outcome = match desk.outcome(call).as_str() {
-            // It was killed before the answer was in the book.
+            // The process was killed before the answer was in the audit log.
             "waiting" => {
                 assert_eq!(desk.tree(), before, "round {round}: it waits, and something changed");
                 let began = Instant::now();
@@ -134,11 +134,11 @@ fn a_commit_and_an_undo_are_whole_or_not_at_all() {
         let undo = newest["call"].as_str().unwrap();
         let outcome = if undo == call { "waiting".to_owned() } else { desk.outcome(undo) };
         if outcome != "completed" {
-            // It was killed before it was in the book, or before its own answer was.
+            // The process was killed before the undo, or its own answer, was in the audit log.
             assert_eq!(outcome, "waiting", "round {round}");
             assert_eq!(desk.tree(), changed, "round {round}: not begun, and something changed");
             let began = Instant::now();
-            // Its question may be open by now: then another undo would wait behind it.
+            // The question of the undo may be open by now. Another undo would wait behind it.
             let open = desk.told(&["inbox", "--json"]);
             let asked = open.as_array().unwrap().iter().find(|one| one["call"] == undo);
             let (code, out, err) = match asked.and_then(|one| one["question"].as_str()) {

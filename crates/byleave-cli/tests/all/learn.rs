@@ -1,4 +1,4 @@
-//! `byleave policy replay` and `byleave policy suggest`: what other rules would have made of the past.
+//! `byleave policy replay` and `byleave policy suggest`: the effect of other rules on past calls.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -12,7 +12,7 @@ fn line(file: &str) -> String {
     format!(r#"{{"path":"{file}","line":"x"}}"#)
 }
 
-/// A call that is asked about, and what is said to it.
+/// Makes a call that leads to a question, and answers it.
 fn asked(world: &CliTestWorld, file: &str, answer: &[&str]) {
     world.quietly(&["call", "append_line", "--ask", "inbox", "--args", &line(file)], "");
     let question = world.question();
@@ -29,7 +29,7 @@ fn put(world: &CliTestWorld, name: &str, text: &str) {
 
 const OWN: &str = "../.config/byleave/policy.toml";
 
-const CAREFUL: &str = "[[rule]]\nid = \"careful\"\nverdict = \"ask\"\ndangerous = true\nwrite = \"danger.txt\"\nwhy = \"careful\"\n\n[[rule]]\nid = \"look\"\nverdict = \"ask\"\nwrite = \"look.txt\"\n";
+const CAREFUL: &str = "[[rule]]\nid = \"careful\"\nverdict = \"ask\"\ndangerous = true\nwrite = \"danger.txt\"\nreason = \"careful\"\n\n[[rule]]\nid = \"look\"\nverdict = \"ask\"\nwrite = \"look.txt\"\n";
 
 fn calls(list: &Value) -> BTreeSet<String> {
     list.as_array().unwrap().iter().map(|one| one["call"].as_str().unwrap().to_owned()).collect()
@@ -109,7 +109,7 @@ fn another_policy_is_held_against_the_book() {
     put(
         &world,
         "strict.toml",
-        "[[rule]]\nid = \"frozen\"\nverdict = \"deny\"\nwrite = \"notes.txt\"\nwhy = \"frozen\"\n",
+        "[[rule]]\nid = \"frozen\"\nverdict = \"deny\"\nwrite = \"notes.txt\"\nreason = \"frozen\"\n",
     );
     world.run(&["policy", "replay", "strict.toml"]);
     asked(&world, "notes.txt", &["yes"]);

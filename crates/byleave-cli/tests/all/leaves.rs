@@ -1,4 +1,4 @@
-//! Leaves that are chosen from a list and looked at before they are given; held results that are released in part.
+//! Standing approvals that are chosen from a list and previewed before they are granted. Also held results that are released in part.
 
 use std::sync::Arc;
 
@@ -32,15 +32,15 @@ fn a_leave_is_chosen_looked_at_and_given() {
     let second = ask(&mut world, "notes/b.txt");
     world.run(&["inbox", "answer", &second, "no"]);
     let third = ask(&mut world, "notes/a.txt");
-    world.run(&["inbox", "answer", &third, "leave"]);
-    world.run(&["inbox", "answer", &third, "leave", "--preview"]);
-    world.run(&["inbox", "answer", &third, "leave", "--offer", "1", "--preview"]);
+    world.run(&["inbox", "answer", &third, "standing-approval"]);
+    world.run(&["inbox", "answer", &third, "standing-approval", "--preview"]);
+    world.run(&["inbox", "answer", &third, "standing-approval", "--scope", "1", "--preview"]);
     world.run(&[
         "inbox",
         "answer",
         &third,
-        "leave",
-        "--offer",
+        "standing-approval",
+        "--scope",
         "2",
         "--preview",
         "--for",
@@ -48,11 +48,29 @@ fn a_leave_is_chosen_looked_at_and_given() {
         "--uses",
         "3",
     ]);
-    world.run(&["inbox", "answer", &third, "leave", "--offer", "9"]);
-    world.run(&["inbox", "answer", &third, "leave", "--offer", "1", "--scope", "write:/w/**"]);
-    world.run(&["inbox", "answer", &third, "leave", "--scope", "write:/elsewhere", "--preview"]);
+    world.run(&["inbox", "answer", &third, "standing-approval", "--scope", "9"]);
+    world.run(&["inbox", "answer", &third, "standing-approval", "--scope", "1", "--pattern", "write:/w/**"]);
+    world.run(&[
+        "inbox",
+        "answer",
+        &third,
+        "standing-approval",
+        "--pattern",
+        "write:/elsewhere",
+        "--preview",
+    ]);
     assert_eq!(world.question(), third, "nothing was answered");
-    world.run(&["inbox", "answer", &third, "leave", "--offer", "2", "--uses", "3", "--this-session"]);
+    world.run(&[
+        "inbox",
+        "answer",
+        &third,
+        "standing-approval",
+        "--scope",
+        "2",
+        "--uses",
+        "3",
+        "--this-session",
+    ]);
     world.note("the same directory no longer asks, another one does");
     world.run(&["call", "append_line", "--args", r#"{"path":"notes/c.txt","line":"x"}"#]);
     world.run(&["call", "append_line", "--args", r#"{"path":"other.txt","line":"x"}"#]);
@@ -65,9 +83,9 @@ fn a_leave_is_chosen_looked_at_and_given() {
 fn offers_and_previews_as_json() {
     let mut world = CliTestWorld::new();
     let question = ask(&mut world, "a.txt");
-    world.run(&["inbox", "answer", &question, "leave", "--json"]);
-    world.run(&["inbox", "answer", &question, "leave", "--offer", "1", "--preview", "--json"]);
-    world.run(&["inbox", "answer", &question, "leave", "--offer", "1", "--json"]);
+    world.run(&["inbox", "answer", &question, "standing-approval", "--json"]);
+    world.run(&["inbox", "answer", &question, "standing-approval", "--scope", "1", "--preview", "--json"]);
+    world.run(&["inbox", "answer", &question, "standing-approval", "--scope", "1", "--json"]);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -78,15 +96,15 @@ fn where_no_leave_helps_it_is_said() {
     let args = r#"{"command":"git push origin main"}"#;
     world.run(&["call", "bash", "--ask", "inbox", "--args", args]);
     let question = world.question();
-    world.run(&["inbox", "answer", &question, "leave"]);
-    world.run(&["inbox", "answer", &question, "leave", "--offer", "1"]);
+    world.run(&["inbox", "answer", &question, "standing-approval"]);
+    world.run(&["inbox", "answer", &question, "standing-approval", "--scope", "1"]);
     world.run(&["inbox", "answer", &question, "release"]);
     world.run(&["inbox", "answer", &question, "redact"]);
     assert_eq!(world.question(), question);
     insta::assert_snapshot!(world.transcript());
 }
 
-/// A result that a reviewer of an application held back, in the book of the world. The program has no such reviewer itself.
+/// Creates a result in the audit log that a reviewer of an application held back. The program itself has no such reviewer.
 fn held(world: &CliTestWorld, text: &'static str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -128,7 +146,7 @@ fn a_held_result_is_redacted_released_or_withheld() {
     held(&world, "Acme pays, token=abcd1234efgh");
     let question = world.question();
     world.run(&["inbox", "show", &question]);
-    world.run(&["inbox", "answer", &question, "leave"]);
+    world.run(&["inbox", "answer", &question, "standing-approval"]);
     world.run(&["inbox", "answer", &question, "redact", "--text", "Acme", "--text", "Emca"]);
     let ended = world.run(&["inbox", "answer", &question, "redact", "--text", "Acme"]);
     let said = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();

@@ -1,4 +1,4 @@
-//! The program as a person meets it: transcripts of the real binary, in one binary of ours.
+//! The program as a user sees it: transcripts of the real binary, in one test binary.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! `byleave mcp serve`, the real program: over a pipe and over HTTP, with calls that wait, and killed in the middle.
+//! `byleave mcp serve`, the real program, over a pipe and over HTTP. Calls wait, and the server is killed in the middle.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::CliTestWorld;
 
-/// Long enough for anything that happens at all.
+/// Long enough for everything that is expected to happen.
 const SOON: Duration = Duration::from_secs(120);
 
 /// The program as an MCP server, with a client at its pipe.
@@ -40,12 +40,12 @@ impl McpProcess {
         Self { child, input, lines, id: 0 }
     }
 
-    /// The same, with the older protocol begun.
+    /// Starts the server and initializes the older protocol.
     fn begun(world: &CliTestWorld, words: &[&str], version: &str) -> Self {
         Self::begun_by(world, words, version, &json!({}))
     }
 
-    /// The same with a client that can do this.
+    /// Starts the server with a client that has these capabilities.
     pub(crate) fn begun_by(
         world: &CliTestWorld,
         words: &[&str],
@@ -75,14 +75,14 @@ impl McpProcess {
         self.until(|value| value["id"] == id)
     }
 
-    /// Asks, and does not wait.
+    /// Sends a request without waiting for the response.
     pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
         self.id += 1;
         self.write(&json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params}));
         self.id
     }
 
-    /// The next message that is so.
+    /// Returns the next message that matches.
     pub(crate) fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line = self.lines.recv_timeout(SOON).expect("an answer comes");
@@ -98,7 +98,7 @@ impl McpProcess {
         self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))["result"].clone()
     }
 
-    /// Its input ends; so does it, by itself.
+    /// Closes the server's input. The server then ends by itself.
     pub(crate) fn ends(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().unwrap().code()
@@ -170,7 +170,7 @@ fn the_newest_protocol_needs_no_beginning() {
 fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     let world = CliTestWorld::new();
     let line = json!({"path": "notes.txt", "line": "first"});
-    // Soon for what waits for a person; for what need not wait, longer than a slow machine takes.
+    // A short deadline for a call that waits for a person. Otherwise a deadline that is longer than a slow machine takes.
     let (soon, late) = (["--deadline", "2"], ["--deadline", "120"]);
     let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
     let waits = served.call("append_line", &line);
@@ -178,7 +178,7 @@ fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     let question = waits["_meta"]["byleave/pending"]["question"].as_str().unwrap().to_owned();
     assert!(text(&waits).contains("pending") && text(&waits).contains(&question));
     assert_eq!(world.question(), question);
-    // Killed before anybody answers; the answer is given to nobody but the book.
+    // The server is killed before anybody answers. The answer goes only to the audit log.
     served.killed();
     let answered = world.quietly(&["inbox", "answer", &question, "yes"], "");
     assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
@@ -191,7 +191,7 @@ fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
     let again = served.call("append_line", &line);
     assert!(again["_meta"]["byleave/pending"].is_object(), "{again}");
-    // Killed while it holds a call: the lock goes with it, and the next finds the call.
+    // The server is killed while it holds a call. Its lock is released, and the next server finds the call.
     let held = again["_meta"]["byleave/pending"]["call"].clone();
     served.killed();
     let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
@@ -209,7 +209,7 @@ fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     assert_eq!(world.file("notes.txt"), "first\n");
 }
 
-/// One request over HTTP, and the status it gets, with the rest.
+/// Sends one HTTP request. Returns the status and the rest of the response.
 fn post(address: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
@@ -226,7 +226,7 @@ fn post(address: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) 
     }
     stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A stream of events may stay open; the first of it is enough.
+    // A stream of events may stay open. Its first event is enough.
     let mut piece = [0_u8; 4096];
     while let Ok(read) = stream.read(&mut piece) {
         answer.extend_from_slice(&piece[..read]);
@@ -283,7 +283,7 @@ fn over_http_only_who_knows_the_token_is_heard_and_no_web_page() {
     assert!(status == 200 && answer.contains("\"hello\""), "{answer}");
     assert!(answer.to_ascii_lowercase().contains("content-type: application/json"), "{answer}");
 
-    // As somebody who wants it to end does.
+    // Ends the server with SIGTERM, as a user would.
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -1,5 +1,5 @@
-//! `byleave mcp login`, the real program, against a fake server on this machine: what it opens, what it says, what it keeps. And
-//! that `mcp list` and `show` start nothing.
+//! `byleave mcp login`, the real program, against a fake server on this machine: what it opens, prints and stores. Also tests that `mcp
+//! list` and `show` start nothing.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::oauth::{FakeOAuthServers, SECRET, browse, in_query};
 use crate::world::CliTestWorld;
 
-/// A world with the fake behind the gate.
+/// A test world with the fake server behind the gate.
 fn world(fake: &FakeOAuthServers) -> CliTestWorld {
     let world = CliTestWorld::new();
     let added = world.quietly(&["mcp", "add", "far", "--url", &fake.url], "");
@@ -21,7 +21,7 @@ fn world(fake: &FakeOAuthServers) -> CliTestWorld {
     world
 }
 
-/// A program that stands for a browser, and what it does.
+/// Writes a script that replaces the browser.
 fn opener(world: &CliTestWorld, script: &str) -> PathBuf {
     let path = world.workspace().join("opener");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -29,7 +29,7 @@ fn opener(world: &CliTestWorld, script: &str) -> PathBuf {
     path
 }
 
-/// The program where there is a display, with this as its browser.
+/// Returns the program on a machine with a display, with this script as its browser.
 fn shown(world: &CliTestWorld, opener: &Path, words: &[&str]) -> Command {
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.args(words).env("DISPLAY", ":0").env("BROWSER", opener);
@@ -41,7 +41,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
 }
 
-/// The address that it prints.
+/// Returns the address that the program prints.
 fn printed(child: &mut Child) -> (String, BufReader<std::process::ChildStderr>) {
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     loop {
@@ -58,7 +58,7 @@ fn definition(fake: &FakeOAuthServers) -> ServerDefinition {
     ServerDefinition::new(ServerName::new("far").unwrap(), launch)
 }
 
-/// Accepts that a server is started, as the person does at a terminal.
+/// Accepts the start of a server, as the user does at a terminal.
 fn accepted(world: &CliTestWorld, definition: &ServerDefinition) {
     let mut directory = std::fs::DirBuilder::new();
     directory.recursive(true).mode(0o700).create(world.state()).unwrap();
@@ -68,7 +68,7 @@ fn accepted(world: &CliTestWorld, definition: &ServerDefinition) {
         .unwrap();
 }
 
-/// All that is below a directory, but for the logins.
+/// Returns all files below a directory, except the logins.
 fn kept(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -93,7 +93,7 @@ fn a_person_logs_in_and_no_secret_is_said_or_written_down() {
     let listed = said(&world.quietly(&["mcp", "list"], ""));
     assert!(listed.contains("needs `byleave mcp login far`"), "{listed}");
 
-    // The browser is handed one argument, which the test then follows.
+    // The browser gets one argument, which the test then follows.
     let pipe = world.workspace().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let opener = opener(&world, &format!("printf '%s\\n' \"$#\" \"$@\" > '{}'", pipe.display()));
@@ -123,7 +123,7 @@ fn a_person_logs_in_and_no_secret_is_said_or_written_down() {
         let asked = fake.shared().seen.len();
         let output = said(&world.quietly(words, ""));
         if words.contains(&"test") {
-            // Its tools were not accepted yet: it was reached, and they are suspended.
+            // The server was reached. Its tools were not accepted yet, so they are suspended.
             assert!(output.contains("hello"), "{output}");
         } else {
             assert!(output.contains(&fake.issuer), "{output}");
@@ -178,7 +178,7 @@ fn no_endpoint_but_a_plain_one_is_opened() {
             "{words}"
         );
         assert!(!words.contains("log in at this address") && !words.contains('\u{7}'), "{words}");
-        // Nothing was sent either; and what would have been opened shows with an endpoint that is sound.
+        // Nothing was sent either. With a valid endpoint, the test sees what is opened.
         assert!(!marker.exists() && fake.shared().seen.iter().all(|seen| seen.method == "GET"));
         fake.shared().metadata.clear();
         let mut login = shown(&world, &opener, &["mcp", "login", "far", "--yes"]).spawn().unwrap();
@@ -203,7 +203,7 @@ fn other_hosts_are_agreed_to_first_and_a_browser_is_opened_only_where_it_is_want
         "{words}"
     );
     assert!(fake.shared().seen.iter().all(|seen| seen.method == "GET") && fake.asked("/authorize") == 0);
-    // Nobody comes back, and it says so.
+    // Nobody comes back, and the program reports that.
     let waiting = ["mcp", "login", "far", "--yes", "--no-browser", "--wait", "1"];
     let output = shown(&world, &opener, &waiting).output().unwrap();
     assert!(output.status.code() == Some(2) && said(&output).contains("within 1 s"), "{}", said(&output));
@@ -222,7 +222,7 @@ fn list_and_show_start_nothing() {
     let program = program.to_str().unwrap();
     let added = world.quietly(&["mcp", "add", "repo", "--unconfined", "--", program], "");
     assert!(added.status.success(), "{}", said(&added));
-    // The repository defines one as well, and says that it is approved.
+    // The repository defines a server of the same name as well, and claims that it is approved.
     let theirs = json!({ "mcpServers": { "repo": { "command": program } } }).to_string();
     std::fs::write(world.workspace().join(".mcp.json"), theirs).unwrap();
     let look = || {
@@ -239,7 +239,7 @@ fn list_and_show_start_nothing() {
         }
     };
     look();
-    // Nor where it is accepted; what does start it is asked for by name.
+    // They do not start it either after it was accepted. Only a command that names the server starts it.
     let launch =
         Launch::Child { command: program.into(), args: Vec::new(), env: Default::default(), cwd: None };
     let mut definition = ServerDefinition::new(ServerName::new("repo").unwrap(), launch);

@@ -1,4 +1,4 @@
-//! How people hear of questions from the real program: webhooks, and the page that an MCP client is sent to.
+//! How people learn of questions from the real program: webhooks, and the page to which an MCP client is sent.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,10 +13,10 @@ use crate::mcp::{self, text};
 use crate::serve::{self, token};
 use crate::world::CliTestWorld;
 
-/// Long enough for anything that happens at all.
+/// Long enough for everything that is expected to happen.
 const SOON: Duration = Duration::from_secs(120);
 
-/// A fake receiver of webhooks, and what it was told.
+/// Starts a fake receiver of webhooks. Returns its address and the received messages.
 fn receiver() -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/services/T0/secret-path", listener.local_addr().unwrap());
@@ -49,7 +49,7 @@ fn receiver() -> (String, Receiver<Value>) {
     (url, told)
 }
 
-/// A server that says that it runs.
+/// Starts a server and waits until it says that it runs.
 fn served(world: &CliTestWorld, words: &[&str]) -> serve::HttpServerProcess {
     let served = serve::HttpServerProcess::start(world, words);
     let until = Instant::now() + SOON;
@@ -76,7 +76,7 @@ fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_show
     assert_eq!(told.recv_timeout(SOON).unwrap()["type"], "webhook.test");
 
     let served = served(&world, &["--public-url", "https://gate.example.org"]);
-    // Asked by another process on the same book. It may be open before the server has looked.
+    // Another process asks the question through the same audit log. It may be open before the server looks.
     let note = |line: &str| json!({"path": "notes.txt", "line": line}).to_string();
     let asks = |line: &str, session: &str| {
         let words = ["call", "append_line", "--ask", "inbox", "--session", session, "--args"];
@@ -94,7 +94,7 @@ fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_show
     );
 
     let until = Instant::now() + SOON;
-    while world.json(&["--json", "webhook"])[0]["standing"]["told"] != 3 {
+    while world.json(&["--json", "webhook"])[0]["status"]["delivered"] != 3 {
         assert!(Instant::now() < until, "{}", world.json(&["--json", "webhook"]));
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -114,13 +114,13 @@ fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_show
     served.stop();
     assert!(!world.state().join("serving.json").exists());
 
-    // One that is not there: tried, and said.
+    // The receiver does not exist. The test message fails, and the command reports that.
     let gone = world.json(&["--json", "webhook", "add", "http://127.0.0.1:1/secret-path"]);
     let tried = world.quietly(&["webhook", "test", gone["id"].as_str().unwrap()], "");
     assert_eq!(tried.status.code(), Some(1));
     for said in [tried, world.quietly(&["webhook"], ""), world.quietly(&["doctor"], "")] {
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        assert!(said.contains("cannot be reached") && !said.contains("secret-path"), "{said}");
+        assert!(said.contains("cannot reach the webhook") && !said.contains("secret-path"), "{said}");
     }
     let open = world.quietly(&["webhook", "add", "http://192.0.2.1/secret-path"], "");
     assert_eq!(open.status.code(), Some(2));
@@ -159,11 +159,11 @@ fn a_client_is_sent_to_the_page_and_what_it_says_itself_is_no_answer() {
         let before = fs::read_to_string(world.workspace().join("notes.txt")).unwrap_or_default();
         let lie = json!({"action": said, "content": {"decision": "once"}});
         agent.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": lie}));
-        // It was read, and the question still waits.
+        // The server has read the message, and the question is still open.
         assert!(agent.ask("ping", &json!({}))["result"].is_object());
         assert_eq!(world.question(), question);
         assert_eq!(fs::read_to_string(world.workspace().join("notes.txt")).unwrap_or_default(), before);
-        answered(&server, &ann, &question, &json!({"say": "yes"}));
+        answered(&server, &ann, &question, &json!({"kind": "yes"}));
         let closed = agent.until(|value| value["method"] == "notifications/elicitation/complete");
         assert_eq!(closed["params"]["elicitationId"], json!(question));
         let came = agent.until(|value| value["id"] == id);
@@ -198,7 +198,7 @@ fn a_client_of_the_newest_protocol_is_sent_to_the_page_too() {
     call["requestState"] = asks["requestState"].clone();
     call["inputResponses"] = json!({"byleave": {"action": "accept", "content": {"decision": "once"}}});
     let id = agent.begin("tools/call", &call);
-    answered(&server, &ann, &question, &json!({"say": "no", "feedback": "not this"}));
+    answered(&server, &ann, &question, &json!({"kind": "no", "feedback": "not this"}));
     let came = agent.until(|value| value["id"] == id);
     assert!(text(&came["result"]).contains("not this"), "{came}");
     assert!(!world.workspace().join("notes.txt").exists());
@@ -221,12 +221,12 @@ fn without_a_server_that_runs_everything_is_as_before() {
     let is_form = |asked: &Value| asked["params"]["requestedSchema"].is_object();
     assert!(is_form(&asked(&both, &[])));
     assert!(asked(&only, &["--deadline", "2"])["result"]["_meta"]["byleave/pending"].is_object());
-    // One that was killed leaves its file, which is not believed.
+    // A killed server does not remove its file, and the file is not trusted.
     let server = served(&world, &[]);
     drop(server);
     assert!(world.state().join("serving.json").exists());
     assert!(is_form(&asked(&both, &[])));
-    // Who cannot open pages is not sent to one.
+    // A client that cannot open pages is not sent to one.
     let server = served(&world, &[]);
     assert!(is_form(&asked(&json!({"elicitation": {}}), &[])));
     server.stop();

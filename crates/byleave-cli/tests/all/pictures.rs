@@ -1,6 +1,6 @@
-//! Pictures of questions, made from what is on the screen of the real program.
+//! Pictures of questions, made from the screen of the real program.
 //!
-//! `BYLEAVE_GUIDE=write cargo nextest run -p byleave-cli -E 'test(pictures::)'` writes them; otherwise they must be as they are written.
+//! `BYLEAVE_GUIDE=write cargo nextest run -p byleave-cli -E 'test(pictures::)'` writes them. Otherwise they must match the files.
 
 #[cfg(feature = "agent")]
 mod chat;
@@ -25,7 +25,7 @@ fn sit(desk: &OtherUserWorld, rows: u16, words: &[&str]) -> TerminalSession {
     TerminalSession::sized(desk.by_another(command), COLUMNS, rows)
 }
 
-/// The picture of a screen, with what is different every time made the same.
+/// Makes the picture of a screen. Replaces everything that differs between runs.
 fn draw(desk: &OtherUserWorld, sitting: &TerminalSession, name: &str) {
     let workspace = desk.world.workspace().display().to_string();
     let text = sitting.painted().replace(&workspace, "/home/ann/project");
@@ -37,7 +37,7 @@ fn draw(desk: &OtherUserWorld, sitting: &TerminalSession, name: &str) {
     let text = ago.replace_all(&text, "9 s ago");
     let took = Regex::new(r"completed in [0-9.]+ (ms|s)").unwrap();
     let text = took.replace_all(&text, "completed in 12 ms");
-    // Of a conversation, and so not of the other pictures.
+    // Only pictures of a conversation have these.
     let session = Regex::new(r"(chat-[0-9a-f]{4}|project  )[0-9a-f]{8}\b").unwrap();
     let text = session.replace_all(&text, "${1}7f3c02a9");
     let text = Regex::new(r"chat-[0-9a-f]{4}").unwrap().replace_all(&text, "chat-4d3f");
@@ -99,7 +99,7 @@ fn the_pictures_show_the_screens() {
     sitting.await_screen("nothing marked", |screen| !screen.contains("marked,"));
     sitting.resize(COLUMNS, 32);
     sitting.press("\u{1b}[H\r");
-    sitting.choose("l", "leave");
+    sitting.choose("l", "standing approval");
     sitting.await_shown("would have covered");
     draw(&desk, &sitting, "leave");
     sitting.press("\u{1b}");

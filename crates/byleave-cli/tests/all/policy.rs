@@ -1,4 +1,4 @@
-//! `byleave policy`, and what policy files do to calls.
+//! `byleave policy`, and the effect of policy files on calls.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,14 +20,14 @@ const MINE: &str = r#"
 id = "notes"
 verdict = "allow"
 write = "notes.txt"
-why = "my notes are mine"
-yes = "notes.txt"
-no = "other.txt"
+reason = "my notes are mine"
+matches = "notes.txt"
+not_matches = "other.txt"
 
 [[rule]]
 verdict = "ask"
 run = "git commit"
-yes = "git commit -m x"
+matches = "git commit -m x"
 "#;
 
 // req: P8
@@ -40,7 +40,7 @@ fn the_files_of_everyone_are_in_force() {
     world.run(&["call", "append_line", "--args", NOTE]);
     world.note("a project tightens");
     let project = world.workspace().join(".byleave/policy.toml");
-    put(&project, "[[rule]]\nid = \"frozen\"\nverdict = \"deny\"\nwrite = \"*.txt\"\nwhy = \"frozen\"\n");
+    put(&project, "[[rule]]\nid = \"frozen\"\nverdict = \"deny\"\nwrite = \"*.txt\"\nreason = \"frozen\"\n");
     world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
     world.run(&["policy", "test"]);
     world.run(&["policy", "test", "--json"]);

@@ -1,5 +1,5 @@
-//! A fake provider in OpenAI's form, over HTTP and SSE on loopback. A fake because the real ones cost money and need the public
-//! network. It goes by what it is told: a reply that nobody heard is said again.
+//! A fake provider with OpenAI's API, over HTTP and SSE on loopback. The real ones cost money and need the public network. It decides only
+//! by the messages that it receives, so a lost reply is sent again.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// What it says in a turn: a text, and a call.
+/// A reply of the model: a text, and optionally a call.
 pub(crate) type ScriptedTurn = (&'static str, Option<(&'static str, Value)>);
-/// What it says to these messages.
+/// Chooses the reply to these messages.
 type TurnScript = dyn Fn(&[Value]) -> ScriptedTurn + Send + Sync;
 
 pub(crate) struct FakeModel {
@@ -18,7 +18,7 @@ pub(crate) struct FakeModel {
 }
 
 impl FakeModel {
-    /// Says what comes next by how often it has spoken already, as far as it is told; the last for ever.
+    /// Chooses the next reply by the number of the model's messages so far. Repeats the last reply forever.
     pub(crate) fn new(says: Vec<ScriptedTurn>) -> Self {
         Self::deciding(move |messages| {
             let spoken = messages.iter().filter(|message| message["role"] == "assistant").count();
@@ -26,7 +26,7 @@ impl FakeModel {
         })
     }
 
-    /// Says what fits what it is told.
+    /// Chooses each reply with this function.
     pub(crate) fn deciding(decide: impl Fn(&[Value]) -> ScriptedTurn + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -35,14 +35,14 @@ impl FakeModel {
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 let (decide, keeps) = (Arc::clone(&decide), Arc::clone(&keeps));
-                // Who is killed in the middle hangs up; the next one is as good.
+                // A client that is killed in the middle hangs up. The next connection is served as usual.
                 std::thread::spawn(move || answer(connection.unwrap(), &*decide, &keeps).unwrap_or_default());
             }
         });
         Self { url, got }
     }
 
-    /// All that was asked.
+    /// Returns all requests.
     pub(crate) fn got(&self) -> Vec<Value> {
         self.got.lock().unwrap().clone()
     }

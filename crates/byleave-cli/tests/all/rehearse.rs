@@ -1,4 +1,4 @@
-//! `byleave rehearse`, `undo` and `diff`, as somebody meets them who is not root.
+//! `byleave rehearse`, `undo` and `diff` for a user who is not root.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::desk::{OtherUserWorld, said};
 use crate::sitting::TerminalSession;
 
-/// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
+/// Memory as a whole is limited only with a delegated cgroup, which not every machine has.
 const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
 
 impl OtherUserWorld {
-    /// What a command of the program came to.
+    /// Runs the program with the waiver and without standard input.
     fn does(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let mut command = self.command(words);
         command.env(WAIVE.0, WAIVE.1).stdin(Stdio::null());
@@ -39,7 +39,7 @@ impl OtherUserWorld {
 fn a_command_is_seen_kept_and_taken_back() {
     let desk = OtherUserWorld::new();
     let script = "sed -i s/hello/bye/ notes.txt; mkdir new; echo x > new/f; echo done";
-    // Left for later: nothing has happened.
+    // The answer is left for later, so nothing has happened.
     let (code, out, err) = desk.rehearse(&[], script);
     assert_eq!(code, Some(4), "{out}{err}");
     assert!(out.contains("done") && out.contains("M  notes.txt") && out.contains("A  new/"), "{out}");
@@ -54,18 +54,18 @@ fn a_command_is_seen_kept_and_taken_back() {
         (Some("bye"), Some("x\n"))
     );
 
-    // What changed is shown, and taken back without naming it: the newest.
+    // The changes are shown. Undo without an id reverts the newest call.
     let call = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
     let (code, out, _) = desk.does(&["diff", &call]);
     assert_eq!(code, Some(0));
-    assert!(out.contains("final") && out.contains("-hello") && out.contains("+bye"), "{out}");
+    assert!(out.contains("committed") && out.contains("-hello") && out.contains("+bye"), "{out}");
     let (code, out, err) = desk.does(&["undo"]);
     assert_eq!(code, Some(0), "{out}{err}");
-    assert!(err.contains("undone:") && err.contains("brings it back"), "{err}");
+    assert!(err.contains("undone:") && err.contains("restores it"), "{err}");
     assert_eq!((desk.text("notes.txt").as_deref(), desk.text("new/f")), (Some("hello"), None));
     let (_, out, _) = desk.does(&["diff", &call]);
-    assert!(out.contains("taken back"), "{out}");
-    // An undo is a call, and can be taken back.
+    assert!(out.contains("undone"), "{out}");
+    // An undo is a call and can be undone.
     let undo = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
     let (code, out, err) = desk.does(&["undo", &undo]);
     assert_eq!(code, Some(0), "{out}{err}");
@@ -80,19 +80,19 @@ fn exit_codes_and_json_are_for_programs() {
     let desk = OtherUserWorld::new();
     let kept = desk.json(&["rehearse", "--yes", "--json", "--", "touch", "a b"]);
     assert_eq!(kept["kept"], true, "{kept}");
-    // What it ran without stands in the book, also where the environment said so.
-    let (_, acts, _) = desk.does(&["book", "acts"]);
+    // The audit log names the waived guarantee, also if the environment waived it.
+    let (_, acts, _) = desk.does(&["book", "actions"]);
     assert!(acts.contains("memory-limited"), "{acts}");
     let path = kept["rehearsal"]["changes"]["list"][0]["path"].as_str().unwrap();
     assert!(path.ends_with("/a b") && Path::new(path).exists(), "{kept}");
     let dropped = desk.json(&["rehearse", "--no", "--json", "--", "rm", "a b"]);
     assert_eq!(dropped["kept"], false);
     assert!(Path::new(path).exists());
-    // (options, command, exit code, what is said)
+    // (options, command, exit code, expected message)
     let cases: [(&[&str], &str, i32, &str); 6] = [
         (&["--yes"], "true", 0, "changed nothing"),
         (&["--yes"], "exit 3 ; echo", 1, "exit status 3"),
-        (&["--no"], "touch c", 0, "dropped"),
+        (&["--no"], "touch c", 0, "discarded"),
         (&[], "touch c", 4, "A  c"),
         (&["--yes"], "echo x > .env.local", 3, "environment files hold secrets"),
         (&["--yes"], "cat .env; true", 3, "environment files hold secrets"),
@@ -103,7 +103,7 @@ fn exit_codes_and_json_are_for_programs() {
         assert!(format!("{out}{err}").contains(told), "{script}: {out}{err}");
     }
     assert_eq!(desk.text("c"), None);
-    // Without a cgroup, and without a waiver, it runs all the same.
+    // The command also runs without a cgroup and without a waiver.
     let ran = desk.command(&["rehearse", "--yes", "--", "touch", "d"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(said(&ran).0, Some(0), "{ran:?}");
     assert!(desk.text("d").is_some());
@@ -135,7 +135,7 @@ fn a_session_is_taken_back_newest_first_and_a_conflict_stops_it() {
     let (code, _, err) = desk.does(&["undo", "--session", "t", "--force"]);
     assert_eq!(code, Some(0), "{err}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("hello"));
-    assert!(desk.does(&["undo", "--session", "t"]).2.contains("nothing to take back"));
+    assert!(desk.does(&["undo", "--session", "t"]).2.contains("nothing to undo"));
 }
 
 // req: E5
@@ -154,17 +154,17 @@ fn a_person_at_a_terminal_is_asked_once_it_was_shown() {
         sitting.end()
     };
     let (code, seen) = sit(&[("later > ", "d"), ("later > ", "y")], "printf bye > notes.txt");
-    assert!(code == Some(0) && seen.contains("-hello") && seen.contains("kept:"), "{seen}");
+    assert!(code == Some(0) && seen.contains("-hello") && seen.contains("committed:"), "{seen}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
     let (code, seen) = sit(&[("later > ", "n")], "rm notes.txt");
-    assert!(code == Some(0) && seen.contains("dropped"), "{seen}");
+    assert!(code == Some(0) && seen.contains("discarded"), "{seen}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
     let answers =
         [("later > ", "s"), ("create a?  [y] create it  [n] leave it as it was > ", "y"), ("create b?", "n")];
     let (code, seen) = sit(&answers, "touch a b; true");
     assert!(code == Some(0), "{seen}");
     assert_eq!((desk.text("a").as_deref(), desk.text("b")), (Some(""), None));
-    // What a yes does to a file is said: nobody reads "keep" over a deletion.
+    // The prompt says what a yes does to a file. Nobody reads "keep" over a deletion.
     let answers = [("later > ", "s"), ("delete a?  [y] delete it  [n] leave it as it was > ", "n")];
     let answers = [&answers[..], &[("change notes.txt?  [y] change it", "y")]].concat();
     let (code, seen) = sit(&answers, "rm a; printf new > notes.txt");
@@ -188,9 +188,9 @@ fn ctrl_c_at_the_prompt_leaves_and_changes_nothing() {
         }
         sitting.press("\u{3}");
         let (code, seen) = sitting.end();
-        assert!(code == Some(130) && seen.contains("dropped, and nothing has changed"), "{code:?} {seen}");
+        assert!(code == Some(130) && seen.contains("discarded, and nothing has changed"), "{code:?} {seen}");
         assert_eq!((desk.text("x"), desk.text("y")), (None, None));
-        // No question is left that other calls would wait behind.
+        // No open question remains that other calls would wait behind.
         assert_eq!(desk.json(&["inbox", "--json"]), serde_json::json!([]));
     }
 }
@@ -209,12 +209,12 @@ fn an_undo_stays_in_its_workspace_and_names_the_files() {
     let (code, out, err) = there(&["undo"]);
     assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
     let workspace = desk.world.workspace().display().to_string();
-    assert!(err.contains("nothing to take back in this directory") && err.contains(&workspace), "{err}");
+    assert!(err.contains("nothing to undo in this directory") && err.contains(&workspace), "{err}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("one"), "another workspace is left alone");
     let (code, _, err) = there(&["undo", "--anywhere"]);
     assert!(code == Some(0) && err.contains(&format!("in `{workspace}`: notes.txt")), "{err}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("hello"));
-    // In a directory of the workspace it is the same workspace.
+    // A subdirectory of the workspace belongs to the same workspace.
     assert_eq!(desk.rehearse(&["--yes"], "mkdir sub; printf two > notes.txt").0, Some(0));
     let sub = desk.world.workspace().join("sub");
     let (code, _, err) =

@@ -1,4 +1,4 @@
-//! `byleave sandbox exec`, as somebody who is not root meets it.
+//! `byleave sandbox exec` for a user who is not root.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::desk::{OtherUserWorld, said};
 use crate::sitting::TerminalSession;
 
-/// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
+/// Memory as a whole is limited only with a delegated cgroup, which not every machine has.
 const WAIVE: [&str; 2] = ["--waive", "memory-limited"];
 
-/// Needs user namespaces for the unprivileged.
+/// Needs unprivileged user namespaces.
 // req: E2, E7
 #[test]
 fn anything_runs_confined_and_what_was_blocked_is_told() {
@@ -27,9 +27,14 @@ fn anything_runs_confined_and_what_was_blocked_is_told() {
     assert_eq!(desk.world.file("made"), "done\n");
     let (code, _, err) = said(&desk.exec(&WAIVE, "mkdir .agent; kill -TERM $$", ""));
     assert_eq!(code, Some(143), "{err}");
-    assert!(err.contains("blocked by policy: `") && err.contains("/.agent.quarantined-0"), "{err}");
-    assert!(err.contains("it ran confined: it could write `") && err.contains("it had no network"), "{err}");
-    let (code, _, err) = said(&desk.exec(&[&WAIVE[..], &["--profile", "look"]].concat(), "echo x >made", ""));
+    assert!(err.contains("blocked by policy: ") && err.contains("/.agent.quarantined-0"), "{err}");
+    assert!(
+        err.contains("the command ran confined: it could write `")
+            && err.contains("the command had no network"),
+        "{err}"
+    );
+    let (code, _, err) =
+        said(&desk.exec(&[&WAIVE[..], &["--profile", "read-only"]].concat(), "echo x >made", ""));
     assert_eq!((code, desk.world.file("made").as_str()), (Some(1), "done\n"), "{err}");
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "no-such-program"]].concat();
     assert_eq!(desk.command(&words).output().unwrap().status.code(), Some(127));
@@ -39,31 +44,33 @@ fn anything_runs_confined_and_what_was_blocked_is_told() {
 #[test]
 fn what_cannot_be_given_refuses_and_what_is_waived_stands_in_the_book() {
     let desk = OtherUserWorld::new();
-    let (code, out, err) = said(&desk.exec(&["--on", "landlock"], "touch made", ""));
+    let (code, out, err) = said(&desk.exec(&["--backend", "landlock"], "touch made", ""));
     assert_eq!((code, out.as_str()), (Some(125), ""), "{err}");
-    assert!(err.contains("it was not run") && err.contains("--waive protected-kept"), "{err}");
+    assert!(err.contains("the command was not run") && err.contains("--waive protected-kept"), "{err}");
     let (code, _, err) = said(&desk.exec(&["--write", "../.ssh"], "touch made", ""));
     assert_eq!(code, Some(3), "{err}");
-    assert!(err.contains("a rule denies it"), "{err}");
+    assert!(err.contains("a rule denies the command"), "{err}");
     let (code, _, err) = said(&desk.exec(&["--waive", "everything"], "touch made", ""));
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("there are: writes-confined"), "{err}");
-    // What would be left out in silence is said.
-    for (option, value, wanted) in [("--read", "nowhere", "to be read"), ("--env", "NOPE", "not set here")] {
+    // An option that would otherwise be ignored silently is reported.
+    for (option, value, wanted) in
+        [("--read", "nowhere", "does not exist"), ("--env", "NOPE", "not set here")]
+    {
         let (code, _, err) = said(&desk.exec(&[option, value], "touch made", ""));
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains(value) && err.contains(wanted), "{err}");
     }
     assert!(!desk.world.workspace().join("made").exists());
-    let why = ["--waive", "memory-limited", "--waive", "tmp-limited", "--why", "a small machine"];
+    let why = ["--waive", "memory-limited", "--waive", "tmp-limited", "--reason", "a small machine"];
     let (code, _, err) = said(&desk.exec(&why, "touch made", ""));
     assert_eq!(code, Some(0), "{err}");
-    let acts = desk.command(&["book", "acts", "--json"]).output().unwrap();
+    let acts = desk.command(&["book", "actions", "--json"]).output().unwrap();
     let acts: serde_json::Value = serde_json::from_slice(&acts.stdout).unwrap();
-    let waive = &acts[0]["deed"]["waive"];
+    let waive = &acts[0]["kind"]["waive"];
     assert_eq!(waive["guarantees"], serde_json::json!(["memory-limited", "tmp-limited"]), "{acts}");
-    assert_eq!((waive["why"].as_str(), acts[0]["by"].as_str()), (Some("a small machine"), Some("ann")));
-    let (_, out, _) = said(&desk.command(&["book", "acts"]).output().unwrap());
+    assert_eq!((waive["reason"].as_str(), acts[0]["actor"].as_str()), (Some("a small machine"), Some("ann")));
+    let (_, out, _) = said(&desk.command(&["book", "actions"]).output().unwrap());
     assert!(out.contains("waive") && out.contains("memory-limited, tmp-limited: a small machine"), "{out}");
 }
 
@@ -71,7 +78,7 @@ fn what_cannot_be_given_refuses_and_what_is_waived_stands_in_the_book() {
 #[test]
 fn at_a_terminal_the_command_has_one_of_its_own() {
     let desk = OtherUserWorld::new();
-    // In short naps: a shell that is about to start one when the key is pressed looks after it.
+    // Sleeps in short steps. A shell that is about to start one when the key is pressed handles the signal after it.
     let script = "tty; stty size; read -p 'name? ' x; echo got $x; trap 'echo caught; exit 7' INT; echo up; \
                   for nap in {1..300}; do sleep 0.1; done";
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", script]].concat();
@@ -87,16 +94,16 @@ fn at_a_terminal_the_command_has_one_of_its_own() {
     assert_eq!(code, Some(7), "{seen}");
 }
 
-/// Plants something again and again, so that some of it lies there at whatever moment the run ends.
+/// Creates files again and again, so that some exist at whatever moment the run ends.
 const PLANTS: &str = "echo up; while :; do mkdir -p .vscode; echo planted >.envrc; echo .; sleep 0.01; done";
 
-/// What of it lies where others would run it.
+/// Returns the planted files that are still where other programs would run them.
 fn in_action(desk: &OtherUserWorld) -> Vec<&'static str> {
     let is_there = |name: &&str| desk.world.workspace().join(name).exists();
     [".envrc", ".vscode"].into_iter().filter(is_there).collect()
 }
 
-/// A confined command that plants, after it has begun to.
+/// Starts a confined command that plants files, and waits until it has begun.
 fn planting(desk: &OtherUserWorld) -> Child {
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", PLANTS]].concat();
     let mut command = desk.command(&words);
@@ -123,7 +130,7 @@ fn a_signal_ends_the_command_and_what_it_planted_is_put_out_of_action() {
         assert_eq!(in_action(&desk), [""; 0], "{signal:?}: {err}");
         assert!(err.contains(".quarantined-"), "{signal:?}: {err}");
     }
-    // The window is closed.
+    // The terminal window is closed.
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", PLANTS]].concat();
     let mut command = desk.world.command(Path::new("setsid"));
     command.args(["--ctty", "--wait"]).arg(&desk.program).args(&words);
@@ -145,9 +152,9 @@ fn what_a_killed_run_planted_is_put_out_of_action_before_the_next_run() {
     let (code, _, err) = said(&desk.exec(&WAIVE, "true", ""));
     assert_eq!(code, Some(0), "{err}");
     assert_eq!(in_action(&desk), [""; 0], "{err}");
-    assert!(err.contains("an earlier run was killed and had made"), "{err}");
+    assert!(err.contains("an earlier run that was killed had made"), "{err}");
     assert!(!note.exists(), "it was not settled");
-    // A run that ended well leaves no note.
+    // A run that ended normally has no note.
     assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 0);
 }
 

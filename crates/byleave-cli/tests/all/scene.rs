@@ -1,4 +1,5 @@
-//! Agents and a person who go on over HTTP while whatever serves them dies and comes back, and what must be true in the end.
+//! Agents and a person work over HTTP while the server behind them is killed and started again. Afterwards the scenario checks what must be
+//! true.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,36 +13,36 @@ use crate::serve::{request, token};
 use crate::world::CliTestWorld;
 
 pub(crate) const AGENTS: usize = 6;
-/// Longer than anything takes that happens at all.
+/// Longer than anything takes that is expected to happen.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where the server is, and what clients have heard of it.
+/// The address of the server, and the results that clients have received from it.
 #[derive(Default)]
 pub(crate) struct ClientLoadScenario {
     address: RwLock<String>,
-    /// No more calls are made.
+    /// Set when no more calls are made.
     over: AtomicBool,
-    /// Nobody is left who could ask.
+    /// Set when nobody is left who could ask a question.
     quiet: AtomicBool,
-    /// Answers that were acknowledged, by question, with their calls.
+    /// Acknowledged answers: the call of each question.
     answers: Mutex<BTreeMap<String, String>>,
-    /// Calls that came to their end.
+    /// The number of calls that have ended.
     ended: AtomicUsize,
-    /// Requests that came to nothing: broken off, or made while nobody listened.
+    /// The number of failed requests: broken off, or made while no server listened.
     broken: AtomicUsize,
 }
 
-/// A call as its client has it.
+/// A call as its client sees it.
 pub(crate) struct ClientCall {
     key: String,
     body: Value,
     call: String,
-    /// The file that it appends to or creates, where it does anything.
+    /// The file that the call appends to or creates, if it changes anything.
     file: Option<String>,
     result: Value,
 }
 
-/// Who makes calls, and who answers, by their tokens.
+/// The tokens of the clients that make calls, and of the person who answers.
 pub(crate) struct ScenarioTokens {
     bots: Vec<String>,
     ann: String,
@@ -55,7 +56,7 @@ impl ScenarioTokens {
     }
 }
 
-/// What came of it all.
+/// The result of a scenario.
 pub(crate) struct ScenarioReport {
     pub(crate) outcomes: BTreeMap<String, usize>,
     pub(crate) answers: usize,
@@ -93,7 +94,7 @@ impl ClientLoadScenario {
         address.clone_into(&mut self.address.write().unwrap());
     }
 
-    /// Everybody goes on while things die; then it is looked at what they were told, and what became of it.
+    /// Runs all clients while processes are killed. Then compares their results with the record.
     pub(crate) fn play(
         &self,
         world: &CliTestWorld,
@@ -114,13 +115,13 @@ impl ClientLoadScenario {
             all.into_iter().map(Result::unwrap).collect()
         });
         let took = began.elapsed();
-        // Where the book is written by others it may take a moment.
+        // If other processes write the audit log, it may be complete only after a moment.
         let record = |call: &str| {
-            let (path, end) = (format!("/v1/book/calls/{call}"), Instant::now() + PATIENCE);
+            let (path, end) = (format!("/v1/log/calls/{call}"), Instant::now() + PATIENCE);
             loop {
                 let (status, record) = self.ask(&people.ann, "-", "GET", &path, &Value::Null);
-                let mut lines = record["lines"].as_array().into_iter().flatten();
-                if status == 200 && lines.any(|line| !line["entry"]["fact"]["settled"].is_null()) {
+                let mut lines = record["entries"].as_array().into_iter().flatten();
+                if status == 200 && lines.any(|line| !line["entry"]["event"]["settled"].is_null()) {
                     return record;
                 }
                 assert!(Instant::now() < end, "the book does not have the end of {call}: {record}");
@@ -138,13 +139,13 @@ impl ClientLoadScenario {
         let answers = self.answers.lock().unwrap().clone();
         for (question, call) in &answers {
             let record = record(call);
-            let kept = |line: &Value| line["entry"]["fact"]["answered"]["question"] == **question;
-            assert!(record["lines"].as_array().unwrap().iter().any(kept), "an answer is lost: {record}");
+            let kept = |line: &Value| line["entry"]["event"]["answered"]["question"] == **question;
+            assert!(record["entries"].as_array().unwrap().iter().any(kept), "an answer is lost: {record}");
         }
         ScenarioReport { outcomes, answers: answers.len(), broken: self.broken.load(Ordering::Relaxed), took }
     }
 
-    /// Waits until more calls than this have ended, and more answers than this were accepted: otherwise nothing would be shown.
+    /// Waits until more calls than this have ended and more answers than this were accepted. Otherwise the test would show nothing.
     pub(crate) fn await_calls(&self, calls: usize, answers: usize) {
         let end = Instant::now() + PATIENCE;
         while self.ended.load(Ordering::Relaxed) <= calls || self.answers.lock().unwrap().len() <= answers {
@@ -153,13 +154,13 @@ impl ClientLoadScenario {
         }
     }
 
-    /// Asks whatever server there is until one answers, with the same key each time.
+    /// Repeats a request with the same key until a server answers.
     pub(crate) fn ask(&self, token: &str, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let end = Instant::now() + PATIENCE;
         loop {
             let address = self.address.read().unwrap().clone();
             match request(&address, token, key, method, path, body) {
-                // Not taken in: that is said, and it is asked again.
+                // The server did not accept the request and said so. The request is repeated.
                 Ok((429 | 503, _)) => {}
                 Ok(heard) => return heard,
                 Err(_) => drop(self.broken.fetch_add(1, Ordering::Relaxed)),
@@ -169,7 +170,7 @@ impl ClientLoadScenario {
         }
     }
 
-    /// Makes a call and follows it to its end. Once it was accepted, it is never unknown again.
+    /// Makes a call and follows it to its end. After the server has accepted a call, it must always know it.
     fn make(&self, bot: &str, key: String, body: Value, wait: u32) -> ClientCall {
         let (mut status, mut heard) = self.ask(bot, &key, "POST", &format!("/v1/calls?wait={wait}"), &body);
         assert!(matches!(status, 200 | 202), "{key}: {status} {heard}");
@@ -187,14 +188,14 @@ impl ClientLoadScenario {
         made
     }
 
-    /// The same key and the same body are the same call, with the same outcome.
+    /// Checks that the same key and the same body are the same call, with the same outcome.
     fn hears_the_same(&self, bot: &str, made: &ClientCall) {
         let (status, again) = self.ask(bot, &made.key, "POST", "/v1/calls?wait=60", &made.body);
         assert_eq!((status, &again["call"]), (200, &json!(made.call)), "{}: {again}", made.key);
         assert_eq!(again["result"], made.result, "{}", made.key);
     }
 
-    /// Makes one call after another, of every kind, until it is over.
+    /// Makes calls of every kind, one after another, until the scenario is over.
     fn agent(&self, bot: &str, agent: usize) -> Vec<ClientCall> {
         let mut made = Vec::new();
         while !self.over.load(Ordering::Relaxed) {
@@ -209,7 +210,7 @@ impl ClientLoadScenario {
                 }
                 _ => json!({"tool": "read_file", "arguments": {"path": "notes.txt"}}),
             };
-            // Some wait for the end, some are content to be told that it was taken in.
+            // Some clients wait for the end of the call. Others need only its acceptance.
             let wait = if number % 8 < 4 { 0 } else { 30 };
             made.push(self.make(bot, key, body, wait));
             self.ended.fetch_add(1, Ordering::Relaxed);
@@ -217,7 +218,7 @@ impl ClientLoadScenario {
         made
     }
 
-    /// Says yes to whatever is asked, until nobody is left who could ask.
+    /// Says yes to every question until nobody is left who could ask one.
     fn person(&self, ann: &str) {
         while !self.quiet.load(Ordering::Relaxed) {
             let open = self.ask(ann, "-", "GET", "/v1/questions", &Value::Null).1;
@@ -225,15 +226,15 @@ impl ClientLoadScenario {
                 let (id, call) = (text(&question["question"]), text(&question["call"]));
                 let path = format!("/v1/questions/{id}");
                 let (status, sheet) = self.ask(ann, "-", "GET", &path, &Value::Null);
-                // A list may be a moment behind.
+                // The list of questions may lag behind.
                 if status != 200 {
                     assert!(matches!(status, 404 | 409), "{status} {sheet}");
                     continue;
                 }
-                let answer = json!({"digest": sheet["question"]["digest"], "answer": {"say": "yes"}});
+                let answer = json!({"digest": sheet["question"]["digest"], "answer": {"kind": "yes"}});
                 match self.ask(ann, "-", "POST", &format!("{path}/answer"), &answer) {
                     (200 | 202, _) => drop(self.answers.lock().unwrap().insert(id, call)),
-                    // It was answered before the server died, which then could not say so.
+                    // The question was answered before the server died, which then could not acknowledge the answer.
                     (404 | 409 | 422, _) => {}
                     (status, said) => panic!("{status} {said}"),
                 }
@@ -247,23 +248,23 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What is on the record of a call, and what it left behind, is what its client was told.
+/// Checks that the record of a call and its effects match the result that its client received.
 fn is_as_told(world: &CliTestWorld, made: &ClientCall, record: &Value) {
-    let lines = record["lines"].as_array().unwrap();
-    let many = |fact: &str| lines.iter().filter(|line| !line["entry"]["fact"][fact].is_null()).count();
+    let lines = record["entries"].as_array().unwrap();
+    let many = |fact: &str| lines.iter().filter(|line| !line["entry"]["event"][fact].is_null()).count();
     assert_eq!((many("received"), many("settled")), (1, 1), "{}: {record}", made.key);
     let outcome = text(&made.result["outcome"]);
-    let begun = many("begun");
+    let begun = many("started");
     assert!(begun <= 1, "{} was begun {begun} times: {record}", made.key);
     let Some(file) = &made.file else { return assert_eq!(outcome, "completed", "{}", made.result) };
     let left = std::fs::read_to_string(world.workspace().join(file)).unwrap_or_default();
     let effects = left.lines().filter(|line| *line == made.key).count();
     match outcome.as_str() {
         "completed" => assert_eq!((begun, effects), (1, 1), "{}", made.key),
-        // Caught in the middle: it may have run, once, and nobody says more than that.
+        // The call was interrupted. It may have run once, and nobody knows more than that.
         "unknown" => assert!(begun == 1 && effects <= 1, "{}: {effects}", made.key),
-        // Whoever held it was away for too long to begin it.
-        "failed" if text(&made.result["error"]).starts_with("it was not started") => {
+        // The process that held the call was away for too long to start it.
+        "failed" if text(&made.result["error"]).starts_with("the call was not started") => {
             assert_eq!(effects, 0, "{}", made.key);
         }
         _ => panic!("{}: {}", made.key, made.result),

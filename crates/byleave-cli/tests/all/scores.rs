@@ -1,8 +1,8 @@
-//! The page of scores: a part of it is what was seen, or is written when `BYLEAVE_SCORES=write` says so.
+//! The page of scores: a section must match the measured results. `BYLEAVE_SCORES=write` writes it.
 
 use std::path::Path;
 
-/// Holds what stands between two marks of docs/security/scores.md against what was seen.
+/// Compares the text between two marks of docs/security/scores.md with the measured results.
 pub(crate) fn check(begins: &str, ends: &str, section: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
     let page = std::fs::read_to_string(&path).unwrap();

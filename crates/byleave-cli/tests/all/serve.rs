@@ -1,4 +1,4 @@
-//! `byleave serve` and `byleave token`, the real program: a token is made, a call is made with it, asked about, and answered.
+//! `byleave serve` and `byleave token`, the real program: a token is made and used for a call, which leads to a question and an answer.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::CliTestWorld;
 
-/// Longer than anything here takes, however slow the machine is.
+/// Longer than anything here takes, on any slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program as a server.
@@ -24,12 +24,12 @@ impl HttpServerProcess {
         Self::start_with(world, words, &[])
     }
 
-    /// The same with these in its environment.
+    /// Starts a server with these environment variables.
     pub(crate) fn start_with(world: &CliTestWorld, words: &[&str], environment: &[(&str, &str)]) -> Self {
         Self::start_at(world, "127.0.0.1:0", words, environment)
     }
 
-    /// The same where it is to listen.
+    /// Starts a server at this address.
     pub(crate) fn start_at(
         world: &CliTestWorld,
         address: &str,
@@ -52,12 +52,12 @@ impl HttpServerProcess {
         Self { child, address }
     }
 
-    /// The status and the body of what it says.
+    /// Sends a request. Returns the status and the body of the response.
     pub(crate) fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         request(&self.address, token, "k", method, path, body).unwrap()
     }
 
-    /// Makes a call that a person is asked about. Returns how it stands once somebody is asked.
+    /// Makes a call that leads to a question. Returns its status once the question is open.
     pub(crate) fn asked_about(&self, token: &str, key: &str, call: &Value) -> Value {
         let mut path = "/v1/calls?wait=0".to_owned();
         let (mut method, mut body) = ("POST", call);
@@ -75,26 +75,26 @@ impl HttpServerProcess {
         }
     }
 
-    /// Ends it as nobody can prepare for, by its own handle: nobody else is meant.
+    /// Kills the server without a warning. Uses the child's own handle, so that no other process is hit.
     pub(crate) fn kill(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 
-    /// It stands still, or goes on.
+    /// Sends a signal that stops or continues the server.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the server ends by itself.
     #[cfg(feature = "fleet")]
     pub(crate) fn ended(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 
-    /// Ends it as a person would, and waits.
+    /// Stops the server as a user would, and waits.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -108,7 +108,7 @@ impl Drop for HttpServerProcess {
     }
 }
 
-/// Asks whoever listens there; an error where what is said is not said to its end.
+/// Sends a request to this address. Returns an error if the response is incomplete.
 pub(crate) fn request(
     address: &str,
     token: &str,
@@ -122,7 +122,7 @@ pub(crate) fn request(
     Ok((status, serde_json::from_str(&said).unwrap_or_default()))
 }
 
-/// The same with any headers, and what is said as it is.
+/// Sends a request with any headers. Returns the raw response.
 pub(crate) fn said(
     address: &str,
     headers: &[(&str, &str)],
@@ -166,19 +166,19 @@ fn a_call_over_http_is_asked_about_and_answered_there_or_in_the_inbox() {
     let (id, digest) = (standing["question"]["id"].as_str().unwrap(), &standing["question"]["digest"]);
     // The inbox has the same question.
     assert_eq!(world.question(), id);
-    let answer = json!({"digest": digest, "answer": {"say": "yes"}});
+    let answer = json!({"digest": digest, "answer": {"kind": "yes"}});
     let (status, said) = served.ask(&ann, "POST", &format!("/v1/questions/{id}/answer"), &answer);
     assert!(matches!(status, 200 | 202), "{said}");
     let path = format!("/v1/calls/{}?wait=60", standing["call"].as_str().unwrap());
     let (_, standing) = served.ask(&bot, "GET", &path, &Value::Null);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     assert_eq!(world.file("notes.txt"), "first\n");
-    // What must not be touched is not: the tokens are among it.
+    // Protected files, such as the tokens, cannot be read.
     let tokens = world.state().join("tokens.json");
     let spy = json!({"tool": "read_file", "arguments": {"path": tokens}});
     let explained = served.ask(&bot, "POST", "/v1/policy/explain", &spy).1;
     assert_eq!(explained["verdict"], "deny", "{explained}");
-    // A token that is removed counts no longer, and none at all never did.
+    // A removed token is not valid any more. A request without a token never was.
     let removed = world.json(&["--json", "token"])[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(world.quietly(&["token", "remove", &removed], "").status.code(), Some(0));
     assert_eq!(served.ask(&bot, "GET", "/v1/health", &Value::Null).0, 401);
@@ -199,13 +199,13 @@ fn a_tenant_has_a_book_of_its_own() {
     let (_, made) = served.ask(&theirs, "POST", "/v1/calls?wait=60", &call);
     assert_eq!(made["result"]["outcome"], "completed", "{made}");
     assert_eq!(
-        served.ask(&theirs, "GET", "/v1/book/calls", &Value::Null).1["calls"].as_array().unwrap().len(),
+        served.ask(&theirs, "GET", "/v1/log/calls", &Value::Null).1["calls"].as_array().unwrap().len(),
         1
     );
-    assert_eq!(served.ask(&ours, "GET", "/v1/book/calls", &Value::Null).1["calls"], json!([]));
-    assert!(world.state().join("tenants/acme/book.sqlite").exists());
+    assert_eq!(served.ask(&ours, "GET", "/v1/log/calls", &Value::Null).1["calls"], json!([]));
+    assert!(world.state().join("tenants/acme/audit.sqlite").exists());
     assert_eq!(served.ask(&unserved, "GET", "/v1/health", &Value::Null).0, 401);
-    // Not even from there can one look at the tokens.
+    // The other tenant cannot read the tokens either.
     let spy = json!({"tool": "read_file", "arguments": {"path": world.state().join("tokens.json")}});
     assert_eq!(served.ask(&theirs, "POST", "/v1/policy/explain", &spy).1["verdict"], "deny");
     assert_eq!(served.ask(&ours, "GET", "/v1/metrics", &Value::Null).0, 200);
@@ -227,23 +227,23 @@ fn other_rules_are_tried_on_past_calls() {
     let replay = |rules: &str| served.ask(&admin, "POST", "/v1/policy/replay", &json!({ "policy": rules }));
 
     let (status, same) = replay("");
-    assert_eq!((status, &same["judged"], &same["same"]), (200, &json!(2), &json!(2)), "{same}");
+    assert_eq!((status, &same["evaluated"], &same["same"]), (200, &json!(2), &json!(2)), "{same}");
     let rules = r#"
         [[rule]]
         id = "no-notes"
         verdict = "deny"
         write = "notes.txt"
-        why = "notes are kept elsewhere"
+        reason = "notes are kept elsewhere"
     "#;
     let (status, tried) = replay(rules);
     assert_eq!(status, 200, "{tried}");
-    assert_eq!(tried["counts"], json!([{"before": "ask", "now": "deny", "calls": 1}]), "{tried}");
+    assert_eq!(tried["counts"], json!([{"before": "ask", "after": "deny", "calls": 1}]), "{tried}");
     let changed = &tried["changed"][0];
     assert_eq!(
-        (&changed["call"], &changed["rule"], &changed["why"]),
+        (&changed["call"], &changed["rule"], &changed["message"]),
         (&waiting["call"], &json!("no-notes"), &json!("notes are kept elsewhere"))
     );
-    // What is wrong is said with its line, and nothing was put in force.
+    // An error is reported with its line, and no rule came into force.
     let (status, wrong) = replay("[[rule]]\nid = 3\n");
     assert_eq!((status, &wrong["code"]), (422, &json!("unusable")), "{wrong}");
     assert!(wrong["detail"].as_str().unwrap().contains("line 2"), "{wrong}");

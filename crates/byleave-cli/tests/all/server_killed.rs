@@ -1,5 +1,5 @@
-//! `byleave serve` killed at any moment under load: nothing that was accepted is lost, nothing runs twice, and whoever comes back
-//! with the same key hears the same.
+//! `byleave serve` is killed at any moment under load. No accepted call is lost, nothing runs twice, and a client that repeats a key gets
+//! the same result.
 //!
 //! `BYLEAVE_KILLS=300` for the long form.
 
@@ -10,7 +10,7 @@ use crate::scene::{ClientLoadScenario, ScenarioTokens};
 use crate::serve::HttpServerProcess;
 use crate::world::CliTestWorld;
 
-/// The longest that a server lives, once it listens.
+/// The longest life of a server after it listens.
 const LIFE_MS: u64 = 250;
 
 // req: E1
@@ -36,6 +36,6 @@ fn a_server_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
     let verified = world.quietly(&["book", "verify"], "");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
     println!("figure: {kills} kills {told}");
-    // Otherwise nothing was shown.
+    // With fewer calls, answers and broken requests the test would show nothing.
     assert!(told.calls() > kills && told.answers > kills / 4 && told.broken > kills, "{told}");
 }

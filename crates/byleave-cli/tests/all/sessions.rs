@@ -1,4 +1,4 @@
-//! Sub-agents: `byleave session`, `byleave call --parent`, and whose question it is.
+//! Sub-agents: `byleave session`, `byleave call --parent`, and the agent that a question comes from.
 
 use crate::world::CliTestWorld;
 
@@ -63,5 +63,5 @@ fn the_same_rules_say_the_same_of_a_sub_agents_past_call() {
     let same = world.workspace().join("same.toml");
     std::fs::write(&same, "").unwrap();
     let replayed = world.json(&["policy", "replay", same.to_str().unwrap(), "--json"]);
-    assert_eq!((&replayed["judged"], &replayed["same"]), (&1.into(), &1.into()), "{replayed}");
+    assert_eq!((&replayed["evaluated"], &replayed["same"]), (&1.into(), &1.into()), "{replayed}");
 }

@@ -1,4 +1,4 @@
-//! Completions in real shells, and manual pages that a formatter takes.
+//! Completions in real shells, and manual pages that a formatter accepts.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ fn there_is(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// What a real bash offers for a line, from the script that the program prints.
+/// Returns the completions of a real bash for a line, from the script that the program prints.
 fn offered(world: &CliTestWorld, line: &[&str]) -> Vec<String> {
     let script = world.workspace().join("byleave.bash");
     std::fs::write(&script, world.quietly(&["completions", "bash"], "").stdout).unwrap();
@@ -68,7 +68,7 @@ fn manual_pages_are_written_for_every_command() {
         let told = Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).args(&pages).output().unwrap();
         assert!(told.status.success(), "{told:?}");
     }
-    // The one way of mandoc that does nothing else.
+    // Checks whether mandoc exists. `-h` is its only option that does nothing else.
     if Command::new("mandoc").arg("-h").output().is_ok() {
         let told = Command::new("mandoc").args(["-T", "lint", "-W", "error"]).args(&pages).output().unwrap();
         assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));

@@ -1,4 +1,4 @@
-//! A person at a real terminal: a pseudo-terminal of which the program is told that it is its own, and what is on its screen.
+//! A person at a real terminal: a pseudo-terminal that is the program's controlling terminal, and its screen.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use regex::Regex;
 use crate::window::{PATIENCE, TestWindow};
 use crate::world::CliTestWorld;
 
-/// The program at a terminal, and what is on its screen.
+/// The program at a terminal, and its screen.
 pub(crate) struct TerminalSession {
     window: TestWindow,
     child: Child,
@@ -32,12 +32,12 @@ impl DerefMut for TerminalSession {
 }
 
 impl TerminalSession {
-    /// Starts the program with these words.
+    /// Starts the program with these arguments.
     pub(crate) fn new(world: &CliTestWorld, words: &[&str]) -> Self {
         Self::with(world, words, &[])
     }
 
-    /// The same, with these variables.
+    /// Starts the program with these arguments and variables.
     pub(crate) fn with(world: &CliTestWorld, words: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave")]).args(words);
@@ -45,12 +45,12 @@ impl TerminalSession {
         Self::before(command)
     }
 
-    /// Starts a program at a terminal. It begins with `setsid --ctty`, which makes the terminal the program's own.
+    /// Starts a program at a terminal. The command begins with `setsid --ctty`, which makes the terminal the program's own.
     pub(crate) fn before(command: Command) -> Self {
         Self::sized(command, 80, 24)
     }
 
-    /// The same, at a terminal of this size.
+    /// Starts a program at a terminal of this size.
     pub(crate) fn sized(mut command: Command, columns: u16, rows: u16) -> Self {
         let (window, end) = TestWindow::open(columns, rows);
         let end = || Stdio::from(OwnedFd::from(end.try_clone().unwrap()));
@@ -58,12 +58,12 @@ impl TerminalSession {
         Self { window, child }
     }
 
-    /// Waits for a question, or for the end of the program; returns whether there is a question.
+    /// Waits for a question or for the end of the program. Returns whether there is a question.
     pub(crate) fn asks(&mut self) -> bool {
         let began = Instant::now();
         loop {
             self.look(Duration::from_millis(100));
-            // One that is being taken off the screen loses its keys first.
+            // A question that is being closed loses its key hints first.
             let screen = self.screen();
             if screen.lines().any(|row| row.starts_with("── ")) && screen.contains("a abort") {
                 return true;
@@ -75,38 +75,36 @@ impl TerminalSession {
         }
     }
 
-    /// What is on the screen now, with names for whatever is different each time.
+    /// Returns the current screen, with placeholders for everything that differs between runs.
     pub(crate) fn shown(&self, world: &CliTestWorld) -> String {
         let clock = Regex::new(r"\b\d+:\d\d:\d\d\b").unwrap();
         let text = world.named(&self.screen());
-        // Names are not as long as what they stand for: what is cut at the edge depends on that.
+        // Placeholders differ in length from the original text, so the text cut off at the edge would differ too.
         let cut = Regex::new(r"/tmp/\.[^ ]*$").unwrap();
         let lines = text.lines().map(|line| cut.replace(line.trim_end(), "[cut]").into_owned());
         clock.replace_all(&lines.collect::<Vec<_>>().join("\n"), "[clock]").into_owned()
     }
 
-    /// Sends the program a signal.
     #[cfg(feature = "agent")]
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Kills the program, and waits until it is dead.
     #[cfg(feature = "agent")]
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Hangs up: the terminal is gone. Returns how the program ended.
+    /// Closes the terminal. Returns the exit code of the program.
     pub(crate) fn hang_up(self) -> Option<i32> {
         let Self { window, mut child } = self;
         drop(window);
         child.wait().unwrap().code()
     }
 
-    /// The exit code, and everything that was on the screen.
+    /// Returns the exit code, and everything that was on the screen.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let began = Instant::now();
         let status = loop {

@@ -1,4 +1,4 @@
-//! A whole task: a scripted model mends a failing test in a small Rust project, through the real gate, sandbox and tools.
+//! A whole task: a scripted model fixes a failing test in a small Rust project, through the real gate, sandbox and tools.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,12 +14,12 @@ use crate::dice::SeededRandom;
 use crate::provider::{FakeModel, ScriptedTurn};
 use crate::sitting::TerminalSession;
 
-/// Longer than anything here takes, however slow the machine is.
+/// Longer than anything here takes, on any slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const WRONG: &str = "pub fn sum(a: i32, b: i32) -> i32 {\n    a - b\n}\n\n#[test]\nfn sums() {\n    assert_eq!(sum(2, 2), 4);\n}\n";
 
-/// A project with a failing test, at the desk of another user, with a compiler.
+/// A project with a failing test and a compiler, in the test world of another user.
 pub(crate) struct ProjectFixture {
     pub(crate) desk: OtherUserWorld,
     pub(crate) model: FakeModel,
@@ -81,7 +81,7 @@ impl ProjectFixture {
     }
 }
 
-/// The compiler that built us, where another user has theirs.
+/// Installs the compiler that built the tests where another user would have it.
 fn toolchain(home: &Path) -> PathBuf {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
     let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).unwrap().trim());
@@ -90,11 +90,11 @@ fn toolchain(home: &Path) -> PathBuf {
     for part in ["bin", "lib"] {
         let copied = |how: &str| {
             let (from, to) = (sysroot.join(part), place.join(part));
-            // What an attempt before left would be copied into.
+            // Otherwise the copy would go into the rest of an earlier attempt.
             std::fs::remove_dir_all(&to).unwrap_or_default();
             Command::new("cp").arg(how).args([from, to]).status().unwrap().success()
         };
-        // Linked where that can be: it is large.
+        // Uses hard links if possible, because the toolchain is large.
         assert!(copied("-rl") || copied("-r"), "{}", sysroot.display());
     }
     place
@@ -132,7 +132,7 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
     );
     assert_eq!(project.desk.world.file("src/lib.rs"), WRONG.replace("a - b", "a + b"));
 
-    // What the model was told, in its provider's own form.
+    // The messages that the model received, in its provider's own format.
     let told: Vec<Value> = project
         .model
         .got()
@@ -145,18 +145,18 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
     assert!(text(5).contains("test result: ok. 1 passed"), "{}", text(5));
     assert!(!format!("{told:?}").contains("sk-very-secret"), "the key is for the provider alone");
 
-    // The book has all of it, and is sound.
+    // The audit log has all of it and verifies.
     let session = project.json(&["history", "--json"])[0]["session"].as_str().unwrap().to_owned();
     let calls = project.json(&["book", "log", "--session", &session, "--json"]);
     let tools: Vec<&str> =
         calls.as_array().unwrap().iter().map(|call| call["tool"].as_str().unwrap()).collect();
     assert_eq!(tools.iter().filter(|tool| **tool == "model_turn").count(), 6, "{tools:?}");
     assert_eq!(tools.len(), 11, "{tools:?}");
-    assert_eq!(project.json(&["book", "verify", "--json"])["sound"], json!(true));
+    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
     let all = project.command(&["book", "export"]).output().unwrap();
     assert!(!said(&all).1.contains("sk-very-secret"));
 
-    // As people keep it.
+    // The export that people keep.
     let page = said(&project.command(&["history", "export", &session]).output().unwrap()).1;
     assert!(page.starts_with("# Mend the failing test.\n"), "{page}");
     for part in
@@ -164,7 +164,7 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
     {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let kept = project.json(&["history", "export", &session, "--form", "json"]);
+    let kept = project.json(&["history", "export", &session, "--format", "json"]);
     let roles: Vec<&str> = kept["messages"]
         .as_array()
         .unwrap()
@@ -173,7 +173,8 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
         .collect();
     assert_eq!(roles.len(), 12, "{roles:?}");
     assert_eq!(roles[..3], ["user", "assistant", "tool"]);
-    let page = said(&project.command(&["history", "export", &session, "--form", "html"]).output().unwrap()).1;
+    let page =
+        said(&project.command(&["history", "export", &session, "--format", "html"]).output().unwrap()).1;
     assert!(page.contains("<title>Mend the failing test.</title>") && !page.contains("<script"), "{page}");
     assert_eq!(
         project.json(&["history", "list", "--text", "SUBTRACTS", "--json"]).as_array().unwrap().len(),
@@ -183,7 +184,7 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
         project.json(&["history", "list", "--text", "multiplies", "--json"]).as_array().unwrap().is_empty()
     );
 
-    // And it can be taken back.
+    // The whole session can be undone.
     let undone = project.command(&["undo", "--session", &session]).output().unwrap();
     assert_eq!(said(&undone).0, Some(0), "{undone:?}");
     assert_eq!(project.desk.world.file("src/lib.rs"), WRONG);
@@ -204,22 +205,22 @@ fn with_nobody_there_it_is_refused_or_waits_for_an_answer_and_goes_on() {
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (first, last) = (&events[0], events.last().unwrap());
     assert_eq!(
-        (&first["event"], &last["event"], &last["end"]),
+        (&first["event"], &last["event"], &last["outcome"]),
         (&json!("session"), &json!("end"), &json!("waiting"))
     );
     let session = first["session"].as_str().unwrap();
     let asked = project.model.got().len();
 
-    // Not elsewhere, and not with somebody else.
+    // The session cannot be resumed in another directory or with another provider.
     let mut elsewhere = project.command(&["run", "--resume", session]);
     let (code, _, told) = said(&elsewhere.current_dir("/tmp").output().unwrap());
-    assert!(code == Some(2) && told.contains("this conversation works in"), "{told}");
+    assert!(code == Some(2) && told.contains("this conversation belongs to"), "{told}");
     let mut elsewhere = project.command(&["run", "--resume", session]);
     let (code, _, told) =
         said(&elsewhere.env("BYLEAVE_MODEL_URL", "http://127.0.0.1:9/v1").output().unwrap());
-    assert!(code == Some(2) && told.contains("would now go to http://127.0.0.1:9"), "{told}");
+    assert!(code == Some(2) && told.contains("would now be sent to http://127.0.0.1:9"), "{told}");
 
-    // Nothing is made twice, however often somebody looks.
+    // Repeated resumes make nothing twice.
     let again = said(&project.command(&["run", "--resume", session, "--ask", "inbox"]).output().unwrap());
     assert_eq!((again.0, project.model.got().len()), (Some(4), asked), "{again:?}");
 
@@ -237,12 +238,12 @@ fn with_nobody_there_it_is_refused_or_waits_for_an_answer_and_goes_on() {
 // req: L7
 #[test]
 fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
-    // The model answers a turn once it is told to.
+    // The model answers a turn when the test lets it.
     let (turns, (go_on, waits)) = (Arc::new(AtomicUsize::new(0)), channel::<()>());
     let (counts, waits) = (Arc::clone(&turns), Mutex::new(waits));
     let project = ProjectFixture::with(FakeModel::deciding(move |_| {
         counts.fetch_add(1, Ordering::SeqCst);
-        // Not after the end of the test.
+        // Does not wait beyond the end of the test.
         waits.lock().unwrap().recv_timeout(PATIENCE).unwrap_or_default();
         ("Done.", None)
     }));
@@ -259,7 +260,7 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
     awaits("it does not begin", &|| turns() == 1);
     let (code, printed, told) = said(&project.command(&["run", "Tidy up."]).output().unwrap());
     assert_eq!((code, turns()), (Some(2), 1), "{printed}{told}");
-    assert!(told.contains("another run works in this directory"), "{told}");
+    assert!(told.contains("another run is active in this directory"), "{told}");
     go_on.send(()).unwrap();
     awaits("there is no second beat", &|| turns() == 2);
     let pid = rustix::process::Pid::from_child(&first);
@@ -267,7 +268,7 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
     assert_eq!(first.wait().unwrap().code(), Some(130));
 }
 
-/// A careful model, which mends the test and keeps a log: where nobody can say whether something happened, it looks.
+/// A careful model that fixes the test and keeps a log. If the outcome of a call is unknown, it checks.
 pub(crate) fn careful(messages: &[Value]) -> ScriptedTurn {
     let (mut is_mended, mut is_logged, mut is_tested, mut looks) = (false, false, false, None);
     let mut call = ("", "");
@@ -312,7 +313,7 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
     let (source, log) =
         (project.desk.world.workspace().join("src/lib.rs"), project.desk.world.workspace().join("log.txt"));
     let (mut dice, mut unsure, mut late) = (SeededRandom(0x9e37_79b9_7f4a_7c15), 0, 0);
-    // How long it takes unhindered; the first also compiles.
+    // Measures an undisturbed run. The first run also compiles.
     let mut takes = Duration::ZERO;
     for _ in 0..2 {
         std::fs::write(&source, WRONG).unwrap();
@@ -339,7 +340,7 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
         let words = ["run", "--mode", "yolo", "--resume", session.as_deref().unwrap_or("run-none")];
         let (mut code, _, mut told) = said(&project.command(&words).output().unwrap());
         if code == Some(2) {
-            // Killed before the task was taken in: nothing has happened.
+            // The run was killed before it accepted the task, so nothing has happened.
             assert!(told.contains("there is no"), "{told}");
             assert_eq!((std::fs::read_to_string(&source).unwrap().as_str(), log.exists()), (WRONG, false));
             (code, _, told) =
@@ -354,7 +355,7 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
         );
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "mended\n", "{kill}: {told}");
     }
-    assert_eq!(project.json(&["book", "verify", "--json"])["sound"], json!(true));
+    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
     println!(
         "figure: {kills} kills within {takes} ms, {late} of them after the end, {unsure} of them in the middle of what nobody can tell"
     );

@@ -1,5 +1,5 @@
-//! What the server tells: traces and metrics over OTLP to a collector that speaks the real protocol, and a dashboard over what
-//! Prometheus is offered.
+//! The server's telemetry: traces and metrics over OTLP to a collector with the real protocol. Also a dashboard for the metrics that
+//! Prometheus gets.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use crate::serve::{HttpServerProcess, request, said, token};
 use crate::world::CliTestWorld;
 
-/// What a collector was sent, by path.
+/// The bodies that a collector received, with their paths.
 type CollectorRequests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// A collector on loopback: it keeps what it is sent, and says that all is well.
+/// Starts a collector on loopback that stores what it receives and always reports success.
 fn collector() -> (String, CollectorRequests) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, sent) =
@@ -80,7 +80,7 @@ fn texts(attributes: &[KeyValue]) -> BTreeMap<&str, String> {
     attributes.iter().map(|attribute| (attribute.key.as_str(), text(attribute))).collect()
 }
 
-/// The spans that were sent to the end, in order of their beginnings; by whom, is checked.
+/// Returns the received spans in the order of their start. Checks the service name.
 fn spans(sent: &CollectorRequests) -> Vec<Span> {
     let mut spans = Vec::new();
     for (_, body) in sent.lock().unwrap().iter().filter(|(path, _)| path == "/v1/traces") {
@@ -108,17 +108,17 @@ fn one_trace_from_receipt_to_settlement_also_across_a_person_and_a_restart() {
 
     let served = start(&world, &collector);
     let (call, question) = (standing["call"].as_str().unwrap(), &standing["question"]);
-    let answer = json!({"digest": question["digest"], "answer": {"say": "yes"}});
+    let answer = json!({"digest": question["digest"], "answer": {"kind": "yes"}});
     let path = format!("/v1/questions/{}/answer", question["id"].as_str().unwrap());
     served.ask(&ann, "POST", &path, &answer);
     let settled = served.ask(&bot, "GET", &format!("/v1/calls/{call}?wait=60"), &Value::Null).1;
     assert_eq!(settled["result"]["outcome"], "completed", "{settled}");
-    // It tells the rest before it ends.
+    // The server sends the rest before it ends.
     served.stop();
 
     let spans = spans(&sent);
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
-    assert_eq!(names, ["execute_tool append_line", "ruling", "question", "run"]);
+    assert_eq!(names, ["execute_tool append_line", "decision", "question", "run"]);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     for span in &spans {
         assert_eq!(hex(&span.trace_id), call.replace('-', ""), "the trace has the id of the call");
@@ -171,7 +171,7 @@ fn a_call_is_part_of_the_trace_that_its_client_brings() {
     let (collector, sent) = collector();
     let served = start(&world, &collector);
     let bearer = format!("Bearer {bot}");
-    // That the client would not have it told of does not count: who is watched does not say who watches.
+    // The client's request not to be sampled is ignored: a watched client does not decide who watches.
     for (key, parent) in [
         ("a", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"),
         ("b", "00-00000000000000000000000000000000-b7ad6b7169203331-01"),
@@ -234,7 +234,7 @@ fn a_collector_that_is_gone_or_says_nothing_holds_no_call_up() {
     const CALLS: usize = 20;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = listener.local_addr().unwrap();
-    // Holds every connection, and says nothing.
+    // Holds every connection open and never replies.
     let held: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
     let holds = Arc::clone(&held);
     std::thread::spawn(move || {
@@ -253,9 +253,9 @@ fn a_collector_that_is_gone_or_says_nothing_holds_no_call_up() {
             let made = request(&served.address, &bot, &key, "POST", "/v1/calls?wait=30", &echo).unwrap().1;
             assert_eq!(made["result"]["outcome"], "completed", "{made}");
         }
-        // A call that waited for the mute one would have had at least one connection to it come to nothing.
+        // If calls waited for the silent collector, each would have had at least one failed connection to it.
         assert!(held.lock().unwrap().len() < CALLS, "as many connections as calls");
-        // It ends, although nothing of what is left can be told.
+        // The server ends, although it cannot send the remaining data.
         served.stop();
     }
     assert!(!held.lock().unwrap().is_empty(), "nothing was told to the mute one");

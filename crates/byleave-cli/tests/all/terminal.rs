@@ -21,8 +21,8 @@ fn yes_runs_it() {
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.contains("appended 6 bytes"), "{seen}");
     assert_eq!(world.file("notes.txt"), "first\n");
-    let lines = world.json(&["book", "show", &world.call(), "--json"])["lines"].to_string();
-    assert!(lines.contains(r#""by":{"grade":"terminal","name":"ann"}"#), "{lines}");
+    let lines = world.json(&["book", "show", &world.call(), "--json"])["entries"].to_string();
+    assert!(lines.contains(r#""approver":{"assurance":"terminal","name":"ann"}"#), "{lines}");
 }
 
 // req: R5
@@ -31,7 +31,7 @@ fn no_tells_the_model_what_to_do_instead() {
     let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.choose("n", "no");
-    sitting.await_shown("What should be done instead?");
+    sitting.await_shown("What should the model do instead?");
     sitting.press("use the journal");
     sitting.await_shown("use the journal");
     insta::assert_snapshot!("no", sitting.shown(&world));
@@ -50,7 +50,7 @@ fn an_edit_is_what_runs() {
     let mut sitting = asks(&world);
     sitting.choose("e", "edit");
     sitting.await_shown("Ctrl-D");
-    // One character is fixed in place.
+    // Corrects one character in place.
     sitting.press("\u{1b}[B\u{1b}[F\u{1b}[D\u{1b}[D\u{7f}T");
     sitting.await_shown("firsT");
     insta::assert_snapshot!("edit", sitting.shown(&world));
@@ -96,9 +96,9 @@ fn a_question_fits_any_window_and_scrolls_to_its_end() {
     sitting.await_shown("below");
     insta::assert_snapshot!("small", sitting.shown(&world));
     sitting.resize(80, 24);
-    sitting.await_shown("all of it is on the screen");
+    sitting.await_shown("the whole question is visible");
     insta::assert_snapshot!("large_again", sitting.shown(&world));
-    // Seen once is seen: the end was on the screen.
+    // The end was on the screen once, which is enough.
     sitting.resize(40, 10);
     sitting.await_shown("below");
     sitting.choose("y", "yes");
@@ -158,7 +158,7 @@ fn what_is_pasted_is_no_answer() {
     let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("\u{1b}[200~y\r\u{1b}[201~");
-    sitting.await_shown("what is pasted is no answer");
+    sitting.await_shown("pasted text is not accepted");
     declined(&world, sitting);
 }
 
@@ -169,11 +169,11 @@ fn a_sentence_is_no_answer() {
     let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("yes, but\r");
-    sitting.await_drawn("somebody is typing");
+    sitting.await_drawn("wait: keys were typed");
     declined(&world, sitting);
 }
 
-/// Says no to a question that is still open, and nothing was done.
+/// Declines a question that is still open, and checks that nothing was done.
 fn declined(world: &CliTestWorld, mut sitting: TerminalSession) {
     sitting.choose("n", "no");
     sitting.await_shown("instead?");
@@ -206,18 +206,18 @@ fn what_cannot_be_taken_back_needs_the_words() {
     let shown = sitting.shown(world);
     let foot: Vec<&str> = shown.lines().rev().take(2).collect();
     insta::assert_snapshot!("words", foot.into_iter().rev().collect::<Vec<_>>().join("\n"));
-    // Neither what is pasted nor other words.
+    // Neither a paste nor other words are accepted.
     sitting.press("\u{1b}[200~for good\u{1b}[201~");
-    sitting.await_shown("what is pasted is no answer");
+    sitting.await_shown("pasted text is not accepted");
     sitting.press("for bad\r");
-    sitting.await_shown("those were not the words");
+    sitting.await_shown("the words do not match");
     sitting.choose("y", "yes");
     sitting.await_shown("type “for good”");
     sitting.press("for good\r");
     let (_, seen) = sitting.end();
     assert!(seen.contains("asked about bash: yes"), "{seen}");
-    let lines = world.json(&["book", "show", &world.call(), "--json"])["lines"].to_string();
-    assert!(lines.contains("\"grade\":\"terminal\""), "{lines}");
+    let lines = world.json(&["book", "show", &world.call(), "--json"])["entries"].to_string();
+    assert!(lines.contains("\"assurance\":\"terminal\""), "{lines}");
 }
 
 // req: R5
@@ -233,17 +233,17 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
         assert_eq!(sitting.end().0, Some(0));
     }
     let mut sitting = asks(&world);
-    sitting.choose("l", "leave");
+    sitting.choose("l", "standing approval");
     sitting.await_shown("would have covered 2");
     insta::assert_snapshot!("leave", sitting.shown(&world));
-    // Not where its rule does not fit.
+    // The approval cannot be confirmed in a window that is too small for its rule.
     sitting.resize(40, 10);
-    sitting.await_shown("A leave");
+    sitting.await_shown("Standing approval");
     sitting.press("\r");
     sitting.await_shown("the window is too small");
     sitting.resize(80, 24);
     sitting.await_shown("would have covered 2");
-    // A wider scope, a shorter time; then it is given.
+    // Chooses a wider scope and a shorter time, then grants it.
     sitting.press("\u{1b}[C");
     sitting.await_shown("would have covered 2");
     sitting.press("\u{1b}[B\u{1b}[D");
@@ -253,7 +253,7 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
     assert_eq!(code, Some(0), "{seen}");
     let leaves = world.json(&["leaves", "--json"]);
     assert_eq!(leaves.as_array().unwrap().len(), 1, "{leaves}");
-    // The next call within it asks nobody.
+    // The next call within its scope needs no question.
     let output = world.quietly(&["call", "append_line", "--args", r#"{"path":"notes.txt","line":"x"}"#], "");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
@@ -263,7 +263,7 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
 fn a_question_that_grows_too_old_leaves_the_screen() {
     let world = CliTestWorld::new();
     let args = r#"{"path":"notes.txt","line":"first"}"#;
-    // Time enough for a slow machine to draw it.
+    // Enough time for a slow machine to draw the question.
     let short = [("BYLEAVE_QUESTION_EXPIRY", "6s")];
     let mut sitting = TerminalSession::with(&world, &["call", "append_line", "--args", args], &short);
     sitting.await_drawn("s left");
@@ -333,10 +333,10 @@ fn a_difference_of_5000_lines_is_scrolled_and_folded() {
     insta::assert_snapshot!("long_difference", sitting.shown(&desk.world));
     sitting.press("y");
     sitting.await_shown("scroll to the end first");
-    // All differences put away: the rest fits.
+    // With all differences folded, the rest fits.
     sitting.press("\t");
-    sitting.await_shown("put away");
-    assert!(sitting.screen().contains("it printed"), "{}", sitting.screen());
+    sitting.await_shown("folded");
+    assert!(sitting.screen().contains("output: "), "{}", sitting.screen());
     sitting.press("\t\u{1b}[F");
     sitting.await_screen("the end", |screen| !screen.contains("below"));
     sitting.choose("y", "yes");

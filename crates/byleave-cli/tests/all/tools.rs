@@ -1,4 +1,4 @@
-//! `byleave tools`: listed, shown, found, and in every form.
+//! `byleave tools`: list, show and search, in every output format.
 
 use crate::world::CliTestWorld;
 
@@ -13,11 +13,11 @@ fn tools_are_listed_shown_and_found() {
     world.run(&["tools", "search", "append", "to", "file"]);
     world.run(&["tools", "search", "submarine"]);
     for form in ["openai", "anthropic", "gemini", "mcp"] {
-        world.run(&["tools", "schema", "--form", form, "echo"]);
+        world.run(&["tools", "schema", "--format", form, "echo"]);
     }
-    world.run(&["tools", "schema", "--form", "mcp", "ecko"]);
+    world.run(&["tools", "schema", "--format", "mcp", "ecko"]);
     world.run(&["tools", "schema"]);
-    assert_eq!(world.json(&["tools", "schema", "--form", "mcp"]).as_array().unwrap().len(), 19);
+    assert_eq!(world.json(&["tools", "schema", "--format", "mcp"]).as_array().unwrap().len(), 19);
     assert!(!world.state().exists(), "looking at tools opens no book");
     insta::assert_snapshot!(world.transcript());
 }

@@ -1,4 +1,4 @@
-//! Looking at calls: `book log` with filters, `stats`, and `watch` beside a call of another process.
+//! Viewing calls: `book log` with filters, `stats`, and `watch` during a call of another process.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
-/// Calls of every kind: done, refused, asked about and answered either way, waiting.
+/// Makes calls of every kind: done, refused, answered with yes or no, and waiting.
 fn busy() -> CliTestWorld {
     let world = CliTestWorld::new();
     world.quietly(&["call", "echo", "--session", "other", "--args", r#"{"text":"hi"}"#], "");
@@ -44,7 +44,7 @@ fn calls_are_found_by_what_is_asked_for() {
     ] {
         assert_eq!(world.run(&[&["book", "log"], words].concat()).status.code(), Some(0));
     }
-    world.note("wrong words are refused with the words there are");
+    world.note("invalid values are refused with a list of the valid ones");
     for words in [
         &["--outcome", "done"][..],
         &["--is", "running"],
@@ -85,8 +85,8 @@ fn of_a_damaged_record_nothing_is_counted() {
     let mut world = CliTestWorld::new();
     world.quietly(&["call", "echo", "--args", r#"{"text":"one"}"#], "");
     world.quietly(&["call", "echo", "--args", r#"{"text":"two"}"#], "");
-    let book = rusqlite::Connection::open(world.state().join("book.sqlite")).unwrap();
-    book.execute("UPDATE line SET body = x'00' WHERE pos = (SELECT min(pos) FROM line)", []).unwrap();
+    let book = rusqlite::Connection::open(world.state().join("audit.sqlite")).unwrap();
+    book.execute("UPDATE batch SET body = x'00' WHERE pos = (SELECT min(pos) FROM batch)", []).unwrap();
     drop(book);
     let said = world.run(&["stats", "--json"]);
     let stats: Value = serde_json::from_slice(&said.stdout).unwrap();
@@ -94,7 +94,7 @@ fn of_a_damaged_record_nothing_is_counted() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("1 record not counted"));
 }
 
-/// The program, watching, with what it says line by line.
+/// The program with `watch`, and its output line by line.
 struct WatchProcess {
     child: Child,
     lines: Option<BufReader<ChildStdout>>,
@@ -109,7 +109,7 @@ impl WatchProcess {
         Self { child, lines: Some(lines), heard: Vec::new() }
     }
 
-    /// Reads on until a line has this in it.
+    /// Reads until a line contains this text.
     fn until(&mut self, wanted: &str) -> String {
         loop {
             let mut line = String::new();
@@ -122,13 +122,13 @@ impl WatchProcess {
         }
     }
 
-    /// Ctrl-C; says how it ended.
+    /// Sends Ctrl-C. Returns the exit code.
     fn interrupt(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         self.child.wait().unwrap().code()
     }
 
-    /// Nobody reads any more; says how it ended.
+    /// Closes the reading end. Returns the exit code.
     fn turn_away(mut self) -> Option<i32> {
         self.lines = None;
         self.child.wait().unwrap().code()
@@ -137,7 +137,7 @@ impl WatchProcess {
 
 impl Drop for WatchProcess {
     fn drop(&mut self) {
-        // By its own handle, and only where a test has failed: otherwise it has ended.
+        // Uses the child's own handle. The child is still running only if a test has failed.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -152,7 +152,7 @@ fn calls_of_other_processes_are_watched_line_by_line() {
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.arg("watch");
     let mut watching = WatchProcess::start(command);
-    let line = watching.until("is there");
+    let line = watching.until("ongoing");
     assert!(line.contains("waits for a person") && line.contains("byleave inbox answer"), "{line}");
 
     world.quietly(&["inbox", "answer", &first, "yes"], "");
@@ -162,7 +162,7 @@ fn calls_of_other_processes_are_watched_line_by_line() {
     watching.until("received    by bob in session cli");
     watching.until("SETTLED     completed");
     world.quietly(&["call", "append_line", "--ask", "inbox", "--args", NOTE], "");
-    watching.until("judged      ask: ");
+    watching.until("decided     ask: ");
     let line = watching.until("WAITING");
     let id = world.question();
     assert!(line.contains(&format!("byleave inbox answer {} yes", id.get(28..).unwrap())), "{line}");
@@ -178,7 +178,7 @@ fn only_what_is_wanted_is_watched_and_once_is_once() {
     let mut command = world.command(program);
     command.args(["watch", "--json", "--session", "mine", "--tool", "echo"]);
     let mut watching = WatchProcess::start(command);
-    // Nothing says that it has begun to look, so it is told again until it has heard.
+    // Nothing shows that it has begun to watch, so the calls are repeated until it reports one.
     let heard = std::thread::scope(|scope| {
         let heard = scope.spawn(|| watching.until("settled"));
         while !heard.is_finished() {
@@ -207,8 +207,8 @@ fn it_ends_when_nobody_reads() {
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.arg("watch");
     let mut watching = WatchProcess::start(command);
-    // Everything that there is to say is said: no further line is needed to find out.
-    watching.until("is there");
+    // Everything has been printed. The program needs no further line to notice the closed pipe.
+    watching.until("ongoing");
     assert_eq!(watching.turn_away(), Some(0));
 }
 
@@ -222,14 +222,14 @@ fn at_a_terminal_it_is_drawn_in_place() {
     let mut sitting = TerminalSession::before(command);
     sitting.await_text("waits for a person");
     sitting.await_text(&format!("byleave inbox answer {} yes", question.get(28..).unwrap()));
-    sitting.await_text("ask: no rule covers it");
+    sitting.await_text("ask: no rule matches");
     world.quietly(&["inbox", "answer", &question, "no"], "");
     sitting.await_text("SETTLED     refused");
-    sitting.await_text("no call is on its way");
+    sitting.await_text("no call is in progress");
     sitting.press("\u{3}");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(0), "{seen}");
-    // The three lines of the question are drawn over, and what came of it stays above.
+    // The three lines of the question are overwritten, and the result stays above.
     assert!(seen.contains("\u{1b}[3A\r\u{1b}[J"), "{seen:?}");
     let last = seen.rsplit("\u{1b}[J").next().unwrap();
     assert!(last.contains("SETTLED") && !last.contains("waits for a person"), "{last:?}");
@@ -244,10 +244,10 @@ fn what_a_command_prints_is_seen_while_it_runs_and_left_nowhere() {
         command.env("BYLEAVE_WAIVE", "memory-limited").stdin(Stdio::null());
         command
     };
-    // The book must be there before it can be watched.
+    // The audit log must exist before it can be watched.
     assert!(waived(&["call", "echo", "--args", r#"{"text":"hi"}"#]).output().unwrap().status.success());
     let mut watching = WatchProcess::start(waived(&["watch", "--tool", "bash"]));
-    // Prints something that would act on a terminal, and then does not end by itself.
+    // Prints an escape sequence, and then does not end by itself.
     let arguments = serde_json::json!({ "command": r"printf 'one\033[2J\n'; sleep 600" }).to_string();
     let words = ["call", "bash", "--mode", "yolo", "--args", &arguments];
     let call = waived(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

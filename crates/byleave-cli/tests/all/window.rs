@@ -1,4 +1,4 @@
-//! The window of a pseudo-terminal: keys go in, and what was drawn is on a screen.
+//! The window of a pseudo-terminal: keys go in, and the output is drawn on a screen.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Longer than anything here takes, however slow the machine is.
+/// Longer than anything here takes, on any slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// What the program draws at the end of each drawing.
+/// The sequence that the program prints at the end of each frame.
 const DRAWN: &[u8] = b"\x1b[?2026l";
-/// What a prompt says while it waits for the keyboard to be quiet, or for the question to be looked at.
+/// Shown by a prompt while it waits for the keyboard to be quiet, or until the question was visible for long enough.
 const WAITS: &str = "⏳";
 
-/// A terminal, and what is on its screen.
+/// A terminal and its screen.
 pub(crate) struct TestWindow {
     keyboard: File,
     drawn: Receiver<Vec<u8>>,
-    /// What was drawn and was not looked at yet.
+    /// Output that was received but not yet drawn.
     fresh: Vec<u8>,
     /// Everything that was ever drawn.
     pub(crate) seen: String,
     pub(crate) raw: Vec<u8>,
-    /// What was drawn of a character whose end has not come yet.
+    /// The bytes of an incomplete character at the end of the output.
     pending: Vec<u8>,
     screen: vt100::Parser,
-    /// Where the other end is.
+    /// The path of the program's end.
     pub(crate) path: PathBuf,
 }
 
 impl TestWindow {
-    /// A window of this size, and the end of it that a program works at. It is gone when nobody has that end any more.
+    /// Opens a window of this size. Returns it with the end for the program. The window closes when nobody holds that end any more.
     pub(crate) fn open(columns: u16, rows: u16) -> (Self, File) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -52,7 +52,7 @@ impl TestWindow {
         let (draws, drawn) = channel();
         std::thread::spawn(move || {
             let mut buffer = vec![0; 65_536];
-            // Ends when the last of the program's ends is closed.
+            // Ends when the last handle of the program's end is closed.
             while let Ok(read @ 1..) = eyes.read(&mut buffer) {
                 if draws.send(buffer.get(..read).unwrap().to_vec()).is_err() {
                     break;
@@ -75,7 +75,7 @@ impl TestWindow {
         )
     }
 
-    /// Waits until this was on the screen at some time.
+    /// Waits until this text was on the screen at some time.
     pub(crate) fn await_text(&mut self, text: &str) {
         let began = Instant::now();
         while !self.seen.contains(text) {
@@ -84,7 +84,7 @@ impl TestWindow {
         }
     }
 
-    /// Waits until this was drawn so many times.
+    /// Waits until this text was drawn this many times.
     pub(crate) fn await_times(&mut self, text: &str, times: usize) {
         let began = Instant::now();
         while self.seen.matches(text).count() < times {
@@ -93,7 +93,7 @@ impl TestWindow {
         }
     }
 
-    /// Waits until the screen is like that.
+    /// Waits until the screen matches.
     pub(crate) fn await_screen(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
         let began = Instant::now();
         while !(self.is_whole() && is_so(&self.screen())) {
@@ -102,17 +102,17 @@ impl TestWindow {
         }
     }
 
-    /// Whether the last drawing has come to its end: the program says when one begins and ends.
+    /// Returns whether the last frame is complete. The program marks the beginning and the end of each frame.
     fn is_whole(&self) -> bool {
         self.seen.rfind("\u{1b}[?2026h") <= self.seen.rfind("\u{1b}[?2026l")
     }
 
-    /// Waits until this is on the screen.
+    /// Waits until this text is on the screen.
     pub(crate) fn await_shown(&mut self, text: &str) {
         self.await_screen(&format!("`{text}` on the screen"), |screen| screen.contains(text));
     }
 
-    /// Waits until this is on the screen, be it for one drawing: looks at one after the other.
+    /// Waits until this text is on the screen, even for a single frame. Looks at one frame after the other.
     pub(crate) fn await_drawn(&mut self, text: &str) {
         let began = Instant::now();
         while !(self.is_whole() && self.screen().contains(text)) {
@@ -121,14 +121,14 @@ impl TestWindow {
         }
     }
 
-    /// Waits until a key can answer: the question was looked at for long enough.
+    /// Waits until a key can answer, because the question was visible for long enough.
     pub(crate) fn await_ready(&mut self) {
         self.await_screen("ready for an answer", |screen| {
             screen.contains("a abort") && !screen.contains(WAITS)
         });
     }
 
-    /// Chooses a letter, and confirms it once the screen has it.
+    /// Chooses a letter, and confirms it once it is on the screen.
     pub(crate) fn choose(&mut self, letter: &str, name: &str) {
         self.await_ready();
         self.press(letter);
@@ -136,7 +136,7 @@ impl TestWindow {
         self.press("\r");
     }
 
-    /// Takes in what was drawn; returns whether there was something.
+    /// Processes new output. Returns whether there was any.
     pub(crate) fn look(&mut self, wait: Duration) -> bool {
         let mut fresh = std::mem::take(&mut self.fresh);
         if fresh.is_empty() {
@@ -150,7 +150,7 @@ impl TestWindow {
         true
     }
 
-    /// Takes in what was drawn, to the end of a drawing at most.
+    /// Processes new output, up to the end of one frame.
     fn look_at_next(&mut self, wait: Duration) {
         if self.fresh.is_empty() {
             self.fresh = self.drawn.recv_timeout(wait).unwrap_or_default();
@@ -161,14 +161,14 @@ impl TestWindow {
         self.take_in(&drawing);
     }
 
-    /// Takes in everything that is drawn until nobody has the other end any more, or nothing has come for long.
+    /// Processes all output until nobody holds the other end any more, or nothing has come for long.
     pub(crate) fn look_to_the_end(&mut self) {
         while self.look(Duration::from_secs(10)) {}
     }
 
     fn take_in(&mut self, drawn: &[u8]) {
         self.raw.extend_from_slice(drawn);
-        // Whole characters only: a piece of one would be drawn as another.
+        // Draws only complete characters, because a part of one would be drawn as another.
         self.pending.extend_from_slice(drawn);
         let whole = match std::str::from_utf8(&self.pending) {
             Ok(_) => self.pending.len(),
@@ -180,12 +180,12 @@ impl TestWindow {
         self.screen.process(&drawn);
     }
 
-    /// What is on the screen now.
+    /// Returns the current screen.
     pub(crate) fn screen(&self) -> String {
         self.screen.screen().contents()
     }
 
-    /// What is on the screen now, row by row, with its colours.
+    /// Returns the current screen row by row, with its colors.
     pub(crate) fn painted(&self) -> String {
         let screen = self.screen.screen();
         let (_, columns) = screen.size();
@@ -198,9 +198,9 @@ impl TestWindow {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Makes the window so large.
+    /// Resizes the window.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
-        // What was drawn for the old size is taken in first, to the end of a drawing.
+        // First processes the output for the old size, up to the end of a frame.
         let began = Instant::now();
         while self.look(Duration::from_millis(50)) || !self.is_whole() {
             assert!(began.elapsed() < PATIENCE, "it never stops drawing:\n{}", self.screen());

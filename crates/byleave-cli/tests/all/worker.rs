@@ -1,6 +1,6 @@
-//! `byleave worker`, the real program: calls of a server are driven by it, with its own files, and whatever dies on the way.
+//! `byleave worker`, the real program: it runs calls of a server with its own files, while processes are killed.
 //!
-//! `BYLEAVE_KILLS=300` for the long form of the last.
+//! `BYLEAVE_KILLS=300` for the long form of the last test.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::scene::{ClientLoadScenario, ScenarioTokens};
 use crate::serve::{HttpServerProcess, request, token};
 use crate::world::CliTestWorld;
 
-/// The longest between two deaths.
+/// The longest time between two kills.
 const LIFE_MS: u64 = 300;
 
 /// The program as a worker, with a state directory of its own.
@@ -25,12 +25,12 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// One with this name, whose token is in a file.
+    /// Starts a worker with this name, whose token is in a file.
     pub(crate) fn start(world: &CliTestWorld, name: &str, token: &Path, server: &str) -> Self {
         Self::start_by(world.command(Path::new(env!("CARGO_BIN_EXE_byleave"))), world, name, token, server)
     }
 
-    /// The same by whoever this command is of.
+    /// Starts a worker with this command, which may belong to another user.
     pub(crate) fn start_by(
         mut command: Command,
         world: &CliTestWorld,
@@ -42,7 +42,7 @@ impl WorkerProcess {
         command.args(["worker", "--server", &format!("http://{server}"), "--token"]).arg(token);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // What was left in the middle is said first.
+        // A worker first reports the calls that were interrupted.
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(said.any(|line| line.starts_with("working in ")));
         Self { child }
@@ -52,14 +52,14 @@ impl WorkerProcess {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it as nobody can prepare for.
+    /// Kills the worker without a warning.
     pub(crate) fn kill(&mut self) {
-        // It may have ended already.
+        // The worker may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 
-    /// Ends it as a person would, and waits.
+    /// Stops the worker as a user would, and waits.
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -72,12 +72,12 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// A token for a worker, in a file that only its owner reads.
+/// Writes a token for a worker to a file that only its owner can read.
 pub(crate) fn token_file(world: &CliTestWorld, name: &str) -> PathBuf {
     token_file_for(world, name, &[])
 }
 
-/// The same, made with these words.
+/// Makes the token with these arguments.
 pub(crate) fn token_file_for(world: &CliTestWorld, name: &str, words: &[&str]) -> PathBuf {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = world.workspace().join(format!("../{name}.token"));
@@ -90,13 +90,18 @@ pub(crate) fn token_file_for(world: &CliTestWorld, name: &str, words: &[&str]) -
     path
 }
 
-/// Waits until a call has begun.
+/// Waits until a call has started.
 fn begun(served: &HttpServerProcess, reader: &str, call: &Value) {
-    let path = format!("/v1/book/calls/{}", call.as_str().unwrap());
+    let path = format!("/v1/log/calls/{}", call.as_str().unwrap());
     let end = Instant::now() + Duration::from_secs(120);
     loop {
         let record = served.ask(reader, "GET", &path, &Value::Null).1;
-        if record["lines"].as_array().unwrap().iter().any(|line| !line["entry"]["fact"]["begun"].is_null()) {
+        if record["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|line| !line["entry"]["event"]["started"].is_null())
+        {
             return;
         }
         assert!(Instant::now() < end, "it never began: {record}");
@@ -116,7 +121,7 @@ fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
     let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
     let served = HttpServerProcess::start(&world, &["--workers"]);
     let body = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
-    // Nobody is there to drive it.
+    // No worker is there to run the call.
     let (status, standing) = served.ask(&bot, "POST", "/v1/calls?wait=1", &body);
     assert_eq!((status, &standing["state"]), (202, &json!("running")), "{standing}");
     let hired = WorkerProcess::start(&world, "w1", &token_file(&world, "w1"), &served.address);
@@ -130,7 +135,7 @@ fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
         assert!(Instant::now() < end, "{seen}");
     };
     let (id, digest) = (standing["question"]["id"].as_str().unwrap(), &standing["question"]["digest"]);
-    let answer = json!({"digest": digest, "answer": {"say": "yes"}});
+    let answer = json!({"digest": digest, "answer": {"kind": "yes"}});
     let (status, said) = served.ask(&ann, "POST", &format!("/v1/questions/{id}/answer"), &answer);
     assert!(matches!(status, 200 | 202), "{said}");
     let standing = settled(&served, &bot, &standing["call"]);
@@ -138,8 +143,8 @@ fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
     assert_eq!(world.file("notes.txt"), "first\n");
     let seen = served.ask(&ann, "GET", "/v1/workers", &Value::Null).1;
     let worker = &seen["workers"][0];
-    assert_eq!((&worker["name"], &worker["here"]), (&json!("w1"), &json!(true)), "{seen}");
-    // A tool that nobody has is refused by who knows that.
+    assert_eq!((&worker["name"], &worker["connected"]), (&json!("w1"), &json!(true)), "{seen}");
+    // A worker refuses a tool that no worker has.
     let unknown = json!({"tool": "nothing"});
     let (_, standing) = request(&served.address, &bot, "k2", "POST", "/v1/calls?wait=30", &unknown).unwrap();
     assert_eq!(standing["result"]["refusal"]["code"], "tool-unknown", "{standing}");
@@ -205,26 +210,30 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
         (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
     };
     let (code, why) = said(&["token", "add", "w", "--scope", "work,submit"]);
-    assert!(code == Some(2) && why.contains("no other scope"), "{why}");
+    assert!(code == Some(2) && why.contains("with other scopes"), "{why}");
     let (bot, worker) = (token(&world, &["bot"]), token(&world, &["w", "--scope", "work"]));
     let served = HttpServerProcess::start(&world, &["--workers"]);
-    // Who makes calls does not drive them, and who drives them does not make them.
-    assert_eq!(served.ask(&bot, "GET", "/v1/workers/wire", &Value::Null).0, 403);
+    // An agent's token cannot run calls, and a worker's token cannot make them.
+    assert_eq!(served.ask(&bot, "GET", "/v1/workers/connect", &Value::Null).0, 403);
     assert_eq!(served.ask(&worker, "POST", "/v1/calls", &json!({"tool": "echo"})).0, 403);
     assert_eq!(served.ask(&worker, "GET", "/v1/questions", &Value::Null).0, 403);
-    assert_eq!(served.ask(&worker, "GET", "/v1/workers/wire", &Value::Null).0, 400, "it is no wire");
+    assert_eq!(served.ask(&worker, "GET", "/v1/workers/connect", &Value::Null).0, 400, "it is no wire");
     served.stop();
-    // Not by mistake: workers may still run what came in before.
+    // The server does not run calls itself by mistake, because workers may still run earlier ones.
     let (code, why) = said(&["serve", "--listen", "127.0.0.1:0"]);
     assert!(code == Some(2) && why.contains("--workers") && why.contains("for-workers"), "{why}");
     std::fs::remove_file(world.state().join("for-workers")).unwrap();
     let served = HttpServerProcess::start(&world, &[]);
-    assert_eq!(served.ask(&worker, "GET", "/v1/workers/wire", &Value::Null).0, 404, "it drives calls itself");
+    assert_eq!(
+        served.ask(&worker, "GET", "/v1/workers/connect", &Value::Null).0,
+        404,
+        "it drives calls itself"
+    );
     served.stop();
     let open = world.workspace().join("../open.token");
     std::fs::write(&open, "byl_x").unwrap();
     let (code, why) = said(&["worker", "--server", "http://127.0.0.1:9", "--token", open.to_str().unwrap()]);
-    assert!(code == Some(2) && why.contains("others could read it"), "{why}");
+    assert!(code == Some(2) && why.contains("other users can read the file"), "{why}");
     let (code, why) = said(&["worker", "--server", "http://gate.example.org", "--token", "/dev/null"]);
     assert!(code == Some(2), "{why}");
 }
@@ -239,7 +248,7 @@ fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
     let file = token_file(world, "w1");
     desk.give(&file);
     let mut command = desk.command(&[]);
-    // Not every machine has cgroups to give.
+    // Not every machine can delegate a cgroup.
     command.env("BYLEAVE_WAIVE", "memory-limited");
     let hired = WorkerProcess::start_by(command, world, "w1", &file, &served.address);
     let body = json!({"tool": "bash", "arguments": {"command": "sleep 3 && echo done > done.txt"}});
@@ -249,8 +258,8 @@ fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
     let standing = settled(&served, &bot, &standing["call"]);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     assert_eq!(world.file("done.txt"), "done\n");
-    // What it did without stands in the book, under its name.
-    let acts = world.json(&["--json", "book", "acts"]).to_string();
+    // The audit log names the waived guarantee under the worker's name.
+    let acts = world.json(&["--json", "book", "actions"]).to_string();
     assert!(acts.contains("memory-limited") && acts.contains("\"w1\""), "{acts}");
     served.stop();
 }
@@ -264,7 +273,7 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
     let files = ["w1", "w2"].map(|name| (name, token_file(&world, name)));
     let words = ["--workers", "--worker-lease", "2s", "--mode", "yolo", "--requests-per-second", "100000"];
     let mut served = HttpServerProcess::start(&world, &words);
-    // Workers find it where it was.
+    // Workers find the restarted server at the same address.
     let address = served.address.clone();
     let hire = |which: usize| WorkerProcess::start(&world, files[which].0, &files[which].1, &address);
     let mut hired = [hire(0), hire(1)];
@@ -275,7 +284,7 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
         for kill in 0..kills {
             std::thread::sleep(Duration::from_millis(dice.below(LIFE_MS)));
             let which = usize::try_from(dice.below(2)).unwrap();
-            // Each in turn, so that few kills are of every kind.
+            // Takes each kind in turn, so that a few kills include every kind.
             let what = kill % 4;
             deaths[what] += 1;
             match what {
@@ -287,7 +296,7 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
                     hired[which].kill();
                     hired[which] = hire(which);
                 }
-                // For less than a lease, or for more.
+                // Stops the worker for less than a lease, or for longer.
                 2 => {
                     hired[which].signal(Signal::STOP);
                     std::thread::sleep(Duration::from_millis(dice.below(4_000)));
@@ -311,6 +320,6 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
         "figure: the server killed {server} times and stopped {server_stopped} times, a worker killed {worker} times and stopped \
          {stopped} times, {told}"
     );
-    // Otherwise nothing was shown.
+    // With fewer calls and answers the test would show nothing.
     assert!(told.calls() > kills && told.answers > kills / 4, "{told}");
 }

@@ -1,4 +1,4 @@
-//! A directory to try the program in, and a transcript of what was tried.
+//! A directory to run the program in, and a transcript of the commands.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -15,12 +15,12 @@ use tempfile::TempDir;
 
 use crate::desk::{UID, put};
 
-/// A workspace, a state directory beside it, and everything that was typed and said.
+/// A workspace, a state directory beside it, and all commands with their output.
 pub(crate) struct CliTestWorld {
     dir: TempDir,
     transcript: String,
     path: OsString,
-    /// The program where another user can run it, and that directory.
+    /// The program at a path where another user can run it, and its directory.
     another: Option<(PathBuf, TempDir)>,
 }
 
@@ -32,12 +32,12 @@ impl CliTestWorld {
         Self { dir, transcript: String::new(), path, another: None }
     }
 
-    /// One with the programs that every system has, and no others: what is shown does not depend on the machine.
+    /// Creates a world with only the programs that every system has. The output then does not depend on the machine.
     pub(crate) fn bare() -> Self {
         Self { path: "/usr/local/bin:/usr/bin:/bin".into(), ..Self::new() }
     }
 
-    /// The same for another user: as root nothing can be confined, so nobody is asked about a command.
+    /// Runs the program as another user. As root nothing can be confined, so a command never leads to a question.
     pub(crate) fn of_another_user(self) -> Self {
         let place = tempfile::tempdir().unwrap();
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -63,7 +63,7 @@ impl CliTestWorld {
         std::fs::read_to_string(self.workspace().join(name)).unwrap()
     }
 
-    /// The program, in an environment of its own.
+    /// Returns a program with an environment of its own.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -76,12 +76,12 @@ impl CliTestWorld {
         command
     }
 
-    /// Runs the program with these words, and writes down what it said.
+    /// Runs the program with these arguments, and adds its output to the transcript.
     pub(crate) fn run(&mut self, words: &[&str]) -> Output {
         self.run_with(words, "")
     }
 
-    /// The same, with something on standard input.
+    /// Runs the program with this standard input.
     pub(crate) fn run_with(&mut self, words: &[&str], input: &str) -> Output {
         let output = self.quietly(words, input);
         let quoted =
@@ -96,7 +96,7 @@ impl CliTestWorld {
         output
     }
 
-    /// The same, without a word in the transcript.
+    /// Runs the program without an entry in the transcript.
     pub(crate) fn quietly(&self, words: &[&str], input: &str) -> Output {
         let program = self.another.as_ref().map(|(program, _)| program.as_path());
         let mut command = self.command(program.unwrap_or(Path::new(env!("CARGO_BIN_EXE_byleave"))));
@@ -114,7 +114,7 @@ impl CliTestWorld {
         child.wait_with_output().unwrap()
     }
 
-    /// What the program says as JSON, without a word in the transcript.
+    /// Returns the program's JSON output, without an entry in the transcript.
     pub(crate) fn json(&self, words: &[&str]) -> Value {
         let output = self.quietly(words, "");
         serde_json::from_slice(&output.stdout).unwrap()
@@ -130,23 +130,23 @@ impl CliTestWorld {
         self.json(&["book", "--json"])[0]["call"].as_str().unwrap().to_owned()
     }
 
-    /// A word of ours in the transcript.
+    /// Adds a remark to the transcript.
     pub(crate) fn note(&mut self, text: &str) {
         writeln!(self.transcript, "# {text}\n").unwrap();
     }
 
-    /// Everything that was typed and said, with names for whatever is different each time.
+    /// Returns the transcript, with placeholders for everything that differs between runs.
     pub(crate) fn transcript(&self) -> String {
         self.named(&self.transcript)
     }
 
-    /// A text with names for whatever is different each time.
+    /// Returns a text with placeholders for everything that differs between runs.
     pub(crate) fn named(&self, text: &str) -> String {
         let real = self.dir.path().canonicalize().unwrap();
         let text = text.replace(real.to_str().unwrap(), "[dir]");
         let text = text.replace(self.dir.path().to_str().unwrap(), "[dir]");
         let text = text.replace('\u{1b}', "␛");
-        // Numbers of inodes first: some look like the end of an id.
+        // Replaces inode numbers first, because some look like the end of an id.
         let inodes = Regex::new(r"(is the directory |device\\*.: ?)\d+(:|,\s*\\*.inode\\*.: ?)\d+").unwrap();
         let text = inodes.replace_all(&text, "$1[n]$2[n]");
         let text = number_ids(&text);
@@ -175,7 +175,7 @@ impl CliTestWorld {
     }
 }
 
-/// Ids by their order; an id and its end, as lists show it, have the same number.
+/// Numbers ids by their order. A full id and its short form, as in lists, get the same number.
 fn number_ids(text: &str) -> String {
     let mut numbers: HashMap<String, usize> = HashMap::new();
     let ids =

@@ -1,4 +1,4 @@
-//! Commits: wholly or not at all, chosen parts, and everything that somebody can put in the way.
+//! Commits: atomic, partial, and with every kind of obstacle.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use crate::place::{CopyFixture, differences, tree};
 const FILES: &str =
     "mkdir -p d/e out; echo one > a; echo two > b; echo x > d/x; echo y > d/e/y; ln -s a link";
 
-/// What the command did, what somebody did meanwhile, and what is in conflict.
+/// The command on the copy, the change made meanwhile, and the paths in conflict.
 const MEANWHILE: [(&str, &str, &[&str]); 16] = [
     ("echo mine > a", "echo theirs > a", &["a"]),
     ("echo mine > a", "touch -r a t; echo eno > a; touch -r t a; rm t", &["a"]),
@@ -39,7 +39,7 @@ fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
     for (mine, theirs, paths) in MEANWHILE {
         let place = CopyFixture::new();
         place.directly(FILES);
-        // One more, which alone would be well: it is not done either.
+        // A further change without a conflict is not committed either.
         let copy = place.on_copy(&format!("{mine}; echo other > other"));
         let changes = copy.changes().unwrap();
         place.directly(theirs);
@@ -52,7 +52,7 @@ fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
         assert_eq!(found, expected, "{mine} / {theirs}");
         assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
         assert_eq!(place.store.state(copy.id()).unwrap(), CopyState::Open);
-        // The rest can still be had.
+        // The rest can still be committed.
         copy.commit(&changes.only_paths(&[place.path("other")])).unwrap();
         assert_eq!(fs::read_to_string(place.path("other")).unwrap(), "other\n");
     }
@@ -94,14 +94,14 @@ fn what_was_shown_is_what_is_committed() {
     let mut other = changes.clone();
     other.list[0].after.as_mut().unwrap().mode = 0o4755;
     assert!(matches!(copy.commit(&other), Err(Error::NotListed(_))));
-    // The layer is another than what was listed.
+    // The layer differs from the listing.
     let upper = place.store.path().join(format!("copies/{}/0/upper/a", copy.id()));
     fs::write(upper, "evil").unwrap();
     assert!(matches!(copy.commit(&changes), Err(Error::NotListed(_))));
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
 }
 
-/// What the command did, what is chosen, and what is committed, or what is missing.
+/// The command, the chosen paths, and the committed paths or the missing one.
 type PartialCommitCase =
     (&'static str, &'static [&'static str], Result<&'static [&'static str], &'static str>);
 
@@ -136,7 +136,7 @@ fn a_part_is_committed_with_what_it_needs_or_not_at_all() {
             (other, _) => panic!("{script}: {other:?}"),
         }
     }
-    // A directory cannot go without what is in it.
+    // A directory cannot be removed without its content.
     let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("rm -r d");
@@ -182,7 +182,8 @@ fn a_step_that_fails_takes_back_those_before_it() {
         let script = "echo mine > a; rm b; rm -r d; mkdir -p n/o; echo p > n/o/p; ln -sfn b link; echo more > z/z; chmod 700 .";
         let copy = place.on_copy(script);
         let changes = copy.changes().unwrap();
-        // Nothing can be moved in or out, which nobody sees before it is tried.
+        // The directory is immutable, so that nothing can be moved in or out. This shows only when it is
+        // tried.
         let fixed =
             |how: &str| std::process::Command::new("chattr").arg(how).arg(place.root.join("z")).status();
         if !fixed("+i").is_ok_and(|status| status.success()) {
@@ -197,7 +198,8 @@ fn a_step_that_fails_takes_back_those_before_it() {
         );
         assert_eq!(differences(&before, &is), [""; 0]);
         assert_eq!(place.store.state(copy.id()).unwrap(), CopyState::Open);
-        // Moving things away and back touched them: the copy is of files as they were before that, and is not committed any more.
+        // Moving files away and back changed their times. The copy is based on the earlier state, so it cannot be committed any
+        // more.
         assert_eq!(place.store.recover().unwrap(), []);
         assert!(matches!(copy.commit(&changes), Err(Error::Conflicts(_))));
     }
@@ -226,7 +228,7 @@ fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
         });
         let mut tried = 0;
         while tried < 20 {
-            // The layer is made by hand: a mount would need the workspace to stand still.
+            // The layer is made by hand, because a mount would require that the workspace does not change.
             let copy = place.store.create_copy(
                 Uuid::new_v4(),
                 std::slice::from_ref(&place.root),
@@ -241,12 +243,13 @@ fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
             fs::create_dir(upper.join("new")).unwrap();
             fs::write(upper.join("new/n"), "mine").unwrap();
             let Ok(changes) = copy.changes() else { continue };
-            // Listed while the link was there, the link is what is replaced: that is another test.
+            // If the link was there during the listing, the commit replaces the link. Another test covers
+            // that.
             if changes.list.iter().any(|change| !change.path.starts_with(&place.path("d/e/"))) {
                 continue;
             }
             tried += 1;
-            // Done, refused or taken back: all are well, as long as nothing is where it does not belong.
+            // The commit may succeed, be refused or be rolled back. Nothing may be written outside.
             drop(copy.commit(&changes));
             assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
         }
@@ -256,7 +259,7 @@ fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
     assert!((1..30).all(|number| inside.join(format!("e/f{number}")).exists()));
 }
 
-/// Another user: for whom a mode means something.
+/// Another user, to whom file modes apply.
 const SOMEBODY: u32 = 61_002;
 
 // req: E6
@@ -302,7 +305,7 @@ fn as_somebody() {
         let undo = Uuid::new_v4();
         place.store.undo(id, undo, OnConflict::Refuse).unwrap_or_else(|fault| panic!("{script}: {fault}"));
         assert_eq!(before, tree(&place.root), "{script}");
-        // What is left must be removable by the test.
+        // The test must be able to remove the files.
         place.directly("chmod -R u+rwx .");
     }
 }

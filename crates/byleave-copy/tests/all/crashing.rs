@@ -36,9 +36,10 @@ fn check(place: &CopyFixture, rounds: usize) {
     let before = tree(&place.root);
     let mut killed = 0;
     let mut interrupted = 0;
-    // How long it takes unharmed, from its own word on; learnt as it goes.
+    // The duration of an uninterrupted job from its first output on, measured during the test.
     let mut usual = Duration::from_millis(40);
-    // A slow machine kills late: then there are more rounds until enough were killed in time.
+    // On a slow machine the kill comes too late, so the test runs more rounds until enough were killed in
+    // time.
     let enough = |round, killed, interrupted| {
         round >= rounds && killed * 3 > rounds && (rounds < 12 || interrupted > 0) || round >= rounds * 10
     };
@@ -49,7 +50,7 @@ fn check(place: &CopyFixture, rounds: usize) {
         let id = copy.id();
         drop(copy);
         let undo = Uuid::new_v4();
-        // The commit is killed, or it is not and its undo is.
+        // Kills either the commit or, if that is not killed, its undo.
         let kills_undo = dice.roll(2) == 0;
         let started = Instant::now();
         if kills_undo {
@@ -66,7 +67,7 @@ fn check(place: &CopyFixture, rounds: usize) {
         let watched = if kills_undo { undo } else { id };
         let was_interrupted = place.store.state(watched).unwrap() == CopyState::Interrupted;
         interrupted += usize::from(was_interrupted);
-        // Recovery itself may be killed as well, and is begun again.
+        // Recovery itself may be killed as well, and is then repeated.
         if dice.roll(3) == 0 {
             run(place, "recover", Some(moment(&mut dice, usual)));
         }
@@ -91,7 +92,8 @@ fn check(place: &CopyFixture, rounds: usize) {
         };
         assert_eq!(differences(expected, &is), [""; 0], "round {round}: {state:?}");
         assert!(no_traces(&place.root), "round {round}");
-        // Back to the start for the next round, by the store itself: what it says can be relied upon.
+        // Returns to the initial state for the next round with the store's own undo, which shows that its
+        // answer is reliable.
         if is != before {
             place
                 .store
@@ -116,7 +118,8 @@ fn no_traces(root: &Path) -> bool {
         .all(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with(".byleave"))
 }
 
-/// Runs a job in a process of its own, killed after a while; says whether it was killed before it ended.
+/// Runs a job in a separate process and kills it after a delay. Returns whether it was killed before it
+/// ended.
 fn run(place: &CopyFixture, job: &str, kill_after: Option<Duration>) -> bool {
     let mut child = Command::new("/proc/self/exe")
         .args(["crashing::the_job", "--exact", "--ignored", "--nocapture"])
@@ -125,7 +128,7 @@ fn run(place: &CopyFixture, job: &str, kill_after: Option<Duration>) -> bool {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // It says when it begins, so that the time of starting a program is not what is hit.
+    // The job reports its begin, so that the kill does not hit the start of the program.
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("begins")), "{job}");
     if let Some(after) = kill_after {

@@ -1,4 +1,5 @@
-//! The same commands, run directly and on a copy that is committed: the trees are the same, or the difference was told.
+//! The same commands, run directly and on a copy that is committed. The trees are equal, or the difference was
+//! reported.
 
 use byleave_copy::CopyMethod;
 
@@ -8,7 +9,7 @@ const FILES: &str = "mkdir -p d/e d/f g/h empty; for n in a b d/x d/e/y d/f/z g/
     ln -s a la; ln -s d ld; ln -s nowhere lost; chmod 600 g/p; chmod 755 a; chmod 711 g/h; \
     head -c 300000 /dev/zero | tr '\\0' x > big; find . -type f -exec touch -d @1000000000 {} +; find . -type f -exec sync {} +";
 
-/// Files with several names, which is what copies cannot do: in a part of the runs only.
+/// Hard links, which copies do not support. Only a part of the runs has them.
 const LINKS: &str = "ln b hard; ln d/x g/hard";
 
 const NAMES: [&str; 18] = [
@@ -16,7 +17,7 @@ const NAMES: [&str; 18] = [
     "new", "new/n", "d/new",
 ];
 
-/// One command, with the names that it is about.
+/// Generates one command with the names that it uses.
 fn command(dice: &mut SeededRng, number: usize) -> String {
     let (one, other) = (*dice.pick(&NAMES), *dice.pick(&NAMES));
     match dice.roll(27) {
@@ -28,7 +29,7 @@ fn command(dice: &mut SeededRng, number: usize) -> String {
         5 => format!("rmdir {one}"),
         6 | 7 => format!("mv -T {one} {other}"),
         8 => format!("mv {one} {other}"),
-        // Into itself it copies what the directory lists before that is noticed: an order that every filesystem has for itself.
+        // Copying a directory into itself copies the entries listed before `cp` notices. Their order depends on the filesystem.
         9 if other.starts_with(one) => "true".into(),
         9 => format!("cp -a {one} {other}"),
         10 => format!("cp -p {one} {other}"),
@@ -51,7 +52,8 @@ fn command(dice: &mut SeededRng, number: usize) -> String {
     }
 }
 
-/// What differs between a direct run and a commit. Times of what was written during the test are not compared.
+/// The differences between a direct run and a commit. Times of files that the test itself wrote are not
+/// compared.
 fn differences(direct: &TreeSnapshot, committed: &TreeSnapshot) -> Vec<String> {
     const DURING: i128 = 1_500_000_000_000_000_000;
     let mut all = Vec::new();
@@ -71,7 +73,7 @@ fn differences(direct: &TreeSnapshot, committed: &TreeSnapshot) -> Vec<String> {
 fn check(seed: u64, method: CopyMethod) -> bool {
     let mut dice = SeededRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let commands: Vec<_> = (0..4 + dice.roll(14)).map(|number| command(&mut dice, number)).collect();
-    // Commands fail where the names do not fit: in both runs alike.
+    // Commands with unsuitable names fail, in both runs alike.
     let script = format!("{} ; true", commands.join("; "));
     let (place, plain) = (CopyFixture::new(), CopyFixture::new());
     for place in [&place, &plain] {
@@ -88,11 +90,11 @@ fn check(seed: u64, method: CopyMethod) -> bool {
     let id = copy.id();
     copy.commit(&changes).unwrap_or_else(|fault| panic!("seed {seed}: {script}: {fault}"));
     drop(copy);
-    let told = changes.limits.iter().any(|limit| limit.starts_with("hard links"));
+    let told = changes.caveats.iter().any(|limit| limit.starts_with("hard links"));
     let after = tree(&place.root);
     let differences = differences(&tree(&plain.root), &after);
-    assert!(differences.is_empty() || told, "seed {seed}: {script}\n{differences:#?}\n{:?}", changes.limits);
-    // And back, and there again.
+    assert!(differences.is_empty() || told, "seed {seed}: {script}\n{differences:#?}\n{:?}", changes.caveats);
+    // Undo, and undo of the undo.
     let (undo, redo) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
     place
         .store
@@ -130,7 +132,7 @@ fn what_is_committed_is_what_a_direct_run_does_for_other_seeds() {
 fn every_second_seed(first: usize) {
     let seeds: Vec<usize> = (first..number("BYLEAVE_FAITHFUL", 40)).step_by(2).collect();
     let told = seeds.iter().filter(|seed| check(**seed as u64, CopyMethod::Overlay)).count();
-    // Limits are the exception: a test in which all is told shows nothing.
+    // Limits must be the exception. A test in which every difference is reported shows nothing.
     assert!(told * 2 < seeds.len(), "{told} of {} met a limit", seeds.len());
 }
 

@@ -1,4 +1,4 @@
-//! What a listing says, for each thing that a command can do.
+//! The listing for each kind of change that a command can make.
 
 use byleave_copy::{CopyMethod, Error};
 use byleave_core::file_change::{FileNodeKind, GitStatus};
@@ -8,7 +8,7 @@ use crate::place::CopyFixture;
 const FILES: &str =
     "mkdir -p d/e empty; echo one > a; echo two > b; echo x > d/x; echo y > d/e/y; ln -s a link; chmod 640 b";
 
-/// What is done, and what is listed.
+/// The command, and the listing.
 const CASES: [(&str, &[&str]); 22] = [
     ("true", &[]),
     ("cat a > /dev/null; ls -R > /dev/null", &[]),
@@ -77,7 +77,7 @@ fn renames_diffs_and_limits_are_told() {
     assert_eq!(of("a").diff.as_deref(), Some("@@ -1 +1,2 @@\n one\n+three\n"));
     assert_eq!(of("moved").diff.as_deref(), Some("@@ -0,0 +1 @@\n+x\n"));
     assert!(
-        changes.limits.iter().any(|limit| limit.starts_with("hard links") && limit.contains("hard`")),
+        changes.caveats.iter().any(|limit| limit.starts_with("hard links") && limit.contains("hard`")),
         "{changes:?}"
     );
     assert_eq!(place.store.changes(copy.id()).unwrap(), changes);
@@ -90,7 +90,10 @@ fn what_was_changed_underneath_is_told() {
     let copy = place.on_copy("echo mine > a");
     place.directly("echo theirs > a");
     let changes = copy.changes().unwrap();
-    assert!(changes.limits.iter().any(|limit| limit.starts_with("changed by somebody else")), "{changes:?}");
+    assert!(
+        changes.caveats.iter().any(|limit| limit.starts_with("changed by another program")),
+        "{changes:?}"
+    );
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn attributes_of_overlays_do_not_leave_the_layer_and_strange_ones_are_faults() {
     };
     assert_eq!(names(place.path("a")), "user.own\0");
     assert_eq!(names(place.path("k")), "");
-    // The other kind of removal, which kernels make where devices cannot be made.
+    // The other kind of whiteout, which kernels make if devices cannot be made.
     let copy = place.on_copy("touch d/x d/gone");
     let upper = format!("{}/copies/{}/0/upper", place.store.path().display(), copy.id());
     set(&format!("{upper}/d"), "user.overlay.opaque");
@@ -144,7 +147,7 @@ fn an_attribute_alone_is_a_change() {
     let copy = place.on_copy("python3 -c 'import os; os.setxattr(\"a\", \"user.own\", b\"1\")'");
     let changes = copy.changes().unwrap();
     assert_eq!(place.short(&changes), ["mode or time a"]);
-    assert!(changes.limits[0].starts_with("extended attributes"), "{changes:?}");
+    assert!(changes.caveats[0].starts_with("extended attributes"), "{changes:?}");
 }
 
 // req: E5
@@ -163,7 +166,7 @@ fn what_git_knows_is_told_without_git() {
         let told: Vec<_> = changes
             .list
             .iter()
-            .map(|change| (change.path.strip_prefix(&place.path("")).unwrap(), change.standing))
+            .map(|change| (change.path.strip_prefix(&place.path("")).unwrap(), change.git_status))
             .collect();
         assert_eq!(
             told,
@@ -187,7 +190,7 @@ fn what_git_knows_is_told_without_git() {
 // req: B7, E9
 #[test]
 fn what_cannot_be_read_of_git_counts_as_in_no_repository() {
-    // (what is put there, where, whether the index still counts, whether the patterns above still count)
+    // (the command, whether the index still applies, whether the patterns of parent directories still apply)
     let cases = [
         ("rm .git/index; mkfifo .git/index", false, true),
         ("rm .git/index; ln -s /dev/zero .git/index", false, true),
@@ -198,14 +201,14 @@ fn what_cannot_be_read_of_git_counts_as_in_no_repository() {
         ("rm .git/info/exclude; mkfifo .git/info/exclude", true, true),
         ("mkfifo sub/.gitignore", true, false),
         ("truncate -s 900M sub/.gitignore", true, false),
-        // Without a limit this one ends the process.
+        // Without a limit this case crashes the process.
         (
             "head -c 200000 /dev/zero | tr '\\0' '{' > sub/.gitignore; head -c 200000 /dev/zero | tr '\\0' '}' >> sub/.gitignore",
             true,
             false,
         ),
         ("seq 1 100000 | sed 's/$/*x?/' > sub/.gitignore", true, false),
-        // Git follows no such link either, so that what is said further up counts.
+        // Git does not follow such a link either, so the patterns of parent directories apply.
         ("ln -s /dev/zero sub/.gitignore", true, true),
         ("rm -r .git; mkfifo .git", false, false),
         ("rm -r .git; ln -s /dev/zero .git", false, false),
@@ -215,8 +218,9 @@ fn what_cannot_be_read_of_git_counts_as_in_no_repository() {
         place.directly("git init -q .; mkdir sub; echo t > t; echo '*.log' > .gitignore; git add -A");
         place.directly(put);
         let changes = place.on_copy("echo 1 >> t; echo 2 > sub/x.log").changes().unwrap();
-        let standing =
-            |name: &str| changes.list.iter().find(|change| change.path == place.path(name)).unwrap().standing;
+        let standing = |name: &str| {
+            changes.list.iter().find(|change| change.path == place.path(name)).unwrap().git_status
+        };
         let counts = |counts: bool, one: GitStatus| if counts { one } else { GitStatus::Untracked };
         assert_eq!(standing("t"), counts(index, GitStatus::Tracked), "{put}");
         assert_eq!(standing("sub/x.log"), counts(patterns, GitStatus::Ignored), "{put}");
@@ -232,7 +236,7 @@ fn a_repository_may_lie_elsewhere_and_behind_a_link() {
          git add t; echo '*.log' > real/git/info/exclude; printf 'gitdir: linked/git\\n' > .git",
     );
     let changes = place.on_copy("echo 1 >> t; echo 2 > x.log").changes().unwrap();
-    let told: Vec<_> = changes.list.iter().map(|change| change.standing).collect();
+    let told: Vec<_> = changes.list.iter().map(|change| change.git_status).collect();
     assert_eq!(told, [GitStatus::Tracked, GitStatus::Ignored]);
 }
 
@@ -246,15 +250,15 @@ fn a_link_out_of_the_workspace_is_a_link() {
         let change = changes.list.iter().find(|change| change.path == place.path(inside)).unwrap();
         change.after.clone().unwrap().kind
     };
-    assert_eq!(to("d"), FileNodeKind::Link { to: "/etc".into() });
-    assert_eq!(to("p"), FileNodeKind::Link { to: "/etc/passwd".into() });
+    assert_eq!(to("d"), FileNodeKind::Link { target: "/etc".into() });
+    assert_eq!(to("p"), FileNodeKind::Link { target: "/etc/passwd".into() });
     assert_eq!(changes.list.len(), 5);
 }
 
 // req: E5
 #[test]
 fn what_may_have_been_one_file_is_told_where_a_directory_was_moved() {
-    // What a command does, and whether it is told: moved, two new names of one file come apart on a copy.
+    // The command, and whether it is reported. If two new names of one file are moved, a copy separates them.
     let cases = [
         ("echo new > one; ln one d/two; mv d e", true),
         ("mv d e", false),
@@ -265,7 +269,7 @@ fn what_may_have_been_one_file_is_told_where_a_directory_was_moved() {
         let place = CopyFixture::new();
         place.directly("mkdir d; echo content > d/x; echo content > d/y; touch -r d/x d/y");
         let copy = place.on_copy(script);
-        let limits = copy.changes().unwrap().limits;
+        let limits = copy.changes().unwrap().caveats;
         let is_told = limits.iter().any(|limit| limit.contains("moving a directory"));
         assert_eq!(is_told, told, "{script}: {limits:?}");
     }

@@ -1,4 +1,5 @@
-//! A workspace and a store beside it; commands run on a copy, mounted as the sandbox would; trees compared.
+//! A workspace and a store next to it. Runs commands on a copy that is mounted as in the sandbox, and
+//! compares trees.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +34,7 @@ impl CopyFixture {
         Self { _folders: vec![folder], root, store }
     }
 
-    /// With the store on another filesystem than the workspace.
+    /// Creates the store on another filesystem than the workspace.
     pub(crate) fn apart() -> Self {
         let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
         let root = folder.path().canonicalize().unwrap().join("w");
@@ -70,7 +71,7 @@ impl CopyFixture {
         self.root.join(inside).to_str().unwrap().to_owned()
     }
 
-    /// The changes in short: what and where, in the order of the list.
+    /// Formats the changes as kind and path, in the order of the list.
     pub(crate) fn short(&self, changes: &FileChanges) -> Vec<String> {
         let root = format!("{}/", self.root.display());
         let inside = |path: &str| path.strip_prefix(&root).unwrap_or(".").to_owned();
@@ -84,7 +85,7 @@ pub(crate) fn directly(root: &Path, script: &str) {
     assert!(status.status.success(), "{script}: {}", String::from_utf8_lossy(&status.stderr));
 }
 
-/// Runs a script in a mount namespace of its own, in which the copies are in place of what they are copies of.
+/// Runs a script in its own mount namespace, in which the copies are mounted over the originals.
 pub(crate) fn mounted(copies: &[CopiedDir], root: &Path, script: &str) {
     let mut whole = String::from("set -e\n");
     for CopiedDir { root, source } in copies {
@@ -112,14 +113,14 @@ pub(crate) fn mounted(copies: &[CopiedDir], root: &Path, script: &str) {
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Everything that can be told of a tree, by path.
+/// Everything observable about a tree, by path.
 pub(crate) type TreeSnapshot = BTreeMap<String, TreeEntry>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TreeEntry {
     pub(crate) what: String,
     pub(crate) mode: u32,
-    /// Of files.
+    /// Only of files.
     pub(crate) modified: i128,
     /// The first path that is the same file.
     pub(crate) first: String,
@@ -161,7 +162,7 @@ fn look(root: &Path, at: &Path, all: &mut TreeSnapshot, first: &mut BTreeMap<u64
     }
 }
 
-/// Where two trees differ, in words; the first few.
+/// The first few differences between two trees.
 pub(crate) fn differences(one: &TreeSnapshot, other: &TreeSnapshot) -> Vec<String> {
     let paths: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
     paths
@@ -176,7 +177,7 @@ pub(crate) fn number(name: &str, usual: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Random enough, and the same for the same seed.
+/// A pseudo-random generator that gives the same sequence for the same seed.
 pub(crate) struct SeededRng(pub(crate) u64);
 
 impl SeededRng {

@@ -1,4 +1,4 @@
-//! Files put on a copy by hand, and what comes of it.
+//! Files written to a copy directly, without a command.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,4 +1,4 @@
-//! The store: who may have a copy, what is kept for how long, scratch.
+//! The store: access to copies, retention, and scratch directories.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -70,7 +70,7 @@ fn nobody_else_can_look_into_the_store_and_the_owner_of_a_root_can_mount() {
         assert_eq!(fs::metadata(path).unwrap().uid(), 61_003);
     }
     assert_eq!(mode(upper), 0o750);
-    // Others can go through, and see nothing.
+    // Others can traverse it, but not list or read it.
     assert_eq!(mode(place.store.path().into()), 0o711);
     assert_eq!(mode(place.store.path().join(format!("copies/{}/0", copy.id()))), 0o700);
 }
@@ -96,7 +96,7 @@ fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
         "{fault}"
     );
     assert!(matches!(place.store.state(first).unwrap(), CopyState::Dropped { .. }));
-    // One that waits goes after a day, one that somebody works with never, one that is committed when it is old.
+    // A pending copy is removed after a day, a copy in use never, and a committed copy when it is old.
     let (held, waiting) =
         (place.on_copy("echo b > a"), place.on_copy("echo c > a; mkdir k; touch k/k; chmod 000 k"));
     let waits = waiting.id();
@@ -118,7 +118,7 @@ fn scratch_stays_with_the_session_and_is_no_change() {
         "echo > Cargo.toml; mkdir -p node_modules/.cache src other/target; echo > other/target/mine",
     );
     let found = || scratch::find_scratch_dirs(&place.root, &ScratchName::defaults()).unwrap();
-    // A directory that only has the name of one is not scratch.
+    // A directory that only has the name of a scratch directory is not scratch.
     assert_eq!(found(), [place.root.join("node_modules/.cache")]);
     let run = |session: &str, script: &str| {
         let mut copy = place
@@ -130,7 +130,7 @@ fn scratch_stays_with_the_session_and_is_no_change() {
         paths.sort();
         paths.dedup();
         let stacks = copy.with_scratch(session, &paths).unwrap();
-        // As the sandbox does it: what is below a scratch directory is what the copy of the workspace shows there.
+        // As in the sandbox: below a scratch directory lies what the copy of the workspace has there.
         mounted(&copy.mounts(), &place.root, script);
         drop(stacks);
         let changes = copy.changes().unwrap();
@@ -151,7 +151,7 @@ fn scratch_stays_with_the_session_and_is_no_change() {
     copy.commit(&changes).unwrap();
     drop(copy);
     assert!(!place.root.join("target").exists());
-    // The next run of the session finds it, adds to it, and what is discarded is not there afterwards.
+    // The next run of the session sees and extends it. Discarded files are gone afterwards.
     let look = "test $(cat target/debug/a) = 1 && test $(cat node_modules/.cache/c) = c";
     let (copy, changes) =
         run("s", &format!("({look} && test ! -e target/debug/b) || exit 1; echo 2 > target/debug/b"));
@@ -167,7 +167,7 @@ fn scratch_stays_with_the_session_and_is_no_change() {
     drop(copy);
     let (copy, _) = run("s", "(test $(cat target/debug/b) = 2 && test ! -e node_modules/.cache/c) || exit 1");
     copy.discard().unwrap();
-    // Another session has its own.
+    // Another session has its own scratch.
     let (copy, _) = run("other", "test ! -e target || exit 1");
     copy.discard().unwrap();
     place.store.scratch("s").remove_all().unwrap();

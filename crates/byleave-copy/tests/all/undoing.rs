@@ -1,4 +1,4 @@
-//! Undo: everything comes back byte for byte, whatever was done; what was changed since is never overwritten unasked.
+//! Undo restores everything byte for byte. Later changes are never overwritten without a request.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::place::{CopyFixture, SeededRng, differences, number, tree};
 
 const FILES: &str = "mkdir -p d/e; echo one > a; printf '1\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n' > b; echo x > d/x; echo y > d/e/y; ln -s a link";
 
-/// What the call did, what somebody did since, and what is in conflict.
+/// The change by the call, the later change, and the paths in conflict.
 const SINCE: [(&str, &str, &[&str]); 14] = [
     ("echo mine > a", "true", &[]),
     ("echo mine > a", "echo unrelated > c", &[]),
@@ -50,7 +50,7 @@ fn what_was_changed_since_is_a_conflict_unless_that_is_wanted() {
         assert_eq!(found, paths.iter().map(|path| place.path(path)).collect::<Vec<_>>(), "{mine} / {theirs}");
         assert_eq!(differences(&since, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
         assert_eq!(place.store.state(id).unwrap(), CopyState::Committed);
-        if conflicts.iter().any(|conflict| conflict.reason.contains("directory that it was in")) {
+        if conflicts.iter().any(|conflict| conflict.reason.contains("parent directory no longer exists")) {
             assert!(place.store.undo(id, by, OnConflict::Overwrite).is_err());
             continue;
         }
@@ -59,7 +59,7 @@ fn what_was_changed_since_is_a_conflict_unless_that_is_wanted() {
             .undo(id, by, OnConflict::Overwrite)
             .unwrap_or_else(|fault| panic!("{mine} / {theirs}: {fault}"));
         assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
-        // What was overwritten was kept: the undo of the undo has it.
+        // Overwritten content is kept, so the undo of the undo restores it.
         place
             .store
             .undo(by, Uuid::new_v4(), OnConflict::Refuse)
@@ -85,7 +85,7 @@ fn a_conflict_shows_all_three_sides() {
     };
     let texts = conflicts[0].texts.clone().unwrap();
     assert_eq!(texts.base.as_deref(), Some("1\ntwo\n3\n4\n5\n6\n7\n8\n"));
-    // Both sides fit together: the undo without what came since.
+    // Both sides can be merged: the later changes are kept and the call's change is undone.
     assert_eq!(conflicts[0].merge_text().as_deref(), Some("1\n2\n3\n4\n5\n6\nseven\n8\n"));
     place.directly("sed -i s/two/zwei/ b");
     let Err(Error::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), OnConflict::Refuse) else {
@@ -118,7 +118,7 @@ fn undo_says_what_became_of_a_call_and_follows_undos_of_undos() {
     assert!(matches!(undo(id, fourth), Err(Error::AlreadyUndone { .. })));
 }
 
-/// A workspace like those that people have.
+/// A realistic workspace.
 fn workspace(files: usize) -> String {
     let binary = files * 5000;
     format!(

@@ -21,10 +21,7 @@ const ANY_WORDS_AFTER: &[(&str, &[&str])] = &[
 
 /// Returns the pattern of exactly this command: the resolved program, under the name by which it was called, and its arguments.
 pub(super) fn exact_pattern(program: &str, argv: &[String]) -> (Pattern, String) {
-    (
-        Pattern::Exactly(command_words(program, argv)),
-        format!("{} and nothing more", format_command(program, argv)),
-    )
+    (Pattern::RunExact(command_words(program, argv)), format!("exactly {}", format_command(program, argv)))
 }
 
 /// Returns the program and its arguments in readable form.
@@ -67,7 +64,7 @@ pub(super) fn prefix_pattern(program: &str, argv: &[String]) -> Option<(Pattern,
         false => return None,
     };
     let shown = make_visible(&words.join(" "), EscapeLevel::Name);
-    Some((Pattern::Run(words), format!("`{shown} …`, with whatever words after these")))
+    Some((Pattern::Run(words), format!("`{shown} …`, with any further arguments")))
 }
 
 /// Quotes an argument as a shell needs it, so that the limits between arguments are visible.

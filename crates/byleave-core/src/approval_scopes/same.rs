@@ -17,27 +17,29 @@ pub(super) fn same_plan_scope(plan: &Plan, asked: &[&Effect]) -> Result<Approval
         return Err(NotCoverableError::NotExpressible(why));
     }
     if plan.effects.len() > EFFECTS_MAX {
-        return Err(NotCoverableError::NotExpressible(format!("it has more than {EFFECTS_MAX} effects")));
+        return Err(NotCoverableError::NotExpressible(format!(
+            "the call has more than {EFFECTS_MAX} effects"
+        )));
     }
     let runs: Vec<String> = plan.effects.iter().filter_map(format_run).collect();
     if runs.is_empty() {
-        let why = "which files beneath a directory it means is not in its effects";
+        let why = "its effects do not say which files beneath a directory it touches";
         return Err(NotCoverableError::NotExpressible(why.to_owned()));
     }
     let others = asked.iter().filter_map(|effect| {
         let place = if plan.is_partial(effect) { "something beneath " } else { "" };
         let target = match effect {
             Effect::Run { .. } => return None,
-            Effect::Reach { host, port } => format!("{} at port {port}", escape_name(host)),
+            Effect::Reach { host, port } => format!("{} on port {port}", escape_name(host)),
             effect => escape_name(effect.path().unwrap_or_default()),
         };
         Some(format!("{} {place}{target}", effect.kind()))
     });
     let words: Vec<String> = std::iter::once(format!("run {}", runs.join(", "))).chain(others).collect();
     Ok(ApprovalScope {
-        breadth: ScopeWidth::Exact,
-        words: format!("this very command and no other: {}", words.join("; ")),
-        scope: vec![Pattern::Plan(plan.effects.clone())],
+        width: ScopeWidth::Exact,
+        description: format!("exactly this command: {}", words.join("; ")),
+        patterns: vec![Pattern::Plan(plan.effects.clone())],
     })
 }
 

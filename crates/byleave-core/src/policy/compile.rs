@@ -224,17 +224,17 @@ mod tests {
             assert!(told.contains("r.toml:3") && told.contains(wanted), "{told}");
         };
         check(&|rule| rule.patterns.clear(), "rule `x`");
-        check(&|rule| rule.patterns.clear(), "about nothing");
+        check(&|rule| rule.patterns.clear(), "matches nothing");
         check(&|rule| rule.patterns.push(Pattern::Read("[".into())), "glob `[`");
         check(&|rule| rule.patterns.push(Pattern::Reach("http://x".into())), "host `http://x`");
-        check(&|rule| rule.patterns.push(Pattern::Run(vec![])), "begins with a program");
+        check(&|rule| rule.patterns.push(Pattern::Run(vec![])), "must begin with a program");
         check(&|rule| rule.except.push(Pattern::Write("[".into())), "glob `[`");
         check(&|rule| rule.except.push(Pattern::Read("/w".into())), "excepts a kind");
         check(&|rule| rule.id.clear(), "no id");
         check(&|rule| (rule.firm, rule.verdict) = (true, Deny), "`firm`");
         check(&|rule| (rule.dangerous, rule.verdict) = (true, Deny), "`dangerous`");
         check(&|rule| (rule.dangerous, rule.verdict) = (true, Allow), "`dangerous`");
-        check(&|rule| (rule.dangerous, rule.firm) = (true, true), "firm already");
+        check(&|rule| (rule.dangerous, rule.firm) = (true, true), "already firm");
         check(&|rule| rule.guarantees.push("network off".into()), "guarantees");
         // req: P8
         check(&|rule| (rule.layer, rule.verdict) = (Layer::Project, Allow), "only `deny` and `ask`");
@@ -265,7 +265,7 @@ mod tests {
             &|rule| rule.firm = true,
             &|rule| rule.dangerous = true,
             &|rule| (rule.verdict, rule.guarantees) = (Allow, vec!["g".into()]),
-            &|rule| rule.why.push('x'),
+            &|rule| rule.reason.push('x'),
             &|rule| rule.origin = Some("r.toml:3".into()),
         ];
         let mut seen = vec![first];

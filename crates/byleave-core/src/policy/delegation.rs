@@ -99,8 +99,8 @@ pub(super) fn ceiling_reasons(
             effects.filter(|(_, effect)| matches_any(patterns, effect)).map(|(place, _)| place).collect();
         if !effects.is_empty() {
             let verdict = cause.map_or(said, |cause| cause.verdict_in_mode(met.mode));
-            let why = "it is above the ceiling of the session".to_owned();
-            reasons.push(DecisionReason { verdict, cause, rule: None, origin: None, effects, why });
+            let why = "the call exceeds the ceiling of the session".to_owned();
+            reasons.push(DecisionReason { verdict, cause, rule: None, origin: None, effects, message: why });
         }
     }
     reasons
@@ -124,9 +124,9 @@ pub(super) fn add_from_above(
     if reason.verdict == Verdict::Allow || reasons.contains(&reason) {
         return;
     }
-    reason.why.push_str(&match above {
-        0 => format!("; so it is for `{}`", opening.agent),
-        _ => format!("; so it is for `{}`, above this sub-agent", opening.agent),
+    reason.message.push_str(&match above {
+        0 => format!("; decided for `{}`", opening.agent),
+        _ => format!("; decided for `{}`, above this sub-agent", opening.agent),
     });
     reasons.push(reason);
 }
@@ -135,7 +135,7 @@ pub(super) fn add_from_above(
 fn plan_reads_only(request: &PolicyRequest<'_>) -> bool {
     let PolicyRequest { manifest, plan, .. } = request;
     let reads = |effect: &Effect| matches!(effect, Effect::Read { .. }) || is_readonly_use(manifest, effect);
-    plan.reads_only && !plan.effects.is_empty() && plan.effects.iter().all(reads)
+    plan.read_only && !plan.effects.is_empty() && plan.effects.iter().all(reads)
 }
 
 /// Checks whether the effect is the use of this tool, and the tool has the class readonly.

@@ -76,7 +76,14 @@ impl Policy {
         if verdict == Verdict::Deny {
             guarantees.clear();
         }
-        PolicyDecision { verdict, reasons, policy: self.digest(), leave, guarantees, cached: false }
+        PolicyDecision {
+            verdict,
+            reasons,
+            policy: self.digest(),
+            standing_approval: leave,
+            guarantees,
+            cached: false,
+        }
     }
 
     /// Checks whether some rule denies the effect, in any call. A sandbox must make such an effect impossible.
@@ -326,15 +333,15 @@ impl Policy {
         };
         let mut why = match ready {
             Some(_) if matches!(ground, DecisionBasis::Delegated(_)) => ground.message().to_owned(),
-            Some(ready) if ready.rule.why.is_empty() => format!("the rule `{}` says so", ready.rule.id),
-            Some(ready) => ready.rule.why.clone(),
-            None => danger.map_or_else(|| ground.message().to_owned(), |danger| danger.why.clone()),
+            Some(ready) if ready.rule.reason.is_empty() => format!("the rule `{}` says so", ready.rule.id),
+            Some(ready) => ready.rule.reason.clone(),
+            None => danger.map_or_else(|| ground.message().to_owned(), |danger| danger.reason.clone()),
         };
         match verdict.cmp(&said) {
-            Ordering::Less => why.push_str(&format!("; the mode `{}` lets it pass", mode.as_str())),
+            Ordering::Less => why.push_str(&format!("; the mode `{}` allows it", mode.as_str())),
             Ordering::Equal => {}
             Ordering::Greater => {
-                why.push_str(&format!("; the mode `{}` asks nobody about it", mode.as_str()))
+                why.push_str(&format!("; the mode `{}` does not ask about it", mode.as_str()))
             }
         }
         DecisionReason {
@@ -343,7 +350,7 @@ impl Policy {
             rule: ready.map(|ready| ready.rule.id.clone()).or_else(|| danger.map(|danger| danger.id.clone())),
             origin: ready.map(|ready| ready.location.clone()),
             effects,
-            why,
+            message: why,
         }
     }
 }
@@ -392,11 +399,11 @@ impl DecisionBasis {
             Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
             Self::ReadOnlyMode | Self::Delegated(_) => None,
             Self::Default => Some(AskCause::Default),
-            Self::OutsideWorkspace => Some(AskCause::Outside),
+            Self::OutsideWorkspace => Some(AskCause::OutsideWorkspace),
             Self::Unknown | Self::Empty => Some(AskCause::NotUnderstood),
             Self::Unconfined | Self::Danger(_) => Some(AskCause::Dangerous),
             Self::Sensitive(_) => Some(AskCause::Sensitive),
-            Self::ToolNeedsApproval => Some(AskCause::ToolAsks),
+            Self::ToolNeedsApproval => Some(AskCause::ToolNeedsApproval),
             Self::Irreversible => Some(AskCause::Irreversible),
             Self::Mode => Some(AskCause::Mode),
         }
@@ -406,21 +413,21 @@ impl DecisionBasis {
     /// forgotten.
     const fn message(self) -> &'static str {
         match self {
-            Self::Unknown => "could not be worked out",
-            Self::Unconfined => "leaves the sandbox",
+            Self::Unknown => "the effect could not be predicted",
+            Self::Unconfined => "the call leaves the sandbox",
             Self::Rule(_) => "a rule says so",
             Self::Unresolved => "the plan names a path that is not absolute and resolved",
-            Self::Readonly => "the tool only reads, by its class",
-            Self::Default => "no rule covers it",
-            Self::OutsideWorkspace => "it lies outside the workspace, and no rule allows that",
-            Self::Empty => "nothing is known of what it would do",
+            Self::Readonly => "the class of the tool is read-only",
+            Self::Default => "no rule matches",
+            Self::OutsideWorkspace => "the path is outside the workspace, and no rule allows it",
+            Self::Empty => "the effects of the call are not known",
             Self::Sensitive(why) => why,
-            Self::ToolNeedsApproval => "the tool asks for an approval of this call",
-            Self::Irreversible => "it cannot be taken back",
-            Self::Danger(_) | Self::Forbidden(_) => "it is dangerous",
+            Self::ToolNeedsApproval => "the tool requires an approval for this call",
+            Self::Irreversible => "the call cannot be undone",
+            Self::Danger(_) | Self::Forbidden(_) => "the call is dangerous",
             Self::Mode => "the mode asks for every call",
-            Self::ReadOnlyMode => "the mode `read-only` lets nothing be changed",
-            Self::Delegated(_) => "the rule lets it be delegated to this sub-agent",
+            Self::ReadOnlyMode => "the mode `read-only` allows no changes",
+            Self::Delegated(_) => "the rule allows delegating this to the sub-agent",
         }
     }
 }
@@ -491,10 +498,10 @@ impl EvaluatedCall {
     fn sensitivity_reason(&self, manifest: &Manifest) -> Option<&'static str> {
         let permitted_reads = self.reads_only && self.all_allowed;
         let why = match (manifest.sensitive, manifest.permission_class) {
-            (Some(true), _) => "the tool says that it is sensitive",
+            (Some(true), _) => "the tool declares itself sensitive",
             _ if permitted_reads => return None,
-            (None, _) => "the tool does not say that it is not sensitive",
-            (Some(false), PermissionClass::Undeclared) => "the tool does not say of which class it is",
+            (None, _) => "the tool does not declare that it is not sensitive",
+            (Some(false), PermissionClass::Undeclared) => "the tool does not declare its class",
             (Some(false), _) => return None,
         };
         (!self.all_explicit).then_some(why)

@@ -90,10 +90,10 @@ impl<'a> RuleUnderTest<'a> {
         };
         let told = |text: &str| ExampleResult::Failed(text.to_owned());
         match (fits, wanted) {
-            (None, _) => told("it cannot be judged under this rule"),
+            (None, _) => told("the example cannot be evaluated under this rule"),
             (Some(true), true) | (Some(false), false) => ExampleResult::Passed,
-            (Some(false), true) => told("the rule does not cover it"),
-            (Some(true), false) => told("the rule covers it"),
+            (Some(false), true) => told("the rule does not match it"),
+            (Some(true), false) => told("the rule matches it"),
         }
     }
 

@@ -217,8 +217,8 @@ impl PatternIndexBuilder {
             Pattern::Write(glob) => self.write.add(glob, sense, rule)?,
             Pattern::Delete(glob) => self.delete.add(glob, sense, rule)?,
             Pattern::Invoke(glob) => self.invoke.add_name(glob, sense, rule)?,
-            Pattern::Run(words) | Pattern::Exactly(words) => {
-                let exactly = matches!(pattern, Pattern::Exactly(_));
+            Pattern::Run(words) | Pattern::RunExact(words) => {
+                let exactly = matches!(pattern, Pattern::RunExact(_));
                 let mut words_of = words.iter();
                 let program = words_of.next().map_or("", |word| file_name(word));
                 let first = match sense {

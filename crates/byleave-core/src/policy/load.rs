@@ -25,21 +25,22 @@ pub fn load_rules(
     let mut parsed = parse(file, places);
     let (mut unchecked, mut checked, mut failed) = (Vec::new(), 0_usize, Vec::new());
     for rule in &parsed.rules {
-        if rule.yes.is_empty() && rule.no.is_empty() {
+        if rule.matching_examples.is_empty() && rule.non_matching_examples.is_empty() {
             continue;
         }
         let subject = RuleUnderTest::new(rule, places);
-        let yes = rule.yes.iter().map(|example| (example, true));
-        for (example, wanted) in yes.chain(rule.no.iter().map(|example| (example, false))) {
+        let yes = rule.matching_examples.iter().map(|example| (example, true));
+        for (example, wanted) in yes.chain(rule.non_matching_examples.iter().map(|example| (example, false)))
+        {
             match subject.check(example, wanted, examples) {
                 ExampleResult::Passed => checked = checked.saturating_add(1),
                 ExampleResult::Skipped => {
                     unchecked.push(UncheckedExample { rule: rule.id.clone(), example: example.clone() });
                 }
                 ExampleResult::Failed(why) => {
-                    let key = if wanted { "yes" } else { "no" };
-                    let what = format!("example `{}` of `{key}` does not hold: {why}", example.text);
-                    failed.push((example.at.clone(), what));
+                    let key = if wanted { "matches" } else { "not_matches" };
+                    let what = format!("example `{}` of `{key}` fails: {why}", example.text);
+                    failed.push((example.span.clone(), what));
                 }
             }
         }

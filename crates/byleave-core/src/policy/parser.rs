@@ -115,7 +115,7 @@ pub(super) fn parse(file: &RuleFile<'_>, places: &PathVariables<'_>) -> ParsedRu
         reader.parse_file(table.get_ref());
     }
     for error in errors {
-        let todo = "write it as TOML says: https://toml.io".to_owned();
+        let todo = "fix the TOML syntax: https://toml.io".to_owned();
         reader.add_diagnostic(
             error.span().unwrap_or_default(),
             error.message().trim().replace('\n', ", "),
@@ -189,13 +189,13 @@ impl RuleFileReader<'_> {
                 "run" => self.parse_runs(value, &mut rule.patterns),
                 "except" => {}
                 "when" => rule.when = self.parse_when(value),
-                "why" => rule.why = self.parse_text(value).unwrap_or_default(),
+                "reason" => rule.reason = self.parse_text(value).unwrap_or_default(),
                 "firm" => rule.firm = self.parse_flag(value).unwrap_or_default(),
                 "dangerous" => rule.dangerous = self.parse_flag(value).unwrap_or_default(),
                 "guarantees" => rule.guarantees = self.parse_plain_texts(value),
                 "delegate" => rule.delegate = self.parse_glob(value),
-                "yes" => rule.yes = self.parse_examples(value, table),
-                "no" => rule.no = self.parse_examples(value, table),
+                "matches" => rule.matching_examples = self.parse_examples(value, table),
+                "not_matches" => rule.non_matching_examples = self.parse_examples(value, table),
                 "mcp" => {
                     whole_server = mcp::names_whole_server(value);
                     self.parse_servers(value, &mut rule.patterns);
@@ -230,7 +230,7 @@ impl RuleFileReader<'_> {
         }
         if let Err(fault) = rule.check() {
             let told = fault.to_string();
-            let (what, todo) = told.rsplit_once("; ").unwrap_or((&told, "change it"));
+            let (what, todo) = told.rsplit_once("; ").unwrap_or((&told, "change the rule"));
             self.add_diagnostic(header_span(value), format!("rule `{}`: {what}", rule.id), todo);
             return;
         }
@@ -253,8 +253,8 @@ impl RuleFileReader<'_> {
         if others || rule.when.read_only == Some(false) {
             self.add_diagnostic(
                 header_span(value),
-                "an allow for a whole server is only about tools that read, so it stands alone",
-                "name the tools, as in `mcp = \"server/tool\"`, or put it into a rule of its own",
+                "an allow for a whole server covers only read-only tools, so the rule can have no other patterns",
+                "name the tools, as in `mcp = \"server/tool\"`, or move it to its own rule",
             );
             return;
         }
@@ -326,7 +326,7 @@ impl RuleFileReader<'_> {
             (false, [], true) => {}
             _ => self.add_diagnostic(
                 value.span(),
-                "the rule is about several kinds of effects, so an exception must say which it is about",
+                "the rule matches several kinds of effects, so an exception must name its kind",
                 "write `except = { run = [..], read = [..] }`",
             ),
         }
@@ -383,7 +383,7 @@ impl RuleFileReader<'_> {
         texts
             .filter_map(|(text, at)| {
                 let text = expander.expand_example(&text, only_paths)?;
-                Some(Example { text, at })
+                Some(Example { text, span: at })
             })
             .collect()
     }
@@ -411,7 +411,11 @@ impl RuleFileReader<'_> {
         };
         if verdict == Verdict::Allow && self.file.layer == Layer::Project {
             let todo = "move the rule to your own policy file, or make it `ask` or `deny`";
-            self.add_diagnostic(value.span(), "the file of a project may not allow: it only tightens", todo);
+            self.add_diagnostic(
+                value.span(),
+                "a project file may not allow: it can only tighten the policy",
+                todo,
+            );
         }
         Some(verdict)
     }
@@ -419,7 +423,7 @@ impl RuleFileReader<'_> {
     fn parse_glob(&mut self, value: &TomlValue<'_>) -> Option<String> {
         let text = self.parse_text(value)?;
         if let Err(bad) = Pattern::Invoke(text.clone()).check() {
-            self.add_diagnostic(value.span(), bad.to_string(), "write it as a glob: `*` is any text");
+            self.add_diagnostic(value.span(), bad.to_string(), "write a glob: `*` matches any text");
         }
         Some(text)
     }
@@ -427,7 +431,7 @@ impl RuleFileReader<'_> {
     fn parse_text(&mut self, value: &TomlValue<'_>) -> Option<String> {
         let text = value.get_ref().as_str().map(str::to_owned);
         if text.is_none() {
-            self.wrong_type(value, "a text", "put it in quotes");
+            self.wrong_type(value, "a string", "put it in quotes");
         }
         text
     }
@@ -435,7 +439,7 @@ impl RuleFileReader<'_> {
     fn parse_flag(&mut self, value: &TomlValue<'_>) -> Option<bool> {
         let flag = value.get_ref().as_bool();
         if flag.is_none() {
-            self.wrong_type(value, "yes or no", "write `true` or `false`, without quotes");
+            self.wrong_type(value, "a boolean", "write `true` or `false`, without quotes");
         }
         flag
     }
@@ -450,7 +454,7 @@ impl RuleFileReader<'_> {
             return self.parse_text(value).map(|text| (text, value.span())).into_iter().collect();
         };
         if items.is_empty() {
-            self.add_diagnostic(value.span(), "the list is empty", "put something in it, or drop the key");
+            self.add_diagnostic(value.span(), "the list is empty", "add an item, or remove the key");
         }
         let mut texts = Vec::new();
         for item in items {
@@ -470,7 +474,7 @@ impl RuleFileReader<'_> {
     fn unknown_key(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, place: &str, known: &[&str]) {
         let what = format!("{place} has no key `{}`", key.get_ref().escape_debug());
         let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-        self.add_diagnostic(key.span(), what, format!("it has {}", known.join(", ")));
+        self.add_diagnostic(key.span(), what, format!("the valid keys are {}", known.join(", ")));
     }
 
     fn add_diagnostic(&mut self, span: Range<usize>, what: impl Into<String>, todo: impl Into<String>) {

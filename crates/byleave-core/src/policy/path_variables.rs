@@ -23,7 +23,7 @@ impl PathVariables<'_> {
             ("workspace", self.workspace),
             ("home directory", self.home),
             ("state directory", self.state),
-            ("directory of settings", self.config),
+            ("configuration directory", self.config),
         ];
         for (what, path) in places {
             if let Some(path) = path.filter(|path| !is_resolved(path)) {

@@ -75,13 +75,13 @@ pub struct Rule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegate: Option<String>,
     /// The explanation, for the person who is asked.
-    pub why: String,
+    pub reason: String,
     /// The location: file and line.
     pub origin: Option<String>,
     /// Examples that the rule covers.
-    pub yes: Vec<Example>,
+    pub matching_examples: Vec<Example>,
     /// Examples that the rule does not cover.
-    pub no: Vec<Example>,
+    pub non_matching_examples: Vec<Example>,
 }
 
 /// An example of a rule, checked when the rule is read.
@@ -90,7 +90,7 @@ pub struct Example {
     /// A command, a path, a host or a tool. A kind of effect and a colon come before it if the rule has several kinds.
     pub text: String,
     /// The position in its file, in bytes.
-    pub at: std::ops::Range<usize>,
+    pub span: std::ops::Range<usize>,
 }
 
 impl Rule {
@@ -107,10 +107,10 @@ impl Rule {
             dangerous: false,
             guarantees: Vec::new(),
             delegate: None,
-            why: String::new(),
+            reason: String::new(),
             origin: None,
-            yes: Vec::new(),
-            no: Vec::new(),
+            matching_examples: Vec::new(),
+            non_matching_examples: Vec::new(),
         }
     }
 
@@ -213,7 +213,7 @@ pub enum PolicyError {
         error: RuleError,
     },
     /// A directory that the built-in rules name is not an absolute resolved path.
-    #[error("cannot make rules for the {name} `{path}`: give an absolute path without `.` and `..`")]
+    #[error("cannot build rules for the {name} `{path}`: give an absolute path without `.` and `..`")]
     Directory {
         /// The directory.
         name: &'static str,
@@ -221,10 +221,10 @@ pub enum PolicyError {
         path: String,
     },
     /// The built-in rules cannot be read. This is a bug in Byleave.
-    #[error("cannot read the built-in rules: {0}; this is a fault of the program, not of yours")]
+    #[error("cannot read the built-in rules: {0}; this is a bug in Byleave")]
     Builtin(String),
     /// Each rule is valid, but they cannot be compiled together.
-    #[error("cannot make the rules ready: {0}; use fewer or simpler globs")]
+    #[error("cannot compile the rules: {0}; use fewer or simpler globs")]
     TooLarge(String),
 }
 
@@ -232,10 +232,10 @@ pub enum PolicyError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The rule has no id.
-    #[error("it has no id; give it one")]
+    #[error("the rule has no id; add one")]
     MissingId,
     /// The rule matches nothing.
-    #[error("it is about nothing; name at least one effect, or for a deny or an ask say when it holds")]
+    #[error("the rule matches nothing; add at least one effect, or add `when` to a `deny` or `ask` rule")]
     NoPatterns,
     /// One of the patterns is invalid.
     #[error(transparent)]
@@ -244,30 +244,32 @@ pub enum RuleError {
     #[error("another rule of the same layer has this id (the other: {0}); rename one of them")]
     DuplicateId(String),
     /// A project may only tighten.
-    #[error("a project holds only `deny` and `ask`; move it to the rules of the user")]
+    #[error("a project may contain only `deny` and `ask` rules; move the rule to your own policy file")]
     ProjectAllows,
     /// A flag that is valid only on an ask.
-    #[error("`{0}` means something on an `ask` only; drop it, or make the rule an `ask`")]
+    #[error("`{0}` is valid only on an `ask`; remove it, or make the rule an `ask`")]
     OnlyAsk(&'static str),
     /// Both flags at once.
-    #[error("a `dangerous` rule is firm already; drop `firm`")]
+    #[error("a `dangerous` rule is already firm; remove `firm`")]
     FirmAndDangerous,
     /// Guarantees on a rule that does not allow.
-    #[error("only an `allow` depends on guarantees; drop them, or make the rule an `allow`")]
+    #[error("guarantees are valid only on an `allow`; remove them, or make the rule an `allow`")]
     GuaranteesUnused,
     /// Delegation of something that is allowed anyway.
     #[error(
-        "`delegate` is for what a rule denies or asks about; drop it, or make the rule a `deny` or an `ask`"
+        "`delegate` is valid only on a `deny` or an `ask`; remove it, or make the rule a `deny` or an `ask`"
     )]
     DelegateOnAllow,
     /// A project may only tighten.
-    #[error("a project only tightens, and `delegate` allows; move the rule to your own policy file")]
+    #[error(
+        "a project can only tighten the policy, but `delegate` allows; move the rule to your own policy file"
+    )]
     ProjectDelegates,
     /// An exception for a kind of effect that the rule does not match.
-    #[error("it excepts a kind of effect that none of its patterns is about; drop that exception")]
+    #[error("the rule excepts a kind of effect that no pattern of it matches; remove that exception")]
     ExceptUnused,
     /// The rule excepts everything that it matches.
-    #[error("it excepts everything it is about, so it can never match; drop an exception")]
+    #[error("the rule excepts everything that it matches, so it can never match; remove an exception")]
     AllExcepted,
     /// The rule has the id of a built-in rule that cannot be replaced.
     #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", .0.as_str())]

@@ -1,4 +1,4 @@
-//! What the policy says to calls: cases as data.
+//! Policy decisions on calls: cases as data.
 
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn invoke(tool: &str) -> Effect {
     Effect::Invoke { tool: tool.into() }
 }
 fn unknown(why: &str) -> Effect {
-    Effect::Unknown { why: why.into() }
+    Effect::Unknown { reason: why.into() }
 }
 fn unconfined() -> Effect {
     Effect::Unconfined { guarantee: "network off".into() }
@@ -54,12 +54,13 @@ fn policy(more: Vec<Rule>) -> Policy {
     Policy::new(builtin_rules(&PLACES).unwrap().into_iter().chain(more).collect()).unwrap()
 }
 fn rule(id: &str, layer: Layer, verdict: Verdict, patterns: Vec<Pattern>) -> Rule {
-    Rule { why: format!("{id} says {verdict:?}"), ..Rule::new(id, layer, verdict, patterns) }
+    Rule { reason: format!("{id} says {verdict:?}"), ..Rule::new(id, layer, verdict, patterns) }
 }
 
 fn leave(number: u128, scope: Vec<Pattern>) -> StandingApprovalMatcher {
     let id = StandingApprovalId::new(uuid::Uuid::from_u128(number));
-    let leave = StandingApproval { id, tool: "t".into(), scope, session: None, until: None, uses_max: None };
+    let leave =
+        StandingApproval { id, tool: "t".into(), scope, session: None, expires_at: None, max_uses: None };
     StandingApprovalMatcher::new(leave).unwrap()
 }
 
@@ -74,7 +75,7 @@ struct TestCall {
 impl TestCall {
     fn new(manifest: Manifest, effects: &[Effect]) -> Self {
         let reads_only = effects.iter().all(|effect| matches!(effect.kind(), "read" | "invoke"));
-        let plan = Plan { effects: effects.to_vec(), reads_only, ..Plan::default() };
+        let plan = Plan { effects: effects.to_vec(), read_only: reads_only, ..Plan::default() };
         Self { manifest, plan, mode: Mode::default(), tool_asks: false, leaves: Vec::new() }
     }
     fn mode(self, mode: Mode) -> Self {
@@ -249,8 +250,12 @@ fn a_reason_says_which_rule_and_where() {
     let reason = &ruling.reasons[0];
     assert_eq!(reason.rule.as_deref(), Some("no-lock"));
     assert_eq!(reason.origin.as_deref(), Some("user, rules.toml:7"));
-    assert_eq!((reason.effects.as_slice(), reason.why.as_str()), (&[0, 2][..], "no-lock says Deny"));
-    assert_eq!(ruling.reasons[1].rule.as_deref(), Some("workspace-read"), "what is allowed is told, too");
+    assert_eq!((reason.effects.as_slice(), reason.message.as_str()), (&[0, 2][..], "no-lock says Deny"));
+    assert_eq!(
+        ruling.reasons[1].rule.as_deref(),
+        Some("workspace-read"),
+        "allowed effects are reported, too"
+    );
     assert_eq!(ruling.reasons[1].effects, [1, 3], "and folded");
     assert_eq!(ruling.reasons.len(), 2);
 }
@@ -265,18 +270,18 @@ fn classes_have_their_own_fallback() {
     check(PermissionClass::Readonly, &[invoke("t"), read("/w/a")], Allow, &[]);
     check(PermissionClass::Readonly, &[invoke("t"), read("/w/.env")], Deny, &[]);
     check(PermissionClass::Readonly, &[invoke("t"), read("/etc/passwd")], Ask, &[AskCause::Default]);
-    // The tool's class is about the tool, not about another that it uses, and not about its writes.
+    // The tool's class is about the tool itself, and not about another tool that it uses or about its writes.
     check(PermissionClass::Readonly, &[invoke("other")], Ask, &[AskCause::Default]);
     check(PermissionClass::Readonly, &[invoke("t"), write("/w/a")], Ask, &[AskCause::Default]);
     check(PermissionClass::Generic, &[invoke("t")], Ask, &[AskCause::Default]);
     check(PermissionClass::Undeclared, &[invoke("t")], Ask, &[AskCause::Default, AskCause::Sensitive]);
     check(PermissionClass::File, &[read("/w/a")], Allow, &[]);
 
-    // The plan's own word on reading is not enough, even where the write itself is allowed.
+    // The plan's own claim that it only reads is not enough, even if the write itself is allowed.
     let ours = || vec![rule("w", Layer::Builtin, Allow, globs(&["/w/**"]))];
     let lying = |class, sensitive, effects: &[Effect], cause| {
         let mut case = TestCall::new(tool(class, sensitive), effects);
-        case.plan.reads_only = true;
+        case.plan.read_only = true;
         case.check(&policy(ours()), Ask, &[cause]);
     };
     lying(PermissionClass::Readonly, Some(false), &[invoke("t"), write("/w/a")], AskCause::Default);
@@ -312,7 +317,7 @@ fn undeclared_is_sensitive_unless_it_is_permitted_reads_or_allowed_in_so_many_wo
     for layer in [Layer::Organisation, Layer::User, Layer::Session] {
         check(None, &[write("/w/a")], vec![w(layer)], &[]);
         check(Some(true), &[write("/w/a")], vec![w(layer)], &[]);
-        // The read is allowed by a built-in rule, which is not a word about this tool.
+        // A built-in rule allows the read. It says nothing about this tool.
         check(None, &[write("/w/a"), read("/w/a")], vec![w(layer)], &[AskCause::Sensitive]);
     }
     check(None, &[write("/w/a")], vec![w(Layer::Builtin)], &[AskCause::Sensitive]);
@@ -326,10 +331,10 @@ fn a_tool_that_asks_is_heard_whatever_the_rules_allow() {
     let mut case = TestCall::new(plain(), &[write("/w/a")]);
     case.check(&policy(vec![allow.clone()]), Allow, &[]);
     case.tool_asks = true;
-    case.check(&policy(vec![allow.clone()]), Ask, &[AskCause::ToolAsks]);
+    case.check(&policy(vec![allow.clone()]), Ask, &[AskCause::ToolNeedsApproval]);
     case.tool_asks = false;
     case.manifest.needs_approval = ApprovalRequirement::Always;
-    case.check(&policy(vec![allow.clone()]), Ask, &[AskCause::ToolAsks]);
+    case.check(&policy(vec![allow.clone()]), Ask, &[AskCause::ToolNeedsApproval]);
     case.manifest.needs_approval = ApprovalRequirement::Depends;
     case.check(&policy(vec![allow]), Allow, &[]);
 }
@@ -353,9 +358,9 @@ fn what_is_not_understood_is_covered_by_no_rule() {
     let silent = TestCall::new(tool(PermissionClass::File, None), &[]);
     silent.check(&policy, Ask, &[AskCause::Sensitive, AskCause::NotUnderstood]);
     let told = TestCall::new(plain(), &[unknown("s3cret"), unconfined(), write("/w/s3cret/")]).ruled(&policy);
-    assert!(!format!("{told:?}").contains("s3cret"), "a ruling repeats nothing of the plan: {told:#?}");
+    assert!(!format!("{told:?}").contains("s3cret"), "a decision repeats nothing of the plan: {told:#?}");
     check(&[unknown("a"), read("/w/.env")], Deny, &[AskCause::NotUnderstood]);
-    // A second spelling of a path would get around rules on the first.
+    // A second spelling of a path would bypass rules on the first.
     for path in ["", "w/a", "/w/../home/u/.ssh/id", "/w//a", "/w/a/", "/w/./a"] {
         for mode in Mode::ALL {
             let ruling = TestCall::new(plain(), &[write(path)]).mode(mode).ruled(&policy);
@@ -391,8 +396,12 @@ fn modes_and_causes() {
         }
     }
     let passed = TestCall::new(plain(), &[unknown("x")]).mode(Mode::Yolo).ruled(&policy);
-    assert_eq!(passed.reasons[0].cause, Some(AskCause::NotUnderstood), "what would have asked is still told");
-    assert_eq!(passed.reasons[0].why, "could not be worked out; the mode `yolo` lets it pass");
+    assert_eq!(
+        passed.reasons[0].cause,
+        Some(AskCause::NotUnderstood),
+        "an effect that would have asked is still reported"
+    );
+    assert_eq!(passed.reasons[0].message, "the effect could not be predicted; the mode `yolo` allows it");
     let mut gone = TestCall::new(plain(), &[write("/w/ok")]);
     gone.plan.irreversible = true;
     gone.check(&policy, Ask, &[AskCause::Irreversible]);
@@ -415,7 +424,7 @@ fn what_a_rule_denies_in_some_call_may_be_denied() {
         assert_eq!(policy.may_deny(&effect), may, "{effect}");
     }
     assert!(policy.may_ask(&write("/w/.github/workflows/ci.yml")));
-    assert!(!policy.may_ask(&write("/w/a")), "no rule covers it: that is not meant");
+    assert!(!policy.may_ask(&write("/w/a")), "no rule matches: not this case");
     assert_eq!(policy.strictest_restriction(&write("/w/.github/workflows/ci.yml")), Some(Ask));
     assert_eq!(policy.strictest_restriction(&write("/w/.git/config")), Some(Deny), "asked about, and denied");
     assert_eq!(policy.strictest_restriction(&write("/w/a")), None);
@@ -467,7 +476,7 @@ fn a_leave_answers_what_it_covers_and_may_answer() {
     let check = |case: &TestCall, verdict: Verdict| {
         let ruling = case.ruled(&policy);
         assert_eq!(ruling.verdict, verdict, "{ruling:#?}");
-        assert_eq!(ruling.leave.is_some(), verdict == Allow);
+        assert_eq!(ruling.standing_approval.is_some(), verdict == Allow);
     };
     let of = |effects: &[Effect]| TestCall::new(plain(), effects);
     check(&of(&[write("/w/a")]).leaves(writes()), Allow);
@@ -480,7 +489,7 @@ fn a_leave_answers_what_it_covers_and_may_answer() {
     }
     check(&of(&[]).leaves(all()), Ask);
     check(&of(&[write("/w/.env")]).leaves(all()), Deny);
-    // A reason about the whole call needs a leave for every effect.
+    // A reason about the whole call needs a standing approval for every effect.
     let sensitive = |effects: &[Effect]| TestCall::new(tool(PermissionClass::File, Some(true)), effects);
     check(&sensitive(&[write("/w/a"), read("/w/b")]).leaves(writes()), Ask);
     check(&sensitive(&[write("/w/a"), read("/w/b")]).leaves(all()), Allow);
@@ -497,7 +506,7 @@ fn a_danger_is_asked_about_whatever_is_allowed_and_a_forbidden_one_is_denied_in_
     let policy = policy(vec![rule("all", Layer::User, Allow, globs(&["/w/**"]))]);
     let with = |denied: bool| {
         let mut case = TestCall::new(plain(), &[write("/w/a")]).leaves(vec![leave(1, globs(&["/**"]))]);
-        case.plan.dangers = vec![Danger { id: "harm".into(), why: "it harms".into(), denied }];
+        case.plan.dangers = vec![Danger { id: "harm".into(), reason: "it harms".into(), denied }];
         case
     };
     TestCall::new(plain(), &[write("/w/a")]).check(&policy, Allow, &[]);
@@ -508,7 +517,7 @@ fn a_danger_is_asked_about_whatever_is_allowed_and_a_forbidden_one_is_denied_in_
         let ruling = with(true).mode(mode).ruled(&policy);
         assert_eq!(ruling.verdict, Deny, "{mode:?}");
         let decisive = ruling.decisive_reason().unwrap();
-        assert_eq!((decisive.rule.as_deref(), decisive.why.as_str()), (Some("harm"), "it harms"));
+        assert_eq!((decisive.rule.as_deref(), decisive.message.as_str()), (Some("harm"), "it harms"));
     }
 }
 
@@ -526,8 +535,8 @@ fn a_leave_holds_for_its_tool_session_and_time() {
     check(&|leave| leave.tool = "other".into(), Ask);
     check(&|leave| leave.session = Some(SessionId::new("s").unwrap()), Allow);
     check(&|leave| leave.session = Some(SessionId::new("s2").unwrap()), Ask);
-    check(&|leave| leave.until = Some(NOW + 1), Allow);
-    check(&|leave| leave.until = Some(NOW), Ask);
+    check(&|leave| leave.expires_at = Some(NOW + 1), Allow);
+    check(&|leave| leave.expires_at = Some(NOW), Ask);
 }
 
 #[test]
@@ -539,8 +548,12 @@ fn of_several_leaves_the_least_is_used() {
     for _ in 0..3 {
         leaves.rotate_left(1);
         let ruling = TestCall::new(plain(), &[write("/w/a")]).leaves(leaves.clone()).ruled(&policy);
-        assert_eq!(ruling.leave, Some(StandingApprovalId::new(uuid::Uuid::from_u128(3))));
-        assert_eq!(ruling.causes(), [AskCause::Default], "what the leave answered is still told");
+        assert_eq!(ruling.standing_approval, Some(StandingApprovalId::new(uuid::Uuid::from_u128(3))));
+        assert_eq!(
+            ruling.causes(),
+            [AskCause::Default],
+            "an effect that the standing approval answered is still reported"
+        );
     }
 }
 
@@ -602,8 +615,8 @@ fn stricter_is_what_allows_less_and_nothing_else() {
     }
     let asked = case(vec![]).ruled(&policy(vec![]));
     let left = case(given()).ruled(&policy(vec![]));
-    assert!(is_stricter(&asked, &left), "the leave is gone");
-    assert!(!is_stricter(&left, &asked), "a new leave voids nothing");
+    assert!(is_stricter(&asked, &left), "the standing approval is gone");
+    assert!(!is_stricter(&left, &asked), "a new standing approval voids nothing");
     let ruled = |names: &[&str]| case(vec![]).ruled(&guaranteed(names));
     assert!(is_stricter(&ruled(&["a", "b"]), &ruled(&["a"])));
     assert!(!is_stricter(&ruled(&["a"]), &ruled(&["a", "b"])));
@@ -672,7 +685,7 @@ fn the_workspace_boundary_holds_in_every_mode() {
             for path in ["/x", "/wx", "/", "/closed/asked/f", "/tight/f", "/openx", "/W/f"] {
                 let effect = effect(path);
                 let [most, some, less, none] = verdicts(&within, class, &effect);
-                // A built-in rule denies to delete what lies right beneath the root.
+                // A built-in rule denies deleting anything directly beneath the root.
                 let asks = if effect.kind() == "delete" && !path.ends_with("/f") { Deny } else { Ask };
                 assert_eq!((most, some), (asks, asks), "{class:?} {effect}");
                 assert_eq!((less, none), (Deny, Deny), "{class:?} {effect}");
@@ -682,15 +695,15 @@ fn the_workspace_boundary_holds_in_every_mode() {
             }
         }
     }
-    // The sandbox holds commands, and without a workspace there is no boundary.
+    // The sandbox confines commands, and without a workspace no boundary exists.
     assert_eq!(verdicts(&within, PermissionClass::Bash, &read("/x"))[3], Allow);
     assert_eq!(verdicts(&policy(rules.clone()), PermissionClass::File, &read("/x"))[3], Allow);
-    // One path outside is enough, and nothing that was granted before is taken for the same policy.
+    // One path outside is enough. The digest covers the workspace, so a grant of another policy does not apply.
     let both = TestCall::new(plain(), &[write("/w/f"), read("/x")]).mode(Yolo).ruled(&within);
     assert_eq!(both.verdict, Deny);
     assert_eq!(
         both.decisive_reason().map(|reason| (reason.cause, reason.effects.clone())),
-        Some((Some(AskCause::Outside), vec![1]))
+        Some((Some(AskCause::OutsideWorkspace), vec![1]))
     );
     let elsewhere = policy(rules.clone()).with_workspace(Some("/elsewhere"));
     assert!(within.digest() != elsewhere.digest() && within.digest() != policy(rules).digest());

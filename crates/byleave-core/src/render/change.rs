@@ -40,7 +40,7 @@ fn write_at(page: &mut RenderingBuilder, path: &str, before: Option<&Value>, aft
             let what = match (before.is_some(), after.is_some()) {
                 (true, true) => "changed",
                 (false, _) => "added",
-                (true, false) => "taken away",
+                (true, false) => "removed",
             };
             write_title(page, path, what);
             for (word, side) in [("before:", before), ("now:", after)] {
@@ -54,7 +54,7 @@ fn write_at(page: &mut RenderingBuilder, path: &str, before: Option<&Value>, aft
 }
 
 fn write_title(page: &mut RenderingBuilder, path: &str, what: &str) {
-    let path = if path.is_empty() { "all of it" } else { path };
+    let path = if path.is_empty() { "the whole value" } else { path };
     page.push_line(LineRole::Change, "  ", &format!("{path} {what}"));
 }
 

@@ -25,7 +25,7 @@ pub(super) fn write_effects(page: &mut RenderingBuilder, verb: &str, effects: &[
         page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
-            "the plan lists no effects, which does not prove that there are none",
+            "the plan lists no effects, but the call may still have some",
         );
         return;
     }
@@ -47,13 +47,17 @@ fn write_effect(page: &mut RenderingBuilder, place: usize, effect: &Effect) {
     let gutter = format!("{place:>5}. ");
     let loud = format!("{WARNING_GUTTER}{place:>3}. ");
     match effect {
-        Effect::Unknown { why } => {
+        Effect::Unknown { reason: why } => {
             let why = page.quote(why);
             page.push_line(LineRole::Warning, &loud, &format!("NOT UNDERSTOOD: {why}"));
         }
         Effect::Unconfined { guarantee } => {
             let guarantee = page.quote(guarantee);
-            page.push_line(LineRole::Warning, &loud, &format!("LEAVES THE SANDBOX, gives up {guarantee}"));
+            page.push_line(
+                LineRole::Warning,
+                &loud,
+                &format!("LEAVES THE SANDBOX, without the guarantee {guarantee}"),
+            );
         }
         Effect::Delete { path } => write_line(page, &gutter, "delete", path, ""),
         Effect::Write { path } => write_line(page, &gutter, "write", path, ""),
@@ -63,7 +67,7 @@ fn write_effect(page: &mut RenderingBuilder, place: usize, effect: &Effect) {
         }
         Effect::Reach { host, port } => {
             let international = host.split('.').any(|label| label.starts_with("xn--"));
-            let note = if international { ", a name with letters outside ASCII" } else { "" };
+            let note = if international { ", a name with non-ASCII letters" } else { "" };
             write_line(page, &gutter, "reach", host, &format!(" port {port}{note}"));
         }
         Effect::Run { program, argv } => write_run(page, &gutter, program, argv),
@@ -79,10 +83,10 @@ fn write_line(page: &mut RenderingBuilder, gutter: &str, verb: &str, target: &st
 fn write_run(page: &mut RenderingBuilder, gutter: &str, program: &str, argv: &[String]) {
     let shown = page.quote(program);
     if argv.iter().any(|word| word.contains('\n')) {
-        page.push_line(LineRole::Effect, gutter, &format!("run    {shown} with the words"));
+        page.push_line(LineRole::Effect, gutter, &format!("run    {shown} with arguments"));
         value::write_value(page, LineRole::Effect, &Value::from(argv.to_vec()));
         return;
     }
     let words: Vec<String> = argv.iter().map(|word| page.quote(word)).collect();
-    page.push_line(LineRole::Effect, gutter, &format!("run    {shown} with the words {}", words.join(" ")));
+    page.push_line(LineRole::Effect, gutter, &format!("run    {shown} with arguments {}", words.join(" ")));
 }

@@ -21,26 +21,23 @@ const DIFF_LINES_MAX: usize = 20_000;
 
 /// Writes the result of the rehearsal, or why there is none.
 pub(super) fn write_rehearsal(page: &mut RenderingBuilder, sheet: &QuestionView) {
-    match &sheet.seen {
+    match &sheet.rehearsal {
         None => {}
-        Some(RehearsalView::Not { why }) => {
-            page.push_heading(
-                LineRole::Heading,
-                "What it really does is not known: it was not run on a copy",
-            );
+        Some(RehearsalView::Unavailable { reason: why }) => {
+            page.push_heading(LineRole::Heading, "Actual effects not known: the call was not run on a copy");
             value::write_text(page, LineRole::Effect, why);
         }
-        Some(RehearsalView::Ran { rehearsal, ruling }) => {
-            page.push_heading(LineRole::Heading, "What it really did, on a copy");
+        Some(RehearsalView::Ran { rehearsal, decision: ruling }) => {
+            page.push_heading(LineRole::Heading, "Actual effects, from a run on a copy");
             write_run(page, rehearsal, sheet);
             if let Some(ruling) = ruling {
-                for reason in ruling.reasons.iter().filter(|reason| !reason.why.is_empty()) {
-                    let why = page.quote(&reason.why);
+                for reason in ruling.reasons.iter().filter(|reason| !reason.message.is_empty()) {
+                    let why = page.quote(&reason.message);
                     let word = reason.verdict.as_str();
                     page.push_line(
                         LineRole::Reason,
                         "  ",
-                        &format!("the rules on what it did: {word}, {why}"),
+                        &format!("the policy on these effects: {word}, {why}"),
                     );
                 }
             }
@@ -50,12 +47,12 @@ pub(super) fn write_rehearsal(page: &mut RenderingBuilder, sheet: &QuestionView)
 
 fn write_run(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &QuestionView) {
     page.push_line(LineRole::Effect, "  ", &summarize_changes(&rehearsal.changes));
-    if rehearsal.scratch > 0 {
-        let files = usize::try_from(rehearsal.scratch).unwrap_or(usize::MAX);
+    if rehearsal.scratch_files > 0 {
+        let files = usize::try_from(rehearsal.scratch_files).unwrap_or(usize::MAX);
         let files = format_count(files, "file", "files");
-        page.push_line(LineRole::Effect, "  ", &format!("{files} in scratch, which is the session's own"));
+        page.push_line(LineRole::Effect, "  ", &format!("{files} in the session's scratch directory"));
     }
-    for want in &rehearsal.wanted {
+    for want in &rehearsal.blocked_hosts {
         let host = match &want.host {
             Some(host) => page.quote(host),
             None => "an address".to_owned(),
@@ -64,42 +61,39 @@ fn write_run(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &Questio
         page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
-            &format!("wanted the network: {host}{port}; it had none"),
+            &format!("tried to reach the network: {host}{port}; the copy has no network"),
         );
     }
-    if rehearsal.left_running > 0 {
+    if rehearsal.leftover_processes > 0 {
         page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
-            "left something running in the background, which was ended",
+            "left a process running in the background; it was stopped",
         );
     }
-    let limits = rehearsal.changes.limits.iter().map(|limit| ("differs from a run without a copy", limit));
-    let weaker =
-        rehearsal.weaker.iter().map(|weaker| ("was confined less than a rehearsal should be", weaker));
+    let limits = rehearsal.changes.caveats.iter().map(|limit| ("differs from a run without a copy", limit));
+    let weaker = rehearsal
+        .missing_guarantees
+        .iter()
+        .map(|weaker| ("had a weaker confinement than a rehearsal should have", weaker));
     for (what, why) in limits.chain(weaker) {
         let why = page.quote(why);
         page.push_line(LineRole::Warning, WARNING_GUTTER, &format!("{what}: {why}"));
     }
     write_changes(page, &rehearsal.changes);
-    page.push_line(
-        LineRole::Content,
-        "  ",
-        &format!("it printed {}", value::measure(&rehearsal.output.text)),
-    );
+    page.push_line(LineRole::Content, "  ", &format!("output: {}", value::measure(&rehearsal.output.text)));
     value::write_text(page, LineRole::Content, &rehearsal.output.text);
     if let Some(error) = &rehearsal.output.error {
         let error = page.quote(error);
-        page.push_line(LineRole::Warning, WARNING_GUTTER, &format!("it failed: {error}"));
+        page.push_line(LineRole::Warning, WARNING_GUTTER, &format!("failed: {error}"));
     }
     let yes = if rehearsal.is_committable() {
         format!(
-            "a yes makes exactly this final and runs nothing again; `byleave undo {}` takes it back",
+            "a yes commits exactly these changes and runs nothing again; `byleave undo {}` undoes them",
             sheet.call
         )
     } else {
-        "a yes runs it again, on another copy, with these hosts alone, and makes final what it changes then; what it does \
-         over the network cannot be undone"
+        "a yes runs the call again on another copy, with access to these hosts only, and commits the changes; network traffic cannot be undone"
             .to_owned()
     };
     page.push_line(LineRole::Effect, "  ", &yes);
@@ -117,14 +111,14 @@ pub fn summarize_changes(changes: &FileChanges) -> String {
         let is_file =
             matches!(change.before.as_ref().map(|node| &node.kind), Some(FileNodeKind::File { .. }));
         let is_gone = matches!(change.kind(), FileChangeKind::Deleted | FileChangeKind::Modified) && is_file;
-        lost += usize::from(is_gone && change.standing == GitStatus::Untracked);
+        lost += usize::from(is_gone && change.git_status == GitStatus::Untracked);
     }
     let mut words: Vec<String> = by_what.iter().map(|(what, count)| format!("{count} {what}")).collect();
     if !changes.renames.is_empty() {
         words.push(format!("{} of them renamed", changes.renames.len()));
     }
     if lost > 0 {
-        words.push(format!("{lost} that no repository has"));
+        words.push(format!("{lost} not in any repository"));
     }
     words.join(", ")
 }
@@ -174,7 +168,7 @@ fn write_changes(page: &mut RenderingBuilder, changes: &FileChanges) {
         page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
-            &format!("{texts} too long to be compared here; `byleave diff` shows them"),
+            &format!("{texts} too long to compare here; `byleave diff` shows them"),
         );
     }
 }
@@ -191,14 +185,14 @@ fn write_collapsed_dir(page: &mut RenderingBuilder, directory: &FileChange, inne
             _ => None,
         })
         .sum();
-    let untracked = inner.iter().filter(|change| change.standing == GitStatus::Untracked).count();
-    let tracked = inner.iter().filter(|change| change.standing == GitStatus::Tracked).count();
-    let things = format_count(inner.len(), "thing", "things");
+    let untracked = inner.iter().filter(|change| change.git_status == GitStatus::Untracked).count();
+    let tracked = inner.iter().filter(|change| change.git_status == GitStatus::Tracked).count();
+    let things = format_count(inner.len(), "entry", "entries");
     page.push_line(
         LineRole::Effect,
         "  ",
         &format!(
-            "{}  {path}  with all in it: {things}, {bytes} bytes, {tracked} tracked, {untracked} that no repository has",
+            "{}  {path}  with its contents: {things}, {bytes} bytes, {tracked} tracked, {untracked} not in any repository",
             directory.kind()
         ),
     );
@@ -219,14 +213,14 @@ fn describe_change(change: &FileChange) -> String {
         FileNodeKind::File { size, .. } => format!("{size} bytes"),
         FileNodeKind::Directory => "directory".to_owned(),
         FileNodeKind::Link { .. } => "link".to_owned(),
-        FileNodeKind::Special { what } => what.escape_default().to_string(),
+        FileNodeKind::Special { kind: what } => what.escape_default().to_string(),
     };
     let mut words = match (&change.before, &change.after) {
         (Some(before), Some(after)) if before.kind == after.kind && before.mode != after.mode => {
             vec![format!("mode {:o} → {:o}", before.mode, after.mode)]
         }
         (Some(before), Some(after)) if before.kind == after.kind => {
-            let time = if before.modified == after.modified { "" } else { ", its time" };
+            let time = if before.modified_ns == after.modified_ns { "" } else { ", new modification time" };
             vec![format!("{}{time}", node(&after.kind))]
         }
         (Some(before), Some(after)) => {
@@ -244,14 +238,14 @@ fn describe_change(change: &FileChange) -> String {
             .is_some_and(|node| matches!(node.kind, FileNodeKind::File { .. }) && node.mode & 0o111 != 0)
     };
     if change.before.is_none() && executable(&change.after) {
-        words.push("can be run".to_owned());
+        words.push("executable".to_owned());
     }
     words.push(
-        match change.standing {
+        match change.git_status {
             GitStatus::Tracked => "tracked",
             GitStatus::Untracked => "untracked",
             GitStatus::Ignored => "ignored",
-            GitStatus::Repository => "of the repository itself",
+            GitStatus::Repository => "part of the repository itself",
         }
         .to_owned(),
     );

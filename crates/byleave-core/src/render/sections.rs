@@ -18,12 +18,12 @@ use super::{change, value};
 
 /// Writes the question itself.
 pub(super) fn write_title(page: &mut RenderingBuilder, sheet: &QuestionView) {
-    let tool = page.quote(&sheet.terms.tool);
+    let tool = page.quote(&sheet.resolved_tool.tool);
     let text = match sheet.question.kind {
         QuestionKind::Approval => format!("May this call of {tool} run?"),
         QuestionKind::Checkpoint => {
             format!(
-                "CHECKPOINT: may this call of {tool} run? It is asked in every mode and needs a deliberate yes"
+                "CHECKPOINT: may this call of {tool} run? Checkpoints ask in every mode and need a deliberate yes"
             )
         }
         QuestionKind::Release => {
@@ -44,82 +44,81 @@ pub(super) fn write_title(page: &mut RenderingBuilder, sheet: &QuestionView) {
 /// Writes the effects, their targets, and whether they can be undone.
 pub(super) fn write_effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let verb = match sheet.question.kind {
-        QuestionKind::Release => "What it was planned to do",
-        QuestionKind::Approval | QuestionKind::Checkpoint if sheet.seen.is_some() => {
-            "What it would do, as far as its text tells"
+        QuestionKind::Release => "Planned effects",
+        QuestionKind::Approval | QuestionKind::Checkpoint if sheet.rehearsal.is_some() => {
+            "Predicted effects, from the arguments alone"
         }
-        QuestionKind::Approval | QuestionKind::Checkpoint => "What it would do",
+        QuestionKind::Approval | QuestionKind::Checkpoint => "Predicted effects",
     };
     effect::write_effects(page, verb, &sheet.plan.effects);
     if sheet.plan.irreversible {
         page.push_line(LineRole::Warning, WARNING_GUTTER, "CANNOT BE UNDONE");
-    } else if sheet.plan.reads_only {
+    } else if sheet.plan.read_only {
         page.push_line(LineRole::Effect, "  ", "only reads: there is nothing to undo");
     } else {
-        let stands =
-            matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
+        let stands = matches!(&sheet.rehearsal, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         let undo = if stands { "can be undone" } else { "not marked as impossible to undo" };
         page.push_line(LineRole::Effect, "  ", undo);
     }
-    if sheet.terms.destructive {
-        page.push_line(LineRole::Warning, WARNING_GUTTER, "the tool says of itself that it destroys");
+    if sheet.resolved_tool.destructive {
+        page.push_line(LineRole::Warning, WARNING_GUTTER, "the tool declares itself destructive");
     }
-    if sheet.terms.read_only {
+    if sheet.resolved_tool.read_only {
         let changes = sheet.plan.effects.iter().any(effect::changes_something);
         if changes {
-            page.warn("the tool says of itself that it only reads, but its plan does more");
+            page.warn("the tool declares itself read-only, but its plan does more");
         } else {
-            page.push_line(LineRole::Effect, "  ", "the tool says of itself that it only reads");
+            page.push_line(LineRole::Effect, "  ", "the tool declares itself read-only");
         }
     }
 }
 
 /// Writes why it asks.
 pub(super) fn write_reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
-    page.push_heading(LineRole::Heading, "Why it asks");
-    if sheet.question.kind == QuestionKind::Checkpoint || sheet.terms.checkpoint {
+    page.push_heading(LineRole::Heading, "Why Byleave asks");
+    if sheet.question.kind == QuestionKind::Checkpoint || sheet.resolved_tool.checkpoint {
         page.push_line(
             LineRole::Reason,
             "  ",
-            "the tool must be released by a checkpoint, in every mode, by no leave",
+            "the tool needs a checkpoint in every mode; no standing approval can release it",
         );
     }
     if sheet.question.kind == QuestionKind::Release {
         page.push_line(LineRole::Reason, "  ", "a reviewer holds the result; the notes below say why");
     }
-    let mut reasons: Vec<&DecisionReason> = sheet.ruling.reasons.iter().collect();
+    let mut reasons: Vec<&DecisionReason> = sheet.decision.reasons.iter().collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
     for reason in reasons {
         write_reason(page, reason);
     }
-    for guarantee in &sheet.ruling.guarantees {
+    for guarantee in &sheet.decision.guarantees {
         let guarantee = page.quote(guarantee);
-        page.push_line(LineRole::Reason, "  ", &format!("holds only with the guarantee {guarantee}"));
+        page.push_line(LineRole::Reason, "  ", &format!("allowed only with the guarantee {guarantee}"));
     }
 }
 
 /// Writes the complete arguments.
 pub(super) fn write_arguments(page: &mut RenderingBuilder, sheet: &QuestionView) {
-    write_value(page, "Arguments, whole", &sheet.arguments);
+    write_value(page, "Arguments, in full", &sheet.arguments);
     match &sheet.arguments {
-        Value::Object(map) if map.is_empty() => page.warn("the call carries no arguments"),
-        Value::Null => page.warn("the call carries no arguments"),
+        Value::Object(map) if map.is_empty() => page.warn("the call has no arguments"),
+        Value::Null => page.warn("the call has no arguments"),
         _ => {}
     }
     if !value::is_too_deep(&sheet.arguments) && looks_truncated(&sheet.arguments) {
-        page.warn("the arguments look as if something had been cut away before they came here");
+        page.warn("the arguments look truncated");
     }
 }
 
 /// Writes the changes since the model's first draft.
 pub(super) fn write_changes(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(first) = &sheet.first_arguments else { return };
-    page.push_heading(LineRole::Heading, "Changed since the model wrote it, by a reviewer or a person");
+    page.push_heading(LineRole::Heading, "Changes by a reviewer or a person since the model's draft");
     if value::is_too_deep(first) || value::is_too_deep(&sheet.arguments) {
         return page.mark_incomplete("the arguments are nested too deep");
     }
     if *first == sheet.arguments {
-        page.push_line(LineRole::Change, "  ", "changed back: the same as the model wrote");
+        page.push_line(LineRole::Change, "  ", "changed back to the model's draft");
         return;
     }
     change::write_changes(page, first, &sheet.arguments);
@@ -128,17 +127,17 @@ pub(super) fn write_changes(page: &mut RenderingBuilder, sheet: &QuestionView) {
 /// Writes the agent's case against its own call.
 pub(super) fn write_challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(challenge) = &sheet.challenge else { return };
-    page.push_heading(LineRole::Heading, "The agent's case against its own call, in the agent's words");
+    page.push_heading(LineRole::Heading, "The agent's own challenge to this call");
     let verdict = match challenge.verdict {
-        ChallengeVerdict::Proceed => "it came out as: proceed",
-        ChallengeVerdict::Stop => "it came out as: STOP",
+        ChallengeVerdict::Proceed => "verdict: proceed",
+        ChallengeVerdict::Stop => "verdict: STOP",
     };
     page.push_line(LineRole::Challenge, "  ", verdict);
-    let why = std::slice::from_ref(&challenge.why);
+    let why = std::slice::from_ref(&challenge.reason);
     let parts = [
         ("because", why),
-        ("it takes for granted", challenge.assumptions.as_slice()),
-        ("it could go wrong like this", challenge.failure_scenarios.as_slice()),
+        ("assumptions", challenge.assumptions.as_slice()),
+        ("ways it could fail", challenge.failure_scenarios.as_slice()),
     ];
     for (label, texts) in parts {
         page.push_line(LineRole::Challenge, "  ", &format!("{label}:"));
@@ -153,17 +152,17 @@ pub(super) fn write_review_notes(page: &mut RenderingBuilder, sheet: &QuestionVi
     if sheet.notes.is_empty() {
         return;
     }
-    page.push_heading(LineRole::Heading, "What the reviewers said");
+    page.push_heading(LineRole::Heading, "Reviewer notes");
     for note in &sheet.notes {
-        let said = match note.said {
-            ReviewOutcome::Pass => "has nothing to object",
-            ReviewOutcome::Changed => "changed it",
-            ReviewOutcome::Held => "wants a person to look",
+        let said = match note.outcome {
+            ReviewOutcome::Pass => "has no objection",
+            ReviewOutcome::Changed => "made a change",
+            ReviewOutcome::Held => "asks for a person to look",
         };
-        let cached = if note.cached { " (said before of the same)" } else { "" };
+        let cached = if note.cached { " (cached for the same content)" } else { "" };
         let who = page.quote(&note.reviewer);
         page.push_line(LineRole::Review, "  ", &format!("{who} {said}{cached}"));
-        if let Some(why) = &note.why {
+        if let Some(why) = &note.reason {
             value::write_text(page, LineRole::Review, why);
         }
     }
@@ -172,16 +171,16 @@ pub(super) fn write_review_notes(page: &mut RenderingBuilder, sheet: &QuestionVi
 /// Writes the complete held result.
 pub(super) fn write_output(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(output) = &sheet.output else {
-        return page.mark_incomplete("the held result is not there");
+        return page.mark_incomplete("the held result is missing");
     };
-    let failed = if output.is_error { "; the tool says that it failed" } else { "" };
+    let failed = if output.is_error { "; the tool reported a failure" } else { "" };
     let took = output.execution_time_ms;
-    page.push_heading(LineRole::Heading, &format!("The held result, whole (took {took} ms{failed})"));
+    page.push_heading(LineRole::Heading, &format!("The held result, in full (took {took} ms{failed})"));
     if output.truncated {
         page.push_line(
             LineRole::Warning,
             WARNING_GUTTER,
-            "the tool's output was longer; this is what was kept of it",
+            "the tool's output was longer; only this part was kept",
         );
     }
     page.push_line(LineRole::Content, "  ", &format!("text: {}", value::measure(&output.text)));
@@ -191,17 +190,17 @@ pub(super) fn write_output(page: &mut RenderingBuilder, sheet: &QuestionView) {
         value::write_text(page, LineRole::Content, error);
     }
     if let Some(data) = &output.data {
-        write_value(page, "Its data", data);
+        write_value(page, "Structured data", data);
     }
     if let Some(undo) = &output.undo {
-        write_value(page, "How it says it can be taken back", undo);
+        write_value(page, "How to undo it, according to the tool", undo);
     }
 }
 
 /// Writes the model's own words, after the facts.
 pub(super) fn write_model_reason(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(reason) = &sheet.reason else { return };
-    page.push_heading(LineRole::Heading, "What the model says about it: its own words, checked by nobody");
+    page.push_heading(LineRole::Heading, "The model's own explanation (not verified)");
     value::write_text(page, LineRole::Model, reason);
 }
 
@@ -213,29 +212,29 @@ pub(super) fn write_details(page: &mut RenderingBuilder, sheet: &QuestionView) {
         ("agent", page.quote(sheet.agent.as_str())),
         ("session", page.quote(sheet.session.as_str())),
         ("directory", page.quote(&sheet.cwd)),
-        ("operation", page.quote(&sheet.terms.operation)),
+        ("operation", page.quote(&sheet.resolved_tool.operation)),
         ("mode", EffectiveMode::new(sheet.mode, &sheet.lineage).description()),
         ("call", sheet.call.to_string()),
         ("draft", sheet.draft.to_string()),
         ("question", sheet.question.id.to_string()),
         ("digest", format!("{}  ({digest})", digest.short_hex())),
         ("binds", sheet.question.binding.to_string()),
-        ("manifest", sheet.terms.manifest.to_string()),
-        ("policy", sheet.ruling.policy.to_string()),
+        ("manifest", sheet.resolved_tool.manifest.to_string()),
+        ("policy", sheet.decision.policy.to_string()),
     ];
     for (label, text) in rows {
         page.push_line(LineRole::Detail, "  ", &format!("{label:<10} {text}"));
     }
     let expires = sheet.question.expires_at;
     page.push_line(LineRole::Expiry, "  ", &format!("expires    {expires} (milliseconds since 1970)"));
-    for bound in &sheet.plan.bound {
+    for bound in &sheet.plan.bindings {
         let path = page.quote(&bound.path);
         let state = match bound.state {
-            BindingState::Missing => "is not there".to_owned(),
+            BindingState::Missing => "does not exist".to_owned(),
             BindingState::Content(digest) => format!("has the content {}", digest.short_hex()),
             BindingState::Directory { device, inode } => format!("is the directory {device}:{inode}"),
         };
-        page.push_line(LineRole::Detail, "  ", &format!("good only while {path} {state}"));
+        page.push_line(LineRole::Detail, "  ", &format!("valid only while {path} {state}"));
     }
 }
 
@@ -269,10 +268,10 @@ fn write_reason(page: &mut RenderingBuilder, reason: &DecisionReason) {
         text.push_str(&format!("; about {word} {}", places.join(", ")));
     }
     page.push_line(LineRole::Reason, "  ", &text);
-    if reason.why.contains('\n') {
-        value::write_text(page, LineRole::Reason, &reason.why);
-    } else if !reason.why.is_empty() {
-        let why = page.quote(&reason.why);
+    if reason.message.contains('\n') {
+        value::write_text(page, LineRole::Reason, &reason.message);
+    } else if !reason.message.is_empty() {
+        let why = page.quote(&reason.message);
         page.push_line(LineRole::Reason, "      ", &why);
     }
 }
@@ -281,15 +280,15 @@ fn write_reason(page: &mut RenderingBuilder, reason: &DecisionReason) {
 const fn cause_text(cause: AskCause) -> &'static str {
     match cause {
         AskCause::Rule => "a rule says so",
-        AskCause::FirmRule => "a rule says so, and no standing leave may answer it",
-        AskCause::Default => "no rule covers it",
-        AskCause::Outside => "it lies outside the workspace, and no rule allows that",
-        AskCause::Sensitive => "the tool is sensitive, or does not say that it is not",
-        AskCause::ToolAsks => "the tool itself wants to be approved",
-        AskCause::Reviewer => "a reviewer wants a person to look",
-        AskCause::Dangerous => "it could do great harm",
-        AskCause::Irreversible => "it cannot be taken back",
-        AskCause::NotUnderstood => "it could not be worked out what it does",
+        AskCause::FirmRule => "a rule says so, and no standing approval may answer",
+        AskCause::Default => "no rule matches",
+        AskCause::OutsideWorkspace => "the path is outside the workspace, and no rule allows it",
+        AskCause::Sensitive => "the tool is sensitive, or does not declare that it is not",
+        AskCause::ToolNeedsApproval => "the tool requires an approval",
+        AskCause::Reviewer => "a reviewer asks for a person to look",
+        AskCause::Dangerous => "the call could do great harm",
+        AskCause::Irreversible => "the call cannot be undone",
+        AskCause::NotUnderstood => "its effects could not be predicted",
         AskCause::Mode => "the mode asks for everything",
     }
 }

@@ -83,7 +83,7 @@ impl RenderingBuilder {
     /// Returns text from outside, escaped.
     pub(super) fn escape(&mut self, text: &str, care: EscapeLevel) -> String {
         if text.len() > BYTES_MAX {
-            self.mark_incomplete(format!("one text alone has {} bytes", text.len()));
+            self.mark_incomplete(format!("a single text has {} bytes", text.len()));
             return String::new();
         }
         let mut out = String::with_capacity(text.len() + 8);
@@ -100,8 +100,7 @@ impl RenderingBuilder {
     pub(super) fn finish(mut self) -> Rendering {
         let mut warnings = Vec::new();
         if let Some(why) = &self.missing {
-            warnings
-                .push(format!("CANNOT BE SHOWN IN FULL: {why}; approving is not possible, only refusing"));
+            warnings.push(format!("CANNOT BE SHOWN IN FULL: {why}; you can only refuse, not approve"));
         }
         warnings.append(&mut self.warnings);
         let tally = *self.escaper.counts();
@@ -110,18 +109,18 @@ impl RenderingBuilder {
             let first = example(tally.first_hidden);
             let places = format_count(tally.hidden_chars, "place", "places");
             warnings.push(format!(
-                "contains characters that cannot be seen, shown in brackets in {places} below; the first is {first}"
+                "contains invisible characters, shown in brackets in {places} below; the first is {first}"
             ));
         }
         if tally.lookalikes > 0 {
             let first = tally.first_lookalike.map_or(0, u32::from);
             let places = format_count(tally.lookalikes, "place", "places");
             warnings.push(format!(
-                "contains characters that look like others, shown in brackets in {places} below; the first is U+{first:04X}"
+                "contains lookalike characters, shown in brackets in {places} below; the first is U+{first:04X}"
             ));
         }
         if tally.rtl_runs > 0 {
-            warnings.push("contains text that runs from right to left, shown as ⟨rtl … rtl⟩".into());
+            warnings.push("contains right-to-left text, shown as ⟨rtl … rtl⟩".into());
         }
         let complete = self.missing.is_none();
         let lines = warnings.into_iter().map(|text| warning_line(&text));
@@ -139,10 +138,10 @@ impl RenderingBuilder {
         };
         let bytes = gutter.len() + text.len();
         if self.bytes + bytes > bytes_max {
-            return self.mark_incomplete(format!("it takes more than {BYTES_MAX} bytes"));
+            return self.mark_incomplete(format!("the question has more than {BYTES_MAX} bytes"));
         }
         if self.lines.len() >= lines_max {
-            return self.mark_incomplete(format!("it takes more than {LINES_MAX} lines"));
+            return self.mark_incomplete(format!("the question has more than {LINES_MAX} lines"));
         }
         self.bytes += bytes;
         let gutter_chars = u16::try_from(gutter.chars().count()).unwrap_or(u16::MAX);

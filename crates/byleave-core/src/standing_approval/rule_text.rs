@@ -15,9 +15,9 @@ use crate::time_format::{format_duration, format_utc};
 impl StandingApproval {
     /// Returns the equivalent rule as it would be in a policy file. Comments say what a rule cannot express.
     pub fn to_rule_toml(&self, now: Millis) -> String {
-        let mut text = format!("# a leave for calls of the tool {}\n", quote_toml(&self.tool));
+        let mut text = format!("# a standing approval for calls of the tool {}\n", quote_toml(&self.tool));
         for effects in self.scope.iter().filter_map(plan_effects) {
-            text.push_str("# for this very call and no other, which no rule can say:\n");
+            text.push_str("# for exactly this call, which no rule can express:\n");
             for effect in effects {
                 text.push_str(&format!("#   {}\n", make_visible(&effect.to_string(), EscapeLevel::Name)));
             }
@@ -36,8 +36,8 @@ impl StandingApproval {
                 ));
             }
         }
-        text.push_str(&format!("# it counts {}\n", self.describe_limits(now)));
-        text.push_str("# never for what is dangerous, cannot be taken back or was not understood, and never against a deny\n");
+        text.push_str(&format!("# valid {}\n", self.describe_limits(now)));
+        text.push_str("# never for calls that are dangerous, cannot be undone or were not understood, and never against a deny\n");
         text
     }
 
@@ -47,17 +47,18 @@ impl StandingApproval {
             Some(session) => format!("only in the session {}", quote_toml(session.as_str())),
             None => "in every session".to_owned(),
         };
-        let time = match self.until.map(|until| (until, until.checked_sub(now).filter(|left| *left > 0))) {
+        let time = match self.expires_at.map(|until| (until, until.checked_sub(now).filter(|left| *left > 0)))
+        {
             Some((until, Some(left))) => {
                 format!("until {} (left: {})", format_utc(until), format_duration(left))
             }
-            Some((until, None)) => format!("until {}, which is over", format_utc(until)),
-            None => "without end".to_owned(),
+            Some((until, None)) => format!("until {}, which has passed", format_utc(until)),
+            None => "with no time limit".to_owned(),
         };
-        let uses = match self.uses_max {
+        let uses = match self.max_uses {
             Some(1) => "once".to_owned(),
             Some(max) => format!("at most {max} times"),
-            None => "as often as it comes up".to_owned(),
+            None => "any number of times".to_owned(),
         };
         format!("{session}, {time}, {uses}")
     }
@@ -77,7 +78,7 @@ pub fn patterns_to_toml(patterns: &[Pattern]) -> Vec<String> {
     for pattern in patterns {
         let text = match pattern {
             Pattern::Run(words) => quote_toml(&words.join(" ")),
-            Pattern::Exactly(words) => {
+            Pattern::RunExact(words) => {
                 let words: Vec<String> = words.iter().map(|word| quote_toml(word)).collect();
                 format!("[{}]", words.join(", "))
             }
@@ -120,7 +121,7 @@ mod tests {
 
     fn leave(scope: Vec<Pattern>) -> StandingApproval {
         let id = StandingApprovalId::new(uuid::Uuid::from_u128(1));
-        StandingApproval { id, tool: "bash".into(), scope, session: None, until: None, uses_max: None }
+        StandingApproval { id, tool: "bash".into(), scope, session: None, expires_at: None, max_uses: None }
     }
 
     fn words(words: &[&str]) -> Vec<String> {
@@ -132,7 +133,7 @@ mod tests {
     fn the_rule_is_about_what_the_leave_covers() {
         let scope = vec![
             Pattern::Run(words(&["git", "push"])),
-            Pattern::Exactly(words(&["/usr/bin/git", "commit", "-m", "a \"b\"\n\u{1b}[2J c", "$(x)"])),
+            Pattern::RunExact(words(&["/usr/bin/git", "commit", "-m", "a \"b\"\n\u{1b}[2J c", "$(x)"])),
             Pattern::Write("/w/a b[*]".into()),
             Pattern::Reach("example.org:443".into()),
             Pattern::Invoke("mcp_a_x".into()),
@@ -166,12 +167,12 @@ mod tests {
     #[test]
     fn bounds_are_said_in_words() {
         let mut given = leave(Vec::new());
-        assert_eq!(given.describe_limits(0), "in every session, without end, as often as it comes up");
+        assert_eq!(given.describe_limits(0), "in every session, with no time limit, any number of times");
         given.session = SessionId::new("s").ok();
-        given.until = Some(7_200_000);
-        given.uses_max = Some(3);
+        given.expires_at = Some(7_200_000);
+        given.max_uses = Some(3);
         let wanted = "only in the session \"s\", until 1970-01-01 02:00:00Z (left: 2 h), at most 3 times";
         assert_eq!(given.describe_limits(0), wanted);
-        assert!(given.describe_limits(7_200_000).contains("which is over"));
+        assert!(given.describe_limits(7_200_000).contains("which has passed"));
     }
 }

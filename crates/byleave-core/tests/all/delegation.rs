@@ -1,4 +1,4 @@
-//! Delegation: a sub-agent never holds more than anyone above it, but for what a rule lets be delegated to it by name.
+//! Delegation: a sub-agent never may do more than any of its parents, except what a rule delegates to it by name.
 
 use byleave_core::call::Mode;
 use byleave_core::decision::{PolicyDecision, Verdict};
@@ -32,7 +32,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
         2 => select(vec![&["git", "log"][..], &["git", "push"], &["rm"]]).prop_map(run),
         1 => select(&["t", "other"][..]).prop_map(|tool| Effect::Invoke { tool: tool.into() }),
         1 => select(&["a.example", "b.example"][..]).prop_map(|host| Effect::Reach { host: host.into(), port: 443 }),
-        1 => Just(Effect::Unknown { why: "x".into() }),
+        1 => Just(Effect::Unknown { reason: "x".into() }),
     ]
 }
 
@@ -84,7 +84,7 @@ fn some_rules(delegates: bool) -> impl Strategy<Value = Vec<Rule>> {
     })
 }
 
-/// A session and those above it, up to the top.
+/// A session and its parents, up to the root.
 fn a_lineage() -> impl Strategy<Value = Vec<SessionNode>> {
     let ceiling = (select(MODES.to_vec()), vec(a_pattern(), 0..2), vec(a_pattern(), 0..2));
     let ceiling = ceiling.prop_map(|(mode, deny, ask)| Ceiling { mode, deny, ask });
@@ -107,7 +107,7 @@ fn a_lineage() -> impl Strategy<Value = Vec<SessionNode>> {
     })
 }
 
-/// A call, whoever makes it.
+/// A call, independent of the agent that makes it.
 #[derive(Clone, Debug)]
 struct DelegatedCall {
     manifest: Manifest,
@@ -140,19 +140,20 @@ fn a_deal() -> impl Strategy<Value = DelegatedCall> {
                     tool: "t".into(),
                     scope,
                     session,
-                    until: None,
-                    uses_max: None,
+                    expires_at: None,
+                    max_uses: None,
                 })
                 .unwrap()
             });
-            let plan = Plan { effects, reads_only, irreversible, ..Plan::default() };
+            let plan = Plan { effects, read_only: reads_only, irreversible, ..Plan::default() };
             DelegatedCall { manifest, plan, mode, tool_asks, leaves: leaves.collect() }
         },
     )
 }
 
 impl DelegatedCall {
-    /// What is said where the first of the lineage makes the call, under the name it was opened with.
+    /// The decision if the first session of the lineage makes the call, under the agent name with which it
+    /// was opened.
     fn ruled(&self, policy: &Policy, lineage: &[SessionNode]) -> PolicyDecision {
         self.ruled_as(policy, lineage, &lineage[0].session, &lineage[0].agent)
     }
@@ -198,7 +199,7 @@ proptest! {
         agent in select(NAMES),
     ) {
         let policy = policy(&rules);
-        // Whatever name the call gives.
+        // For every agent name that the call gives.
         let agent = AgentId::new(agent).unwrap();
         let ruling = deal.ruled_as(&policy, &lineage, &lineage[0].session, &agent);
         for opening in &lineage {
@@ -217,7 +218,8 @@ proptest! {
         }
     }
 
-    // Without delegation, and before anyone gave leave: deny anywhere denies, ask anywhere asks.
+    // Without delegation and without standing approvals: a deny at any level denies, and an ask at any level
+    // asks.
     #[test]
     fn nobody_holds_more_than_anyone_above(rules in some_rules(false), lineage in a_lineage(), deal in a_deal()) {
         let (policy, deal) = (policy(&rules), deal.without_leaves());
@@ -226,7 +228,7 @@ proptest! {
             let theirs = deal.ruled(&policy, &lineage[above..]).verdict;
             prop_assert!(own >= theirs, "{own:?}, but {theirs:?} for {:?}", lineage[above]);
         }
-        // Nor more than alone, in its own mode or in that of anyone above.
+        // Nor more than it may alone, in its own mode or in that of any parent.
         for opening in &lineage {
             let alone = DelegatedCall { mode: opening.ceiling.mode, ..deal.clone() };
             let request = alone.ruled_as(&policy, &[], &lineage[0].session, &lineage[0].agent);
@@ -234,7 +236,8 @@ proptest! {
         }
     }
 
-    // With delegation: only what a rule names for this very sub-agent, and only past the rules that name it.
+    // With delegation, only a rule that names this sub-agent allows more, and only past the rules that name
+    // it.
     #[test]
     fn only_a_rule_that_names_it_lets_a_sub_agent_do_more(
         rules in some_rules(true),
@@ -242,11 +245,12 @@ proptest! {
         deal in a_deal(),
     ) {
         let mut modes = lineage.iter().map(|opening| opening.ceiling.mode).chain([deal.mode]);
-        // There a program may run only where a rule allows it, and to be named by one is that.
+        // In read-only mode a program may run only if a rule allows it, and a delegating rule that names the
+        // agent is such a rule.
         prop_assume!(modes.all(|mode| mode != Mode::ReadOnly));
         let deal = deal.without_leaves();
         let own = deal.ruled(&policy(&rules), &lineage).verdict;
-        // The same rules without those that name this one, and with nothing delegated.
+        // The same rules without those that name this agent, and with nothing delegated.
         let name = lineage[0].agent.as_str();
         let names = |glob: &str| globset::Glob::new(glob).unwrap().compile_matcher().is_match(name);
         let mut plain = rules.clone();
@@ -256,7 +260,7 @@ proptest! {
         if plain.len() == rules.len() {
             prop_assert_eq!(own, deal.ruled(&kept, &lineage).verdict);
         }
-        // What else is denied at any level stays denied.
+        // Other denies at any level still apply.
         for above in 0..lineage.len() {
             if deal.ruled(&kept, &lineage[above..]).verdict == Verdict::Deny {
                 prop_assert_eq!(own, Verdict::Deny);
@@ -301,7 +305,7 @@ proptest! {
         prop_assert_eq!(deal.ruled(&policy, &above).verdict, own, "the parent");
         prop_assert_eq!(as_child("deployer-2"), if denied { Verdict::Deny } else { Verdict::Allow }, "named by the rule");
         prop_assert_eq!(as_child("tester"), own, "another child");
-        // Nobody is empowered by a name alone, without anyone above who may delegate.
+        // A name alone gives no permission. There must be a parent that may delegate.
         let alone = [opening("c", "deployer", None)];
         let expected = if when.is_some() && !denied { Verdict::Ask } else { own };
         prop_assert_eq!(deal.ruled(&policy, &alone).verdict, expected, "alone");
@@ -366,9 +370,9 @@ fn delegation_is_written_in_a_policy_file_and_only_where_it_means_something() {
     let deny = "[[rule]]\nid = \"d\"\nverdict = \"deny\"\nrun = \"git push\"\ndelegate = \"deployer*\"";
     assert_eq!(check(Layer::User, deny).unwrap()[0].delegate.as_deref(), Some("deployer*"));
     for (layer, text, wanted) in [
-        (Layer::Project, deny, "a project only tightens"),
-        (Layer::User, deny.replace("deny", "allow").as_str(), "`delegate` is for what a rule denies"),
-        (Layer::User, &deny.replace("\"deployer*\"", "true"), "this is yes or no, not a text"),
+        (Layer::Project, deny, "a project can only tighten"),
+        (Layer::User, deny.replace("deny", "allow").as_str(), "`delegate` is valid only on a `deny`"),
+        (Layer::User, &deny.replace("\"deployer*\"", "true"), "this is a boolean, not a string"),
         (Layer::User, &deny.replace("\"deployer*\"", "\"[\""), "glob"),
     ] {
         let told = check(layer, text).unwrap_err();

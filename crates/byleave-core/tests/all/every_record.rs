@@ -1,8 +1,8 @@
-//! Every record that can be reached, and every way to spoil one.
+//! Every reachable record, and every way to corrupt one.
 //!
-//! Each `Next` is answered with every variant of entry, down to the end of the call, with at most two drafts and two
-//! attempts. At every prefix so reached every other entry is tried too: one that belongs somewhere else, one that is
-//! there already, one from another call. Put in anywhere, it must not change what is safe.
+//! Each `NextStep` is answered with every variant of entry, down to the end of the call, with at most two drafts and
+//! two attempts. At every prefix every other entry is tried too: a misplaced one, a duplicate, one from another
+//! call. Inserted anywhere, it must not change what is safe.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +17,12 @@ use byleave_core::refusal::Code;
 
 use crate::words::{CALL, WORDS, entry_for, said};
 
-/// No legal record of two drafts and two attempts is longer.
+/// No legal record with two drafts and two attempts is longer.
 const STEPS_MAX: usize = 32;
 
 #[derive(Default)]
 struct RecordCounts {
-    /// The words that are followed; every word there is, is tried everywhere.
+    /// The words that are followed. Every existing word is tried at every prefix.
     followed: Vec<&'static str>,
     records: u64,
     settled: u64,
@@ -33,7 +33,7 @@ struct RecordCounts {
     words: BTreeMap<&'static str, u64>,
 }
 
-/// Explores everything: every kind of tool with two drafts.
+/// Explores every kind of tool with two drafts.
 #[test]
 #[ignore = "long: scripts/prove every-record"]
 fn every_record() {
@@ -65,7 +65,7 @@ fn every_record_of_two_drafts() {
     check_run(WORDS.iter().copied().filter(|word| plain(word) && !skipped.contains(word)).collect());
 }
 
-/// A tool that is rehearsed, with two drafts.
+/// A tool with rehearsal, with two drafts.
 #[test]
 fn every_record_of_two_rehearsed_drafts() {
     let skipped = [
@@ -96,7 +96,7 @@ fn every_record_of_two_rehearsed_drafts() {
     check_run(WORDS.iter().copied().filter(|word| rehearsed(word)).collect());
 }
 
-/// Follows these words everywhere, and requires that each of them was taken.
+/// Follows these words everywhere, and asserts that each of them was used.
 fn check_every_word(followed: Vec<&'static str>) {
     let tally = check_run(followed);
     for word in &tally.followed {
@@ -118,7 +118,7 @@ fn check_run(followed: Vec<&'static str>) -> RecordCounts {
     tally
 }
 
-/// Visits a record and all that can come of it.
+/// Visits a record and all its continuations.
 fn explore(record: &mut Record, lines: &mut Vec<ChainedEntry>, tally: &mut RecordCounts) {
     tally.records += 1;
     tally.longest = tally.longest.max(record.entries().len());
@@ -152,7 +152,7 @@ fn explore(record: &mut Record, lines: &mut Vec<ChainedEntry>, tally: &mut Recor
     }
     assert!(!moves.is_empty() || record.outcome().is_some(), "stuck: {:?}", kinds(record));
     for (word, entry) in moves {
-        // A commit is begun again however often it is interrupted: twice is enough to see it.
+        // A commit is retried however often it is interrupted. Two times are enough for the test.
         let seen_enough = word == "interrupted" && record.attempts() > 1;
         if tally.followed.contains(&word) && !(seen_enough && commits(record)) {
             *tally.words.entry(word).or_default() += 1;
@@ -164,10 +164,10 @@ fn explore(record: &mut Record, lines: &mut Vec<ChainedEntry>, tally: &mut Recor
     }
 }
 
-/// Puts an entry that does not belong after a record, correctly chained, as someone with the file in hand could.
+/// Appends a misplaced entry to a record, correctly chained, as someone with write access to the file could.
 ///
-/// Nothing behind the damage is looked at any more, so putting it after every prefix is putting it in anywhere; and
-/// what the walk says of a damaged record does not depend on what the damage was, so one for each prefix is read back.
+/// Nothing after the damage is read, so appending to every prefix covers every position. The pipeline treats all
+/// damaged records alike, so one per prefix is read back.
 fn spoil(record: &Record, lines: &[ChainedEntry], entry: &Entry, tally: &mut RecordCounts) {
     let body = serde_json::to_string(entry).unwrap();
     let link = byleave_core::hash_chain::compute_link(CALL, &record.head(), record.len(), &body);
@@ -185,9 +185,9 @@ fn spoil(record: &Record, lines: &[ChainedEntry], entry: &Entry, tally: &mut Rec
     }
 }
 
-/// What must hold of every record.
+/// The invariants of every record.
 fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
-    let facts: Vec<&RecordEvent> = record.entries().iter().map(|entry| &entry.fact).collect();
+    let facts: Vec<&RecordEvent> = record.entries().iter().map(|entry| &entry.event).collect();
     match next {
         NextStep::Do(Task::Execute { attempt, grant }) => {
             let Some(Attempt::Open(claim)) = record.attempt() else { panic!("execute without a claim") };
@@ -209,8 +209,9 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
         }
         NextStep::Do(_) | NextStep::Wait(_) | NextStep::Settle(_) => {}
     }
-    let denied =
-        facts.iter().any(|fact| matches!(fact, RecordEvent::Permitted(Ok(r)) if r.verdict == Verdict::Deny));
+    let denied = facts
+        .iter()
+        .any(|fact| matches!(fact, RecordEvent::PolicyEvaluated(Ok(r)) if r.verdict == Verdict::Deny));
     if denied {
         let NextStep::Settle(Outcome::Refused(refusal)) = next else {
             panic!("a deny became {}", said(next))
@@ -218,7 +219,7 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
         assert!(matches!(refusal.code, Code::Denied | Code::Cancelled), "{refusal}");
     }
     let draft = record.draft().filter(|_| record.cancelled_by().is_none() && record.damage().is_none());
-    let seen = draft.and_then(|draft| draft.rehearsal_summary()).and_then(|head| head.ruling.as_ref());
+    let seen = draft.and_then(|draft| draft.rehearsal_summary()).and_then(|head| head.decision.as_ref());
     if seen.is_some_and(|ruling| ruling.verdict == Verdict::Deny) {
         let NextStep::Settle(Outcome::Refused(refusal)) = next else {
             panic!("seen, and yet {}", said(next))
@@ -226,9 +227,9 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
         assert_eq!(refusal.code, Code::Denied);
     }
     if let NextStep::Settle(outcome) = next {
-        let begun = facts.iter().any(|fact| matches!(fact, RecordEvent::Begun(Ok(_))));
+        let begun = facts.iter().any(|fact| matches!(fact, RecordEvent::Started(Ok(_))));
         match outcome {
-            Outcome::Refused(_) | Outcome::Rehearsed { .. } => assert!(!begun, "it ran: {:?}", kinds(record)),
+            Outcome::Refused(_) | Outcome::DryRun { .. } => assert!(!begun, "it ran: {:?}", kinds(record)),
             Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::Withheld(_) => assert!(begun),
             Outcome::Unknown(_) => assert!(begun || record.damage().is_some()),
         }
@@ -244,7 +245,7 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
     }
 }
 
-/// The draft that counts was validated, planned, permitted and reviewed; and where a ceremony was due, it was held.
+/// The current draft was validated, planned, permitted and reviewed. If a question was required, it was answered.
 fn assert_consent(record: &Record) {
     let draft = record.draft().unwrap();
     assert!(matches!(draft.validation(), Some(Ok(_))));
@@ -253,17 +254,17 @@ fn assert_consent(record: &Record) {
     let review = draft.review().unwrap().as_ref().unwrap();
     let terms = record.resolved_tool().unwrap().as_ref().unwrap();
     assert_ne!(ruling.verdict, Verdict::Deny);
-    let stood_in = terms.challenge.is_some_and(|challenge| challenge.stands_in);
+    let stood_in = terms.challenge.is_some_and(|challenge| challenge.replaces_checkpoint);
     let checkpoint = terms.checkpoint && !stood_in;
     if !checkpoint && ruling.verdict == Verdict::Allow && !review.is_held() {
         return;
     }
     let rehearsal = draft.rehearsal_summary();
-    let spared = rehearsal.is_some_and(|head| head.quiet && head.unclear && head.stands);
+    let spared = rehearsal.is_some_and(|head| head.no_effects && head.only_unclear && head.committable);
     if spared && !terms.checkpoint && !review.is_held() && ruling.causes() == [AskCause::Default] {
         return;
     }
-    let answers = record.entries().iter().filter_map(|entry| match &entry.fact {
+    let answers = record.entries().iter().filter_map(|entry| match &entry.event {
         RecordEvent::Asked(Ok(question)) => Some(question),
         _ => None,
     });
@@ -275,14 +276,16 @@ fn assert_consent(record: &Record) {
         let (shown, _) = record.question_context(question.id).unwrap();
         use byleave_core::question::Answer;
         match &answered.answer {
-            Answer::Yes { .. } | Answer::Leave(_) => {
-                // Of a rehearsal that is gone, nobody has seen what the next one does.
+            Answer::Yes { .. } | Answer::StandingApproval(_) => {
+                // If a rehearsal is gone, nobody has seen the changes that the next one makes.
                 let of_this = draft
                     .question()
                     .is_some_and(|asked| asked.as_ref().is_ok_and(|one| one.id == question.id));
                 shown.plan == plan.plan && (rehearsal.is_none() || of_this)
             }
-            Answer::Part { .. } => shown.plan == plan.plan && rehearsal.is_some_and(|head| head.stands),
+            Answer::Partial { .. } => {
+                shown.plan == plan.plan && rehearsal.is_some_and(|head| head.committable)
+            }
             Answer::Edit { content, .. } => {
                 !checkpoint
                     && *content == draft.content
@@ -295,9 +298,9 @@ fn assert_consent(record: &Record) {
 }
 
 fn commits(record: &Record) -> bool {
-    record.draft().and_then(|draft| draft.rehearsal_summary()).is_some_and(|head| head.stands)
+    record.draft().and_then(|draft| draft.rehearsal_summary()).is_some_and(|head| head.committable)
 }
 
 fn kinds(record: &Record) -> Vec<&'static str> {
-    record.entries().iter().map(|entry| entry.fact.kind()).collect()
+    record.entries().iter().map(|entry| entry.event.kind()).collect()
 }

@@ -1,8 +1,9 @@
-//! Tests of core that look at it from outside.
+//! Tests of the public API of byleave-core.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod delegation;
 mod every_record;
+mod format;
 mod offers;
 mod policy;
 mod policy_file;

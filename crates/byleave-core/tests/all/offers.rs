@@ -1,4 +1,5 @@
-//! What leave could be given: each offer spares the next question, and covers nothing that its words do not say.
+//! Offers of standing approvals: each offer makes the next question unnecessary, and covers nothing that its
+//! text does not say.
 // req: R5
 
 use std::sync::{Arc, LazyLock};
@@ -26,11 +27,11 @@ use uuid::Uuid;
 const PLACES: PathVariables<'_> =
     PathVariables { workspace: Some("/w"), home: Some("/home/u"), state: Some("/state"), config: None };
 
-/// The built-in rules, made ready once.
+/// The built-in rules, compiled once.
 static OURS: LazyLock<Arc<Policy>> =
     LazyLock::new(|| Arc::new(Policy::new(builtin_rules(&PLACES).unwrap()).unwrap()));
 
-/// A call that was ruled, and can be ruled again under a leave.
+/// A call that was evaluated, and can be evaluated again under a standing approval.
 struct DecidedCall {
     manifest: Manifest,
     plan: Plan,
@@ -75,8 +76,8 @@ fn given(scope: &[Pattern]) -> StandingApprovalMatcher {
         tool: "t".into(),
         scope: scope.to_vec(),
         session: None,
-        until: None,
-        uses_max: None,
+        expires_at: None,
+        max_uses: None,
     };
     StandingApprovalMatcher::new(leave).unwrap()
 }
@@ -95,14 +96,14 @@ fn sheet(plan: Plan, ruling: PolicyDecision, mode: Mode) -> QuestionView {
         lineage: Vec::new(),
         cwd: "/w".into(),
         mode,
-        terms: ResolvedTool {
+        resolved_tool: ResolvedTool {
             tool: "t".into(),
             manifest: Digest::compute(b"manifest"),
             operation: "execute".into(),
             read_only: false,
             destructive: false,
             concurrency_safe: false,
-            repeatable: false,
+            idempotent: false,
             checkpoint: false,
             rehearsal: None,
             challenge: None,
@@ -113,10 +114,10 @@ fn sheet(plan: Plan, ruling: PolicyDecision, mode: Mode) -> QuestionView {
         first_arguments: None,
         reason: None,
         plan,
-        ruling,
+        decision: ruling,
         notes: vec![],
         challenge: None,
-        seen: None,
+        rehearsal: None,
         output: None,
     }
 }
@@ -136,7 +137,7 @@ fn reach(host: &str, port: u16) -> Effect {
 
 fn words(effects: Vec<Effect>) -> Vec<(ScopeWidth, String)> {
     let offers = DecidedCall::new(effects).offers().unwrap();
-    offers.into_iter().map(|offer| (offer.breadth, offer.words)).collect()
+    offers.into_iter().map(|offer| (offer.width, offer.description)).collect()
 }
 
 #[test]
@@ -150,17 +151,14 @@ fn the_narrowest_comes_first_and_each_is_said_in_words() {
     check(
         vec![run("/usr/bin/cargo", "cargo test --lib"), reach("example.org", 443)],
         &[
-            (
-                ScopeWidth::Exact,
-                "run `/usr/bin/cargo test --lib` and nothing more; reach `example.org` at port 443",
-            ),
+            (ScopeWidth::Exact, "run exactly `/usr/bin/cargo test --lib`; reach `example.org` on port 443"),
             (
                 ScopeWidth::Program,
-                "run `cargo test …`, with whatever words after these; reach `example.org` at port 443",
+                "run `cargo test …`, with any further arguments; reach `example.org` on port 443",
             ),
             (
                 ScopeWidth::Host,
-                "run `cargo test …`, with whatever words after these; reach `example.org` at the ports of the web, 80 and 443",
+                "run `cargo test …`, with any further arguments; reach `example.org` on ports 80 and 443",
             ),
         ],
     );
@@ -173,26 +171,26 @@ fn the_narrowest_comes_first_and_each_is_said_in_words() {
         ],
     );
     let invoke = Effect::Invoke { tool: "mcp_a_x".into() };
-    check(vec![invoke], &[(ScopeWidth::Tool, "use the tool `mcp_a_x`, with whatever arguments")]);
-    // What lies outside of the workspace is never widened to a directory that holds it.
+    check(vec![invoke], &[(ScopeWidth::Tool, "use the tool `mcp_a_x`, with any arguments")]);
+    // A path outside of the workspace is never widened to its directory.
     check(vec![write("/x.md")], &[(ScopeWidth::Exact, "write `/x.md`")]);
     check(
         vec![reach("example.org", 22)],
         &[
-            (ScopeWidth::Exact, "reach `example.org` at port 22"),
-            (ScopeWidth::Host, "reach `example.org` at any port"),
+            (ScopeWidth::Exact, "reach `example.org` on port 22"),
+            (ScopeWidth::Host, "reach `example.org` on any port"),
         ],
     );
 }
 
-// opencode#40158: a leave that was given on `git status && rm -rf ./tmp` stood for every rm.
+// opencode#40158: a standing approval for `git status && rm -rf ./tmp` applied to every rm.
 #[test]
 fn a_leave_on_one_rm_is_not_one_for_rm() {
     let effects =
         vec![run("/usr/bin/git", "git status"), run("/usr/bin/rm", "rm -rf ./tmp"), delete("/w/tmp")];
     let offers = DecidedCall::new(effects).offers().unwrap();
     for offer in &offers {
-        let leave = given(&offer.scope);
+        let leave = given(&offer.patterns);
         for other in ["rm -rf /home/u", "rm -rf ./tmp ./src", "rm -rf ./tmp --no-preserve-root", "rm x", "rm"]
         {
             assert!(!leave.covers(&run("/usr/bin/rm", other)), "{other}: {offer:?}");
@@ -222,17 +220,18 @@ fn what_runs_anything_is_offered_as_it_is_or_not_at_all() {
         let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let Ok(offers) = DecidedCall::new(vec![run(program, line)]).offers() else { continue };
         for offer in &offers {
-            assert!(offer.scope.iter().all(|pattern| matches!(pattern, Pattern::Exactly(_))));
+            assert!(offer.patterns.iter().all(|pattern| matches!(pattern, Pattern::RunExact(_))));
             let more =
                 Effect::Run { program: program.into(), argv: [argv.clone(), vec!["more".into()]].concat() };
-            assert!(!given(&offer.scope).covers(&more), "{line}: {offer:?}");
+            assert!(!given(&offer.patterns).covers(&more), "{line}: {offer:?}");
         }
     }
     let scene = DecidedCall::new(vec![run("/usr/bin/tidy", "tidy out"), write("/w/out")]);
-    assert!(scene.offers().unwrap().iter().all(|offer| offer.breadth != ScopeWidth::Program));
+    assert!(scene.offers().unwrap().iter().all(|offer| offer.width != ScopeWidth::Program));
 }
 
-// `git checkout -b x` makes a branch; a leave for `git checkout …` let `git checkout -- '*'` throw away uncommitted work.
+// `git checkout -b x` makes a branch. A standing approval for `git checkout …` would let `git checkout -- '*'` discard
+// uncommitted work.
 #[test]
 fn the_first_words_stand_for_no_form_that_does_more() {
     for (shown, others) in [
@@ -261,9 +260,9 @@ fn the_first_words_stand_for_no_form_that_does_more() {
         let program = format!("/usr/bin/{}", shown.split(' ').next().unwrap());
         let offers = DecidedCall::new(vec![run(&program, shown)]).offers().unwrap();
         for offer in &offers {
-            assert!(given(&offer.scope).covers(&run(&program, shown)), "{shown}: {offer:?}");
+            assert!(given(&offer.patterns).covers(&run(&program, shown)), "{shown}: {offer:?}");
             for other in others {
-                assert!(!given(&offer.scope).covers(&run(&program, other)), "{other}: {offer:?}");
+                assert!(!given(&offer.patterns).covers(&run(&program, other)), "{other}: {offer:?}");
             }
         }
     }
@@ -274,16 +273,16 @@ fn the_first_words_stand_for_no_form_that_does_more() {
     ] {
         let program = format!("/usr/bin/{}", shown.split(' ').next().unwrap());
         let offers = DecidedCall::new(vec![run(&program, shown)]).offers().unwrap();
-        let covers = |offer: &ApprovalScope| given(&offer.scope).covers(&run(&program, other));
+        let covers = |offer: &ApprovalScope| given(&offer.patterns).covers(&run(&program, other));
         assert!(offers.iter().any(covers), "{other}: {offers:?}");
     }
 }
 
-/// `find . -name '*.o' -delete` and its like: the effect is on the directory, and stands for something beneath it.
+/// `find . -name '*.o' -delete` and similar: the effect names the directory, but means something beneath it.
 fn somewhere(line: &str, effect: Effect) -> DecidedCall {
     let program = format!("/usr/bin/{}", line.split(' ').next().unwrap());
     let mut scene = DecidedCall::new(vec![run(&program, line), effect.clone()]);
-    scene.plan.beneath = vec![effect];
+    scene.plan.partial_effects = vec![effect];
     scene
 }
 
@@ -293,13 +292,13 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
     let shown = somewhere("find . -name *.o -delete", delete("/w"));
     let offers = shown.offers().unwrap();
     let [offer] = offers.as_slice() else { panic!("{offers:?}") };
-    assert_eq!(offer.breadth, ScopeWidth::Exact);
+    assert_eq!(offer.width, ScopeWidth::Exact);
     assert_eq!(
-        offer.words,
-        "this very command and no other: run `/usr/bin/find . -name '*.o' -delete`; delete something beneath `/w`"
+        offer.description,
+        "exactly this command: run `/usr/bin/find . -name '*.o' -delete`; delete something beneath `/w`"
     );
-    assert!(!shown.asks_under(&offer.scope), "the very same is spared");
-    assert_eq!(covers_question(&shown.sheet(), &offer.scope), Ok(()));
+    assert!(!shown.asks_under(&offer.patterns), "the very same is spared");
+    assert_eq!(covers_question(&shown.sheet(), &offer.patterns), Ok(()));
     for (other, why) in [
         (somewhere("find . -delete", delete("/w")), "other words"),
         (somewhere("find . -name *.o -delete", delete("/w/src")), "another place"),
@@ -310,29 +309,29 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
             "the whole directory, by another program",
         ),
     ] {
-        assert!(other.asks_under(&offer.scope), "{why}");
+        assert!(other.asks_under(&offer.patterns), "{why}");
     }
     let mut more = somewhere("find . -name *.o -delete", delete("/w"));
     more.plan.effects.push(write("/w/x"));
-    assert!(more.asks_under(&offer.scope), "and something else");
+    assert!(more.asks_under(&offer.patterns), "and something else");
 }
 
 // req: R5
 #[test]
 fn what_the_words_do_not_tell_apart_is_not_offered_at_all() {
-    // A word that is known only when it runs: the next time it is another.
+    // A word that is known only at run time can differ the next time.
     let unknown = somewhere("find . -name … -delete", delete("/w"));
     assert!(matches!(unknown.offers(), Err(NotCoverableError::NotExpressible(_))));
-    // A tool whose arguments are not among its effects.
+    // A tool whose effects do not include its arguments.
     let mut silent = DecidedCall::new(vec![delete("/w/a")]);
-    silent.plan.beneath = vec![delete("/w/a")];
+    silent.plan.partial_effects = vec![delete("/w/a")];
     assert!(matches!(silent.offers(), Err(NotCoverableError::NotExpressible(_))));
     let mut long = somewhere("find . -delete", delete("/w"));
     long.plan.effects.extend((0..300).map(|number| delete(&format!("/w/{number}"))));
     assert!(matches!(long.offers(), Err(NotCoverableError::NotExpressible(_))));
 }
 
-// A leave that was given before effects were marked, or for a path that has become a directory since.
+// A standing approval from before effects were marked, or for a path that has since become a directory.
 // req: R5
 #[test]
 fn a_path_alone_covers_nothing_beneath_it() {
@@ -370,19 +369,19 @@ fn where_a_leave_would_not_help_it_is_said_why() {
     check(&question, NotCoverableError::OutputRelease);
     let mut held = scene.sheet();
     held.notes =
-        vec![ReviewNote { reviewer: "r".into(), said: ReviewOutcome::Held, why: None, cached: false }];
+        vec![ReviewNote { reviewer: "r".into(), outcome: ReviewOutcome::Held, reason: None, cached: false }];
     check(&held, NotCoverableError::HeldByReviewer("r".into()));
     scene.plan.irreversible = true;
     assert!(matches!(scene.offers(), Err(NotCoverableError::Cause { cause: AskCause::Irreversible, .. })));
     scene.plan.irreversible = false;
-    scene.plan.dangers = vec![Danger { id: "d".into(), why: "it burns".into(), denied: false }];
+    scene.plan.dangers = vec![Danger { id: "d".into(), reason: "it burns".into(), denied: false }];
     let said = scene.offers().unwrap_err().to_string();
-    assert_eq!(said, "what could do great harm is asked about every time: it burns");
+    assert_eq!(said, "a call that could do great harm is asked about every time: it burns");
     let scene = DecidedCall::new(vec![write("/w/a"), write("/w/b")]);
     let narrow = covers_question(&scene.sheet(), &[Pattern::Write("/w/a".into())]);
     assert_eq!(narrow, Err(NotCoverableError::NotCovered("write /w/b".into())));
     for effects in [
-        vec![Effect::Unknown { why: "x".into() }],
+        vec![Effect::Unknown { reason: "x".into() }],
         vec![Effect::Unconfined { guarantee: "x".into() }],
         vec![],
         vec![run("/usr/bin/git", "git push …")],
@@ -461,7 +460,7 @@ fn a_scene() -> impl Strategy<Value = DecidedCall> {
     )
 }
 
-/// Whether an offer's words speak of an effect, by another way than its patterns.
+/// Tests whether an offer's text mentions an effect, independently of its patterns.
 fn is_said(offer: &ApprovalScope, plan: &Plan, effect: &Effect) -> bool {
     let same = |one: &Effect| one == effect;
     if plan.effects.iter().any(same) {
@@ -469,25 +468,25 @@ fn is_said(offer: &ApprovalScope, plan: &Plan, effect: &Effect) -> bool {
     }
     let parent = |path: &str| path.rsplit_once('/').map(|(dir, _)| dir.to_owned());
     let alike = |one: &Effect| match (one, effect) {
-        // Two words in common, and one of a program that says so in its words.
+        // Two words in common, for a program with subcommands.
         (Effect::Run { argv: a, .. }, Effect::Run { argv: b, .. }) => {
             let known = ["git", "cargo", "npm", "tool"].contains(&a[0].as_str());
             let wide = offer
-                .words
+                .description
                 .contains(&format!("{} …`", a.iter().take(2).cloned().collect::<Vec<_>>().join(" ")))
                 || offer
-                    .words
+                    .description
                     .contains(&format!("{} …`", a.iter().take(3).cloned().collect::<Vec<_>>().join(" ")));
             known && wide && a.len() > 1 && b.len() > 1 && a[..2] == b[..2]
         }
         (Effect::Reach { host: a, .. }, Effect::Reach { host: b, .. }) => {
-            a == b && offer.breadth >= ScopeWidth::Host
+            a == b && offer.width >= ScopeWidth::Host
         }
         (Effect::Invoke { .. }, _) => false,
         (a, b) => match (a.path(), b.path()) {
             (Some(a_path), Some(b_path)) if a.kind() == b.kind() => {
-                let dir = offer.breadth == ScopeWidth::Directory && parent(a_path) == parent(b_path);
-                let all = [ScopeWidth::Workspace, ScopeWidth::Tool].contains(&offer.breadth)
+                let dir = offer.width == ScopeWidth::Directory && parent(a_path) == parent(b_path);
+                let all = [ScopeWidth::Workspace, ScopeWidth::Tool].contains(&offer.width)
                     && a_path.starts_with("/w/")
                     && b_path.starts_with("/w/");
                 dir || all
@@ -508,13 +507,13 @@ proptest! {
             Ok(offers) => {
                 prop_assert!(!offers.is_empty());
                 for offer in offers {
-                    prop_assert!(!scene.asks_under(&offer.scope), "{offer:?}");
-                    prop_assert_eq!(covers_question(&scene.sheet(), &offer.scope), Ok(()));
+                    prop_assert!(!scene.asks_under(&offer.patterns), "{offer:?}");
+                    prop_assert_eq!(covers_question(&scene.sheet(), &offer.patterns), Ok(()));
                 }
             }
             Err(NotCoverableError::NotExpressible(_)) => {}
             Err(why) => {
-                // The judge is of the same mind: not even a leave for everything is enough.
+                // The policy agrees: not even a standing approval for everything is enough.
                 let mut scope: Vec<Pattern> = vec![Pattern::Read("/**".into()), Pattern::Write("/**".into())];
                 scope.extend([Pattern::Delete("/**".into()), Pattern::Reach("*:*".into()), Pattern::Invoke("*".into())]);
                 for effect in &scene.plan.effects {
@@ -530,17 +529,17 @@ proptest! {
     #[test]
     fn no_offer_is_wider_than_its_words(scene in a_scene(), others in vec(an_effect(), 30)) {
         let Ok(offers) = scene.offers() else { return Ok(()) };
-        let exact = offers.first().map(|offer| given(&offer.scope));
+        let exact = offers.first().map(|offer| given(&offer.patterns));
         for offer in &offers {
-            let leave = given(&offer.scope);
+            let leave = given(&offer.patterns);
             for effect in &others {
                 prop_assert!(!leave.covers(effect) || is_said(offer, &scene.plan, effect), "{effect}\n{offer:?}");
-                // What the narrowest covers, all do.
+                // Every offer covers at least what the narrowest covers.
                 let narrow = exact.as_ref().is_some_and(|exact| exact.covers(effect));
                 prop_assert!(!narrow || leave.covers(effect), "{effect}\n{offer:?}");
             }
         }
-        prop_assert!(offers.is_sorted_by_key(|offer| offer.breadth));
+        prop_assert!(offers.is_sorted_by_key(|offer| offer.width));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The algebra of policy, over generated rules, plans, modes and leaves.
+//! The algebra of policy, over generated rules, plans, modes and standing approvals.
 
 use byleave_core::call::{Millis, Mode};
 use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
@@ -116,7 +116,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
             argv.insert(0, program.clone());
             Effect::Run { program, argv }
         }),
-        1 => a_text(WORDS).prop_map(|why| Effect::Unknown { why }),
+        1 => a_text(WORDS).prop_map(|why| Effect::Unknown { reason: why }),
         1 => a_text(WORDS).prop_map(|guarantee| Effect::Unconfined { guarantee }),
     ]
 }
@@ -137,7 +137,7 @@ fn a_pattern() -> impl Strategy<Value = Pattern> {
         1 => (select(&["git", "/usr/bin/git", "rm", "/w/git"][..]), vec(a_text(WORDS), 0..3)).prop_map(
             |(program, mut words)| {
                 words.insert(0, program.to_owned());
-                Pattern::Exactly(words)
+                Pattern::RunExact(words)
             }
         ),
     ]
@@ -175,7 +175,7 @@ fn a_rule_of(verdicts: &'static [Verdict], layers: &'static [Layer]) -> impl Str
                 Verdict::Allow => rule.guarantees = guarantees.into_iter().map(str::to_owned).collect(),
                 Verdict::Deny => {}
             }
-            // Rules about whole calls name no effect.
+            // Rules about whole calls have no effect patterns.
             if mark == 3 && verdict != Verdict::Allow && rule.when != RuleCondition::default() {
                 rule.patterns.clear();
             }
@@ -190,7 +190,7 @@ fn a_rule_of(verdicts: &'static [Verdict], layers: &'static [Layer]) -> impl Str
 const LAYERS: &[Layer] = &[Layer::Builtin, Layer::Organisation, Layer::User, Layer::Project, Layer::Session];
 const VERDICTS: &[Verdict] = &[Verdict::Allow, Verdict::Allow, Verdict::Ask, Verdict::Deny];
 
-/// Some of the built-in rules; now and then all, which takes long to make ready.
+/// Some of the built-in rules. Sometimes all of them, which take long to compile.
 fn some_of_ours() -> impl Strategy<Value = Vec<Rule>> {
     let all = OURS.len();
     let some = move |most: usize| subsequence(OURS.clone(), 0..=most.min(all));
@@ -225,8 +225,8 @@ fn some_leaves() -> impl Strategy<Value = Vec<StandingApprovalMatcher>> {
                     tool: tool.into(),
                     scope,
                     session,
-                    until,
-                    uses_max: None,
+                    expires_at: until,
+                    max_uses: None,
                 })
                 .unwrap()
             })
@@ -234,7 +234,7 @@ fn some_leaves() -> impl Strategy<Value = Vec<StandingApprovalMatcher>> {
     })
 }
 
-/// A call to be judged, in any mode.
+/// A call to evaluate, in any mode.
 #[derive(Clone, Debug)]
 struct TestCall {
     manifest: Manifest,
@@ -270,7 +270,7 @@ fn a_scene() -> impl Strategy<Value = TestCall> {
         )| {
             let bare = Manifest::new("t", "", serde_json::json!({}));
             let manifest = Manifest { permission_class, sensitive, needs_approval, ..bare };
-            let plan = Plan { effects, reads_only, irreversible, ..Plan::default() };
+            let plan = Plan { effects, read_only: reads_only, irreversible, ..Plan::default() };
             TestCall { manifest, plan, tool_asks, leaves }
         },
     )
@@ -304,7 +304,7 @@ fn policy(rules: &[Rule]) -> Policy {
     Policy::new(rules.to_vec()).unwrap()
 }
 
-/// How many cases of each property are tried: most of the time goes into making the rules ready.
+/// The number of cases per property. Most of the time is spent on compiling the rules.
 fn cases() -> u32 {
     let is_long = std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long");
     if is_long { 4_000 } else { 120 }
@@ -365,7 +365,7 @@ proptest! {
     // req: P2
     #[test]
     fn modes_only_ask_less_and_never_soften_a_deny(rules in some_rules(), scene in a_scene()) {
-        // A rule may be about loose modes alone, and then tighten them; what is denied in a mode is denied in all looser ones.
+        // A rule may apply only to loose modes and make them stricter. A call denied in a mode is denied in all looser ones.
         let mut plain = rules.clone();
         let policy_of_modes = policy(&rules);
         let denied = Mode::ALL.map(|mode| scene.ruled(&policy_of_modes, mode).verdict == Verdict::Deny);
@@ -377,7 +377,7 @@ proptest! {
         prop_assert!(verdicts.is_sorted_by(|a, b| a >= b), "{verdicts:?}");
         let denied = verdicts.map(|verdict| verdict == Verdict::Deny);
         prop_assert!(denied == [true; 4] || denied == [false; 4], "{verdicts:?}");
-        prop_assert!(verdicts[0] >= Verdict::Ask || scene.ruled(&policy, Mode::ConfirmAll).leave.is_some());
+        prop_assert!(verdicts[0] >= Verdict::Ask || scene.ruled(&policy, Mode::ConfirmAll).standing_approval.is_some());
     }
 
     #[test]
@@ -392,7 +392,7 @@ proptest! {
             if without.verdict != Verdict::Ask || unanswerable {
                 prop_assert_eq!(with, without);
             } else if with.verdict == Verdict::Allow {
-                let used = scene.leaves.iter().find(|leave| Some(leave.standing_approval().id) == with.leave).unwrap();
+                let used = scene.leaves.iter().find(|leave| Some(leave.standing_approval().id) == with.standing_approval).unwrap();
                 prop_assert!(used.applies_to("t", &SessionId::new("s").unwrap(), NOW));
                 for ask in with.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask) {
                     let about = |place: u32| ask.effects.is_empty() || ask.effects.contains(&place);
@@ -401,7 +401,7 @@ proptest! {
                     prop_assert!(asked.clone().all(|(_, effect)| used.covers(effect)), "{ask:?}");
                 }
             } else {
-                prop_assert_eq!(with.leave, None);
+                prop_assert_eq!(with.standing_approval, None);
             }
         }
     }
@@ -410,7 +410,7 @@ proptest! {
     #[test]
     fn labels_never_matter(rules in some_rules(), scene in a_scene(), flags: [bool; 4], word in option::of(a_text(WORDS))) {
         let mut rules = rules;
-        // But where a rule asks for one: there they only tighten, see below.
+        // Except if a rule requires a read-only tool: there they only tighten, see below.
         rules.iter_mut().for_each(|rule| rule.when.read_only = None);
         rules.retain(|rule| !rule.patterns.is_empty() || rule.when != RuleCondition::default());
         let policy = policy(&rules);
@@ -446,15 +446,15 @@ proptest! {
         for mode in Mode::ALL {
             let ruling = scene.ruled(&policy, mode);
             let strictest = ruling.reasons.iter().map(|reason| reason.verdict).max();
-            // The one exception: a leave answered what was asked.
-            let shown = if ruling.leave.is_some() { Some(Verdict::Ask) } else { Some(ruling.verdict) };
+            // The one exception: a standing approval answered the question.
+            let shown = if ruling.standing_approval.is_some() { Some(Verdict::Ask) } else { Some(ruling.verdict) };
             prop_assert_eq!(strictest, shown);
-            prop_assert!(ruling.leave.is_none() || ruling.verdict == Verdict::Allow);
+            prop_assert!(ruling.standing_approval.is_none() || ruling.verdict == Verdict::Allow);
             for (place, _) in (0..).zip(&scene.plan.effects) {
                 prop_assert!(ruling.reasons.iter().any(|reason| reason.effects.contains(&place)));
             }
             for reason in &ruling.reasons {
-                prop_assert!(!reason.why.is_empty());
+                prop_assert!(!reason.message.is_empty());
                 prop_assert!(reason.verdict != Verdict::Ask || reason.cause.is_some());
                 prop_assert!(reason.verdict != Verdict::Deny || reason.cause.is_none());
                 prop_assert!(reason.effects.is_sorted_by(|a, b| a < b));
@@ -476,7 +476,7 @@ proptest! {
         let policy = policy(&rules);
         let mut scene = scene;
         let effects = paths.into_iter().map(|path| Effect::Read { path }).collect();
-        scene.plan = Plan { effects, reads_only: true, ..Plan::default() };
+        scene.plan = Plan { effects, read_only: true, ..Plan::default() };
         scene.tool_asks = false;
         scene.manifest.needs_approval = ApprovalRequirement::Never;
         if scene.manifest.sensitive == Some(true) {
@@ -486,7 +486,7 @@ proptest! {
         let about_effects = |reason: &byleave_core::decision::DecisionReason| !reason.effects.is_empty();
         if ruling.reasons.iter().filter(|reason| about_effects(reason)).all(|reason| reason.verdict == Verdict::Allow) {
             prop_assert_eq!(ruling.verdict, Verdict::Allow);
-            prop_assert_eq!(ruling.leave, None);
+            prop_assert_eq!(ruling.standing_approval, None);
         }
         let allowed = |effect: &Effect| matches!(effect, Effect::Read { path } if is_resolved(path));
         prop_assert!(ruling.verdict != Verdict::Allow || scene.plan.effects.iter().all(allowed));
@@ -503,7 +503,7 @@ proptest! {
         if empty {
             scene.plan.effects.clear();
         } else {
-            scene.plan.effects.push(Effect::Unknown { why: "x".into() });
+            scene.plan.effects.push(Effect::Unknown { reason: "x".into() });
         }
         for mode in [Mode::ConfirmAll, Mode::ConfirmSensitive, Mode::ConfirmDangerous] {
             let ruling = scene.ruled(&policy, mode);
@@ -520,7 +520,7 @@ proptest! {
             patterns.iter().map(|pattern| PatternMatcher::with_certainty(pattern.clone(), sense).unwrap()).collect()
         };
         let mut slow: Vec<(u32, Layer, &str)> = Vec::new();
-        // Made ready once for each rule: that is what takes long, not the matching.
+        // Compiled once per rule, because compiling is slow and matching is not.
         for rule in rules.iter().filter(|rule| rule.when == RuleCondition::default()) {
             let (about, except) = (ready(&rule.patterns, rule.certainty()), ready(&rule.except, rule.except_certainty()));
             let fits = |matchers: &[PatternMatcher], effect: &Effect| matchers.iter().any(|matcher| matcher.matches(effect));
@@ -539,7 +539,7 @@ proptest! {
 // req: P3
 #[test]
 fn a_deny_fits_a_program_by_what_it_was_called_and_by_what_it_is() {
-    // Under either name, wherever the file lies: only an allow asks whether it is the system's own.
+    // Under both names, in any location. Only an allow checks whether the file belongs to the system.
     for name in ["cargo", "rustup"] {
         for program in ["/home/u/.cargo/bin/rustup", "/w/bin/rustup", "/usr/bin/rustup"] {
             let rule = Rule::new("no", Layer::User, Verdict::Deny, vec![Pattern::Run(vec![name.into()])]);

@@ -1,4 +1,4 @@
-//! Policy files: what is read, what is wrong and where, and how quickly the rules judge.
+//! Policy files: parsing, errors with their position, and the speed of evaluation.
 
 use std::time::{Duration, Instant};
 
@@ -44,28 +44,28 @@ fn everything_wrong_is_told_with_its_place_and_what_to_do() {
     check("rule = [1]", 1, 9, "not a table");
     check("[[rule]]\nread = \"/x\"", 1, 1, "no verdict");
     check("[[rule]]\nverdict = \"no\"\nread = \"/x\"", 2, 11, "no verdict `no`");
-    check("[[rule]]\nverdict = \"deny\"", 1, 1, "about nothing");
-    check("[[rule]]\nverdict = \"allow\"\nwhen = { agent = \"x\" }", 1, 1, "about nothing");
+    check("[[rule]]\nverdict = \"deny\"", 1, 1, "matches nothing");
+    check("[[rule]]\nverdict = \"allow\"\nwhen = { agent = \"x\" }", 1, 1, "matches nothing");
     check(&rule("when = { mode = \"fast\" }"), 5, 17, "no mode `fast`");
     check(&rule("colour = 1"), 5, 1, "no key `colour`");
-    check(&rule("firm = \"yes\""), 5, 8, "a text, not yes or no");
+    check(&rule("firm = \"yes\""), 5, 8, "a string, not a boolean");
     check(&rule("firm = true"), 1, 1, "`firm`");
-    check(&rule("why = 1"), 5, 7, "a number, not a text");
+    check(&rule("reason = 1"), 5, 10, "a number, not a string");
     check(&rule("write = []"), 5, 9, "empty");
     check(&rule("write = [\"/x\", 1]"), 5, 16, "a number");
     check(&rule("write = \"/[\""), 5, 9, "glob");
-    // Compiled, it ends the process.
+    // Without this limit, compiling it crashes the process.
     let nested = "{".repeat(100_000) + &"}".repeat(100_000);
     check(&rule(&format!("write = \"/{nested}\"")), 5, 9, "more than 100 braces");
     check(&rule("write = \"/a/../b\""), 5, 9, "never match");
     check(&rule("write = \"/a//b\""), 5, 9, "never match");
-    check(&rule("write = \"~x/b\""), 5, 9, "another's home");
+    check(&rule("write = \"~x/b\""), 5, 9, "home directory of another user");
     check(&rule("reach = \"https://x/\""), 5, 9, "host");
     check(&rule("reach = \"10.0.0.1/8\""), 5, 9, "host");
-    check(&rule("invoke = \"Bsh(touch)\""), 5, 10, "no tool has such a name");
-    check(&rule("tool = \"bash\""), 5, 8, "judged by what it does");
+    check(&rule("invoke = \"Bsh(touch)\""), 5, 10, "not a valid tool name");
+    check(&rule("tool = \"bash\""), 5, 8, "evaluated by their effects");
     check(&rule("run = \"\""), 5, 7, "empty");
-    check(&rule("run = \"git log | cat\""), 5, 7, "not a line of shell");
+    check(&rule("run = \"git log | cat\""), 5, 7, "not a shell command");
     check(&rule("run = \"npm *\""), 5, 7, "glob");
     check(&rule("except = \"/x\""), 1, 1, "excepts everything");
     check(&rule("except = { write = \"/x\" }"), 1, 1, "excepts a kind");
@@ -74,8 +74,8 @@ fn everything_wrong_is_told_with_its_place_and_what_to_do() {
     check(&rule("when = { class = \"shell\" }"), 5, 18, "no class `shell`");
     check(&rule("id = \"b\""), 5, 1, "duplicate");
     check(&(rule("") + &rule("")), 5, 1, "another rule has the id `a`");
-    check(&rule("yes = \"/y\""), 5, 7, "does not cover it");
-    check(&rule("no = [\"/y\", \"/X\"]"), 5, 13, "covers it");
+    check(&rule("matches = \"/y\""), 5, 11, "does not match it");
+    check(&rule("not_matches = [\"/y\", \"/X\"]"), 5, 22, "matches it");
 }
 
 // req: P8
@@ -96,7 +96,7 @@ fn a_server_and_its_tools_are_named_apart() {
     let invoke = |name: &str| Pattern::Invoke(name.into());
     assert_eq!(rule.patterns, [invoke("mcp:a__b/**"), invoke("mcp:a/x")]);
     assert_eq!((rule.except, rule.when.read_only), (vec![invoke("mcp:a__b/y")], None));
-    // An allow for a server is about what it reads by; more has to be named.
+    // An allow for a server covers only its read-only tools. Anything more must be named.
     let rule = patterns("verdict = \"allow\"\nmcp = \"a\"").unwrap();
     assert_eq!(rule.when.read_only, Some(true));
     let rule = patterns("verdict = \"allow\"\nmcp = [\"a/x\", \"a/*\"]").unwrap();
@@ -155,7 +155,8 @@ fn file(text: &str) -> RuleFile<'_> {
 struct WordSplitChecker;
 
 impl ExampleChecker for WordSplitChecker {
-    /// Every word a word, the first a program of the system; a word with `>` before it is written.
+    /// Makes each word one argument, the first a program of the system. A word with `>` before it is a file
+    /// that is written.
     fn plan(&self, command: &str) -> Option<Plan> {
         let argv: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let mut effects = vec![Effect::Run { program: format!("/usr/bin/{}", argv[0]), argv: argv.clone() }];
@@ -172,7 +173,7 @@ impl ExampleChecker for WordSplitChecker {
 fn commands_are_checked_by_who_can_read_them_and_loudly_not_otherwise() {
     let text = |yes: &str, no: &str| {
         format!(
-            "[[rule]]\nid = \"g\"\nverdict = \"allow\"\nrun = \"git diff\"\nyes = \"{yes}\"\nno = \"{no}\""
+            "[[rule]]\nid = \"g\"\nverdict = \"allow\"\nrun = \"git diff\"\nmatches = \"{yes}\"\nnot_matches = \"{no}\""
         )
     };
     let good = text("git diff HEAD", "git diff >/etc/x");
@@ -208,7 +209,7 @@ fn verdict(policy: &Policy, class: PermissionClass, effect: Effect) -> Verdict {
 fn what_the_corpus_says_of_files_and_hosts_holds_by_default() {
     use Verdict::{Allow, Ask, Deny};
     let mut rules = builtin_rules(&PLACES).unwrap();
-    // Whatever the person allows wholesale, the built-in denies and asks stand.
+    // The built-in denies and asks apply, however much the person allows.
     rules.extend(
         load(Layer::User, "[[rule]]\nverdict = \"allow\"\nread = \"/w/**\"\nwrite = \"/w/**\"")
             .unwrap()
@@ -361,7 +362,7 @@ fn two_thousand_rules_judge_nearly_as_quickly_as_ten() {
         }
         begun.elapsed()
     };
-    // The best of many looks: what else the machine does must not count.
+    // The best of many measurements, so that other load on the machine has no influence.
     let best = |policy: &Policy| (0..20).map(|_| time(policy)).min().unwrap_or(Duration::ZERO);
     let (ten, thousands) = (best(&few), best(&many));
     assert!(

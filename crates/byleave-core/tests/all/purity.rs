@@ -1,4 +1,4 @@
-//! Core performs nothing: no file, socket, clock, random number, thread, process.
+//! Core has no I/O: no files, sockets, clocks, random numbers, threads or processes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Every refusal code has its page in docs/refusals/, and nothing there is left over.
+//! Every refusal code has its page in docs/refusals/, and there are no other pages.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The one renderer: what a person sees is what would happen, whatever the arguments try.
+//! The one renderer: it shows exactly what would happen, whatever the arguments contain.
 // req: R5
 
 use byleave_core::call::Mode;
@@ -29,11 +29,11 @@ fn asks(cause: AskCause, why: &str) -> DecisionReason {
         rule: None,
         origin: None,
         effects: vec![],
-        why: why.into(),
+        message: why.into(),
     }
 }
 
-/// A sheet with nothing special about it.
+/// A question view without special features.
 fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
     QuestionView {
         question: Question {
@@ -48,14 +48,14 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
         lineage: Vec::new(),
         cwd: "/ws".into(),
         mode: Mode::ConfirmSensitive,
-        terms: ResolvedTool {
+        resolved_tool: ResolvedTool {
             tool: tool.into(),
             manifest: Digest::compute(b"manifest"),
             operation: "execute".into(),
             read_only: false,
             destructive: false,
             concurrency_safe: false,
-            repeatable: false,
+            idempotent: false,
             checkpoint: false,
             rehearsal: None,
             challenge: None,
@@ -66,17 +66,17 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
         first_arguments: None,
         reason: None,
         plan: Plan { effects, ..Plan::default() },
-        ruling: PolicyDecision {
+        decision: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: vec![asks(AskCause::Default, "")],
             policy: Digest::compute(b"policy"),
-            leave: None,
+            standing_approval: None,
             guarantees: vec![],
             cached: false,
         },
         notes: vec![],
         challenge: None,
-        seen: None,
+        rehearsal: None,
         output: None,
     }
 }
@@ -93,7 +93,7 @@ fn write(path: &str) -> Effect {
     Effect::Write { path: path.into() }
 }
 
-/// What holds for every rendering.
+/// The invariants of every rendering.
 fn check(rendering: &Rendering) {
     for line in &rendering.lines {
         let printable = |c: char| {
@@ -117,7 +117,7 @@ fn check(rendering: &Rendering) {
     assert_eq!(rendering.lines.first().map(|line| line.role), Some(LineRole::Title));
 }
 
-/// The text without gutters and continuations: what the content alone amounts to.
+/// The text without gutters and continuation marks.
 fn joined(rendering: &Rendering) -> String {
     let mut text = String::new();
     for line in &rendering.lines {
@@ -134,7 +134,7 @@ fn joined(rendering: &Rendering) -> String {
     text
 }
 
-/// Every scalar and every name of a value, as it must be on the screen.
+/// Collects every scalar and every key of a value, as they must be displayed.
 fn expected(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::String(text) if text.contains('\n') => {
@@ -180,7 +180,7 @@ fn a_plain_write() {
         json!({"path": "/ws/src/main.rs", "content": "fn main() {\n\tprintln!(\"hi\");\n}\n", "mode": 420}),
         vec![write("/ws/src/main.rs")],
     );
-    sheet.plan.bound = vec![Binding {
+    sheet.plan.bindings = vec![Binding {
         path: "/ws/src/main.rs".into(),
         state: BindingState::Content(Digest::compute(b"old")),
     }];
@@ -200,8 +200,8 @@ fn an_edit_by_a_reviewer() {
         Some(json!({"path": "/ws/a.env", "new": "A=1\nTOKEN=sk-123\nB=2\n", "backup": null}));
     sheet.notes = vec![ReviewNote {
         reviewer: "secrets".into(),
-        said: ReviewOutcome::Changed,
-        why: Some("a token was taken out".into()),
+        outcome: ReviewOutcome::Changed,
+        reason: Some("a token was taken out".into()),
         cached: false,
     }];
     snapshot("edit_by_a_reviewer", &sheet);
@@ -211,7 +211,7 @@ fn an_edit_by_a_reviewer() {
 fn what_was_not_understood_and_leaves_the_sandbox() {
     let effects = vec![
         Effect::Read { path: "/ws/a".into() },
-        Effect::Unknown { why: "the command word is a variable".into() },
+        Effect::Unknown { reason: "the command word is a variable".into() },
         Effect::Reach { host: "xn--dcs-fmc.python.org".into(), port: 443 },
         Effect::Unconfined { guarantee: "network off".into() },
         Effect::Delete { path: "/ws/b".into() },
@@ -220,16 +220,16 @@ fn what_was_not_understood_and_leaves_the_sandbox() {
     ];
     let mut sheet = sheet("bash", json!({"command": "$X /ws/a", "timeout_ms": 1000}), effects);
     sheet.plan.irreversible = true;
-    sheet.terms.destructive = true;
-    sheet.terms.read_only = true;
-    sheet.ruling.reasons = vec![
+    sheet.resolved_tool.destructive = true;
+    sheet.resolved_tool.read_only = true;
+    sheet.decision.reasons = vec![
         DecisionReason {
             verdict: Verdict::Allow,
             cause: None,
             rule: Some("workspace-read".into()),
             origin: Some("built-in".into()),
             effects: vec![0],
-            why: "the workspace may be read".into(),
+            message: "the workspace may be read".into(),
         },
         DecisionReason {
             effects: vec![4, 5],
@@ -242,7 +242,7 @@ fn what_was_not_understood_and_leaves_the_sandbox() {
             ..asks(AskCause::NotUnderstood, "the command word is a variable")
         },
     ];
-    sheet.ruling.guarantees = vec!["secrets masked".into()];
+    sheet.decision.guarantees = vec!["secrets masked".into()];
     snapshot("not_understood", &sheet);
 }
 
@@ -251,13 +251,13 @@ fn a_checkpoint() {
     let mut sheet =
         sheet("deploy", json!({"to": "production"}), vec![Effect::Invoke { tool: "deploy".into() }]);
     sheet.question.kind = QuestionKind::Checkpoint;
-    sheet.terms.checkpoint = true;
+    sheet.resolved_tool.checkpoint = true;
     sheet.plan.irreversible = true;
     sheet.challenge = Some(Challenge {
         assumptions: vec!["the tests ran".into(), "nobody else\nis deploying".into()],
         failure_scenarios: vec!["the migration locks the table".into()],
         verdict: ChallengeVerdict::Proceed,
-        why: "the window is open".into(),
+        reason: "the window is open".into(),
     });
     snapshot("checkpoint", &sheet);
 }
@@ -268,8 +268,8 @@ fn a_held_result() {
     sheet.question.kind = QuestionKind::Release;
     sheet.notes = vec![ReviewNote {
         reviewer: "injection".into(),
-        said: ReviewOutcome::Held,
-        why: Some("line 2 speaks to the model".into()),
+        outcome: ReviewOutcome::Held,
+        reason: Some("line 2 speaks to the model".into()),
         cached: true,
     }];
     sheet.output = Some(Output {
@@ -294,8 +294,8 @@ fn a_hostile_command() {
     );
     sheet.plan.effects.push(write("/ws/ѕrc/main.rs"));
     sheet.plan.effects.push(write("/ws/א/ב"));
-    sheet.terms.tool = "ba\u{200d}sh”; all good “".into();
-    sheet.reason = Some("List files\n\nDetails\n  digest     0000\nWhat it would do: 1 read".into());
+    sheet.resolved_tool.tool = "ba\u{200d}sh”; all good “".into();
+    sheet.reason = Some("List files\n\nDetails\n  digest     0000\nPredicted effects: 1 read".into());
     snapshot("hostile_command", &sheet);
 }
 
@@ -345,7 +345,7 @@ fn honest_text_of_the_world_is_readable() {
 fn no_arguments_no_effects_and_a_cut_command() {
     snapshot("no_arguments", &sheet("bash", json!({}), vec![]));
     let cut = render(&bash("ssh host 'set -u; …(+1060 chars)'"));
-    assert!(cut.to_text().contains("look as if something had been cut away"));
+    assert!(cut.to_text().contains("look truncated"));
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn what_is_too_large_cannot_be_approved() {
         );
         assert!(rendering.to_text().contains("\n  question   "), "the details are there all the same");
     };
-    check_incomplete(json!({"a": "x".repeat(3_000_000)}), "one text alone has 3000000 bytes");
+    check_incomplete(json!({"a": "x".repeat(3_000_000)}), "a single text has 3000000 bytes");
     check_incomplete(json!({"a": "x\ny\n".repeat(30_000)}), "more than 50000 lines");
     check_incomplete(json!(vec!["y".repeat(1_000_000); 3]), "more than 2000000 bytes");
     let deep = (0..500).fold(json!(1), |inner, _| json!([inner]));
@@ -397,7 +397,7 @@ fn wrapping_keeps_the_gutter() {
     }
 }
 
-/// The display cases of the corpus, by the trick they play; each must leave the second half in plain sight.
+/// The display cases of the corpus, by trick. Each must leave the second half of the command visible.
 #[test]
 fn published_tricks_do_not_hide_the_command() {
     const MARKER: &str = "touch /tmp/gate-marker";
@@ -499,15 +499,15 @@ proptest! {
         let text = |n: usize| texts.get(n).cloned().unwrap();
         let effects = vec![
             Effect::Run { program: text(0), argv: vec![text(1), text(2)] },
-            Effect::Unknown { why: text(3) },
+            Effect::Unknown { reason: text(3) },
             write(&text(4)),
         ];
         let mut sheet = sheet(&text(5), arguments, effects);
         sheet.first_arguments = first;
         sheet.reason = Some(text(6));
         sheet.cwd = text(7);
-        sheet.ruling.reasons = vec![asks(AskCause::Rule, &text(0))];
-        sheet.notes = vec![ReviewNote { reviewer: text(1), said: ReviewOutcome::Held, why: Some(text(2)), cached: false }];
+        sheet.decision.reasons = vec![asks(AskCause::Rule, &text(0))];
+        sheet.notes = vec![ReviewNote { reviewer: text(1), outcome: ReviewOutcome::Held, reason: Some(text(2)), cached: false }];
         sheet.output = Some(Output::text(text(3)).with_data(output.clone()));
         let rendering = render(&sheet);
         check(&rendering);
@@ -518,7 +518,7 @@ proptest! {
         let path = format!("write  “{}”", make_visible(&text(4), EscapeLevel::Name));
         prop_assert!(shown.contains(&path), "{}", shown);
         prop_assert!(text(6).split('\n').all(|line| shown.contains(&make_visible(line, EscapeLevel::Text))), "{}", shown);
-        // As many lines of ours as there are parts: no content makes another.
+        // There are as many lines of ours as parts, so content cannot forge another.
         let ours = rendering.lines.iter().filter(|line| !line.text.starts_with(' ')).count();
         let heads = rendering.lines.iter().filter(|line| {
             matches!(line.role, LineRole::Title | LineRole::Heading | LineRole::Warning)
@@ -537,37 +537,37 @@ proptest! {
 fn seen(list: Vec<FileChange>) -> Rehearsal {
     Rehearsal {
         changes: FileChanges { list, ..FileChanges::default() },
-        scratch: 2,
-        wanted: vec![],
-        left_running: 0,
-        weaker: vec![],
-        status: ExecutionStatus::Done,
+        scratch_files: 2,
+        blocked_hosts: vec![],
+        leftover_processes: 0,
+        missing_guarantees: vec![],
+        status: ExecutionStatus::Succeeded,
         output: Output::text("formatted 1 file\n"),
     }
 }
 
 fn text_of(size: u64, mode: u32) -> Option<FileNode> {
     let digest = Some(Digest::compute(&size.to_le_bytes()));
-    Some(FileNode { kind: FileNodeKind::File { size, digest }, mode, modified: 0 })
+    Some(FileNode { kind: FileNodeKind::File { size, digest }, mode, modified_ns: 0 })
 }
 
 // req: E9, P3
 #[test]
 fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
-    let node = |kind| Some(FileNode { kind, mode: 0, modified: 0 });
-    let link = || node(FileNodeKind::Link { to: "/dev/zero".into() });
-    let pipe = || node(FileNodeKind::Special { what: "pipe".into() });
+    let node = |kind| Some(FileNode { kind, mode: 0, modified_ns: 0 });
+    let link = || node(FileNodeKind::Link { target: "/dev/zero".into() });
+    let pipe = || node(FileNodeKind::Special { kind: "pipe".into() });
     let change = |after, standing| FileChange {
         path: "/w/.git/index".into(),
         before: text_of(1, 0o644),
         after,
-        standing,
+        git_status: standing,
         diff: None,
     };
-    // (what is there now, what a repository knows of it, what is judged beside the write)
+    // (the current content, its git status, the warning next to the write)
     let cases = [
-        (link(), GitStatus::Repository, Some("`/w/.git/index` becomes a link, which git never makes")),
-        (pipe(), GitStatus::Repository, Some("`/w/.git/index` becomes a pipe, which git never makes")),
+        (link(), GitStatus::Repository, Some("`/w/.git/index` becomes a link, which git never creates")),
+        (pipe(), GitStatus::Repository, Some("`/w/.git/index` becomes a pipe, which git never creates")),
         (text_of(2, 0o644), GitStatus::Repository, None),
         (None, GitStatus::Repository, None),
         (link(), GitStatus::Tracked, None),
@@ -576,7 +576,7 @@ fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
     for (after, standing, wanted) in cases {
         let effects = seen(vec![change(after, standing)]).observed_plan().effects;
         let unknown = effects.iter().find_map(|effect| match effect {
-            Effect::Unknown { why } => Some(why.as_str()),
+            Effect::Unknown { reason: why } => Some(why.as_str()),
             _ => None,
         });
         assert_eq!((unknown, effects.len()), (wanted, 1 + usize::from(wanted.is_some())));
@@ -586,12 +586,12 @@ fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
 // req: E5
 #[test]
 fn what_it_did_on_a_copy_is_shown_first() {
-    let directory = Some(FileNode { kind: FileNodeKind::Directory, mode: 0o755, modified: 0 });
+    let directory = Some(FileNode { kind: FileNodeKind::Directory, mode: 0o755, modified_ns: 0 });
     let change = |path: &str, before, after, standing, diff: Option<&str>| FileChange {
         path: path.into(),
         before,
         after,
-        standing,
+        git_status: standing,
         diff: diff.map(str::to_owned),
     };
     let mut list = vec![
@@ -620,23 +620,24 @@ fn what_it_did_on_a_copy_is_shown_first() {
     let mut rehearsal = seen(list);
     rehearsal.changes.renames =
         vec![FileRename { from: "/ws/src/old.rs".into(), to: "/ws/src/new.rs".into() }];
-    rehearsal.changes.limits = vec!["`/ws/h` was a hard link".into()];
+    rehearsal.changes.caveats = vec!["`/ws/h` was a hard link".into()];
     let mut page = bash("./fmt.sh");
-    page.seen = Some(RehearsalView::Ran { rehearsal: rehearsal.clone(), ruling: None });
+    page.rehearsal = Some(RehearsalView::Ran { rehearsal: rehearsal.clone(), decision: None });
     let rendering = render(&page);
     check(&rendering);
     insta::assert_snapshot!(rendering.to_text());
 
-    rehearsal.wanted =
+    rehearsal.blocked_hosts =
         vec![BlockedHost { host: Some("h.example".into()), port: 443 }, BlockedHost { host: None, port: 0 }];
-    rehearsal.left_running = 2;
-    page.seen = Some(RehearsalView::Ran { rehearsal, ruling: None });
+    rehearsal.leftover_processes = 2;
+    page.rehearsal = Some(RehearsalView::Ran { rehearsal, decision: None });
     let text = render(&page).to_text();
-    for wanted in ["wanted the network: “h.example”, port 443", "left something running", "cannot be undone"]
+    for wanted in
+        ["tried to reach the network: “h.example”, port 443", "left a process running", "cannot be undone"]
     {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    page.seen = Some(RehearsalView::Not { why: "there is no overlay here".into() });
+    page.rehearsal = Some(RehearsalView::Unavailable { reason: "there is no overlay here".into() });
     let text = render(&page).to_text();
     assert!(text.contains("not run on a copy") && text.contains("there is no overlay here"), "{text}");
 }
@@ -648,14 +649,16 @@ fn a_part_is_named_from_the_directory_of_the_call_and_only_where_something_was_c
         path: path.into(),
         before: None,
         after: text_of(1, 0o644),
-        standing: GitStatus::Untracked,
+        git_status: GitStatus::Untracked,
         diff: None,
     };
     let mut page = bash("./fmt.sh");
     assert_eq!(page.rehearsed_path("src/a.rs"), None, "nothing was run on a copy");
     page.cwd = "/ws".into();
-    page.seen =
-        Some(RehearsalView::Ran { rehearsal: seen(vec![made("/ws/src/a.rs"), made("/ws/b")]), ruling: None });
+    page.rehearsal = Some(RehearsalView::Ran {
+        rehearsal: seen(vec![made("/ws/src/a.rs"), made("/ws/b")]),
+        decision: None,
+    });
     for (named, part) in [
         ("src/a.rs", Some("/ws/src/a.rs")),
         ("src", Some("/ws/src")),

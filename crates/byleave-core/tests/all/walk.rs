@@ -1,4 +1,4 @@
-//! The walk, case by case: a record written as words, and what it says must happen next.
+//! The pipeline, case by case: a record written as words, and the next step.
 
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::ChainedEntry;
@@ -27,7 +27,7 @@ fn stages_come_in_order() {
     check(&format!("{JUDGED} permitted:allow reviewed begun ended"), "review output");
     check(&format!("{JUDGED} permitted:allow reviewed begun ended output"), "completed");
     check(&format!("{JUDGED} permitted:allow reviewed begun ended:failed output"), "failed");
-    // Nobody knows what came of it, so there is nothing to review or release.
+    // The outcome is unknown, so there is nothing to review or release.
     check(&format!("{JUDGED} permitted:allow reviewed begun ended:lost"), "unknown interrupted");
 }
 
@@ -37,7 +37,7 @@ fn what_is_refused_stops_there() {
     check("received resolved validated:no", "refused arguments-invalid");
     check("received resolved validated planned:no", "refused plan-failed");
     check(&format!("{JUDGED} permitted:deny"), "refused denied");
-    check(&format!("{JUDGED} permitted:no"), "refused judge-failed");
+    check(&format!("{JUDGED} permitted:no"), "refused policy-failed");
     check(&format!("{JUDGED} permitted:allow reviewed:no"), "refused review-denied");
     check(&format!("{JUDGED} permitted:allow reviewed begun:no"), "refused policy-stricter");
     check(&format!("{JUDGED} permitted:allow reviewed begun ended output:no"), "withheld output-denied");
@@ -98,7 +98,7 @@ fn a_checkpoint_is_held_whatever_was_ruled() {
     check(&format!("{judged} permitted:leave reviewed"), "ask checkpoint");
     check(&format!("{judged} permitted:allow reviewed asked answered:no"), "refused checkpoint-refused");
     check(&format!("{judged} permitted:allow reviewed asked answered:yes"), "begin");
-    // An edit of what a checkpoint showed is a new thing to release.
+    // An edit of a draft that a checkpoint showed must be released again.
     check(
         &format!(
             "{judged} permitted:allow reviewed asked answered:edit validated planned:a permitted:allow reviewed"
@@ -131,9 +131,9 @@ fn a_challenge_comes_where_the_terms_say() {
 #[test]
 fn a_dry_run_needs_no_approver_and_runs_nothing() {
     let judged = "received:dry resolved validated planned:a";
-    check(&format!("{judged} permitted:ask reviewed"), "rehearsed");
+    check(&format!("{judged} permitted:ask reviewed"), "dry-run");
     check(&format!("{judged} permitted:deny"), "refused denied");
-    check("received:dry resolved:checkpoint validated planned:a permitted:allow reviewed", "rehearsed");
+    check("received:dry resolved:checkpoint validated planned:a permitted:allow reviewed", "dry-run");
 }
 
 #[test]
@@ -169,22 +169,24 @@ fn cancelling_something_that_runs_does_not_unmake_it() {
 #[test]
 fn an_answer_counts_only_for_its_own_question_and_in_time() {
     let asked = record(&format!("{JUDGED} permitted:ask reviewed asked"));
-    let Entry { fact: RecordEvent::Answered(answered), .. } = entry(&asked, "answered:yes") else { panic!() };
+    let Entry { event: RecordEvent::Answered(answered), .. } = entry(&asked, "answered:yes") else {
+        panic!()
+    };
 
     let mut other = answered.clone();
     other.digest = byleave_core::digest::Digest::compute(b"another call's");
-    assert!(asked.clone().push(Entry { at: 1, fact: RecordEvent::Answered(other) }).is_err());
+    assert!(asked.clone().push(Entry { at: 1, event: RecordEvent::Answered(other) }).is_err());
 
     let NextStep::Wait(question) = next_step(&asked) else { panic!() };
-    let late = Entry { at: question.expires_at + 1, fact: RecordEvent::Answered(answered.clone()) };
+    let late = Entry { at: question.expires_at + 1, event: RecordEvent::Answered(answered.clone()) };
     assert!(asked.clone().push(late).is_err());
-    let early = Entry { at: question.expires_at - 1, fact: RecordEvent::Expired { question: question.id } };
+    let early = Entry { at: question.expires_at - 1, event: RecordEvent::Expired { question: question.id } };
     assert!(asked.clone().push(early).is_err());
 
     let mut answered_once = asked.clone();
-    answered_once.push(Entry { at: 1, fact: RecordEvent::Answered(answered.clone()) }).unwrap();
+    answered_once.push(Entry { at: 1, event: RecordEvent::Answered(answered.clone()) }).unwrap();
     assert!(
-        answered_once.push(Entry { at: 1, fact: RecordEvent::Answered(answered) }).is_err(),
+        answered_once.push(Entry { at: 1, event: RecordEvent::Answered(answered) }).is_err(),
         "first wins"
     );
 }
@@ -197,7 +199,10 @@ fn a_grant_is_single_use_bound_and_expires() {
     once.push(begun.clone()).unwrap();
     assert_eq!(once.push(begun.clone()).unwrap_err().code().as_str(), "grant-used");
 
-    let late = Entry { at: begun.at + byleave_core::entry::Limits::default().grant_ms + 1, ..begun.clone() };
+    let late = Entry {
+        at: begun.at + byleave_core::entry::Limits::default().grant_lifetime_ms + 1,
+        ..begun.clone()
+    };
     assert_eq!(ready.clone().push(late).unwrap_err().code().as_str(), "grant-expired");
 
     let other_plan =
@@ -207,14 +212,15 @@ fn a_grant_is_single_use_bound_and_expires() {
 
 #[test]
 fn a_record_of_another_walk_is_not_guessed_at() {
-    let Entry { at, fact: RecordEvent::Received(mut heading) } = entry(&Record::new(CALL), "received") else {
+    let Entry { at, event: RecordEvent::Received(mut heading) } = entry(&Record::new(CALL), "received")
+    else {
         panic!()
     };
-    heading.walk += 1;
+    heading.record_version += 1;
     let mut foreign = Record::new(CALL);
-    let first = foreign.push(Entry { at, fact: RecordEvent::Received(heading) }).unwrap();
-    assert_eq!(said(&next_step(&foreign)), "refused walk-unknown");
-    // That walk went on; ours cannot say what came of it.
+    let first = foreign.push(Entry { at, event: RecordEvent::Received(heading) }).unwrap();
+    assert_eq!(said(&next_step(&foreign)), "refused record-version-unknown");
+    // The record continues in an unknown version, so its outcome is unknown.
     let body = serde_json::to_string(&entry(&record("received"), "resolved")).unwrap();
     let link = byleave_core::hash_chain::compute_link(CALL, &first.link(), 1, &body);
     let read = Record::from_stored_entries(CALL, &[first, ChainedEntry::from_stored(1, body, link)]);
@@ -261,7 +267,7 @@ fn a_commit_is_finished_and_never_unknown() {
     check(&format!("{begun} cancelled interrupted"), "begin");
     check(&format!("{REHEARSED} rehearsed:quiet begun interrupted"), "begin");
     check(&format!("{REHEARSED} rehearsed asked answered:part begun interrupted"), "begin");
-    // What is run again with a network is no commit.
+    // A second run with network access is not a commit.
     check(
         &format!("{REHEARSED} rehearsed:wants asked answered:yes begun interrupted"),
         "unknown interrupted",
@@ -276,10 +282,10 @@ fn a_copy_that_is_gone_is_asked_about_again() {
     let again = format!("{lost} validated planned:a permitted:ask reviewed rehearsing rehearsed");
     check(&again, "ask approval");
     check(&format!("{again} asked answered:yes begun"), "execute");
-    // Once it was begun there is no going back.
+    // Once the commit has begun, the copy cannot be recorded as lost.
     let begun = record(&format!("{REHEARSED} rehearsed asked answered:yes begun interrupted"));
     assert!(begun.check_append(&entry(&begun, "lost")).is_err());
-    // Only a rehearsal that stands has parts.
+    // Only a valid rehearsal can be committed in parts.
     for words in ["rehearsed:wants asked", "rehearsed:not asked"] {
         let record = record(&format!("{REHEARSED} {words}"));
         assert!(record.check_append(&entry(&record, "answered:part")).is_err(), "{words}");

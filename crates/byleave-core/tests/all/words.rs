@@ -1,7 +1,8 @@
-//! Records written as words, so that tests of the walk read like the walk.
+//! Records written as words, so that tests of the pipeline are readable.
 //!
 //! `received resolved validated planned:ab permitted:ask reviewed asked answered:yes begun ended …`: each word is one
-//! entry; what it refers to (the open question, the grant, the attempt) is taken from what the walk asks for.
+//! entry. The ids that it refers to (the open question, the grant, the attempt) are taken from the pipeline's next
+//! step.
 
 use byleave_core::call::{Millis, Mode};
 use byleave_core::challenge::{ChallengeSummary, ChallengeTiming, ChallengeVerdict};
@@ -29,7 +30,7 @@ use uuid::Uuid;
 pub(crate) const NOW: Millis = 1_000_000;
 pub(crate) const CALL: CallId = CallId::new(Uuid::from_u128(1));
 
-/// Every word there is, so that every one can be tried everywhere.
+/// All words, so that each can be tried everywhere.
 pub(crate) const WORDS: &[&str] = &[
     "received",
     "received:dry",
@@ -91,18 +92,19 @@ pub(crate) const WORDS: &[&str] = &[
 ];
 
 pub(crate) fn held(name: &str) -> ContentRef {
-    ContentRef { digest: Digest::compute(name.as_bytes()), bytes: name.len() as u64 }
+    ContentRef { digest: Digest::compute(name.as_bytes()), size: name.len() as u64 }
 }
 
 fn no(code: Code) -> Refusal {
     Refusal::new(code, "no")
 }
 
-/// `resolved/1` is `resolved` with a single draft allowed; so is `resolved/1:repeatable`.
+/// `resolved/1` is `resolved` with a single draft allowed. `resolved/1:repeatable` is the same for
+/// `resolved:repeatable`.
 fn terms(word: &str) -> ResolvedTool {
     let flavour = word.split_once(':').map_or("", |(_, flavour)| flavour);
     let drafts = if word.starts_with("resolved/1") { 1 } else { 2 };
-    let challenge = |when, stands_in| Some(ChallengeRequirement { when, stands_in });
+    let challenge = |when, stands_in| Some(ChallengeRequirement { when, replaces_checkpoint: stands_in });
     ResolvedTool {
         tool: "t".into(),
         manifest: Digest::compute(b"manifest"),
@@ -110,7 +112,7 @@ fn terms(word: &str) -> ResolvedTool {
         read_only: false,
         destructive: false,
         concurrency_safe: false,
-        repeatable: flavour == "repeatable",
+        idempotent: flavour == "repeatable",
         checkpoint: matches!(flavour, "checkpoint" | "stands-in"),
         challenge: match flavour {
             "before" => challenge(ChallengeTiming::BeforeQuestion, false),
@@ -118,24 +120,31 @@ fn terms(word: &str) -> ResolvedTool {
             "stands-in" => challenge(ChallengeTiming::BeforeQuestion, true),
             _ => None,
         },
-        rehearsal: (flavour == "rehearsed").then_some(RehearsalSettings { spares: true }),
-        limits: Limits { drafts, attempts: 2, ..Limits::default() },
+        rehearsal: (flavour == "rehearsed").then_some(RehearsalSettings { may_skip_question: true }),
+        limits: Limits { max_drafts: drafts, max_attempts: 2, ..Limits::default() },
     }
 }
 
 fn ruling(verdict: Verdict, cause: Option<AskCause>, leave: Option<StandingApprovalId>) -> PolicyDecision {
     let reason =
-        DecisionReason { verdict, cause, rule: None, origin: None, effects: vec![], why: "why".into() };
+        DecisionReason { verdict, cause, rule: None, origin: None, effects: vec![], message: "why".into() };
     let policy = Digest::compute(b"policy");
-    PolicyDecision { verdict, reasons: vec![reason], policy, leave, guarantees: vec![], cached: false }
+    PolicyDecision {
+        verdict,
+        reasons: vec![reason],
+        policy,
+        standing_approval: leave,
+        guarantees: vec![],
+        cached: false,
+    }
 }
 
 fn review(said: Option<ReviewOutcome>, change: Option<ContentRef>) -> Review {
-    let note = |said| ReviewNote { reviewer: "r".into(), said, why: None, cached: false };
-    Review { notes: said.map(note).into_iter().collect(), change }
+    let note = |said| ReviewNote { reviewer: "r".into(), outcome: said, reason: None, cached: false };
+    Review { notes: said.map(note).into_iter().collect(), replacement: change }
 }
 
-/// The question, grant or attempt that a word refers to when the walk asks for none: someone else's.
+/// The question that a word refers to if the pipeline expects none: that of another call.
 fn foreign_question() -> Question {
     let binding = Digest::compute(b"foreign");
     Question {
@@ -146,12 +155,12 @@ fn foreign_question() -> Question {
     }
 }
 
-/// The entry that a word stands for, at the end of this record.
+/// Makes the entry for a word, at the end of this record.
 pub(crate) fn entry(record: &Record, word: &str) -> Entry {
     entry_for(record, &next_step(record), word)
 }
 
-/// The same, where it is known already what comes next.
+/// Makes the entry for a word if the next step is already known.
 pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
     let serial = u128::from(record.len()) + 1_000;
     let question = match next {
@@ -161,7 +170,7 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
     let mut at = NOW;
     let fact = match word {
         "received" | "received:dry" => RecordEvent::Received(CallHeader {
-            walk: RECORD_VERSION,
+            record_version: RECORD_VERSION,
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("s").unwrap(),
             agent: AgentId::new("a").unwrap(),
@@ -184,22 +193,24 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
             RecordEvent::Planned(Ok(PlanSummary {
                 plan: held(word),
                 effects: effects.collect(),
-                reads_only: false,
+                read_only: false,
                 irreversible: false,
             }))
         }
-        "permitted:allow" => RecordEvent::Permitted(Ok(ruling(Verdict::Allow, None, None))),
-        "permitted:leave" => RecordEvent::Permitted(Ok(ruling(
+        "permitted:allow" => RecordEvent::PolicyEvaluated(Ok(ruling(Verdict::Allow, None, None))),
+        "permitted:leave" => RecordEvent::PolicyEvaluated(Ok(ruling(
             Verdict::Allow,
             None,
             Some(StandingApprovalId::new(Uuid::from_u128(7))),
         ))),
-        "permitted:ask" => RecordEvent::Permitted(Ok(ruling(Verdict::Ask, Some(AskCause::Default), None))),
-        "permitted:danger" => {
-            RecordEvent::Permitted(Ok(ruling(Verdict::Ask, Some(AskCause::Dangerous), None)))
+        "permitted:ask" => {
+            RecordEvent::PolicyEvaluated(Ok(ruling(Verdict::Ask, Some(AskCause::Default), None)))
         }
-        "permitted:deny" => RecordEvent::Permitted(Ok(ruling(Verdict::Deny, None, None))),
-        "permitted:no" => RecordEvent::Permitted(Err(no(Code::JudgeFailed))),
+        "permitted:danger" => {
+            RecordEvent::PolicyEvaluated(Ok(ruling(Verdict::Ask, Some(AskCause::Dangerous), None)))
+        }
+        "permitted:deny" => RecordEvent::PolicyEvaluated(Ok(ruling(Verdict::Deny, None, None))),
+        "permitted:no" => RecordEvent::PolicyEvaluated(Err(no(Code::PolicyFailed))),
         "reviewed" => RecordEvent::Reviewed(Ok(review(None, None))),
         "reviewed:change" => RecordEvent::Reviewed(Ok(review(
             Some(ReviewOutcome::Changed),
@@ -212,29 +223,31 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
             verdict: if word.ends_with("stop") { ChallengeVerdict::Stop } else { ChallengeVerdict::Proceed },
         })),
         "challenged:no" => RecordEvent::Challenged(Err(no(Code::ChallengeFailed))),
-        "rehearsing" => RecordEvent::Rehearsing {
+        "rehearsing" => RecordEvent::RehearsalStarted {
             binding: match next {
                 NextStep::Do(Task::StartRehearsal(binding)) => *binding,
                 _ => Digest::compute(b"foreign"),
             },
         },
-        "rehearsed:not" => RecordEvent::Rehearsed(RehearsalOutcome::Not { why: "why".into() }),
+        "rehearsed:not" => {
+            RecordEvent::RehearsalFinished(RehearsalOutcome::Unavailable { reason: "why".into() })
+        }
         _ if word.starts_with("rehearsed") => {
             let (quiet, stands) = (word.ends_with(":quiet"), !word.ends_with(":wants"));
             let ruling = word.ends_with(":deny").then(|| ruling(Verdict::Deny, None, None));
             let rehearsal = held(&format!("rehearsal {serial}"));
-            RecordEvent::Rehearsed(RehearsalOutcome::Ran(RehearsalSummary {
+            RecordEvent::RehearsalFinished(RehearsalOutcome::Ran(RehearsalSummary {
                 rehearsal,
-                ruling,
-                stands,
-                quiet,
-                unclear: true,
-                vain: false,
+                decision: ruling,
+                committable: stands,
+                no_effects: quiet,
+                only_unclear: true,
+                failed_unchanged: false,
             }))
         }
         "lost" => {
             let head = record.draft().and_then(|draft| draft.rehearsal_summary());
-            RecordEvent::RehearsalLost {
+            RecordEvent::RehearsalCopyMissing {
                 rehearsal: head.map_or(Digest::compute(b"foreign"), RehearsalSummary::digest),
             }
         }
@@ -253,52 +266,57 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
                 "yes" => Answer::Yes { note: None },
                 "no" => Answer::No { feedback: None },
                 "edit" => Answer::Edit { content: held(&format!("edit {serial}")), note: None },
-                "leave" => Answer::Leave(StandingApproval {
+                "leave" => Answer::StandingApproval(StandingApproval {
                     id: StandingApprovalId::new(Uuid::from_u128(serial)),
                     tool: "t".into(),
                     scope: vec![Pattern::Invoke("t".into())],
                     session: None,
-                    until: None,
-                    uses_max: None,
+                    expires_at: None,
+                    max_uses: None,
                 }),
-                "part" => Answer::Part { paths: held("paths"), note: None },
+                "part" => Answer::Partial { paths: held("paths"), note: None },
                 "abort" => Answer::Abort,
                 other => panic!("no answer `{other}`"),
             };
-            let by = ApproverIdentity { name: "p".into(), grade: Assurance::Terminal };
+            let by = ApproverIdentity { name: "p".into(), assurance: Assurance::Terminal };
             RecordEvent::Answered(RecordedAnswer {
                 question: question.id,
                 digest: question.digest(),
                 answer,
-                by,
+                approver: by,
             })
         }
         "expired" => {
             at = question.expires_at;
             RecordEvent::Expired { question: question.id }
         }
-        "unasked" => RecordEvent::Unasked { question: question.id, refusal: no(Code::ApproverFailed) },
-        "cancelled" => RecordEvent::Cancelled { by: "p".into() },
+        "unasked" => RecordEvent::ApproverFailed { question: question.id, refusal: no(Code::ApproverFailed) },
+        "cancelled" => RecordEvent::Cancelled { actor: "p".into() },
         "begun" => {
             let attempt = AttemptId::new(Uuid::from_u128(serial));
             let owner = OwnerId::new(Uuid::from_u128(5));
-            RecordEvent::Begun(Ok(match next {
+            RecordEvent::Started(Ok(match next {
                 NextStep::Do(Task::Start(grant)) => grant.claim(attempt, owner),
-                _ => Claim { attempt, owner, binding: Digest::compute(b"foreign"), by: GrantedBy::Rule },
+                _ => Claim {
+                    attempt,
+                    owner,
+                    binding: Digest::compute(b"foreign"),
+                    granted_by: GrantedBy::Rule,
+                },
             }))
         }
-        "begun:no" => RecordEvent::Begun(Err(no(Code::PolicyStricter))),
+        "begun:no" => RecordEvent::Started(Err(no(Code::PolicyStricter))),
         "interrupted" => RecordEvent::Interrupted { attempt: open_attempt(next) },
         "ended" | "ended:failed" | "ended:lost" => RecordEvent::Ended {
             attempt: open_attempt(next),
             end: ExecutionEnd {
                 status: match word {
-                    "ended" => ExecutionStatus::Done,
-                    "ended:lost" => ExecutionStatus::Lost,
+                    "ended" => ExecutionStatus::Succeeded,
+                    "ended:lost" => ExecutionStatus::Unknown,
                     _ => ExecutionStatus::Failed,
                 },
                 output: held("output"),
-                ran_ms: 1,
+                duration_ms: 1,
                 truncated: false,
                 undoable: false,
             },
@@ -316,7 +334,7 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
         }),
         other => panic!("no word `{other}`"),
     };
-    Entry { at, fact }
+    Entry { at, event: fact }
 }
 
 fn open_attempt(next: &NextStep) -> AttemptId {
@@ -338,7 +356,7 @@ pub(crate) fn record(words: &str) -> Record {
     record
 }
 
-/// What the walk says, in words.
+/// Formats the next step as words.
 pub(crate) fn said(next: &NextStep) -> String {
     match next {
         NextStep::Do(Task::Ask(asking)) => format!("ask {:?}", asking.kind).to_lowercase(),

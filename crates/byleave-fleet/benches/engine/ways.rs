@@ -113,7 +113,7 @@ impl Ground {
                 let CallStatus::Waiting { call, question } = standing else {
                     panic!("not asked: {standing:?}")
                 };
-                let by = ApproverIdentity { name: "person".into(), grade: Assurance::Terminal };
+                let by = ApproverIdentity { name: "person".into(), assurance: Assurance::Terminal };
                 let (digest, reply) = (question.digest(), Reply::Yes { note: None });
                 self.near
                     .answer(SubmittedAnswer { question: question.id, digest, reply, approver: by })

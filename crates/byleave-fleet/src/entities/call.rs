@@ -175,7 +175,7 @@ impl CallEntity {
         if open.id != question {
             return Ok(());
         }
-        let entry = Entry { at: open.expires_at, fact: RecordEvent::Expired { question } };
+        let entry = Entry { at: open.expires_at, event: RecordEvent::Expired { question } };
         let line = record.push(entry).map_err(|misplaced| broken("cannot expire a question", misplaced))?;
         let at_len = kept.len();
         kept.push(line);
@@ -435,7 +435,7 @@ fn pass<'ctx>(
         let key = keys::session(ledger, tenant, session);
         told.push(ctx.object_client::<SessionEntityClient<'_>>(key).rise(Json(record.call())).call().boxed());
     }
-    if record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Asked(Ok(_)))) {
+    if record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::Asked(Ok(_)))) {
         told.push(hold(ctx, ledger, (tenant, session), record.call(), None));
     }
     told

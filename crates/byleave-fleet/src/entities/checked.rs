@@ -38,7 +38,7 @@ impl Checked {
             return Err("the call is of another session".into());
         }
         let entries: Vec<Entry> = after.entries().iter().skip(before.entries().len()).cloned().collect();
-        let waits = match (&append.waits, entries.last().map(|entry| &entry.fact)) {
+        let waits = match (&append.waits, entries.last().map(|entry| &entry.event)) {
             (None, _) => None,
             (Some(effects), Some(RecordEvent::Asked(Ok(question)))) => {
                 Some(PendingQuestion { question: question.clone(), effects: effects.clone() })

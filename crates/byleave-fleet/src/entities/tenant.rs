@@ -37,7 +37,7 @@ impl TenantEntity {
         if let Some(there) = ctx.get::<Json<AdminAction>>(&place).await? {
             return Ok(Json((there.0 != act).then(|| "its id is taken".into())));
         }
-        if let AdminActionKind::Open(opening) = &act.deed {
+        if let AdminActionKind::OpenSession(opening) = &act.kind {
             let parent = match &opening.parent {
                 Some(parent) => opened(ctx.get(&opening_place(&act.tenant, parent)).await?),
                 None => None,
@@ -50,7 +50,7 @@ impl TenantEntity {
         if book {
             owe(&ctx, &ledger, act.clone());
         }
-        match &act.deed {
+        match &act.kind {
             AdminActionKind::Halt { .. } => {
                 ctx.set(HALT, Json(act.clone()));
                 tell_all(&ctx, &ledger, act.tenant.clone(), Some(act)).await?;
@@ -59,8 +59,8 @@ impl TenantEntity {
                 ctx.clear(HALT);
                 tell_all(&ctx, &ledger, act.tenant, None).await?;
             }
-            AdminActionKind::Open(_) | AdminActionKind::Waive { .. } => {}
-            AdminActionKind::Revoke { leave } => {
+            AdminActionKind::OpenSession(_) | AdminActionKind::Waive { .. } => {}
+            AdminActionKind::Revoke { standing_approval: leave } => {
                 let key = keys::leave(&ledger, &act.tenant, *leave);
                 ctx.object_client::<LeaveEntityClient<'_>>(key).revoke(Json(())).call().await?;
             }
@@ -181,8 +181,8 @@ fn opening_place(tenant: &TenantId, session: &SessionId) -> String {
 
 /// The opening that an act is.
 fn opened(act: Option<Json<AdminAction>>) -> Option<SessionNode> {
-    match act?.into_inner().deed {
-        AdminActionKind::Open(opening) => Some(opening),
+    match act?.into_inner().kind {
+        AdminActionKind::OpenSession(opening) => Some(opening),
         _ => None,
     }
 }

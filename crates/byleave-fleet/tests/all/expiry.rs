@@ -27,7 +27,7 @@ async fn a_question_expires_with_nobody_there() {
     let name = uuid::Uuid::now_v7().to_string();
     let ledger = Arc::new(RestateLedger::open(options(&ingress(), &name, &path.join("workers"))).unwrap());
     let gate = |question_ms: u64| {
-        let limits = Limits { question_ms, ..Limits::default() };
+        let limits = Limits { question_timeout_ms: question_ms, ..Limits::default() };
         let settings = GateSettings { inbox: true, limits, ..GateSettings::default() };
         let builder = Gate::builder().ledger(ledger.clone()).tool(appender("append_line"));
         builder.settings(settings).build().unwrap()
@@ -47,7 +47,7 @@ async fn a_question_expires_with_nobody_there() {
     let began = Instant::now();
     loop {
         let record = ledger.load(id).await.unwrap().unwrap().record;
-        match &record.entries().last().unwrap().fact {
+        match &record.entries().last().unwrap().event {
             RecordEvent::Expired { .. } => break,
             RecordEvent::Asked(Ok(_)) => {
                 assert!(began.elapsed() < NOTICED_WITHIN, "nobody noticed: {record:?}")

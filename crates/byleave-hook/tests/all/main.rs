@@ -1,9 +1,9 @@
-//! What agents say and read, dialect by dialect, from the words that their documentation has.
+//! The requests and responses of each agent's hook, taken from the agent's documentation.
 
 use byleave_hook::{Dialect, HookDecision, HookEvent, HookParseError, format_response, parse_request};
 use serde_json::{Value, json};
 
-/// What each agent says before it runs a shell command.
+/// Returns the request that each agent sends before it runs a shell command.
 fn asked(dialect: Dialect) -> Value {
     match dialect {
         Dialect::ClaudeCode => json!({
@@ -42,7 +42,8 @@ fn every_dialect_is_heard() {
         let name = dialect.name();
         assert_eq!((heard.kind, heard.session.as_str()), (HookEvent::PreToolUse, "abc"), "{name}");
         assert_eq!(heard.command(), Some("make"), "{name}");
-        // Cursor says which directory is open. Of the others, it is where the hook runs, and not what the model may have chosen.
+        // Cursor names the open directory. For the others it is the directory of the hook process, not one that the model may
+        // have chosen.
         let (cwd, workspace) = if dialect == Dialect::Cursor { (None, "/w") } else { (Some("/w"), "/here") };
         assert_eq!((heard.cwd.as_deref(), heard.workspace("/here").as_str()), (cwd, workspace), "{name}");
         assert_eq!(heard.can_rewrite_input, dialect.can_rewrite_input(), "{name}");
@@ -58,7 +59,7 @@ fn what_is_not_understood_is_never_heard_as_something_else() {
             assert!(parse_request(dialect, said.as_bytes()).is_err(), "{} {said}", dialect.name());
         }
         assert!(parse_request(dialect, b"\xff{}").is_err());
-        // An event that a newer agent has: it may be one that waits for an answer.
+        // An event of a newer agent, which may wait for a response.
         let mut said = asked(dialect);
         for key in ["hook_event_name", "event"] {
             if said.get(key).is_some() {
@@ -92,11 +93,11 @@ fn what_is_printed() {
     let rewritten =
         json!({"command": "/usr/bin/byleave --state /s exec 0190b0a0-0000-7000-8000-000000000001"});
     let answers = [
-        ("allow", HookDecision::Pass { note: None }),
-        ("allow with a note", HookDecision::Pass { note: Some("ann: once".into()) }),
+        ("allow", HookDecision::Allow { note: None }),
+        ("allow with a note", HookDecision::Allow { note: Some("ann: once".into()) }),
         ("rewrite", HookDecision::Rewrite { input: rewritten, note: None }),
-        ("deny", HookDecision::Deny { why: "rule `x` says no".into() }),
-        ("deny without a word", HookDecision::Deny { why: " ".into() }),
+        ("deny", HookDecision::Deny { reason: "rule `x` says no".into() }),
+        ("deny without a word", HookDecision::Deny { reason: " ".into() }),
     ];
     for dialect in Dialect::ALL {
         all.push_str(&format!("## {}\n", dialect.name()));
@@ -130,7 +131,7 @@ fn an_editor_is_answered_in_its_own_keys() {
         "tool_input": {"command": "make", "explanation": "x", "isBackground": false}
     });
     let heard = parse_request(Dialect::Copilot, said.to_string().as_bytes()).unwrap();
-    let said = format_response(Dialect::Copilot, Some(&heard), &HookDecision::Deny { why: "no".into() });
+    let said = format_response(Dialect::Copilot, Some(&heard), &HookDecision::Deny { reason: "no".into() });
     let value: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(value["hookSpecificOutput"]["permissionDecision"], "deny");
 }

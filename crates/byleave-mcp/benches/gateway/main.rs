@@ -1,11 +1,11 @@
-//! What the gateway costs beside a bare hop, a bare proxy and gateways of others, measured in turns in one run.
+//! Compares the gateway with a direct connection, a bare proxy and other gateways, alternating in one run.
 //!
-//! `scripts/prove mcp` builds what is needed, measures, and writes docs/performance.md (its part between the marks). With
-//! `BYLEAVE_PROOF=short` it takes seconds and writes nothing. The bars are missed, and the page says so; it fails where the gateway has
-//! become about twice as dear as it is.
+//! `scripts/prove mcp` builds the programs, measures, and writes docs/performance.md (its part between the marks). With
+//! `BYLEAVE_PROOF=short` it takes seconds and writes nothing. The bars are missed, and the page says so. It fails if the gateway has
+//! become about twice as slow.
 //!
-//! `BYLEAVE_PROGRAM` is the program with the gateway; without one, it is looked for beside the fixtures. `BYLEAVE_OTHERS` is where
-//! other gateways are installed (scripts/prove does that); those that are not there are left out, and it is said.
+//! `BYLEAVE_PROGRAM` is the program with the gateway. By default it is the one next to the fixtures. `BYLEAVE_OTHERS` is where
+//! other gateways are installed (scripts/prove does that); missing ones are skipped and listed.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -25,23 +25,24 @@ use rusqlite::Connection;
 
 use crate::ways::{BenchPath, BenchTransport};
 
-/// How many calls are under way at once.
+/// The number of concurrent calls.
 const CALLERS: usize = 64;
-/// What the gateway may add to a bare proxy on stdio, beyond the bare commits.
+/// The most that the gateway may add to a bare proxy on stdio, apart from the bare commits.
 const ADDED_US_MAX: f64 = 150.0;
-/// What share of the bare proxy's calls a second it must reach.
+/// The least share of the bare proxy's calls per second.
 const SHARE_MIN: f64 = 0.5;
-/// Beyond these, something has become worse since docs/performance.md was written.
+/// A result beyond these is worse than docs/performance.md says.
 const WORSE_US: f64 = 1_200.0;
 const WORSE_SHARE: f64 = 0.10;
-/// The commits of one call with side effects where there is no gateway to read them from: what the gate stores of one.
+/// The sizes of the commits that the gate stores for one call with side effects. Used without
+/// a gateway to read them from.
 const USUAL_COMMITS: [usize; 2] = [2213, 796];
 
 struct BenchSizes {
     rounds: usize,
-    /// Calls one after the other, in a round.
+    /// Sequential calls in a round.
     alone: usize,
-    /// Calls of each of the callers, in a round.
+    /// Calls of each concurrent caller in a round.
     each: usize,
 }
 
@@ -61,7 +62,7 @@ fn main() {
     for _ in 0..sizes.rounds {
         commits.extend((0..sizes.alone).map(|_| timed(|| stored.iter().for_each(|size| bare.commit(*size)))));
         for way in &mut ways {
-            // Whoever takes milliseconds for a call is not asked as often.
+            // Slow paths get fewer calls.
             let (alone, each) = if way.slow {
                 (sizes.alone / 10, sizes.each.div_ceil(10))
             } else {
@@ -85,7 +86,7 @@ fn main() {
     assert!(failures.is_empty(), "{}", failures.join("; "));
 }
 
-/// The table, and what has become worse.
+/// Returns the table, and the results that have become worse.
 fn report(ways: &mut [BenchPath], commits: Duration, stored: &[usize]) -> (String, Vec<String>) {
     let mut table = String::from(
         "| over | way | p50 | p99 | p50, to the bare proxy | calls/s, 64 in flight | to the bare proxy |\n|---|---|--:|--:|--:|--:|--:|\n",
@@ -129,11 +130,11 @@ fn report(ways: &mut [BenchPath], commits: Duration, stored: &[usize]) -> (Strin
     (table, failures)
 }
 
-/// How many bytes the book stored for the newest call, one number per commit.
+/// The number of bytes that the audit log stored for the newest call, one number per commit.
 fn stored(state: &Path) -> Option<Vec<usize>> {
-    let book = find(state, "book.sqlite")?;
-    let sql = "SELECT length(body) + length(contents) + coalesce(length(key), 0) + 16 + 32 FROM line
-               WHERE call = (SELECT call FROM line WHERE call IS NOT NULL ORDER BY pos DESC LIMIT 1) ORDER BY seq";
+    let book = find(state, "audit.sqlite")?;
+    let sql = "SELECT length(body) + length(contents) + coalesce(length(key), 0) + 16 + 32 FROM batch
+               WHERE call = (SELECT call FROM batch WHERE call IS NOT NULL ORDER BY pos DESC LIMIT 1) ORDER BY seq";
     let book = Connection::open(book).ok()?;
     let mut statement = book.prepare(sql).ok()?;
     let sizes = statement.query_map([], |row| row.get::<_, i64>(0)).ok()?;
@@ -147,7 +148,7 @@ fn find(under: &Path, name: &str) -> Option<std::path::PathBuf> {
     })
 }
 
-/// A bare SQLite file with one table, on the same disk, with the settings of the book.
+/// A bare SQLite file with one table, on the same disk, with the settings of the audit log.
 struct BareSqlite(Connection);
 
 impl BareSqlite {

@@ -1,4 +1,4 @@
-//! The ways to one and the same tool, from a bare hop to gateways of others.
+//! The paths to the same tool, from a direct connection to other gateways.
 
 use std::fmt;
 use std::os::fd::AsFd as _;
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-/// What the others are compared with.
+/// The baseline.
 pub(crate) const PROXY: &str = "a bare proxy";
-/// What is measured.
+/// The path that is measured.
 pub(crate) const GATEWAY: &str = "the gateway";
-/// Root is refused by the sandbox, so that everything is run by someone else where root measures.
+/// The sandbox refuses root, so if root measures, everything runs as this user.
 const UID: u32 = 61_003;
-/// How long anything may take to be there.
+/// The longest time that a program may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl fmt::Display for BenchTransport {
     }
 }
 
-/// A way to the tool, with someone at its near end.
+/// A path to the tool, with a client at its near end.
 pub(crate) struct BenchPath {
     pub(crate) what: &'static str,
     pub(crate) over: BenchTransport,
@@ -87,7 +87,7 @@ impl BenchPath {
     }
 }
 
-/// Where everything that is started may write.
+/// The directory to which all started programs may write.
 pub(crate) struct BenchDirectory(tempfile::TempDir);
 
 impl BenchDirectory {
@@ -122,7 +122,7 @@ impl BenchDirectory {
         self.path().join("home/allow-all.toml")
     }
 
-    /// Copies a program to where anyone may run it.
+    /// Copies a program to a place where every user may run it.
     fn program(&self, program: &Path) -> Option<String> {
         let copy = self.path().join(program.file_name()?);
         if !copy.exists() {
@@ -131,14 +131,15 @@ impl BenchDirectory {
         Some(copy.to_str()?.to_owned())
     }
 
-    /// What lies here is run by someone who is not root; what is installed elsewhere, they may not even see.
+    /// Runs a program as a user that is not root. That user may not be able to see programs installed
+    /// elsewhere.
     fn command(&self, words: &[String]) -> Command {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(self.path().join("home")).kill_on_drop(true);
         command.env("HOME", self.path().join("home")).env("XDG_STATE_HOME", self.state());
-        // Without a cgroup of its own, nothing limits the memory of a server as a whole.
+        // Without its own cgroup, the memory of a server as a whole is not limited.
         command.env("BYLEAVE_WAIVE", "memory-limited");
-        // Hangar starts only what it knows by name, and takes ten calls a second unless told otherwise.
+        // Hangar starts only commands that it knows by name, and limits calls to ten per second by default.
         command.env("MCP_ALLOWED_COMMANDS", "conformant");
         command.env("MCP_RATE_LIMIT_RPS", "1000000").env("MCP_RATE_LIMIT_BURST", "1000000");
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR");
@@ -149,9 +150,9 @@ impl BenchDirectory {
     }
 }
 
-/// Every way that there is on this machine.
+/// Starts every path that this machine has.
 pub(crate) async fn all(place: &BenchDirectory) -> Vec<BenchPath> {
-    // The HTTP client wants to know who encrypts, also where nobody does.
+    // The HTTP client needs a crypto provider even if nothing is encrypted.
     rustls::crypto::ring::default_provider().install_default().unwrap();
     let fixtures = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
     let fixture = |name: &str| {
@@ -230,7 +231,7 @@ async fn over_stdio(place: &BenchDirectory, what: &'static str, words: &[String]
     let (their_input, our_output) = std::io::pipe().unwrap();
     let (our_input, their_output) = std::io::pipe().unwrap();
     if root() {
-        // As if whoever runs it had made them: they are then opened anew, so that nothing blocks.
+        // Gives the pipes to the user that runs the program, so that it can reopen them as non-blocking.
         for end in [their_input.as_fd(), their_output.as_fd()] {
             let uid = rustix::process::Uid::from_raw(UID);
             rustix::fs::fchown(end, Some(uid), None).unwrap();
@@ -267,7 +268,7 @@ async fn over_http(
     patiently(what, listening).await;
     let mut config = StreamableHttpClientTransportConfig::with_uri(format!("http://127.0.0.1:{port}{path}"));
     config = config.max_concurrent_requests(256);
-    // Only ours wants one; the others do not look at it.
+    // Only our gateway needs a token. The others ignore it.
     if let Ok(token) = std::fs::read_to_string(place.state().join("byleave/mcp-token")) {
         config = config.auth_header(token.trim());
     }
@@ -276,7 +277,7 @@ async fn over_http(
     ready(what, BenchTransport::Http, client, Some(served)).await
 }
 
-/// Finds the tool, however it is called there, and calls it until the way is warm.
+/// Finds the tool under its name there, and calls it until the path is warm.
 async fn ready(
     what: &'static str,
     over: BenchTransport,
@@ -305,7 +306,7 @@ async fn ready(
 async fn called(client: &RunningService<RoleClient, ()>, call: &CallToolRequestParams) {
     let result = client.call_tool(call.clone()).await.unwrap();
     let said = serde_json::to_value(&result).unwrap();
-    // It must be the answer, and not an error that is quick to give.
+    // It must be the real answer, not a quick error.
     assert!(said["isError"] != Value::Bool(true) && said.to_string().contains("hello"), "{said}");
 }
 

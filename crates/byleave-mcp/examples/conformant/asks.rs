@@ -1,4 +1,5 @@
-//! What the server asks for: in the newer protocol by an answer that says what is missing, in the older by a request of its own.
+//! The server's requests for input: in the newer protocol a result that names the missing input, in the older one a request of
+//! its own.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -10,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{broken, said};
 
-/// A fixture keeps no secrets.
+/// A public key, because a fixture has no secrets.
 const KEY: &[u8] = b"a key that everyone may read, 32+";
 
-/// The round of a tool that wants input: asks for what is missing, and answers once it is there.
+/// Handles a call of a tool that needs input: asks for the missing input, and answers once it is there.
 pub(crate) fn round(
     call: &CallToolRequestParams,
     can: &ClientCapabilities,
@@ -82,18 +83,18 @@ pub(crate) fn round(
     }
 }
 
-/// What is asked before the one prompt that asks.
+/// The input request of the one prompt that needs input.
 pub(crate) fn before_prompt() -> InputRequiredResult {
     let ask = form("What context should the prompt use?", "context", "string");
     InputRequiredResult::from_input_requests(InputRequests::from_iter([("user_context".to_owned(), ask)]))
 }
 
-/// An answer of the client, if it is one: whatever is no object is none.
+/// Returns a response of the client. Anything but an object is ignored.
 pub(crate) fn response<'a>(given: Option<&'a InputResponses>, name: &str) -> Option<&'a Value> {
     given?.get(name).filter(|value| value.is_object())
 }
 
-/// The forms of the older protocol, by tool: what is said, and the fields.
+/// The forms of the older protocol by tool: the message and the fields.
 pub(crate) fn legacy_form(tool: &str, message: String) -> Option<ElicitRequestParams> {
     let choice = |with: Value| {
         let mut field = json!({ "type": "string" });

@@ -1,7 +1,7 @@
-//! A server with all that the official conformance suite looks for: the suite is run on it with and without the gateway in front,
-//! and the two must say the same.
+//! A server with everything that the official conformance suite tests. The suite runs on it with and without the gateway in
+//! front, and the results must be equal.
 //!
-//! `conformant stdio` or `conformant http 127.0.0.1:PORT`. Tasks, an extension that is not scored, are left out.
+//! `conformant stdio` or `conformant http 127.0.0.1:PORT`. Tasks, an extension that is not scored, are not implemented.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -36,9 +36,9 @@ use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What lists may be kept for, by those who asked.
+/// How long clients may cache lists.
 const TTL_MS: u64 = 60_000;
-/// Between two notifications of one call: the suite wants to see them apart.
+/// The delay between two notifications of one call, so that the suite sees them separately.
 const APART: Duration = Duration::from_millis(20);
 
 type McpResult<T> = Result<T, ErrorData>;
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             server.serve(stdio_pipes()).await?.waiting().await?;
         }
         ["http", address] => {
-            // As the gateway has it, so that the two are compared and not their settings.
+            // The same settings as in the gateway, so that the comparison does not depend on them.
             let config = StreamableHttpServerConfig::default().with_json_response(true);
             let sessions = Arc::new(LocalSessionManager::default());
             let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
@@ -67,12 +67,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Who listens for changes is all that it remembers.
+/// Its only state is the set of subscribers.
 #[derive(Clone, Default)]
 struct ConformantServer {
     listening: Arc<Mutex<HashMap<u64, SubscriptionSink>>>,
     listened: Arc<AtomicU64>,
-    /// How many were told that they may listen.
+    /// The number of clients whose subscription was accepted.
     accepted: Arc<AtomicU64>,
 }
 
@@ -171,7 +171,7 @@ impl ServerHandler for ConformantServer {
                 let sinks: Vec<SubscriptionSink> = self.held().values().cloned().collect();
                 let mut told = 0;
                 for sink in sinks {
-                    // Someone who has gone away since must not keep the others from hearing it.
+                    // A client that has disconnected must not prevent notifications to the others.
                     told += usize::from(match call.name.as_ref() {
                         "test_trigger_tool_change" => sink.notify_tool_list_changed().await.is_ok(),
                         _ => sink.notify_prompt_list_changed().await.is_ok(),
@@ -296,8 +296,8 @@ impl ServerHandler for ConformantServer {
 }
 
 impl ConformantServer {
-    /// The SDK tells someone that they are heard before it hands them over: a change in between would be lost. One who has gone away by
-    /// then never comes, so the wait is short.
+    /// Waits for subscriptions that the SDK has confirmed but not yet handed over, because a change in between would be lost. A client
+    /// that has disconnected by then never arrives, so the wait is short.
     async fn all_listen(&self) {
         for _ in 0..25 {
             if self.listened.load(Ordering::Relaxed) >= self.accepted.load(Ordering::Relaxed) {
@@ -321,7 +321,7 @@ fn capabilities(asked: &ServerRequestContext) -> ClientCapabilities {
     asked.client_capabilities().unwrap_or_default()
 }
 
-/// A result of one line.
+/// A result with one line of text.
 fn said(text: &str) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }

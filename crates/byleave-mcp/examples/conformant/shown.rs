@@ -1,14 +1,14 @@
-//! What the server shows and answers without a thought: definitions, and results that never change. Data, one entry each.
+//! Static data of the server: definitions, and results that never change.
 
 use serde_json::{Value, json};
 
-/// One dot, red.
+/// One red pixel.
 const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8/5+hHgAHggJ/PchI7wAAAABJRU5ErkJggg==";
-/// A sound file that holds no sound.
+/// An empty sound file.
 const SOUND: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA=";
 
-/// Name, what it is said to do, and the schema of what it takes.
+/// The tools: name, description and input schema.
 pub(crate) fn tools() -> Vec<Value> {
     let bare = || json!({ "type": "object", "properties": {} });
     let takes = |name: &str| json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name] });
@@ -68,7 +68,7 @@ pub(crate) fn tools() -> Vec<Value> {
     .collect()
 }
 
-/// The result of a tool that always answers the same.
+/// The result of a tool with a constant answer.
 pub(crate) fn answer(tool: &str) -> Option<Value> {
     let resource = |uri: &str, mime: &str, text: &str| json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime, "text": text } });
     let picture = || json!({ "type": "image", "data": PICTURE, "mimeType": "image/png" });
@@ -97,7 +97,7 @@ pub(crate) fn answer(tool: &str) -> Option<Value> {
     Some(whole(json!({ "content": content })))
 }
 
-/// The resources that are listed.
+/// The listed resources.
 pub(crate) fn resources() -> Value {
     json!([
         { "uri": "test://static-text", "name": "text", "description": "always the same text", "mimeType": "text/plain" },
@@ -107,13 +107,13 @@ pub(crate) fn resources() -> Value {
     ])
 }
 
-/// The one template.
+/// The only template.
 pub(crate) fn templates() -> Value {
     json!([{ "uriTemplate": "test://template/{id}/data", "name": "by number", "description": "text made from the address",
              "mimeType": "application/json" }])
 }
 
-/// What a resource holds.
+/// The content of a resource.
 pub(crate) fn resource(uri: &str) -> Option<Value> {
     let content = match uri {
         "test://static-text" => {
@@ -131,7 +131,7 @@ pub(crate) fn resource(uri: &str) -> Option<Value> {
     Some(whole(json!({ "contents": [content] })))
 }
 
-/// The prompts that are listed.
+/// The listed prompts.
 pub(crate) fn prompts() -> Value {
     json!([
         { "name": "test_simple_prompt", "description": "takes nothing" },
@@ -145,7 +145,7 @@ pub(crate) fn prompts() -> Value {
     ])
 }
 
-/// A prompt, filled in.
+/// A prompt with its arguments filled in.
 pub(crate) fn prompt(name: &str, argument: &dyn Fn(&str) -> String) -> Option<Value> {
     let contents = match name {
         "test_simple_prompt" => vec![text("This is a simple prompt for testing.")],
@@ -172,7 +172,7 @@ pub(crate) fn prompt(name: &str, argument: &dyn Fn(&str) -> String) -> Option<Va
     Some(whole(json!({ "messages": messages })))
 }
 
-/// A result that wants no input: the newer protocol says so in it.
+/// Marks a result as complete, as the newer protocol requires.
 pub(crate) fn whole(mut result: Value) -> Value {
     if let Some(fields) = result.as_object_mut() {
         fields.insert("resultType".to_owned(), json!("complete"));

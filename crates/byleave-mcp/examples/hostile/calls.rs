@@ -1,4 +1,4 @@
-//! The modes, and what each does when it is called.
+//! The modes, and the behaviour of each when its tool is called.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -184,7 +184,7 @@ pub(crate) const MODES: &[HostileMode] = &[
     }),
 ];
 
-/// What a mode does before anyone has spoken to it.
+/// The action of a mode before it receives anything.
 pub(crate) fn at_start(name: &str, state: &HostileState) {
     if name == "starts" {
         std::fs::write(&state.argument, b"started\n").expect("the path that was given");

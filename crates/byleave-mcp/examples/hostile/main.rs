@@ -1,7 +1,7 @@
-//! A server that behaves badly, in one way at a time: `hostile MODE [ARGUMENT]`, over stdio. `hostile --list` says which there are.
+//! A server that behaves badly, in one way at a time: `hostile MODE [ARGUMENT]`, over stdio. `hostile --list` prints the modes.
 //!
-//! Written on bare lines of JSON, since no SDK would let it. It speaks 2025-11-25 and knows no newer protocol. It does harm only
-//! where the caller says: a path or a loopback port comes with the call.
+//! It writes plain lines of JSON, because no SDK would allow this. It speaks 2025-11-25 and no newer protocol. It does harm only at
+//! the path or loopback port that the caller passes.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -19,46 +19,44 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-/// What a mode changes; everything else is the server's usual way.
+/// The differences of a mode from a well-behaved server.
 pub(crate) struct HostileMode {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What is wrong with it.
+    /// Its misbehaviour.
     pub what: &'static str,
-    /// What it lists, the nth time.
+    /// The tools that it lists, which may depend on how often they were listed.
     pub tools: fn(&HostileState) -> Vec<Value>,
-    /// What it does when it is called.
+    /// Its behaviour when a tool is called.
     pub call: fn(&mut HostileState, HostileCall),
 }
 
 /// One call of a tool.
 pub(crate) struct HostileCall {
-    /// Its id on the wire.
+    /// The JSON-RPC id.
     pub id: Value,
-    /// The tool.
     pub tool: String,
-    /// What it takes.
     pub arguments: Value,
-    /// Where progress is heard.
+    /// The progress token.
     pub progress: Value,
 }
 
-/// What the server remembers.
+/// The state of the server.
 #[derive(Default)]
 pub(crate) struct HostileState {
-    /// What was typed behind the mode.
+    /// The argument after the mode.
     pub argument: String,
-    /// How often tools were listed before.
+    /// How many times tools were listed before.
     pub lists: usize,
-    /// How often a tool was called before.
+    /// How many times a tool was called before.
     pub calls: usize,
-    /// Calls that wait for an answer of the client, by the id of the question; or for each other.
+    /// Calls that wait for a response of the client, by the id of the request, or for each other.
     pub waiting: Vec<(Value, Value)>,
-    /// Calls that the client has taken back.
+    /// Calls that the client has cancelled.
     pub cancelled: Vec<Value>,
 }
 
-/// When a server says nothing at all any more.
+/// When a server stops responding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ReplyBehavior {
     Never,
@@ -112,7 +110,7 @@ fn heard(mode: &HostileMode, talks: ReplyBehavior, state: &mut HostileState, mes
         }
         _ if talks < ReplyBehavior::Always => {}
         Some("ping") => answer(id, json!({})),
-        // It reads whatever it is told to, whether it has listed that or not.
+        // It reads any resource, listed or not.
         Some("resources/list") => {
             let listed = scripted(mode, state, "resources");
             let listed = listed.unwrap_or_else(|| json!([{ "uri": "test://listed", "name": "listed" }]));
@@ -145,7 +143,7 @@ fn heard(mode: &HostileMode, talks: ReplyBehavior, state: &mut HostileState, mes
             );
         }
         Some(_) => {}
-        // An answer of the client to what was asked of it: it goes to whoever had it asked.
+        // A response of the client to a request: it goes to the call that made the request.
         None => {
             if let Some(at) = state.waiting.iter().position(|(asked, _)| asked == id) {
                 let (_, call) = state.waiting.remove(at);
@@ -156,23 +154,22 @@ fn heard(mode: &HostileMode, talks: ReplyBehavior, state: &mut HostileState, mes
     }
 }
 
-/// What the file of a scripted server says of this, if it does.
+/// The value of this key in the file of a scripted server, if there is one.
 fn scripted(mode: &HostileMode, state: &HostileState, what: &str) -> Option<Value> {
     let script = (mode.name == "scripted").then(|| shown::script(state))?;
     script.get(what).cloned()
 }
 
-/// Answers a request.
 pub(crate) fn answer(id: &Value, result: Value) {
     send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
 }
 
-/// Says something that is no answer.
+/// Sends a notification.
 pub(crate) fn notify(method: &str, params: Value) {
     send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
 }
 
-/// Writes one message. Where nobody reads any more, the server ends.
+/// Writes one message. Ends the server if nobody reads any more.
 pub(crate) fn send(message: &Value) {
     write(format!("{message}\n").as_bytes());
 }
@@ -185,7 +182,7 @@ pub(crate) fn write(bytes: &[u8]) {
     }
 }
 
-/// A result of one line.
+/// A result with one line of text.
 pub(crate) fn text(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }

@@ -104,7 +104,7 @@ async fn begin(
     let found = gateway.slips.take(&key, named).map_err(|error| unkept(&error))?;
     for call in found.outdated {
         // The client did not come back in time. This call must not run, because another one takes its place.
-        withdraw(gateway, call, "the gateway: nobody came back for it").await;
+        withdraw(gateway, call, "the gateway: the client did not come back for this call").await;
     }
     // A call that comes back with an answer has not waited unattended.
     let picked_up = found.pending.as_ref().filter(|_| back.is_none()).map(PendingCallLock::age);
@@ -112,7 +112,7 @@ async fn begin(
     let mut said = None;
     if let Some((back, reply)) = back {
         if found.pending.is_none() {
-            return Err("the answer was used already; make the call again without it".into());
+            return Err("the answer was already used; make the call again without it".into());
         }
         asked.insert(back.question);
         said = reply.map(|reply| (back.question, back.digest, reply));
@@ -435,7 +435,7 @@ impl<'a> CallFlow<'a> {
                 Ok(_) if on_page => None,
                 Ok(result) => elicit::parse_reply(&result),
                 Err(error) => {
-                    tracing::info!(%error, "a client could not ask; the question stays in the inbox");
+                    tracing::info!(%error, "a client could not ask the question; it stays in the inbox");
                     None
                 }
             }
@@ -449,7 +449,7 @@ impl<'a> CallFlow<'a> {
         if let Some(page) = self.page.take_if(is_over)
             && let Err(error) = self.cx.peer.send_notification(elicit::completion_notification(page)).await
         {
-            tracing::debug!(%error, "a client was not told that a page is done with");
+            tracing::debug!(%error, "cannot notify a client that a page is done");
         }
     }
 
@@ -464,7 +464,7 @@ impl<'a> CallFlow<'a> {
         };
         let left = Duration::from_millis(question.expires_at.saturating_sub(SystemClock.now()));
         let asks = elicit::input_required(&self.gateway().codec, &self.key, &state, asking, left);
-        let asks = asks.map_err(|error| format!("the question cannot be sealed: {error}"))?;
+        let asks = asks.map_err(|error| format!("cannot seal the question: {error}"))?;
         self.let_go()?;
         Ok(CallProgress::InputRequired(Box::new(asks)))
     }
@@ -472,8 +472,10 @@ impl<'a> CallFlow<'a> {
     /// Submits the answer that the client reports from a person.
     async fn answer(&self, question: QuestionId, digest: Digest, reply: Reply) -> Result<(), String> {
         // Not under the agent's name, because an agent cannot answer its own questions.
-        let by =
-            ApproverIdentity { name: format!("{} (elicitation)", self.by), grade: Assurance::ClientAttested };
+        let by = ApproverIdentity {
+            name: format!("{} (elicitation)", self.by),
+            assurance: Assurance::ClientAttested,
+        };
         match self.gateway().gate.answer(SubmittedAnswer { question, digest, reply, approver: by }).await {
             // Another answer came first, and is valid.
             Ok(_) | Err(AnswerError::QuestionClosed) => Ok(()),
@@ -495,7 +497,7 @@ async fn heard(reports: &mut Option<CallEvents>) -> Progress {
 /// Cancels a call, and with it the question that it waits for.
 async fn withdraw(gateway: &GatewayInner, call: CallId, by: &str) {
     if let Err(fault) = gateway.gate.cancel(call, by).await {
-        tracing::warn!(%call, %fault, "a call could not be called off");
+        tracing::warn!(%call, %fault, "cannot cancel a call");
     }
 }
 
@@ -514,5 +516,5 @@ fn key(gateway: &GatewayInner, agent: &AgentId, job: &ToolCallRequest) -> Digest
 }
 
 fn unkept(error: &io::Error) -> String {
-    format!("it cannot be kept which calls wait: {error}; look at the state directory with `byleave doctor`")
+    format!("cannot store the waiting calls: {error}; check the state directory with `byleave doctor`")
 }

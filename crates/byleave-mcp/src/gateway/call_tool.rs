@@ -66,8 +66,8 @@ pub(super) fn waiting_message(what: &str, question: Option<QuestionId>) -> Strin
         None => "waits behind another call that waits for a person's answer".to_owned(),
     };
     format!(
-        "[byleave] pending: `{what}` has not run yet; it {why}. A person answers with `byleave inbox`. Make exactly the same call \
-         again later to pick up what came of it; until then go on with something else, or ask the person."
+        "[byleave] pending: `{what}` has not run yet; it {why}. A person answers with `byleave inbox`. Make exactly the same call again later to \
+         get the result; until then continue with something else, or ask the person."
     )
 }
 
@@ -85,7 +85,7 @@ fn noted(response: CallToolResponse, picked_up: Option<Duration>) -> CallToolRes
     match (response, picked_up) {
         (CallToolResponse::Complete(mut result), Some(age)) => {
             let note = format!(
-                "[byleave] this came of the same call made before, which waited for an answer; it was last asked for {} s ago",
+                "[byleave] this is the result of the same call made earlier, which waited for an answer; it was last requested {} s ago",
                 age.as_secs()
             );
             result.content.insert(0, ContentBlock::text(note));

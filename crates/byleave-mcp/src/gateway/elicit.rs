@@ -72,7 +72,7 @@ pub(super) fn supports_url(capabilities: Option<&ClientCapabilities>) -> bool {
 /// Creates the request to open the page of a question.
 pub(super) fn url_elicitation(question: QuestionId, tool: &str, url: String) -> ElicitRequestParams {
     let message = format!(
-        "Byleave: `{tool}` waits for your answer. Open the page to see all of it and to answer; agreeing here only opens the page."
+        "Byleave: `{tool}` waits for your answer. Open the page to see the whole call and to answer; agreeing here only opens the page."
     );
     ElicitRequestParams::UrlElicitationParams {
         meta: None,
@@ -111,13 +111,13 @@ pub(super) fn form_elicitation(sheet: &QuestionView) -> Option<ElicitRequestPara
             "decision": {
                 "type": "string",
                 "title": "Decision",
-                "description": "once: do exactly this, now. deny: do not.",
+                "description": "once: run exactly this call, now. deny: do not run it.",
                 "enum": ["once", "deny"],
             },
             "reason": {
                 "type": "string",
                 "title": "Reason",
-                "description": "What the agent is told, if anything.",
+                "description": "A message for the agent (optional).",
                 "maxLength": 1000,
             },
         },
@@ -229,7 +229,7 @@ mod tests {
         assert!(parse_returned_state(&codec, &key, Some("a state of a server"), None).is_none());
         let changed = sealed.replace("rs1.", "rs1.A");
         assert!(parse_returned_state(&codec, &key, Some(&changed), None).unwrap().is_err());
-        // A question for a page cannot be answered by the client.
+        // The client cannot answer a question that must be answered on a page.
         for (on_page, answered) in [(false, true), (true, false)] {
             let sealed = seal(&ElicitationState { on_page, ..state.clone() });
             for said in

@@ -1,9 +1,6 @@
 //! Dispatches the requests of a client.
 
-#![expect(
-    deprecated,
-    reason = "clients and servers of the older protocol speak of logging and subscriptions"
-)]
+#![expect(deprecated, reason = "clients and servers of the older protocol use logging and subscriptions")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

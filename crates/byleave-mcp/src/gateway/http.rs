@@ -46,13 +46,13 @@ pub struct GatewayToken(Arc<Digest>);
 #[derive(Debug, thiserror::Error)]
 pub enum HttpServeError {
     /// The address is reachable from other machines.
-    #[error("cannot listen on {0}: only addresses of this machine are listened on, such as 127.0.0.1")]
+    #[error("cannot listen on {0}: only loopback addresses are allowed, such as 127.0.0.1")]
     NotLoopback(SocketAddr),
     /// Other users can read the token file.
-    #[error("cannot use the token in `{0}`: others may have read it; remove the file, and a new one is made")]
+    #[error("cannot use the token in `{0}`: other users may have read it; remove the file to get a new one")]
     Exposed(String),
     /// The token file contains no token.
-    #[error("cannot use `{0}`: there is no token in it; remove the file, and a new one is made")]
+    #[error("cannot use `{0}`: the file contains no token; remove the file to get a new one")]
     NoToken(String),
     /// A system call failed.
     #[error("{operation}: {source}")]
@@ -115,17 +115,17 @@ pub async fn serve(
     end: CancellationToken,
 ) -> Result<(), HttpServeError> {
     let fault = |what: &str, why| HttpServeError::Io { operation: what.to_owned(), source: why };
-    let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
+    let address = listener.local_addr().map_err(|why| fault("cannot get the listening address", why))?;
     check_loopback(address)?;
     let app = router(gateway, token, address.port(), end.clone());
     // With Nagle's algorithm on, clients wait for every event of a stream.
     let listener = listener.tap_io(|stream| {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection will be slow");
+            tracing::debug!(%error, "cannot set TCP_NODELAY; the connection will be slow");
         }
     });
     let served = axum::serve(listener, app).with_graceful_shutdown(async move { end.cancelled().await });
-    served.await.map_err(|why| fault("cannot go on listening", why))
+    served.await.map_err(|why| fault("cannot continue listening", why))
 }
 
 fn router(gateway: Gateway, token: GatewayToken, port: u16, end: CancellationToken) -> Router {

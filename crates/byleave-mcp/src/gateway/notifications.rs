@@ -82,7 +82,7 @@ async fn begin(
 ) -> Result<Option<AbortHandle>, ErrorData> {
     let is_modern = reached.server.peer_info().is_some_and(|says| is_modern(&says.protocol_version));
     if !is_modern {
-        #[expect(deprecated, reason = "servers of the older protocol know nothing else")]
+        #[expect(deprecated, reason = "servers of the older protocol support nothing else")]
         let subscribed = reached.peer.subscribe(SubscribeRequestParams::new(uri)).await;
         return subscribed.map(|()| None).map_err(to_client_error);
     }
@@ -116,10 +116,10 @@ impl Drop for ResourceWatch {
             None => {
                 let (peer, uri) = (self.reached.peer.clone(), self.uri.clone());
                 tokio::spawn(async move {
-                    #[expect(deprecated, reason = "servers of the older protocol know nothing else")]
+                    #[expect(deprecated, reason = "servers of the older protocol support nothing else")]
                     let unsubscribed = peer.unsubscribe(UnsubscribeRequestParams::new(uri)).await;
                     if let Err(error) = unsubscribed {
-                        tracing::debug!(%error, "a server goes on telling of a resource that nobody watches");
+                        tracing::debug!(%error, "cannot unsubscribe from a resource that no client watches");
                     }
                 });
             }
@@ -189,7 +189,7 @@ pub(super) async fn notify_subscriber(gateway: &Arc<GatewayInner>, context: &Sub
     for uri in context.accepted().resource_subscriptions.iter().flatten() {
         match watch(gateway, uri).await {
             Ok(watch) => watches.push(watch),
-            Err(error) => tracing::info!(%uri, error = %error.message, "a resource cannot be watched"),
+            Err(error) => tracing::info!(%uri, error = %error.message, "cannot subscribe to a resource"),
         }
     }
     loop {

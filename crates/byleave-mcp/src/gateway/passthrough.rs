@@ -2,10 +2,7 @@
 //!
 //! These requests bypass the gate because they have no effects. Reading a resource is a call through the gate.
 
-#![expect(
-    deprecated,
-    reason = "clients and servers of the older protocol speak of logging and subscriptions"
-)]
+#![expect(deprecated, reason = "clients and servers of the older protocol use logging and subscriptions")]
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -89,7 +86,7 @@ pub(super) async fn complete(
             let whose = prompts_and_resources::server_for_resource(gateway, &reference.uri).await;
             whose.ok_or_else(|| ErrorData::invalid_params("no server offers this resource", None))?
         }
-        _ => return Err(ErrorData::invalid_params("this kind of reference is not known here", None)),
+        _ => return Err(ErrorData::invalid_params("this kind of reference is not supported", None)),
     };
     reached.peer.complete(request).await.map_err(to_client_error)
 }
@@ -103,7 +100,7 @@ pub(super) async fn set_level(
         if is_older {
             let set = reached.peer.set_level(request.clone()).await;
             if let Err(error) = set {
-                tracing::info!(server = reached.server.name(), %error, "a server does not take the level of logging");
+                tracing::info!(server = reached.server.name(), %error, "a server does not accept the log level");
             }
         }
     }

@@ -42,7 +42,7 @@ impl ProgressReporter {
         let mut param = ProgressNotificationParam::new(token.clone(), at).with_message(words);
         param.total = total;
         if let Err(error) = peer.notify_progress(param).await {
-            tracing::debug!(%error, "a client could not be told how far its call is");
+            tracing::debug!(%error, "cannot report the progress of a call to its client");
             self.to = None;
         }
     }

@@ -83,7 +83,7 @@ pub(super) async fn list_prompts(gateway: &GatewayInner) -> BTreeMap<String, (Re
         for prompt in listed(&reached, "prompts", reached.peer.list_all_prompts()).await {
             let name = outward(gateway, &reached, &prompt.name);
             if all.contains_key(&name) {
-                tracing::warn!(%name, "two prompts would be called the same; only the first is offered");
+                tracing::warn!(%name, "two prompts would have the same name; only the first is offered");
                 continue;
             }
             all.insert(name, (reached.clone(), prompt));
@@ -116,7 +116,7 @@ pub(super) async fn templates(gateway: &GatewayInner) -> BTreeMap<String, Resour
     let mut all = BTreeMap::new();
     for reached in reachable_servers(gateway, |has| has.resources.is_some()) {
         let listing = reached.peer.list_all_resource_templates();
-        for template in listed(&reached, "templates of resources", listing).await {
+        for template in listed(&reached, "resource templates", listing).await {
             all.entry(template.uri_template.clone()).or_insert(template);
         }
     }
@@ -133,7 +133,7 @@ pub(super) async fn server_for_resource(gateway: &GatewayInner, uri: &str) -> Op
         }
         let uris = listed(&reached, "resources", reached.peer.list_all_resources()).await;
         let templates =
-            listed(&reached, "templates of resources", reached.peer.list_all_resource_templates()).await;
+            listed(&reached, "resource templates", reached.peer.list_all_resource_templates()).await;
         let advertised = Arc::new(ServerResources {
             uris: uris.into_iter().map(|resource| resource.uri).collect(),
             templates: templates.into_iter().map(|template| template.uri_template).collect(),
@@ -166,7 +166,7 @@ async fn listed<T>(
     match tokio::time::timeout(LISTING, listing).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => {
-            tracing::warn!(server, %error, "a server does not list its {what}");
+            tracing::warn!(server, %error, "a server failed to list its {what}");
             Vec::new()
         }
         Err(_) => {

@@ -44,7 +44,7 @@ pub(super) async fn read_resource(
 ) -> Result<ReadResourceResponse, ErrorData> {
     let uri = request.uri;
     let Some(reached) = prompts_and_resources::server_for_resource(&at.gateway, &uri).await else {
-        let what = "no server offers this resource; `resources/list` says which there are";
+        let what = "no server offers this resource; `resources/list` lists those that exist";
         return Err(ErrorData::resource_not_found(what, Some(json!({ "uri": uri }))));
     };
     let tool =
@@ -81,7 +81,7 @@ fn given_out(result: &CallResult, uri: &str) -> Result<ReadResourceResponse, Err
         }
         _ => {
             let code = result.outcome.refusal().map(|refusal| refusal.code.as_str());
-            let why = result.error().unwrap_or_else(|| "it was not read".into());
+            let why = result.error().unwrap_or_else(|| "the resource was not read".into());
             Err(ErrorData::new(REFUSED, why, Some(json!({ "code": code }))))
         }
     }
@@ -152,7 +152,7 @@ impl ResourceReader {
     }
 
     async fn fetch(&self, uri: String, run: &RunContext) -> Output {
-        let down = || Output::failure(format!("the server {} cannot be reached", self.server));
+        let down = || Output::failure(format!("cannot reach the server {}", self.server));
         let servers = self.servers.list();
         let server = servers.iter().find(|server| server.name() == self.server);
         let Some(peer) = server.and_then(|server| server.peer()) else { return down() };
@@ -168,7 +168,7 @@ impl ResourceReader {
         let result = match read {
             Ok(ReadResourceResponse::Complete(result)) => serde_json::to_value(result),
             Ok(ReadResourceResponse::InputRequired(result)) => serde_json::to_value(result),
-            Ok(_) => return Output::failure("the server gave a kind of answer that is not known here"),
+            Ok(_) => return Output::failure("the server sent an unsupported kind of response"),
             Err(error) => {
                 return Output::failure(prompts_and_resources::to_client_error(error).message.into_owned());
             }
@@ -209,7 +209,7 @@ impl Tool for ResourceReader {
 /// Returns the effect on the file or host that an address names, if it names one.
 fn named(uri: &str, site: &ToolContext) -> Result<Option<Effect>, ToolError> {
     let Ok(url) = Url::parse(uri) else { return Ok(None) };
-    let unclear = || ToolError(format!("`{}` does not say clearly what it names", uri.escape_debug()));
+    let unclear = || ToolError(format!("`{}` is ambiguous", uri.escape_debug()));
     Ok(match url.scheme() {
         "file" => {
             let path = url.to_file_path().map_err(|()| unclear())?;

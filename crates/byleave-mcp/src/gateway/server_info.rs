@@ -8,10 +8,9 @@ use rmcp::model::{
 use super::{GatewayInner, NamingScheme};
 
 /// The instructions for agents.
-const INSTRUCTIONS: &str = "\
-Every call here is judged by rules, and some wait for a person. A result that begins with `[byleave] pending` means that the \
-call has not run: make exactly the same call again later to pick up what came of it. A refusal says why, and what to do instead; \
-the same call again is refused again.";
+const INSTRUCTIONS: &str = "Rules decide about every call here, and some calls wait for a person. A result that begins with `[byleave] pending` \
+means that the call has not run: make exactly the same call again later to get its result. A refusal says why, and what to do instead; the same \
+call is refused again.";
 
 /// Returns the gateway's description. A gateway for a single server passes on that server's description, except for
 /// unsupported parts.

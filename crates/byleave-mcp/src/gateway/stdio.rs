@@ -14,10 +14,10 @@ pub enum PipeError {
     #[error(transparent)]
     Gateway(#[from] GatewayError),
     /// The client violated the protocol during initialization.
-    #[error("the client did not begin as the protocol says: {0}")]
+    #[error("the client did not start according to the protocol: {0}")]
     Handshake(String),
     /// The serving task failed.
-    #[error("what served the client broke: {0}")]
+    #[error("the task that served the client failed: {0}")]
     Task(String),
 }
 

@@ -76,7 +76,7 @@ fn tool(gateway: &GatewayInner, entry: &CatalogEntry, site: &ToolContext) -> Opt
     }
     let form = schema(ProviderFormat::Mcp, entry, site).ok()?;
     serde_json::from_value(form)
-        .inspect_err(|error| tracing::warn!(tool = entry.name(), %error, "a tool cannot be offered"))
+        .inspect_err(|error| tracing::warn!(tool = entry.name(), %error, "cannot offer a tool"))
         .ok()
 }
 
@@ -95,7 +95,7 @@ pub(super) fn paginate<T>(
 ) -> Result<(Vec<T>, Option<String>), ErrorData> {
     if let Some(cursor) = request.and_then(|request| request.cursor) {
         let after = cursor.strip_prefix("after:");
-        let after = after.ok_or_else(|| ErrorData::invalid_params("the cursor is none of ours", None))?;
+        let after = after.ok_or_else(|| ErrorData::invalid_params("the cursor is not valid", None))?;
         items.retain(|item| name(item).as_str() > after);
     }
     let more = items.len() > PAGE;

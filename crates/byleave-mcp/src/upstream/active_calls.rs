@@ -126,7 +126,7 @@ impl ServerCallGuard<'_> {
         let mut passing = self.under_way.forwarding.subscribe();
         let passed = passing.wait_for(|count| *count == 0);
         if tokio::time::timeout(PASSING, passed).await.is_err() {
-            tracing::debug!("a result was not kept waiting for what was said before it");
+            tracing::debug!("a result is passed on before some earlier notifications");
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(under_way.single_session_call(), Some(one.call), "before anything was sent");
         here.set_progress_token(ProgressToken(NumberOrString::Number(1)));
         let there = under_way.register(&other);
-        assert!(under_way.single_session_call().is_none(), "nobody can say whom the server means");
+        assert!(under_way.single_session_call().is_none(), "it is ambiguous which call the server means");
         drop(there);
         assert_eq!(under_way.single_session_call(), Some(one.call));
         drop(here);

@@ -55,7 +55,7 @@ struct ArgumentScanner<'a> {
 impl ArgumentScanner<'_> {
     fn at(&mut self, name: &str, value: &Value, depth: usize) {
         if depth > DEPTH_MAX {
-            return self.unknown("the arguments are too deep to be looked through");
+            return self.unknown("the arguments are nested too deep to be scanned");
         }
         match value {
             Value::String(text) => self.text(name, text),
@@ -80,7 +80,7 @@ impl ArgumentScanner<'_> {
                     // Fractional numbers and booleans are written differently in every language.
                     let is_plain = |word: &Value| word.is_string() || word.is_i64() || word.is_u64();
                     if !argv.iter().all(is_plain) {
-                        self.unknown("a word of the command is no text");
+                        self.unknown("a word of the command is not text");
                     }
                 }
                 _ => self.at(name, value, depth + 1),
@@ -108,7 +108,7 @@ impl ArgumentScanner<'_> {
         }
         if text.starts_with('-') && one_word && text.len() > 1 && text.parse::<f64>().is_err() {
             self.unknown(&format!(
-                "`{}` begins with a dash: a program that it is handed on to takes it as an option",
+                "`{}` begins with a dash: a program could take it as an option",
                 text.chars().take(80).collect::<String>().escape_debug()
             ));
             if let Some((_, value)) = text.split_once('=') {
@@ -136,12 +136,11 @@ impl ArgumentScanner<'_> {
                 let path = rest.trim_start_matches("//");
                 let path = path.strip_prefix("localhost").unwrap_or(path);
                 if path.contains('%') {
-                    self.unknown("a file address has escapes in it");
+                    self.unknown("a file URL has escapes in it");
                 }
                 self.path(path);
             }
-            other => self
-                .unknown(&format!("nobody can say what an address of `{}` leads to", other.escape_debug())),
+            other => self.unknown(&format!("the target of a `{}` URL is unknown", other.escape_debug())),
         }
     }
 
@@ -164,7 +163,7 @@ impl ArgumentScanner<'_> {
     }
 
     fn unknown(&mut self, why: &str) {
-        self.plan.effects.push(Effect::Unknown { why: why.to_owned() });
+        self.plan.effects.push(Effect::Unknown { reason: why.to_owned() });
     }
 }
 
@@ -249,8 +248,8 @@ mod tests {
             (json!({"command": "ls $(touch /tmp/gate-marker)"}), "write /tmp/gate-marker"),
             (json!({"command": "touch", "args": ["/tmp/gate-marker"]}), "write /tmp/gate-marker"),
             (json!({"command": "touch", "args": ["a", 7]}), "write /7"),
-            (json!({"command": "touch", "args": [["/tmp/x"]]}), "unknown: a word of the command is no text"),
-            (json!({"command": "kill", "args": ["-9", 1.0]}), "unknown: a word of the command is no text"),
+            (json!({"command": "touch", "args": [["/tmp/x"]]}), "unknown: a word of the command is not text"),
+            (json!({"command": "kill", "args": ["-9", 1.0]}), "unknown: a word of the command is not text"),
             (json!({"code": "import os"}), "unknown: the argument `code` is a program"),
             (json!({"path": "~/.ssh/id_rsa"}), "unknown: "),
             (json!({"uri": "ssh://a.example/x"}), "unknown: "),

@@ -46,7 +46,7 @@ impl UpstreamHandler {
     }
 
     fn around(&self) -> Result<Arc<HandlerContext>, ErrorData> {
-        self.around.upgrade().ok_or_else(|| ErrorData::internal_error("nobody is there any more", None))
+        self.around.upgrade().ok_or_else(|| ErrorData::internal_error("the gateway has stopped", None))
     }
 
     /// Returns the client of the call that a question of the server belongs to.
@@ -56,7 +56,7 @@ impl UpstreamHandler {
         let caller = call.and_then(|call| around.exchange.caller(call));
         let nobody = || {
             ErrorData::invalid_request(
-                "nobody can be asked: no call, or calls of several, are under way",
+                "there is nobody to ask: no call is running, or calls of several sessions are",
                 None,
             )
         };
@@ -145,7 +145,7 @@ impl ClientHandler for UpstreamHandler {
         if let Some(caller) = caller
             && let Err(error) = caller.peer.notify_logging_message(params).await
         {
-            tracing::debug!(%error, "a log line of a server could not be passed on");
+            tracing::debug!(%error, "cannot pass on a log line of a server");
         }
         around.active_calls.forwarding.send_modify(|count| *count = count.saturating_sub(1));
     }

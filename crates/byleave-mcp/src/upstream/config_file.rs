@@ -34,7 +34,7 @@ pub fn parse_servers(text: &str) -> Result<Vec<ServerDefinition>, ServersFileErr
         let tables = tables.ok_or_else(|| {
             wrong(
                 key.span(),
-                format!("there is no `{}` here; begin each server with `[server.NAME]`", key.get_ref()),
+                format!("unknown key `{}`; begin each server with `[server.NAME]`", key.get_ref()),
             )
         })?;
         for (name, value) in tables {
@@ -76,7 +76,7 @@ impl ServersFileParser<'_> {
                 "workspace" => profile.workspace = self.access(value)?,
                 "read" => profile.read = self.paths(value)?,
                 "write" => profile.write = self.paths(value)?,
-                "reach" => profile.reach = self.strings(value)?,
+                "reach" => profile.hosts = self.strings(value)?,
                 "unconfined" => profile.unconfined = self.flag(value)?,
                 "trusted" => trusted = self.flag(value)?,
                 "sampling" => sampling = self.flag(value)?,
@@ -84,7 +84,7 @@ impl ServersFileParser<'_> {
                 "from" => from = Some(self.string(value)?),
                 other => {
                     return Err(
-                        self.wrong(key.span(), format!("a server has no key `{}`", other.escape_debug()))
+                        self.wrong(key.span(), format!("unknown key `{}` of a server", other.escape_debug()))
                     );
                 }
             }
@@ -140,7 +140,7 @@ impl ServersFileParser<'_> {
     fn address(&self, value: &ServersTomlValue<'_>) -> Result<String, ServersFileError> {
         let text = self.string(value)?;
         let url = url::Url::parse(&text).map_err(|error| {
-            self.wrong(value.span(), format!("`{}` is no address: {error}", text.escape_debug()))
+            self.wrong(value.span(), format!("`{}` is not a URL: {error}", text.escape_debug()))
         })?;
         let local = match url.host() {
             Some(url::Host::Domain(name)) => name == "localhost",

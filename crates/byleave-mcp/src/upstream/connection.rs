@@ -84,7 +84,7 @@ enum ServerConnectError {
 
 /// The reason why a server is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server `{server}` is not there: {why}")]
+#[error("the MCP server `{server}` is not available: {why}")]
 pub struct ServerUnavailableError {
     server: String,
     why: String,
@@ -137,14 +137,17 @@ impl ServerConnection {
         }
         if let Some(wait) = failures.wait() {
             return Err(self.unavailable(format!(
-                "it broke {} times; it is tried again in {} s",
+                "it failed {} times; the next try is in {} s",
                 failures.count,
                 wait.as_secs() + 1
             )));
         }
         let made = tokio::time::timeout(START, self.made()).await;
         let made = made.unwrap_or_else(|_| {
-            Err(ServerConnectError::Broke(format!("it did not say what it is within {} s", START.as_secs())))
+            Err(ServerConnectError::Broke(format!(
+                "it did not complete its initialization within {} s",
+                START.as_secs()
+            )))
         });
         match made {
             Ok(connection) => {
@@ -172,7 +175,7 @@ impl ServerConnection {
         let listed = tokio::time::timeout(LISTING, connection.offered()).await;
         let listed = listed.unwrap_or_else(|_| {
             Err(ServerConnectError::Broke(format!(
-                "it did not say what it offers within {} s",
+                "it did not list its tools within {} s",
                 LISTING.as_secs()
             )))
         });
@@ -205,9 +208,9 @@ impl ServerConnection {
         if let Launch::Http { url, .. } = &definition.launch
             && let Err(fault) = self.shared.ground.logins.mark_login_needed(&definition.name, url)
         {
-            tracing::warn!(server = %definition.name, %fault, "that a login is needed cannot be noted");
+            tracing::warn!(server = %definition.name, %fault, "cannot record that a server needs a login");
         }
-        self.unavailable(format!("it wants you to log in: `byleave mcp login {}`", definition.name))
+        self.unavailable(format!("it requires a login; run `byleave mcp login {}`", definition.name))
     }
 
     async fn made(&self) -> Result<RunningServer, ServerConnectError> {
@@ -221,9 +224,7 @@ impl ServerConnection {
                 return ServerConnectError::WantsLogin;
             }
             let trouble = login_error(&error);
-            ServerConnectError::Broke(
-                trouble.unwrap_or_else(|| format!("it does not speak MCP as we do: {error}")),
-            )
+            ServerConnectError::Broke(trouble.unwrap_or_else(|| format!("the MCP handshake failed: {error}")))
         };
         let (running, heard, leash) = match &self.shared.around.definition.launch {
             Launch::Child { .. } => {
@@ -272,7 +273,9 @@ impl ServerConnection {
         tokio::spawn(async move {
             let mut listening = match peer.listen(filter.build()).await {
                 Ok(listening) => listening,
-                Err(error) => return tracing::debug!(server, %error, "a server does not say what changes"),
+                Err(error) => {
+                    return tracing::debug!(server, %error, "a server does not send change notifications");
+                }
             };
             while let Ok(Some(heard)) = listening.next().await {
                 let news = match heard {
@@ -325,7 +328,7 @@ impl RunningServer {
         };
         let named = |tools: &[Value]| tools.iter().map(|tool| tool.get("name").cloned()).collect::<Vec<_>>();
         if named(&came) != named(&typed) {
-            return Err("what it sent of its tools is not what was read of them".into());
+            return Err("the received list of tools differs from the parsed one".into());
         }
         Ok(taken(came, instructions))
     }
@@ -367,11 +370,11 @@ fn taken(came: Vec<Value>, instructions: Option<String>) -> ServerListing {
         let shown = name.chars().take(80).collect::<String>().escape_debug().to_string();
         let bytes = tool.to_string().len();
         if !tool_names::is_valid_tool_name(&name) {
-            offered.rejected.push(format!("`{shown}` cannot be the name of a tool"));
+            offered.rejected.push(format!("`{shown}` is not a valid tool name"));
         } else if bytes > TOOL_BYTES_MAX {
-            offered
-                .rejected
-                .push(format!("`{shown}` says {bytes} bytes of itself; {TOOL_BYTES_MAX} are taken"));
+            offered.rejected.push(format!(
+                "the definition of `{shown}` has {bytes} bytes; the maximum is {TOOL_BYTES_MAX}"
+            ));
         } else {
             *seen.entry(name.clone()).or_default() += 1;
             tools.insert(name, tool);
@@ -399,8 +402,8 @@ async fn over_http(
     let mut sent = HashMap::new();
     for (name, value) in headers {
         let name =
-            name.parse().map_err(|_| format!("`{}` cannot be the name of a header", name.escape_debug()))?;
-        let value = value.parse().map_err(|_| "the value of a header cannot be sent".to_owned())?;
+            name.parse().map_err(|_| format!("`{}` is not a valid header name", name.escape_debug()))?;
+        let value = value.parse().map_err(|_| "the value of a header is not valid".to_owned())?;
         sent.insert(name, value);
     }
     let client = http::client_builder().build().map_err(|error| error.to_string())?;
@@ -424,7 +427,7 @@ pub(super) fn is_unauthorized(error: &(dyn Error + 'static)) -> bool {
 /// Returns why a login could not be used, if that caused the error. Nothing was then sent to the server.
 pub(super) fn login_error(error: &(dyn Error + 'static)) -> Option<String> {
     let trouble = causes(error).find_map(|cause| cause.downcast_ref::<AuthError>());
-    trouble.map(|trouble| format!("its login cannot be used now: {trouble}"))
+    trouble.map(|trouble| format!("its stored login cannot be used now: {trouble}"))
 }
 
 /// Returns the causes of an error, one after the other.

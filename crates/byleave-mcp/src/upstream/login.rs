@@ -49,37 +49,39 @@ pub struct LoginOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The server is not remote, so there is no login.
-    #[error("the server `{0}` is a program here, and needs no login")]
+    #[error("the server `{0}` is a local program and needs no login")]
     NotRemote(ServerName),
     /// A configured header identifies the client already.
-    #[error("the server `{0}` is sent a header `Authorization` already; take that out, and log in then")]
+    #[error(
+        "the server `{0}` already has a configured `Authorization` header; remove that header, then log in"
+    )]
     AlreadyAuthorized(ServerName),
     /// The server's own address cannot be used for a login.
-    #[error("the address of the server cannot be logged in at: {0}")]
+    #[error("cannot log in at the address of the server: {0}")]
     InvalidServerUrl(EndpointError),
     /// The server names an endpoint that is not allowed.
-    #[error("the server is not to be trusted with a login: {0}; nothing was opened")]
+    #[error("the server must not be trusted with a login: {0}; nothing was opened")]
     Endpoint(#[from] EndpointError),
     /// The server does not name an authorization server.
-    #[error("the server does not say where to log in: {0}")]
+    #[error("the server does not name an authorization server: {0}")]
     NoAuthorizationServer(String),
     /// The authorization server does not support a safe login.
     #[error("the authorization server cannot be used: {0}")]
     Unsupported(&'static str),
     /// The authorization server did not register the client.
-    #[error("the authorization server does not take us: {0}")]
+    #[error("the authorization server did not register this client: {0}")]
     NotRegistered(String),
     /// The returned state does not match the login that was begun.
-    #[error("what the browser came back with is not of this login (another `state`); nothing was exchanged")]
+    #[error("the browser returned a response of another login (different `state`); nothing was exchanged")]
     WrongState,
     /// The person or the authorization server denied the login.
-    #[error("the authorization server says no: {0}")]
+    #[error("the authorization server denied the login: {0}")]
     Denied(String),
     /// The returned code was not accepted.
     #[error("the login was not completed: {0}")]
     NotExchanged(String),
     /// The browser did not come back in time.
-    #[error("nobody came back from the browser within {} s", .0.as_secs())]
+    #[error("the login in the browser was not finished within {} s", .0.as_secs())]
     Timeout(Duration),
     /// The login cannot be stored.
     #[error(transparent)]
@@ -139,13 +141,14 @@ impl LoginDestination {
         let courier = Arc::new(courier);
         let manager = managed(&standpoint.server, &courier).await?;
         let resolved = tokio::time::timeout(DISCOVERY, manager.resolve_metadata()).await;
-        let resolved = resolved.map_err(|_| LoginError::NoAuthorizationServer("it takes too long".into()))?;
+        let resolved =
+            resolved.map_err(|_| LoginError::NoAuthorizationServer("the discovery timed out".into()))?;
         let resolved = resolved.map_err(|error| match courier.refused() {
             Some(unsound) => LoginError::Endpoint(unsound),
             None => LoginError::NoAuthorizationServer(told(&error)),
         })?;
         if !resolved.source.is_discovered() {
-            return Err(LoginError::NoAuthorizationServer("it has no metadata for OAuth".into()));
+            return Err(LoginError::NoAuthorizationServer("the server has no OAuth metadata".into()));
         }
         let metadata = resolved.metadata;
         let (endpoints, issuer) = looked_at(&standpoint, &metadata)?;
@@ -153,7 +156,7 @@ impl LoginDestination {
         this.set_metadata(metadata.clone());
         let scopes = this.select_initial_scopes(&[]).await;
         if scopes.len() > SCOPES_MAX {
-            return Err(LoginError::Unsupported("it wants too many rights to be asked for"));
+            return Err(LoginError::Unsupported("it asks for too many scopes"));
         }
         let (manager, url) = (this, url.clone());
         Ok(Self { server, url, standpoint, courier, manager, metadata, issuer, endpoints, scopes, client_id })
@@ -175,8 +178,11 @@ impl LoginDestination {
         let all = [
             ("issues the login", Some(&self.endpoints.issuer)),
             ("is opened in your browser", Some(&self.endpoints.authorization)),
-            ("is told who we are", self.endpoints.registration.as_ref().filter(|_| self.client_id.is_none())),
-            ("gives the tokens", Some(&self.endpoints.token)),
+            (
+                "registers this client",
+                self.endpoints.registration.as_ref().filter(|_| self.client_id.is_none()),
+            ),
+            ("issues the tokens", Some(&self.endpoints.token)),
         ];
         let mut hosts: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (what, url) in all {
@@ -202,7 +208,7 @@ impl LoginDestination {
                 client
             }
             None if self.endpoints.registration.is_none() => {
-                let why = "it registers nobody by itself; register there, and name what it calls you with `--client-id`";
+                let why = "it does not support automatic registration; register a client there, and give its id with `--client-id`";
                 return Err(LoginError::NotRegistered(why.into()));
             }
             None => {
@@ -217,7 +223,7 @@ impl LoginDestination {
             || told_us > CLIENT_BYTES_MAX
             || client.client_id.contains(char::is_control)
         {
-            return Err(LoginError::Unsupported("what it calls us cannot be used"));
+            return Err(LoginError::Unsupported("the client id that it issued is not usable"));
         }
         let made = self.manager.get_authorization_url(&scopes).await;
         let address = made.map_err(|error| LoginError::Io(told(&error)))?;
@@ -229,7 +235,9 @@ impl LoginDestination {
         };
         let (state, resource, method) = (said("state"), said("resource"), said("code_challenge_method"));
         let (Some(state), Some(resource), Some("S256")) = (state, resource, method.as_deref()) else {
-            return Err(LoginError::Unsupported("its endpoint says itself what is ours to say"));
+            return Err(LoginError::Unsupported(
+                "its authorization endpoint already contains parameters that only the client may set",
+            ));
         };
         Ok(PendingLogin { address: opened.into(), destination: self, landing, state, resource, client })
     }
@@ -238,7 +246,7 @@ impl LoginDestination {
     fn said(&self) -> String {
         self.courier
             .error_message()
-            .map_or_else(|| "it did not answer as it should".into(), |said| format!("it answers {said}"))
+            .map_or_else(|| "it sent an invalid response".into(), |said| format!("it answered {said}"))
     }
 }
 
@@ -259,7 +267,7 @@ impl PendingLogin {
         }
         let Some(code) = came.code.filter(|_| came.error.is_none()) else {
             let error = came.error.filter(|error| http_client::is_oauth_error_code(error));
-            return Err(LoginError::Denied(error.unwrap_or_else(|| "without saying why".into())));
+            return Err(LoginError::Denied(error.unwrap_or_else(|| "no reason given".into())));
         };
         let kept = InMemoryCredentialStore::new();
         let mut manager = destination.manager;
@@ -270,15 +278,16 @@ impl PendingLogin {
             return Err(LoginError::NotExchanged(match error {
                 AuthError::AuthorizationServerMismatch { .. }
                 | AuthError::AuthorizationServerMissingIssuer { .. }
-                | AuthError::AuthorizationFailed(_) => "another issuer answered than was asked".into(),
+                | AuthError::AuthorizationFailed(_) => "the response came from another issuer".into(),
                 _ => destination.courier.error_message().map_or_else(
-                    || "the token endpoint did not answer as it should".into(),
-                    |said| format!("the token endpoint answers {said}"),
+                    || "the token endpoint sent an invalid response".into(),
+                    |said| format!("the token endpoint answered {said}"),
                 ),
             }));
         }
         let credentials = kept.load().await.ok().flatten();
-        let credentials = credentials.ok_or_else(|| LoginError::NotExchanged("no token came".into()))?;
+        let credentials =
+            credentials.ok_or_else(|| LoginError::NotExchanged("the response contained no token".into()))?;
         let login = Login {
             issuer: destination.issuer,
             authorization_endpoint: destination.endpoints.authorization.into(),
@@ -286,7 +295,7 @@ impl PendingLogin {
             resource,
             client_secret: client.client_secret,
             secret_is_posted: posts_secret(&destination.metadata),
-            own_network: destination.standpoint.allow_private_network,
+            allow_private_network: destination.standpoint.allow_private_network,
             credentials,
         };
         Ok(logins.store(&destination.server, &destination.url, login)?)
@@ -302,7 +311,7 @@ pub(super) async fn authorized_client(
 ) -> Result<AuthorizationManager, LoginError> {
     let parsed = Url::parse(url).map_err(|error| LoginError::Io(error.to_string()))?;
     let login = if names_itself(headers) { None } else { logins.login(server, url)? };
-    let own_network = login.as_ref().is_some_and(|login| login.own_network);
+    let own_network = login.as_ref().is_some_and(|login| login.allow_private_network);
     // The hosts were shown at login. They are checked again, because the file may have been changed.
     let standpoint = EndpointPolicy { server: parsed, allow_private_network: own_network };
     let courier =
@@ -363,7 +372,7 @@ fn looked_at(
     standpoint: &EndpointPolicy,
     metadata: &AuthorizationMetadata,
 ) -> Result<(OAuthEndpoints, String), LoginError> {
-    let issuer = metadata.issuer.clone().ok_or(LoginError::Unsupported("it does not say who it is"))?;
+    let issuer = metadata.issuer.clone().ok_or(LoginError::Unsupported("it does not state its issuer"))?;
     let registration = metadata.registration_endpoint.as_deref();
     let endpoints = OAuthEndpoints {
         authorization: standpoint
@@ -376,13 +385,11 @@ fn looked_at(
     };
     let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
     if !methods.iter().any(|method| method == "S256") {
-        return Err(LoginError::Unsupported(
-            "it does not say that it checks who begins a login (PKCE with S256)",
-        ));
+        return Err(LoginError::Unsupported("it does not declare support for PKCE with S256"));
     }
     if metadata.response_types_supported.as_ref().is_some_and(|types| !types.iter().any(|one| one == "code"))
     {
-        return Err(LoginError::Unsupported("it gives no codes"));
+        return Err(LoginError::Unsupported("it does not support the response type `code`"));
     }
     Ok((endpoints, issuer))
 }

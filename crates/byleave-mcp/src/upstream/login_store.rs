@@ -58,7 +58,7 @@ pub enum LoginStoreError {
         error: io::Error,
     },
     /// Other users can read the file.
-    #[error("cannot use the login in `{}`: others may have read it; log out and in again", .0.display())]
+    #[error("cannot use the login in `{}`: other users may have read it; log out and in again", .0.display())]
     Exposed(PathBuf),
     /// Another process holds the lock.
     #[error("cannot change the login in `{}`: another process has been changing it for {} s", .0.display(), LOCK.as_secs())]
@@ -87,12 +87,12 @@ pub(super) struct Login {
     pub(super) resource: String,
     pub(super) client_secret: Option<String>,
     pub(super) secret_is_posted: bool,
-    pub(super) own_network: bool,
+    pub(super) allow_private_network: bool,
     pub(super) credentials: StoredCredentials,
 }
 
 /// The lock that the writer of a login holds.
-pub(super) struct LoginLock(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub(super) struct LoginLock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
 
 impl LoginStore {
     /// Returns the logins in a state directory.
@@ -166,7 +166,7 @@ impl LoginStore {
     }
 
     fn try_lock(&self, server: &ServerName) -> Result<Option<LoginLock>, LoginStoreError> {
-        let system = |error| fault("make a place for", &self.directory, error);
+        let system = |error| fault("create a directory for", &self.directory, error);
         DirBuilder::new().mode(0o700).recursive(true).create(&self.directory).map_err(system)?;
         let about = fs::symlink_metadata(&self.directory).map_err(system)?;
         if !about.is_dir() {
@@ -194,15 +194,15 @@ impl LoginStore {
             Err(error) => return Err(system(error)),
         };
         if !about.is_file() || about.len() > FILE_BYTES_MAX {
-            return Err(system(io::Error::other("it is no file of ours")));
+            return Err(system(io::Error::other("the path is not a regular file, or the file is too large")));
         }
         if about.permissions().mode() & 0o077 != 0 {
             return Err(LoginStoreError::Exposed(path));
         }
         let text = own::read(&path).map_err(system)?;
         // The parse error is not reported, because it could contain a secret.
-        let kept: StoredLogin =
-            serde_json::from_slice(&text).map_err(|_| system(io::Error::other("it cannot be understood")))?;
+        let kept: StoredLogin = serde_json::from_slice(&text)
+            .map_err(|_| system(io::Error::other("the file cannot be parsed")))?;
         Ok((kept.server == *server).then_some(kept))
     }
 
@@ -265,7 +265,7 @@ impl ServerCredentialStore {
 
     fn changed(&self, credentials: Option<StoredCredentials>) -> Result<(), AuthError> {
         let Some(login) = self.now()? else {
-            return Err(AuthError::CredentialStoreError("the login is another one meanwhile".into()));
+            return Err(AuthError::CredentialStoreError("the login was replaced meanwhile".into()));
         };
         let login = credentials.map(|credentials| Login { credentials, ..login });
         let (server, url, wanted) = (self.server.clone(), self.url.clone(), login.is_none());

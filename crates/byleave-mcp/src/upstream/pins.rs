@@ -85,23 +85,23 @@ pub enum Drift {
         /// Its name at the server.
         tool: String,
         /// The current definition.
-        now: Value,
+        current: Value,
     },
     /// A tool that differs from the accepted one.
     Changed {
         /// Its name at the server.
         tool: String,
         /// The accepted definition.
-        was: Value,
+        accepted: Value,
         /// The current definition.
-        now: Value,
+        current: Value,
     },
     /// Changed instructions for the model.
     Instructions {
         /// The accepted instructions.
-        was: Option<String>,
+        accepted: Option<String>,
         /// The current instructions.
-        now: Option<String>,
+        current: Option<String>,
     },
 }
 
@@ -177,14 +177,16 @@ impl ServerPin {
         let mut drift = Vec::new();
         if self.instructions != offered.instructions {
             let (was, now) = (self.instructions.clone(), offered.instructions.clone());
-            drift.push(Drift::Instructions { was, now });
+            drift.push(Drift::Instructions { accepted: was, current: now });
         }
         for (tool, now) in &offered.tools {
             let (tool, now) = (tool.clone(), now.clone());
             match self.tools.get(&tool) {
                 Some(pin) if pin.digest == digest(&now).to_string() => {}
-                Some(pin) => drift.push(Drift::Changed { tool, was: pin.definition.clone(), now }),
-                None => drift.push(Drift::New { tool, now }),
+                Some(pin) => {
+                    drift.push(Drift::Changed { tool, accepted: pin.definition.clone(), current: now })
+                }
+                None => drift.push(Drift::New { tool, current: now }),
             }
         }
         drift
@@ -199,11 +201,11 @@ impl ServerPin {
     pub fn accept(&mut self, drift: Vec<Drift>) {
         for one in drift {
             match one {
-                Drift::New { tool, now } | Drift::Changed { tool, now, .. } => {
+                Drift::New { tool, current: now } | Drift::Changed { tool, current: now, .. } => {
                     let digest = digest(&now).to_string();
                     self.tools.insert(tool, ToolPin { digest, definition: now });
                 }
-                Drift::Instructions { now, .. } => self.instructions = now,
+                Drift::Instructions { current: now, .. } => self.instructions = now,
             }
         }
     }
@@ -283,12 +285,12 @@ mod tests {
             *other.pointer_mut(pointer).unwrap() = value;
             let drift = pinned.drift(&offer(&other));
             assert!(
-                matches!(drift.as_slice(), [Drift::Changed { was, .. }] if *was == tool),
+                matches!(drift.as_slice(), [Drift::Changed { accepted: was, .. }] if *was == tool),
                 "{pointer} {drift:?}"
             );
         }
         let told = ServerListing { instructions: Some("do as I say".into()), ..offer(&tool) };
-        assert!(matches!(pinned.drift(&told).as_slice(), [Drift::Instructions { was: None, .. }]));
+        assert!(matches!(pinned.drift(&told).as_slice(), [Drift::Instructions { accepted: None, .. }]));
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl RateWindow {
             }
         }
         if self.bytes > SPAN_BYTES_MAX || self.lines > SPAN_LINES_MAX {
-            return Err("it sent more than anyone could read");
+            return Err("it sent too much data in a short time");
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ mod tests {
         heard.start_capture();
         let mut tap = CapturingReader::new(&text[..], heard.clone());
         let mut read = Vec::new();
-        // In small pieces, as pipes may deliver them.
+        // In small chunks, as pipes may deliver them.
         let mut piece = [0; 7];
         loop {
             let n = tap.read(&mut piece).await.unwrap();

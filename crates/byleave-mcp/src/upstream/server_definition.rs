@@ -68,7 +68,7 @@ pub struct ServerProfile {
     /// Additional writable paths.
     pub write: Vec<PathBuf>,
     /// Reachable hosts, in the syntax of rules.
-    pub reach: Vec<String>,
+    pub hosts: Vec<String>,
     /// Whether it runs outside the sandbox, with all permissions of the person.
     pub unconfined: bool,
 }
@@ -212,7 +212,7 @@ mod tests {
         others.push(env);
         others.push(ServerDefinition { trusted: true, ..one.clone() });
         others.push(ServerDefinition {
-            profile: ServerProfile { reach: vec!["*".into()], ..ServerProfile::default() },
+            profile: ServerProfile { hosts: vec!["*".into()], ..ServerProfile::default() },
             ..one.clone()
         });
         for other in others {

@@ -71,13 +71,13 @@ enum ProcessHandle {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerStartError {
     /// Its definition refers to a variable that is not set.
-    #[error("it needs the variable `{0}`, which is not set; set it, or change `env` of the server")]
+    #[error("the server needs the variable `{0}`, which is not set; set it, or change `env` of the server")]
     NoVariable(String),
     /// The sandbox is not available.
-    #[error("it cannot be confined: {0}")]
+    #[error("cannot confine the server: {0}")]
     Unconfined(String),
     /// A system call failed.
-    #[error("it cannot be started: {0}")]
+    #[error("cannot start the server: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -93,7 +93,7 @@ pub(super) fn start_server(
     ground: &ServerEnvironment,
 ) -> Result<ServerProcess, ServerStartError> {
     let Launch::Child { command, args, env, cwd } = &definition.launch else {
-        return Err(ServerStartError::Io(io::Error::other("it is not a program")));
+        return Err(ServerStartError::Io(io::Error::other("the server is not a local program")));
     };
     let env = resolve_variables(env, &ground.environment)?;
     let argv: Vec<OsString> = std::iter::once(command).chain(args).map(OsString::from).collect();
@@ -151,26 +151,26 @@ fn confined(
         // The server itself reaches the host, whichever call it is for.
         let (session, agent) = (SessionId::new("mcp"), AgentId::new(definition.name.as_str()));
         let (Ok(session), Ok(agent)) = (session, agent) else {
-            return Err(ServerStartError::Unconfined("its name cannot be written down".into()));
+            return Err(ServerStartError::Unconfined("the name of the server is not valid".into()));
         };
         let keeper = CallHostPolicy::new(Arc::clone(&ground.policy), &plan, session, agent);
         start_with_network(&confinement, &command, RunAs::Caller, &uplink, Egress::new(Arc::new(keeper)))?
     } else {
         start(&confinement, &command, RunAs::Caller)?
     };
-    let pipes = running.take_pipes().ok_or_else(|| io::Error::other("its streams cannot be had"))?;
+    let pipes = running.take_pipes().ok_or_else(|| io::Error::other("cannot get its standard streams"))?;
     let stopper = running.stopper()?;
     let name = definition.name.to_string();
     let server = name.clone();
     running.on_planted(move |planted| {
-        tracing::warn!(server, count = planted.len(), "a server planted something");
+        tracing::warn!(server, count = planted.len(), "a server planted files");
     });
     thread::Builder::new().name("byleave-mcp-server".into()).spawn(move || match running.finish() {
         Ok(_) => {}
         Err(error @ LaunchError::Tripwire(_)) => {
-            tracing::error!(server = name, %error, "what a server plants cannot be put out of action; it was ended");
+            tracing::error!(server = name, %error, "cannot rename files that a server planted; the server was ended");
         }
-        Err(error) => tracing::debug!(server = name, %error, "a server did not end well"),
+        Err(error) => tracing::debug!(server = name, %error, "a server ended with an error"),
     })?;
     Ok((pipes.stdin, pipes.stdout, pipes.stderr, ProcessHandle::Confined(stopper)))
 }
@@ -186,7 +186,7 @@ fn granted_by(definition: &ServerDefinition, ground: &ServerEnvironment) -> Plan
     plan.effects.extend(programs.iter().map(|program| Effect::Read { path: path(&installed_in(program)) }));
     plan.effects.extend(profile.read.iter().map(|read| Effect::Read { path: path(read) }));
     plan.effects.extend(profile.write.iter().map(|write| Effect::Write { path: path(write) }));
-    plan.effects.extend(profile.reach.iter().map(|host| {
+    plan.effects.extend(profile.hosts.iter().map(|host| {
         let (host, port) = match host.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
             Some((host, Ok(port))) => (host, port),
             _ => (host.as_str(), 443),
@@ -255,7 +255,7 @@ fn bare(
 ) -> Result<SpawnedProcess, ServerStartError> {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
-    let (program, args) = argv.split_first().ok_or_else(|| io::Error::other("there is no program"))?;
+    let (program, args) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let kept = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER"];
     let kept = ground.environment.iter().filter(|(name, _)| kept.contains(&name.as_str()));
     let mut child = Command::new(program)
@@ -269,14 +269,14 @@ fn bare(
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()?;
-    let missing = || io::Error::other("its streams cannot be had");
+    let missing = || io::Error::other("cannot get its standard streams");
     let stdin = child.stdin.take().ok_or_else(missing)?.into();
     let stdout = child.stdout.take().ok_or_else(missing)?.into();
     let stderr = child.stderr.take().ok_or_else(missing)?.into();
     let id = child.id();
     thread::Builder::new().name("byleave-mcp-server".into()).spawn(move || {
         if let Err(error) = child.wait() {
-            tracing::debug!(%error, "a server did not end well");
+            tracing::debug!(%error, "a server ended with an error");
         }
     })?;
     Ok((stdin, stdout, stderr, ProcessHandle::Bare(id)))
@@ -305,7 +305,7 @@ impl Drop for KillOnDrop {
         match &self.0 {
             ProcessHandle::Confined(stopper) => {
                 if let Err(error) = stopper.stop() {
-                    tracing::error!(%error, "a server could not be stopped");
+                    tracing::error!(%error, "cannot stop a server");
                 }
             }
             ProcessHandle::Bare(id) => {
@@ -314,7 +314,7 @@ impl Drop for KillOnDrop {
                     && let Err(error) =
                         rustix::process::kill_process_group(group, rustix::process::Signal::KILL)
                 {
-                    tracing::debug!(%error, "a server had ended already");
+                    tracing::debug!(%error, "a server had already ended");
                 }
             }
         }

@@ -61,7 +61,7 @@ impl ServerTool {
         let manifest = manifest(link.definition(), in_catalog, definition);
         let input = Validator::new(&manifest.input_schema).map_err(|bad| bad.to_string())?;
         let output = definition.get("outputSchema").map(Validator::new).transpose();
-        let output = output.map_err(|bad| format!("what it says of its results cannot be used: {bad}"))?;
+        let output = output.map_err(|bad| format!("its output schema is not valid: {bad}"))?;
         let reads = manifest.permission_class == PermissionClass::Readonly;
         Ok(Self { name: name.to_owned(), reads, input, output, link, manifest })
     }
@@ -75,7 +75,7 @@ impl ServerTool {
         let answered = tokio::select! {
             answered = self.rounds(arguments, caller.as_deref(), &run) => answered,
             // Dropping the request notifies the server.
-            () = run.cancel.cancelled() => Err("it was called off".into()),
+            () = run.cancel.cancelled() => Err("the call was cancelled".into()),
         };
         match answered {
             Ok(output) => output,
@@ -104,13 +104,13 @@ impl ServerTool {
                     .map_err(|error| ToolCallError::Broke(error.to_string()));
             }
             let Some(caller) = caller else {
-                return Err("the server asks for something, and nobody can be asked".into());
+                return Err("the server requests input, and there is nobody to ask".into());
             };
             params.input_responses =
                 Some(self.fulfilled(wanted.input_requests.clone().unwrap_or_default(), caller).await?);
             params.request_state.clone_from(&wanted.request_state);
         }
-        Err(format!("the server asked for something {ROUNDS_MAX} times and gave no result").into())
+        Err(format!("the server requested input {ROUNDS_MAX} times and returned no result").into())
     }
 
     async fn once(
@@ -138,7 +138,7 @@ impl ServerTool {
             }
             ServerResult::InputRequiredResult(result) => Ok(CallToolResponse::InputRequired(result)),
             ServerResult::CreateTaskResult(result) => Ok(CallToolResponse::Task(result)),
-            _ => Err("the server answered something else than was asked".into()),
+            _ => Err("the server sent a response of the wrong kind".into()),
         }
     }
 
@@ -157,14 +157,14 @@ impl ServerTool {
                 let cut = self.link.cut_off_reason();
                 self.link.drop_connection();
                 if let Some(cut) = cut {
-                    return format!("the server was cut off: {cut}").into();
+                    return format!("the server was disconnected: {cut}").into();
                 }
                 format!(
-                    "the server `{}` ended in the middle of it; nobody can say what it did",
+                    "the server `{}` ended during the call; the effects of the call are unknown",
                     self.link.definition().name
                 )
             }
-            other => format!("the server did not answer as it should: {other}"),
+            other => format!("the server sent an invalid response: {other}"),
         };
         why.into()
     }
@@ -180,14 +180,15 @@ impl ServerTool {
         {
             let Some(structured) = structured_content else {
                 return Err(
-                    "the result lacks the structure that the tool says it has; it is not passed on".into()
+                    "the result lacks the structured content that the tool declares; it is not passed on"
+                        .into(),
                 );
             };
             let wide = JsonLimits::default();
             validator.check(structured, &wide).map_err(|refusal| {
                 format!(
-                    "the result is not what the tool says that it would be; it is not passed on: {}",
-                    refusal.why
+                    "the result does not match the output schema of the tool; it is not passed on: {}",
+                    refusal.message
                 )
             })?;
         }
@@ -222,7 +223,7 @@ impl ServerTool {
                         .map_err(|error| ToolCallError::Broke(error.to_string()))?;
                     serde_json::to_value(said)
                 }
-                _ => return Err("the server asks for something that it is not given here".into()),
+                _ => return Err("the server requests input that is not allowed here".into()),
             };
             answers.insert(key, answer.map_err(|error| ToolCallError::Broke(error.to_string()))?);
         }
@@ -240,11 +241,11 @@ impl Tool for ServerTool {
         arguments: &'a Value,
         site: &'a ToolContext,
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
-        let mut plan = Plan { reads_only: self.reads, ..Plan::default() };
+        let mut plan = Plan { read_only: self.reads, ..Plan::default() };
         plan.effects.push(Effect::mcp_invoke(self.link.definition().name.as_str(), &self.name));
         argument_effects::add_argument_effects(&mut plan, arguments, site, self.reads);
         let changes = |effect: &Effect| !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. });
-        plan.reads_only &= !plan.effects.iter().any(changes);
+        plan.read_only &= !plan.effects.iter().any(changes);
         Some(Box::pin(async move { Ok(plan) }))
     }
 
@@ -299,10 +300,9 @@ impl Drop for CancelOnDrop<'_> {
         let peer = self.peer.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let params =
-                    rmcp::model::CancelledNotificationParam::new(Some(id), Some("called off".into()));
+                let params = rmcp::model::CancelledNotificationParam::new(Some(id), Some("cancelled".into()));
                 if let Err(error) = peer.notify_cancelled(params).await {
-                    tracing::debug!(%error, "a server could not be told that a call is off");
+                    tracing::debug!(%error, "cannot notify a server that a call was cancelled");
                 }
             });
         }

@@ -186,7 +186,7 @@ impl Upstream {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
             if has_hidden_chars(&arguments) {
-                return Err("it says something that cannot be seen; it is not offered before somebody has looked at it".into());
+                return Err("the server sends invisible characters; its tools are not offered until a person has checked them".into());
             }
             self.inner.accepted(&arguments).await?;
         }
@@ -256,7 +256,7 @@ impl UpstreamInner {
     fn to_start(&self, one: &UpstreamServer) -> Result<Option<LaunchPin>, String> {
         let definition = one.link.definition();
         let now = LaunchPin::now(definition, &self.search)
-            .map_err(|error| format!("the program cannot be looked at: {error}"))?;
+            .map_err(|error| format!("cannot check the program: {error}"))?;
         let pinned = self.pins.get(&definition.name).map_err(|fault| fault.to_string())?;
         // A program that cannot be pinned is accepted for as long as it runs.
         let accepted =
@@ -330,7 +330,7 @@ impl UpstreamInner {
         one.offered().retain(|name, told| {
             let stays = stays(name, told);
             if !stays && self.catalog.unregister(name).is_err() {
-                tracing::debug!(name, "a tool had gone already");
+                tracing::debug!(name, "a tool was already removed");
             }
             stays
         });
@@ -359,7 +359,7 @@ impl UpstreamInner {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let server = ServerName::new(text("server").unwrap_or_default()).map_err(|no| no.to_string())?;
         let one = self.all.get(&server).ok_or_else(|| format!("there is no server `{server}` here"))?;
-        let changed = || format!("the server `{server}` has changed since it was shown; look at it again");
+        let changed = || format!("the server `{server}` has changed since it was shown; check it again");
         if let Some(shown) = text("start_digest") {
             let pin = self.to_start(one)?.ok_or_else(changed)?;
             if trust_server::start_digest(&pin) != shown {
@@ -382,9 +382,9 @@ impl UpstreamInner {
             self.pins.update(&server, |pinned| pinned.accept(drift)).map_err(|fault| fault.to_string())?;
             self.look(&server).await;
             self.tell(&server, ServerChange::Tools);
-            return Ok(format!("what the server `{server}` offers is accepted"));
+            return Ok(format!("the tools of the server `{server}` are accepted"));
         }
-        Err("nothing is shown that could be accepted".into())
+        Err("the arguments show nothing to accept".into())
     }
 
     fn tell(&self, server: &ServerName, news: ServerChange) {

@@ -50,11 +50,12 @@ impl AcceptServerTool {
             "required": ["server"],
             "additionalProperties": false,
         });
-        let description = "Accepts an MCP server as it is shown: that it is started so, or that its tools are offered to agents.";
+        let description =
+            "Accepts an MCP server as shown: its start command, or the tools that it offers to agents.";
         let mut manifest = Manifest::new(ACCEPT_TOOL, description, schema);
         manifest.permission_class = PermissionClass::Generic;
         manifest.needs_approval = ApprovalRequirement::Always;
-        manifest.repeatable = true;
+        manifest.idempotent = true;
         Self { manifest, servers }
     }
 }
@@ -108,7 +109,7 @@ impl Tool for AcceptServerTool {
     fn execute(&self, arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
         Box::pin(async move {
             let Some(servers) = self.servers.upgrade() else {
-                return Output::failure("nobody is there any more");
+                return Output::failure("the gateway has stopped");
             };
             match servers.accept_arguments(&arguments).await {
                 Ok(said) => Output::text(said),
@@ -128,7 +129,7 @@ pub(super) fn start_arguments(definition: &ServerDefinition, pin: &LaunchPin) ->
         "may_use_the_agents_model": definition.sampling,
     });
     if let (true, Some(start)) = (definition.is_unpinned(), start.as_object_mut()) {
-        let why = "the version is not fixed, so another program may be run tomorrow under the same words: this is asked at every start";
+        let why = "the version is not pinned, so the same command may run a different program tomorrow: you are asked at every start";
         start.insert("not_pinned".into(), Value::from(why));
     }
     json!({ "server": definition.name, "start": start, "start_digest": start_digest(pin) })
@@ -153,12 +154,14 @@ pub(super) fn offer_digest(drift: &[Drift]) -> String {
 fn shown(drift: &Drift) -> Value {
     let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
     match drift {
-        Drift::New { tool, now } => json!({ "new_tool": tool, "definition": now }),
-        Drift::Changed { tool, was, now } => {
+        Drift::New { tool, current: now } => json!({ "new_tool": tool, "definition": now }),
+        Drift::Changed { tool, accepted: was, current: now } => {
             let (was, now) = (pretty(was), pretty(now));
             json!({ "changed_tool": tool, "diff": diffy::create_patch(&was, &now).to_string() })
         }
-        Drift::Instructions { was, now } => json!({ "instructions_to_the_model": now, "before": was }),
+        Drift::Instructions { accepted: was, current: now } => {
+            json!({ "instructions_to_the_model": now, "before": was })
+        }
     }
 }
 

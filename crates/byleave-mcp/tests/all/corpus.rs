@@ -1,9 +1,9 @@
-//! The cases of the corpus that are about MCP: how each is shown. None may be without a way.
+//! The corpus cases about MCP, and the test for each. Every case must have one.
 //!
-//! A case happens in a place of its own, with servers as real processes behind a gate that has the case's rules and nothing
-//! beside them. What must be held back is first shown to be there: the same call or its harmless twin goes through, so that
-//! nothing is held by a server that is not there. The table goes into docs/security/scores.md, written by
-//! `BYLEAVE_SCORES=write cargo nextest run -p byleave-mcp -E 'test(corpus)'`.
+//! Each case runs in its own directory, with servers as real processes behind a gate that has only the case's rules. A
+//! control shows first that the server works: the same call, or a harmless variant, succeeds. So no case passes only
+//! because the server is missing. The table goes into docs/security/scores.md, written by `BYLEAVE_SCORES=write cargo
+//! nextest run -p byleave-mcp -E 'test(corpus)'`.
 
 mod bench;
 mod changed;
@@ -20,16 +20,16 @@ use serde_json::Value;
 
 use self::bench::source;
 
-/// How a case is shown.
+/// How a case is covered.
 #[derive(Clone, Copy)]
 enum CaseCoverage {
-    /// A test here.
+    /// A test in this crate.
     Here(&'static str, CaseTest),
-    /// A test of another crate: its file, and its name.
+    /// A test of another crate: its file and its name.
     There(&'static str, &'static str),
 }
 
-/// The tests here.
+/// The tests in this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CaseTest {
     Judged,
@@ -49,13 +49,13 @@ const SEARCHING: &str = "crates/byleave-tools/tests/all/searching.rs";
 const HIDDEN: &str = "what_rules_hide_is_left_out_and_told";
 
 const CASES: &[(&str, CaseCoverage)] = &[
-    // Tools that come with the program.
+    // Built-in tools.
     ("search-tool-returns-denied-content", There(SEARCHING, HIDDEN)),
     ("glob-tool-lists-denied-names", There(SEARCHING, HIDDEN)),
     ("search-path-argument-inside-denied", There(SEARCHING, HIDDEN)),
     ("brace-alternatives-hide-denied", There(SEARCHING, HIDDEN)),
     ("tool-name-case-variant", Here("a name is that of a tool, or of none", CaseTest::Named)),
-    // Arguments are judged as effects.
+    // Arguments are evaluated as effects.
     ("lsp-read-bypasses-policy", Here(ARGUMENTS, CaseTest::Judged)),
     ("fs-mcp-reads-denied-path", Here(ARGUMENTS, CaseTest::Judged)),
     ("fs-mcp-prefix-sibling", Here(ARGUMENTS, CaseTest::Judged)),
@@ -65,7 +65,7 @@ const CASES: &[(&str, CaseCoverage)] = &[
     ("git-mcp-add-traversal", Here(ARGUMENTS, CaseTest::Judged)),
     ("cli-mcp-allowlist-substitution", Here(ARGUMENTS, CaseTest::Judged)),
     ("mcp-shell-metacharacters", Here("a server does nothing outside its profile", CaseTest::Confined)),
-    // Who is who: by connection, never by name.
+    // Servers are identified by connection, never by name.
     ("server-name-separator-collision", Here(WHO, CaseTest::Judged)),
     ("deny-misses-double-underscore", Here(WHO, CaseTest::Judged)),
     ("normalized-name-collision", Here("a name is one as it is written, or none", CaseTest::Named)),
@@ -76,7 +76,7 @@ const CASES: &[(&str, CaseCoverage)] = &[
     ("mcp-config-flag-skips-policy", Here("a wrapped server is judged by the same rules", CaseTest::Named)),
     ("disabled-server-reconnected", Here("what was forgotten is not started again", CaseTest::Named)),
     ("mcp-deny-list-variable-expansion", Here("such a rule is an error, and nothing runs", CaseTest::Named)),
-    // What a server says of itself loosens nothing.
+    // A server's own claims do not loosen the policy.
     ("readonly-hint-lie", Here(WORD, CaseTest::Judged)),
     ("tool-kind-metadata-spoof", Here(WORD, CaseTest::Judged)),
     ("destructive-sibling-tool", Here(WORD, CaseTest::Judged)),
@@ -93,7 +93,7 @@ const CASES: &[(&str, CaseCoverage)] = &[
     ("list-changed-notification-swap", Here(DRIFT, CaseTest::Redefined)),
     ("definition-differs-per-request", Here(DRIFT, CaseTest::Redefined)),
     ("always-allow-mcp-skips-review", Here(DRIFT, CaseTest::Redefined)),
-    // What people and models read.
+    // Text that people and models read.
     ("description-hidden-ansi", Here(WHOLE, CaseTest::Described)),
     ("description-unicode-tags", Here(WHOLE, CaseTest::Described)),
     ("description-oversized", Here("not taken", CaseTest::Described)),
@@ -103,7 +103,7 @@ const CASES: &[(&str, CaseCoverage)] = &[
         "deeplink-hides-arguments",
         Here("the whole command is shown; no link installs anything", CaseTest::Described),
     ),
-    // Nothing is started that nobody agreed to.
+    // No server is started without acceptance.
     ("mcp-server-started-before-trust", Here(NOT_STARTED, CaseTest::NotStarted)),
     ("mcp-list-command-spawns", Here(NOT_STARTED, CaseTest::NotStarted)),
     ("mcp-headers-helper", Here("such a definition is an error", CaseTest::NotStarted)),
@@ -140,7 +140,7 @@ const WHOLE: &str = "the person is shown every character";
 const NOT_STARTED: &str = "not started before it is accepted";
 const LISTED: &str = "only what is listed is read, and judged as what it names";
 
-/// A case, as far as it is needed here.
+/// A case, with the fields that are needed here.
 #[derive(Clone, Deserialize)]
 struct CorpusCase {
     id: String,
@@ -224,7 +224,7 @@ fn section() -> String {
     text
 }
 
-/// The cases that a test here shows.
+/// The cases that a test covers.
 fn shown_by(shown: CaseTest) -> Vec<CorpusCase> {
     let here = |case: &CorpusCase| {
         CASES.iter().any(|(id, by)| *id == case.id && matches!(by, Here(_, by) if *by == shown))

@@ -1,4 +1,4 @@
-//! A gate with one server behind it: the fixture `hostile` in one of its modes, as a process.
+//! A gate with one server behind it: the `hostile` fixture in one of its modes, as a process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerN
 use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, ServerStatus, Upstream};
 use serde_json::Value;
 
-/// Whatever a server does, it is over by then.
+/// The longest time that any server may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) struct UpstreamFixture {
     pub(crate) gate: Gate,
     pub(crate) upstream: Upstream,
     pub(crate) server: ServerName,
-    /// How often a person was asked.
+    /// How many times a person was asked.
     pub(crate) asked: Arc<AtomicUsize>,
     pub(crate) folder: tempfile::TempDir,
 }
@@ -43,7 +43,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
     built
 }
 
-/// How the fixture is started in a mode.
+/// The definition that starts the fixture in a mode.
 pub(crate) fn hostile(mode: &str, argument: &str) -> ServerDefinition {
     let args = [mode, argument].into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let command = example("hostile").to_str().unwrap().to_owned();
@@ -52,18 +52,18 @@ pub(crate) fn hostile(mode: &str, argument: &str) -> ServerDefinition {
 }
 
 impl UpstreamFixture {
-    /// Nothing accepted yet; a person says yes to whatever is asked.
+    /// Nothing is accepted yet. The approver says yes to everything.
     pub(crate) fn new(definition: ServerDefinition) -> Self {
         Self::beside(definition, tempfile::tempdir().unwrap())
     }
 
-    /// The same with a state directory that was there before.
+    /// The same with an existing state directory.
     pub(crate) fn beside(definition: ServerDefinition, folder: tempfile::TempDir) -> Self {
         let state = folder.path().to_owned();
         Self::with(definition, folder, &state)
     }
 
-    /// The same with the state directory of somebody else.
+    /// The same with the state directory of another fixture.
     pub(crate) fn sharing(definition: ServerDefinition, state: &Path) -> Self {
         Self::with(definition, tempfile::tempdir().unwrap(), state)
     }
@@ -161,7 +161,7 @@ impl UpstreamFixture {
     }
 }
 
-/// Whether something is there.
+/// Tests whether a path exists, without following a link.
 pub(crate) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -1,4 +1,4 @@
-//! Servers that behave badly: each costs an error, and nothing else. The fixture itself is shown to do what its name says.
+//! Servers that behave badly: each causes an error and nothing else. The fixture itself is shown to do what its name says.
 use serde_json::json;
 
 use crate::near::{ClientDirectory, ClientRoute, ConnectedClient, fixture};
@@ -6,7 +6,7 @@ use crate::near::{ClientDirectory, ClientRoute, ConnectedClient, fixture};
 // req: M1
 #[tokio::test]
 async fn the_fixture_does_what_its_modes_say() {
-    // Mode, what is called, and a word of what a client without any guard hears.
+    // The mode, and a word that a client without a gateway receives.
     for (mode, holds) in [
         ("echo", "hello"),
         ("error", "no"),
@@ -32,7 +32,7 @@ async fn the_fixture_does_what_its_modes_say() {
 // req: M1 M2
 #[tokio::test]
 async fn a_bad_server_costs_an_error_result() {
-    // Those that take until a call's time is over are tried on the gate itself, with less time.
+    // Modes that use up a call's time are tested on the gate itself, with a shorter limit.
     costs_an_error_result(&["killed", "error", "breaks-schema"]).await;
 }
 
@@ -47,7 +47,7 @@ async fn costs_an_error_result(modes: &[&str]) {
         let near = started(ClientRoute::Gateway, mode).await;
         match near.call("go", json!({})).await {
             Ok(result) => assert_eq!(result.is_error, Some(true), "{mode}: {result:?}"),
-            // What the server says in the words of the protocol is passed on in them.
+            // A protocol error of the server is passed on as one.
             Err(error) => assert!(mode == "error" && error.to_string().contains("no"), "{mode}: {error}"),
         }
         // The gateway itself still answers.
@@ -68,7 +68,7 @@ async fn a_server_that_restarts_after_every_call_is_called_again() {
 // req: M1 M2
 #[tokio::test]
 async fn what_a_bad_server_lists_reaches_nobody() {
-    // Mode, and a tool that is in order all the same.
+    // The mode, and a tool that is still offered.
     for (mode, stays) in
         [("remote-schema", Some("plain")), ("control-names", Some("plain")), ("twins", None), ("loud", None)]
     {

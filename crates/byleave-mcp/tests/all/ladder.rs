@@ -1,4 +1,4 @@
-//! The approval ladder: the client's person, the inbox, and calls that wait longer than their client.
+//! The approvers in order: the person at the client, the inbox, and calls that wait longer than their client.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_call_is_held_while_the_inbox_can_answer() {
         let peer = client.peer().clone();
         let held = tokio::spawn(async move { peer.call_tool(mark("x")).await });
         let (call, question) = questions.next().await;
-        // It is told that it waits, more than once and rising.
+        // The client gets progress notifications, more than one and with rising values.
         let ticks = async {
             while handler.progress.lock().unwrap().len() < 3 {
                 handler.heard.notified().await;
@@ -41,7 +41,7 @@ async fn a_call_is_held_while_the_inbox_can_answer() {
         let progress = handler.progress.lock().unwrap().clone();
         assert!(progress.iter().all(|(_, words)| words.starts_with("waiting for an answer (")));
         assert!(progress.windows(2).all(|two| two[0].0 < two[1].0), "{progress:?}");
-        assert_eq!(stage.answered_by(call).await[0].grade, Assurance::Terminal);
+        assert_eq!(stage.answered_by(call).await[0].assurance, Assurance::Terminal);
     }
 }
 
@@ -56,17 +56,17 @@ async fn before_the_deadline_it_is_pending_and_the_same_call_picks_it_up_once() 
         let (_, question) = questions.next().await;
         assert!(is_pending(&waits) && !is_error(&waits), "{version}: {}", text(&waits));
         assert!(text(&waits).contains(&question.id.to_string()) && text(&waits).contains("byleave inbox"));
-        // Not answered yet: the same call again is the same call.
+        // Not answered yet: repeating the call continues the same call.
         let again = client.call_tool(mark("x")).await.unwrap();
         assert!(is_pending(&again) && text(&again).contains(&question.id.to_string()));
-        // Another call is another.
+        // A call with other arguments is another call.
         let other = client.call_tool(mark("y")).await.unwrap();
         assert!(is_pending(&other) && !text(&other).contains(&question.id.to_string()));
         stage.answer(&question, yes()).await;
         let picked_up = client.call_tool(mark("x")).await.unwrap();
         assert!(text(&picked_up).ends_with("mark 1 x"), "{version}: {}", text(&picked_up));
         assert_eq!(stage.marks(), 1);
-        // It was picked up: the same call is a new one, and is asked about.
+        // The result was delivered, so the same call is a new one and is asked about.
         let new = client.call_tool(mark("x")).await.unwrap();
         assert!(is_pending(&new) && !text(&new).contains(&question.id.to_string()));
         assert_eq!(stage.marks(), 1, "{version}: one yes, one run");
@@ -102,7 +102,7 @@ async fn a_restart_between_the_answer_and_the_pick_up_loses_nothing_and_repeats_
             stage.restart();
         }
         stage.answer(&question, yes()).await;
-        // As the inbox does: whoever answers drives it on.
+        // As the inbox does: the process that records the answer also resumes the call.
         stage.gate.resume(call).await;
         assert_eq!(stage.marks(), 1);
         stage.restart();
@@ -126,7 +126,7 @@ async fn two_same_calls_at_once_are_two_calls_and_each_is_picked_up() {
     assert!(is_pending(&first.unwrap()) && is_pending(&second.unwrap()));
     let (_, first) = questions.next().await;
     stage.answer(&first, yes()).await;
-    // The second is held up behind the first, and asks when that is done. On a slow machine both are still pending at the deadline.
+    // The second waits for the first, and asks when that is done. On a slow machine both are still pending at the deadline.
     let (picked_up, other) = loop {
         let (picked_up, other) = both().await;
         let (picked_up, other) = (picked_up.unwrap(), other.unwrap());
@@ -189,7 +189,7 @@ async fn the_clients_person_is_asked_where_the_client_can() {
         let (call, _) = questions.next().await;
         let by = stage.answered_by(call).await;
         assert_eq!(by.len(), 1);
-        assert_eq!(by[0].grade, Assurance::ClientAttested);
+        assert_eq!(by[0].assurance, Assurance::ClientAttested);
         assert_eq!(by[0].name, "tester (elicitation)");
     }
 }
@@ -205,7 +205,8 @@ async fn what_is_not_a_yes_is_none() {
             (json!({"action": "accept", "content": {"decision": "always"}}), false),
         ] {
             let stage = GatewayFixture::new();
-            // A refusal has to come before the deadline, also on a slow machine; the others wait for it to pass.
+            // A refusal must come before the deadline, also on a slow machine. The others wait until the
+            // deadline passes.
             let deadline = if refused { SOON } else { Duration::from_millis(400) };
             let setup = GatewaySettings { call_timeout: Some(deadline), ..stage.setup() };
             let client = stage.client(setup, TestClient::new(version).with_form(said.clone())).await;
@@ -228,7 +229,7 @@ async fn the_inbox_can_be_quicker_than_the_clients_person() {
     stage.answer(&question, yes()).await;
     let result = tokio::time::timeout(SOON, held).await.unwrap().unwrap().unwrap();
     assert_eq!(text(&result), "mark 1 x");
-    assert_eq!(stage.answered_by(call).await[0].grade, Assurance::Terminal);
+    assert_eq!(stage.answered_by(call).await[0].assurance, Assurance::Terminal);
 }
 
 // req: R5
@@ -263,14 +264,14 @@ async fn an_answer_that_a_client_brings_back_counts_once_and_for_its_call_only()
         CallToolResponse::Complete(result) => result,
         other => panic!("not complete: {other:?}"),
     };
-    // For other arguments it is worth nothing.
+    // The answer is not valid for other arguments.
     let other = complete(client.call_tool_once(with_answer(mark("y"))).await.unwrap());
     assert!(is_error(&other), "{}", text(&other));
     assert_eq!(stage.marks(), 0);
     let done = complete(client.call_tool_once(with_answer(mark("x"))).await.unwrap());
     assert!(text(&done).ends_with("mark 1 x"), "{}", text(&done));
-    // And only once.
+    // The answer is valid only once.
     let again = complete(client.call_tool_once(with_answer(mark("x"))).await.unwrap());
-    assert!(is_error(&again) && text(&again).contains("used already"), "{}", text(&again));
+    assert!(is_error(&again) && text(&again).contains("already used"), "{}", text(&again));
     assert_eq!(stage.marks(), 1);
 }

@@ -1,4 +1,4 @@
-//! The near end: a client that can be asked anything and writes down what it hears, and the programs that it is put before.
+//! The client side: a client that answers every request and records what it receives, and the programs that it connects to.
 #![expect(deprecated, reason = "servers of today still ask for what is on its way out")]
 
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::watch;
 
-/// How long anything may take.
+/// The longest time that anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// Root is refused by the sandbox.
+/// The sandbox refuses root, so tests run as this user.
 const UID: u32 = 61_003;
-/// What must never come out of a server that was not given it.
+/// A secret that no server was given, so none may ever output it.
 pub(crate) const SECRET: &str = "a-secret-that-nobody-was-given";
 
-/// What stands between the client and the server.
+/// The program between the client and the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClientRoute {
     Nothing,
     Gateway,
 }
 
-/// What a client heard, in order.
+/// Everything that a client received, in order.
 #[derive(Default, Debug)]
 pub(crate) struct ClientObservations {
     pub(crate) progress: Vec<f64>,
@@ -41,7 +41,7 @@ pub(crate) struct ClientObservations {
     pub(crate) sampled: usize,
 }
 
-/// A client that can be asked anything. Saying yes to everything is the worst that one can do.
+/// A client that accepts every kind of request. Saying yes to everything is the worst case.
 #[derive(Clone)]
 pub(crate) struct RecordingClient {
     says: ElicitationAction,
@@ -86,7 +86,7 @@ impl ClientHandler for RecordingClient {
     }
 }
 
-/// A client with a server at the far end, and a place in which both may write.
+/// A client connected to a server, and a directory to which both may write.
 pub(crate) struct ConnectedClient {
     pub(crate) client: RunningService<RoleClient, RecordingClient>,
     pub(crate) ear: RecordingClient,
@@ -94,13 +94,13 @@ pub(crate) struct ConnectedClient {
 }
 
 impl ConnectedClient {
-    /// Starts a server, with or without the gateway before it.
+    /// Starts a server, with or without the gateway in front.
     pub(crate) async fn within(place: ClientDirectory, front: ClientRoute, server: &[&str]) -> Self {
         let command = place.command(front, server);
         Self::through(place, command, ElicitationAction::Accept).await
     }
 
-    /// Speaks to whatever a command starts, and answers in one way when it is asked.
+    /// Connects to the program that a command starts, and answers every request in the same way.
     pub(crate) async fn through(place: ClientDirectory, command: Command, says: ElicitationAction) -> Self {
         let ear = RecordingClient { says, heard: Arc::default(), changes: watch::Sender::new(0) };
         let (child, _) = TokioChildProcess::builder(command).stderr(Stdio::null()).spawn().unwrap();
@@ -108,12 +108,12 @@ impl ConnectedClient {
         Self { client, ear, place }
     }
 
-    /// The tools that are listed now.
+    /// Lists the tools.
     pub(crate) async fn tools(&self) -> Vec<Tool> {
         patiently(self.client.list_all_tools()).await.unwrap()
     }
 
-    /// How a tool is called here: the gateway may put a name before its own.
+    /// The listed name of a tool. The gateway may add a prefix.
     pub(crate) async fn named(&self, tool: &str) -> Option<String> {
         let plain = |name: &str| name.replace(['-', '.'], "_");
         let tail = format!("_{}", plain(tool));
@@ -128,7 +128,7 @@ impl ConnectedClient {
         patiently(self.client.call_tool(request(&name, &arguments))).await
     }
 
-    /// What a tool says, whole, whether it failed or not.
+    /// The whole result or error of a tool as text.
     pub(crate) async fn said(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments).await {
             Ok(result) => serde_json::to_string(&result).unwrap(),
@@ -136,19 +136,19 @@ impl ConnectedClient {
         }
     }
 
-    /// Waits until the list of tools was said to have changed.
+    /// Waits until the server announces that its list of tools has changed.
     pub(crate) async fn changed(&self) {
         let mut changes = self.ear.changes.subscribe();
         patiently(changes.wait_for(|count| *count > 0)).await.unwrap();
     }
 
-    /// Says goodbye, and waits until the far end is gone.
+    /// Disconnects, and waits until the server has ended.
     pub(crate) async fn end(self) {
         patiently(self.client.cancel()).await.unwrap();
     }
 }
 
-/// A workspace, a home and a state, of someone who is not root.
+/// A workspace, a home and a state directory of a user that is not root.
 pub(crate) struct ClientDirectory(TempDir);
 
 impl ClientDirectory {
@@ -186,7 +186,7 @@ impl ClientDirectory {
         }
     }
 
-    /// A program, copied to where anyone may run it.
+    /// Copies a program to a place where every user may run it.
     pub(crate) fn copied(&self, program: &Path) -> String {
         let copy = self.0.path().canonicalize().unwrap().join(program.file_name().unwrap());
         if !copy.exists() {
@@ -195,12 +195,12 @@ impl ClientDirectory {
         copy.to_str().unwrap().to_owned()
     }
 
-    /// A server from npm, installed by `.ci/run`, copied to where anyone may run it.
+    /// A server from npm, installed by `.ci/run`, copied to a place where every user may run it.
     pub(crate) fn npm(&self, name: &str) -> String {
         let home = || PathBuf::from(std::env::var("HOME").unwrap()).join(".cache/byleave-ci");
         let cache = std::env::var_os("BYLEAVE_CI_CACHE").map_or_else(home, PathBuf::from).join("servers");
         assert!(cache.exists(), "there is no {}: `.ci/run` installs it (install_servers)", cache.display());
-        // Names for the same files where that is possible: it is a great many of them.
+        // Hard links if possible, because there are very many files.
         let copied = |how: &str| {
             let mut cp = std::process::Command::new("cp");
             cp.arg(how).arg(&cache).arg(self.0.path()).stderr(Stdio::null()).status().unwrap().success()
@@ -233,7 +233,7 @@ impl ClientDirectory {
         }
     }
 
-    /// The program with these words, run by someone who is not root.
+    /// The `byleave` program with these arguments, run as a user that is not root.
     pub(crate) fn byleave(&self, words: &[&str]) -> Command {
         self.run(&self.copied(&built("byleave", &["-p", "byleave-cli"])), words)
     }
@@ -254,7 +254,7 @@ impl ClientDirectory {
     }
 }
 
-/// Waits, but not for ever.
+/// Waits, with a time limit.
 pub(crate) async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("nothing after {PATIENCE:?}"))
 }
@@ -265,12 +265,13 @@ pub(crate) fn request(name: &str, arguments: &Value) -> CallToolRequestParams {
         .with_arguments(arguments.as_object().cloned().unwrap_or_default())
 }
 
-/// A fixture of this crate: cargo builds them with the tests.
+/// A fixture of this crate, which cargo builds with the tests.
 pub(crate) fn fixture(name: &str) -> PathBuf {
     built(&format!("examples/{name}"), &["-p", "byleave-mcp", "--example", name])
 }
 
-/// What lies beside the tests, or is built. A test of this crate alone takes the program that was built last.
+/// The program next to the tests, which is built if it is missing. A test run of this crate alone uses the
+/// program that was built last.
 fn built(name: &str, what: &[&str]) -> PathBuf {
     let target = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
     let program = target.join(name);

@@ -1,4 +1,4 @@
-//! Logins at servers over HTTP, against a fake on this machine: the whole way, what is refused, and what becomes of tokens.
+//! Logins at HTTP servers, with a fake on this machine: the whole flow, what is refused, and the life of tokens.
 
 pub(crate) mod fake;
 
@@ -31,7 +31,7 @@ async fn destination(fake: &FakeOAuthServers) -> Result<LoginDestination, LoginE
     LoginDestination::discover(&definition(&fake.url), LoginOptions::default()).await
 }
 
-/// The person logs in, and the browser comes back.
+/// The person logs in, and the browser is redirected back.
 async fn logged_in(fake: &FakeOAuthServers, state: &Path) {
     let begun = begun(fake).await;
     let address = begun.address().to_owned();
@@ -41,7 +41,7 @@ async fn logged_in(fake: &FakeOAuthServers, state: &Path) {
     assert!(status == 200 && !page.contains(SECRET), "{status} {page}");
 }
 
-/// A gate with the server behind it, whose tools are accepted, after the person has logged in.
+/// A gate with the server behind it, whose tools are accepted, after login.
 async fn stage(fake: &FakeOAuthServers) -> UpstreamFixture {
     let folder = tempfile::tempdir().unwrap();
     logged_in(fake, folder.path()).await;
@@ -62,7 +62,7 @@ async fn a_person_logs_in_and_the_server_is_reached() {
     let result = stage.settle("mcp_h_hello", json!({})).await;
     assert_eq!(result.to_text(), "reached");
     assert_eq!(standing(&stage, &fake), LoginStatus::LoggedIn { issuer: fake.issuer.clone() });
-    // The token went to the server, and nowhere else.
+    // The token was sent only to the server.
     let shared = fake.shared();
     for seen in &shared.seen {
         let carried = seen.authorization.is_some();
@@ -74,7 +74,7 @@ async fn a_person_logs_in_and_the_server_is_reached() {
     assert_eq!((mode(&directory), mode(&directory.join("h.json"))), (0o700, 0o600));
     assert_eq!(mode(&directory.join("h.lock")), 0o600);
     assert!(std::fs::read_to_string(directory.join("h.json")).unwrap().contains(SECRET));
-    // Out again.
+    // Logout.
     let logins = LoginStore::in_state_dir(stage.folder.path());
     assert!(logins.forget(&stage.server).unwrap() && !logins.forget(&stage.server).unwrap());
     assert!(!directory.join("h.json").exists());
@@ -87,8 +87,8 @@ async fn what_others_can_read_is_not_used() {
     let file = folder.path().join("mcp-logins/h.json");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     let fault = LoginStore::in_state_dir(folder.path()).status(&definition(&fake.url)).unwrap_err();
-    assert!(fault.to_string().contains("others may have read it"), "{fault}");
-    // What is wrong with a file is not said in its own words.
+    assert!(fault.to_string().contains("other users may have read it"), "{fault}");
+    // Errors about the file do not quote its content.
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(&file, format!("{{\"server\":\"h\",\"{SECRET}\":1}}")).unwrap();
     let fault = LoginStore::in_state_dir(folder.path()).status(&definition(&fake.url)).unwrap_err();
@@ -103,7 +103,7 @@ async fn the_hosts_that_have_a_part_in_it_are_named_first() {
     let hosts: Vec<String> = destination.other_hosts().into_iter().map(|(host, _)| host).collect();
     assert_eq!(hosts, [fake.issuer.strip_prefix("http://").unwrap(), "tokens.example"]);
     assert_eq!(destination.scopes(), ["tools"]);
-    // Nobody was told anything yet.
+    // Nothing was sent yet.
     assert_eq!((fake.asked("/register"), fake.asked("/authorize"), fake.asked("/token")), (0, 0, 0));
 }
 
@@ -135,7 +135,7 @@ async fn an_endpoint_that_is_not_sound_is_refused_and_nothing_is_sent() {
 
 #[tokio::test]
 async fn an_authorization_server_that_cannot_be_used_is_refused() {
-    // Another issuer than was asked for, none, and no PKCE.
+    // A different issuer, no issuer, or no PKCE.
     for (which, said) in [
         ("issuer", json!("https://auth.example")),
         ("issuer", Value::Null),
@@ -150,17 +150,17 @@ async fn an_authorization_server_that_cannot_be_used_is_refused() {
             "{which} {said}: {fault}"
         );
     }
-    // Not one that is named in plain http, or on this machine by somebody else.
+    // An authorization server with plain http, a file URL or a private address is refused.
     for named in ["http://auth.example/", "file:///etc/passwd", "https://10.0.0.1/"] {
         let fake = FakeOAuthServers::start();
         fake.shared().resource.insert("authorization_servers".into(), json!([named]));
         assert!(destination(&fake).await.is_err(), "{named}");
     }
-    // Not one for somebody else's server.
+    // Metadata for another server's resource is refused.
     let fake = FakeOAuthServers::start();
     fake.shared().resource.insert("resource".into(), json!("https://other.example/mcp"));
     assert!(destination(&fake).await.is_err());
-    // An endpoint that says itself what is ours to say.
+    // An endpoint that already sets a parameter that belongs to the client.
     let fake = FakeOAuthServers::start();
     let endpoint = format!("{}/authorize?state=theirs", fake.issuer);
     fake.shared().metadata.insert("authorization_endpoint".into(), json!(endpoint));
@@ -175,7 +175,7 @@ async fn another_state_or_issuer_exchanges_nothing() {
     let begun_here = begun(&fake).await;
     let back = in_query(begun_here.address(), "redirect_uri");
     let knock = tokio::task::spawn_blocking(move || {
-        // What is not the redirect does not count.
+        // Other requests than the redirect are ignored.
         assert_eq!(fetch(&back.replace("/byleave/login", "/favicon.ico")).0, 404);
         fetch(&format!("{back}?code=x&state=another")).0
     });
@@ -192,7 +192,7 @@ async fn another_state_or_issuer_exchanges_nothing() {
     browser.await.unwrap();
     assert_eq!(fake.asked("/token"), 0);
 
-    // The person says no.
+    // The person denies access.
     let begun_here = begun(&fake).await;
     let (back, state) =
         (in_query(begun_here.address(), "redirect_uri"), in_query(begun_here.address(), "state"));
@@ -201,7 +201,7 @@ async fn another_state_or_issuer_exchanges_nothing() {
     assert!(fault.to_string().contains("access_denied"), "{fault}");
     no.await.unwrap();
 
-    // Nobody comes.
+    // Nobody completes the login.
     let fault = begun(&fake).await.finish(Duration::from_millis(50), &logins).await.unwrap_err();
     assert!(matches!(fault, LoginError::Timeout(_)), "{fault}");
     assert_eq!(logins.status(&definition(&fake.url)).unwrap(), LoginStatus::NotNeeded);
@@ -238,16 +238,16 @@ async fn a_server_that_wants_a_login_costs_an_error_that_says_so() {
     let why = stage.upstream.accept_without_asking(&stage.server).await.unwrap_err();
     assert!(why.contains("`byleave mcp login h`"), "{why}");
     assert_eq!(standing(&stage, &fake), LoginStatus::Needed);
-    // Again and again: it is no failure that is waited for.
+    // Repeated attempts do not add a delay, because a missing login is not a failure.
     for _ in 0..3 {
         let ServerStatus::Unavailable(why) = stage.look().await else { panic!() };
         assert!(why.contains("`byleave mcp login h`"), "{why}");
     }
-    // Logged in, it is there at once.
+    // After login, the server is available at once.
     logged_in(&fake, stage.folder.path()).await;
     stage.upstream.accept_without_asking(&stage.server).await.unwrap();
     assert_eq!(stage.settle("mcp_h_hello", json!({})).await.to_text(), "reached");
-    // All tokens are taken back in the middle.
+    // All tokens are revoked in the middle.
     fake.shared().access.clear();
     fake.shared().refresh.clear();
     let said = stage.settle("mcp_h_hello", json!({})).await;
@@ -265,7 +265,7 @@ async fn a_token_that_is_over_is_refreshed_and_kept() {
     let stage = stage(&fake).await;
     let file = stage.folder.path().join("mcp-logins/h.json");
     let before = std::fs::read_to_string(&file).unwrap();
-    // Taken back by the server, though it should have lasted.
+    // The server revoked the token before it expired.
     fake.shared().access.clear();
     assert_eq!(stage.settle("mcp_h_hello", json!({})).await.to_text(), "reached");
     let after = std::fs::read_to_string(&file).unwrap();
@@ -274,12 +274,12 @@ async fn a_token_that_is_over_is_refreshed_and_kept() {
         serde_json::from_str::<Value>(&after).unwrap()["login"]["credentials"]["token_response"].clone();
     assert!(fake.shared().refresh.contains(token["refresh_token"].as_str().unwrap()), "the newest is kept");
     assert_eq!(standing(&stage, &fake), LoginStatus::LoggedIn { issuer: fake.issuer.clone() });
-    // That nobody answers there now is no reason to log in again.
+    // If the token endpoint is unavailable, a new login is not necessary.
     fake.shared().access.clear();
     fake.shared().token_answer = Some((503, String::new(), format!("{{\"x\":\"{SECRET}\"}}")));
     let said = stage.settle("mcp_h_hello", json!({})).await;
     let said = said.error().unwrap_or_else(|| said.to_text());
-    assert!(said.contains("its login cannot be used now") && !said.contains(SECRET), "{said}");
+    assert!(said.contains("its stored login cannot be used now") && !said.contains(SECRET), "{said}");
     fake.shared().token_answer = None;
     assert_eq!(stage.settle("mcp_h_hello", json!({})).await.to_text(), "reached");
 }
@@ -288,7 +288,7 @@ async fn a_token_that_is_over_is_refreshed_and_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_that_refresh_at_once_none_loses_what_the_other_was_given() {
     let fake = FakeOAuthServers::start();
-    // Over as soon as they are there: every request refreshes, and every refresh token is good once.
+    // Tokens expire immediately: every request refreshes, and every refresh token is valid once.
     fake.shared().lasts_s = 1;
     let one = stage(&fake).await;
     let other = UpstreamFixture::sharing(definition(&fake.url), one.folder.path());
@@ -328,7 +328,7 @@ async fn an_address_that_was_changed_does_not_get_the_token() {
             assert!(seen.authorization.is_none() && !seen.body.contains(SECRET), "{seen:?}");
         }
     }
-    // And where it is the same again, it is as before.
+    // With the original definition, the login is valid again.
     let at = LoginStatus::LoggedIn { issuer: fake.issuer.clone() };
     assert_eq!(LoginStore::in_state_dir(folder.path()).status(&definition(&fake.url)).unwrap(), at);
 }

@@ -1,4 +1,5 @@
-//! What a server has beside tools, and its tools under their own names: through the gateway to a real server and back.
+//! Resources, prompts and other features of a server, and its tools under their own names, passed through the gateway
+//! to a real server and back.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +27,7 @@ use tokio::sync::{Notify, broadcast};
 
 use crate::stage::{GatewayFixture, SOON, TestClient, VERSIONS, call, is_pending, text, yes};
 
-/// A server with one of everything.
+/// A server with one of every feature.
 #[derive(Clone, Default)]
 struct FixtureServer {
     watched: Arc<Mutex<Vec<String>>>,
@@ -136,7 +137,7 @@ impl ServerHandler for FixtureServer {
     }
 }
 
-/// The fixture, connected as directly as can be.
+/// The fixture, connected directly.
 struct DirectServer {
     running: RunningService<RoleClient, ()>,
     tools: HashMap<String, Arc<rmcp::model::Tool>>,
@@ -306,7 +307,7 @@ async fn a_resource_is_read_through_the_gate_and_only_if_it_is_offered() {
             };
             assert_eq!(*text, format!("content of {uri}"), "{version}");
         }
-        // What reads it is no tool that an agent is offered, or can name.
+        // The tool that reads resources is not offered to agents, and they cannot call it by name.
         let tools = client.list_all_tools().await.unwrap();
         assert!(!tools.iter().any(|tool| tool.name.starts_with("mcp-")));
         assert!(client.call_tool(call("mcp-resources-of-fix", json!({"uri": "test://note"}))).await.is_err());

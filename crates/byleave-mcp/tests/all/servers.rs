@@ -1,4 +1,4 @@
-//! Real servers from npm, every tool of theirs called: alone, so that the near end is known to be right, and behind the gateway.
+//! Real servers from npm. Every tool is called directly, to check the client, and through the gateway.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::near::{ClientDirectory, ClientRoute, ConnectedClient, SECRET, fixture, patiently, request};
 
-/// Where the gateway means to differ from the server.
+/// An intended difference between the gateway and the server.
 #[derive(Clone, Copy, PartialEq)]
 enum ExpectedDifference {
-    /// It does not.
+    /// No difference.
     Same,
-    /// The server may not do this: what it says instead does not hold what it would have said.
+    /// The server may not do this. The result does not contain what it would have returned.
     Not,
-    /// Either answer will do: how far this works is the server's own affair.
+    /// Any answer is accepted, because this depends on the server.
     Whatever,
 }
 use ExpectedDifference::{Not, Same, Whatever};
@@ -60,14 +60,14 @@ async fn everything(front: ClientRoute) {
     let place = ClientDirectory::new();
     let server = place.npm("mcp-server-everything");
     let near = ConnectedClient::within(place, front, &[&server, "stdio"]).await;
-    // It has more tools once it knows what the client can be asked. The gateway has waited for them.
+    // The server has more tools once it knows the client's capabilities. The gateway has waited for them.
     if front == ClientRoute::Nothing {
         near.changed().await;
     }
     let cases: &[(&str, Value, &str, ExpectedDifference)] = &[
         ("echo", json!({ "message": "hello" }), "Echo: hello", Same),
         ("get-annotated-message", json!({ "messageType": "error" }), "Error", Same),
-        // It says of itself that it only reads, and prints its whole environment.
+        // It declares itself read-only, and prints its whole environment.
         ("get-env", json!({}), SECRET, Not),
         ("get-resource-links", json!({ "count": 2 }), "resource_link", Same),
         ("get-resource-reference", json!({ "resourceType": "Text", "resourceId": 1 }), "demo://", Same),
@@ -85,16 +85,16 @@ async fn everything(front: ClientRoute) {
         ("trigger-long-running-operation", json!({ "duration": 0.2, "steps": 4 }), "completed", Same),
         ("get-roots-list", json!({}), "oots", Whatever),
         ("trigger-elicitation-request", json!({}), "ann", Same),
-        // A server may not spend the person's model.
+        // A server may not use the client's model.
         ("trigger-sampling-request", json!({ "prompt": "hello", "maxTokens": 10 }), "sampled", Not),
-        // Only for those who can be sent to a page.
+        // Only for clients that support URL elicitation.
         ("trigger-url-elicitation", json!({}), "", Whatever),
-        // It wants to be run as a task, in a way that no protocol has any more.
+        // It requires task execution in a form that no protocol version has any more.
         ("simulate-research-query", json!({ "topic": "none" }), "task", Whatever),
     ];
     every_tool(&near, front, cases).await;
     let heard = std::mem::take(&mut *near.ear.heard.lock().unwrap());
-    // Behind the gateway progress is a part of the whole.
+    // Through the gateway, progress is a fraction of the total.
     let whole = if front == ClientRoute::Nothing { 1.0 } else { 4.0 };
     let progress: Vec<f64> = heard.progress.iter().map(|done| done * whole).collect();
     assert_eq!(progress, [1.0, 2.0, 3.0, 4.0], "progress of the one long operation");
@@ -115,7 +115,7 @@ async fn filesystem(front: ClientRoute) {
         ("list_allowed_directories", json!({}), "/w", Same),
         ("read_file", json!({ "path": at("a.txt") }), "two", Same),
         ("read_text_file", json!({ "path": at("a.txt"), "head": 1 }), "one", Same),
-        // By the server itself, or by the gate before it.
+        // Refused by the server itself, or by the gate in front of it.
         ("read_text_file", json!({ "path": outside }), "outside", Same),
         ("read_media_file", json!({ "path": at("dot.png") }), "image/png", Same),
         ("read_multiple_files", json!({ "paths": [at("a.txt"), at("b.txt")] }), "beta", Same),
@@ -142,7 +142,7 @@ async fn filesystem(front: ClientRoute) {
     near.end().await;
 }
 
-/// Calls each, and sees that there is no tool that was left out.
+/// Calls each tool, and checks that none was left out.
 async fn every_tool(
     near: &ConnectedClient,
     front: ClientRoute,
@@ -150,7 +150,7 @@ async fn every_tool(
 ) {
     let mut called = std::collections::BTreeSet::new();
     for (tool, arguments, holds, behind) in cases {
-        // What a server may not ask for, it may not even offer.
+        // The server does not offer a tool if the client does not support the requests that it makes.
         if (front == ClientRoute::Gateway || *behind == Whatever)
             && *behind != Same
             && near.named(tool).await.is_none()
@@ -181,7 +181,7 @@ async fn taken_back(front: ClientRoute) {
     let sent = near.client.peer().send_cancellable_request(call, PeerRequestOptions::no_options());
     let held = patiently(sent).await.unwrap();
     patiently(held.cancel(Some("no longer wanted".into()))).await.unwrap();
-    // The notice may be on its way still; each look is an answer of the server.
+    // The notification may still be under way. Each look is an answer of the server.
     let seen = async {
         while near.said("taken_back", json!({})).await.contains("[]") {
             tokio::time::sleep(Duration::from_millis(20)).await;

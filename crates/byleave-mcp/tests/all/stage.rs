@@ -1,4 +1,4 @@
-//! A stage: a gate with a few tools, a gateway before it, and real clients in every era of the protocol.
+//! The fixture: a gate with a few tools, a gateway in front, and real clients of every protocol version.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,11 +38,11 @@ use tokio::sync::{Notify, broadcast};
 /// Long enough for anything that happens at all.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
 
-/// The versions of the protocol that are spoken.
+/// The supported protocol versions.
 pub(crate) const VERSIONS: [ProtocolVersion; 3] =
     [ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
 
-/// What tools have done.
+/// The activity of the tools.
 #[derive(Default)]
 pub(crate) struct ToolActivity {
     pub(crate) marks: AtomicUsize,
@@ -50,7 +50,7 @@ pub(crate) struct ToolActivity {
     pub(crate) slow_stopped: Notify,
 }
 
-/// A gate with a few tools, that can be made again as after a restart.
+/// A gate with a few tools, which can be created again as after a restart.
 pub(crate) struct GatewayFixture {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) ledger: Arc<MemoryLedger>,
@@ -77,7 +77,7 @@ impl GatewayFixture {
         Self { dir: tempfile::tempdir().unwrap(), ledger, deeds, gate, servers, exchange }
     }
 
-    /// The same book, and everything else as after a restart.
+    /// Keeps the audit log, and recreates everything else as after a restart.
     pub(crate) fn restart(&mut self) {
         self.gate = gate(&self.ledger, &self.deeds);
         self.exchange = ActiveCallers::default();
@@ -104,7 +104,7 @@ impl GatewayFixture {
         Gateway::new(self.gate.clone(), self.exchange.clone(), servers, setup).unwrap()
     }
 
-    /// A client that is connected to a gateway with this set up.
+    /// A client connected to a gateway with these settings.
     pub(crate) async fn client(
         &self,
         setup: GatewaySettings,
@@ -113,14 +113,14 @@ impl GatewayFixture {
         connect(&self.gateway(setup), client).await
     }
 
-    /// Hears of every question from now on.
+    /// Subscribes to all questions from now on.
     pub(crate) fn questions(&self) -> QuestionEvents {
         QuestionEvents(self.gate.subscribe())
     }
 
     /// Answers a question, as a person at a terminal does.
     pub(crate) async fn answer(&self, question: &Question, reply: Reply) -> CallId {
-        let by = ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal };
+        let by = ApproverIdentity { name: "ada".into(), assurance: Assurance::Terminal };
         let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
         self.gate.answer(given).await.unwrap()
     }
@@ -129,11 +129,11 @@ impl GatewayFixture {
         self.deeds.marks.load(Ordering::SeqCst)
     }
 
-    /// The answers on the record of a call, by whom.
+    /// The approvers whose answers are on the record of a call.
     pub(crate) async fn answered_by(&self, call: CallId) -> Vec<ApproverIdentity> {
         let record = self.ledger.load(call).await.unwrap().unwrap().record;
-        let answers = record.entries().iter().filter_map(|entry| match &entry.fact {
-            RecordEvent::Answered(answered) => Some(answered.by.clone()),
+        let answers = record.entries().iter().filter_map(|entry| match &entry.event {
+            RecordEvent::Answered(answered) => Some(answered.approver.clone()),
             _ => None,
         });
         answers.collect()
@@ -156,7 +156,7 @@ impl QuestionEvents {
         let asked = async {
             loop {
                 if let GateEvent::Entry { call, entry, .. } = self.0.recv().await.unwrap()
-                    && let RecordEvent::Asked(Ok(question)) = &entry.fact
+                    && let RecordEvent::Asked(Ok(question)) = &entry.event
                 {
                     return (call, question.clone());
                 }
@@ -204,11 +204,12 @@ fn gate(ledger: &Arc<MemoryLedger>, deeds: &Arc<ToolActivity>) -> Gate {
     Gate::builder().ledger(ledger).tool(echo).tool(mark).tool(slow).settings(settings).build().unwrap()
 }
 
-/// A client of one version, with what its person says to forms.
+/// A client of one protocol version, with the person's answer to forms.
 #[derive(Clone)]
 pub(crate) struct TestClient {
     pub(crate) version: ProtocolVersion,
-    /// What the person does with a form; without, the client cannot show any. `Null` leaves it unanswered.
+    /// The person's answer to a form. With `None` the client does not support forms. `Null` leaves the form
+    /// unanswered.
     pub(crate) form: Option<Value>,
     pub(crate) shown: Arc<Mutex<Vec<String>>>,
     pub(crate) progress: Arc<Mutex<Vec<(f64, String)>>>,
@@ -308,7 +309,7 @@ pub(crate) fn mark(text: &str) -> CallToolRequestParams {
     call("mark", json!({ "text": text }))
 }
 
-/// The text of a result, all of it.
+/// All the text of a result.
 pub(crate) fn text(result: &CallToolResult) -> String {
     let blocks = result.content.iter().filter_map(|block| block.as_text().map(|text| text.text.clone()));
     blocks.collect::<Vec<_>>().join("\n")

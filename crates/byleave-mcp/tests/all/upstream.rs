@@ -1,4 +1,4 @@
-//! Servers behind the gate: what they offer, how they are accepted, and what they cost when they misbehave.
+//! Servers behind the gate: their offers, their acceptance, and the consequences of misbehaviour.
 
 use byleave::result::CallOutcome;
 use byleave_mcp::upstream::ServerStatus;
@@ -18,7 +18,8 @@ async fn a_tool_of_a_server_is_called_like_any_other() {
     assert_eq!((entry.manifest().sensitive, entry.manifest().server.as_deref()), (Some(true), Some("h")));
     let said = stage.settle(name, json!({"text": "hello"})).await;
     assert!(said.is_success() && said.to_text().contains("hello"), "{said:?}");
-    // A null that it does not want counts as absent; what its schema does not take is refused before it hears of it.
+    // An unwanted null is treated as absent. Arguments that do not match the schema are refused before the server
+    // receives them.
     let wrong = stage.settle(name, json!({"text": 1})).await;
     assert!(
         matches!(&wrong.outcome, CallOutcome::Refused(refusal) if refusal.code.to_string().contains("arguments")),
@@ -26,16 +27,16 @@ async fn a_tool_of_a_server_is_called_like_any_other() {
     );
 }
 
-/// How long a call may take that ends by itself: only what hangs takes as long.
+/// The time limit for a call that ends by itself. Only a hanging call takes as long.
 const ENDS_MS: u64 = 120_000;
 
 // req: M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_misbehaves_costs_an_error() {
     costs_an_error(&[
-        ("killed", "", ENDS_MS, "ended in the middle"),
-        ("error", "", ENDS_MS, "refused it"),
-        ("breaks-schema", "", ENDS_MS, "not what the tool says"),
+        ("killed", "", ENDS_MS, "ended during the call"),
+        ("error", "", ENDS_MS, "refused the call"),
+        ("breaks-schema", "", ENDS_MS, "does not match the output schema"),
         ("wrong-shape", "", ENDS_MS, ""),
         ("stuck", "", 1_000, "timed out"),
     ])
@@ -51,11 +52,11 @@ async fn a_server_that_answers_without_end_costs_an_error() {
 // req: M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_floods_with_notifications_costs_an_error() {
-    // Cut off, or stopped when its time was over: which of the two depends on how quick the machine is.
+    // Truncated, or stopped at its time limit, depending on the speed of the machine.
     costs_an_error(&[("notes", "", 1_500, "")]).await;
 }
 
-/// Calls a server in each of these modes: mode, its argument, how many milliseconds a call may take, words of the error.
+/// Calls a server in each of these modes: mode, argument, time limit of a call in milliseconds, text of the error.
 async fn costs_an_error(modes: &[(&str, &str, u64, &str)]) {
     for &(mode, argument, timeout_ms, wanted) in modes {
         let mut definition = hostile(mode, argument);
@@ -68,7 +69,7 @@ async fn costs_an_error(modes: &[(&str, &str, u64, &str)]) {
             matches!(result.outcome, CallOutcome::Failed(_)) && error.contains(wanted),
             "{mode}: {result:?}"
         );
-        // The gate goes on, and so does the server where it can.
+        // The gate continues to work, and so does the server if it can.
         let again = stage.settle(&tool, json!({})).await;
         assert!(!matches!(again.outcome, CallOutcome::Unknown(_)), "{mode}: {again:?}");
     }
@@ -85,14 +86,14 @@ async fn a_server_that_restarts_or_babbles_is_still_of_use() {
             assert!(result.is_success(), "{mode}: {result:?}");
         }
     }
-    // One that went away between two calls is started again. Where it goes in the middle of one, nobody can say what it did.
+    // A server that ended between two calls is started again. If it ends during a call, the outcome is unknown.
     let stage = UpstreamFixture::accepted(hostile("restarting", "")).await;
     let tool = stage.offered().pop().unwrap();
     let mut done = 0;
     for _ in 0..20 {
         let result = stage.settle(&tool, json!({})).await;
         done += usize::from(result.is_success());
-        assert!(result.is_success() || result.error().unwrap().contains("in the middle"), "{result:?}");
+        assert!(result.is_success() || result.error().unwrap().contains("during the call"), "{result:?}");
     }
     assert!(done >= 5, "{done}");
 }
@@ -105,11 +106,11 @@ async fn a_call_that_is_called_off_is_called_off_at_the_server() {
     let mut events = stage.gate.subscribe();
     let gate = stage.gate.clone();
     let running = tokio::spawn(async move { gate.settle(call).await });
-    // Begun is on the record before the server hears of it; a call more shows that it has.
+    // The attempt is on the record before the server gets the call. One more call shows that it got it.
     loop {
         let event = tokio::time::timeout(crate::fixture::PATIENCE, events.recv()).await.unwrap().unwrap();
         if let byleave::event::GateEvent::Entry { entry, .. } = event
-            && entry.fact.kind() == "begun"
+            && entry.event.kind() == "started"
         {
             break;
         }
@@ -157,7 +158,7 @@ async fn another_command_under_the_same_name_is_not_started() {
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_changed_is_suspended_until_it_is_accepted() {
-    // Its description is another as soon as it was accepted once.
+    // Its description changes after the first acceptance.
     let stage = UpstreamFixture::accepted(hostile("turning", "")).await;
     let stands = stage.look().await;
     let ServerStatus::Connected { offered, suspended, .. } = &stands else { panic!("{stands:?}") };
@@ -168,7 +169,7 @@ async fn a_tool_that_changed_is_suspended_until_it_is_accepted() {
     stage.upstream.accept(&stage.gate, &stage.asking(), &stage.server).await.unwrap();
     assert_eq!((stage.offered().len(), stage.asked()), (1, 1));
 
-    // What it never offered before is not offered either, whatever was accepted of it.
+    // A tool that it did not offer at acceptance is not offered later.
     let stage = UpstreamFixture::accepted(hostile("changing", "")).await;
     let before = stage.offered();
     assert!(stage.settle(&before[0], json!({})).await.is_success());
@@ -191,11 +192,11 @@ async fn what_cannot_be_a_tool_is_not_taken() {
     is_not_accepted("many", "more than 1000 tools").await;
 }
 
-// It takes as long as a server may take to say what it offers: 15 s.
+// Takes the time that a server may use to list its tools: 15 s.
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_schemas_have_no_bottom_is_not_taken() {
-    is_not_accepted("deep-schema", "did not say what it offers").await;
+    is_not_accepted("deep-schema", "did not list its tools").await;
 }
 
 async fn is_not_accepted(mode: &str, wanted: &str) {
@@ -216,7 +217,7 @@ async fn what_a_server_says_of_its_tools_counts_only_if_it_is_trusted() {
         let stage = UpstreamFixture::accepted(definition).await;
         let tool = stage.offered().pop().unwrap();
         assert_eq!(stage.gate.catalog().get(&tool).unwrap().manifest().read_only, trusted);
-        // The path is judged as an effect either way, and nobody allowed it.
+        // The path is evaluated as an effect in both cases, and no rule allows it.
         let result = stage.settle(&tool, json!({"path": path})).await;
         assert!(result.is_success() && stage.asked() == 1, "{result:?} {}", stage.asked());
     }

@@ -1,4 +1,4 @@
-//! The book against the whole conformance suite, beside a ledger in SQLite that gives it everything that it takes.
+//! Runs the whole conformance suite on the audit log, with an SQLite ledger that passes every append on to it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ mod postgres {
     byleave::book_conformance!(super::PgFixture::default());
 }
 
-/// A book in a schema of its own, and its ledger in a directory of its own.
+/// An audit log in its own schema, and its ledger in its own directory.
 #[derive(Default)]
 struct PgFixture {
     ground: OnceCell<PgSchema>,
@@ -41,13 +41,13 @@ impl AuditLogHarness for PgFixture {
         })
     }
 
-    // The server is shared by all tests, so it stays. Whoever writes is killed for real elsewhere.
+    // All tests share the server, so it is not restarted. Another test kills the writer.
     fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// A ledger that returns only once the book has what it took.
+/// A ledger that returns only after the audit log has ingested the append.
 struct ProjectingLedger {
     inner: Arc<SqliteLedger>,
     book: Arc<PgAuditLog>,

@@ -1,4 +1,4 @@
-//! Forgetting, and what Postgres gets to see.
+//! Erasure, and the data that Postgres gets to see.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::story::{asked, taking, waiting};
 
 fn forget(call: byleave::core::id::CallId, tenant: &str) -> AdminAction {
     let (id, tenant) = (AdminActionId::new(Uuid::now_v7()), TenantId::new(tenant).unwrap());
-    AdminAction { id, at: NOW, tenant, by: "eve".into(), deed: AdminActionKind::Forget { call } }
+    AdminAction { id, at: NOW, tenant, actor: "eve".into(), kind: AdminActionKind::Forget { call } }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +27,7 @@ async fn what_is_forgotten_before_it_comes_stays_forgotten() {
     let (stranger, strange) = asked(ScriptSettings { session: "r", ..ScriptSettings::default() });
     book.ingest(takings[2].clone()).await.unwrap();
     book.ingest_action(forget(script.call(), "local")).await.unwrap();
-    // Nobody forgets for others.
+    // A tenant cannot erase the records of another.
     book.ingest_action(forget(stranger.call(), "other")).await.unwrap();
     for taking in takings.into_iter().chain(strange) {
         book.ingest(taking).await.unwrap();
@@ -68,7 +68,7 @@ async fn an_act_is_taken_once_and_never_changed() {
         one.unwrap();
         two.unwrap();
     }
-    let changed = AdminAction { by: "mallory".into(), ..act.clone() };
+    let changed = AdminAction { actor: "mallory".into(), ..act.clone() };
     assert!(book.ingest_action(changed).await.is_err());
     assert_eq!(book.admin_actions().await.unwrap(), vec![act]);
 }
@@ -113,7 +113,7 @@ async fn a_book_opens_only_with_the_keys_that_it_was_made_with() {
     let mut other = options(&ground.schema, ground.dir.path(), None);
     other.unsealer = Arc::new(KeyVault::new([8; 32].into()));
     let refused = PgAuditLog::open(other).await.err().expect("another master key");
-    assert!(refused.to_string().contains("not the one it was made with"), "{refused}");
+    assert!(refused.to_string().contains("not the one that the audit log was created with"), "{refused}");
     let mut other = options(&ground.schema, ground.dir.path(), None);
     other.signing_key = [6; 32].into();
     assert!(PgAuditLog::open(other).await.is_err(), "another signing key");

@@ -1,4 +1,4 @@
-//! Whoever writes dies: by SIGKILL, and by losing its connection. Nothing that was acknowledged is lost.
+//! The writer dies by SIGKILL or loses its connection. Nothing that was acknowledged is lost.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -20,7 +20,8 @@ use crate::story::asked;
 const SCHEMA: &str = "BYLEAVE_TEST_WRITER_SCHEMA";
 const DIR: &str = "BYLEAVE_TEST_WRITER_DIR";
 
-/// The writer: this test binary, started again. It takes until it is killed, and says what was acknowledged.
+/// The writer: this test binary, started again. It ingests until it is killed, and prints what was
+/// acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writer() {
     let (Ok(schema), Ok(dir)) = (std::env::var(SCHEMA), std::env::var(DIR)) else { return };
@@ -32,7 +33,7 @@ async fn writer() {
                 let end = taking.chained_entries.last().unwrap().seq() + 1;
                 book.ingest(taking).await.unwrap();
                 let mut out = std::io::stdout().lock();
-                // Behind a word of ours: the harness writes there too.
+                // With a prefix, because the test harness writes there too.
                 out.write_all(format!("\nacknowledged {} {end}\n", script.call()).as_bytes()).unwrap();
                 out.flush().unwrap();
             }
@@ -57,7 +58,7 @@ async fn a_killed_writer_loses_nothing_that_was_acknowledged() {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Killed in the middle, at another moment each time; what it still said until then counts.
+        // Killed at a different moment each time. Everything that it printed before is checked.
         let mut seen = 0;
         while let Some(line) = said.next_line().await.unwrap() {
             let Some(line) = line.strip_prefix("acknowledged ") else { continue };
@@ -71,7 +72,8 @@ async fn a_killed_writer_loses_nothing_that_was_acknowledged() {
         assert!(seen > 40 * round, "it ended by itself after {seen}");
         child.wait().await.unwrap();
     }
-    // A transaction that was on its way when its process died is taken back, or committed, before anyone sees either.
+    // A transaction that was in progress when its process died is rolled back or committed before a reader sees
+    // either.
     let verified = book.verify().await.unwrap();
     assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     for (call, end) in &acknowledged {
@@ -98,7 +100,7 @@ async fn a_lost_connection_is_a_fault_and_the_next_try_goes_on() {
     let cut = async {
         let mut connection = ground.connection().await;
         for _ in 0..10 {
-            // Of this book only: its schema stands in what the connection was opened with.
+            // Only connections of this audit log: they have locks in its schema.
             let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                 WHERE pid IN (SELECT pid FROM pg_locks WHERE relation = 'book_end'::regclass AND mode = 'RowShareLock')";
             let cut: i64 = query_scalar(sql).fetch_one(&mut connection).await.unwrap();
@@ -113,7 +115,7 @@ async fn a_lost_connection_is_a_fault_and_the_next_try_goes_on() {
         for _ in 0..12 {
             let (script, takings) = asked(ScriptSettings::default());
             for taking in takings {
-                // What is not acknowledged is tried again, as whoever projects does.
+                // Unacknowledged batches are retried, as the projector does.
                 loop {
                     match book.ingest(taking.clone()).await {
                         Ok(()) => break,

@@ -12,7 +12,7 @@ use crate::server::PgSchema;
 const TENANTS: i64 = 20;
 const PAGE_MAX: Duration = Duration::from_millis(50);
 
-/// Open questions, as they would be listed; without their records, which no list looks at.
+/// Inserts open questions for listing, without their records, which lists do not read.
 async fn fill(ground: &PgSchema, questions: i64, months: u64) {
     ground
         .execute(&format!(
@@ -20,7 +20,7 @@ async fn fill(ground: &PgSchema, questions: i64, months: u64) {
         ))
         .await;
     let month = format!("this_month() - {months} + 1 + ((n - 1) * {months} / {questions})::integer");
-    // One of a hundred sessions, and as many of the rare kind.
+    // One of a hundred sessions, and as many questions of the rare kind.
     let rare = questions / 100;
     let sql = format!(
         "INSERT INTO month SELECT {month}, min(n) FROM generate_series(1::bigint, {questions}) AS n GROUP BY 1"
@@ -45,7 +45,7 @@ async fn fill(ground: &PgSchema, questions: i64, months: u64) {
     }
 }
 
-/// How long a page takes, most of the time.
+/// The median time of a page.
 async fn page(book: &PgAuditLog, filter: &QuestionFilter, after: Option<i64>) -> Duration {
     let mut took = Vec::new();
     for _ in 0..9 {
@@ -69,11 +69,11 @@ async fn a_page_of_open_questions_is_full_sorted_and_behind_the_one_before() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "measures time: scripts/prove lists"]
 async fn a_page_of_100_000_open_questions_takes_no_time() {
-    // With that many months, going through the table above all partitions takes longer than a page may.
+    // With this many months, a scan over all partitions would take longer than a page may.
     pages(100_000, 12, PAGE_MAX).await;
 }
 
-/// Reads pages of so many questions of so many months, each of which takes at most this long.
+/// Reads pages of this many questions over this many months. Each page takes at most this long.
 #[expect(clippy::print_stdout, reason = "what was measured")]
 async fn pages(questions: i64, months: u64, page_max: Duration) {
     let ground = PgSchema::new().await;
@@ -87,7 +87,7 @@ async fn pages(questions: i64, months: u64, page_max: Duration) {
         ("of a rare kind", QuestionFilter { kind: Some(QuestionKind::Release), ..any() }),
         ("of the usual kind", QuestionFilter { kind: Some(QuestionKind::Approval), ..any() }),
     ];
-    // With what the server knows of its tables, and without.
+    // With and without statistics about the tables.
     for analyzed in [false, true] {
         if analyzed {
             ground.execute("ANALYZE").await;

@@ -1,4 +1,4 @@
-//! What the book in Postgres shows from outside, on a real server, in one binary.
+//! Tests of the public API of the Postgres audit log on a real server, in one binary.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Sealing: one at a time, by a lease.
+//! Sealing: one sealer at a time, by a lease.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn of_two_sealers_one_seals() {
     let verified = two.verify().await.unwrap();
     assert!(verified.is_intact(), "{:?}", verified.integrity_error);
     assert_eq!((verified.segments, verified.unsealed), (sealed, 0));
-    // One for each shard that something was written to, each time.
+    // Each time, one seal per shard with new entries.
     let mut connection = ground.connection().await;
     let sql = "SELECT count(DISTINCT shard) FROM line";
     let shards: i64 = query_scalar(sql).fetch_one(&mut connection).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_lease_is_respected_until_it_ends() {
     ground.execute(&format!("{hold} '1 hour'")).await;
     assert_eq!(book.seal_if_free().await.unwrap(), 0);
     assert_eq!(book.verify().await.unwrap().segments, 0);
-    // Whoever held it is gone: another takes over once it has ended.
+    // If the holder is gone, another takes over after the lease has expired.
     ground.execute(&format!("{hold} '300 milliseconds'")).await;
     assert_eq!(book.seal().await.unwrap(), 1);
     assert!(book.verify().await.unwrap().is_intact());
@@ -92,7 +92,7 @@ async fn who_slept_through_its_lease_writes_nothing() {
     let (slow, book) = (PgAuditLog::open(options).await.unwrap(), ground.open().await);
     fill(&book, 1).await;
     let refused = slow.seal().await.unwrap_err();
-    assert!(refused.to_string().contains("another took over"), "{refused}");
+    assert!(refused.to_string().contains("another sealer took over"), "{refused}");
     assert_eq!((book.anchor().await.unwrap(), book.verify().await.unwrap().segments), (None, 0));
     assert_eq!(book.seal().await.unwrap(), 1);
 }

@@ -1,4 +1,5 @@
-//! The server that the tests share, and a book of their own on it. `cargo nextest run` starts it with `scripts/postgres tests`.
+//! The server that the tests share, and an audit log for each test. `cargo nextest run` starts it with `scripts/postgres
+//! tests`.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -14,7 +15,7 @@ use sqlx_core::query::query;
 use sqlx_postgres::PgConnection;
 use tempfile::TempDir;
 
-/// Where the server is, as `scripts/postgres` has written it down in the target directory.
+/// The URL of the server, which `scripts/postgres` has written to the target directory.
 fn url() -> String {
     let binary = std::env::current_exe().unwrap();
     // This binary is target/debug/deps/all-….
@@ -25,7 +26,7 @@ fn url() -> String {
     url.trim().to_owned()
 }
 
-/// An empty schema on the server that is there, and a directory for what is kept outside of it.
+/// An empty schema on the existing server, and a directory for data outside of it.
 pub(crate) struct PgSchema {
     pub(crate) schema: String,
     pub(crate) dir: TempDir,
@@ -44,12 +45,12 @@ impl PgSchema {
         connect(&self.schema)
     }
 
-    /// A connection of its own, for whoever does what the book does not.
+    /// Opens a separate connection.
     pub(crate) async fn connection(&self) -> PgConnection {
         self.connect().connect().await.unwrap()
     }
 
-    /// Does something that the book does not do.
+    /// Executes SQL directly, without the audit log.
     pub(crate) async fn execute(&self, sql: &str) -> u64 {
         query(sql).execute(&mut self.connection().await).await.unwrap().rows_affected()
     }
@@ -67,7 +68,7 @@ fn connect(schema: &str) -> PgConnectOptions {
     PgConnectOptions::from_str(&url()).unwrap().options([("search_path", schema)])
 }
 
-/// How every book in the tests is opened.
+/// The options with which every audit log in the tests is opened.
 pub(crate) fn options(schema: &str, dir: &Path, ledger: Option<Arc<dyn Ledger>>) -> PgAuditLogOptions {
     PgAuditLogOptions {
         connect: connect(schema),
@@ -81,7 +82,7 @@ pub(crate) fn options(schema: &str, dir: &Path, ledger: Option<Arc<dyn Ledger>>)
     }
 }
 
-/// The vault that whoever writes and whoever reads have.
+/// The key vault that writers and readers share.
 pub(crate) fn vault() -> KeyVault {
     KeyVault::new([7; 32].into())
 }

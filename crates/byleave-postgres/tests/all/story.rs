@@ -1,4 +1,4 @@
-//! Stories: legal records, cut into what their appends brought.
+//! Legal records, split into the batches of their appends.
 
 use byleave::core::id::OwnerId;
 use byleave::core::question::Answer;
@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 use crate::server::vault;
 
-/// What the script has played since the last time, sealed.
+/// The encrypted entries that the script has added since the last time.
 pub(crate) fn taking(script: &mut CallScript) -> Ingest {
     let key = script.key.clone();
     Ingest::seal_batch(&script.batch(), &vault(), Some(&key)).unwrap()
 }
 
-/// A call that a person is asked about, agrees to, and that runs to its end: four appends.
+/// A call that a person is asked about, that is approved, and that runs to its end: four appends.
 pub(crate) fn asked(setting: ScriptSettings) -> (CallScript, Vec<Ingest>) {
     let mut script =
         CallScript::waiting(ScriptSettings { verdict: ScriptSettings::asking().verdict, ..setting }).unwrap();

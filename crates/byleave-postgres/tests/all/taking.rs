@@ -1,4 +1,4 @@
-//! Taking: the same again, out of order, forked, and by several at once.
+//! Ingestion: repeated, out of order, forked, and concurrent.
 
 use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
 use byleave::core::id::{OwnerId, TenantId};
@@ -29,7 +29,7 @@ async fn the_same_again_is_taken_once() {
     let (one, two) = (ground.open().await, ground.open().await);
     let (script, takings) = asked(ScriptSettings::default());
     for taking in &takings {
-        // At the same moment, in one transaction and in two processes.
+        // Concurrently, in one transaction and in two processes.
         let again = join_all([&one, &one, &one, &two, &two].map(|book| book.ingest(taking.clone()))).await;
         assert!(again.iter().all(Result::is_ok), "{again:?}");
     }
@@ -60,7 +60,7 @@ async fn what_comes_early_waits_for_its_place() {
     is_sound(&book).await;
     drop(book);
 
-    // Whoever comes next has it from the table.
+    // A newly opened audit log reads it from the table.
     let book = ground.open().await;
     book.ingest(takings[0].clone()).await.unwrap();
     let kept = book.record(script.call()).await.unwrap().unwrap();
@@ -91,7 +91,7 @@ async fn many_in_any_order_by_several_end_up_the_same() {
         .collect();
     let mut all: Vec<Ingest> = stories.iter().flat_map(|(_, takings)| takings.clone()).collect();
     all.extend(all.clone());
-    // An order that is none, and always the same.
+    // An arbitrary but deterministic order.
     all.sort_by_cached_key(|taking| {
         byleave::core::digest::Digest::compute_parts(
             "order",
@@ -129,14 +129,14 @@ async fn a_forked_chain_is_refused_and_leaves_no_trace() {
     one.ingest(yes.clone()).await.unwrap();
     let (_, beside) = waiting(ScriptSettings { session: "r", ..ScriptSettings::default() });
     for book in [&one, &two] {
-        // Those who wait at the same moment are not spoilt by it.
+        // Concurrent valid batches are not affected.
         let (forked, again, good) =
             tokio::join!(book.ingest(no.clone()), book.ingest(yes.clone()), book.ingest(beside.clone()));
         assert!(contradicts(&forked), "{forked:?}");
         again.unwrap();
         good.unwrap();
     }
-    // What stands behind the fork does not fit either, wherever it stands.
+    // Batches after the fork are refused too, in any position.
     fork.settle().unwrap();
     let behind = taking(&mut fork);
     assert!(contradicts(&one.ingest(behind).await));
@@ -203,7 +203,7 @@ async fn two_tenants_lie_in_different_partitions() {
     let sql = "SELECT DISTINCT tableoid::regclass::text FROM line ORDER BY 1";
     let lines: Vec<String> = query_scalar(sql).fetch_all(&mut connection).await.unwrap();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    // One of them can be put away without the other.
+    // One partition can be detached without the other.
     ground.execute(&format!("ALTER TABLE line DETACH PARTITION line_{}", shard(one))).await;
     let left: i64 = query_scalar("SELECT count(*) FROM line").fetch_one(&mut connection).await.unwrap();
     assert_eq!(left, 5);

@@ -1,4 +1,4 @@
-//! Tampering: whatever someone with the database changes in a book is found, at its first place.
+//! Tampering: every change that someone makes in the database is detected, at its first position.
 
 use byleave::audit_log::{AuditLog as _, LogPosition, Verification};
 use byleave::core::admin_action::{AdminAction, AdminActionKind};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::server::PgSchema;
 use crate::story::{asked, taking, waiting};
 
-/// A book with some of everything: sealed, and a record behind that is not.
+/// An audit log with entries of every kind: some sealed, and a record after them that is not.
 struct SealedFixture {
     ground: PgSchema,
     book: PgAuditLog,
@@ -33,11 +33,13 @@ impl SealedFixture {
         }
         let (mut gives, first) = waiting(ScriptSettings { session: "r", ..ScriptSettings::default() });
         book.ingest(first).await.unwrap();
-        gives.answer(Answer::Leave(standing_approval())).unwrap();
+        gives.answer(Answer::StandingApproval(standing_approval())).unwrap();
         book.ingest(taking(&mut gives)).await.unwrap();
         let (id, tenant) = (AdminActionId::new(Uuid::now_v7()), TenantId::new("local").unwrap());
-        let deed = AdminActionKind::Halt { why: "fire".into() };
-        book.ingest_action(AdminAction { id, at: NOW, tenant, by: "ada".into(), deed }).await.unwrap();
+        let deed = AdminActionKind::Halt { reason: "fire".into() };
+        book.ingest_action(AdminAction { id, at: NOW, tenant, actor: "ada".into(), kind: deed })
+            .await
+            .unwrap();
         book.seal().await.unwrap();
         let (open, takings) = asked(ScriptSettings { session: "o", ..ScriptSettings::default() });
         for taking in takings {
@@ -53,7 +55,7 @@ impl SealedFixture {
     }
 }
 
-/// Changes something, and checks that it is found where it is.
+/// Makes a change, and checks that it is detected at its position.
 async fn check(what: &str, change: impl Fn(&SealedFixture) -> (String, LogPosition)) {
     let told = SealedFixture::new().await;
     let (sql, place) = change(&told);
@@ -62,7 +64,7 @@ async fn check(what: &str, change: impl Fn(&SealedFixture) -> (String, LogPositi
     assert_eq!(flaw.position, place, "{what}: {flaw}");
 }
 
-/// One byte of a column of one row is another.
+/// Changes one byte of a column of one row.
 fn flip(column: &str, at: u32, call: CallId, seq: u32) -> String {
     format!(
         "UPDATE line SET {column} = set_byte({column}, {at}, get_byte({column}, {at}) # 1)
@@ -70,14 +72,15 @@ fn flip(column: &str, at: u32, call: CallId, seq: u32) -> String {
     )
 }
 
-/// The place of the first line of an append.
+/// The sequence number of the first entry of an append.
 fn seq_of(script: &CallScript, append: usize) -> u32 {
-    // The question is the last line of the first append; an answer, a beginning, and an end with what comes behind follow.
+    // The question is the last entry of the first append. The answer, the start, and the end with the following entries
+    // come after it.
     let asked = script
         .record
         .entries()
         .iter()
-        .position(|entry| matches!(entry.fact, byleave::core::entry::RecordEvent::Asked(_)));
+        .position(|entry| matches!(entry.event, byleave::core::entry::RecordEvent::Asked(_)));
     let first = asked.unwrap() + 1;
     u32::try_from([0, first, first + 1, first + 2][append]).unwrap()
 }

@@ -56,7 +56,7 @@ impl HostPolicy for CallHostPolicy {
         match ruling.verdict {
             // A deny wins over a grant, because the rules may be newer than the grant.
             Verdict::Deny => {
-                let why = ruling.reasons.first().map_or("a rule denies it", |reason| reason.why.as_str());
+                let why = ruling.reasons.first().map_or("a rule denies it", |reason| reason.message.as_str());
                 HostDecision::Refused(why.to_owned())
             }
             Verdict::Allow => HostDecision::Granted,

@@ -50,10 +50,10 @@ impl Bwrap {
     pub fn find() -> Result<Self, String> {
         let found = PLACES.iter().map(Path::new).find(|path| path.exists());
         let Some(path) = found else { return Err("there is no bwrap on this system".into()) };
-        let told = |error| format!("cannot look at `{}`: {error}", path.display());
+        let told = |error| format!("cannot check `{}`: {error}", path.display());
         let meta = fs::metadata(path).map_err(told)?;
         if meta.uid() != 0 || meta.mode() & 0o022 != 0 {
-            return Err(format!("`{}` can be changed by others than root", path.display()));
+            return Err(format!("`{}` can be changed by users other than root", path.display()));
         }
         let help = std::process::Command::new(path).arg("--help").env_clear().output().map_err(told)?;
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
@@ -134,7 +134,7 @@ fn stands(running: &mut RunningCommand) -> Result<(), LaunchError> {
         }
     };
     if waited == 0 {
-        return Err(LaunchError::Bwrap { message: "it took too long".into() });
+        return Err(LaunchError::Bwrap { message: "bwrap did not become ready in time".into() });
     }
     match init_report::read_message(&running.control_socket, &running.plan)? {
         Some(_) => Ok(()),
@@ -146,7 +146,9 @@ fn stands(running: &mut RunningCommand) -> Result<(), LaunchError> {
             let said = running.streams.take_output().map(|printed| printed.bytes).concat();
             let said = String::from_utf8_lossy(&said).trim().to_owned();
             let said = said.strip_prefix("bwrap: ").unwrap_or(&said).to_owned();
-            Err(LaunchError::Bwrap { message: if said.is_empty() { "it says nothing".into() } else { said } })
+            Err(LaunchError::Bwrap {
+                message: if said.is_empty() { "bwrap gave no reason".into() } else { said },
+            })
         }
     }
 }

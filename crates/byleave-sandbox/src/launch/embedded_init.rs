@@ -31,7 +31,7 @@ pub(super) fn sealed_memfd(name: &CStr, content: &[u8]) -> Result<OwnedFd, Launc
         Err(Errno::INVAL) => memfd_create(name, flags),
         made => made,
     };
-    let mut file = std::fs::File::from(file.map_err(internal_error("making a file in memory"))?);
+    let mut file = std::fs::File::from(file.map_err(internal_error("creating a file in memory"))?);
     file.write_all(content).map_err(internal_error("writing a file in memory"))?;
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     fcntl_add_seals(&file, seals).map_err(internal_error("sealing a file in memory"))?;

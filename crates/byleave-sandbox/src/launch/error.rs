@@ -14,7 +14,7 @@ use crate::tripwire::TripwireError;
 pub enum LaunchError {
     /// The launcher is root, and no user was given for the command.
     #[error(
-        "cannot confine a command as root: what is root outside is root for the kernel's own files; run as another user"
+        "cannot confine a command as root: root outside the sandbox is also root for the kernel's own files; run as another user"
     )]
     Root,
     /// A guarantee cannot be given.
@@ -31,7 +31,7 @@ pub enum LaunchError {
     Tripwire(#[from] TripwireError),
     /// The kernel refuses to create namespaces.
     #[error(
-        "cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them"
+        "cannot create a sandbox: {0}; unprivileged user namespaces may be disabled, `byleave doctor` says how to enable them"
     )]
     Namespaces(#[source] io::Error),
     /// The child could not become the first process inside.
@@ -54,7 +54,7 @@ pub enum LaunchError {
     },
     /// The copy could not be mounted, and the command has not run. It is found at the start, or when the command is waited for.
     #[error(
-        "cannot run the command on a copy of `{root}`: {error}; `byleave doctor` says whether overlays can be had, and what helps",
+        "cannot run the command on a copy of `{root}`: {error}; `byleave doctor` says whether overlays work, and what helps",
         root = root.display()
     )]
     CopyFailed {
@@ -66,7 +66,7 @@ pub enum LaunchError {
     },
     /// Too little space is free for copies, and the command has not run.
     #[error(
-        "cannot run the command on a copy: {free} bytes are free where `{store_dir}` is, and {reserve} have to stay free; make room",
+        "cannot run the command on a copy: {free} bytes are free on the disk of `{store_dir}`, and {reserve} must stay free; free some space",
         store_dir = store_dir.display()
     )]
     DiskFull {
@@ -78,13 +78,13 @@ pub enum LaunchError {
         reserve: u64,
     },
     /// Copies are only for single commands on the native backend.
-    #[error("cannot run the command on a copy {0}; start it by itself, on the native rung")]
+    #[error("cannot run the command on a copy {0}; start the command separately, on the native backend")]
     CopiesUnsupported(&'static str),
     /// Its network is not served.
-    #[error("cannot start the command: its network is not served: {0}")]
+    #[error("cannot start the command: cannot serve its network: {0}")]
     Network(#[from] NetworkServeError),
     /// The terminal was not passed out of the sandbox.
-    #[error("cannot start the command: its terminal did not come out of the sandbox")]
+    #[error("cannot start the command: the sandbox did not hand over its terminal")]
     NoTerminal,
     /// The system's bwrap could not build the sandbox.
     #[error("cannot build the sandbox with bwrap: {message}")]
@@ -99,7 +99,7 @@ pub enum LaunchError {
         message: String,
     },
     /// The kernel has no Landlock, which this backend needs.
-    #[error("cannot confine the command by Landlock: this kernel has none")]
+    #[error("cannot confine the command with Landlock: this kernel does not have it")]
     NoLandlock,
     /// No backend works here.
     #[error("cannot confine a command on this machine ({obstacles}); `byleave doctor` says what would help")]
@@ -108,7 +108,7 @@ pub enum LaunchError {
         obstacles: String,
     },
     /// A session does not answer.
-    #[error("cannot start the command: its session does not answer; open another")]
+    #[error("cannot start the command: its session does not respond; open a new session")]
     NoResponse,
     /// A report of the first process inside is invalid.
     #[error("cannot tell how the command ended: the sandbox's report is garbled")]

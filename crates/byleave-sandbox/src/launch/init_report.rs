@@ -35,11 +35,11 @@ impl fmt::Display for InitFailure {
             Some(InitProcessStep::Mount) => return mount_told(self.mount.as_ref(), f),
             Some(InitProcessStep::Limits) => "setting limits",
             Some(InitProcessStep::Capabilities) => "dropping capabilities",
-            Some(InitProcessStep::NoNewPrivileges) => "giving up new privileges",
+            Some(InitProcessStep::NoNewPrivileges) => "setting no_new_privs",
             Some(InitProcessStep::Landlock) => "applying Landlock",
             Some(InitProcessStep::Filter) => "installing the system call filter",
-            Some(InitProcessStep::Dumpable) => "hiding its memory",
-            Some(InitProcessStep::Terminal) => "making a terminal",
+            Some(InitProcessStep::Dumpable) => "making the process memory unreadable",
+            Some(InitProcessStep::Terminal) => "creating a terminal",
             Some(InitProcessStep::Start) => "starting the command",
         };
         f.write_str(told)
@@ -50,27 +50,27 @@ fn mount_told(mount: Option<&MountOp<CString>>, f: &mut fmt::Formatter<'_>) -> f
     match mount {
         None => f.write_str("mounting"),
         Some(MountOp::MakePrivate) => f.write_str("making mounts private"),
-        Some(MountOp::CloneTree { path, .. }) => write!(f, "taking `{}` in hand", path.to_string_lossy()),
+        Some(MountOp::CloneTree { path, .. }) => write!(f, "opening the mount `{}`", path.to_string_lossy()),
         Some(MountOp::Layer { path, .. }) => {
-            write!(f, "taking the layer `{}` in hand", path.to_string_lossy())
+            write!(f, "opening the layer `{}`", path.to_string_lossy())
         }
-        Some(MountOp::Overlay { root, .. }) => write!(f, "making a copy of `{}`", root.to_string_lossy()),
-        Some(MountOp::SkipIfMissing { path }) => write!(f, "looking at `{}`", path.to_string_lossy()),
+        Some(MountOp::Overlay { root, .. }) => write!(f, "mounting a copy of `{}`", root.to_string_lossy()),
+        Some(MountOp::SkipIfMissing { path }) => write!(f, "checking `{}`", path.to_string_lossy()),
         Some(MountOp::Seal) => f.write_str("making everything read-only"),
-        Some(MountOp::Scratch { .. }) => f.write_str("making an empty file system"),
-        Some(MountOp::Terminals { .. }) => f.write_str("making terminals"),
-        Some(MountOp::Processes { .. }) => f.write_str("mounting the processes"),
-        Some(MountOp::Attach { path, .. }) => write!(f, "putting something at `{}`", path.to_string_lossy()),
-        Some(MountOp::Link { path, .. }) => write!(f, "making the link `{}`", path.to_string_lossy()),
+        Some(MountOp::Scratch { .. }) => f.write_str("mounting an empty file system"),
+        Some(MountOp::Terminals { .. }) => f.write_str("mounting /dev/pts"),
+        Some(MountOp::Processes { .. }) => f.write_str("mounting /proc"),
+        Some(MountOp::Attach { path, .. }) => write!(f, "mounting at `{}`", path.to_string_lossy()),
+        Some(MountOp::Link { path, .. }) => write!(f, "creating the link `{}`", path.to_string_lossy()),
         Some(MountOp::Write { path, .. }) => write!(f, "writing `{}`", path.to_string_lossy()),
-        Some(MountOp::File { path, .. }) => write!(f, "making `{}`", path.to_string_lossy()),
+        Some(MountOp::File { path, .. }) => write!(f, "creating `{}`", path.to_string_lossy()),
         Some(MountOp::Loopback) => f.write_str("starting the loopback"),
-        Some(MountOp::Route) => f.write_str("leading the addresses of names to the loopback"),
+        Some(MountOp::Route) => f.write_str("routing the addresses of names to the loopback"),
         Some(MountOp::OfferSocket { port, .. }) => {
-            write!(f, "making a socket for port {port} of its network")
+            write!(f, "creating a socket for port {port} in the sandbox network")
         }
-        Some(MountOp::WaitForReady) => f.write_str("waiting until its network is served"),
-        Some(MountOp::Hostname { .. }) => f.write_str("naming the host"),
+        Some(MountOp::WaitForReady) => f.write_str("waiting until the sandbox network is served"),
+        Some(MountOp::Hostname { .. }) => f.write_str("setting the host name"),
     }
 }
 
@@ -149,7 +149,7 @@ fn next(leash: &OwnedFd) -> Result<Option<InitMessage>, LaunchError> {
         match recvmsg(leash, &mut parts, &mut control, RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN | Errno::CONNRESET) => return Ok(None),
-            received => break received.map_err(internal_error("reading what the sandbox reports"))?.bytes,
+            received => break received.map_err(internal_error("reading the report of the sandbox"))?.bytes,
         }
     };
     match received {

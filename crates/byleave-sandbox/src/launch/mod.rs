@@ -86,7 +86,7 @@ pub fn check_enforcement(confinement: &Confinement, run_as: RunAs) -> Result<(),
 /// one limit, which includes their first processes.
 fn given_as(run_as: RunAs, guarantee: Guarantee) -> Enforcement {
     let partly = |why: &str| {
-        Enforcement::Partial(format!("every process is limited by itself, for want of a cgroup: {why}"))
+        Enforcement::Partial(format!("each process is limited separately, because there is no cgroup: {why}"))
     };
     match (guarantee, run_as) {
         (Guarantee::MemoryLimited, RunAs::Caller) => match cgroup::delegated_cgroup() {
@@ -94,13 +94,13 @@ fn given_as(run_as: RunAs, guarantee: Guarantee) -> Enforcement {
             Err(absent) => partly(&absent.to_string()),
         },
         (Guarantee::MemoryLimited, RunAs::User(_)) => {
-            partly("another user's processes cannot be born in one of ours")
+            partly("processes of another user cannot start in our cgroup")
         }
         (Guarantee::ReadsConfined, _) if clone3::landlock_version() == 0 => {
             Enforcement::Unavailable("this kernel has no Landlock".into())
         }
         (Guarantee::WritesLockedTwice, _) if clone3::landlock_version() == 0 => {
-            Enforcement::Unavailable("mounts alone hold it, for want of Landlock".into())
+            Enforcement::Unavailable("only mounts enforce it, because this kernel has no Landlock".into())
         }
         _ => Enforcement::Full,
     }
@@ -115,7 +115,7 @@ fn group(run_as: RunAs, limits: &ResourceLimits) -> Result<Option<CommandCgroup>
     match run_as {
         RunAs::Caller => match cgroup::delegated_cgroup() {
             Ok(delegated) => {
-                delegated.create_cgroup(limits).map(Some).map_err(internal_error("making a cgroup"))
+                delegated.create_cgroup(limits).map(Some).map_err(internal_error("creating a cgroup"))
             }
             Err(_) => Ok(None),
         },

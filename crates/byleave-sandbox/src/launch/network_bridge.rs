@@ -59,29 +59,27 @@ enum BridgeRuntime {
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkServeError {
     /// The network must be served, but no bridge was given.
-    #[error("nothing was given that serves it; start the command through an uplink, or with its network off")]
+    #[error(
+        "there is no proxy to serve it; start the command with a network bridge, or with its network off"
+    )]
     NoBridge,
     /// The runtime does not run while the caller waits.
-    #[error(
-        "the runtime that was handed in runs on the caller's thread alone; hand in one with threads of its own"
-    )]
+    #[error("the given runtime runs only on the caller's thread; pass a multi-threaded runtime")]
     SingleThreadedRuntime,
     /// The runtime makes no progress, or has no network or no timer.
-    #[error(
-        "the runtime that was handed in does not run; hand in one that does, with its network and time enabled"
-    )]
+    #[error("the given runtime does not run; pass a running one with network and time enabled")]
     Idle,
     /// No runtime could be created.
-    #[error("no runtime could be made: {0}")]
+    #[error("cannot create a runtime: {0}")]
     Runtime(#[source] io::Error),
     /// The egress intercepts TLS with an authority that programs inside would not trust.
-    #[error("the door opens TLS with another authority than the sandbox was told to trust")]
+    #[error("the proxy intercepts TLS with a certificate authority that the sandbox does not trust")]
     OtherAuthority,
     /// The sockets were not passed out, or not as requested.
-    #[error("its sockets did not come out of the sandbox")]
+    #[error("the sandbox did not hand over its sockets")]
     NoSockets,
     /// The sockets cannot be served.
-    #[error("its sockets cannot be served: {0}")]
+    #[error("cannot serve its sockets: {0}")]
     Sockets(#[source] io::Error),
     /// No token could be created for the call.
     #[error(transparent)]
@@ -176,7 +174,7 @@ impl NetworkBridge {
             serve(sockets, names, doors).map_err(NetworkServeError::Sockets)?
         };
         send(leash, b"served", SendFlags::NOSIGNAL)
-            .map_err(internal_error("telling the sandbox that it is served"))?;
+            .map_err(internal_error("notifying the sandbox that its network is served"))?;
         Ok(serving)
     }
 

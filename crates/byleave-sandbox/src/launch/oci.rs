@@ -45,22 +45,24 @@ impl OciEngine {
     pub fn enforcement(&self, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
         match guarantee {
             Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-                Enforcement::Unavailable("the way to our proxy is made by the native launcher only".into())
+                Enforcement::Unavailable(
+                    "only the native backend can connect the command to the proxy".into(),
+                )
             }
             Guarantee::WritesLockedTwice => {
-                Enforcement::Unavailable("mounts alone hold it, without Landlock".into())
+                Enforcement::Unavailable("only mounts enforce it, without Landlock".into())
             }
             Guarantee::PrivilegesDropped => Enforcement::Partial(
-                "the system call filter is the engine's, and lets more pass than ours".into(),
+                "the system call filter is that of the container engine, which allows more than ours".into(),
             ),
             Guarantee::EnvironmentClean => {
-                Enforcement::Partial("what the image sets is there as well".into())
+                Enforcement::Partial("the variables that the image sets are also present".into())
             }
-            Guarantee::TreeKilled => Enforcement::Partial(
-                "the container lives on when this program is killed before its end".into(),
-            ),
+            Guarantee::TreeKilled => {
+                Enforcement::Partial("the container keeps running if this program is killed first".into())
+            }
             Guarantee::TmpLimited => {
-                Enforcement::Partial("their size is limited, and their number is not".into())
+                Enforcement::Partial("the size of temporary files is limited, but their number is not".into())
             }
             _ => Enforcement::Full,
         }
@@ -75,7 +77,9 @@ impl OciEngine {
     ) -> Result<CommandOutcome, LaunchError> {
         let identity = identity(run_as)?;
         if !confinement.files.copies.is_empty() {
-            return Err(LaunchError::CopiesUnsupported("in a container, whose engine mounts none"));
+            return Err(LaunchError::CopiesUnsupported(
+                "in a container, because the engine cannot mount a copy",
+            ));
         }
         confinement.check_enforcement(|guarantee| self.enforcement(confinement, guarantee))?;
         let (confinement, tripwire) = scan::prepare_command(confinement, None)?;

@@ -61,7 +61,7 @@ impl fmt::Display for CommandStatus {
                 Some(name) => write!(f, "ended by signal {signal} ({name})"),
                 None => write!(f, "ended by signal {signal}"),
             },
-            Self::NotStarted(errno) => write!(f, "it could not be started (error {errno})"),
+            Self::NotStarted(errno) => write!(f, "the program could not be started (error {errno})"),
         }
     }
 }
@@ -123,7 +123,7 @@ mod tests {
             (CommandStatus::Signalled(11), "ended by signal 11 (SIGSEGV)"),
             (CommandStatus::Signalled(15), "ended by signal 15 (SIGTERM)"),
             (CommandStatus::Signalled(40), "ended by signal 40"),
-            (CommandStatus::NotStarted(2), "it could not be started (error 2)"),
+            (CommandStatus::NotStarted(2), "the program could not be started (error 2)"),
         ] {
             assert_eq!(status.to_string(), told);
         }

@@ -115,7 +115,9 @@ pub(super) fn spawn_as(
         let error = io::Error::from_raw_os_error(errno);
         match stage {
             SpawnStage::Clone => LaunchError::Namespaces(error),
-            SpawnStage::Capabilities => LaunchError::Child { doing: "taking its user and its powers", error },
+            SpawnStage::Capabilities => {
+                LaunchError::Child { doing: "setting its user and its capabilities", error }
+            }
             SpawnStage::Descriptors => {
                 LaunchError::Child { doing: "putting its descriptors in place", error }
             }

@@ -113,7 +113,7 @@ impl ResourceMonitor {
     /// Returns the earliest time at which the limit on processor time can be reached, with every processor busy.
     fn cpu_earliest(&self, now: Instant) -> Instant {
         let left = self.cpu_max.saturating_sub(self.cpu_used) / processors();
-        // A limit beyond the range of the clock is no limit.
+        // A limit beyond the range of the clock is not a limit.
         now.checked_add(left.max(INTERVAL)).unwrap_or(now + Duration::from_secs(3600))
     }
 }

@@ -100,7 +100,7 @@ impl RunningCommand {
             .take()
             .map(CommandCgroup::finish)
             .transpose()
-            .map_err(internal_error("ending a cgroup"))?;
+            .map_err(internal_error("removing a cgroup"))?;
         let CommandEnd { status, cpu: waited_cpu, survivors, unrouted } =
             init_report::read_end_report(&self.control_socket, &self.plan)?.unwrap_or_else(|| {
                 // It was killed, by us or by another process that may. The first process had no time to report it.
@@ -167,7 +167,7 @@ impl RunningCommand {
 
     fn kill(&self) -> Result<(), LaunchError> {
         if let Some(group) = &self.group {
-            group.kill().map_err(internal_error("killing what is in a cgroup"))?;
+            group.kill().map_err(internal_error("killing the processes of a cgroup"))?;
         }
         self.process.kill()
     }

@@ -118,7 +118,9 @@ impl SandboxSession {
         network: Option<SessionNetwork>,
     ) -> Result<Self, LaunchError> {
         if !confinement.files.copies.is_empty() {
-            return Err(LaunchError::CopiesUnsupported("in a session, whose commands share a place"));
+            return Err(LaunchError::CopiesUnsupported(
+                "in a session, because its commands share one sandbox",
+            ));
         }
         confinement.check_enforcement(|guarantee| given_as(run_as, guarantee))?;
         let mut index = scan::index(&confinement.files, DirectoryIndex::new);
@@ -309,7 +311,7 @@ fn send(to: &OwnedFd, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(),
     }
     sendmsg(to, &[IoSlice::new(&number.to_ne_bytes())], &mut control, SendFlags::NOSIGNAL)
         .map(drop)
-        .map_err(internal_error("asking the session for a command"))
+        .map_err(internal_error("asking the session to start a command"))
 }
 
 impl Drop for SessionProcess {

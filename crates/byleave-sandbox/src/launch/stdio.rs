@@ -34,7 +34,7 @@ impl ChildStdio {
                 streams: CommandStreams::pending_terminal(&command.stdin, kept_max),
             });
         }
-        let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(internal_error("making a pipe"));
+        let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(internal_error("creating a pipe"));
         let (from_stdout, stdout) = pipe()?;
         // Without input it gets no pipe, because some programs read a pipe as their input.
         let (stdin, to_stdin) = match command.stdin.is_empty() && !command.caller_owns_streams {
@@ -113,5 +113,5 @@ pub(super) fn open_null() -> Result<std::fs::File, LaunchError> {
 /// Creates a control socket, our end first. When our end closes, the process at the other end ends.
 pub(super) fn control_socket_pair() -> Result<(OwnedFd, OwnedFd), LaunchError> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(internal_error("making the leash"))
+        .map_err(internal_error("creating the control socket"))
 }

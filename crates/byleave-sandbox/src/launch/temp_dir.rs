@@ -20,7 +20,7 @@ impl CommandTempDir {
 
     /// Creates one in this directory.
     pub(crate) fn new_in(above: &Path, owner: UserIdentity) -> Result<Self, LaunchError> {
-        let making = "making a temporary directory";
+        let making = "creating a temporary directory";
         let mut random = [0u8; 8];
         getrandom::fill(&mut random).map_err(|error| internal_error(making)(std::io::Error::other(error)))?;
         let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));

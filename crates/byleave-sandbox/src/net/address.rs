@@ -18,10 +18,10 @@ pub struct IpNetwork {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IpNetworkError {
     /// It cannot be parsed.
-    #[error("cannot read net `{0}`: write an address, `/`, and how many bits count, such as `10.0.0.0/8`")]
+    #[error("cannot read network `{0}`: write an address, `/` and the prefix length, such as `10.0.0.0/8`")]
     Invalid(String),
     /// It is not inside a private range.
-    #[error("cannot open net `{0}`: only nets inside {PRIVATE_TOLD} can be opened")]
+    #[error("cannot open network `{0}`: only networks inside {PRIVATE_TOLD} can be opened")]
     NotPrivate(String),
 }
 

@@ -314,7 +314,7 @@ pub(crate) async fn with_idle_timeout<T>(
     tokio::select! {
         done = work => done,
         () = silence => {
-            entry.add_reason("closed, since nothing moved for too long");
+            entry.add_reason("closed, because no data moved for too long");
             Err(io::ErrorKind::TimedOut.into())
         }
     }

@@ -46,21 +46,21 @@ pub(crate) fn parse_client_hello(bytes: &[u8]) -> ClientHelloResult {
                         let bytes = bytes.len().saturating_sub(rest.0.len());
                         ClientHelloResult::Complete(ClientHello { bytes, ..hello })
                     }
-                    None => ClientHelloResult::Invalid("its ClientHello is malformed"),
+                    None => ClientHelloResult::Invalid("the ClientHello is malformed"),
                 },
                 Err(flaw) => ClientHelloResult::Invalid(flaw),
             };
         }
         let Some(kind) = rest.u8() else { return ClientHelloResult::NeedMore };
         if kind != HANDSHAKE {
-            return ClientHelloResult::Invalid("it does not begin with a ClientHello");
+            return ClientHelloResult::Invalid("the connection does not begin with a ClientHello");
         }
         let (Some(version), Some(length)) = (rest.u16(), rest.u16()) else {
             return ClientHelloResult::NeedMore;
         };
         let length = usize::from(length);
         if version >> 8 != 3 || length == 0 || length > RECORD_BYTES_MAX {
-            return ClientHelloResult::Invalid("it has a malformed record");
+            return ClientHelloResult::Invalid("a TLS record is malformed");
         }
         let Some(fragment) = rest.take(length) else { return ClientHelloResult::NeedMore };
         handshake.extend_from_slice(fragment);
@@ -110,11 +110,15 @@ fn begins_hello(content: &[u8], length: usize) -> bool {
 fn body(handshake: &[u8]) -> Option<Result<&[u8], &'static str>> {
     let mut rest = ByteReader(handshake);
     if rest.u8()? != CLIENT_HELLO {
-        return Some(Err("it does not begin with a ClientHello"));
+        return Some(Err("the connection does not begin with a ClientHello"));
     }
     let length = rest.u24()?;
     let body = rest.take(length)?;
-    Some(if rest.0.is_empty() { Ok(body) } else { Err("something follows its ClientHello in one record") })
+    Some(if rest.0.is_empty() {
+        Ok(body)
+    } else {
+        Err("more data follows the ClientHello in the same record")
+    })
 }
 
 fn hello(body: &[u8]) -> Option<ClientHello> {

@@ -34,15 +34,15 @@ pub enum CredentialError {
     #[error("cannot use the credential: {0}")]
     Host(#[from] ConnectionRefusedError),
     /// The header is not one that a proxy may set.
-    #[error("cannot add header `{0}`: it is no name of a header, or it says how the message is read")]
+    #[error(
+        "cannot add header `{0}`: this is not a header name, or the header controls how the message is parsed"
+    )]
     Header(String),
     /// The value would end the header.
-    #[error("cannot add the credential for `{0}`: its value has a byte that no header may have")]
+    #[error("cannot add the credential for `{0}`: its value has a byte that is not allowed in a header")]
     Value(String),
     /// It needs TLS, but there is no interception.
-    #[error(
-        "cannot add the credential for `{0}`: it travels in TLS, and there is no interception to add it there"
-    )]
+    #[error("cannot add the credential for `{0}`: the connection uses TLS, and TLS interception is off")]
     NoInterceptor(String),
 }
 

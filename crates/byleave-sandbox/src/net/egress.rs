@@ -50,7 +50,7 @@ pub trait HostPolicy: Send + Sync {
     /// Asks a person about this host, for this call. `Err` has the reason for a refusal. It is called once per call for each host
     /// and port.
     fn ask_user<'a>(&'a self, _host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async { Err("nobody is there to be asked".to_owned()) })
+        Box::pin(async { Err("there is nobody to ask".to_owned()) })
     }
 }
 
@@ -157,7 +157,7 @@ struct DenyAllHosts;
 
 impl HostPolicy for DenyAllHosts {
     fn decide(&self, _host: &str, _port: u16) -> HostDecision {
-        HostDecision::Refused("nothing leaves while it runs on a copy".to_owned())
+        HostDecision::Refused("a command on a copy cannot send anything to the network".to_owned())
     }
 }
 
@@ -270,7 +270,7 @@ impl Egress {
         let _held = lock_ignoring_poison(&self.held).clone();
         let _one = CountGuard::among(&self.open);
         if self.open.load(Ordering::Relaxed) > self.bounds.max_connections {
-            return Err(io::Error::other("too many connections of one call"));
+            return Err(io::Error::other("the call has too many connections"));
         }
         let mut shut = self.shut.subscribe();
         tokio::select! {
@@ -399,10 +399,10 @@ impl Egress {
             Ok(address) => vec![address],
             Err(_) => tokio::time::timeout(self.bounds.connect_timeout, self.resolver.resolve(host))
                 .await
-                .map_err(|_| failed("its name was not looked up in time".to_owned()))?
-                .map_err(|fault| failed(format!("its name cannot be looked up: {fault}")))?,
+                .map_err(|_| failed("the DNS lookup timed out".to_owned()))?
+                .map_err(|fault| failed(format!("the DNS lookup failed: {fault}")))?,
         };
-        let first = found.first().copied().ok_or_else(|| failed("its name has no address".to_owned()))?;
+        let first = found.first().copied().ok_or_else(|| failed("the name has no address".to_owned()))?;
         let checked: Vec<IpAddr> =
             found.into_iter().filter(|address| self.reachable.holds(*address)).take(8).collect();
         if checked.is_empty() {
@@ -429,7 +429,7 @@ impl Egress {
                     continue;
                 }
                 Err(_) => {
-                    "it did not answer in time".clone_into(&mut why);
+                    "the host did not answer in time".clone_into(&mut why);
                     continue;
                 }
             };

@@ -63,7 +63,7 @@ impl ProxyResponse {
     }
 
     pub(crate) fn invalid_token() -> Self {
-        let text = "blocked by policy: the connection shows no pass of a running call: use the proxy variables as they are";
+        let text = "blocked by policy: the connection has no valid token of a running call: use the proxy variables unchanged";
         Self { status: "407 Proxy Authentication Required", code: "no-pass", text: text.to_owned() }
     }
 
@@ -79,9 +79,9 @@ impl ProxyResponse {
         let (status, text) = match why {
             ReadHeadError::Closed | ReadHeadError::Io(_) => return None,
             ReadHeadError::TooLong => {
-                ("431 Request Header Fields Too Large", "the head of the request is too long")
+                ("431 Request Header Fields Too Large", "the request headers are too long")
             }
-            ReadHeadError::TooSlow => ("408 Request Timeout", "the head of the request took too long"),
+            ReadHeadError::TooSlow => ("408 Request Timeout", "the request headers took too long"),
         };
         Some(Self { status, code: "malformed", text: text.to_owned() })
     }
@@ -90,7 +90,7 @@ impl ProxyResponse {
         Self {
             status: "502 Bad Gateway",
             code: "unreachable",
-            text: format!("the host did not answer well: {fault}"),
+            text: format!("the host sent a bad answer: {fault}"),
         }
     }
 
@@ -228,8 +228,8 @@ pub(crate) enum RequestError {
 fn aim(request: &RequestHead) -> Result<RequestTarget, RequestError> {
     let (authority, path) = absolute(&request.target)
         .ok_or(RequestError::Malformed("this is a proxy: ask for `http://host/path`, or use CONNECT"))?;
-    let (host, port) =
-        host_and_port(authority, 80).ok_or(RequestError::Malformed("its host cannot be read"))?;
+    let (host, port) = host_and_port(authority, 80)
+        .ok_or(RequestError::Malformed("the host of the request is malformed"))?;
     let refused = |host: &str, refusal| RequestError::Refused { host: host.to_owned(), port, refusal };
     let host = normalize_host(host).map_err(|refusal| refused(&shorten(host), refusal))?;
     if let Some(said) = request.host().map_err(RequestError::Malformed)? {
@@ -252,7 +252,7 @@ fn pinned_path(
     match request.host() {
         Ok(Some(said)) => same_host(&upstream.host, upstream.port, said)?,
         Ok(None) => {}
-        Err(_) => return Err(other("two hosts at once")),
+        Err(_) => return Err(other("the request names two different hosts")),
     }
     if request.target.starts_with('/') || request.target == "*" {
         return Ok(request.target.clone());
@@ -458,16 +458,16 @@ async fn receive(
     let (response, framing, keeps) = loop {
         let head = from.read_head(bounds.max_head_bytes, bounds.idle_timeout, bounds.head_timeout).await;
         let head = head.map_err(|why| match why {
-            ReadHeadError::Closed => malformed_error("it closed the connection without an answer"),
-            ReadHeadError::TooLong => malformed_error("the head of its answer is too long"),
-            ReadHeadError::TooSlow => malformed_error("the head of its answer took too long"),
+            ReadHeadError::Closed => malformed_error("the host closed the connection without an answer"),
+            ReadHeadError::TooLong => malformed_error("the response headers are too long"),
+            ReadHeadError::TooSlow => malformed_error("the response headers took too long"),
             ReadHeadError::Io(fault) => fault,
         })?;
         entry.count_received(head.len());
         let response = ResponseHead::parse(&head).map_err(malformed_error)?;
         match response.status {
             // No upgrade was requested. A switch would leave HTTP unchecked.
-            101 => return Err(malformed_error("it switched to another protocol unasked")),
+            101 => return Err(malformed_error("the host switched to another protocol without a request")),
             100..=199 if request.version == HttpVersion::Zero => {}
             100..=199 => {
                 *answered = true;

@@ -78,22 +78,22 @@ impl RequestHead {
     /// Parses the head of a request, including the empty line.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let (line, headers) = lines(bytes)?;
-        let line = str::from_utf8(line).map_err(|_| "its first line is not text")?;
+        let line = str::from_utf8(line).map_err(|_| "the first line is not text")?;
         let [method, target, version] = line
             .split(' ')
             .collect::<Vec<_>>()
             .try_into()
-            .map_err(|_| "its first line has not three words")?;
+            .map_err(|_| "the first line does not have three words")?;
         if !is_token(method.as_bytes())
             || !target.bytes().all(|byte| byte.is_ascii_graphic())
             || target.is_empty()
         {
-            return Err("its first line has a character that none may have");
+            return Err("the first line has a forbidden character");
         }
-        let version = HttpVersion::read(version).ok_or("it is not HTTP/1.0 or HTTP/1.1")?;
+        let version = HttpVersion::read(version).ok_or("the version is not HTTP/1.0 or HTTP/1.1")?;
         let framing = framing(&headers, BodyFraming::Sized(0))?;
         if version == HttpVersion::Zero && framing == BodyFraming::Chunked {
-            return Err("it is HTTP/1.0 and in chunks");
+            return Err("the message is HTTP/1.0 and chunked");
         }
         Ok(Self { method: method.to_owned(), target: target.to_owned(), version, headers, framing })
     }
@@ -103,9 +103,9 @@ impl RequestHead {
         let mut hosts = self.headers.iter().filter(|header| header.name == "host");
         let host = hosts.next();
         if hosts.next().is_some() {
-            return Err("it names more than one `Host`");
+            return Err("the message has more than one `Host`");
         }
-        host.map(|host| str::from_utf8(&host.value).map_err(|_| "its `Host` is not text")).transpose()
+        host.map(|host| str::from_utf8(&host.value).map_err(|_| "the `Host` header is not text")).transpose()
     }
 
     /// Returns whether another request may follow on the connection.
@@ -120,10 +120,11 @@ impl ResponseHead {
         let (line, headers) = lines(bytes)?;
         let line = String::from_utf8_lossy(line);
         let mut words = line.splitn(3, ' ');
-        let version = words.next().and_then(HttpVersion::read).ok_or("it is not HTTP/1.0 or HTTP/1.1")?;
+        let version =
+            words.next().and_then(HttpVersion::read).ok_or("the version is not HTTP/1.0 or HTTP/1.1")?;
         let status =
             words.next().filter(|word| word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit()));
-        let status: u16 = status.and_then(|word| word.parse().ok()).ok_or("it has no status")?;
+        let status: u16 = status.and_then(|word| word.parse().ok()).ok_or("the response has no status")?;
         let reason: String = words.next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
         let framing = match status {
             100..=199 | 204 | 304 => BodyFraming::Sized(0),
@@ -184,7 +185,7 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 }
 
 fn lines(bytes: &[u8]) -> Result<(&[u8], Vec<Header>), &'static str> {
-    let bytes = bytes.strip_suffix(b"\r\n\r\n").ok_or("its head has no end")?;
+    let bytes = bytes.strip_suffix(b"\r\n\r\n").ok_or("the headers have no end")?;
     let mut lines = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n') {
         lines.push(line);
@@ -196,24 +197,24 @@ fn lines(bytes: &[u8]) -> Result<(&[u8], Vec<Header>), &'static str> {
         let line = if at == last {
             line
         } else {
-            line.strip_suffix(b"\r").ok_or("a line of it ends in LF alone")?
+            line.strip_suffix(b"\r").ok_or("a header line ends in LF only")?
         };
         if line.iter().any(|byte| matches!(byte, b'\r' | 0)) {
-            return Err("a line of it has a CR or a NUL");
+            return Err("a header line has a CR or a NUL");
         }
         whole.push(line);
     }
-    let (first, rest) = whole.split_first().ok_or("its head is empty")?;
+    let (first, rest) = whole.split_first().ok_or("the headers are empty")?;
     let headers = rest.iter().map(|line| header(line)).collect::<Result<_, _>>()?;
     Ok((first, headers))
 }
 
 fn header(line: &[u8]) -> Result<Header, &'static str> {
-    let colon = line.iter().position(|byte| *byte == b':').ok_or("a header of it has no colon")?;
+    let colon = line.iter().position(|byte| *byte == b':').ok_or("a header has no colon")?;
     let (name, value) = line.split_at(colon);
     // Also refuses a folded line, which begins with a space.
     if !is_token(name) {
-        return Err("the name of a header has a character that none may have");
+        return Err("a header name has a forbidden character");
     }
     let value = value.get(1..).unwrap_or_default().trim_ascii();
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
@@ -235,10 +236,10 @@ fn framing(headers: &[Header], otherwise: BodyFraming) -> Result<BodyFraming, &'
             let digits = !length.is_empty() && length.len() < 19 && length.iter().all(u8::is_ascii_digit);
             let length =
                 str::from_utf8(length).ok().filter(|_| digits).and_then(|length| length.parse().ok());
-            length.map(BodyFraming::Sized).ok_or("its length is not a number")
+            length.map(BodyFraming::Sized).ok_or("the content length is not a number")
         }
-        (_, []) => Err("it has a transfer coding other than `chunked`"),
-        _ => Err("it says its length twice"),
+        (_, []) => Err("the message has a transfer coding other than `chunked`"),
+        _ => Err("the message states its length twice"),
     }
 }
 

@@ -87,7 +87,7 @@ async fn by_http(
 
 async fn by_connect(door: &Egress, mut client: BufferedStream, target: &str) -> io::Result<()> {
     let Some((host, port)) = http::host_and_port(target, 443) else {
-        let flaw = format!("`{}` is no host and port", shorten(target));
+        let flaw = format!("`{}` is not a host and port", shorten(target));
         return client.close_with(&ProxyResponse::malformed(&flaw).to_bytes()).await;
     };
     match connect_upstream(door, host, port, HostAccessMethod::Connect).await {

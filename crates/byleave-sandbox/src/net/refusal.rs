@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionRefusedError {
     /// The rules or a person refuse it.
-    #[error("`{host}:{port}` is not granted: {reason}")]
+    #[error("`{host}:{port}` is not allowed: {reason}")]
     NotGranted {
         /// The requested host.
         host: String,
@@ -16,10 +16,10 @@ pub enum ConnectionRefusedError {
         reason: String,
     },
     /// The call requested more different hosts than the limit.
-    #[error("this call wanted more than {0} different hosts")]
+    #[error("this call tried to reach more than {0} different hosts")]
     TooManyHosts(usize),
     /// The call needs more questions than the limit.
-    #[error("`{host}:{port}` is not granted, and this call has asked about {max} hosts already")]
+    #[error("`{host}:{port}` is not allowed, and this call has already asked about {max} hosts")]
     TooManyQuestions {
         /// The requested host.
         host: String,
@@ -29,10 +29,10 @@ pub enum ConnectionRefusedError {
         max: usize,
     },
     /// It is neither a name nor an address in normalized form.
-    #[error("`{0}` is neither a host name nor an address in its usual spelling")]
+    #[error("`{0}` is neither a host name nor an IP address in its standard form")]
     InvalidHost(String),
     /// The name resolves only to addresses that are not reachable.
-    #[error("`{host}` leads to {address}, which is not an address of the public internet")]
+    #[error("`{host}` resolves to {address}, which is not an address of the public internet")]
     NotGlobal {
         /// The requested host.
         host: String,
@@ -40,7 +40,7 @@ pub enum ConnectionRefusedError {
         address: IpAddr,
     },
     /// The name resolves to this machine.
-    #[error("`{host}` leads to {address}, which is this machine")]
+    #[error("`{host}` resolves to {address}, which is this machine")]
     ThisMachine {
         /// The requested host.
         host: String,
@@ -48,7 +48,7 @@ pub enum ConnectionRefusedError {
         address: IpAddr,
     },
     /// The ClientHello has another name than the granted one.
-    #[error("the connection was granted for `{granted}`, and the TLS inside it asks for `{received}`")]
+    #[error("the connection was allowed for `{granted}`, but the TLS inside it asks for `{received}`")]
     ServerNameMismatch {
         /// The granted name.
         granted: String,
@@ -57,16 +57,16 @@ pub enum ConnectionRefusedError {
     },
     /// The ClientHello has no name.
     #[error(
-        "the connection was granted for `{0}`, and the TLS inside it names no server: use a client that sends SNI"
+        "the connection was allowed for `{0}`, but the TLS inside it names no server: use a client that sends SNI"
     )]
     NoServerName(String),
     /// The ClientHello is encrypted, and could name any server.
     #[error(
-        "the connection was granted for `{0}`, and the TLS inside it hides a second name (encrypted ClientHello): turn ECH off"
+        "the connection was allowed for `{0}`, but the TLS inside it hides a second name (encrypted ClientHello): turn ECH off"
     )]
     HiddenServerName(String),
     /// The ClientHello cannot be parsed.
-    #[error("the connection was granted for `{host}`, and the TLS inside it cannot be read: {problem}")]
+    #[error("the connection was allowed for `{host}`, but the TLS inside it cannot be read: {problem}")]
     InvalidClientHello {
         /// The granted name.
         host: String,
@@ -74,7 +74,7 @@ pub enum ConnectionRefusedError {
         problem: &'static str,
     },
     /// The request is for another host than the granted one.
-    #[error("the connection was granted for `{granted}`, and the request inside it is for `{received}`")]
+    #[error("the connection was allowed for `{granted}`, but the request inside it is for `{received}`")]
     HostMismatch {
         /// The granted name.
         granted: String,
@@ -83,7 +83,7 @@ pub enum ConnectionRefusedError {
     },
     /// A connection to a web port uses neither HTTP nor TLS.
     #[error(
-        "the connection to `{host}:{port}` speaks neither HTTP/1 nor TLS, and on that port nothing else is let through"
+        "the connection to `{host}:{port}` uses neither HTTP/1 nor TLS, and no other protocol is allowed on that port"
     )]
     UnsupportedProtocol {
         /// The granted name.
@@ -92,14 +92,15 @@ pub enum ConnectionRefusedError {
         port: u16,
     },
     /// The method would send a credential back into the sandbox.
-    #[error("`TRACE` is refused where a credential is added, since the answer would show it")]
+    #[error("`TRACE` is refused if a credential is added, because the answer would show the credential")]
     TraceMethod,
     /// Our resolver did not give out this address.
-    #[error("{0} belongs to no name: connect by name")]
+    #[error("{0} is not the address of a resolved host name; connect by host name")]
     UnknownAddress(IpAddr),
     /// Several calls run in the session, and the connection cannot be attributed to one of them.
     #[error(
-        "several commands of this session run at once, and nothing says which of them wants `{0}`: connect through the proxy of the `http_proxy` variable, or when no other runs"
+        "several commands of this session are running, and it is unknown which of them connects to `{0}`: connect through the proxy in the \
+         `http_proxy` variable, or while no other command runs"
     )]
     AmbiguousCall(String),
 }

@@ -77,7 +77,7 @@ pub struct ProxyToken {
 
 /// The error for a token that could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make a pass for the call: this machine gives no random bytes: {0}")]
+#[error("cannot create a token for the call: cannot get random bytes: {0}")]
 pub struct ProxyTokenError(getrandom::Error);
 
 impl SessionRouter {

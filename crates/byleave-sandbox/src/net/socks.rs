@@ -78,7 +78,7 @@ pub(crate) async fn read_request(client: &mut BufferedStream) -> io::Result<Opti
 /// Reads the password. The user name is ignored.
 async fn password(reader: &mut StreamReader) -> io::Result<Vec<u8>> {
     if reader.read_u8().await? != 1 {
-        return Err(malformed_error("not a name and password of SOCKS5"));
+        return Err(malformed_error("not a SOCKS5 user name and password"));
     }
     let mut name = vec![0; usize::from(reader.read_u8().await?)];
     reader.read_exact(&mut name).await?;

@@ -32,7 +32,7 @@ pub struct TlsInterceptor {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsInterceptorError {
     /// No certificate could be created.
-    #[error("cannot make a certificate for the session: {0}")]
+    #[error("cannot create a certificate for the session: {0}")]
     Certificate(#[from] rcgen::Error),
     /// TLS cannot be set up, or there are no roots to verify hosts against.
     #[error("cannot set up TLS: {0}")]

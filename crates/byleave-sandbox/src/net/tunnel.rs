@@ -224,18 +224,18 @@ async fn hello(
                 ClientHelloResult::Complete(hello) => return Ok(named(&hello, host).map(|()| hello)),
                 ClientHelloResult::Invalid(flaw) => return Ok(Err(unread(flaw))),
                 ClientHelloResult::NeedMore if from.buffered().len() > bounds.max_head_bytes => {
-                    return Ok(Err(unread("its ClientHello is too long")));
+                    return Ok(Err(unread("the ClientHello is too long")));
                 }
                 ClientHelloResult::NeedMore => {}
             }
             if from.fill_buffer().await? == 0 {
-                return Ok(Err(unread("its ClientHello has no end")));
+                return Ok(Err(unread("the ClientHello is incomplete")));
             }
         }
     };
     tokio::time::timeout(bounds.head_timeout, reading)
         .await
-        .unwrap_or_else(|_| Ok(Err(unread("its ClientHello took too long"))))
+        .unwrap_or_else(|_| Ok(Err(unread("the ClientHello took too long"))))
 }
 
 fn named(hello: &ClientHello, host: &str) -> Result<(), ConnectionRefusedError> {

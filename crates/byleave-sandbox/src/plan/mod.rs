@@ -124,36 +124,36 @@ pub enum PlanError {
     #[error("cannot confine to `{}`: the path is not absolute and resolved; resolve it first", .0.display())]
     Unresolved(PathBuf),
     /// A path is a symbolic link.
-    #[error("cannot confine to `{}`: it is a symbolic link; name what it leads to", .0.display())]
+    #[error("cannot confine to `{}`: the path is a symbolic link; name its target", .0.display())]
     Link(PathBuf),
     /// A required path does not exist.
     #[error("cannot confine to `{}`: there is no such directory or file", .0.display())]
     Missing(PathBuf),
     /// A writable path would show the home directory, which must be hidden.
-    #[error("cannot let the command write `{}`: the home directory lies in it, and is hidden; name a directory beneath the home directory", .0.display())]
+    #[error("cannot let the command write `{}`: it contains the home directory, which is hidden; name a directory below the home directory", .0.display())]
     ShowsHome(PathBuf),
     /// A writable path would show all mounts.
-    #[error("cannot let the command write `{}`: it holds what the sandbox itself stands on; name a directory beneath it", .0.display())]
+    #[error("cannot let the command write `{}`: it contains files that the sandbox itself needs; name a directory below it", .0.display())]
     ShowsAllMounts(PathBuf),
     /// Too many writable paths and toolchains.
     #[error(
-        "cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them"
+        "cannot confine the command: more than {0} paths below the home directory are writable or readable; name their parent directories"
     )]
     TooMany(usize),
     /// A copy of a path that is not writable, or that has no mount point.
     #[error("cannot run on a copy of `{root}`: {why}", root = .0.display(), why = .1)]
     InvalidCopy(PathBuf, &'static str),
     /// The layers or files of a copy could be reached inside.
-    #[error("cannot keep a copy in `{}`: the command could reach it there; keep it in a directory that is hidden from it", .0.display())]
+    #[error("cannot keep a copy in `{}`: the command could reach the copy there; use a directory that is hidden from the command", .0.display())]
     CopyVisible(PathBuf),
     /// A path that cannot be passed to a container engine.
-    #[error("cannot confine to `{}` in a container: a comma, a quotation mark or a line break in its name; rename it", .0.display())]
+    #[error("cannot confine to `{}` in a container: the name has a comma, a quotation mark or a line break; rename the file", .0.display())]
     NotExpressible(PathBuf),
     /// A zero byte in a path, an argument or the environment.
     #[error("cannot run the command: a zero byte in {0}")]
     ZeroByte(&'static str),
     /// There is no command.
-    #[error("cannot run the command: it is empty")]
+    #[error("cannot run the command: the command is empty")]
     Empty,
     /// The system call filter cannot be compiled.
     #[error(transparent)]

@@ -13,10 +13,10 @@ pub(super) fn check_copies(files: &FileConfinement, host: &impl HostInfo) -> Res
         let refuse = |why| Err(PlanError::InvalidCopy(root.clone(), why));
         check_resolved(root)?;
         if !files.writable.iter().any(|writable| root.starts_with(writable)) {
-            return refuse("it lies in nothing that the command may write");
+            return refuse("the command may not write there");
         }
         if files.copies.iter().take(at).any(|other| other.root == *root) {
-            return refuse("there are two copies of it");
+            return refuse("there are two copies of this path");
         }
         for part in copied.source.paths() {
             check_resolved(part)?;
@@ -26,25 +26,25 @@ pub(super) fn check_copies(files: &FileConfinement, host: &impl HostInfo) -> Res
                 Some(PathKind::Directory | PathKind::File) => {}
             }
             if part.starts_with(root) || root.starts_with(part) {
-                return refuse("one lies in the other");
+                return refuse("the copy is inside the original, or the original inside the copy");
             }
         }
         let kind = host.kind(root);
         match (&copied.source, kind) {
             (_, Some(PathKind::Link)) => return Err(PlanError::Link(root.clone())),
             (CopySource::Tree { path: at }, Some(kind)) if host.kind(at) != Some(kind) => {
-                return refuse("one is a directory, and the other is not");
+                return refuse("of the copy and the original, only one is a directory");
             }
             (CopySource::Overlay { .. }, Some(PathKind::File)) => {
-                return refuse("only a directory can lie under layers; make a whole copy of it");
+                return refuse("only a directory can be under an overlay; make a full copy of the file");
             }
             (CopySource::Overlay { lower_layers: lowers, .. }, _) if lowers.len() + 3 > LAYER_SLOTS => {
-                return refuse("it has too many layers; make fewer of them");
+                return refuse("the overlay has too many layers; use fewer layers");
             }
             (CopySource::Overlay { upper_dir: upper, work_dir: work, .. }, _)
                 if upper.starts_with(work) || work.starts_with(upper) =>
             {
-                return refuse("what is written and where that is prepared lie in each other");
+                return refuse("the upper and the work directory of the overlay overlap");
             }
             (CopySource::Overlay { lower_layers: lowers, .. }, None) if lowers.is_empty() => {
                 return Err(PlanError::Missing(root.clone()));

@@ -346,7 +346,7 @@ fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top(
     assert!(target < env && target < keys);
     let if_there = |op: &MountOp<CString>| matches!(op, MountOp::SkipIfMissing { .. });
     assert!(if_there(&made_for.mounts[keys - 2]) && !if_there(&made_for.mounts[env - 2]));
-    // As the first process reads it.
+    // As the init process reads it.
     let encoded = made_for.encode();
     let mut read = PlanReader::new(&encoded);
     read.read_part().unwrap();

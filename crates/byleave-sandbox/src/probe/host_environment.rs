@@ -140,17 +140,19 @@ pub enum BackendFailure {
 /// Returns remedies, most likely first.
 pub fn remedies(rung: Backend, failed: BackendFailure, surroundings: &HostEnvironment) -> Vec<String> {
     let told = match failed {
-        BackendFailure::Root => vec![
-            "run as another user: what is root outside is root for the kernel's own files, whatever confines it",
-        ],
+        BackendFailure::Root => {
+            vec!["run as another user: root outside the sandbox is also root for the kernel's own files"]
+        }
         _ if surroundings.wsl == Some(WslVersion::One) => {
-            vec!["WSL 1 is no Linux kernel; on Windows: `wsl --set-version DISTRIBUTION 2`"]
+            vec!["WSL 1 does not have a Linux kernel; on Windows: `wsl --set-version DISTRIBUTION 2`"]
         }
         BackendFailure::Namespaces => namespaces(rung, surroundings),
         BackendFailure::Processes => match surroundings.container {
             Some(container) => vec![unmasked(container)],
             None => {
-                vec!["something is mounted over parts of `/proc`, which the kernel then does not show anew"]
+                vec![
+                    "something is mounted over parts of `/proc`, so the kernel does not allow a new mount of it",
+                ]
             }
         },
         BackendFailure::Mounts => match surroundings.container {
@@ -158,26 +160,28 @@ pub fn remedies(rung: Backend, failed: BackendFailure, surroundings: &HostEnviro
             None if surroundings.apparmor_restricts => vec![APPARMOR],
             None => Vec::new(),
         },
-        BackendFailure::OldKernel => vec!["a kernel from 5.12 on"],
+        BackendFailure::OldKernel => vec!["use Linux 5.12 or later"],
         BackendFailure::NoBwrap => vec![BWRAP],
         BackendFailure::Landlock if surroundings.landlock_off => {
             vec![
-                "the kernel has Landlock and was booted without: add `landlock` to `lsm=` on its command line",
+                "the kernel has Landlock, but was booted without it: add `landlock` to `lsm=` on the kernel command line",
             ]
         }
         BackendFailure::Landlock => match surroundings.container {
             Some(container) if surroundings.has_syscall_filter => {
-                vec!["a kernel from 5.13 on that has Landlock", unfiltered(container)]
+                vec!["use Linux 5.13 or later with Landlock", unfiltered(container)]
             }
-            _ => vec!["a kernel from 5.13 on that has Landlock (`CONFIG_SECURITY_LANDLOCK`)"],
+            _ => vec!["use Linux 5.13 or later with Landlock (`CONFIG_SECURITY_LANDLOCK`)"],
         },
         BackendFailure::Other => Vec::new(),
     };
     told.into_iter().map(str::to_owned).collect()
 }
 
-const APPARMOR: &str = "AppArmor refuses user namespaces to programs without a profile; load ours: `sudo install -m 644 packaging/apparmor/byleave /etc/apparmor.d/byleave && sudo apparmor_parser -r /etc/apparmor.d/byleave`";
-const BWRAP: &str = "install the system's bubblewrap: `sudo apt install bubblewrap` (Debian, Ubuntu), `sudo dnf install bubblewrap` (Fedora), or its like";
+const APPARMOR: &str = "AppArmor denies user namespaces to programs without a profile; load ours: `sudo install -m 644 packaging/apparmor/byleave \
+                        /etc/apparmor.d/byleave && sudo apparmor_parser -r /etc/apparmor.d/byleave`";
+const BWRAP: &str = "install the system's bubblewrap: `sudo apt install bubblewrap` (Debian, Ubuntu), `sudo dnf install bubblewrap` (Fedora), or \
+                     similar";
 
 fn namespaces(rung: Backend, surroundings: &HostEnvironment) -> Vec<&'static str> {
     let mut told = Vec::new();
@@ -191,12 +195,14 @@ fn namespaces(rung: Backend, surroundings: &HostEnvironment) -> Vec<&'static str
         Some(container) => told.extend([unfiltered(container), unmasked(container)]),
         None if surroundings.apparmor_restricts && rung == Backend::Native => told.push(APPARMOR),
         None if surroundings.apparmor_restricts => told.push(
-            "AppArmor refuses user namespaces to bwrap too; load its profile: `sudo apt install apparmor-profiles`, then `sudo ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && sudo apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict`",
+            "AppArmor denies user namespaces to bwrap too; load its profile: `sudo apt install apparmor-profiles`, then `sudo ln -s \
+             /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && sudo apparmor_parser -r \
+             /etc/apparmor.d/bwrap-userns-restrict`",
         ),
         None if told.is_empty() && surroundings.has_syscall_filter => {
-            told.push("a system call filter is on this process already; start it outside of what put it there");
+            told.push("this process already has a system call filter; start it outside the program that set the filter");
         }
-        None if told.is_empty() => told.push("a kernel with user namespaces (`CONFIG_USER_NS`)"),
+        None if told.is_empty() => told.push("use a kernel with user namespaces (`CONFIG_USER_NS`)"),
         None => {}
     }
     told

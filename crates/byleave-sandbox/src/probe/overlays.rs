@@ -30,7 +30,7 @@ pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
         outcome if outcome.status == CommandStatus::Exited(0) => Ok(()),
         outcome => {
             let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
-            let told = format!("a command on it ended with {:?} {said}", outcome.status);
+            let told = format!("a command on the overlay ended with {:?} {said}", outcome.status);
             Err(why(there, &LaunchError::CopyFailed { root: there.into(), error: io::Error::other(told) }))
         }
     }
@@ -40,7 +40,7 @@ pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
 fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
     let identity = identity(run_as)?;
     let (lower, kept) = (CommandTempDir::new(identity)?, CommandTempDir::new_in(store, identity)?);
-    let making = |error| LaunchError::Internal { doing: "making a copy to try", error };
+    let making = |error| LaunchError::Internal { doing: "creating a test copy", error };
     let [upper, work] = ["upper", "work"].map(|name| kept.path.join(name));
     for directory in [&upper, &work] {
         fs::create_dir(directory).map_err(making)?;
@@ -77,7 +77,8 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
     let is_marked =
         getxattr(upper.join(REPLACED), "user.overlay.opaque", &mut opaque) == Ok(1) && opaque == *b"y";
     if outcome.status == CommandStatus::Exited(0) && (is_there(&root) || !is_there(&upper) || !is_marked) {
-        let error = io::Error::other("what was changed is not in its layer, or not there alone");
+        let error =
+            io::Error::other("the changes of the command are not in the upper layer, or also elsewhere");
         return Err(LaunchError::CopyFailed { root, error });
     }
     Ok(outcome)
@@ -85,26 +86,26 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
 
 fn why(store: &Path, error: &LaunchError) -> String {
     let LaunchError::CopyFailed { error: answer, .. } = error else { return error.to_string() };
-    let told = |what: &str| format!("no overlay can be written to `{}` ({answer}): {what}", store.display());
+    let told = |what: &str| format!("cannot write an overlay to `{}` ({answer}): {what}", store.display());
     let kind = statfs(store).map(|found| found.f_type).unwrap_or_default();
     match answer.raw_os_error() {
-        Some(ENODEV) => {
-            told("this kernel has none, or has not loaded it; `modprobe overlay` as root loads it")
-        }
+        Some(ENODEV) => told(
+            "this kernel has no overlay file system, or has not loaded it; run `modprobe overlay` as root to load it",
+        ),
         Some(EPERM) => told(
-            "this kernel lets only root mount them, or a security module forbids it; a kernel from 5.11 on lets everybody",
+            "this kernel lets only root mount overlays, or a security module forbids it; Linux 5.11 and later let every user mount them",
         ),
         _ if kind == OVERLAY => told(
-            "it is on an overlay itself, as in most containers; keep the state directory on a volume or a tmpfs, by `--state`",
+            "the directory is itself on an overlay, as in most containers; put the state directory on a volume or a tmpfs with `--state`",
         ),
         _ if kind == MEMORY => told(
-            "it is in memory, which keeps the attributes of layers from Linux 6.6 on; keep the state directory on a disk, by `--state`",
+            "the directory is on a tmpfs, which supports overlay attributes only since Linux 6.6; put the state directory on a disk with `--state`",
         ),
         _ if FOREIGN.contains(&kind) => told(
-            "it is on a file system that other machines share; keep the state directory on a disk of this one, by `--state`",
+            "the directory is on a network file system; put the state directory on a local disk with `--state`",
         ),
         _ => {
-            told("keep the state directory on another file system, such as ext4, xfs or btrfs, by `--state`")
+            told("put the state directory on another file system, such as ext4, xfs or btrfs, with `--state`")
         }
     }
 }

@@ -41,7 +41,7 @@ const fn x86(name: &'static str, number: u32) -> Syscall {
 
 pub(super) const GROUPS: &[SyscallGroup] = &[
     SyscallGroup {
-        reason: "what is mounted where is the launcher's affair",
+        reason: "only the launcher may mount",
         action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("mount", 165, 40),
@@ -59,12 +59,12 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "another namespace is a way around this one",
+        reason: "a new namespace could bypass this one",
         action: SyscallAction::Refuse(EPERM),
         calls: &[call("setns", 308, 268), call("unshare", 272, 97)],
     },
     SyscallGroup {
-        reason: "a file by its handle is a file without its path, past every mask",
+        reason: "opening a file by its handle bypasses all path masks",
         action: SyscallAction::Refuse(EPERM),
         calls: &[call("name_to_handle_at", 303, 264), call("open_by_handle_at", 304, 265)],
     },
@@ -98,7 +98,7 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "kernel interfaces with a long history of holes, which no build needs",
+        reason: "kernel interfaces with a long history of vulnerabilities, which no build needs",
         action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("perf_event_open", 298, 241),
@@ -136,7 +136,7 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "long dead, or for the C library of another age",
+        reason: "obsolete, or used only by old C libraries",
         action: SyscallAction::Refuse(EPERM),
         calls: &[
             call("nfsservctl", 180, 42),
@@ -148,7 +148,7 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "performs operations that no filter sees",
+        reason: "performs operations that a filter cannot see",
         action: SyscallAction::Refuse(ENOSYS),
         calls: &[
             call("io_uring_setup", 425, 425),
@@ -157,17 +157,17 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         ],
     },
     SyscallGroup {
-        reason: "takes its flags by reference, where no filter can look; programs fall back to `clone`",
+        reason: "takes its flags by reference, which a filter cannot read; programs fall back to `clone`",
         action: SyscallAction::Refuse(ENOSYS),
         calls: &[call("clone3", 435, 435)],
     },
     SyscallGroup {
-        reason: "takes its mode by reference, where no filter can look; programs fall back to `openat`",
+        reason: "takes its mode by reference, which a filter cannot read; programs fall back to `openat`",
         action: SyscallAction::Refuse(ENOSYS),
         calls: &[call("openat2", 437, 437)],
     },
     SyscallGroup {
-        reason: "namespaces by the old call",
+        reason: "namespaces through the old system call",
         action: SyscallAction::RefuseBits { argument: 0, bits: NEW_NAMESPACES, errno: EPERM },
         calls: &[call("clone", 56, 220)],
     },
@@ -187,7 +187,7 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
         calls: &[call("personality", 135, 92)],
     },
     SyscallGroup {
-        reason: "what a namespace of networks does not confine, or needs no program",
+        reason: "socket families that a network namespace does not confine, or that no program needs",
         action: SyscallAction::Families { errno: EAFNOSUPPORT },
         calls: &[call("socket", 41, 198)],
     },
@@ -255,17 +255,17 @@ pub(super) const NEEDED_BEFORE_START: &[Syscall] = &[
 /// Further refusals without namespaces: calls that would reach the network, sockets and shared memory of other processes.
 pub(super) const WITHOUT_NAMESPACES: &[SyscallGroup] = &[
     SyscallGroup {
-        reason: "any socket is a way to somebody: there is no network of its own, and a local one is opened by its path",
+        reason: "any socket could reach another process: there is no network namespace, and a local socket is opened by its path",
         action: SyscallAction::Refuse(EAFNOSUPPORT),
         calls: &[call("socket", 41, 198)],
     },
     SyscallGroup {
-        reason: "one of a pair for datagrams can be led to any other local socket by its path",
+        reason: "a datagram socket of a pair can be connected to any other local socket by its path",
         action: SyscallAction::BoundPairs { errno: EAFNOSUPPORT },
         calls: &[call("socketpair", 53, 199)],
     },
     SyscallGroup {
-        reason: "shared memory, semaphores and queues are those of all users",
+        reason: "shared memory, semaphores and queues are shared by all users",
         action: SyscallAction::Refuse(ENOSYS),
         calls: &[
             call("shmget", 29, 194),

@@ -98,7 +98,7 @@ fn arguments_decide_where_they_matter() {
         ("mkdirat", [0, 0, 0o2755, 0], &eperm),
         ("openat", [0, 0, 0o101, 0o4755], &eperm),
         ("openat", [0, 0, 0o101, 0o755], &ALLOWED),
-        // Without creating a file there is no mode, and the argument has no meaning.
+        // Unless a file is created, the mode argument has no meaning.
         ("openat", [0, 0, 0, 0o4755], &ALLOWED),
         ("openat", [0, 0, 0o20_200_002, 0o4755], &eperm),
     ];

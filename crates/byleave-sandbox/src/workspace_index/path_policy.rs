@@ -53,7 +53,7 @@ pub enum IndexError {
         error: io::Error,
     },
     /// A name is not valid text.
-    #[error("cannot look for secrets in `{path}`: its name is not readable as text; rename it", path = path.display())]
+    #[error("cannot look for secrets in `{path}`: its name is not valid UTF-8; rename it", path = path.display())]
     NotUtf8 {
         /// Its path.
         path: PathBuf,

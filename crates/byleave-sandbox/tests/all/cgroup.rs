@@ -1,4 +1,4 @@
-//! Commands in cgroups of their own, delegated to an unprivileged user by root.
+//! Commands in their own cgroups, delegated to an unprivileged user by root.
 //!
 //! Needs a machine whose cgroup v2 has the memory and pids controllers; `scripts/prove cgroups` starts one.
 
@@ -18,7 +18,7 @@ use crate::ways::ways;
 
 const AGAIN: &str = "BYLEAVE_TEST_DELEGATED";
 
-/// Runs a test again as another user in a part of the tree that is that user's, and removes it afterwards.
+/// Runs a test again as another user in a cgroup subtree delegated to that user, and removes it afterwards.
 fn delegated(test: &str) -> bool {
     if std::env::var_os(AGAIN).is_some() {
         return true;
@@ -74,7 +74,7 @@ fn every_command_is_limited_as_a_whole_and_says_so() {
     confinement.limits.pids = 30;
     confinement.limits.wall_time = Duration::from_secs(60);
     for (name, run) in ways(&confinement) {
-        // Each holds less than the limit; together they hold more.
+        // Each process stays below the limit, but together they exceed it.
         let many = "for i in 1 2 3 4; do head -c 60M /dev/zero | tail -c 60M | sleep 1000 & done; wait";
         let outcome = run(many);
         assert_eq!(
@@ -91,7 +91,7 @@ fn every_command_is_limited_as_a_whole_and_says_so() {
             outcome.limits_reached.is_empty() && outcome.cpu_time > Duration::ZERO,
             "{name}: {outcome:?}"
         );
-        // Nobody inside can leave it, or lift its limit.
+        // A process inside cannot leave the cgroup or raise its limit.
         let leave = "for f in $(find /sys/fs/cgroup -name cgroup.procs -o -name memory.max); do echo max > $f; echo $$ > $f; done 2>/dev/null && echo left";
         assert_eq!(text(&run(leave).stdout), "", "{name}");
     }

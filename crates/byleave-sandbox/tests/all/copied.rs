@@ -1,4 +1,4 @@
-//! A command on copies: it finds what is there, changes the copy and nothing else, and what is hidden stays hidden on top of it.
+//! A command on copies: it sees the existing files, changes only the copy, and hidden files stay hidden in it.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -21,7 +21,7 @@ use crate::forms::unprivileged_on_own_disk;
 use crate::launch::{bash, confinement, text};
 use crate::user::{UID, passes, unprivileged};
 
-/// A workspace, and where copies of it are kept.
+/// A workspace, and a directory for its copies.
 struct CopyFixture {
     folder: tempfile::TempDir,
 }
@@ -42,7 +42,7 @@ impl CopyFixture {
         self.folder.path().canonicalize().unwrap().join(path)
     }
 
-    /// A fresh overlay of something in the workspace, over these layers.
+    /// Creates an overlay of a directory of the workspace, over these layers.
     fn overlay(&self, root: &str, name: &str, lowers: &[&str]) -> CopiedPath {
         let [upper, work] = ["upper", "work"].map(|kind| self.at(&format!("store/{name}-{kind}")));
         fs::create_dir(&upper).unwrap();
@@ -66,7 +66,7 @@ impl CopyFixture {
         run(&self.confined(copied), script)
     }
 
-    /// Everything in the workspace that somebody could notice.
+    /// Everything observable in the workspace.
     fn state(&self) -> Vec<String> {
         let mut told = Vec::new();
         let mut left = vec![self.at("w")];
@@ -88,12 +88,13 @@ impl CopyFixture {
 
 impl Drop for CopyFixture {
     fn drop(&mut self) {
-        // What the kernel prepares layers in cannot be looked into by anybody, and so not be removed with the rest.
+        // The kernel's work directory of an overlay has no permissions, so it must get some before it can be
+        // removed.
         open_all(self.folder.path());
     }
 }
 
-/// Makes every directory one that can be emptied. Follows no link.
+/// Makes every directory writable, so that it can be removed. Does not follow links.
 pub(crate) fn open_all(directory: &Path) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap_or_default();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -148,7 +149,7 @@ fn what_a_command_changes_it_changes_in_the_copy() {
     assert_eq!(attribute(&world.at("store/one-upper/moved"), "user.kept").as_deref(), Some(&b"after"[..]));
     assert_eq!(attribute(&world.at("store/one-upper/forged"), "user.overlay.opaque"), None);
     assert!(!world.at("store/one-upper/whiteout").exists());
-    // In a whole copy likewise.
+    // The same in a full copy.
     fs::create_dir(world.at("store/tree")).unwrap();
     fs::write(world.at("store/tree/a"), "copied\n").unwrap();
     let tree = CopiedPath { root: world.at("w"), source: CopySource::Tree { path: world.at("store/tree") } };
@@ -174,7 +175,7 @@ fn layers_of_earlier_commands_lie_beneath_and_are_not_changed() {
     let outcome = world.run(second, "ls; ls target; echo 2 >> target/built; cat target/built");
     assert_eq!(said(&outcome), "a\nheld\nsub\ntarget\nbuilt\n1\n2\n");
     assert_eq!(fs::read_to_string(world.at("store/t1-upper/built")).unwrap(), "1\n");
-    // Many of them.
+    // Many layers.
     let mut lowers = vec!["t2".to_owned(), "t1".to_owned()];
     for at in 0..40 {
         fs::create_dir(world.at(&format!("store/more{at}-upper"))).unwrap();
@@ -185,7 +186,7 @@ fn layers_of_earlier_commands_lie_beneath_and_are_not_changed() {
     let third = vec![world.overlay("w", "w3", &[]), world.overlay("w/target", "t3", &lowers)];
     assert_eq!(said(&world.run(third, "ls target | wc -l; cat target/built")), "41\n1\n2\n");
     assert_eq!(world.state(), before);
-    // What only earlier commands made is there as well, in a place that is made for it.
+    // Files that only earlier commands made are there too, below a mount point that is created for them.
     fs::remove_dir_all(world.at("w/target")).unwrap();
     let fourth = vec![world.overlay("w", "w4", &[]), world.overlay("w/target", "t4", &["t2", "t1"])];
     assert_eq!(said(&world.run(fourth, "ls target; echo > target/more")), "built\n");
@@ -206,7 +207,7 @@ fn what_is_hidden_or_held_is_so_on_top_of_the_copy() {
     fs::create_dir(world.at("w/target/keys")).unwrap();
     fs::write(world.at("w/target/keys/key"), "S3CRET-7f").unwrap();
     let before = world.state();
-    // Each tries to get at a secret, or to change what is held, by another way than its path.
+    // Each tries to read a secret or to change a protected file by another way than its path.
     let attempts = [
         "cat .env deep/er/.env target/keys/key",
         "cat sub/../.env /proc/self/root$PWD/.env /proc/self/cwd/deep/er/.env",
@@ -235,7 +236,7 @@ fn what_is_hidden_or_held_is_so_on_top_of_the_copy() {
         }
         assert_eq!(world.state(), before, "{attempt}");
     }
-    // Without the masks they are there.
+    // Without the masks the secrets are visible.
     let mut bare = world.confined(vec![world.overlay("w", "bare", &[])]);
     bare.files.hidden.clear();
     assert_eq!(said(&run(&bare, attempts[0])), "S3CRET-7f".repeat(3));
@@ -268,9 +269,9 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     });
     assert!(matches!(named, LaunchError::Plan(PlanError::CopyVisible(_))), "{named}");
     for (copied, why) in [
-        (vec![tree("elsewhere", "store/tree")], "may write"),
+        (vec![tree("elsewhere", "store/tree")], "may not write there"),
         (vec![tree("w", "store/tree"), tree("w", "store/tree")], "two copies"),
-        (vec![tree("w/a", "store/tree")], "is not"),
+        (vec![tree("w/a", "store/tree")], "only one is a directory"),
         (vec![world.overlay("w/a", "file", &[])], "only a directory"),
     ] {
         let error = refused(copied, &nothing);
@@ -279,7 +280,7 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     }
     let absent = refused(vec![tree("w", "store/none")], &nothing);
     assert!(matches!(absent, LaunchError::Plan(PlanError::Missing(_))), "{absent}");
-    // The kernel takes no upper that lies on another file system than where it is prepared.
+    // The kernel does not accept an upper directory on another filesystem than the work directory.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut overlay = world.overlay("w", "apart", &[]);
     if let CopySource::Overlay { work_dir: work, .. } = &mut overlay.source {
@@ -287,7 +288,7 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     }
     let error = refused(vec![overlay], &nothing);
     assert!(matches!(&error, LaunchError::CopyFailed { root, .. } if *root == world.at("w")), "{error}");
-    // Nobody else can mount them.
+    // Sessions and other backends cannot mount copies.
     let confined = world.confined(vec![tree("w", "store/tree")]);
     let is_refused =
         |error: LaunchError| assert!(matches!(error, LaunchError::CopiesUnsupported(_)), "{error}");
@@ -319,7 +320,7 @@ fn a_copy_does_not_fill_the_disk() {
             Some(LimitKind::Copy),
             &[][..],
         ),
-        // Of a large file a single byte.
+        // A single byte of a large file.
         ("echo >> large; sleep 1000", Some(LimitKind::Copy), &[]),
         ("exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000", Some(LimitKind::Copy), &[]),
         ("mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000", Some(LimitKind::Copy), &[]),
@@ -350,7 +351,7 @@ fn a_copy_does_not_fill_the_disk() {
             );
         }
     }
-    // Whatever fills it, some of it stays free.
+    // A reserve of disk space stays free.
     let mut confined = world.confined(vec![world.overlay("w", "room", &[])]);
     confined.limits.reserve_bytes = u64::MAX;
     let refused = launch::run(&confined, &bash("true")).unwrap_err();
@@ -372,11 +373,11 @@ fn whether_copies_can_be_had_is_found_by_trying() {
     assert_eq!(probe::probe_overlays(&world.at("store"), RunAs::Caller), Ok(()));
     assert_eq!(probe::probe_overlays(&world.at("store/not/yet"), RunAs::Caller), Ok(()));
     assert_eq!(fs::read_dir(world.at("store")).unwrap().count(), 0, "nothing is left");
-    // Only root makes anything there.
+    // Only root can write there.
     assert!(probe::probe_overlays(Path::new("/usr"), RunAs::Caller).is_err());
 }
 
-/// What is in the workspace and leads out of it: a socket that somebody serves, one for messages, a pipe with a name.
+/// Objects in the workspace that lead out of it: a stream socket with a server, a datagram socket, and a named pipe.
 // req: E5
 #[test]
 fn nobody_outside_is_talked_to_through_what_lies_in_the_copy() {
@@ -393,7 +394,7 @@ fn nobody_outside_is_talked_to_through_what_lies_in_the_copy() {
     hidden.set_nonblocking(true).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, world.at("w/pipe"), rustix::fs::Mode::from_raw_mode(0o600))
         .unwrap();
-    // Open at both ends here, so that nobody waits for the other one.
+    // Open at both ends here, so that neither end blocks.
     let mut pipe = fs::File::options().read(true).write(true).open(world.at("w/pipe")).unwrap();
     rustix::io::ioctl_fionbio(&pipe, true).unwrap();
     let script = format!(
@@ -430,7 +431,7 @@ END"
     let mut read = [0; 64];
     let length = pipe.read(&mut read).unwrap();
     assert_eq!(&read[..length], b"from outside", "nobody else read or wrote");
-    // Without the copy they lead out: what was tried is there.
+    // Control: without the copy they lead out.
     let plain = said(&run(&world.confined(Vec::new()), &script));
     assert!(plain.contains("reached stream") && plain.contains("reached messages"), "{plain}");
 }
@@ -442,7 +443,7 @@ fn a_directory_of_copies_that_is_on_an_overlay_is_told() {
     let test = "copied::a_directory_of_copies_that_is_on_an_overlay_is_told";
     if let Some(on) = std::env::var_os(ON) {
         let told = probe::probe_overlays(Path::new(&on), RunAs::Caller).unwrap_err();
-        assert!(told.contains("on an overlay itself") && told.contains("--state"), "{told}");
+        assert!(told.contains("itself on an overlay") && told.contains("--state"), "{told}");
         return;
     }
     if !unprivileged(test) {
@@ -456,7 +457,7 @@ fn a_directory_of_copies_that_is_on_an_overlay_is_told() {
         "mount -t overlay -o userxattr,lowerdir=l,upperdir=u,workdir=work none m && exec \"$0\" \"$@\"";
     let mut again = std::process::Command::new("unshare");
     again.args(["-Um", "--map-current-user", "--keep-caps", "sh", "-c", mount]);
-    // Not by its path, which may lie where only somebody else may look.
+    // A copy, because the path of the program may be inaccessible to the other user.
     fs::copy("/proc/self/exe", world.at("program")).unwrap();
     fs::set_permissions(world.at("program"), fs::Permissions::from_mode(0o755)).unwrap();
     again.arg(world.at("program"));
@@ -464,7 +465,7 @@ fn a_directory_of_copies_that_is_on_an_overlay_is_told() {
     passes(again.current_dir(world.at("")).env(ON, world.at("m")), test);
 }
 
-/// Root runs it as another user, and what it finds is not always that user's.
+/// Root runs it as another user, which does not own all the files.
 // req: E5
 #[test]
 fn what_belongs_to_others_is_in_the_copy_as_theirs() {
@@ -477,7 +478,7 @@ fn what_belongs_to_others_is_in_the_copy_as_theirs() {
     for path in ["", "w", "w/sub", "w/target", "w/a", "store", "store/one-upper", "store/one-work"] {
         std::os::unix::fs::chown(world.at(path), Some(UID), Some(UID)).unwrap();
     }
-    // A file of the user's own whose group is none of its.
+    // A file of the user with a group that the user is not in.
     std::os::unix::fs::chown(world.at("w/held"), Some(UID), Some(UID + 1)).unwrap();
     let before = world.state();
     let mut confined = world.confined(vec![copied]);
@@ -486,7 +487,8 @@ fn what_belongs_to_others_is_in_the_copy_as_theirs() {
         let running = launch::start(&confined, &bash(script), RunAs::User(identity)).unwrap();
         said(&running.finish().unwrap())
     };
-    // They can be read and removed. What would have to be copied, with its owner, fails and says so: a limit of overlays.
+    // They can be read and removed. Changes that would copy a file with its owner fail with an error. This is a limit of
+    // overlays.
     let script = "cat sub/b; echo x >> a; rm target/old; ls target
         for change in 'echo x >> sub/b' 'mv sub/b moved' 'echo x >> held' 'mv held moved'; do bash -c \"$change\" 2>/dev/null && echo changed; done";
     assert_eq!(told(script), "w/sub/b\n");

@@ -1,10 +1,10 @@
-//! The attempts of the corpus at leaving the sandbox, each on a machine of its own: root makes the fixture in namespaces that are
-//! thrown away, another user runs the sandbox in it, and what the case says afterwards has to hold.
+//! The corpus attempts to escape from the sandbox, each on its own machine. Root creates the fixture in temporary namespaces, and
+//! another user runs the sandbox in it. Afterwards the conditions of the case must hold.
 //!
 //! The short form makes three attempts smaller: the race has fewer rounds, the flood of output fewer bytes, and the fork bomb a time
 //! limit. `BYLEAVE_PROOF=long` runs every attempt as it is in the corpus.
 //!
-//! Needs root, user namespaces for the unprivileged, python3, gcc, git, setcap and script; what is missing fails the test.
+//! Needs root, user namespaces for the unprivileged, python3, gcc, git, setcap and script. The test fails if one is missing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,11 +38,11 @@ use crate::user::passes;
 
 const HOME: &str = "/home/sbxuser";
 const ROLE: &str = "BYLEAVE_TEST_ROLE";
-/// What a supervisor that runs one attempt only is to run.
+/// The run of a supervisor that runs only one attempt.
 const ATTEMPT: &str = "BYLEAVE_TEST_ATTEMPT";
 /// The user that attempts run as.
 const USER: &str = "BYLEAVE_TEST_UID";
-/// Begins the line that a supervisor prints after an attempt; the rest of the line is why the attempt ended.
+/// Begins the line that a supervisor prints after an attempt. The rest of the line is the reason for its end.
 const ENDED: &str = "the attempt is over: ";
 const OUT: &str = "/home/report/out";
 const SCRIPT: &str = include_str!("escapes.sh");
@@ -57,12 +57,12 @@ pub(crate) struct EscapeCase {
     verify: String,
     as_root: bool,
     pty: bool,
-    /// What was measured of others, by their names.
+    /// The measured results of other sandboxes, by name.
     pub(crate) results: BTreeMap<String, String>,
 }
 
 impl EscapeCase {
-    /// What the attempt is about.
+    /// The category of the attempt.
     fn aim(&self) -> EscapeCategory {
         match self.class.as_str() {
             "fs-read" | "fs-write" | "fd" | "env" | "persistence" | "confused-deputy" => {
@@ -75,8 +75,8 @@ impl EscapeCase {
         }
     }
 
-    /// How long it may take. An attempt that is cut short shows nothing, so this is far more than any needs; but for those that end by
-    /// no other means, or that take all processors until they end.
+    /// The time limit. An interrupted attempt shows nothing, so the limit is far more than any needs. The exceptions do not end
+    /// otherwise, or use all processors until they end.
     fn wall(&self) -> Duration {
         match self.id.as_str() {
             "res-timeout" => Duration::from_secs(1),
@@ -89,7 +89,7 @@ impl EscapeCase {
         let command = self.command.replace("%VICTIM%", victim);
         let (usual, less) = match self.id.as_str() {
             "fs-write-symlink-race" => ("seq 3000", "seq 100"),
-            // Still six times what is kept of it.
+            // Still six times the output that is kept.
             "res-output-flood" => ("head -c 300000000", "head -c 30000000"),
             _ => return command,
         };
@@ -97,25 +97,25 @@ impl EscapeCase {
         if long() { command } else { command.replace(usual, less) }
     }
 
-    /// Whether it needs a supervisor that is begun for it: with a terminal, a descriptor or a variable, or to be killed.
+    /// Tests whether it needs its own supervisor: with a terminal, a descriptor or a variable, or to be killed.
     fn needs_own_supervisor(&self) -> bool {
         self.pty || self.class == "fd" || ["env-bash-env", "life-supervisor-kill"].contains(&self.id.as_str())
     }
 }
 
-/// What attempts are about: each is a test of its own for each of the means.
+/// The categories of attempts: each is a separate test for each confinement method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EscapeCategory {
     Files,
     /// Processes, sockets, terminals and the network.
     Processes,
-    /// Privileges, and what the kernel offers besides.
+    /// Privileges, and other kernel interfaces.
     Privileges,
-    /// Resources, time, and what outlives a command.
+    /// Resources, time, and processes that outlive a command.
     Resources,
 }
 
-/// What a supervisor is asked to run.
+/// A run that a supervisor is asked for.
 #[derive(serde::Deserialize, serde::Serialize)]
 struct SupervisedRun {
     command: String,
@@ -126,23 +126,23 @@ pub(crate) fn corpus() -> Vec<EscapeCase> {
     CORPUS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What stands between a case and the machine.
+/// The confinement between a case and the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfinementMethod {
     OneShot,
     Session,
-    /// A session with a first process that waits ready.
+    /// A session with a prepared init process.
     Pool,
-    /// A pool whose network is served, and every host refused.
+    /// A pool with a network proxy that refuses every host.
     Served,
     /// On a copy, as in a rehearsal.
     Copied,
-    /// A lower rung of the ladder.
+    /// A weaker backend.
     Bwrap,
     Landlock,
-    /// Without the file layer's masks, protections and the empty home directory.
+    /// Without the masks, the protections and the empty home directory of the file layer.
     NoMasks,
-    /// With the network of the machine.
+    /// With the network of the host.
     HostNetwork,
     Nothing,
 }
@@ -162,7 +162,7 @@ impl ConfinementMethod {
     ];
 }
 
-/// One changes the workspace to harm who reads it then; which on a copy it has not, and so its file is there to be read.
+/// This case changes the workspace to block a later reader. On a copy it changes nothing, so its file can still be read.
 const NOT_ON_A_COPY: &[(&str, Guarantee)] = &[("ws-fifo-dos", Guarantee::WritesConfined)];
 
 macro_rules! attempts {
@@ -214,7 +214,7 @@ attempts! {
     attempts_at_resources_are_held_by_landlock_alone_but_those_that_are_known: Resources, Landlock, NOT_BY_LANDLOCK;
 }
 
-/// Of every class, what is quick and needs little: for kernels that are emulated. The lower rungs are tried with the first few.
+/// The quick and simple cases of every class, for emulated kernels. Weaker backends run the first few.
 const CORE: [&str; 16] = [
     "fs-read-ssh",
     "fs-read-dotenv",
@@ -235,7 +235,7 @@ const CORE: [&str; 16] = [
 ];
 const CORE_OF_LOWER: usize = 6;
 
-/// On whichever rungs stand on this kernel, and hold signals apart.
+/// On all backends that this kernel supports and that isolate signals.
 // req: E2, E7
 #[test]
 #[ignore = "for other kernels: scripts/kernels"]
@@ -254,7 +254,7 @@ fn a_core_of_attempts_is_held() {
             let ids = |cases: Vec<EscapeCase>| cases.into_iter().map(|case| case.id).collect();
             (ids(held), ids(escaped))
         };
-        // With nothing in between they succeed: what they need is there.
+        // Control: without confinement they succeed, so the fixture is complete.
         assert!(
             held(ConfinementMethod::Nothing, &["fs-read-ssh", "ipc-home-socket", "net-loopback"])
                 .0
@@ -284,13 +284,13 @@ fn a_core_of_attempts_is_held() {
     });
 }
 
-/// Exactly those: one that is held after all would make the guarantees say less than is true.
+/// Exactly the known ones. If one were held after all, the declared guarantees would understate the backend.
 fn attempts_are_held_but(aim: EscapeCategory, means: ConfinementMethod, known: &[(&str, Guarantee)]) {
     let cases = corpus();
     assert_eq!(cases.len(), CASES);
     let machine = EscapeFixture::new();
     let cases: Vec<&EscapeCase> = cases.iter().filter(|case| case.aim() == aim).collect();
-    // What is held on some machines and not on others is run in the long form only, for what it prints.
+    // Cases that are held only on some machines run only in the long form, for their output.
     let always = |id: &&str| means != ConfinementMethod::Bwrap || !NOT_ALWAYS_BY_BWRAP.contains(id);
     let run = cases.iter().filter(|case| long() || always(&case.id.as_str()));
     let escaped = run.filter(|case| !machine.holds(case, means)).map(|case| case.id.as_str());
@@ -301,7 +301,7 @@ fn attempts_are_held_but(aim: EscapeCategory, means: ConfinementMethod, known: &
     assert_eq!(escaped, known, "what escaped, and what was to be expected to");
 }
 
-/// That a case is held proves something only where it would succeed otherwise.
+/// A held case proves something only if it would succeed otherwise.
 // req: E2
 #[test]
 fn without_a_sandbox_or_a_layer_of_it_attempts_succeed() {
@@ -311,12 +311,12 @@ fn without_a_sandbox_or_a_layer_of_it_attempts_succeed() {
             let cases = corpus().into_iter().filter(|case| among.contains(&case.id.as_str()));
             cases.filter(|case| !machine.holds(case, means)).map(|case| case.id).collect()
         };
-        // In the order of the corpus. A planted hook is held by the tripwire as well.
+        // In the order of the corpus. The check for planted files holds a planted hook as well.
         let masks =
             ["fs-read-ssh", "fs-read-dotenv", "git-fsmonitor", "git-rename-dotgit", "ipc-home-socket"];
         assert_eq!(escaped(ConfinementMethod::NoMasks, &masks), masks);
         assert_eq!(escaped(ConfinementMethod::HostNetwork, &["net-loopback", "net-vsock"]), ["net-loopback"]);
-        // Left out: what attacks the processes of this very test, what uses the machine up, what takes long.
+        // Excluded: cases that attack the processes of this test, exhaust the machine, or take long.
         let left_out = |case: &EscapeCase| {
             case.as_root || ["proc", "resource", "lifecycle", "fs-race"].contains(&case.class.as_str())
         };
@@ -326,7 +326,7 @@ fn without_a_sandbox_or_a_layer_of_it_attempts_succeed() {
             open.partition(|case| machine.holds(case, ConfinementMethod::Nothing));
         let held: Vec<&str> = held.iter().map(|case| case.id.as_str()).collect();
         println!("{} succeed without a sandbox; not here: {held:?}", escaped.len());
-        // For want of `keyctl` on most machines, and of any network but the loopback on this one.
+        // Most machines lack `keyctl`, and this one has no network but loopback.
         let wanting = ["ipc-keyring", "net-egress", "net-dns"];
         assert!(
             held.iter().all(|id| wanting.contains(id)),
@@ -336,7 +336,7 @@ fn without_a_sandbox_or_a_layer_of_it_attempts_succeed() {
     });
 }
 
-/// Not a test but the sandbox's side of one: begun by the fixture, as another user.
+/// Not a test, but the supervisor: the fixture starts it as another user.
 #[test]
 fn supervise() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -344,17 +344,17 @@ fn supervise() {
         return;
     };
     let workspace = std::env::current_dir().unwrap();
-    // What goes to the terminal from here on begins on a line of its own.
+    // Output to the terminal begins on a new line from here on.
     println!();
     let only =
         std::env::var(ATTEMPT).ok().map(|attempt| serde_json::from_str::<SupervisedRun>(&attempt).unwrap());
     if means == ConfinementMethod::Nothing {
         return unconfined(&only.unwrap().command);
     }
-    // Made once, which takes most of the time of an attempt.
+    // Created once, because this takes most of the time of an attempt.
     let policy = policy(&workspace);
     let run = |attempt: SupervisedRun| {
-        // The one before was removed, and with it where this process was.
+        // The previous workspace was removed, and with it the current directory of this process.
         std::env::set_current_dir(&workspace).unwrap();
         let ended_by = confined(means, &workspace, &policy, attempt);
         println!("\n{ENDED}{ended_by:?}");
@@ -398,10 +398,10 @@ fn confined(
         ConfinementMethod::Served => confinement.network = Network::Proxied,
         ConfinementMethod::Copied => {
             confinement.files.copies = copies(&confinement, store.path());
-            // What stands in for a disk here is small.
+            // The filesystem here is small.
             confinement.limits.reserve_bytes = 0;
         }
-        // What they cannot give is what the test is about.
+        // The guarantees that they lack are the subject of the test.
         ConfinementMethod::Bwrap | ConfinementMethod::Landlock => confinement.waived.extend(Guarantee::ALL),
         ConfinementMethod::OneShot
         | ConfinementMethod::Session
@@ -469,7 +469,7 @@ fn copies(confinement: &Confinement, store: &Path) -> Vec<CopiedPath> {
             source: CopySource::Overlay { lower_layers: Vec::new(), upper_dir: upper, work_dir: work },
         }
     });
-    // Nobody else looks into it, and who does not is not in the way of whom the command runs as.
+    // Other users cannot list it, but the user of the command can traverse it.
     fs::set_permissions(store, fs::Permissions::from_mode(0o711)).unwrap();
     copied.collect()
 }
@@ -492,7 +492,7 @@ fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Conf
         read_only: false,
         is_rehearsal: rehearsing,
     };
-    // What somebody granted is that bash may run; everything else is up to the rules that come with us.
+    // The grant only says that bash may run. The built-in rules decide everything else.
     let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
     let plan = Plan { effects: vec![run], ..Plan::default() };
     let mut confinement = from_plan::build_confinement(&plan, policy, &place).unwrap();
@@ -504,7 +504,7 @@ fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Conf
     confinement
 }
 
-/// Runs the rest of a test as root of namespaces of its own.
+/// Runs the rest of a test as root in its own namespaces.
 fn on_a_machine(test: &str, rest: impl FnOnce()) {
     if std::env::var(ROLE).is_ok_and(|role| role == "machine") {
         return rest();
@@ -531,14 +531,14 @@ fn on_a_machine(test: &str, rest: impl FnOnce()) {
     passes(unshare.env(ROLE, "machine").env(USER, own_uid().to_string()), test);
 }
 
-/// The fixture, and those whom nothing may happen to.
+/// The fixture, with the processes that must not be harmed.
 struct EscapeFixture {
     victim: Child,
-    /// Those that run one attempt after the other, by what they confine with and whether they are root.
+    /// Supervisors that run several attempts, by confinement method and whether they run as root.
     supervisors: RefCell<BTreeMap<String, Supervisor>>,
 }
 
-/// A process that runs attempts confined.
+/// A process that runs attempts in the sandbox.
 struct Supervisor {
     process: Child,
     asked: ChildStdin,
@@ -546,7 +546,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// What it said while it ran an attempt, and why that ended.
+    /// The output during an attempt, and the reason for its end.
     fn run(&mut self, attempt: &SupervisedRun) -> (String, String) {
         writeln!(self.asked, "{}", serde_json::to_string(attempt).unwrap()).unwrap();
         let mut told = String::new();
@@ -587,7 +587,7 @@ impl EscapeFixture {
         Self { victim: sleep.spawn().unwrap(), supervisors: RefCell::default() }
     }
 
-    /// Runs a case, and whether what it says holds afterwards.
+    /// Runs a case, and returns whether its conditions hold afterwards.
     fn holds(&self, case: &EscapeCase, means: ConfinementMethod) -> bool {
         let victim = self.victim.id().to_string();
         let home = if case.as_root { "/root" } else { HOME };
@@ -628,10 +628,10 @@ impl EscapeFixture {
         };
         let mut took = began.elapsed();
         if let Some((told, ended_by)) = told {
-            // What came through the terminal counts as well.
+            // Output through the terminal is checked as well.
             let mut out = fs::File::options().append(true).open(OUT).unwrap();
             out.write_all(told.replace('\r', "").as_bytes()).unwrap();
-            // Whom the limit ended has taken as long as that, however long the machine took.
+            // An attempt that the limit ended took exactly the limit, however slow the machine is.
             if ended_by == format!("{:?}", Some(LimitKind::Wall)) {
                 took = attempt.wall;
             }
@@ -656,7 +656,7 @@ impl EscapeFixture {
         held
     }
 
-    /// The command that begins one. Its errors are shown with those of this test.
+    /// The command that starts a supervisor. Its errors are shown with those of this test.
     fn supervisor(
         &self,
         case: &EscapeCase,
@@ -669,7 +669,7 @@ impl EscapeFixture {
         let begin = match () {
             () if case.pty => format!("exec script -qec '{begin}' /dev/null"),
             () if case.class == "fd" => format!("{leak} exec {begin}"),
-            // Set here: this shell would obey it as well.
+            // Set only here, because the outer shell would obey it as well.
             () if case.id == "env-bash-env" => format!("export BASH_ENV={HOME}/evil.sh; exec {begin}"),
             () => format!("exec {begin}"),
         };
@@ -693,7 +693,7 @@ impl EscapeFixture {
     }
 }
 
-/// The home directory and the workspace as they were before any attempt.
+/// Restores the home directory and the workspace to their initial state.
 fn prepare(with_git: bool, workspace: &Path) {
     let home = Path::new(HOME);
     let left =
@@ -736,7 +736,7 @@ fn prepare(with_git: bool, workspace: &Path) {
     own(workspace);
 }
 
-/// Gives everything beneath to the user that attempts run as, but for the sockets of others.
+/// Gives everything beneath to the user that runs the attempts, except the sockets of others.
 fn own(path: &Path) {
     let found = fs::symlink_metadata(path).unwrap();
     if !found.file_type().is_socket() {
@@ -750,7 +750,7 @@ fn own(path: &Path) {
 fn serve(listener: UnixListener) {
     std::thread::spawn(move || {
         for mut connection in listener.incoming().flatten() {
-            // Answered before it is closed, so that who got through can say so; who goes away early missed nothing.
+            // Answers before it closes, so that a successful attempt can report it. A client may disconnect early.
             let asked = connection.read(&mut [0; 16]);
             asked.and_then(|_| connection.write_all(b"victim")).unwrap_or_default();
         }
@@ -763,7 +763,7 @@ fn running(command: &str) -> bool {
     commands.any(|cmdline| cmdline.starts_with(command.as_bytes()))
 }
 
-/// Waits for something that no descriptor tells of.
+/// Polls for a condition that no descriptor signals.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {

@@ -1,6 +1,6 @@
-//! Attempts of our own at what the corpus does not know: the proxy, the lookups, the descriptors that were handed out, the
-//! credentials, the first process inside and the terminals. Each has a name and says what it tries; each is tried by a one-shot
-//! sandbox, in a session and in a pool.
+//! Our own attempts, for parts that the corpus does not cover: the proxy, the lookups, the inherited descriptors, the
+//! credentials, the init process and the terminals. Each has a name and a description. Each runs in a one-shot sandbox, in a
+//! session and in a pool.
 //!
 //! Needs python3 and curl.
 
@@ -25,7 +25,8 @@ use crate::net::world::{FakeHostPolicy, FakeHttpServer, FakeResolver};
 use crate::online::{ALL, LaunchMethod, NetworkedSandbox, runtime};
 use crate::user::unprivileged;
 
-/// What the attempts in Python begin with: a way to say anything to the proxy, with the pass of the call.
+/// The common part of the attempts in Python: functions to send anything to the proxy, with the token of the
+/// call.
 const PRELUDE: &str = r#"
 import array, base64, ctypes, fcntl, os, signal, socket, struct, sys, time
 from urllib.parse import urlsplit
@@ -57,11 +58,11 @@ def lookup(name, kind=1, at=("127.0.0.1", 53), wait=120):
     answer = s.recv(4096); return answer[3] & 15, struct.unpack(">H", answer[6:8])[0], socket.inet_ntoa(answer[-4:])
 "#;
 
-/// The world outside: a host that is granted, another that never is, and who looks names up.
+/// The network outside: a granted host, another that is never granted, and a resolver.
 struct NetworkFixture {
     runtime: Runtime,
     granted: FakeHttpServer,
-    /// What listens on this machine and trusts whoever can connect.
+    /// A server on this machine that trusts every client.
     trusting: FakeHttpServer,
     names: Arc<FakeResolver>,
 }
@@ -96,11 +97,11 @@ impl NetworkFixture {
             .with_address_policy(AddressPolicy::with_loopback())
     }
 
-    /// The attempt with the ports that it needs written in.
+    /// The attempt with its port numbers filled in.
     fn python(&self, attempt: &str) -> CommandSpec {
         let attempt = attempt.replace("GRANTED", &self.granted.port.to_string());
         let attempt = attempt.replace("TRUSTING", &self.trusting.port.to_string());
-        // As an argument: what is read from the standard input is given by who waits for the end.
+        // Passed as an argument, because only the code that waits for the end writes the standard input.
         let argv = vec!["python3".into(), "-c".into(), (PRELUDE.to_owned() + &attempt).into()];
         CommandSpec { argv, ..CommandSpec::default() }
     }
@@ -110,14 +111,15 @@ impl NetworkFixture {
     }
 }
 
-/// An attempt that leaves a trace if it succeeds: it prints `SUCCEEDED`, or somebody outside was reached.
+/// An attempt that leaves a trace if it succeeds: it prints `SUCCEEDED`, or a server outside was reached.
 struct EscapeAttempt {
     name: &'static str,
     tries: &'static str,
     code: &'static str,
 }
 
-/// As many connections as can be had, half of them begun, until it is told that they were counted.
+/// Opens as many connections as possible, half of them incomplete, until it gets the signal that they were
+/// counted.
 const FLOOD: &str = r#"
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
@@ -407,7 +409,7 @@ fn every_attempt_of_our_own_is_held(by: &str, means: LaunchMethod) {
             || ["hidden", "b.example", "upgrade", "http2", "proxy-authorization"]
                 .iter()
                 .any(|word| seen.contains(word));
-        // An attempt that fell over has shown nothing.
+        // An attempt that crashed has shown nothing.
         let held = !reached && !told.contains("SUCCEEDED") && outcome.status == CommandStatus::Exited(0);
         println!(
             "{:28} {} {means:?} {} ms: {}",
@@ -420,7 +422,7 @@ fn every_attempt_of_our_own_is_held(by: &str, means: LaunchMethod) {
             escaped.push(format!("{} {means:?}: {:?} {told} {seen}", attempt.name, outcome.status));
         }
     }
-    // What is left still works.
+    // The proxy still works for the granted host.
     let outcome =
         world.tried(&online, "print(ask('GET http://a.example:GRANTED/'))", world.door(&["a.example"]));
     assert!(text(&outcome.stdout).contains("hello"), "{outcome:?}");
@@ -459,7 +461,7 @@ for at in [lookup("rebinding.example")[2]] * 4:
     }
 }
 
-/// Until a file is there that the other side makes.
+/// Waits for a file that the other side makes.
 fn until(path: &std::path::Path) {
     let began = std::time::Instant::now();
     while !path.exists() {
@@ -523,11 +525,11 @@ fn a_connection_that_a_dead_call_left_waiting_is_not_the_next_ones() {
     for means in [LaunchMethod::Session, LaunchMethod::Pool] {
         let world = NetworkFixture::new();
         let online = world.online(means);
-        // What a name stands for is known to the whole session.
+        // The whole session knows the address of a name.
         let address = world.tried(&online, "print(lookup('b.example')[2])", world.door(&["b.example"]));
         assert_eq!(text(&address.stdout), "198.18.0.16\n");
         for _ in 0..3 {
-            // Every place taken, so that the last wait in the kernel while this ends.
+            // Uses all connections, so that the last ones wait in the kernel when this ends.
             let leave = r#"
 held = [line() for _ in range(400)]
 for n in range(20):
@@ -573,7 +575,7 @@ fn a_flood_of_connections_takes_neither_descriptors_nor_the_other_sessions() {
 
 const SECRET: &str = "hunter2secret";
 
-/// A host that sends back whatever it is sent, and sends elsewhere whoever asks for that; what it was sent.
+/// A host that echoes every request, and redirects on request. Returns the port and the received text.
 fn echoing(elsewhere: u16) -> (u16, Arc<Mutex<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -599,7 +601,7 @@ fn echoing(elsewhere: u16) -> (u16, Arc<Mutex<String>>) {
                     "HTTP/1.1 {status}\r\n{more}X-Echo: {found}\r\nSet-Cookie: {found}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{head}",
                     head.len()
                 );
-                // In pieces, as it comes over a real line.
+                // In chunks, as over a real connection.
                 for piece in answer.as_bytes().chunks(7) {
                     if stream.write_all(piece).is_err() {
                         return;

@@ -1,6 +1,6 @@
-//! Attempts by somebody who has not seen this made: at what earlier commands leave for later ones, at what is looked for before and
-//! after a command, and at what outlasts it. Along the way that a call takes, with the rules that come with us: what was granted
-//! becomes a confinement, anew for each command that runs by itself, once for a session.
+//! Attempts by someone who did not write the sandbox. They attack state that earlier commands leave for later ones, the scans
+//! before and after a command, and processes that outlast it. They use the path of a real call with the built-in rules: a grant
+//! becomes a confinement, for each one-shot command or once per session.
 //!
 //! Needs python3.
 
@@ -30,10 +30,10 @@ use crate::user::{UID, unprivileged};
 
 const SECRET: &str = "hunter2";
 
-/// A home with a workspace in it.
+/// A home directory with a workspace in it.
 struct HomeFixture {
     folder: tempfile::TempDir,
-    /// Read once: that takes longer than a command does.
+    /// Loaded once, because this takes longer than a command.
     policy: OnceLock<Arc<Policy>>,
 }
 
@@ -76,7 +76,7 @@ impl HomeFixture {
         })
     }
 
-    /// What somebody granted is that a program may run; everything else is up to the rules that come with us.
+    /// The grant only says that a program may run. The built-in rules decide everything else.
     fn confinement(&self) -> Confinement {
         self.confinement_for(CallAccess::All)
     }
@@ -105,7 +105,8 @@ impl HomeFixture {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// One of the ways to run commands: begun only now, since each costs as much as some commands.
+    /// Creates one of the run methods. Created only on demand, because each costs as much as several
+    /// commands.
     fn way(&self, name: &'static str) -> RunMethod<'_> {
         let run: CommandRunner<'_> = match name {
             "one-shot" => Box::new(|script| launch::run(&self.confinement(), &bash(script))),
@@ -120,7 +121,7 @@ impl HomeFixture {
 
 const WAYS: [&str; 3] = ["one-shot", "session", "pool"];
 
-/// What the mode of a call lets it do.
+/// The access that the mode of a call gives.
 #[derive(Clone, Copy, Debug)]
 enum CallAccess {
     All,
@@ -129,7 +130,7 @@ enum CallAccess {
 
 type CommandRunner<'a> = Box<dyn Fn(&str) -> Result<CommandOutcome, LaunchError> + 'a>;
 
-/// A way to run commands one after the other.
+/// A method to run commands one after the other.
 struct RunMethod<'a> {
     name: &'static str,
     run: CommandRunner<'a>,
@@ -178,7 +179,7 @@ fn a_second_name_that_was_made_beforehand_does_not_show_a_secret() {
         let world = HomeFixture::new();
         let way = world.way(way);
         assert_eq!(way.told(&format!("touch .env && {link}")), "");
-        // A person fills it in.
+        // A person writes the secret.
         fs::write(world.work().join(".env"), SECRET).unwrap();
         let told = way.told("cat .env notes d/notes 2>&1");
         assert!(!told.contains(SECRET), "{} {link}: {told}", way.name);
@@ -203,7 +204,7 @@ fn a_secret_that_is_removed_and_made_anew_is_hidden_though_it_has_the_same_numbe
         for _ in 0..rounds {
             assert!(!way.told("cat .env 2>&1; touch .env").contains(SECRET), "{}", way.name);
             let before = fs::metadata(&env).unwrap().ino();
-            // As git does when it checks another branch out.
+            // As git does when it checks out another branch.
             fs::remove_file(&env).unwrap();
             fs::write(&env, SECRET).unwrap();
             reused += usize::from(fs::metadata(&env).unwrap().ino() == before);
@@ -233,7 +234,7 @@ while not os.path.exists("over"): libc.renameat2(-100, b"a", -100, b"b", 2)
     let rounds = if long() { 100 } else { 25 };
     let mut ran = 0;
     for _ in 0..rounds {
-        // That it cannot be started is as good.
+        // A failed start is acceptable too.
         if let Ok(outcome) = launch::run(&world.confinement(), &bash("cat a/.env b/.env")) {
             assert!(!text(&outcome.stdout).contains(SECRET), "{outcome:?}");
             ran += 1;
@@ -244,7 +245,7 @@ while not os.path.exists("over"): libc.renameat2(-100, b"a", -100, b"b", 2)
     swapping.finish().unwrap();
 }
 
-/// Until a file is there that the other side makes.
+/// Waits for a file that the other side makes.
 fn until(path: &Path) {
     let began = Instant::now();
     while !path.exists() {
@@ -253,7 +254,7 @@ fn until(path: &Path) {
     }
 }
 
-/// Whether something is found where a person's programs would run it.
+/// Returns the planted files that a person's programs would run.
 fn in_action(world: &HomeFixture, planted: &[&str]) -> Vec<String> {
     let there =
         |path: &&&str| world.work().join(OsStr::from_bytes(path.as_bytes())).symlink_metadata().is_ok();
@@ -330,7 +331,7 @@ fn what_is_planted_where_nobody_can_look_is_said() {
     if !unprivileged("escapes_red::what_is_planted_where_nobody_can_look_is_said") {
         return;
     }
-    // Where something is locked altogether, nothing runs any more until a person has looked.
+    // If a path is locked completely, nothing runs any more until a person has checked it.
     for way in WAYS {
         let world = HomeFixture::new();
         let way = world.way(way);
@@ -459,7 +460,7 @@ fn thousands_of_secrets_are_hidden_or_nothing_runs() {
         return;
     }
     let world = HomeFixture::new();
-    // Each is a mount, which the kernel takes time to make and to undo.
+    // Each is a mount, which the kernel takes time to create and to remove.
     for n in 0..if long() { 3000 } else { 1000 } {
         world.file(&format!("home/w/p/{n}/.env"), SECRET);
     }
@@ -492,7 +493,7 @@ fn the_next_command_of_a_session_starts_whatever_the_one_before_has_used_up() {
     }
 }
 
-/// What the kernel offers besides reading and writing files by their paths.
+/// Kernel interfaces other than reading and writing files by path.
 const KERNEL: &str = r#"
 import ctypes, fcntl, mmap, os, socket, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -639,7 +640,7 @@ fn nothing_that_a_command_does_keeps_it_past_its_time() {
         return;
     }
     let world = HomeFixture::new();
-    // All at once: most of the time is spent waiting for the limit.
+    // In parallel, because most of the time is spent waiting for the limit.
     std::thread::scope(|scope| {
         for script in [
             "kill -STOP $$",

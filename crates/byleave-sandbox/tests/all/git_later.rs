@@ -1,4 +1,5 @@
-//! What git would run later: commands in the list of a rebase, and directories that are repositories by what is in them.
+//! Commands that git would run later: in the todo list of a rebase, and in directories that are repositories by their
+//! content.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,15 +32,15 @@ fn a_command_in_the_list_of_a_rebase_is_put_out_of_action() {
             run(script).planted.into_iter().map(|planted| planted.path).collect()
         };
         for (list, script) in [
-            // Added to in place, which no directory tells of.
+            // Appended in place, which does not change the directory.
             (Some("pick 1 a\n"), format!("echo 'exec touch x' >>{TODO}")),
             (Some("pick 1 a\n"), format!("printf 'pick 1 a\\n\\tx touch x\\n' >{TODO}")),
             (Some("exec make\n"), format!("echo 'exec touch x' >>{TODO}")),
-            // Made up whole.
+            // Created from nothing.
             (None, format!("echo 'exec touch x' >{TODO}")),
             (None, format!("rm -r .git/rebase-merge; mkdir .git/rebase-merge; echo 'x touch x' >{TODO}")),
             (None, "mkdir .git/sequencer; echo 'exec touch x' >.git/sequencer/todo".to_owned()),
-            // What cannot be read is not passed over.
+            // An unreadable file is not skipped.
             (Some("pick 1 a\n"), format!("rm {TODO}; mkfifo {TODO}")),
             (Some("pick 1 a\n"), format!("rm {TODO}; ln -s ../../list {TODO}; echo 'exec touch x' >list")),
             (Some("pick 1 a\n"), format!("truncate -s 900M {TODO}")),
@@ -52,7 +53,7 @@ fn a_command_in_the_list_of_a_rebase_is_put_out_of_action() {
             );
             drop(fs::remove_file(root.join("list")));
         }
-        // Everyday work goes on.
+        // Everyday work still succeeds.
         for (list, script) in [
             (Some("exec make\npick 1 a\n"), format!("echo 'exec make' >{TODO}")),
             (None, format!("printf 'pick 1 exec\\nedit 2 b\\n' >{TODO}")),
@@ -77,7 +78,7 @@ fn a_directory_that_becomes_a_repository_is_put_out_of_action_and_the_settings_o
         run(BARE);
         assert!(!root.join("sub/HEAD").exists(), "{way}");
         fs::remove_dir_all(root.join("sub")).unwrap();
-        // One that was there: nothing that git obeys is changed or comes to it.
+        // An existing repository: no file that git obeys is changed or added.
         for directory in ["sub/objects", "sub/refs"] {
             fs::create_dir_all(root.join(directory)).unwrap();
         }
@@ -88,7 +89,7 @@ fn a_directory_that_becomes_a_repository_is_put_out_of_action_and_the_settings_o
         );
         assert_eq!(fs::read_to_string(root.join("sub/config")).unwrap(), "theirs", "{way}");
         assert!(!root.join("sub/hooks").exists() && root.join("sub/objects/a").exists(), "{way}");
-        // What lies in it otherwise is as everywhere.
+        // Other files in it are treated as everywhere.
         run("mkdir sub/src; echo evil >sub/src/.envrc");
         assert!(!root.join("sub/src/.envrc").exists(), "{way}");
         for vcs in [".hg", ".jj", ".sl"] {

@@ -1,4 +1,4 @@
-//! What was granted becomes what is possible, and nothing else.
+//! Exactly the granted access becomes possible.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use byleave_sandbox::protected_paths::find_protected_paths;
 use crate::launch::{bash, text};
 use crate::user::unprivileged;
 
-/// A directory with a home, a workspace in it, and something outside.
+/// A directory with a home, a workspace in it, and a file outside.
 struct GrantFixture {
     folder: tempfile::TempDir,
 }
@@ -102,7 +102,7 @@ impl GrantFixture {
         build_confinement(&plan, policy, &place)
     }
 
-    /// These paths as they are called in the world.
+    /// These paths relative to the fixture.
     fn told(&self, paths: &[PathBuf]) -> Vec<String> {
         let root = self.at("");
         let inside = paths.iter().filter_map(|path| path.strip_prefix(&root).ok());
@@ -120,7 +120,7 @@ impl GrantFixture {
     }
 }
 
-/// A confinement with what would be found when a command starts.
+/// Adds to a confinement the paths that the scan at the start of a command would find.
 fn looked_through(mut confined: Confinement) -> Confinement {
     let asked = confined.files.path_policy.clone().unwrap();
     for root in &asked.roots {
@@ -194,7 +194,7 @@ fn what_is_granted_outside_is_possible_and_nothing_beside_it() {
     assert_eq!(world.told(&made.files.writable), ["home/w", "outside"]);
     let protected = world.told(&made.files.protected);
     assert!(protected.contains(&"outside/a.txt".into()) && protected.contains(&"outside/b.txt".into()));
-    // A file in the home directory itself would need the whole of it.
+    // A new file directly in the home directory would require write access to the whole of it.
     let wide = world.confined(vec![run(), world.write("home/new.txt")], "").unwrap_err();
     assert!(matches!(wide, GrantError::TooWide { .. }), "{wide}");
     assert!(wide.to_string().contains("home/new.txt"), "{wide}");
@@ -209,12 +209,12 @@ fn what_rules_deny_is_impossible_by_mount_or_not_writable_at_all() {
         id = "src"
         verdict = "deny"
         write = "{workspace}/src/*"
-        why = "x"
+        reason = "x"
         [[rule]]
         id = "main"
         verdict = "deny"
         read = "{workspace}/deep/"
-        why = "x"
+        reason = "x"
     "#;
     let confined = world.confined(vec![run()], rules).unwrap();
     let protected = world.told(&confined.files.protected);
@@ -225,7 +225,7 @@ fn what_rules_deny_is_impossible_by_mount_or_not_writable_at_all() {
         id = "all"
         verdict = "deny"
         write = "{workspace}/"
-        why = "x"
+        reason = "x"
     "#;
     assert!(world.confined(vec![run()], all).unwrap().files.writable.is_empty());
 }
@@ -245,7 +245,7 @@ fn a_link_is_not_covered_but_what_it_leads_to_is_and_what_is_planted_is_found() 
     confined.waived.insert(Guarantee::MemoryLimited);
     let outcome = |script: &str| launch::run(&confined, &bash(script)).unwrap();
     assert_eq!(text(&outcome("cat .env prod.txt; echo read").stdout), "read\n");
-    // A name that only a rule knows; and what a rule hides is a secret, not a plant.
+    // A name that only a rule has. A path that a rule hides is a secret, not a planted file.
     let planted =
         outcome("mkdir .agent sub; echo > .agent/settings.json; echo > sub/.env; touch key.pem").planted;
     let planted: Vec<_> = planted.iter().map(|one| one.path.clone()).collect();
@@ -274,12 +274,12 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
         id = "hosts"
         verdict = "allow"
         reach = "*.example.org"
-        why = "x"
+        reason = "x"
         [[rule]]
         id = "no"
         verdict = "deny"
         reach = "bad.example.org"
-        why = "not there"
+        reason = "not there"
     "#;
     let reach = Effect::Reach { host: "granted.test".into(), port: 443 };
     let plan = Plan { effects: vec![reach.clone()], ..Plan::default() };
@@ -303,22 +303,22 @@ fn in_a_rehearsal_what_is_asked_about_can_be_written_and_what_is_denied_cannot()
         id = "asked"
         verdict = "ask"
         write = "{workspace}/src/*"
-        why = "x"
+        reason = "x"
         [[rule]]
         id = "denied"
         verdict = "deny"
         write = "{workspace}/deep/*"
-        why = "x"
+        reason = "x"
         [[rule]]
         id = "unread"
         verdict = "ask"
         read = "{workspace}/.github/*"
-        why = "x"
+        reason = "x"
         [[rule]]
         id = "reached"
         verdict = "allow"
         reach = "example.org"
-        why = "x"
+        reason = "x"
     "#;
     let unconfined = Effect::Unconfined { guarantee: "network-confined".into() };
     for effects in [vec![run()], vec![run(), unconfined]] {
@@ -329,7 +329,7 @@ fn in_a_rehearsal_what_is_asked_about_can_be_written_and_what_is_denied_cannot()
         };
         assert!(held(&plain, "home/w/src") && held(&plain, "home/w/deep"), "{:?}", plain.files.protected);
         assert!(!held(&rehearsed, "home/w/src") && held(&rehearsed, "home/w/deep"));
-        // What comes with us asks about hooks and denies nothing less than before.
+        // The built-in rules ask about hooks, and deny no less than before.
         for path in ["home/w/.git/hooks", "home/w/.git/config"] {
             let asked = world.policy(rules).may_deny(&Effect::Write { path: world.text(path) });
             assert_eq!(held(&rehearsed, path), asked, "{path}");
@@ -341,7 +341,7 @@ fn in_a_rehearsal_what_is_asked_about_can_be_written_and_what_is_denied_cannot()
     }
 }
 
-/// Many commands by themselves share what was found; nothing of one's grants becomes another's.
+/// One-shot commands share the scan results. The grants of one never apply to another.
 // req: E5, E7
 #[test]
 fn what_is_known_already_is_known_of_every_command_and_grants_are_not() {
@@ -360,7 +360,7 @@ fn what_is_known_already_is_known_of_every_command_and_grants_are_not() {
     };
     let all = "cat $(find . -name '.env*' -type f) 2>/dev/null; echo read";
     assert_eq!(told(&policy, vec![run()], all), "read\n");
-    // New since then, and known all the same.
+    // Created since then, and detected all the same.
     fs::write(world.at("home/w/src/.env"), "second").unwrap();
     assert_eq!(told(&policy, vec![run(), world.write("home/w/src/main.rs")], all), "read\n");
     assert_eq!(told(&policy, vec![run(), world.read("home/w/.env")], all), "firstread\n");
@@ -368,13 +368,13 @@ fn what_is_known_already_is_known_of_every_command_and_grants_are_not() {
     let hold = "echo x > .git/config; cat .git/config";
     assert_eq!(told(&policy, vec![run(), world.write("home/w/.git/config")], hold), "x\n");
     assert_eq!(told(&policy, vec![run()], "echo y > .git/config; cat .git/config"), "x\n");
-    // Other rules, other answers.
+    // Other rules give other results.
     let rules = r#"
         [[rule]]
         id = "main"
         verdict = "deny"
         read = "{workspace}/src/main.rs"
-        why = "x"
+        reason = "x"
     "#;
     fs::write(world.at("home/w/src/main.rs"), "main").unwrap();
     assert_eq!(told(&policy, vec![run()], "cat src/main.rs"), "main");

@@ -1,4 +1,4 @@
-//! The index and what stands on it: what is planted is put away, and what appears is hidden.
+//! The workspace index and its uses: planted files are moved away, and new secrets are hidden.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ fn marking(root: &Path) -> DirectoryIndex<DotenvPathPolicy> {
     DirectoryIndex::new(vec![root.to_path_buf()], Some(DotenvPathPolicy))
 }
 
-/// A sequence of numbers that is the same every time.
+/// A deterministic sequence of numbers.
 struct SeededRng(u64);
 
 impl SeededRng {
@@ -50,7 +50,7 @@ fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
     let mut numbers = SeededRng(7);
     let names = ["a", "b", ".git", "hooks", "config", ".env", ".vscode", ".envrc"];
     for step in 0..3000 {
-        // Anything may fail: what is not there cannot be renamed.
+        // Any step may fail, because a missing path cannot be renamed.
         let mut path = || {
             let depth = 1 + numbers.below(4);
             (0..depth).fold(root.clone(), |path, _| path.join(names[numbers.below(names.len())]))
@@ -64,7 +64,7 @@ fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
             _ if one.is_dir() => fs::remove_dir_all(&one),
             _ => fs::remove_file(&one),
         };
-        // Sometimes after every change, sometimes after many: numbers of files are used again.
+        // Sometimes after every change, sometimes after many, because inode numbers are reused.
         if (done.is_ok() && step % 100 < 50) || step % 20 == 0 {
             let mut cold = DirectoryIndex::new_unwatched(vec![root.clone()], Some(DotenvPathPolicy));
             assert_eq!(warm.protected_paths().unwrap(), cold.protected_paths().unwrap(), "step {step}");
@@ -80,7 +80,7 @@ fn what_the_kernel_lost_count_of_or_cannot_be_read_is_not_believed() {
     let root = folder.path().canonicalize().unwrap();
     let mut index = marking(&root);
     assert!(index.protected_paths().unwrap().hidden.is_empty());
-    // More changes than the kernel keeps, and the one that matters last.
+    // More changes than the kernel queues, with the relevant one last.
     let queue: usize =
         fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     for number in 0..=queue / 2 {
@@ -90,7 +90,7 @@ fn what_the_kernel_lost_count_of_or_cannot_be_read_is_not_believed() {
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("d/.env"), "").unwrap();
     assert_eq!(index.protected_paths().unwrap().hidden, [root.join("d/.env")]);
-    // A directory in the place of another, mostly with its number.
+    // Replaces a directory with another, which mostly has the same inode number.
     for round in 0..20 {
         fs::remove_dir_all(root.join("d")).unwrap();
         fs::create_dir(root.join("d")).unwrap();
@@ -103,7 +103,7 @@ fn what_the_kernel_lost_count_of_or_cannot_be_read_is_not_believed() {
     if rustix::process::geteuid().as_raw() != 0 {
         return;
     }
-    // Mounted over: nothing in the directory has changed, and everything is different.
+    // With a mount over it, nothing in the directory has changed, but everything is different.
     let mounted = |test: &str| {
         let mut unshare = std::process::Command::new("unshare");
         unshare.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
@@ -115,7 +115,7 @@ fn what_the_kernel_lost_count_of_or_cannot_be_read_is_not_believed() {
     assert!(!unprivileged(denied));
 }
 
-/// Needs mounts of its own, and is begun with them by another test.
+/// Needs its own mounts. Another test starts it with them.
 #[test]
 #[ignore = "begun by another test"]
 fn in_mounts_of_its_own() {
@@ -186,7 +186,7 @@ fn what_a_command_plants_is_put_away_and_told() {
         }
         assert!(root.join(".git/hooks/pre-commit").exists() && root.join("file").exists());
         assert!(run("true").planted.is_empty(), "{way}");
-        // What was there before is nobody's plant, also when a command changes it.
+        // A file that existed before is not planted, even if a command changes it.
         fs::write(root.join("sub/.envrc"), "the user's own").unwrap();
         assert!(run("echo >> sub/.envrc").planted.is_empty(), "{way}");
         fs::remove_file(root.join("sub/.envrc")).unwrap();

@@ -1,4 +1,4 @@
-//! What holds on whichever kernel this runs: begun by `scripts/kernels` on others than the machine's.
+//! Properties that hold on every kernel. `scripts/kernels` runs them on other kernels than the machine's.
 
 use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::guarantee::Guarantee;

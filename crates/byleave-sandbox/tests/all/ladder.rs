@@ -1,6 +1,7 @@
-//! The ladder: every rung ends commands alike, and none runs a command weaker than it was asked for.
+//! Backends: every backend ends commands alike, and none runs a command with weaker confinement than requested.
 //!
-//! Needs user namespaces for the unprivileged, the system's bwrap, and Landlock; what is missing fails the test.
+//! Needs user namespaces for the unprivileged, the system's bwrap, and Landlock; the test fails if one is
+//! missing.
 
 use std::fs;
 use std::process::Stdio;
@@ -73,7 +74,7 @@ fn every_rung_ends_commands_alike() {
         let spin = run(rung, "exec bash -c 'while :; do :; done'", |confinement| {
             confinement.limits.cpu_time = Duration::from_secs(1);
         });
-        // By the kernel, for one process, or by us, for all of them together: whoever is first.
+        // The kernel's limit for one process, or our limit for all of them together, whichever comes first.
         assert_eq!(spin.limit_exceeded, Some(LimitKind::Cpu), "{rung}: {:?}", spin.status);
         let workspace = tempfile::tempdir().unwrap();
         let start = |command: &CommandSpec| {
@@ -102,7 +103,7 @@ fn every_rung_ends_commands_alike() {
     }
 }
 
-/// A process that has nothing to do with all this.
+/// A process that is not related to the sandbox.
 struct UnrelatedProcess(std::process::Child);
 
 impl UnrelatedProcess {
@@ -133,7 +134,7 @@ fn nothing_outlives_a_command_on_any_rung() {
     if !unprivileged_as_own_user("ladder::nothing_outlives_a_command_on_any_rung") {
         return;
     }
-    // Somebody else's, of the same user: it has to live on.
+    // A process of the same user outside the sandbox must survive.
     let mut bystander = UnrelatedProcess::new();
     for rung in Backend::ALL {
         let workspace = tempfile::tempdir().unwrap();
@@ -154,7 +155,7 @@ fn nothing_outlives_a_command_on_any_rung() {
             "{rung}"
         );
         assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its time");
-        // It cannot get rid of who watches it.
+        // It cannot kill or stop its supervisor.
         let parent = run(rung, "kill -9 $PPID; kill -STOP $PPID; kill -9 -1; sleep 46461 & echo on", |_| {});
         assert!(
             matches!(parent.status, CommandStatus::Exited(0) | CommandStatus::Signalled(9)),

@@ -1,4 +1,4 @@
-//! The launcher: how commands end, what they find, and that nothing is left of them.
+//! The launcher: how commands end, their environment, and that nothing is left of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn what_is_required_and_not_given_in_full_is_refused_before_anything_runs() {
         return;
     }
     let mut confinement = confinement(workspace.path());
-    // Without a cgroup each process is limited by itself, which is enough where nobody requires more.
+    // Without a cgroup each process is limited separately, which is enough if nothing more is required.
     confinement.waived.clear();
     assert_eq!(launch::run(&confinement, &bash("true")).unwrap().status, CommandStatus::Exited(0));
     confinement.required.insert(Guarantee::MemoryLimited);
@@ -92,7 +92,7 @@ fn a_command_ends_as_it_ends_and_its_output_is_kept_up_to_the_limit() {
     assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (CommandStatus::Exited(7), "out\n"));
     assert_eq!((text(&outcome.stderr).as_str(), outcome.limit_exceeded), ("err\n", None));
     assert_eq!(run("kill -SEGV $$", |_| {}).status, CommandStatus::Signalled(11));
-    // A program that is its own process one would ignore its own SIGTERM.
+    // A program that is process 1 would ignore its own SIGTERM.
     assert_eq!(run("kill $$; sleep 5", |_| {}).status, CommandStatus::Signalled(15));
     let flood = run("head -c 3000000 /dev/zero", |confinement| confinement.limits.output_bytes = 1000);
     assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped_bytes), (1000, 2_999_000));
@@ -103,7 +103,7 @@ fn a_command_ends_as_it_ends_and_its_output_is_kept_up_to_the_limit() {
     let cat = CommandSpec { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000], ..CommandSpec::default() };
     let outcome = launch::run(&confinement(workspace.path()), &cat).unwrap();
     assert_eq!(outcome.stdout.bytes, cat.stdin);
-    // Ignored signals are not passed on: a Rust program ignores SIGPIPE.
+    // Ignored signals are not inherited: a Rust program ignores SIGPIPE.
     assert_eq!(text(&run("yes | head -1; echo ${PIPESTATUS[0]}", |_| {}).stdout), "y\n141\n");
 }
 
@@ -114,7 +114,7 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
         return;
     }
     let many = "trap '' TERM; for i in $(seq 150); do setsid sleep 4242 & done; echo started; wait";
-    // More time where the machine is too slow to start them all.
+    // More time if the machine is too slow to start them all.
     for seconds in [2, 10, 60] {
         let outcome = run(many, |confinement| confinement.limits.wall_time = Duration::from_secs(seconds));
         assert_eq!(
@@ -206,7 +206,7 @@ fn output_and_errors_can_be_one_in_the_order_printed() {
         let outcome = launch::run(&confinement, &together).unwrap();
         assert_eq!((text(&outcome.stdout), text(&outcome.stderr)), (wanted.clone(), String::new()));
     }
-    // Nothing to read is no pipe, which some programs would take for what they are to work on.
+    // Empty standard input is not a pipe, which some programs would take as their input.
     let stdin = launch::run(&confinement, &bash("readlink /proc/self/fd/0; cat")).unwrap();
     assert_eq!(text(&stdin.stdout), "/dev/null\n");
     let apart = launch::run(&confinement, &bash(script)).unwrap();
@@ -222,7 +222,7 @@ fn what_is_passed_on_comes_while_the_command_runs_and_is_not_kept() {
     let workspace = tempfile::tempdir().unwrap();
     let mut confinement = confinement(workspace.path());
     confinement.limits.output_bytes = 1;
-    // It goes on only when what it said has come.
+    // It continues only after its output has arrived.
     let script = "echo first; until [ -e heard ]; do sleep 0.01; done; echo last >&2";
     let command = CommandSpec { merge_output: true, ..bash(script) };
     let mut running = launch::start(&confinement, &command, RunAs::Caller).unwrap();

@@ -1,4 +1,4 @@
-//! Limits: each with a command that breaks it and no other, in every way to run one.
+//! Limits: each with a command that exceeds only that limit, with every run method.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ struct LimitCase {
     script: &'static str,
     ended_by: Option<LimitKind>,
     reached: &'static [LimitKind],
-    /// What else has to hold.
+    /// A further condition.
     holds: fn(&CommandOutcome) -> bool,
 }
 
@@ -156,7 +156,8 @@ fn limits_hold(cases: impl Iterator<Item = &'static LimitCase>) {
         for (way, run) in ways(&confinement) {
             let outcome = run(case.script);
             let told = (outcome.limit_exceeded, outcome.limits_reached.as_slice());
-            // On a busy machine it is looked at before the command is over, although that is quick.
+            // On a busy machine the growth is detected before the command ends, although the command is
+            // quick.
             let is_seen_sooner = case.name == SEEN_AFTERWARDS && told == (Some(LimitKind::Growth), &[][..]);
             if !is_seen_sooner {
                 assert_eq!(told, (case.ended_by, case.reached), "{}, {way}: {outcome:?}", case.name);

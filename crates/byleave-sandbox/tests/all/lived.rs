@@ -1,4 +1,4 @@
-//! Sessions as they are lived in: side by side, with servers and background jobs, for thousands of calls.
+//! Long-lived sessions: concurrent, with servers and background jobs, for thousands of calls.
 //!
 //! The long form: `cargo nextest run -p byleave-sandbox --run-ignored only lived:: --no-capture`.
 
@@ -60,7 +60,7 @@ fn two_sessions_in_one_workspace_share_its_files_and_nothing_else() {
     let workspace = tempfile::tempdir().unwrap();
     let open = |parked| SandboxSession::open(confinement(workspace.path()), RunAs::Caller, parked).unwrap();
     let (one, other) = (open(0), open(2));
-    // At the same time, in the same files.
+    // Concurrently, in the same files.
     std::thread::scope(|scope| {
         for (session, name) in [(&one, "one"), (&other, "other")] {
             scope.spawn(move || {
@@ -73,7 +73,7 @@ fn two_sessions_in_one_workspace_share_its_files_and_nothing_else() {
     });
     let both = fs::read_to_string(workspace.path().join("both")).unwrap();
     assert_eq!((both.matches("one").count(), both.matches("other").count()), (30, 30));
-    // Neither finds the other's temporary files, loopback, shared memory or names of sockets.
+    // Neither sees the other's temporary files, loopback, shared memory or abstract sockets.
     finished(&one, "echo x > /tmp/mine; echo x > /dev/shm/mine");
     assert_eq!(told(&other, "cat /tmp/mine /dev/shm/mine 2>/dev/null | wc -l"), "0\n");
     let server = one.start(&bash(SERVER)).unwrap();
@@ -86,7 +86,7 @@ open(\"named\", \"w\").close(); time.sleep(60)'";
     let reach = "until [ -e named ]; do sleep 0.01; done
 python3 -c 'import socket\nsocket.socket(socket.AF_UNIX).connect(\"\\0name\")' 2>/dev/null || echo no";
     assert_eq!(told(&other, reach), "no\n");
-    // One ends, the other goes on.
+    // One ends, and the other continues.
     drop((server, named));
     drop(one);
     assert_eq!(told(&other, "cat one"), "29\n");
@@ -111,14 +111,14 @@ fn background_jobs_end_with_their_command_and_a_server_of_its_own_goes_on() {
             session.start_with_network(&bash(script), door(FakeHostPolicy::granting(&["a.example"]))).unwrap()
         };
         let told = |script: &str| text(&start(script).finish().unwrap().stdout);
-        // In the background of a command, however well hidden: gone with it, and nobody waits for it.
+        // Processes in the background of a command end with it, however well hidden, and do not delay it.
         let hidden = format!(
             "({SERVER}) & (setsid nohup {SERVER} > /dev/null 2>&1 &) ; disown -a; until [ -e up ]; do sleep 0.01; done; echo on"
         );
         assert_eq!(told(&hidden), "on\n");
         assert_eq!(told("exec 3<>/dev/tcp/127.0.0.1/7001 && echo there"), "", "parked {parked}");
         fs::remove_file(workspace.path().join("up")).unwrap();
-        // As a command of its own: there for the next ones, which reach hosts besides.
+        // A server as its own command: available to the next commands, which also reach hosts.
         let server = start(SERVER);
         let client = format!("{CLIENT}; curl -sS http://a.example:{}/", host.port);
         for _ in 0..3 {
@@ -131,13 +131,13 @@ fn background_jobs_end_with_their_command_and_a_server_of_its_own_goes_on() {
     }
 }
 
-/// What this process holds, and what is beneath it.
+/// The resources of this process and its descendants.
 #[derive(Debug, PartialEq, Eq)]
 struct HeldResources {
     descriptors: BTreeMap<String, usize>,
     threads: usize,
     processes: BTreeMap<String, usize>,
-    /// How many namespaces of each kind those processes are in.
+    /// The number of namespaces of each kind that those processes are in.
     namespaces: BTreeMap<String, usize>,
     mounts: usize,
     files: usize,
@@ -174,7 +174,8 @@ impl HeldResources {
         }
     }
 
-    /// Whether nothing is left that was not there before. A descriptor that was just being closed then may be gone.
+    /// Tests whether no resource is left that was not there before. A descriptor that was being closed at that time
+    /// may be gone.
     fn is_within(&self, before: &Self) -> bool {
         let within = |now: &BTreeMap<String, usize>, before: &BTreeMap<String, usize>| {
             now.iter().all(|(kind, count)| before.get(kind).is_some_and(|before| count <= before))
@@ -187,7 +188,7 @@ impl HeldResources {
             && self.files <= before.files
     }
 
-    /// Waits until nothing is left. A pool is filled and a sandbox unmounted on other threads.
+    /// Waits until nothing is left. Other threads fill the pool and unmount sandboxes.
     fn comes_back_to(before: &Self, workspace: &Path, what: &str) {
         let began = Instant::now();
         loop {
@@ -205,7 +206,7 @@ fn entries(directory: &Path) -> usize {
     fs::read_dir(directory).unwrap().count()
 }
 
-/// The processes beneath this one, by whom they were begun.
+/// The descendants of this process.
 fn beneath() -> BTreeSet<u32> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -231,7 +232,7 @@ fn beneath() -> BTreeSet<u32> {
     }
 }
 
-/// So many calls one after the other, of every kind there is, and then everything is as it was.
+/// Runs this many calls of every kind in sequence, and then checks that all resources were released.
 fn live(calls: usize) {
     let runtime = runtime();
     let host = runtime.block_on(FakeHttpServer::hello());
@@ -263,13 +264,13 @@ fn live(calls: usize) {
         }
         let running =
             session.start_with_network(&command, door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
-        // Now and then somebody loses interest.
+        // Sometimes the caller drops a running command.
         if n % 13 == 7 {
             return drop(running);
         }
         running.finish().unwrap_or_else(|error| panic!("{error}"));
     };
-    // What is made once and kept is made by now.
+    // Resources that are created once and kept exist by now.
     let open = |parked| {
         let session = SandboxSession::open_with_network(served.clone(), run_as, parked, uplink.clone());
         session.unwrap_or_else(|error| panic!("{error}"))
@@ -281,7 +282,7 @@ fn live(calls: usize) {
         let session = open(parked);
         (0..8).for_each(|n| call(&session, n));
         let calls = calls / 2;
-        // At rest: the first process of the session, and those that wait ready.
+        // At rest: the init process of the session, and the prepared ones.
         let at_rest = 1 + usize::try_from(parked).unwrap();
         while beneath().len() != at_rest {
             assert!(began.elapsed() < Duration::from_secs(600), "{:?}", HeldResources::now(workspace.path()));
@@ -293,7 +294,7 @@ fn live(calls: usize) {
                 break one;
             }
         };
-        // Each in processes of its own; the rest is the session's.
+        // Each has its own PID namespace. The session shares the rest.
         assert_eq!(before.namespaces.get("pid"), Some(&at_rest), "{before:?}");
         assert_eq!(before.namespaces.get("net"), Some(&1), "{before:?}");
         (0..calls).for_each(|n| call(&session, n));
@@ -311,7 +312,7 @@ fn live(calls: usize) {
 
 const APART: &str = "BYLEAVE_TEST_APART";
 
-/// Runs the rest of a test as root, who sees the namespaces of everybody, with mounts and temporary files that nobody else changes.
+/// Runs the rest of a test as root, which sees the namespaces of all processes, with its own mounts and temporary files.
 fn apart(test: &str, rest: impl FnOnce()) {
     if std::env::var_os(APART).is_some() {
         return rest();
@@ -321,7 +322,7 @@ fn apart(test: &str, rest: impl FnOnce()) {
         "mount -t tmpfs -o mode=1777 tmp /tmp && mount -t tmpfs -o mode=1777 shm /dev/shm && exec \"$@\"";
     let mut unshare = std::process::Command::new("unshare");
     unshare.args(["--mount", "--propagation", "private", "bash", "-c", script, "bash"]);
-    // By its process: where it lies may be covered by then.
+    // Through its process, because its path may be hidden by a mount by then.
     unshare.arg(format!("/proc/{}/exe", std::process::id()));
     unshare.args(["--exact", test, "--include-ignored", "--nocapture"]);
     passes(unshare.env(APART, "1").env("TMPDIR", "/tmp"), test);

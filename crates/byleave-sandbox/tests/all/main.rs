@@ -1,5 +1,5 @@
-//! What the sandbox holds, with a real kernel and real sockets. Needs user namespaces for the unprivileged; run by root, it becomes
-//! another user.
+//! Tests of the sandbox with a real kernel and real sockets. Needs user namespaces for the unprivileged. If root runs it, it
+//! becomes another user.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

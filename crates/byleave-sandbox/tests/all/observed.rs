@@ -1,4 +1,4 @@
-//! What a rehearsal has to know besides files: who was left running, and what was wanted of the network.
+//! Observations for a rehearsal apart from files: processes left running, and attempted network access.
 
 use byleave_sandbox::confinement::Network;
 use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, NetworkBridge, RunAs};
@@ -22,7 +22,7 @@ fn who_is_left_running_is_counted_and_killed() {
         ("sleep 0 & wait; (true); true | cat; for i in 1 2 3; do true & done; wait", 0),
         ("sleep 5151 & exit 3", 1),
         ("for i in 1 2 3; do setsid sleep 5151 >/dev/null 2>&1 & done", 3),
-        // Its parent is gone, and it has a child of its own.
+        // Its parent has exited, and it has its own child.
         (
             "(setsid bash -c 'trap \"\" TERM HUP; sleep 5151 & : > up; wait' &); until [ -e up ]; do :; done; rm up",
             2,
@@ -32,7 +32,7 @@ fn who_is_left_running_is_counted_and_killed() {
     ] {
         for (way, run) in ways(&confinement) {
             let outcome = run(script);
-            // Who waits for a child as it is killed may count for both.
+            // A process that waits for its child while it is killed may be counted once for both.
             assert_eq!(outcome.survivors == 0, survivors == 0, "{script}, {way}: {outcome:?}");
             assert!(outcome.survivors <= survivors, "{script}, {way}: {outcome:?}");
             assert!(matches!(outcome.status, CommandStatus::Exited(_)), "{script}, {way}");
@@ -41,7 +41,7 @@ fn who_is_left_running_is_counted_and_killed() {
     }
 }
 
-/// Attempts on addresses, each by other means.
+/// Connections to addresses, each by other means.
 const RAW: [&str; 8] = [
     "s.socket(s.AF_INET, s.SOCK_STREAM).connect(('192.0.2.1', 80))",
     "s.socket(s.AF_INET, s.SOCK_STREAM).connect(('10.1.2.3', 5432))",
@@ -55,7 +55,7 @@ const RAW: [&str; 8] = [
 
 const OWN: [&str; 4] = [
     "true; ls -l / >/dev/null; git init -q . ; git status >/dev/null; id >/dev/null",
-    // To itself.
+    // Connections to itself.
     "python3 -c '
 import socket as s
 for family, host in [(s.AF_INET, \"127.0.0.1\"), (s.AF_INET6, \"::1\")]:
@@ -105,11 +105,11 @@ fn what_goes_where_no_way_leads_is_counted() {
             assert!(text(&outcome.stderr).contains("nreachable"), "{raw}: {outcome:?}");
             assert_eq!(outcome.unrouted_count, Some(1), "{network:?}, {raw}: {outcome:?}");
         }
-        // Also of a process that is left running, and when nobody says that it failed.
+        // Also by a process that is left running, and if the command reports no failure.
         let outcome = run("for i in 1 2 3; do : 2>/dev/null > /dev/tcp/192.0.2.1/80; done; true");
         assert_eq!((outcome.unrouted_count, outcome.status), (Some(3), CommandStatus::Exited(0)));
     }
-    // Of a session nobody could say whose it was.
+    // In a session it is not known which command it was.
     let confinement = confinement(workspace.path());
     for (way, run) in ways(&confinement).into_iter().skip(1) {
         assert_eq!(run(": > /dev/tcp/192.0.2.1/80").unrouted_count, None, "{way}");
@@ -138,7 +138,7 @@ fn a_closed_door_lets_nothing_out_and_says_what_was_wanted() {
         let ports = outcome.network.decisions.iter().map(|one| one.port.to_string());
         lines(&outcome).into_iter().zip(ports).map(|(line, port)| format!("{line} {port}")).collect()
     };
-    // A lookup alone, which could carry something out.
+    // A lookup alone, which could exfiltrate data.
     let lookup = "python3 -c 'import socket; socket.gethostbyname(\"secret.example.org\")'";
     assert_eq!(wanted(lookup), ["lookup secret.example.org refused 0"]);
     assert_eq!(wanted("curl -s https://example.org/"), ["connect example.org refused 443"]);

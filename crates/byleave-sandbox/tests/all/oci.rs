@@ -1,4 +1,4 @@
-//! A command in a container, for real: with podman and a runtime, where there are both.
+//! A command in a real container, with podman and a runtime, if both are installed.
 
 use std::process::Command;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn a_command_in_a_container_finds_what_it_may_and_nothing_else() {
         "--cgroup-manager=cgroupfs".into(),
         format!("--runtime={runtime}").into(),
     ];
-    // An image of one program.
+    // An image with one program.
     std::fs::create_dir_all(store.path().join("image/bin")).unwrap();
     std::fs::copy("/bin/busybox", store.path().join("image/bin/busybox")).unwrap();
     for applet in ["sh", "cat", "touch", "id", "sleep", "ls"] {

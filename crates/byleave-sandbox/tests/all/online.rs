@@ -1,4 +1,4 @@
-//! A sandbox whose network is served: from a real command through the sockets made inside to a server that stands for a host.
+//! A sandbox with a network proxy: from a real command through the sockets inside to a fake host.
 //!
 //! Needs curl and python3.
 
@@ -23,7 +23,7 @@ use crate::net::tls::FakeHttpsServer;
 use crate::net::world::{FakeHostPolicy, FakeHttpServer, door, door_of};
 use crate::user::unprivileged;
 
-/// How a command is run: by itself, in a session, in a session with some waiting ready.
+/// How a command is run: one-shot, in a session, or in a session with prepared processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LaunchMethod {
     OneShot,
@@ -33,7 +33,7 @@ pub(crate) enum LaunchMethod {
 
 pub(crate) const ALL: [LaunchMethod; 3] = [LaunchMethod::OneShot, LaunchMethod::Session, LaunchMethod::Pool];
 
-/// A place to run commands in whose network is served.
+/// A sandbox with a network proxy, and its workspace.
 pub(crate) struct NetworkedSandbox {
     workspace: TempDir,
     confinement: Confinement,
@@ -60,7 +60,6 @@ impl NetworkedSandbox {
         Self { workspace, confinement, uplink, session }
     }
 
-    /// Its workspace.
     pub(crate) fn path(&self) -> &Path {
         self.workspace.path()
     }
@@ -81,7 +80,7 @@ impl NetworkedSandbox {
         self.start(script, door).finish().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// What a script prints, with its errors after it.
+    /// The output of a script, followed by its errors.
     pub(crate) fn told(&self, script: &str, door: Egress) -> String {
         let outcome = self.run(script, door);
         text(&outcome.stdout) + &text(&outcome.stderr)
@@ -92,7 +91,7 @@ pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// What was decided, a line each.
+/// The decisions, one line each.
 pub(crate) fn lines(outcome: &CommandOutcome) -> Vec<String> {
     let given = |given| if given { "given" } else { "refused" };
     let decisions = outcome.network.decisions.iter();
@@ -129,10 +128,13 @@ fn a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not() {
             let told = text(&outcome.stdout);
             let told: Vec<&str> = told.lines().collect();
             assert_eq!(told[..3], ["hello"; 3], "{means:?} {told:?}");
-            let refused = format!("blocked by policy: `b.example:{port}` is not granted: no rule allows it");
+            let refused = format!("blocked by policy: `b.example:{port}` is not allowed: no rule allows it");
             assert_eq!(told[3], refused, "{means:?}");
             assert_eq!(told[4], "curl: (6) Could not resolve host: b.example");
-            assert_eq!(told[5], "blocked by policy: 198.18.9.9 belongs to no name: connect by name");
+            assert_eq!(
+                told[5],
+                "blocked by policy: 198.18.9.9 is not the address of a resolved host name; connect by host name"
+            );
             assert!(told[6].contains("curl: (7)"), "{told:?}");
             assert_eq!(told[7], "nameserver 127.0.0.1");
             assert!(
@@ -178,7 +180,7 @@ fn what_a_person_grants_for_one_call_is_refused_in_the_next() {
             (keeper(None), keeper(Some("not today")), Arc::new(FakeHostPolicy::default()));
         assert_eq!(online.told(&script, door_of(Arc::clone(&yes))), "hello\nhello\n");
         let told = online.told(&script, door_of(Arc::clone(&no)));
-        assert!(told.contains("is not granted: not today") && told.contains("closed"), "{means:?} {told}");
+        assert!(told.contains("is not allowed: not today") && told.contains("closed"), "{means:?} {told}");
         let told = online.told(&script, door_of(nobody));
         assert!(told.contains("no rule allows it") && told.contains("Could not resolve"), "{means:?} {told}");
         for keeper in [yes, no] {
@@ -213,7 +215,7 @@ fn commands_at_once_have_their_own_doors_and_what_shows_no_pass_is_nobodys() {
         let outcome = online.run(&script, door(FakeHostPolicy::granting(&["b.example"])));
         let told = text(&outcome.stdout);
         assert!(told.contains("`a.example:") && told.contains("hello\n"), "{means:?} {told}");
-        assert_eq!(told.matches("nothing says which of them wants").count(), 2, "{told}");
+        assert_eq!(told.matches("it is unknown which of them connects to").count(), 2, "{told}");
         let slow = slow.finish().unwrap();
         assert_eq!(text(&slow.stdout), "hello\n");
         let refused = ["transparent a.example refused", "transparent b.example refused"];
@@ -222,10 +224,10 @@ fn commands_at_once_have_their_own_doors_and_what_shows_no_pass_is_nobodys() {
             lines(&outcome),
             ["http a.example refused", "http b.example given", refused[0], refused[1]]
         );
-        // Alone again, it is known whose it is.
+        // If it runs alone again, the access can be attributed to it.
         let alone = format!("curl -sS --noproxy '*' http://b.example:{}/", server.port);
         assert_eq!(online.told(&alone, door(FakeHostPolicy::granting(&["b.example"]))), "hello\n");
-        // Without a pass, or with the pass of a call that is over, the proxy is shut.
+        // Without a token, or with the token of a finished call, the proxy refuses.
         let bare = format!(
             "curl -sS -x http://127.0.0.1:3128 http://b.example:{}/ -o /dev/null -w '%{{http_code}}'",
             server.port
@@ -281,7 +283,8 @@ fn a_credential_is_used_and_never_inside() {
             outcome.network
         );
         assert!(!format!("{outcome:?}").contains("hunter2"));
-        // Everything that can be read inside: variables, processes, their memory, files that are not the system's.
+        // Searches everything that can be read inside: variables, processes, their memory, and files that do not
+        // belong to the system.
         let search = format!(
             "curl -sS -D head https://a.example:{port}/ > body; export A=b; env; cat head body
             for p in /proc/[0-9]*; do cat $p/environ $p/cmdline $p/mem $p/maps $p/stack; ls -l $p/fd; done 2>&1 | tr '\\0' ' '
@@ -311,25 +314,25 @@ fn who_cannot_serve_starts_nothing() {
         assert!(!workspace.path().join("ran").exists());
         error.to_string()
     };
-    assert!(refused(launch::run(&confinement, &touch).unwrap_err()).contains("through an uplink"));
+    assert!(refused(launch::run(&confinement, &touch).unwrap_err()).contains("with a network bridge"));
     refused(SandboxSession::open(confinement.clone(), RunAs::Caller, 0).unwrap_err());
     let one_thread = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(matches!(
         NetworkBridge::with_runtime(one_thread.handle().clone()),
         Err(NetworkServeError::SingleThreadedRuntime)
     ));
-    // A runtime without a network cannot serve.
+    // A runtime without I/O enabled cannot serve.
     let bare = tokio::runtime::Builder::new_multi_thread().build().unwrap();
     assert!(matches!(NetworkBridge::with_runtime(bare.handle().clone()), Err(NetworkServeError::Idle)));
     let start = |uplink: &NetworkBridge, door: Egress| {
         launch::start_with_network(&confinement, &touch, RunAs::Caller, uplink, door).map(drop).unwrap_err()
     };
-    // One that has ended since then cannot either.
+    // A runtime that has shut down cannot serve either.
     let ended = runtime();
     let uplink = NetworkBridge::with_runtime(ended.handle().clone()).unwrap();
     ended.shutdown_background();
     refused(start(&uplink, door(FakeHostPolicy::default())));
-    // Certificates that nobody inside would trust.
+    // Certificates that are not trusted inside.
     let roots =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -338,8 +341,11 @@ fn who_cannot_serve_starts_nothing() {
             .with_no_client_auth();
     let interception = Some(Arc::new(TlsInterceptor::towards(roots).unwrap()));
     let opening = door(FakeHostPolicy::default()).with_credentials(Vec::new(), interception).unwrap();
-    assert!(refused(start(&NetworkBridge::new().unwrap(), opening)).contains("another authority"));
-    // Where the network is off, a door opens nothing.
+    assert!(
+        refused(start(&NetworkBridge::new().unwrap(), opening))
+            .contains("a certificate authority that the sandbox does not trust")
+    );
+    // If the network is off, an egress has no effect.
     confinement.network = Network::Off;
     let uplink = NetworkBridge::new().unwrap();
     let curl = bash("curl -sS -x http://127.0.0.1:3128 http://a.example/; env | grep -i proxy");
@@ -357,7 +363,7 @@ fn who_cannot_serve_starts_nothing() {
 
 const LINKED: &str = "BYLEAVE_TEST_LINKED";
 
-/// Where the resolver is a link into a place that is hidden, as systemd has it; a link to nowhere; not there.
+/// The resolver file is a link into a hidden directory, as with systemd, a dangling link, or missing.
 // req: E7
 #[test]
 fn names_are_looked_up_by_us_wherever_the_machine_keeps_its_resolver() {

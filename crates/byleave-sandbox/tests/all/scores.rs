@@ -1,5 +1,5 @@
-//! What each rung holds of the attempts at leaving the sandbox, and the page that says so: the part of docs/security/scores.md
-//! between the marks `escapes`, written by `BYLEAVE_SCORES=write cargo nextest run -p byleave-sandbox -E 'test(scores)'`.
+//! The escape attempts that each backend holds, and the page with the results: the part of docs/security/scores.md between the
+//! marks `escapes`, written by `BYLEAVE_SCORES=write cargo nextest run -p byleave-sandbox -E 'test(scores)'`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,22 +11,24 @@ use byleave_sandbox::guarantee::{Enforcement, Guarantee};
 use crate::escapes::{EscapeCase, corpus};
 use crate::launch::confinement;
 
-/// How many attempts there are.
+/// The number of attempts.
 pub(crate) const CASES: usize = 94;
 
-/// What the system's bwrap with our first process inside does not hold, in the order of the corpus; and the guarantee that says so.
+/// The attempts that the system's bwrap with our init process does not hold, in the order of the corpus. Each
+/// has the guarantee that is missing.
 pub(crate) const NOT_BY_BWRAP: &[(&str, Guarantee)] = &[("res-inodes", Guarantee::TmpLimited)];
 
-/// Of these, what a slow or a small machine holds all the same, because its time or its memory is over first.
+/// Those of them that a slow or small machine holds all the same, because it reaches its time or memory limit
+/// first.
 pub(crate) const NOT_ALWAYS_BY_BWRAP: &[&str] = &["res-inodes"];
 
-/// What Landlock and the filter alone do not hold, likewise.
+/// The same for Landlock and seccomp alone.
 pub(crate) const NOT_BY_LANDLOCK: &[(&str, Guarantee)] = &[
     ("fs-read-dotenv", Guarantee::SecretsHidden),
     ("fs-read-hardlink", Guarantee::SecretsHidden),
     ("git-fsmonitor", Guarantee::ProtectedKept),
     ("git-rename-dotgit", Guarantee::ProtectedKept),
-    // Refused, but process 1 is the machine's, and the case wants to hear of its own.
+    // It is refused, but process 1 is the host's, and the case expects its own.
     ("proc-attack-init", Guarantee::ProcessesApart),
     ("priv-caps", Guarantee::PrivilegesDropped),
     ("priv-caps-root", Guarantee::PrivilegesDropped),
@@ -46,7 +48,7 @@ root by a supervisor that is root). That each of ours holds exactly these is wha
 |---|--:|--:|
 ";
 
-/// What was measured of others, once: by the name in the corpus.
+/// The measured results of other sandboxes, by their name in the corpus.
 const OTHERS: [(&str, &str); 5] = [
     ("bwrap_policy", "bwrap 0.8.0 alone, with mounts like ours"),
     ("bwrap_plain", "bwrap 0.8.0, `--ro-bind / / --unshare-all`"),
@@ -105,7 +107,7 @@ fn the_scores_of_escapes_are_what_the_page_says() {
     assert!(written == section, "docs/security/scores.md is not what was measured:\n{section}");
 }
 
-/// A rung that does not hold something must say so before a command runs on it.
+/// A backend that does not hold an attempt must report the missing guarantee before a command runs on it.
 // req: E7
 #[test]
 fn what_a_rung_does_not_hold_is_a_guarantee_that_it_does_not_give() {

@@ -1,4 +1,4 @@
-//! Sessions: many commands in one place, each alone with its processes.
+//! Sessions: many commands in one sandbox, each with its own processes only.
 
 use std::fs;
 use std::time::Duration;
@@ -28,14 +28,14 @@ fn commands_of_a_session_share_a_place_and_no_processes() {
     let session = SandboxSession::open(confinement(workspace.path()), RunAs::Caller, 0)
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(run(&session, "exit 7").status, CommandStatus::Exited(7));
-    // As numbers and not as a count: `wc` may begin after `ls` has looked.
+    // Lists the numbers instead of counting them, because `wc` may begin after `ls` has looked.
     assert_eq!(seen(&session, "echo $$; cd /proc; echo [0-9]*"), "2\n1 2\n", "init and bash");
     assert_eq!(seen(&session, "echo kept > /tmp/kept; ls /proc/self/fd"), "0\n1\n2\n3\n");
     assert_eq!(
         seen(&session, "cat /tmp/kept; cat /proc/1/environ | wc -c"),
         "kept\n0\ncat: /proc/1/environ: Permission denied\n"
     );
-    // A server of one command is reached by another while it runs, and is gone with it.
+    // The server of one command is available to another while it runs, and ends with its command.
     let server = "python3 -c 'import socket\ns = socket.create_server((\"127.0.0.1\", 7000))\nopen(\"up\", \"w\").close()\nwhile True: s.accept()[0].send(b\"served\")'";
     let server = session.start(&bash(server)).unwrap();
     let client = "until [ -e up ]; do :; done; exec 3<>/dev/tcp/127.0.0.1/7000; head -c 6 <&3";
@@ -76,7 +76,7 @@ fn many_commands_leave_nothing_behind() {
     for _ in 0..200 {
         assert_eq!(run(&session, "sleep 4444 & true").status, CommandStatus::Exited(0));
     }
-    // Mounts are let go of behind our back, a few at a time.
+    // Mounts are released in the background, a few at a time.
     let began = std::time::Instant::now();
     while open() > before {
         assert!(began.elapsed() < Duration::from_secs(120), "{} descriptors, {before} before", open());
@@ -87,6 +87,6 @@ fn many_commands_leave_nothing_behind() {
     limited.limits.wall_time = Duration::from_millis(300);
     let session = SandboxSession::open(limited, RunAs::Caller, 0).unwrap();
     assert_eq!(run(&session, "sleep 4444").status, CommandStatus::Signalled(9));
-    // The limit holds for this one as well, and a slow machine may need more than one try.
+    // The limit applies to this one as well, so a slow machine may need more than one try.
     assert!((0..100).any(|_| run(&session, "echo on").status == CommandStatus::Exited(0)));
 }

@@ -1,4 +1,4 @@
-//! A command with a terminal of its own, made inside.
+//! A command with its own terminal, created inside.
 //!
 //! Needs python3.
 
@@ -57,7 +57,7 @@ fn a_terminal_is_the_commands_own_and_has_the_size_that_was_asked_for() {
         let wanted =
             "/dev/pts/0\n33 121\nall\nerr\n/dev/pts:\n0\nptmx\n\n/proc/self/fd:\n0\n1\n2\n3\nto-it\n";
         assert_eq!((shown.as_str(), text(&outcome.stderr).as_str()), (wanted, ""), "{means:?}");
-        // Without one there is none, not even by the name for one's own.
+        // Without a terminal there is none, not even as `/dev/tty`.
         let outcome = run(means, &bash("tty; ls /dev/pts; true < /dev/tty"));
         assert_eq!(text(&outcome.stdout), "not a tty\nptmx\n", "{means:?}");
         assert!(text(&outcome.stderr).contains("/dev/tty: No such device"), "{outcome:?}");
@@ -78,7 +78,7 @@ fn what_is_typed_has_an_end() {
             (CommandStatus::Exited(0), shown)
         );
     }
-    // More than fits in a terminal at once, both ways.
+    // More than fits into the terminal's buffer, in both directions.
     let many = "0123456789\n".repeat(20_000);
     let count = CommandSpec { stdin: many.clone().into(), ..with_terminal("stty -echo; touch ready; wc -l") };
     assert!(text(&run(LaunchMethod::OneShot, &count).stdout).trim_end().ends_with("20000"));
@@ -146,7 +146,7 @@ fn a_person_can_sit_before_a_terminal_and_hang_up() {
             }
         };
         until("echo $((6*7))\n", "\n42\r\n");
-        // What is typed reaches whoever is in the foreground, and interrupts it.
+        // Input reaches the foreground process, and can interrupt it.
         until("echo in-front > shown; tail -f shown\n", "\nin-front\r\n");
         until("\u{3}echo $?-\n", "130-\r\n");
         until("exit 3\n", "exit\r\n");

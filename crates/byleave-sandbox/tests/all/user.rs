@@ -1,13 +1,14 @@
-//! Another user: root is refused by the sandbox, so a test that root runs begins again as somebody else.
+//! The sandbox refuses root, so a test that root runs starts itself again as another user.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A user that is nobody on any machine.
+/// A user id that no machine uses.
 pub(crate) const UID: u32 = 61_001;
 const AGAIN: &str = "BYLEAVE_TEST_AGAIN";
 
-/// Whether this process may try the sandbox. As root it runs the test again as another user, and returns false.
+/// Returns true if this process is unprivileged. As root it runs the test again as another user, and returns
+/// false.
 pub(crate) fn unprivileged(test: &str) -> bool {
     if rustix::process::geteuid().as_raw() != 0 {
         return true;
@@ -22,11 +23,11 @@ pub(crate) fn unprivileged(test: &str) -> bool {
     false
 }
 
-/// Runs a test that begins again so, and fails where that does.
+/// Runs a test again in this way, and fails if it fails.
 pub(crate) fn passes(again: &mut Command, what: &str) {
     let ended = again.output().unwrap();
     let told = [ended.stdout, ended.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
     println!("{told}");
-    // A name with a mistake in it would run nothing, successfully.
+    // A misspelled name would run nothing, and succeed.
     assert!(ended.status.success() && told.contains("1 passed"), "{what}: {told}");
 }

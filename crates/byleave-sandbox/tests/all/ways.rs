@@ -1,14 +1,14 @@
-//! The ways to run a command, which have to give the same.
+//! The run methods, which must give the same results.
 
 use byleave_sandbox::confinement::Confinement;
 use byleave_sandbox::launch::{self, CommandOutcome, RunAs, SandboxSession};
 
 use crate::launch::bash;
 
-/// Runs a script in one of them.
+/// Runs a script with one of the methods.
 pub(crate) type ScriptRunner = Box<dyn Fn(&str) -> CommandOutcome>;
 
-/// Each of them by its name.
+/// The methods by name.
 pub(crate) fn ways(confinement: &Confinement) -> [(&'static str, ScriptRunner); 3] {
     let one_shot = confinement.clone();
     let in_session = |parked| -> ScriptRunner {

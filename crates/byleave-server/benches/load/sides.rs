@@ -79,9 +79,9 @@ impl Drop for ServerProcess {
 
 /// How many bytes our book stored for the newest call, in its one commit.
 pub(crate) fn stored(folder: &Path) -> usize {
-    let book = Connection::open(folder.join("state/book.sqlite")).unwrap();
-    let sql = "SELECT length(body) + length(contents) + coalesce(length(key), 0) + 16 + 32 FROM line
-               WHERE call = (SELECT call FROM line ORDER BY pos DESC LIMIT 1)";
+    let book = Connection::open(folder.join("state/audit.sqlite")).unwrap();
+    let sql = "SELECT length(body) + length(contents) + coalesce(length(key), 0) + 16 + 32 FROM batch
+               WHERE call = (SELECT call FROM batch ORDER BY pos DESC LIMIT 1)";
     let mut statement = book.prepare(sql).unwrap();
     let sizes: Vec<i64> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     assert_eq!(sizes.len(), 1, "commits of a read");

@@ -8,70 +8,70 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-/// Which part of a list
+/// A part of a list
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PageQuery {
-    /// At most so many
+    /// The maximum number of items
     #[param(minimum = 1, maximum = 1000)]
     pub(crate) limit: Option<u32>,
-    /// Only what comes after this cursor of the list before
+    /// Only items after this cursor of the previous list
     #[param(minimum = 0, maximum = 9007199254740991_u64)]
     pub(crate) after: Option<i64>,
 }
 
-/// Which calls to list
+/// A filter for calls
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AuditLogQuery {
-    /// At most so many
+    /// The maximum number of items
     #[param(minimum = 1, maximum = 1000)]
     pub(crate) limit: Option<u32>,
-    /// Only what comes after this cursor of the list before
+    /// Only items after this cursor of the previous list
     #[param(minimum = 0, maximum = 9007199254740991_u64)]
     pub(crate) after: Option<i64>,
-    /// Of this tool
+    /// Only calls of this tool
     #[param(min_length = 1, max_length = 128)]
     pub(crate) tool: Option<String>,
-    /// Of this agent
+    /// Only calls of this agent
     #[param(min_length = 1, max_length = 128)]
     pub(crate) agent: Option<String>,
-    /// With this outcome, in a word
+    /// Only calls with this outcome
     #[param(min_length = 1, max_length = 32)]
     pub(crate) outcome: Option<String>,
-    /// Refused with this code
+    /// Only calls that were refused with this code
     #[param(min_length = 1, max_length = 64)]
     pub(crate) code: Option<String>,
-    /// With this text in its summary
+    /// Only calls with this text in their summary
     #[param(min_length = 1, max_length = 200)]
     pub(crate) text: Option<String>,
-    /// Received then or later; milliseconds since 1970
+    /// Only calls received at or after this time, in milliseconds since 1970
     #[param(minimum = 0, maximum = 9007199254740991_u64)]
     pub(crate) since: Option<u64>,
-    /// Received before then; milliseconds since 1970
+    /// Only calls received before this time, in milliseconds since 1970
     #[param(minimum = 0, maximum = 9007199254740991_u64)]
     pub(crate) until: Option<u64>,
 }
 
-/// In which form
+/// The format and the time range
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ExportQuery {
-    /// Records as JSON, one a line, or as Markdown
+    /// JSON lines or Markdown
     #[param(inline)]
-    pub(crate) form: ExportFormat,
-    /// Received then or later; milliseconds since 1970
+    pub(crate) format: ExportFormat,
+    /// Only calls received at or after this time, in milliseconds since 1970
     #[param(minimum = 0, maximum = 9007199254740991_u64)]
     pub(crate) since: Option<u64>,
-    /// Received before then; milliseconds since 1970
+    /// Only calls received before this time, in milliseconds since 1970
     #[param(minimum = 0, maximum = 9007199254740991_u64)]
     pub(crate) until: Option<u64>,
 }
 
-/// The form of an export
+/// The format of an export
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExportFormat {
@@ -80,13 +80,13 @@ pub(crate) enum ExportFormat {
     Markdown,
 }
 
-/// Calls of the book, the newest first
+/// Calls of the audit log, newest first
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CallList {
     pub(crate) calls: Vec<CallEntry>,
 }
 
-/// A call of the book, in a line
+/// A call of the audit log, summarized
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CallEntry {
     pub(crate) call: Uuid,
@@ -94,18 +94,18 @@ pub(crate) struct CallEntry {
     pub(crate) agent: String,
     pub(crate) tool: String,
     pub(crate) operation: String,
-    /// What it would do, with secrets taken out
+    /// A summary of its effects, with secrets removed
     pub(crate) summary: String,
     /// open, waiting, settled or damaged
     pub(crate) state: String,
     pub(crate) outcome: Option<String>,
-    /// The refusal's code
+    /// The code of the refusal
     pub(crate) code: Option<String>,
     /// Milliseconds since 1970
     pub(crate) opened_at: u64,
     /// Milliseconds since 1970
     pub(crate) changed_at: u64,
-    /// For `after`, to see what comes after it in the list
+    /// The cursor of this item, for `after`
     pub(crate) cursor: i64,
 }
 
@@ -128,15 +128,15 @@ impl From<&CallItem> for CallEntry {
     }
 }
 
-/// A record: every entry with its link, so that it can be checked without the book. True contents are left out
+/// A record: every entry with its link, so that it can be verified without the audit log. Contents are left out
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecordBody {
     pub(crate) call: Uuid,
-    /// Its contents were forgotten
+    /// Whether its contents were erased
     pub(crate) forgotten: bool,
-    /// What is wrong with it, where something is
-    pub(crate) damage: Option<String>,
-    pub(crate) lines: Vec<RecordEntryBody>,
+    /// The damage of the record, if any
+    pub(crate) integrity_error: Option<String>,
+    pub(crate) entries: Vec<RecordEntryBody>,
 }
 
 /// One entry of a record
@@ -146,7 +146,7 @@ pub(crate) struct RecordEntryBody {
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub(crate) link: String,
     pub(crate) entry: Value,
-    /// The bytes that the link is over
+    /// The exact text that the link is computed from
     pub(crate) text: String,
 }
 
@@ -161,41 +161,41 @@ impl From<&ExportedRecord> for RecordBody {
         Self {
             call: found.call.uuid(),
             forgotten: found.stored.forgotten,
-            damage: found.stored.record.damage().map(ToString::to_string),
-            lines: lines.collect(),
+            integrity_error: found.stored.record.damage().map(ToString::to_string),
+            entries: lines.collect(),
         }
     }
 }
 
-/// The leaves that were given, the newest first
+/// Standing approvals, newest first
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StandingApprovalList {
-    pub(crate) leaves: Vec<StandingApprovalEntry>,
+    pub(crate) standing_approvals: Vec<StandingApprovalEntry>,
 }
 
-/// A leave that was given
+/// A standing approval
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StandingApprovalEntry {
-    pub(crate) leave: Uuid,
-    /// standing, expired, spent or revoked
+    pub(crate) standing_approval: Uuid,
+    /// active, expired, used-up or revoked
     pub(crate) state: String,
     pub(crate) tool: String,
     /// The effects that it covers
     #[schema(value_type = Vec<Object>)]
-    pub(crate) scope: Vec<Value>,
+    pub(crate) patterns: Vec<Value>,
     /// Only in this session
     pub(crate) session: Option<String>,
-    /// Until then; milliseconds since 1970
-    pub(crate) until: Option<u64>,
+    /// The time at which it expires, in milliseconds since 1970
+    pub(crate) expires_at: Option<u64>,
     pub(crate) uses: u32,
-    pub(crate) uses_max: Option<u32>,
-    /// Who gave it
-    pub(crate) by: String,
+    pub(crate) max_uses: Option<u32>,
+    /// The person who gave it
+    pub(crate) approver: String,
     /// Milliseconds since 1970
-    pub(crate) given_at: u64,
-    /// The call whose question was answered with it
+    pub(crate) granted_at: u64,
+    /// The call whose question was answered with this standing approval
     pub(crate) call: Uuid,
-    /// The rule that it amounts to
+    /// The equivalent policy rule
     pub(crate) rule: String,
 }
 
@@ -203,50 +203,50 @@ impl StandingApprovalEntry {
     pub(crate) fn from_item(item: &StandingApprovalItem, now: Millis) -> Self {
         let leave = &item.standing_approval;
         Self {
-            leave: leave.id.uuid(),
+            standing_approval: leave.id.uuid(),
             state: item.state.as_str().to_owned(),
             tool: leave.tool.clone(),
-            scope: leave.scope.iter().map(|one| serde_json::to_value(one).unwrap_or_default()).collect(),
+            patterns: leave.scope.iter().map(|one| serde_json::to_value(one).unwrap_or_default()).collect(),
             session: leave.session.as_ref().map(ToString::to_string),
-            until: leave.until,
+            expires_at: leave.expires_at,
             uses: item.uses,
-            uses_max: leave.uses_max,
-            by: item.approver.name.clone(),
-            given_at: item.granted_at,
+            max_uses: leave.max_uses,
+            approver: item.approver.name.clone(),
+            granted_at: item.granted_at,
             call: item.call.uuid(),
             rule: leave.to_rule_toml(now),
         }
     }
 }
 
-/// What came of checking the book
+/// The result of verifying the audit log
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VerificationReport {
-    /// Everything is as it was written
-    pub(crate) sound: bool,
+    /// Whether the audit log is intact
+    pub(crate) intact: bool,
     pub(crate) records: u64,
-    pub(crate) lines: u64,
-    pub(crate) acts: u64,
+    pub(crate) entries: u64,
+    pub(crate) admin_actions: u64,
     pub(crate) segments: u64,
-    /// How many lines and acts are not yet sealed
+    /// The number of entries and admin actions that are not sealed yet
     pub(crate) unsealed: u64,
     pub(crate) anchor: Option<AnchorBody>,
-    pub(crate) flaw: Option<IntegrityErrorBody>,
+    pub(crate) integrity_error: Option<IntegrityErrorBody>,
 }
 
-/// What the newest segment was when it was last sealed; to be kept elsewhere
+/// The newest sealed segment. Keep a copy elsewhere to detect a replaced audit log
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AnchorBody {
     pub(crate) number: u64,
     pub(crate) digest: String,
-    pub(crate) key: String,
+    pub(crate) public_key: String,
 }
 
-/// The first place that is not as it was written
+/// The first place that is not intact
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct IntegrityErrorBody {
-    pub(crate) place: String,
-    pub(crate) why: String,
+    pub(crate) position: String,
+    pub(crate) reason: String,
 }
 
 impl From<&Verification> for VerificationReport {
@@ -254,21 +254,21 @@ impl From<&Verification> for VerificationReport {
         let anchored = |anchor: &Anchor| AnchorBody {
             number: anchor.number,
             digest: anchor.digest.to_string(),
-            key: anchor.key.clone(),
+            public_key: anchor.public_key.clone(),
         };
         let flawed = |flaw: &IntegrityError| IntegrityErrorBody {
-            place: flaw.position.to_string(),
-            why: flaw.reason.clone(),
+            position: flaw.position.to_string(),
+            reason: flaw.reason.clone(),
         };
         Self {
-            sound: found.is_intact(),
+            intact: found.is_intact(),
             records: found.records,
-            lines: found.entries,
-            acts: found.admin_actions,
+            entries: found.entries,
+            admin_actions: found.admin_actions,
             segments: found.segments,
             unsealed: found.unsealed,
             anchor: found.anchor.as_ref().map(anchored),
-            flaw: found.integrity_error.as_ref().map(flawed),
+            integrity_error: found.integrity_error.as_ref().map(flawed),
         }
     }
 }

@@ -20,26 +20,26 @@ pub(crate) const MAX_WAIT_S: u32 = 60;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CallBody {
-    /// The tool's name
+    /// The name of the tool
     #[schema(min_length = 1, max_length = 128)]
     pub(crate) tool: String,
     /// The arguments, as the model wrote them
     #[schema(value_type = Object)]
     #[serde(default)]
     pub(crate) arguments: Map<String, Value>,
-    /// The conversation or task that it is part of: its calls keep their order. Sessions are the principal's own
+    /// The conversation or task of the call. Calls of a session keep their order. Each principal has its own sessions
     #[schema(min_length = 1, max_length = 48, pattern = "^[A-Za-z0-9._-]+$", default = "main")]
     #[serde(default = "main_session")]
     pub(crate) session: String,
-    /// Why, in the model's own words; shown to people as such
+    /// The reason in the model's own words, shown to people as such
     #[schema(max_length = 4000)]
     pub(crate) reason: Option<String>,
-    /// How much is asked. Never less than the server's own mode asks
+    /// The mode. It must not be looser than the mode of the server
     pub(crate) mode: Option<ModeName>,
-    /// Say what would happen, and change nothing
+    /// Predict the effects and change nothing
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// What the maker's own reviewer said of the arguments; only for the maker's own tools
+    /// The opinion of the client's reviewer on the arguments. Only for the client's own tools
     pub(crate) review: Option<InputReview>,
 }
 
@@ -47,7 +47,7 @@ fn main_session() -> String {
     "main".to_owned()
 }
 
-/// How much is asked
+/// How much a session asks
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ModeName {
@@ -70,93 +70,93 @@ impl From<ModeName> for Mode {
     }
 }
 
-/// How long to wait
+/// The waiting time
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitQuery {
-    /// How many seconds to wait at most for the call to be settled
+    /// The maximum number of seconds to wait until the call is settled
     #[param(minimum = 0, maximum = 60)]
     #[serde(default)]
     pub(crate) wait: u32,
 }
 
-/// Where to go on
+/// Where to continue
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfterQuery {
-    /// The entry that was seen last, where no header says so
+    /// The number of the last entry that the client has seen, if there is no header
     #[param(minimum = 0, maximum = 4294967295_u32)]
     pub(crate) after: Option<u32>,
 }
 
-/// Where to go on, as browsers say it
+/// Where to continue, as a header
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only described: it is read as a header")]
 pub(crate) struct LastEventHeader {
-    /// The entry that was seen last
+    /// The number of the last entry that the client has seen
     #[param(rename = "Last-Event-ID", nullable = false, minimum = 0, maximum = 4294967295_u32)]
     last_event_id: Option<u32>,
 }
 
-/// An event of a call, as server-sent events have it
+/// A server-sent event of a call
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "only described: it is written as text")]
 pub(crate) struct CallEvent {
     /// `entry` or `tool_approval`
     event: String,
-    /// The number of the entry; a `tool_approval` has none, and comes right before the entry that it is about
+    /// The number of the entry. A `tool_approval` has none, and comes right before its entry
     id: Option<String>,
     /// JSON: `call`, `seq`, `link` and `entry`, or `call`, `tool`, `parameters` and `approved`
     data: String,
 }
 
-/// How far a call has come
+/// The status of a call
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CallStatusBody {
     /// The call
     pub(crate) call: Uuid,
-    /// How far it has come
+    /// The state of the call
     pub(crate) state: CallStateName,
-    /// What a person is asked, where it waits for one
+    /// The open question, if the call waits for a person
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) question: Option<QuestionRef>,
-    /// The call that it stands behind, where it does
+    /// The call that blocks this one, if any
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub(crate) held_up_by: Option<Uuid>,
-    /// What to run it with, where it was taken
+    pub(crate) blocking_call: Option<Uuid>,
+    /// The arguments to run a claimed call with
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) arguments: Option<Value>,
-    /// What came of it, where it is settled
+    /// The result of a settled call
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) result: Option<CallResultBody>,
 }
 
-/// How far a call has come
+/// The state of a call
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum CallStateName {
-    /// To its end
+    /// The call has ended
     Settled,
-    /// To a person
+    /// The call waits for a person
     Waiting,
-    /// Behind another call of its session
-    HeldUp,
-    /// To its maker, who may take it; only calls of own tools
+    /// Another call of the session blocks this one
+    Blocked,
+    /// The client may claim the call. Only for client tools
     Ready,
-    /// Into the hands of its maker, who runs it
-    Taken,
-    /// It is worked on
+    /// The client has claimed the call and runs it
+    Claimed,
+    /// The server or a worker processes the call
     Running,
 }
 
-/// A question, with the digest that an answer repeats
+/// A question, with the digest that an answer must repeat
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct QuestionRef {
     pub(crate) id: Uuid,
@@ -164,91 +164,94 @@ pub(crate) struct QuestionRef {
     pub(crate) kind: String,
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub(crate) digest: String,
-    /// Nobody can answer it after that; milliseconds since 1970
+    /// The time after which nobody can answer, in milliseconds since 1970
     pub(crate) expires_at: u64,
 }
 
-/// What came of a call
+/// The result of a call
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CallResultBody {
     pub(crate) outcome: CallOutcomeName,
-    /// The tool's own name
+    /// The resolved name of the tool
     pub(crate) tool: String,
-    /// Whether the model can take it as done
+    /// Whether the call succeeded
     pub(crate) success: bool,
-    /// For the model to read
+    /// The text for the model
     pub(crate) output: String,
-    /// Something was cut away
+    /// Whether the output was truncated
     pub(crate) truncated: bool,
     pub(crate) execution_time_ms: u64,
-    /// What went wrong, for the model
+    /// The error, for the model
     pub(crate) error: Option<String>,
-    /// Why it did not run, or why its result is not released
+    /// Why the call did not run, or why its result was not released
     pub(crate) refusal: Option<RefusalBody>,
-    /// The arguments as they were used
+    /// The final arguments
     pub(crate) arguments: Value,
     /// Structured data
     pub(crate) data: Option<Value>,
-    /// What it would do, where it was a dry run
+    /// The predicted effects, for a dry run
     #[schema(value_type = Option<Vec<Object>>)]
     pub(crate) effects: Option<Vec<Value>>,
-    /// What was changed on the way
-    pub(crate) changes: Vec<ModificationBody>,
-    /// Where it stands in the book
+    /// The changes by reviewers and people
+    pub(crate) modifications: Vec<ModificationBody>,
+    /// The position of the call in the audit log
     pub(crate) receipt: Option<Receipt>,
 }
 
-/// What came of a call, in a word
+/// The outcome of a call
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum CallOutcomeName {
     Completed,
     Failed,
     Withheld,
     Refused,
-    Rehearsed,
+    DryRun,
     Unknown,
 }
 
-/// Why something did not happen
+/// The reason for a refusal
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RefusalBody {
-    /// To branch on
+    /// A stable code for programs
     pub(crate) code: String,
-    /// To read
-    pub(crate) why: String,
-    /// What it means and what to do
+    /// How a participant failed, if the code says that one did: error, panic, timeout or invalid-response
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cause: Option<String>,
+    /// The message for people and models
+    pub(crate) message: String,
+    /// A page that explains the code
     #[schema(format = "uri")]
     pub(crate) page: String,
 }
 
-/// Something that was changed on the way
+/// A change by a reviewer or a person
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ModificationBody {
-    /// arguments, output, or nothing where someone only added a word
-    pub(crate) what: String,
-    pub(crate) by: String,
-    pub(crate) why: Option<String>,
+    /// arguments, output, or nothing if only a note was added
+    pub(crate) kind: String,
+    pub(crate) actor: String,
+    pub(crate) reason: Option<String>,
 }
 
-/// Where a call stands in the book
+/// The position of a call in the audit log
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Receipt {
-    /// How many entries its record has
+    /// The number of entries in the record
     pub(crate) entries: u32,
-    /// The link of the last
+    /// The link of the last entry
     #[schema(pattern = "^[0-9a-f]{64}$")]
     pub(crate) head: String,
 }
 
 impl CallStatusBody {
     fn plain(call: Uuid, state: CallStateName) -> Self {
-        Self { call, state, question: None, held_up_by: None, arguments: None, result: None }
+        Self { call, state, question: None, blocking_call: None, arguments: None, result: None }
     }
 
     /// Creates the status of a call that its client runs, with these arguments.
     pub(crate) fn claimed(call: Uuid, arguments: Value) -> Self {
-        Self { arguments: Some(arguments), ..Self::plain(call, CallStateName::Taken) }
+        Self { arguments: Some(arguments), ..Self::plain(call, CallStateName::Claimed) }
     }
 
     pub(crate) fn from_status(call: Uuid, stood: &ClientCallStatus) -> Self {
@@ -263,7 +266,7 @@ impl CallStatusBody {
                 Self { question: Some(question.into()), ..Self::plain(call, CallStateName::Waiting) }
             }
             CallStatus::Blocked { blocked_by: by, .. } => {
-                Self { held_up_by: Some(by.uuid()), ..Self::plain(call, CallStateName::HeldUp) }
+                Self { blocking_call: Some(by.uuid()), ..Self::plain(call, CallStateName::Blocked) }
             }
             CallStatus::Ready { .. } => Self::plain(call, CallStateName::Ready),
             CallStatus::RunningElsewhere { .. } => Self::plain(call, CallStateName::Running),
@@ -292,7 +295,12 @@ impl From<&Question> for QuestionRef {
 
 impl From<&Refusal> for RefusalBody {
     fn from(refusal: &Refusal) -> Self {
-        Self { code: refusal.code.to_string(), why: refusal.why.clone(), page: page(refusal.code) }
+        Self {
+            code: refusal.code.to_string(),
+            cause: refusal.cause.map(|cause| cause.as_str().to_owned()),
+            message: refusal.message.clone(),
+            page: page(refusal.code),
+        }
     }
 }
 
@@ -313,7 +321,11 @@ impl From<&CallResult> for CallResultBody {
                 result::ModifiedPart::Output => "output",
                 result::ModifiedPart::NoteOnly => "nothing",
             };
-            ModificationBody { what: what.to_owned(), by: change.author.clone(), why: change.reason.clone() }
+            ModificationBody {
+                kind: what.to_owned(),
+                actor: change.author.clone(),
+                reason: change.reason.clone(),
+            }
         });
         Self {
             outcome: (&result.outcome).into(),
@@ -326,7 +338,7 @@ impl From<&CallResult> for CallResultBody {
             arguments: result.arguments.clone(),
             data: report.data,
             effects,
-            changes: changes.collect(),
+            modifications: changes.collect(),
             receipt: result
                 .receipt
                 .map(|receipt| Receipt { entries: receipt.entries, head: receipt.head.to_string() }),
@@ -342,7 +354,7 @@ impl From<&CallOutcome> for CallOutcomeName {
             CallOutcome::Failed(_) => Self::Failed,
             CallOutcome::Withheld(_) => Self::Withheld,
             CallOutcome::Refused(_) => Self::Refused,
-            CallOutcome::DryRun(_) => Self::Rehearsed,
+            CallOutcome::DryRun(_) => Self::DryRun,
             CallOutcome::Unknown(_) => Self::Unknown,
         }
     }

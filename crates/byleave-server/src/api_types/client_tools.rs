@@ -12,44 +12,44 @@ use utoipa::ToSchema;
 use super::integer;
 use crate::client_tools::ClientToolReport;
 
-/// A function in one's own process, as it is judged. What is not said counts as the stricter
+/// A client tool: a function in the process of the client. Without `class` it counts as undeclared, and without `sensitive` as sensitive
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientToolBody {
-    /// What it does, for the model and for people
+    /// The description for the model and for people
     #[schema(max_length = 4000)]
     pub(crate) description: String,
     /// JSON Schema of the arguments
     #[schema(value_type = Object)]
     pub(crate) input_schema: Map<String, Value>,
-    /// bash, file, webfetch, readonly, generic or undeclared: which checks its arguments get
+    /// The permission class, which selects the checks of the arguments: bash, file, webfetch, readonly, generic or undeclared
     #[schema(value_type = Option<String>, pattern = "^(bash|file|webfetch|readonly|generic|undeclared)$")]
     pub(crate) class: Option<PermissionClass>,
-    /// What single arguments mean, by JSON pointer: read-path, write-path, edit-path, delete-path, patch, url or command
+    /// The roles of arguments, by JSON pointer: read-path, write-path, edit-path, delete-path, patch, url or command
     #[schema(value_type = Object)]
     #[serde(default)]
     pub(crate) roles: BTreeMap<String, ArgumentRole>,
-    /// The word for it in the book
+    /// The name of the operation in the audit log
     #[schema(min_length = 1, max_length = 64)]
     pub(crate) operation: Option<String>,
-    /// Every call is asked about
+    /// Whether every call needs approval
     #[serde(default)]
     pub(crate) needs_approval: bool,
-    /// It must be released by a checkpoint in every mode
+    /// Whether every call needs a checkpoint, in every mode
     #[serde(default)]
     pub(crate) requires_checkpoint: bool,
-    /// Calls of a session may run beside each other
+    /// Whether calls of a session may run concurrently
     #[serde(default)]
     pub(crate) concurrency_safe: bool,
-    /// A label for people; it never loosens a verdict
+    /// A label for people. It never makes a verdict less strict
     #[serde(default)]
     pub(crate) read_only: bool,
     /// A label for people
     #[serde(default)]
     pub(crate) destructive: bool,
-    /// Whether it deals with what deserves a question
+    /// Whether its calls are sensitive
     pub(crate) sensitive: Option<bool>,
-    /// How long a call may be in its maker's hands
+    /// The maximum time between claim and report, in milliseconds
     #[schema(minimum = 1, maximum = 600000)]
     #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
     pub(crate) timeout_ms: Option<u32>,
@@ -78,36 +78,36 @@ impl ClientToolBody {
     }
 }
 
-/// The name by which it is called
+/// The registered name of a client tool
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClientToolName {
     pub(crate) tool: String,
 }
 
-/// Who takes a call
+/// A claim on a call
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClaimBody {
-    /// Chosen by the one process that will run it: the same claim gets the same call, another gets nothing
+    /// Chosen by the process that will run the call. The same claim gets the same call, and another claim gets nothing
     #[schema(min_length = 16, max_length = 128)]
     pub(crate) claim: String,
 }
 
-/// What came of a call that was taken
+/// The report on a claimed call
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReportBody {
-    /// The claim with which it was taken
+    /// The claim with which the call was claimed
     #[schema(min_length = 16, max_length = 128)]
     pub(crate) claim: String,
-    /// For the model to read
+    /// The text for the model
     #[serde(default)]
     pub(crate) text: String,
     /// Structured data
     pub(crate) data: Option<Value>,
-    /// What went wrong, where it failed
+    /// The error, if the call failed
     pub(crate) error: Option<String>,
-    /// What the maker's own reviewer says of that
+    /// The opinion of the client's reviewer on the result
     pub(crate) review: Option<OutputReview>,
 }
 
@@ -115,8 +115,8 @@ impl From<ReportBody> for ClientToolReport {
     fn from(body: ReportBody) -> Self {
         let said = match body.review {
             None | Some(OutputReview::Pass {}) => Opinion::Pass,
-            Some(OutputReview::Deny { why }) => Opinion::Deny { reason: why },
-            Some(OutputReview::Change { text, data, why }) => Opinion::Change {
+            Some(OutputReview::Deny { reason: why }) => Opinion::Deny { reason: why },
+            Some(OutputReview::Change { text, data, reason: why }) => Opinion::Change {
                 value: Output { text, data, error: body.error.clone(), ..Output::default() },
                 reason: why,
             },
@@ -128,40 +128,42 @@ impl From<ReportBody> for ClientToolReport {
     }
 }
 
-/// What the maker's own reviewer said of the arguments
+/// The opinion of the client's reviewer on the arguments
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "say", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "opinion", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum InputReview {
-    /// Nothing to object
+    /// No objection
     Pass {},
-    /// These in place of all the arguments
+    /// Replace all arguments
     Change {
         #[schema(value_type = Object)]
         arguments: Map<String, Value>,
-        why: Option<String>,
+        reason: Option<String>,
     },
-    /// No
-    Deny { why: Option<String> },
+    /// Refuse the call
+    Deny { reason: Option<String> },
 }
 
 impl From<InputReview> for Opinion<Value> {
     fn from(review: InputReview) -> Self {
         match review {
             InputReview::Pass {} => Self::Pass,
-            InputReview::Change { arguments, why } => Self::Change { value: arguments.into(), reason: why },
-            InputReview::Deny { why } => Self::Deny { reason: why },
+            InputReview::Change { arguments, reason: why } => {
+                Self::Change { value: arguments.into(), reason: why }
+            }
+            InputReview::Deny { reason: why } => Self::Deny { reason: why },
         }
     }
 }
 
-/// What the maker's own reviewer says of a result
+/// The opinion of the client's reviewer on a result
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "say", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "opinion", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum OutputReview {
-    /// Nothing to object
+    /// No objection
     Pass {},
-    /// This in place of the whole result
-    Change { text: String, data: Option<Value>, why: Option<String> },
-    /// The model does not get it
-    Deny { why: Option<String> },
+    /// Replace the whole result
+    Change { text: String, data: Option<Value>, reason: Option<String> },
+    /// Withhold the result from the model
+    Deny { reason: Option<String> },
 }

@@ -11,17 +11,17 @@ use uuid::Uuid;
 
 use super::calls::{ModeName, RefusalBody};
 
-/// In which form
+/// The format of the schemas
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ToolQuery {
-    /// Whose form the schemas have
+    /// The provider whose format the schemas have
     #[param(inline)]
-    pub(crate) form: ToolFormat,
+    pub(crate) format: ToolFormat,
 }
 
-/// Whose form schemas have
+/// The format of schemas
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ToolFormat {
@@ -43,7 +43,7 @@ impl From<ToolFormat> for ProviderFormat {
     }
 }
 
-/// The tools that there are
+/// The available tools
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<ToolEntry>,
@@ -53,59 +53,59 @@ pub(crate) struct ToolList {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolEntry {
     pub(crate) name: String,
-    /// The tool in the form that was asked for; null where that form cannot have it
+    /// The tool in the requested format; null if the format cannot express it
     pub(crate) schema: Option<Value>,
-    /// Why it cannot
-    pub(crate) unfit: Option<String>,
-    /// Its own word; it never loosens a verdict
+    /// Why the format cannot express the tool
+    pub(crate) unsupported_reason: Option<String>,
+    /// Declared by the tool. It never makes a verdict less strict
     pub(crate) read_only: bool,
-    /// Its own word
+    /// Declared by the tool
     pub(crate) destructive: bool,
 }
 
-/// A call to be explained; nothing is run, and nobody is asked
+/// A call to explain. Nothing runs, and nobody is asked
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainBody {
-    /// The tool's name
+    /// The name of the tool
     #[schema(min_length = 1, max_length = 128)]
     pub(crate) tool: String,
     /// The arguments
     #[schema(value_type = Object)]
     #[serde(default)]
     pub(crate) arguments: Map<String, Value>,
-    /// The server's own, if not said
+    /// The mode; the mode of the server by default
     pub(crate) mode: Option<ModeName>,
 }
 
-/// What a call would do, and what the policy says of it
+/// The effects of a call and the decision of the policy
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExplanationBody {
     pub(crate) tool: String,
-    /// allow, ask or deny; absent where it is refused before it is judged
+    /// allow, ask or deny; absent if the call is refused before the policy is evaluated
     pub(crate) verdict: Option<String>,
-    /// Why it is refused before it is judged
+    /// Why the call is refused before the policy is evaluated
     pub(crate) refusal: Option<RefusalBody>,
-    /// What it would do
+    /// The predicted effects
     #[schema(value_type = Vec<Object>)]
     pub(crate) effects: Vec<Value>,
     pub(crate) reasons: Vec<ReasonBody>,
-    /// The digest of the policy that ruled
+    /// The digest of the evaluated policy
     pub(crate) policy: Option<String>,
 }
 
-/// A reason of a ruling
+/// A reason of a decision
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReasonBody {
     /// allow, ask or deny
     pub(crate) verdict: String,
-    /// The rule that decided, by id
+    /// The id of the rule that decided
     pub(crate) rule: Option<String>,
-    /// Where it stands: layer, file and line
+    /// The position of the rule: layer, file and line
     pub(crate) origin: Option<String>,
-    /// The places of the effects that it is about; empty: the call as a whole
+    /// The indexes of the affected effects; empty for the whole call
     pub(crate) effects: Vec<u32>,
-    pub(crate) why: String,
+    pub(crate) message: String,
 }
 
 impl From<&Explanation> for ExplanationBody {
@@ -115,7 +115,7 @@ impl From<&Explanation> for ExplanationBody {
             rule: reason.rule.clone(),
             origin: reason.origin.clone(),
             effects: reason.effects.clone(),
-            why: reason.why.clone(),
+            message: reason.message.clone(),
         };
         let effects = found.plan.effects.iter();
         Self {
@@ -134,14 +134,14 @@ pub(crate) const MAX_POLICY_CHARS: usize = 100_000;
 /// The maximum number of calls in a replay.
 pub(crate) const MAX_REPLAY: u32 = 1_000;
 
-/// Rules to be tried; nothing is put in force
+/// Rules to try. They do not come into force
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayBody {
-    /// A policy file, as TOML, in the place of the person's own
+    /// A policy file as TOML, in place of the user's policy file
     #[schema(max_length = 100_000)]
     pub(crate) policy: String,
-    /// How many of the newest calls
+    /// The number of newest calls to evaluate
     #[schema(minimum = 1, maximum = 1000, default = 500)]
     #[serde(default = "usual_limit")]
     pub(crate) limit: u32,
@@ -151,27 +151,27 @@ const fn usual_limit() -> u32 {
     500
 }
 
-/// What other rules would have made of past calls
+/// The result of evaluating past calls with other rules
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReplayReport {
-    /// So many were judged again
-    pub(crate) judged: u64,
-    /// So many of them would get the same verdict
+    /// The number of evaluated calls
+    pub(crate) evaluated: u64,
+    /// The number of calls that would get the same verdict
     pub(crate) same: u64,
-    /// There are older calls that were not looked at
-    pub(crate) more: bool,
+    /// Whether there are older calls that were not evaluated
+    pub(crate) has_more: bool,
     pub(crate) counts: Vec<ReplayCount>,
     pub(crate) changed: Vec<ReplayChange>,
-    pub(crate) not_judged: Vec<ReplaySkip>,
+    pub(crate) skipped: Vec<ReplaySkip>,
 }
 
-/// How many calls would go from one verdict to another
+/// The number of calls that would change from one verdict to another
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReplayCount {
     /// allow, ask or deny
     pub(crate) before: String,
     /// allow, ask or deny
-    pub(crate) now: String,
+    pub(crate) after: String,
     pub(crate) calls: u64,
 }
 
@@ -180,25 +180,25 @@ pub(crate) struct ReplayCount {
 pub(crate) struct ReplayChange {
     pub(crate) call: Uuid,
     pub(crate) tool: String,
-    /// What it would do, with secrets taken out
+    /// A summary of its effects, with secrets removed
     pub(crate) summary: String,
     /// allow, ask or deny
     pub(crate) before: String,
     /// allow, ask or deny
-    pub(crate) now: String,
-    /// The rule that would decide, by id
+    pub(crate) after: String,
+    /// The id of the rule that would decide
     pub(crate) rule: Option<String>,
-    /// Where it stands: layer, file and line
+    /// The position of the rule: layer, file and line
     pub(crate) origin: Option<String>,
-    pub(crate) why: String,
+    pub(crate) message: String,
 }
 
-/// A call that cannot be judged again
+/// A call that cannot be evaluated again
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReplaySkip {
     pub(crate) call: Uuid,
     pub(crate) tool: String,
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
 impl ReplayReport {
@@ -212,26 +212,26 @@ impl ReplayReport {
                 tool: change.call.header.tool.clone(),
                 summary: change.call.summary.clone(),
                 before: word(change.call.decision.verdict),
-                now: word(change.new_decision.verdict),
+                after: word(change.new_decision.verdict),
                 rule: decisive.and_then(|reason| reason.rule.clone()),
                 origin: decisive.and_then(|reason| reason.origin.clone()),
-                why: decisive.map_or_else(String::new, |reason| reason.why.clone()),
+                message: decisive.map_or_else(String::new, |reason| reason.message.clone()),
             }
         });
         let unjudged = replay.skipped.iter();
         Self {
-            judged: replay.evaluated,
+            evaluated: replay.evaluated,
             same: replay.unchanged_count(),
-            more,
+            has_more: more,
             counts: counts
-                .map(|((before, now), calls)| ReplayCount { before: word(before), now: word(now), calls })
+                .map(|((before, now), calls)| ReplayCount { before: word(before), after: word(now), calls })
                 .collect(),
             changed: changed.collect(),
-            not_judged: unjudged
+            skipped: unjudged
                 .map(|one| ReplaySkip {
                     call: one.call.uuid(),
                     tool: one.tool.clone(),
-                    why: one.reason.clone(),
+                    reason: one.reason.clone(),
                 })
                 .collect(),
         }

@@ -13,13 +13,13 @@ use uuid::Uuid;
 use super::calls::{QuestionRef, kind_as_str};
 use super::integer;
 
-/// Open questions, the newest first
+/// Open questions, newest first
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct QuestionList {
     pub(crate) questions: Vec<OpenQuestion>,
 }
 
-/// An open question, in a line
+/// An open question, summarized
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OpenQuestion {
     pub(crate) question: Uuid,
@@ -30,13 +30,13 @@ pub(crate) struct OpenQuestion {
     pub(crate) agent: String,
     pub(crate) tool: String,
     pub(crate) operation: String,
-    /// What it would do, with secrets taken out
+    /// A summary of its effects, with secrets removed
     pub(crate) summary: String,
     /// Milliseconds since 1970
     pub(crate) asked_at: u64,
     /// Milliseconds since 1970
     pub(crate) expires_at: u64,
-    /// For `after`, to see what comes after it in the list
+    /// The cursor of this item, for `after`
     pub(crate) cursor: i64,
 }
 
@@ -66,41 +66,41 @@ pub(crate) struct QuestionViewBody {
     pub(crate) agent: String,
     pub(crate) session: String,
     pub(crate) tool: String,
-    /// The arguments, exact
+    /// The exact arguments
     pub(crate) arguments: Value,
-    /// What is to be shown: all of it, in this order, as text and never as markup
+    /// The lines to show: all of them, in this order, as text and never as markup
     pub(crate) lines: Vec<QuestionLine>,
-    /// Whether everything is there; if not, it cannot be approved
+    /// Whether the lines are complete. If not, the question cannot be approved
     pub(crate) complete: bool,
-    /// ordinary, grave or final: how carefully it must be put
-    pub(crate) gravity: String,
-    /// The leaves that would spare this question the next time, the narrowest first
-    pub(crate) offers: Vec<ApprovalScopeBody>,
-    /// Why none would, where none would
-    pub(crate) no_leave: Option<String>,
+    /// The severity: ordinary, grave or final
+    pub(crate) severity: String,
+    /// The scopes of standing approvals that cover this call, narrowest first
+    pub(crate) approval_scopes: Vec<ApprovalScopeBody>,
+    /// Why no standing approval is possible, if none is
+    pub(crate) no_approval_reason: Option<String>,
 }
 
 /// One line of a question
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct QuestionLine {
-    /// What kind of line it is, to style it
+    /// The kind of line, for styling
     pub(crate) role: Value,
-    /// Its text, its gutter included
+    /// The text, including the gutter
     pub(crate) text: String,
-    /// How many characters at its start are gutter; whoever wraps the line repeats them
+    /// The number of gutter characters at the start. A client that wraps the line must repeat them
     pub(crate) gutter: u16,
 }
 
-/// A leave that may be given
+/// A scope for a standing approval
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApprovalScopeBody {
-    /// To answer with
+    /// The number to answer with
     #[schema(minimum = 1)]
-    pub(crate) offer: u32,
+    pub(crate) scope: u32,
     /// exact, program, directory, workspace, host or tool
-    pub(crate) breadth: String,
-    /// All that it lets pass, in words
-    pub(crate) words: String,
+    pub(crate) width: String,
+    /// A description of the calls that it covers
+    pub(crate) description: String,
 }
 
 impl From<&QuestionView> for QuestionViewBody {
@@ -125,20 +125,20 @@ impl From<&QuestionView> for QuestionViewBody {
             call: sheet.call.uuid(),
             agent: sheet.agent.to_string(),
             session: sheet.session.to_string(),
-            tool: sheet.terms.tool.clone(),
+            tool: sheet.resolved_tool.tool.clone(),
             arguments: sheet.arguments.clone(),
             lines: lines.collect(),
             complete: rendering.complete,
-            gravity: gravity.to_owned(),
-            offers: (1..)
+            severity: gravity.to_owned(),
+            approval_scopes: (1..)
                 .zip(offers)
                 .map(|(offer, found)| ApprovalScopeBody {
-                    offer,
-                    breadth: breadth_word(found.breadth).to_owned(),
-                    words: found.words,
+                    scope: offer,
+                    width: breadth_word(found.width).to_owned(),
+                    description: found.description,
                 })
                 .collect(),
-            no_leave,
+            no_approval_reason: no_leave,
         }
     }
 }
@@ -158,72 +158,72 @@ const fn breadth_word(breadth: ScopeWidth) -> &'static str {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerBody {
-    /// The digest of the question as it was shown; an answer without it, or with another, is none
+    /// The digest of the question as it was shown. An answer with another digest is rejected
     #[schema(pattern = "^[0-9a-f]{64}$", min_length = 64, max_length = 64)]
     pub(crate) digest: String,
     pub(crate) answer: AnswerChoice,
 }
 
-/// What is said
+/// The choice of an answer
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "say", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum AnswerChoice {
-    /// Go ahead
+    /// Approve
     #[schema(title = "Yes")]
     Yes {
-        /// Something for the model to know
+        /// A note for the model
         #[schema(max_length = 4000)]
         note: Option<String>,
-        /// `release`, where it is a checkpoint
+        /// `release`, for a checkpoint
         confirm: Option<String>,
     },
-    /// Do not
+    /// Refuse
     #[schema(title = "No")]
     No {
         /// What the model should do instead
         #[schema(max_length = 4000)]
         feedback: Option<String>,
     },
-    /// With these arguments, or this result, instead
+    /// Replace the arguments or the result
     #[schema(title = "Edit")]
     Edit {
-        /// The whole of it
+        /// All arguments, or the whole result
         #[schema(value_type = Object)]
         value: serde_json::Map<String, Value>,
-        /// Something for the model to know
+        /// A note for the model
         #[schema(max_length = 4000)]
         note: Option<String>,
     },
-    /// Go ahead with a part of what the rehearsal changed
-    #[schema(title = "Part")]
-    Part {
-        /// Absolute paths, with everything beneath them
+    /// Approve some of the changes of the rehearsal
+    #[schema(title = "Partial")]
+    Partial {
+        /// Absolute paths, including everything below them
         #[schema(min_items = 1, max_items = 10000)]
         paths: Vec<String>,
-        /// Something for the model to know
+        /// A note for the model
         #[schema(max_length = 4000)]
         note: Option<String>,
     },
-    /// Go ahead, now and in future within one of the scopes that the question offers
-    #[schema(title = "Leave")]
-    Leave {
-        /// Which of the offers
+    /// Approve this call, and later calls within one of the offered scopes
+    #[schema(title = "StandingApproval")]
+    StandingApproval {
+        /// The number of the offered scope
         #[schema(minimum = 1, maximum = 4294967295_u32)]
         #[serde(deserialize_with = "integer::deserialize_u32")]
-        offer: u32,
-        /// How many seconds it lasts; for ever if not said
+        scope: u32,
+        /// The lifetime in seconds; unlimited by default
         #[schema(minimum = 1, maximum = 31622400)]
         #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
-        lasts_s: Option<u32>,
-        /// How often it may be used
+        lifetime_s: Option<u32>,
+        /// The maximum number of uses; unlimited by default
         #[schema(minimum = 1, maximum = 4294967295_u32)]
         #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
-        uses_max: Option<u32>,
-        /// Only in the session of this call
+        max_uses: Option<u32>,
+        /// Whether it is limited to the session of this call
         #[serde(default)]
         this_session: bool,
     },
-    /// Stop everything
+    /// Refuse the call, and ask the agent to stop
     #[schema(title = "Abort")]
     Abort {},
 }
@@ -237,9 +237,11 @@ mod tests {
     #[test]
     fn whole_numbers_are_whole_however_they_are_written() {
         let offer = |number: Value| {
-            let body = json!({"digest": "", "answer": {"say": "leave", "offer": number, "uses_max": 2.0}});
+            let body = json!({"digest": "", "answer": {"kind": "standing-approval", "scope": number, "max_uses": 2.0}});
             match serde_json::from_value::<AnswerBody>(body).ok()?.answer {
-                AnswerChoice::Leave { offer, uses_max: Some(2), lasts_s: None, .. } => Some(offer),
+                AnswerChoice::StandingApproval {
+                    scope: offer, max_uses: Some(2), lifetime_s: None, ..
+                } => Some(offer),
                 _ => None,
             }
         };

@@ -3,26 +3,26 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Whether everything is halted
+/// Whether a halt is active
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HaltStatus {
     pub(crate) halted: bool,
-    pub(crate) why: Option<String>,
-    pub(crate) by: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) actor: Option<String>,
 }
 
-/// Why everything is halted
+/// The reason for a halt
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HaltBody {
     #[schema(min_length = 1, max_length = 1000)]
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
-/// How the server is
+/// The health of the server
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// ok
+    /// Always `ok`
     pub(crate) status: String,
     pub(crate) version: String,
 }

@@ -4,33 +4,33 @@ use byleave_worker::WorkerInfo;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Who drives calls
+/// The workers of the tenant
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WorkerList {
-    /// The server drives calls itself, and there are no workers
-    pub(crate) drives_itself: bool,
-    /// The workers that are here, and those that may come back
+    /// Whether the server executes calls itself, without workers
+    pub(crate) executes_locally: bool,
+    /// The connected workers, and those that may reconnect
     pub(crate) workers: Vec<WorkerItem>,
 }
 
 /// A worker
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WorkerItem {
-    /// The name that its token was made for
+    /// The name on its token
     pub(crate) name: String,
-    /// It is here
-    pub(crate) here: bool,
-    /// It takes nothing new
-    pub(crate) leaving: bool,
-    /// How many calls it drives
-    pub(crate) busy: u32,
-    /// How many it drives at most
+    /// Whether it is connected
+    pub(crate) connected: bool,
+    /// Whether it accepts no new calls
+    pub(crate) draining: bool,
+    /// The number of calls that it executes
+    pub(crate) active_calls: u32,
+    /// The maximum number of calls that it executes at once
     pub(crate) capacity: u32,
-    /// The directory that it works in
+    /// Its working directory
     pub(crate) dir: String,
-    /// Words that it was started with
+    /// Its labels
     pub(crate) labels: Vec<String>,
-    /// The tools that it has
+    /// Its tools
     pub(crate) tools: Vec<String>,
 }
 
@@ -46,9 +46,9 @@ impl From<WorkerInfo> for WorkerItem {
         } = worker;
         Self {
             name,
-            here: is_here,
-            leaving: is_leaving,
-            busy,
+            connected: is_here,
+            draining: is_leaving,
+            active_calls: busy,
             capacity: skills.capacity,
             dir: skills.dir,
             labels: skills.labels.into_iter().collect(),

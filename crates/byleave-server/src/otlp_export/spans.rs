@@ -67,7 +67,7 @@ impl CallSpanBuilder<'_> {
         ];
         attributes.extend(tool.clone().map(|tool| KeyValue::new("gen_ai.tool.name", tool)));
         let error = match outcome {
-            Outcome::Completed { .. } | Outcome::Rehearsed { .. } => None,
+            Outcome::Completed { .. } | Outcome::DryRun { .. } => None,
             Outcome::Failed { .. } => Some("failed"),
             Outcome::Withheld(why) | Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.code.as_str()),
         };
@@ -81,12 +81,12 @@ impl CallSpanBuilder<'_> {
     fn part(&self, place: usize, entry: &Entry, before: &[Entry], after: &[Entry]) -> Option<SpanData> {
         // A part without an end on the record ended with the call.
         let until = |ends: &dyn Fn(&RecordEvent) -> bool| {
-            let end = after.iter().find(|entry| ends(&entry.fact)).or(after.last());
+            let end = after.iter().find(|entry| ends(&entry.event)).or(after.last());
             end.map_or(entry.at, |end| end.at)
         };
         let part = |name, from, to, attributes| Some(self.span(name, Some(place), (from, to), attributes));
-        match &entry.fact {
-            RecordEvent::Permitted(step) => {
+        match &entry.event {
+            RecordEvent::PolicyEvaluated(step) => {
                 let word = match step {
                     Ok(ruling) => ruling.verdict.as_str(),
                     Err(refusal) => refusal.code.as_str(),
@@ -98,36 +98,35 @@ impl CallSpanBuilder<'_> {
                         RecordEvent::Received(_)
                             | RecordEvent::Reviewed(_)
                             | RecordEvent::Answered(_)
-                            | RecordEvent::RehearsalLost { .. }
+                            | RecordEvent::RehearsalCopyMissing { .. }
                     )
                 };
-                let from = before.iter().rfind(|entry| drafts(&entry.fact)).map_or(entry.at, |from| from.at);
-                part("ruling".into(), from, entry.at, vec![KeyValue::new("byleave.verdict", word)])
+                let from = before.iter().rfind(|entry| drafts(&entry.event)).map_or(entry.at, |from| from.at);
+                part("decision".into(), from, entry.at, vec![KeyValue::new("byleave.verdict", word)])
             }
-            RecordEvent::Rehearsing { .. } => part(
+            RecordEvent::RehearsalStarted { .. } => part(
                 "rehearsal".into(),
                 entry.at,
-                until(&|fact| matches!(fact, RecordEvent::Rehearsed(_))),
+                until(&|fact| matches!(fact, RecordEvent::RehearsalFinished(_))),
                 Vec::new(),
             ),
             RecordEvent::Asked(Ok(question)) => {
                 let closes = |fact: &RecordEvent| match fact {
                     RecordEvent::Answered(answered) => answered.question == question.id,
-                    RecordEvent::Expired { question: id } | RecordEvent::Unasked { question: id, .. } => {
-                        *id == question.id
-                    }
+                    RecordEvent::Expired { question: id }
+                    | RecordEvent::ApproverFailed { question: id, .. } => *id == question.id,
                     RecordEvent::Cancelled { .. } => true,
                     _ => false,
                 };
-                let closing = after.iter().find(|entry| closes(&entry.fact));
-                let word = closing.map_or("none", |entry| answer(&entry.fact));
+                let closing = after.iter().find(|entry| closes(&entry.event));
+                let word = closing.map_or("none", |entry| answer(&entry.event));
                 let attributes = vec![
                     KeyValue::new("byleave.question.id", question.id.to_string()),
                     KeyValue::new("byleave.answer", word),
                 ];
                 part(QUESTION.into(), entry.at, until(&closes), attributes)
             }
-            RecordEvent::Begun(Ok(_)) => {
+            RecordEvent::Started(Ok(_)) => {
                 let ends = |fact: &RecordEvent| {
                     matches!(fact, RecordEvent::Ended { .. } | RecordEvent::Interrupted { .. })
                 };
@@ -189,12 +188,12 @@ const fn answer(fact: &RecordEvent) -> &'static str {
             Answer::Yes { .. } => "yes",
             Answer::No { .. } => "no",
             Answer::Edit { .. } => "edit",
-            Answer::Part { .. } => "part",
-            Answer::Leave(_) => "leave",
+            Answer::Partial { .. } => "partial",
+            Answer::StandingApproval(_) => "standing-approval",
             Answer::Abort => "abort",
         },
         RecordEvent::Expired { .. } => "expired",
         RecordEvent::Cancelled { .. } => "cancelled",
-        _ => "unasked",
+        _ => "approver-failed",
     }
 }

@@ -46,7 +46,10 @@ pub(super) async fn submit(State(app): State<App>, request: Request) -> Result<R
     if approves {
         check_read_time(&visitor, &sheet, digest)?;
     }
-    if matches!(answer, AnswerChoice::Yes { .. } | AnswerChoice::Part { .. } | AnswerChoice::Leave { .. }) {
+    if matches!(
+        answer,
+        AnswerChoice::Yes { .. } | AnswerChoice::Partial { .. } | AnswerChoice::StandingApproval { .. }
+    ) {
         check_confirmation(&sheet, &fields)?;
     }
     let answered = submit_answer::submit_answer(&visitor.caller, question, digest, answer).await?;
@@ -66,7 +69,9 @@ pub(super) async fn submit(State(app): State<App>, request: Request) -> Result<R
 
 /// Parses the digest of a question from a form.
 pub(super) fn digest(text: &str) -> Result<Digest, Problem> {
-    let wrong = |_| Problem::new(ProblemKind::Unusable, "the form does not say which question it is about");
+    let wrong = |_| {
+        Problem::new(ProblemKind::Unusable, "the form has no valid question digest; open the question again")
+    };
     serde_json::from_value(text.into()).map_err(wrong)
 }
 
@@ -79,11 +84,11 @@ pub(super) fn check_read_time(
     match visitor.session.time_since_shown(sheet.question.id, digest) {
         None => Err(Problem::new(
             ProblemKind::Closed,
-            "the question was not shown to you as it is now; look at it again",
+            "you have not seen the current version of this question; open it again",
         )),
         Some(since) if since < RiskLevel::for_question(sheet).min_read_time() => Err(Problem::new(
             ProblemKind::TooMany,
-            "that was too quick to have been read: nothing was answered; look at it again",
+            "the answer came too fast to have read the question, so it was not accepted; read it again",
         )),
         Some(_) => Ok(()),
     }
@@ -95,12 +100,15 @@ pub(super) fn check_confirmation(sheet: &QuestionView, fields: &FormFields) -> R
     if wanted.is_none() || fields.single("confirm") == wanted {
         return Ok(());
     }
-    Err(Problem::new(ProblemKind::Unusable, "those were not the words: nothing was answered"))
+    Err(Problem::new(
+        ProblemKind::Unusable,
+        "the confirmation text is wrong, so the question was not answered; type the text as shown",
+    ))
 }
 
 fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<AnswerChoice, Problem> {
     let number = |name: &str| {
-        let wrong = |_| Problem::new(ProblemKind::Unusable, format!("`{name}` is no number"));
+        let wrong = |_| Problem::new(ProblemKind::Unusable, format!("`{name}` is not a number"));
         fields.require(name)?.parse::<u32>().map_err(wrong)
     };
     let some = |number: u32| (number > 0).then_some(number);
@@ -113,24 +121,24 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
             value: masked(sheet, fields.single("words").unwrap_or_default())?,
             note: None,
         },
-        "part" => AnswerChoice::Part { paths: kept(sheet, fields)?, note: None },
-        "leave" => AnswerChoice::Leave {
-            offer: number("offer")?,
-            lasts_s: some(number("lasts")?),
-            uses_max: some(number("uses")?),
+        "partial" => AnswerChoice::Partial { paths: kept(sheet, fields)?, note: None },
+        "standing-approval" => AnswerChoice::StandingApproval {
+            scope: number("scope")?,
+            lifetime_s: some(number("lasts")?),
+            max_uses: some(number("uses")?),
             this_session: fields.require("where")? != "all",
         },
         "abort" => AnswerChoice::Abort {},
-        _ => return Err(Problem::new(ProblemKind::Unusable, "that is no answer")),
+        _ => return Err(Problem::new(ProblemKind::Unusable, "the form has an unknown answer")),
     })
 }
 
 /// Returns the paths of the changes to keep. The form has their indexes in the list.
 fn kept(sheet: &QuestionView, fields: &FormFields) -> Result<Vec<String>, Problem> {
-    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else {
-        return Err(Problem::new(ProblemKind::Unusable, "there is nothing to keep a part of"));
+    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.rehearsal else {
+        return Err(Problem::new(ProblemKind::Unusable, "this question has no changes to choose from"));
     };
-    let wrong = || Problem::new(ProblemKind::Unusable, "there is no such change");
+    let wrong = || Problem::new(ProblemKind::Unusable, "the selected change does not exist");
     let place = |text: &str| {
         let place: usize = text.parse().map_err(|_| wrong())?;
         Ok::<_, Problem>(rehearsal.changes.list.get(place).ok_or_else(wrong)?.path.clone())
@@ -145,14 +153,18 @@ fn masked(sheet: &QuestionView, words: &str) -> Result<serde_json::Map<String, V
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let redacted = redact_output(output, &words);
     if !redacted.missing_words.is_empty() {
-        return Err(unusable("a word that is to be masked is not in the result: nothing was answered"));
+        return Err(unusable(
+            "a word to mask is not in the result, so the question was not answered; correct the words",
+        ));
     }
     if redacted.masked_count == 0 {
-        return Err(unusable("nothing in it looks like a secret: name the words, or edit it"));
+        return Err(unusable(
+            "no secret was detected in the result; enter the words to mask, or edit the result",
+        ));
     }
     match serde_json::to_value(&redacted.output) {
         Ok(Value::Object(fields)) => Ok(fields),
-        _ => Err(unusable("the masked result cannot be written")),
+        _ => Err(unusable("the masked result cannot be encoded")),
     }
 }
 
@@ -160,10 +172,10 @@ fn told(say: &str) -> &'static str {
     match say {
         "yes" => "You said yes.",
         "no" => "You said no.",
-        "edit" => "You edited it; it is judged again.",
-        "mask" => "You released it masked.",
-        "part" => "You kept a part of the changes.",
-        "leave" => "You gave a leave.",
-        _ => "You stopped it.",
+        "edit" => "You sent an edited version.",
+        "mask" => "You released the masked result.",
+        "partial" => "You applied some of the changes.",
+        "standing-approval" => "You gave a standing approval.",
+        _ => "You aborted the turn.",
     }
 }

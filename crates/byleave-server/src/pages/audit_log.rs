@@ -68,21 +68,21 @@ pub(super) async fn list(
         .calls(filter, PageRequest { limit: LISTED, after: search.after.map(Cursor) })
         .await?;
     let body = html! {
-        h1 { "Book" }
+        h1 { "Log" }
         (standing(&visitor))
         (searching(&search))
-        @if items.is_empty() { p { "No call fits." } } @else { (table(&items)) }
+        @if items.is_empty() { p { "No call matches." } } @else { (table(&items)) }
         @if let Some(last) = items.last().filter(|_| items.len() == LISTED) {
             p { a href=(older(&search, last.cursor)) { "Older calls" } }
         }
     };
-    Ok(page(&visitor, "Book", "/book", &body))
+    Ok(page(&visitor, "Log", "/log", &body))
 }
 
 fn searching(search: &AuditLogSearch) -> Markup {
-    let outcomes = ["", "completed", "failed", "refused", "withheld", "rehearsed", "unknown"];
+    let outcomes = ["", "completed", "failed", "refused", "withheld", "dry-run", "unknown"];
     html! {
-        form.search method="get" action="/book" role="search" {
+        form.search method="get" action="/log" role="search" {
             label { "Text" input type="search" name="text" value=(search.text) data-key="/"; }
             label { "Tool" input type="text" name="tool" value=(search.tool); }
             label { "Agent" input type="text" name="agent" value=(search.agent); }
@@ -101,14 +101,14 @@ fn table(items: &[CallItem]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Calls" {
             table.calls {
-                thead { tr { th scope="col" { "When" } th scope="col" { "Agent" } th scope="col" { "Tool" } th scope="col" { "What" } th scope="col" { "Came to" } } }
+                thead { tr { th scope="col" { "When" } th scope="col" { "Agent" } th scope="col" { "Tool" } th scope="col" { "Summary" } th scope="col" { "Outcome" } } }
                 tbody {
                     @for item in items {
                         tr {
                             td { time title=(format_utc(item.opened_at)) { (ago(item.opened_at, now)) } }
                             td { (make_visible(&item.call_summary.agent, EscapeLevel::Name)) }
                             td { (make_visible(&item.call_summary.tool, EscapeLevel::Name)) }
-                            td { a href={ "/book/" (item.call) } { (make_visible(&item.call_summary.summary, EscapeLevel::Text)) } }
+                            td { a href={ "/log/" (item.call) } { (make_visible(&item.call_summary.summary, EscapeLevel::Text)) } }
                             td { (item.outcome.as_deref().unwrap_or(item.state.as_str())) @if let Some(code) = &item.code { " (" (code) ")" } }
                         }
                     }
@@ -128,25 +128,25 @@ fn older(search: &AuditLogSearch, last: Cursor) -> String {
     ] {
         query.append_pair(name, text);
     }
-    format!("/book?{}", query.append_pair("after", &last.0.to_string()).finish())
+    format!("/log?{}", query.append_pair("after", &last.0.to_string()).finish())
 }
 
 /// Renders the result of the last verification, and a button for another.
 fn standing(visitor: &SignedInUser) -> Markup {
     let checked = visitor.caller.tenant.last_verification();
     html! {
-        form.verify method="post" action="/book/verify" {
+        form.verify method="post" action="/log/verify" {
             (csrf_field(visitor))
             @match checked {
-                None => span { "The book was not checked since the server began." },
+                None => span { "The audit log has not been verified since the server started." },
                 Some(checked) => span class=(if checked.integrity_error.is_none() { "sound" } else { "broken" }) {
                     @match &checked.integrity_error {
-                        None => { "Everything is as it was written: " (checked.records) " records, checked " (ago(checked.checked_at, SystemClock.now())) "." },
-                        Some(flaw) => { "Not as it was written: " (make_visible(flaw, EscapeLevel::Text)) " (checked " (ago(checked.checked_at, SystemClock.now())) ")." },
+                        None => { "The audit log is intact: " (checked.records) " records, verified " (ago(checked.checked_at, SystemClock.now())) "." },
+                        Some(flaw) => { "The audit log is not intact: " (make_visible(flaw, EscapeLevel::Text)) " (verified " (ago(checked.checked_at, SystemClock.now())) ")." },
                     }
                 }
             }
-            " " button.quiet type="submit" { "Check it now" }
+            " " button.quiet type="submit" { "Verify now" }
         }
     }
 }
@@ -155,7 +155,7 @@ fn standing(visitor: &SignedInUser) -> Markup {
 pub(super) async fn verify(form: CsrfForm) -> Result<axum::response::Redirect, ErrorPage> {
     form.user.require_scope(&[AccessScope::Read])?;
     Arc::clone(&form.user.caller.tenant).verify().await?;
-    Ok(axum::response::Redirect::to("/book"))
+    Ok(axum::response::Redirect::to("/log"))
 }
 
 /// Shows the record of a call.
@@ -172,25 +172,25 @@ pub(super) async fn record(
         h1 { "Record of a call" }
         dl.facts {
             @if let Some(listing) = listing {
-                dt { "What" } dd { (make_visible(&listing.summary, EscapeLevel::Text)) }
+                dt { "Summary" } dd { (make_visible(&listing.summary, EscapeLevel::Text)) }
                 dt { "Tool" } dd { (make_visible(&listing.tool, EscapeLevel::Name)) }
                 dt { "Agent" } dd { (make_visible(&listing.agent, EscapeLevel::Name)) }
                 dt { "Session" } dd { (make_visible(listing.session.as_str(), EscapeLevel::Name)) }
             }
             dt { "Call" } dd { code { (call) } }
         }
-        @if found.stored.forgotten { p.hint { "Its contents were forgotten." } }
+        @if found.stored.forgotten { p.hint { "The contents of this record were erased." } }
         @if let Some(damage) = record.damage() { p.wrong role="alert" { "The record is damaged: " (damage) } }
         ol.entries start="0" {
             @for entry in record.entries() {
                 li {
-                    strong { (entry.fact.kind()) } " "
+                    strong { (entry.event.kind()) } " "
                     (make_visible(&describe_entry(entry), EscapeLevel::Text))
                     span.about { (format_utc(entry.at)) }
                 }
             }
         }
-        p.hint { "True contents are not shown here. " code { "byleave undo " (call) } " takes back what it changed, where that can be undone; what a worker ran, the tool " code { "undo" } " does, called in the same session." }
+        p.hint { "This page leaves out the contents of the record. " code { "byleave undo " (call) } " undoes the changes of the call, if possible. If a worker ran the call, use the tool " code { "undo" } " in the same session." }
     };
-    Ok(page(&visitor, "Record", "/book", &body))
+    Ok(page(&visitor, "Record", "/log", &body))
 }

@@ -69,7 +69,7 @@ fn admit(app: &App, request: &Request) -> Result<Option<SignedInUser>, Box<Respo
     }
     let changes = request.method() != Method::GET && request.method() != Method::HEAD;
     if changes && single_header(request.headers(), &header::ORIGIN).is_none() {
-        let what = "what changes something must say which page it comes from";
+        let what = "a request that changes something must have exactly one `Origin` header";
         return Err(refused(Problem::new(ProblemKind::ForeignOrigin, what)));
     }
     if path.starts_with("/assets/") {
@@ -86,7 +86,7 @@ fn admit(app: &App, request: &Request) -> Result<Option<SignedInUser>, Box<Respo
     if changes {
         return Err(refused(Problem::new(
             ProblemKind::Unauthenticated,
-            "you are not signed in, or no longer",
+            "you are not signed in, or your session has ended",
         )));
     }
     let wanted = request.uri().path_and_query().map_or("/", |wanted| wanted.as_str());

@@ -58,20 +58,20 @@ pub(super) async fn show(
             section.answers #answers aria-label="Your answer" {
                 h2 { "Your answer to all of them" }
                 @if complete {
-                    form.card method="post" action="/several" data-approves {
+                    form.card method="post" action="/answer-several" data-approves {
                         (hidden(&visitor, &sheets, "yes"))
                         @if let Some(words) = words {
-                            label { "Type " strong { (words) } " to approve them: it may not be possible to take it back."
+                            label { "Type " strong { (words) } " to approve. This may be impossible to undo."
                                 input type="text" name="confirm" required autocomplete="off" autocapitalize="off" data-typed; }
                         }
                         button.yes type="submit" data-key="y" { "Yes to all of them" kbd { "y" } }
                     }
                 } @else {
-                    p.wrong { "Not all can be shown in full, so they cannot be approved together." }
+                    p.wrong { "Some of these questions cannot be shown in full, so you cannot approve them together." }
                 }
-                form.card method="post" action="/several" {
+                form.card method="post" action="/answer-several" {
                     (hidden(&visitor, &sheets, "no"))
-                    label for="feedback" { "What should be done instead? It is told to the model; you may leave it empty." }
+                    label for="feedback" { "What should the model do instead? The model sees this text. Optional." }
                     textarea #feedback name="feedback" rows="2" maxlength="4000" {}
                     button.no type="submit" data-key="n" { "No to all of them" kbd { "n" } }
                 }
@@ -99,13 +99,19 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
     let sheets = sheets(&visitor, fields.all("question")).await?;
     let digests: Vec<_> = fields.all("digest").map(digest).collect::<Result<_, _>>()?;
     if digests.len() != sheets.len() {
-        return Err(Problem::new(ProblemKind::Malformed, "the form does not say what was shown").into());
+        return Err(Problem::new(
+            ProblemKind::Malformed,
+            "the form has another number of digests than questions; open the page again",
+        )
+        .into());
     }
     let say = fields.require("say")?;
     let make = || match say {
         "yes" => Ok(AnswerChoice::Yes { note: None, confirm: fields.text("confirm") }),
         "no" => Ok(AnswerChoice::No { feedback: fields.text("feedback") }),
-        _ => Err(Problem::new(ProblemKind::Unusable, "that is no answer for several")),
+        _ => {
+            Err(Problem::new(ProblemKind::Unusable, "several questions can only be answered with yes or no"))
+        }
     };
     // Checked first for all of them: a question that was not read stops all answers.
     for (sheet, digest) in sheets.iter().zip(&digests).filter(|_| say == "yes") {
@@ -125,7 +131,7 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
         ul.plain {
             @for (sheet, answered) in &came {
                 li {
-                    a href={ "/book/" (sheet.call) } { (make_visible(&sheet.terms.tool, EscapeLevel::Name)) }
+                    a href={ "/log/" (sheet.call) } { (make_visible(&sheet.resolved_tool.tool, EscapeLevel::Name)) }
                     @match answered {
                         Ok(_) => { ": " (say) },
                         Err(problem) => { ": not answered. " (problem.detail()) },
@@ -151,7 +157,7 @@ async fn sheets<'a>(
         }
     }
     if known.is_empty() || known.len() > TOGETHER_MAX {
-        let what = format!("mark 1 to {TOGETHER_MAX} questions; more cannot be read at once");
+        let what = format!("mark 1 to {TOGETHER_MAX} questions");
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
     let mut sheets = Vec::new();

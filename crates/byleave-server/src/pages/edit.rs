@@ -45,16 +45,16 @@ pub(super) fn render_fields(sheet: &QuestionView) -> Markup {
     let value = value(sheet);
     if !in_fields(&value) {
         let text = as_json(&Value::Object(value));
-        return html! { (area(WHOLE, "All of it, as JSON", &text)) };
+        return html! { (area(WHOLE, "Everything, as JSON", &text)) };
     }
     html! {
         @for (key, value) in &value {
             @match value {
                 Value::String(text) if is_plain(text) => (area(&format!("text:{key}"), key, text)),
-                other => (area(&format!("json:{key}"), &format!("{key}, as JSON; empty leaves it out"), &as_json(other))),
+                other => (area(&format!("json:{key}"), &format!("{key}, as JSON; leave empty to omit"), &as_json(other))),
             }
         }
-        (area(MORE, "Anything else, as a JSON object", "{}"))
+        (area(MORE, "Other fields, as a JSON object", "{}"))
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn parse_fields(sheet: &QuestionView, fields: &FormFields) -> Result<
     }
     for (key, value) in object(MORE, &text(MORE)?)? {
         if edited.insert(key.clone(), value).is_some() {
-            return Err(Problem::new(ProblemKind::Unusable, format!("`{key}` is there twice")));
+            return Err(Problem::new(ProblemKind::Unusable, format!("the field `{key}` occurs twice")));
         }
     }
     Ok(edited)
@@ -98,12 +98,12 @@ pub(super) fn parse_fields(sheet: &QuestionView, fields: &FormFields) -> Result<
 
 fn json(name: &str, text: &str) -> Result<Value, Problem> {
     serde_json::from_str(text)
-        .map_err(|error| Problem::new(ProblemKind::Unusable, format!("`{name}` is no JSON: {error}")))
+        .map_err(|error| Problem::new(ProblemKind::Unusable, format!("`{name}` is not valid JSON: {error}")))
 }
 
 fn object(name: &str, text: &str) -> Result<Map<String, Value>, Problem> {
     match json(name, text)? {
         Value::Object(fields) => Ok(fields),
-        _ => Err(Problem::new(ProblemKind::Unusable, format!("`{name}` is no JSON object"))),
+        _ => Err(Problem::new(ProblemKind::Unusable, format!("`{name}` is not a JSON object"))),
     }
 }

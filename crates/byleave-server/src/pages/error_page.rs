@@ -19,7 +19,7 @@ impl IntoResponse for ErrorPage {
     fn into_response(self) -> Response {
         let Self(problem) = self;
         let page = render_signed_out(
-            "It did not work",
+            "Error",
             &html! {
                 h1 { (problem.title()) }
                 p { (problem.detail()) }

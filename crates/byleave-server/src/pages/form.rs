@@ -51,7 +51,11 @@ impl FromRequest<App> for FormFields {
     async fn from_request(request: Request, app: &App) -> Result<Self, ErrorPage> {
         let media = request.headers().get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
         if media.as_deref() != Some(b"application/x-www-form-urlencoded") {
-            return Err(Problem::new(ProblemKind::Malformed, "that is no form of ours").into());
+            return Err(Problem::new(
+                ProblemKind::Malformed,
+                "the request body is not a form of this server",
+            )
+            .into());
         }
         let limits = app.limits();
         Ok(Self::parse(&read_body(request.into_body(), limits.max_body_bytes, limits.body_timeout).await?))
@@ -72,7 +76,7 @@ impl FromRequest<App> for CsrfForm {
         let visitor = SignedInUser::from_request_parts(&mut parts, app).await?;
         let fields = FormFields::from_request(Request::from_parts(parts, body), app).await?;
         if fields.single("mark") != Some(visitor.session.csrf_token.as_str()) {
-            let what = "the form is not of this visit; open the page again";
+            let what = "the form belongs to another session; open the page again";
             return Err(Problem::new(ProblemKind::ForeignOrigin, what).into());
         }
         Ok(Self { user: visitor, fields })

@@ -29,19 +29,19 @@ pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Resu
     let items =
         tenancy.audit_log.questions(tenancy.open_questions(), PageRequest::with_limit(LISTED_MAX)).await?;
     let halted = tenancy.ledger.active_halt(tenancy.id()).await?;
-    let why = halted.as_ref().map(|act| match &act.deed {
-        AdminActionKind::Halt { why } => format!("{} halted everything: {why}", act.by),
-        _ => format!("{} halted everything", act.by),
+    let why = halted.as_ref().map(|act| match &act.kind {
+        AdminActionKind::Halt { reason: why } => format!("{} halted everything: {why}", act.actor),
+        _ => format!("{} halted everything", act.actor),
     });
     let body = html! {
         h1 { "Inbox" }
         @if why.is_some() { (halting(&visitor, why.as_deref())) }
-        form #list method="get" action="/several" data-live { (list(&items)) }
+        form #list method="get" action="/answer-several" data-live { (list(&items)) }
         @if why.is_none() { (halting(&visitor, None)) }
         details.keys {
             summary { "Keys" }
             p { kbd { "j" } " " kbd { "k" } " down and up, " kbd { "Enter" } " opens, " kbd { "x" } " marks. On a question: " kbd { "y" } " yes, " kbd { "n" } " no, "
-                kbd { "e" } " edit, " kbd { "p" } " part, " kbd { "l" } " leave, " kbd { "a" } " stop everything, " kbd { "Esc" } " back. A letter goes to an answer, Enter gives it." }
+                kbd { "e" } " edit, " kbd { "p" } " part, " kbd { "l" } " standing approval, " kbd { "a" } " stop everything, " kbd { "Esc" } " back. A letter selects an answer, Enter sends it." }
         }
     };
     Ok(page(&visitor, "Inbox", "/", &body))
@@ -51,16 +51,16 @@ fn list(items: &[QuestionItem]) -> Markup {
     let now = SystemClock.now();
     html! {
         p.count { @match items.len() {
-            0 => "Nothing waits for you.",
-            1 => "One question waits.",
+            0 => "No open questions.",
+            1 => "One open question.",
             LISTED_MAX => { "The newest " (LISTED_MAX) " questions; there may be more." },
-            many => { (many) " questions wait." }
+            many => { (many) " open questions." }
         } }
         @if !items.is_empty() {
             ul.questions {
                 @for item in items { (entry(item, now)) }
             }
-            button type="submit" { "Answer those that are marked together" }
+            button type="submit" { "Answer the marked questions together" }
         }
     }
 }
@@ -90,7 +90,7 @@ fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
         Some(why) => html! {
             div.halted role="alert" {
                 p { (make_visible(why, EscapeLevel::Text)) }
-                @if may { form method="post" action="/lift" { (csrf_field(visitor)) button type="submit" { "Lift it" } } }
+                @if may { form method="post" action="/lift" { (csrf_field(visitor)) button type="submit" { "Lift the halt" } } }
             }
         },
         None if may => html! {
@@ -98,8 +98,8 @@ fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
                 summary { "Halt everything" }
                 form.card method="post" action="/halt" {
                     (csrf_field(visitor))
-                    label for="why" { "Why? Every call is refused from then on, and told this." }
-                    input #why type="text" name="why" required maxlength="1000";
+                    label for="reason" { "Reason. Until the halt is lifted, no call begins: each is refused with this reason." }
+                    input #reason type="text" name="reason" required maxlength="1000";
                     button.no type="submit" { "Halt everything" }
                 }
             }
@@ -112,8 +112,8 @@ fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
 pub(super) async fn halt(form: CsrfForm) -> Result<Redirect, ErrorPage> {
     let CsrfForm { user: visitor, fields } = form;
     visitor.require_scope(&[AccessScope::Administer])?;
-    let why = fields.require("why")?;
-    check_length("why", why, 1, 1_000)?;
+    let why = fields.require("reason")?;
+    check_length("reason", why, 1, 1_000)?;
     let tenancy = &visitor.caller.tenant;
     tenancy.gate.halt(tenancy.id(), visitor.caller.name(), why).await?;
     Ok(Redirect::to("/"))

@@ -8,7 +8,7 @@ use super::signed_in_user::SignedInUser;
 
 /// The entries of the navigation.
 const PLACES: [(&str, &str); 4] =
-    [("/", "Inbox"), ("/book", "Book"), ("/leaves", "Leaves"), ("/stats", "Numbers")];
+    [("/", "Inbox"), ("/log", "Log"), ("/approvals", "Approvals"), ("/stats", "Statistics")];
 
 /// Renders a page for a signed-in user.
 pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Markup) -> Html<String> {
@@ -17,9 +17,9 @@ pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Marku
         title,
         &html! {
             header.top {
-                a.skip href="#main" { "Skip to the content" }
+                a.skip href="#main" { "Skip to content" }
                 strong.brand { "Byleave" }
-                nav aria-label="Places" {
+                nav aria-label="Pages" {
                     @for (to, name) in PLACES {
                         a href=(to) aria-current=[(to == here).then_some("page")] { (name) }
                     }
@@ -35,7 +35,7 @@ pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Marku
                     @if let Some(notice) = notice {
                         p.notice {
                             (notice.text)
-                            @if let Some(call) = notice.call { " " a href={ "/book/" (call) } { "See its record" } }
+                            @if let Some(call) = notice.call { " " a href={ "/log/" (call) } { "Show the record" } }
                         }
                     }
                 }

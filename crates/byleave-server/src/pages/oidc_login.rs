@@ -32,12 +32,12 @@ pub(super) async fn start_sign_in(
     // The provider knows the allowed redirect addresses, and the pages host is not one of them.
     if app.pages_host().is_some() && is_at_pages_host(&app, &headers) {
         let next: String = byte_serialize(local_path(wanted.next.as_deref()).as_bytes()).collect();
-        let to = format!("{}/sign-in/elsewhere?next={next}", origin_for_host(&app, "127.0.0.1", &headers));
+        let to = format!("{}/sign-in/oidc?next={next}", origin_for_host(&app, "127.0.0.1", &headers));
         return Ok(Redirect::to(&to).into_response());
     }
     // The authentication layer has checked that this is one of our names.
     let host = single_header(&headers, &HOST).ok_or_else(|| Problem::not_found("host"))?;
-    let back = format!("{}/sign-in/done", app.origin(host));
+    let back = format!("{}/sign-in/callback", app.origin(host));
     let begun = provider.start_sign_in(back, local_path(wanted.next.as_deref())).await.map_err(unusable)?;
     let kept = sign_in::cookie(&app, &away(&app), &begun.state, AWAY_S)?;
     Ok((kept, Redirect::to(&begun.url)).into_response())
@@ -60,24 +60,26 @@ pub(super) async fn finish_sign_in(
     let provider = provider(&app)?;
     let went = cookie(&headers, &away(&app));
     let state = back.state.filter(|state| went.as_deref() == Some(state.as_str()));
-    let state = state.ok_or_else(|| refused("that sign-in was not begun in this browser"))?;
+    let state =
+        state.ok_or_else(|| refused("this sign-in was not started in this browser; sign in again"))?;
     let code = match (back.code, back.error) {
         (Some(code), None) => code,
-        (_, Some(_)) => return Err(refused("the provider refused").into()),
+        (_, Some(_)) => return Err(refused("the provider refused the sign-in").into()),
         (None, None) => return Err(refused("the provider sent no code").into()),
     };
     let known = provider.finish_sign_in(&state, code).await.map_err(unusable)?;
     let now = SystemClock.now();
     for identity in &known.identities {
         let found = app.tokens().find_by_identity(identity, now);
-        let found = found.map_err(|why| Problem::internal_error("nobody can be signed in now", &why))?;
+        let found = found
+            .map_err(|why| Problem::internal_error("sign-in failed because of an internal error", &why))?;
         if let Some((holds, principal)) = found
             && app.tenant(&principal.tenant).is_some()
         {
             return Ok(sign_in::start_session(&app, &headers, holds, &known.next)?);
         }
     }
-    let why = "You signed in there, and nobody has let you in here. Whoever runs the server can: `byleave token add NAME --person --at ISSUER --as email:ADDRESS`.";
+    let why = "The provider knows you, but this server does not. Ask an administrator to run `byleave token add NAME --person --at ISSUER --as email:ADDRESS`.";
     let page = sign_in::render_form(&app, &known.next, Some(why));
     Ok((StatusCode::FORBIDDEN, Html(page.into_string())).into_response())
 }
@@ -88,7 +90,7 @@ fn away(app: &App) -> String {
 }
 
 fn provider(app: &App) -> Result<&OidcProvider, Problem> {
-    app.oidc().ok_or_else(|| Problem::not_found("way to sign in"))
+    app.oidc().ok_or_else(|| Problem::not_found("sign-in method"))
 }
 
 fn refused(why: &str) -> Problem {
@@ -97,7 +99,7 @@ fn refused(why: &str) -> Problem {
 
 fn unusable(fault: OidcError) -> Problem {
     match fault {
-        OidcError::Issuer(..) => Problem::internal_error("the provider cannot be used now", &fault),
+        OidcError::Issuer(..) => Problem::internal_error("the sign-in provider cannot be used now", &fault),
         OidcError::Refused(why) => refused(&why),
     }
 }

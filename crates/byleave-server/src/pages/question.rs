@@ -51,7 +51,7 @@ pub(super) async fn show(
     visitor.session.mark_shown(question, sheet.question.digest());
     let body = html! {
         article data-question=(question) data-dwell=(RiskLevel::for_question(&sheet).min_read_time().as_millis()) {
-            p.closed role="alert" hidden { "This question is no longer open: it was answered, called off, or is too old. " a href="/" { "Back to the inbox" } }
+            p.closed role="alert" hidden { "This question is no longer open: it was answered, cancelled or expired. " a href="/" { "Back to the inbox" } }
             (lines(&render(&sheet), HeadingLevel::Page))
             (render_diffs(&sheet))
             (time_left(sheet.question.expires_at, SystemClock.now()))
@@ -63,38 +63,38 @@ pub(super) async fn show(
 
 /// Returns the heading of a question.
 fn heading(sheet: &QuestionView) -> String {
-    let tool = make_visible(&sheet.terms.tool, EscapeLevel::Name);
+    let tool = make_visible(&sheet.resolved_tool.tool, EscapeLevel::Name);
     match sheet.question.kind {
         QuestionKind::Approval => format!("May {tool} run?"),
         QuestionKind::Checkpoint => format!("Checkpoint: may {tool} run?"),
-        QuestionKind::Release => format!("May the model see what {tool} returned?"),
+        QuestionKind::Release => format!("May the model see the result of {tool}?"),
     }
 }
 
 fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
     if sheet.agent.as_str() == visitor.caller.name() {
-        return html! { p.wrong { "It stands under your own name, so somebody else has to answer." } };
+        return html! { p.wrong { "You cannot answer a question about your own call. Somebody else must answer it." } };
     }
     let complete = render(sheet).complete;
     let is_release = sheet.question.kind == QuestionKind::Release;
-    let (yes, no) = if is_release { ("Release it", "Withhold it") } else { ("Yes, let it run", "No") };
+    let (yes, no) = if is_release { ("Release", "Withhold") } else { ("Yes, run it", "No") };
     html! {
         section.answers #answers aria-label="Your answer" {
             h2 { "Your answer" }
             @if !complete {
-                p.wrong { "It cannot be shown in full, so it cannot be approved." }
+                p.wrong { "This question cannot be shown in full, so you cannot approve it." }
             } @else {
                 form.card method="post" action=(to(sheet)) data-approves {
                     (hidden(visitor, sheet, "yes"))
                     p.meaning { (meaning(sheet)) }
                     (words(sheet))
                     button.yes type="submit" data-key="y" { (yes) kbd { "y" } }
-                    p.hint.sleeping hidden { "It wakes up once the end of the question has been in view for a moment." }
+                    p.hint.sleeping hidden { "This button is enabled after the end of the question was visible for a moment." }
                 }
             }
             form.card method="post" action=(to(sheet)) {
                 (hidden(visitor, sheet, "no"))
-                label for="feedback" { "What should be done instead? It is told to the model; you may leave it empty." }
+                label for="feedback" { "What should the model do instead? The model sees this text. Optional." }
                 textarea #feedback name="feedback" rows="2" maxlength="4000" {}
                 button.no type="submit" data-key="n" { (no) kbd { "n" } }
             }
@@ -104,7 +104,7 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                 form method="post" action=(to(sheet)) {
                     (hidden(visitor, sheet, "edit"))
                     (edit::render_fields(sheet))
-                    p.hint { @if is_release { "The model sees what you make of it." } @else { "What you write is judged again, like a new call." } }
+                    p.hint { @if is_release { "The model sees the edited result." } @else { "The policy evaluates the edited arguments like a new call." } }
                     button type="submit" { "Send the edited " @if is_release { "result" } @else { "arguments" } }
                 }
             }
@@ -116,7 +116,7 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                 summary data-key="a" { "Stop everything" kbd { "a" } }
                 form method="post" action=(to(sheet)) {
                     (hidden(visitor, sheet, "abort"))
-                    p { "The call is refused, and its agent is told to stop." }
+                    p { "The call is refused, and the agent is asked to stop." }
                     button.no type="submit" { "Stop everything" }
                 }
             }
@@ -125,12 +125,12 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
 }
 
 fn meaning(sheet: &QuestionView) -> &'static str {
-    match (&sheet.seen, sheet.question.kind) {
+    match (&sheet.rehearsal, sheet.question.kind) {
         (_, QuestionKind::Release) => "The model sees the result as it is.",
         (Some(RehearsalView::Ran { rehearsal, .. }), _) if rehearsal.is_committable() => {
-            "Makes exactly what was seen on the copy final; it can be undone."
+            "Commits exactly the changes of the rehearsal. You can undo them."
         }
-        _ => "Lets it run.",
+        _ => "Runs the call.",
     }
 }
 
@@ -153,7 +153,7 @@ fn words(sheet: &QuestionView) -> Markup {
         return html! {};
     };
     html! {
-        label { "Type " strong { (words) } " to approve it: it may not be possible to take it back."
+        label { "Type " strong { (words) } " to approve. This may be impossible to undo."
             input type="text" name="confirm" required autocomplete="off" autocapitalize="off" data-typed; }
     }
 }
@@ -164,16 +164,16 @@ fn mask(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
             summary data-key="r" { "Mask secrets and words" kbd { "r" } }
             form method="post" action=(to(sheet)) data-approves {
                 (hidden(visitor, sheet, "mask"))
-                label for="masked" { "Words to be masked, beside what looks like a secret" }
+                label for="masked" { "More words to mask. Detected secrets are always masked." }
                 input #masked type="text" name="words" autocomplete="off";
-                button type="submit" { "Release it masked" }
+                button type="submit" { "Release the masked result" }
             }
         }
     }
 }
 
 fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
-    let changes = match &sheet.seen {
+    let changes = match &sheet.rehearsal {
         Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable() => {
             rehearsal.changes.list.as_slice()
         }
@@ -184,11 +184,11 @@ fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
     }
     html! {
         details.card {
-            summary data-key="p" { "Apply a part of the changes" kbd { "p" } }
+            summary data-key="p" { "Apply some of the changes" kbd { "p" } }
             form method="post" action=(to(sheet)) data-approves {
-                (hidden(visitor, sheet, "part"))
+                (hidden(visitor, sheet, "partial"))
                 fieldset {
-                    legend { "What is applied" }
+                    legend { "Changes to apply" }
                     @for (place, change) in changes.iter().enumerate() {
                         label.check {
                             input type="checkbox" name="keep" value=(place);
@@ -197,7 +197,7 @@ fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                     }
                 }
                 (words(sheet))
-                button type="submit" { "Apply these alone" }
+                button type="submit" { "Apply only these" }
             }
         }
     }
@@ -206,30 +206,30 @@ fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
 fn leave(sheet: &QuestionView) -> Markup {
     let offers = match approval_scopes(sheet) {
         Ok(offers) => offers,
-        Err(why) => return html! { p.hint { "No leave can be given for this: " (why) "." } },
+        Err(why) => return html! { p.hint { "A standing approval is not possible: " (why) "." } },
     };
     html! {
         details.card {
-            summary data-key="l" { "Give a leave" kbd { "l" } }
-            form method="get" action={ "/questions/" (sheet.question.id) "/leave" } {
-                p.hint { "Yes, and no longer asked within the bounds that you choose. You see the rule before it is given." }
+            summary data-key="l" { "Give a standing approval" kbd { "l" } }
+            form method="get" action={ "/questions/" (sheet.question.id) "/standing-approval" } {
+                p.hint { "Approves this call, and later calls within the limits that you choose. You see the rule before you confirm." }
                 fieldset {
-                    legend { "What it covers" }
+                    legend { "Scope" }
                     @for (number, offer) in (1..).zip(&offers) {
                         label.check {
-                            input type="radio" name="offer" value=(number) checked[number == 1];
-                            (offer.words)
+                            input type="radio" name="scope" value=(number) checked[number == 1];
+                            (offer.description)
                         }
                     }
                 }
-                (choice("lasts", "For how long", &TIMES, 3_600))
-                (choice("uses", "How often", &COUNTS, 0))
-                label for="leave-where" { "Where" }
+                (choice("lasts", "Duration", &TIMES, 3_600))
+                (choice("uses", "Number of uses", &COUNTS, 0))
+                label for="leave-where" { "Sessions" }
                 select #leave-where name="where" {
                     option value="session" selected { "in this session" }
                     option value="all" { "in every session" }
                 }
-                button type="submit" { "Look at the leave" }
+                button type="submit" { "Preview the standing approval" }
             }
         }
     }
@@ -248,7 +248,7 @@ fn choice(name: &str, label: &str, options: &[(u32, &str)], usual: u32) -> Marku
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ApprovalDraft {
-    offer: u32,
+    scope: u32,
     lasts: u32,
     uses: u32,
     #[serde(rename = "where")]
@@ -266,42 +266,42 @@ pub(super) async fn preview_approval(
     let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
     let some = |number: u32| (number > 0).then_some(number);
     let (lasts, uses, here) = (some(chosen.lasts), some(chosen.uses), chosen.place != "all");
-    let leave = submit_answer::build_standing_approval(&sheet, chosen.offer, lasts, uses, here)?;
+    let leave = submit_answer::build_standing_approval(&sheet, chosen.scope, lasts, uses, here)?;
     let now = SystemClock.now();
     let tenancy = &visitor.caller.tenant;
     let past = recorded_calls::find_covered(&*tenancy.audit_log, tenancy.id(), &leave, now).await?;
     let body = html! {
         article data-question=(question) data-dwell=(RiskLevel::for_question(&sheet).min_read_time().as_millis()) {
-            h1 { "This leave" }
+            h1 { "New standing approval" }
             p.closed role="alert" hidden { "The question is no longer open. " a href="/" { "Back to the inbox" } }
-            p { "It answers the question with yes, and lets pass in future, without asking, all that this rule covers:" }
+            p { "This approves the call. Later calls that match this rule run without a question:" }
             pre.rule tabindex="0" { (visible_lines(&leave.to_rule_toml(now))) }
-            h2 { "What it would have covered" }
+            h2 { "Past calls that match" }
             @if past.covered.is_empty() {
-                p { "None of the last " (past.looked) " calls of this tool." }
+                p { "None of the last " (past.checked) " calls of this tool." }
             } @else {
-                p { (past.covered.len()) " of the last " (past.looked) " calls of this tool" @if past.more { ", and there are older ones" } ":" }
+                p { (past.covered.len()) " of the last " (past.checked) " calls of this tool" @if past.has_more { ", and there are older ones" } ":" }
                 ul.plain {
                     @for call in past.covered.iter().take(PAST_MAX) {
                         li {
-                            (format_utc(call.at)) " " a href={ "/book/" (call.call) } { (make_visible(&call.summary, EscapeLevel::Text)) }
-                            @if let Some(said) = call.said { " (" (said.description()) ")" }
+                            (format_utc(call.at)) " " a href={ "/log/" (call.call) } { (make_visible(&call.summary, EscapeLevel::Text)) }
+                            @if let Some(said) = call.answer { " (" (said.description()) ")" }
                         }
                     }
                 }
             }
-            @if past.unreadable > 0 { p.hint { (past.unreadable) " could not be read." } }
+            @if past.unreadable > 0 { p.hint { (past.unreadable) " calls could not be read." } }
             form.card method="post" action=(to(&sheet)) data-approves {
-                (hidden(&visitor, &sheet, "leave"))
-                input type="hidden" name="offer" value=(chosen.offer);
+                (hidden(&visitor, &sheet, "standing-approval"))
+                input type="hidden" name="scope" value=(chosen.scope);
                 input type="hidden" name="lasts" value=(chosen.lasts);
                 input type="hidden" name="uses" value=(chosen.uses);
                 input type="hidden" name="where" value=(if here { "session" } else { "all" });
                 (words(&sheet))
-                button.yes type="submit" { "Give this leave" }
+                button.yes type="submit" { "Give this standing approval" }
                 " " a href={ "/questions/" (question) } { "Back to the question" }
             }
         }
     };
-    Ok(page(&visitor, "Give a leave", "/", &body))
+    Ok(page(&visitor, "Give a standing approval", "/", &body))
 }

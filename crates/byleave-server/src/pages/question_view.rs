@@ -65,7 +65,7 @@ const fn class(role: LineRole) -> &'static str {
 pub(super) fn time_left(expires_at: u64, now: u64) -> Markup {
     html! {
         p.left {
-            "Can be answered for another "
+            "Time left to answer: "
             span data-until=(expires_at) { (format_duration(expires_at.saturating_sub(now))) }
             ", until " (format_utc(expires_at)) "."
         }
@@ -74,7 +74,7 @@ pub(super) fn time_left(expires_at: u64, now: u64) -> Markup {
 
 /// Renders the texts that the rehearsal changed, before and after.
 pub(super) fn render_diffs(sheet: &QuestionView) -> Markup {
-    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return html! {} };
+    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.rehearsal else { return html! {} };
     let mut files = Vec::new();
     let mut rows_all = 0;
     for change in &rehearsal.changes.list {
@@ -95,7 +95,7 @@ pub(super) fn render_diffs(sheet: &QuestionView) -> Markup {
             @for (change, rows) in &files {
                 details open {
                     summary { (change.kind()) " " code { (make_visible(&change.path, EscapeLevel::Name)) } }
-                    div.scroll tabindex="0" role="region" aria-label={ "Changes of " (make_visible(&change.path, EscapeLevel::Name)) } {
+                    div.scroll tabindex="0" role="region" aria-label={ "Changes to " (make_visible(&change.path, EscapeLevel::Name)) } {
                         table.diff {
                             colgroup { col.number; col; col.number; col; }
                             thead.away {
@@ -106,7 +106,7 @@ pub(super) fn render_diffs(sheet: &QuestionView) -> Markup {
                     }
                 }
             }
-            @if rows_all > ROWS_MAX { p.hint { "The rest is only in the lines above: there is too much of it." } }
+            @if rows_all > ROWS_MAX { p.hint { "The remaining changes are too large for this view. They are in the lines above." } }
         }
     }
 }

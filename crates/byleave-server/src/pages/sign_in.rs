@@ -56,9 +56,9 @@ pub(super) async fn enter(
         let page = render_form(&app, &next, Some(why)).into_string();
         Ok((StatusCode::FORBIDDEN, Html(page)).into_response())
     };
-    let Some(caller) = caller else { return refused("That is no token that counts.") };
+    let Some(caller) = caller else { return refused("The token is not valid.") };
     if caller.principal.kind != PrincipalKind::Person {
-        return refused("That is an agent's token. These pages are for people.");
+        return refused("This token belongs to an agent. Only people can sign in here.");
     }
     Ok(start_session(&app, &headers, Digest::compute(shown.as_bytes()), &next)?)
 }
@@ -72,8 +72,9 @@ pub(super) fn start_session(
 ) -> Result<Response, Problem> {
     if let Some(own) = app.pages_host().filter(|_| !is_at_pages_host(app, headers)) {
         let ticket = app.browser_sessions().issue_ticket(holds, next.to_owned());
-        let ticket = ticket.map_err(|why| Problem::internal_error("nobody can be signed in now", &why))?;
-        let to = format!("{}/sign-in/arrive?ticket={ticket}", origin_for_host(app, own, headers));
+        let ticket = ticket
+            .map_err(|why| Problem::internal_error("sign-in failed because of an internal error", &why))?;
+        let to = format!("{}/sign-in/ticket?ticket={ticket}", origin_for_host(app, own, headers));
         return lead(&to);
     }
     visit(app, holds, next)
@@ -84,10 +85,10 @@ pub(super) fn start_session(
 fn lead(to: &str) -> Result<Response, Problem> {
     // The script is faster.
     let header = HeaderValue::try_from(format!("1; url={to}"));
-    let header = header.map_err(|why| Problem::internal_error("there is no way on", &why))?;
+    let header = header.map_err(|why| Problem::internal_error("cannot redirect after sign-in", &why))?;
     let page = render_signed_out(
         "Signed in",
-        &html! { p { a href=(to) data-leads { "You are signed in. Go on" } } },
+        &html! { p { a href=(to) data-leads { "You are signed in. Continue" } } },
     );
     Ok(([(REFRESH, header)], Html(page.into_string())).into_response())
 }
@@ -114,7 +115,8 @@ pub(super) async fn redeem_ticket(
 
 fn visit(app: &App, holds: Digest, next: &str) -> Result<Response, Problem> {
     let secret = app.browser_sessions().start(holds, SystemClock.now());
-    let secret = secret.map_err(|why| Problem::internal_error("nobody can be signed in now", &why))?;
+    let secret =
+        secret.map_err(|why| Problem::internal_error("sign-in failed because of an internal error", &why))?;
     let cookie = cookie(app, &cookie_name(app), &secret, LIFETIME_MS / 1_000)?;
     Ok((cookie, Redirect::to(next)).into_response())
 }
@@ -134,8 +136,8 @@ pub(super) fn cookie(
 ) -> Result<[(HeaderName, HeaderValue); 1], Problem> {
     let secure = if app.is_encrypted() { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    let value =
-        HeaderValue::try_from(text).map_err(|why| Problem::internal_error("there is no cookie", &why))?;
+    let value = HeaderValue::try_from(text)
+        .map_err(|why| Problem::internal_error("cannot create the session cookie", &why))?;
     Ok([(SET_COOKIE, value)])
 }
 
@@ -152,21 +154,21 @@ pub(super) fn render_form(app: &App, next: &str, wrong: Option<&str>) -> Markup 
         "Sign in",
         &html! {
             h1 { "Byleave" }
-            p { "What agents want to do, and what you say to it." }
+            p { "Review and answer the questions of your agents." }
             form.card method="post" action="/sign-in" {
                 input type="hidden" name="next" value=(next);
                 label for="token" { "Your token" }
                 input #token type="password" name="token" required autocomplete="current-password"
                     aria-describedby="hint" autofocus;
                 p #hint.hint {
-                    "Where the server runs, " code { "byleave token add NAME --person" } " makes one."
+                    "To create a token, run " code { "byleave token add NAME --person" } " on the server."
                 }
                 @if let Some(wrong) = wrong { p.wrong role="alert" { (wrong) } }
                 button.yes type="submit" { "Sign in" }
             }
             @if app.oidc().is_some() {
                 @let next: String = byte_serialize(next.as_bytes()).collect();
-                p { a href={ "/sign-in/elsewhere?next=" (next) } { "Sign in with your organisation" } }
+                p { a href={ "/sign-in/oidc?next=" (next) } { "Sign in with your organisation" } }
             }
         },
     )

@@ -35,7 +35,7 @@ const OPEN_MAX: usize = 1_000;
 pub(super) async fn follow(State(app): State<App>, visitor: SignedInUser) -> Result<Response, ErrorPage> {
     visitor.require_scope(&[AccessScope::Answer, AccessScope::Read])?;
     let tenancy = Arc::clone(&visitor.caller.tenant);
-    let many = || Problem::too_many("too many pages are open", 5);
+    let many = || Problem::too_many("too many pages are open; close some", 5);
     let seat = tenancy.streams.try_acquire(visitor.caller.name()).ok_or_else(many)?;
     let following = QuestionStream {
         news: tenancy.watchers.any(),

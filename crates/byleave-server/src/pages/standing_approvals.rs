@@ -25,35 +25,35 @@ pub(super) async fn list(State(_app): State<App>, visitor: SignedInUser) -> Resu
     let now = SystemClock.now();
     let given = tenancy.audit_log.list_standing_approvals(tenancy.id(), now).await?;
     let (standing, over): (Vec<_>, Vec<_>) =
-        given.iter().partition(|item| item.state == StandingApprovalState::Standing);
+        given.iter().partition(|item| item.state == StandingApprovalState::Active);
     let body = html! {
-        h1 { "Leaves" }
-        p { "What passes without asking, because somebody said so once." }
-        @if standing.is_empty() { p { "No leave counts now." } }
+        h1 { "Approvals" }
+        p { "Calls that match a standing approval run without a question." }
+        @if standing.is_empty() { p { "There is no active standing approval." } }
         @for item in &standing { (one(&visitor, item, now)) }
         @if !over.is_empty() {
             details {
-                summary { (over.len()) " that no longer count" }
+                summary { (over.len()) " expired, used up or revoked" }
                 @for item in &over { (one(&visitor, item, now)) }
             }
         }
     };
-    Ok(page(&visitor, "Leaves", "/leaves", &body))
+    Ok(page(&visitor, "Approvals", "/approvals", &body))
 }
 
 fn one(visitor: &SignedInUser, item: &StandingApprovalItem, now: u64) -> Markup {
     html! {
-        section.card aria-label={ "Leave for " (make_visible(&item.standing_approval.tool, EscapeLevel::Name)) } {
+        section.card aria-label={ "Standing approval for " (make_visible(&item.standing_approval.tool, EscapeLevel::Name)) } {
             h2 { (make_visible(&item.standing_approval.tool, EscapeLevel::Name)) " " span.kind { (item.state.as_str()) } }
             pre.rule tabindex="0" { (visible_lines(&item.standing_approval.to_rule_toml(now))) }
             p.about {
                 "given by " (make_visible(&item.approver.name, EscapeLevel::Name)) " " (ago(item.granted_at, now)) ", used " (item.uses) " times, "
-                a href={ "/book/" (item.call) } { "for this call" }
+                a href={ "/log/" (item.call) } { "original call" }
             }
-            @if item.state == StandingApprovalState::Standing && visitor.has(AccessScope::Administer) {
-                form method="post" action={ "/leaves/" (item.standing_approval.id) "/revoke" } {
+            @if item.state == StandingApprovalState::Active && visitor.has(AccessScope::Administer) {
+                form method="post" action={ "/approvals/" (item.standing_approval.id) "/revoke" } {
                     (csrf_field(visitor))
-                    button.no type="submit" { "Revoke it" }
+                    button.no type="submit" { "Revoke" }
                 }
             }
         }
@@ -66,5 +66,5 @@ pub(super) async fn revoke(State(app): State<App>, request: Request) -> Result<R
     let PathId(leave) = PathId::<StandingApprovalId>::from_request_parts(&mut parts, &app).await?;
     let visitor = CsrfForm::from_request(Request::from_parts(parts, body), &app).await?.user;
     record_access::revoke_approval(&visitor.caller, leave).await?;
-    Ok(Redirect::to("/leaves"))
+    Ok(Redirect::to("/approvals"))
 }

@@ -47,48 +47,49 @@ pub(super) async fn show(
         until: None,
     };
     // The statistics read every record, so only one runs at a time.
-    let busy = |_| Problem::too_many("the book is being counted or checked already", 5);
+    let busy =
+        |_| Problem::too_many("the audit log is already being counted or verified; try again later", 5);
     let turn = tenancy.full_read_permit.try_acquire().map_err(busy)?;
     let stats = stats::collect(&*tenancy.audit_log, wanted, |_| {}).await?;
     drop(turn);
     let body = html! {
-        h1 { "Numbers" }
-        nav aria-label="Span" { @for (span, words) in SPANS {
+        h1 { "Statistics" }
+        nav aria-label="Period" { @for (span, words) in SPANS {
             a href={ "/stats?days=" (span) } aria-current=[(span == days).then_some("true")] { (words) } " "
         } }
         (sums(&stats))
         (by_day(&stats, now / DAY, days))
-        (bars("Calls by tool", stats.tools.iter().map(|tool| (tool.tool.clone(), tool.calls, format!("{} asked about", tool.asked)))))
-        (bars("Questions by what asked", stats.rules.iter().map(|rule| {
-            (rule.label(), rule.asked, format!("{} yes", rule.answers.yes + rule.answers.leave))
+        (bars("Calls by tool", stats.tools.iter().map(|tool| (tool.tool.clone(), tool.calls, format!("{} questions", tool.questions)))))
+        (bars("Questions by rule or cause", stats.rules.iter().map(|rule| {
+            (rule.label(), rule.questions, format!("{} yes", rule.answers.yes + rule.answers.standing_approval))
         })))
     };
-    Ok(page(&visitor, "Numbers", "/stats", &body))
+    Ok(page(&visitor, "Statistics", "/stats", &body))
 }
 
 fn sums(stats: &Stats) -> Markup {
-    let waited = &stats.questions.waited;
+    let waited = &stats.questions.open_durations;
     html! {
         dl.sums {
             div { dt { "Calls" } dd { (stats.calls) } }
             div { dt { "Refused" } dd { (stats.outcomes.refused) } }
             div { dt { "Destructive" } dd { (stats.destructive.calls) } }
-            div { dt { "Questions" } dd { (stats.questions.asked) } }
-            @if waited.count() > 0 { div { dt { "Waited, in the middle" } dd { (format_duration(waited.median_ms())) } } }
+            div { dt { "Questions" } dd { (stats.questions.count) } }
+            @if waited.count() > 0 { div { dt { "Median wait" } dd { (format_duration(waited.median_ms())) } } }
             @if stats.damaged > 0 { div { dt { "Damaged" } dd { (stats.damaged) } } }
         }
     }
 }
 
-/// Renders columns for days: all calls, and those with questions.
+/// Renders columns for days: the number of calls, and the number of questions.
 fn by_day(stats: &Stats, today: u64, days: u64) -> Markup {
     let first = today.saturating_sub(days.saturating_sub(1));
     // A call can have more than one question.
-    let most = stats.days.iter().map(|day| day.calls.max(day.asked)).max().unwrap_or(0).max(1);
+    let most = stats.days.iter().map(|day| day.calls.max(day.questions)).max().unwrap_or(0).max(1);
     let columns: Vec<(u64, u64, u64)> = (first..=today)
         .map(|day| {
             let found = stats.days.iter().find(|count| count.day == day);
-            (day, found.map_or(0, |count| count.calls), found.map_or(0, |count| count.asked))
+            (day, found.map_or(0, |count| count.calls), found.map_or(0, |count| count.questions))
         })
         .collect();
     let wide = 600_u64 / days.max(1);
@@ -96,11 +97,11 @@ fn by_day(stats: &Stats, today: u64, days: u64) -> Markup {
     let gap = u64::from(wide > 3);
     html! {
         figure {
-            figcaption { "Calls by day, " span.asked { "asked about" } " among them; at most " (most) " a day" }
-            svg.days viewBox={ "0 0 " (wide * days) " 120" } preserveAspectRatio="none" role="img" aria-label={ "Calls by day; at most " (most) } {
+            figcaption { "Calls per day and " span.asked { "questions" } " per day; maximum " (most) }
+            svg.days viewBox={ "0 0 " (wide * days) " 120" } preserveAspectRatio="none" role="img" aria-label={ "Calls and questions per day; maximum " (most) } {
                 @for (place, (day, calls, asked)) in (0_u64..).zip(&columns) {
                     g {
-                        title { (date(*day)) ": " (calls) " calls, " (asked) " asked about" }
+                        title { (date(*day)) ": " (calls) " calls, " (asked) " questions" }
                         rect.calls x=(place * wide) y=(120_u64.saturating_sub(high(*calls))) width=(wide - gap) height=(high(*calls)) {}
                         rect.asked x=(place * wide) y=(120_u64.saturating_sub(high(*asked))) width=(wide - gap) height=(high(*asked)) {}
                     }

@@ -34,11 +34,11 @@ const AT_ONCE: usize = 64;
 
 /// List calls
 #[utoipa::path(
-    get, path = "/v1/book/calls", tag = "book",
+    get, path = "/v1/log/calls", tag = "audit log",
     params(AuditLogQuery),
     responses(
-        (status = 200, body = CallList, description = "Calls, the newest first"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be looked for"),
+        (status = 200, body = CallList, description = "Calls, newest first"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The search is not valid"),
     ),
 )]
 pub(super) async fn calls(
@@ -75,11 +75,11 @@ pub(super) async fn calls(
 
 /// Read the record of a call
 #[utoipa::path(
-    get, path = "/v1/book/calls/{call}", tag = "book",
+    get, path = "/v1/log/calls/{call}", tag = "audit log",
     params(("call" = uuid::Uuid, Path, description = "The call")),
     responses(
         (status = 200, body = RecordBody, description = "The record"),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The call does not exist"),
     ),
 )]
 pub(super) async fn record(
@@ -91,12 +91,12 @@ pub(super) async fn record(
     Ok(JsonResponse(RecordBody::from(&record_access::record(&caller.tenant, call).await?)))
 }
 
-/// Export the book
+/// Export the audit log
 ///
-/// Record after record, the newest first: as JSON, one a line, or as Markdown. If the book breaks in the middle, so does the
-/// response: what ends without an error is whole.
+/// Streams the records, newest first, as JSON lines or as Markdown. If the audit log fails in between, the response ends with an
+/// error. A response without an error is complete.
 #[utoipa::path(
-    get, path = "/v1/book/export", tag = "book",
+    get, path = "/v1/audit/export", tag = "audit log",
     params(ExportQuery),
     responses(
         (status = 200, description = "The records", content(
@@ -117,7 +117,7 @@ pub(super) async fn export(
         until: exact(query.until)?,
         ..CallFilter::default()
     };
-    let (media, form) = match query.form {
+    let (media, form) = match query.format {
         ExportFormat::Json => ("application/x-ndjson", json as fn(&ExportedRecord) -> String),
         ExportFormat::Markdown => {
             ("text/markdown; charset=utf-8", ExportedRecord::to_markdown as fn(&ExportedRecord) -> String)
@@ -162,12 +162,12 @@ fn records(
     })
 }
 
-/// Check the book
+/// Verify the audit log
 ///
-/// Everything that is written is checked, which takes a while: one check at a time.
+/// Verifies all records, which takes a while. Only one verification runs at a time.
 #[utoipa::path(
-    post, path = "/v1/book/verify", tag = "book",
-    responses((status = 200, body = VerificationReport, description = "What came of it")),
+    post, path = "/v1/audit/verify", tag = "audit log",
+    responses((status = 200, body = VerificationReport, description = "The result of the verification")),
 )]
 pub(super) async fn verify(
     State(_app): State<App>,
@@ -183,7 +183,7 @@ pub(super) fn page(limit: Option<u32>, after: Option<i64>) -> Result<PageRequest
     let limit = limit.unwrap_or(LIMIT);
     let after = after.map(|after| u64::try_from(after).map_err(|_| after));
     if !(1..=LIMIT_MAX).contains(&limit) || matches!(after, Some(Err(_))) {
-        let what = format!("`limit` is 1 to {LIMIT_MAX}, and `after` the cursor of an item");
+        let what = format!("`limit` must be 1 to {LIMIT_MAX}, and `after` must be the cursor of an item");
         return Err(Problem::new(ProblemKind::Malformed, what));
     }
     let after = exact(after.and_then(Result::ok))?;
@@ -193,9 +193,10 @@ pub(super) fn page(limit: Option<u32>, after: Option<i64>) -> Result<PageRequest
 
 fn exact(number: Option<u64>) -> Result<Option<u64>, Problem> {
     match number {
-        Some(number) if number > EXACT_MAX => {
-            Err(Problem::new(ProblemKind::Malformed, format!("numbers are at most {EXACT_MAX}")))
-        }
+        Some(number) if number > EXACT_MAX => Err(Problem::new(
+            ProblemKind::Malformed,
+            format!("a number in the query is larger than {EXACT_MAX}"),
+        )),
         number => Ok(number),
     }
 }

@@ -30,27 +30,27 @@ const KEY_CHARS_MAX: usize = 128;
 
 /// Make a call
 ///
-/// The same key with the same body is the same call, which is never run twice. What came of a call is a result, also where it
-/// was refused.
+/// A request with the same key and body refers to the same call, which never runs twice. The outcome of a call is a result, even
+/// if the call was refused.
 #[utoipa::path(
     post, path = "/v1/calls", tag = "calls",
     params(
         WaitQuery,
-        ("Idempotency-Key" = String, Header, description = "Chosen by the client: the same key is the same call",
+        ("Idempotency-Key" = String, Header, description = "Chosen by the client. The same key refers to the same call",
             min_length = 1, max_length = 128, pattern = "^[!-~]+$"),
     ),
     request_body = CallBody,
     responses(
-        (status = 200, body = CallStatusBody, description = "It is settled",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStatusBody, description = "It waits, or is worked on",
-            headers(("Location" = String, description = "Where the call is"))),
+        (status = 200, body = CallStatusBody, description = "The call is settled",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 202, body = CallStatusBody, description = "The call waits or runs",
+            headers(("Location" = String, description = "The URL of the call"))),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "The key was used for another call"),
-        (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "The contents of the call were erased"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "The call cannot be made so"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The call is not valid"),
     ),
 )]
 pub(super) async fn submit(
@@ -86,22 +86,22 @@ pub(super) async fn submit(
 /// Records a call before its client learns that it was accepted. If this process dies, the call is found there.
 async fn take_in(caller: &Caller, call: &Call) -> Result<(), Problem> {
     caller.tenant.gate.accept(call).await.map_err(|result| {
-        let never = || Problem::internal_error("the call was not taken in", &result.outcome.as_str());
+        let never = || Problem::internal_error("the call was not accepted", &result.outcome.as_str());
         never_a_call(&result).unwrap_or_else(never)
     })
 }
 
-/// See how far a call has come
+/// Show the status of a call
 #[utoipa::path(
     get, path = "/v1/calls/{call}", tag = "calls",
     params(("call" = uuid::Uuid, Path, description = "The call"), WaitQuery),
     responses(
-        (status = 200, body = CallStatusBody, description = "It is settled",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStatusBody, description = "It waits, or is worked on",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
-        (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
+        (status = 200, body = CallStatusBody, description = "The call is settled",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 202, body = CallStatusBody, description = "The call waits or runs",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The call does not exist"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "The contents of the call were erased"),
     ),
 )]
 pub(super) async fn show(
@@ -116,19 +116,19 @@ pub(super) async fn show(
     status_response(call, &caller.tenant.wait_for_status(call, until).await.map_err(start_problem)?)
 }
 
-/// Call a call off
+/// Cancel a call
 ///
-/// What runs is stopped, what waits is refused, what is settled stays as it is.
+/// A running call is stopped, a waiting call is refused, and a settled call stays as it is.
 #[utoipa::path(
     post, path = "/v1/calls/{call}/cancel", tag = "calls",
     params(("call" = uuid::Uuid, Path, description = "The call"), WaitQuery),
     responses(
-        (status = 200, body = CallStatusBody, description = "It is settled",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStatusBody, description = "It is being stopped",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
-        (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
+        (status = 200, body = CallStatusBody, description = "The call is settled",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 202, body = CallStatusBody, description = "The call is being stopped",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The call does not exist"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "The contents of the call were erased"),
     ),
 )]
 pub(super) async fn cancel(
@@ -180,15 +180,17 @@ pub(super) async fn check_visible(caller: &Caller, call: CallId) -> Result<(), P
 
 pub(super) fn wait_deadline(wait: &WaitQuery) -> Result<Instant, Problem> {
     if wait.wait > MAX_WAIT_S {
-        return Err(Problem::new(ProblemKind::Malformed, format!("`wait` is at most {MAX_WAIT_S} seconds")));
+        return Err(Problem::new(
+            ProblemKind::Malformed,
+            format!("`wait` must be at most {MAX_WAIT_S} seconds"),
+        ));
     }
     Ok(Instant::now() + Duration::from_secs(wait.wait.into()))
 }
 
 fn key(headers: &HeaderMap) -> Result<String, Problem> {
     let wrong = || {
-        let what =
-            "the header `Idempotency-Key` must be there once, with 1 to 128 visible characters of ASCII";
+        let what = "send the header `Idempotency-Key` exactly once, with 1 to 128 visible ASCII characters";
         Problem::new(ProblemKind::Malformed, what)
     };
     let mut keys = headers.get_all(KEY).iter();
@@ -215,7 +217,7 @@ fn call(caller: &Caller, key: &str, body: CallBody) -> Result<Call, Problem> {
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if !(1..=48).contains(&body.session.len()) || !body.session.chars().all(plain) {
-        let what = "`session` has 1 to 48 letters, digits, `.`, `_` and `-`";
+        let what = "`session` must have 1 to 48 letters, digits, `.`, `_` or `-`";
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
     Ok(Call {
@@ -237,7 +239,10 @@ fn reviewed(caller: &Caller, body: &mut CallBody) -> Result<Option<Opinion<Value
     check_tool_usable(caller, &body.tool)?;
     let Some(review) = body.review.take() else { return Ok(None) };
     if !is_client_tool(&body.tool) {
-        return Err(Problem::new(ProblemKind::Forbidden, "`review` is for calls of one's own tools"));
+        return Err(Problem::new(
+            ProblemKind::Forbidden,
+            "`review` is only allowed for your own client tools",
+        ));
     }
     Ok(Some(review.into()))
 }
@@ -254,22 +259,23 @@ pub(super) fn requested_mode(caller: &Caller, wanted: Option<ModeName>) -> Resul
     if most.is_at_least_as_permissive(wanted) {
         return Ok(wanted);
     }
-    let what = format!("the mode `{}` asks less than this server's, `{}`", wanted.as_str(), most.as_str());
+    let what =
+        format!("the mode `{}` is looser than the mode of this server, `{}`", wanted.as_str(), most.as_str());
     Err(Problem::new(ProblemKind::Forbidden, what))
 }
 
 pub(super) fn start_problem(unstarted: StartError) -> Problem {
     match unstarted {
-        StartError::Busy => Problem::too_many("too many calls of this tenant run; try again", 1),
+        StartError::Busy => {
+            Problem::too_many("too many calls of this tenant are running; try again later", 1)
+        }
         StartError::IdReused => {
-            let why = "the key was used for another call";
+            let why = "the idempotency key was already used for another call";
             Problem::refused(StatusCode::CONFLICT, &Refusal::new(Code::CallReused, why))
         }
         StartError::Ledger(fault) => fault.into(),
         StartError::Missing => Problem::not_found("call"),
-        StartError::TaskFailed => {
-            Problem::internal_error("the call was left in the middle", &"its task ended")
-        }
+        StartError::TaskFailed => Problem::internal_error("the call was interrupted", &"its task ended"),
     }
 }
 

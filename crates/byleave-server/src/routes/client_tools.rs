@@ -20,21 +20,21 @@ use crate::tenant::ClaimResult;
 /// The maximum time that a client may hold a call.
 const TIMEOUT_MS_MAX: u32 = 600_000;
 
-/// Register a tool of one's own
+/// Register a client tool
 ///
-/// A function in the process of who registers it, behind the gate. Its calls are judged, asked about and recorded like any other,
-/// and are run by who made them. Until the server ends; saying the same again changes nothing.
+/// A client tool is a function in the process of the client. The gate evaluates, asks about and records its calls like any other,
+/// and the client runs them. The registration lasts until the server stops. Repeating it changes nothing.
 #[utoipa::path(
-    put, path = "/v1/own-tools/{name}", tag = "own tools",
-    params(("name" = String, Path, description = "Its name", min_length = 1, max_length = 48, pattern = "^[A-Za-z0-9_-]+$")),
+    put, path = "/v1/client-tools/{name}", tag = "client tools",
+    params(("name" = String, Path, description = "The name of the tool", min_length = 1, max_length = 48, pattern = "^[A-Za-z0-9_-]+$")),
     request_body = ClientToolBody,
     responses(
-        (status = 200, body = ClientToolName, description = "It can be called"),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There are no own tools here"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 200, body = ClientToolName, description = "The tool is registered"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "This server has no client tools"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be registered so"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The definition is not valid"),
     ),
 )]
 pub(super) async fn register(
@@ -45,10 +45,11 @@ pub(super) async fn register(
 ) -> Result<JsonResponse<ClientToolName>, Problem> {
     caller.require_scope(&[AccessScope::Submit])?;
     let own = own_tools(&caller)?;
-    let Path(name) = name.map_err(|_| Problem::new(ProblemKind::Malformed, "the name cannot be read"))?;
+    let Path(name) =
+        name.map_err(|_| Problem::new(ProblemKind::Malformed, "the name of the tool cannot be read"))?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !(1..=48).contains(&name.len()) || !name.chars().all(plain) {
-        let what = "the name has 1 to 48 letters, digits, `_` and `-`";
+        let what = "the name of the tool must have 1 to 48 letters, digits, `_` or `-`";
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
     check_length("description", &body.description, 0, 4_000)?;
@@ -56,7 +57,7 @@ pub(super) async fn register(
         check_length("operation", operation, 1, 64)?;
     }
     if body.timeout_ms.is_some_and(|timeout| !(1..=TIMEOUT_MS_MAX).contains(&timeout)) {
-        let what = format!("`timeout_ms` is 1 to {TIMEOUT_MS_MAX}");
+        let what = format!("`timeout_ms` must be 1 to {TIMEOUT_MS_MAX}");
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
     let manifest = body.into_manifest(client_tool_name(caller.name(), &name));
@@ -66,26 +67,26 @@ pub(super) async fn register(
     Ok(JsonResponse(ClientToolName { tool }))
 }
 
-/// Take a call of an own tool, to run it
+/// Claim a call of a client tool, to run it
 ///
-/// It begins with this: what stands in its way now has it refused. Who takes it runs it once and reports; who does not report has it
-/// end as unknown.
+/// The attempt begins with the claim. If the call may not start now, it is refused. The client runs a claimed call once and
+/// reports. Without a report, the outcome of the call is unknown.
 #[utoipa::path(
-    post, path = "/v1/calls/{call}/take", tag = "own tools",
+    post, path = "/v1/calls/{call}/claim", tag = "client tools",
     params(("call" = uuid::Uuid, Path, description = "The call"), WaitQuery),
     request_body = ClaimBody,
     responses(
-        (status = 200, body = CallStatusBody, description = "It is settled",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStatusBody, description = "It is taken, where it says so; else it cannot be taken yet",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It was taken with another claim"),
-        (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 200, body = CallStatusBody, description = "The call is settled",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 202, body = CallStatusBody, description = "The call is claimed if its state says so; otherwise it cannot be claimed yet",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The call does not exist"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The call was claimed with another claim"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "The contents of the call were erased"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be taken so"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The claim is not valid"),
     ),
 )]
 pub(super) async fn claim(
@@ -108,25 +109,25 @@ pub(super) async fn claim(
     }
 }
 
-/// Report what came of a call that was taken
+/// Report the result of a claimed call
 ///
-/// The first report counts; whoever repeats it learns what came of the call.
+/// Only the first report is used. A repeated report returns the result of the call.
 #[utoipa::path(
-    post, path = "/v1/calls/{call}/report", tag = "own tools",
+    post, path = "/v1/calls/{call}/report", tag = "client tools",
     params(("call" = uuid::Uuid, Path, description = "The call"), WaitQuery),
     request_body = ReportBody,
     responses(
-        (status = 200, body = CallStatusBody, description = "It is settled",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStatusBody, description = "It is not settled yet",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It was taken with another claim"),
-        (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 200, body = CallStatusBody, description = "The call is settled",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 202, body = CallStatusBody, description = "The call is not settled yet",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The call does not exist"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The call was claimed with another claim"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "The contents of the call were erased"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be reported so"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The report is not valid"),
     ),
 )]
 pub(super) async fn report(
@@ -148,9 +149,13 @@ pub(super) async fn report(
 }
 
 fn own_tools(caller: &Caller) -> Result<&ClientTools, Problem> {
-    caller.tenant.client_tools.as_ref().ok_or_else(|| Problem::not_found("path"))
+    caller
+        .tenant
+        .client_tools
+        .as_ref()
+        .ok_or_else(|| Problem::new(ProblemKind::NotFound, "this server has no client tools"))
 }
 
 fn taken() -> Problem {
-    Problem::new(ProblemKind::Taken, "the call was taken with another claim")
+    Problem::new(ProblemKind::Taken, "the call was claimed with another claim")
 }

@@ -37,8 +37,8 @@ const BEAT: Duration = Duration::from_secs(15);
 /// Follow a call
 ///
 /// Server-sent events: `entry` for every entry of the record, with its number as id, and `tool_approval` before the entry that
-/// closes a question. The stream ends when the call is settled. Who comes back with `Last-Event-ID` goes on after that entry;
-/// where nothing comes after it any more, there is no content.
+/// closes a question. The stream ends when the call is settled. With `Last-Event-ID`, the stream continues after that entry.
+/// If no more entries can follow, the status is 204.
 #[utoipa::path(
     get, path = "/v1/calls/{call}/events", tag = "calls",
     params(
@@ -48,8 +48,8 @@ const BEAT: Duration = Duration::from_secs(15);
     ),
     responses(
         (status = 200, body = CallEvent, content_type = "text/event-stream", description = "The events"),
-        (status = 204, description = "The call is settled, and its last entry was seen"),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
+        (status = 204, description = "The call is settled, and the client has seen its last entry"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The call does not exist"),
     ),
 )]
 pub(super) async fn events(
@@ -62,7 +62,7 @@ pub(super) async fn events(
     caller.require_scope(&[AccessScope::Submit, AccessScope::Read])?;
     let last = last_seen(&headers)?.or(after.after);
     check_visible(&caller, call).await?;
-    let many = || Problem::too_many("too many streams are open", 5);
+    let many = || Problem::too_many("too many event streams are open", 5);
     let seat = caller.tenant.streams.try_acquire(caller.name()).ok_or_else(many)?;
     let shared = caller.tenant.watchers.watch(call);
     let mut following = CallEventStream {
@@ -85,7 +85,7 @@ pub(super) async fn events(
 }
 
 fn last_seen(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
-    let wrong = || Problem::new(ProblemKind::Malformed, "`Last-Event-ID` is the number of an entry");
+    let wrong = || Problem::new(ProblemKind::Malformed, "`Last-Event-ID` must be the number of an entry");
     let mut given = headers.get_all("last-event-id").iter();
     match (given.next(), given.next()) {
         (None, _) => Ok(None),
@@ -179,12 +179,14 @@ async fn told(tenancy: &Tenant, call: CallId) -> Result<CallEventLog, Problem> {
 async fn approval(tenancy: &Tenant, kept: &StoredCall, seq: u32) -> Option<SerializedEvent> {
     let record = &kept.record;
     let place = usize::try_from(seq).ok()?;
-    let (question, approved) = match &record.entries().get(place)?.fact {
+    let (question, approved) = match &record.entries().get(place)?.event {
         RecordEvent::Answered(answered) => {
             let said = &answered.answer;
             (answered.question, !matches!(said, Answer::No { .. } | Answer::Abort))
         }
-        RecordEvent::Expired { question } | RecordEvent::Unasked { question, .. } => (*question, false),
+        RecordEvent::Expired { question } | RecordEvent::ApproverFailed { question, .. } => {
+            (*question, false)
+        }
         _ => return None,
     };
     if record.question(question)?.kind == QuestionKind::Release {
@@ -198,9 +200,9 @@ async fn approval(tenancy: &Tenant, kept: &StoredCall, seq: u32) -> Option<Seria
 
 /// Returns the arguments of the question; null if they were erased.
 async fn parameters(tenancy: &Tenant, record: &Record, place: usize) -> Value {
-    let mut drafts = record.entries().iter().take(place).filter_map(|entry| match &entry.fact {
+    let mut drafts = record.entries().iter().take(place).filter_map(|entry| match &entry.event {
         RecordEvent::Received(heading) => Some(heading.arguments),
-        RecordEvent::Reviewed(Ok(review)) => review.change,
+        RecordEvent::Reviewed(Ok(review)) => review.replacement,
         RecordEvent::Answered(RecordedAnswer { answer: Answer::Edit { content, .. }, .. }) => Some(*content),
         _ => None,
     });

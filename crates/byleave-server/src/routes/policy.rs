@@ -42,7 +42,7 @@ pub(super) async fn tools(
     };
     let entries = caller.tenant.gate.catalog().list();
     let tools = entries.iter().filter(|entry| may_use(caller.name(), entry.name())).map(|entry| {
-        let (schema, unfit) = match provider_formats::schema(query.form.into(), entry, &site) {
+        let (schema, unfit) = match provider_formats::schema(query.format.into(), entry, &site) {
             Ok(schema) => (Some(schema), None),
             Err(why) => (None, Some(why.to_string())),
         };
@@ -50,7 +50,7 @@ pub(super) async fn tools(
         ToolEntry {
             name: entry.name().to_owned(),
             schema,
-            unfit,
+            unsupported_reason: unfit,
             read_only: manifest.read_only,
             destructive: manifest.destructive,
         }
@@ -58,18 +58,18 @@ pub(super) async fn tools(
     Ok(JsonResponse(ToolList { tools: tools.collect() }))
 }
 
-/// Say what a call would do, and what the policy says of it
+/// Show the effects of a call and the decision of the policy
 ///
-/// Nothing is run, nobody is asked, and nothing is written. It goes by the same steps that the call would.
+/// Runs nothing, asks nobody and writes nothing. Uses the same steps as a real call.
 #[utoipa::path(
     post, path = "/v1/policy/explain", tag = "policy",
     request_body = ExplainBody,
     responses(
-        (status = 200, body = ExplanationBody, description = "What it would do, and the ruling"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 200, body = ExplanationBody, description = "The effects and the decision"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be explained so"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The call is not valid"),
     ),
 )]
 pub(super) async fn explain(
@@ -107,17 +107,17 @@ pub(super) async fn explain(
 
 /// Try other rules on past calls
 ///
-/// What they would have made of the newest calls of the book in the place of the person's own file, judged by what was recorded
-/// then. Nothing is put in force. Only for administrators: by trying rules one could find out what is in a call.
+/// Evaluates the newest calls of the audit log, as they were recorded, with these rules in place of the user's policy file. The
+/// rules do not come into force. Only for administrators, because such rules can reveal the contents of a call.
 #[utoipa::path(
     post, path = "/v1/policy/replay", tag = "policy",
     request_body = ReplayBody,
     responses(
-        (status = 200, body = ReplayReport, description = "What would change"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 200, body = ReplayReport, description = "The decisions that would change"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "The rules cannot be used"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The rules are not valid"),
     ),
 )]
 pub(super) async fn replay(
@@ -127,7 +127,7 @@ pub(super) async fn replay(
 ) -> Result<JsonResponse<ReplayReport>, Problem> {
     caller.require_scope(&[AccessScope::Administer])?;
     if !(1..=MAX_REPLAY).contains(&body.limit) {
-        let what = format!("`limit` is 1 to {MAX_REPLAY}");
+        let what = format!("`limit` must be 1 to {MAX_REPLAY}");
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
     check_length("policy", &body.policy, 0, MAX_POLICY_CHARS)?;

@@ -22,7 +22,7 @@ use crate::tenant::ClientCallStatus;
 #[utoipa::path(
     get, path = "/v1/questions", tag = "questions",
     params(PageQuery),
-    responses((status = 200, body = QuestionList, description = "Open questions, the newest first")),
+    responses((status = 200, body = QuestionList, description = "Open questions, newest first")),
 )]
 pub(super) async fn list(
     State(_app): State<App>,
@@ -35,17 +35,17 @@ pub(super) async fn list(
     Ok(JsonResponse(QuestionList { questions: items.iter().map(OpenQuestion::from).collect() }))
 }
 
-/// See a question in full
+/// Show a question in full
 ///
-/// With true contents. Whoever shows it to a person shows all lines.
+/// Includes the true contents. A client must show all lines to the person.
 #[utoipa::path(
     get, path = "/v1/questions/{question}", tag = "questions",
     params(("question" = uuid::Uuid, Path, description = "The question")),
     responses(
         (status = 200, body = QuestionViewBody, description = "The question"),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such question"),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It can no longer be answered"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be shown"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The question does not exist"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The question can no longer be answered"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The question cannot be shown"),
     ),
 )]
 pub(super) async fn show(
@@ -60,24 +60,24 @@ pub(super) async fn show(
 
 /// Answer a question
 ///
-/// The digest is that of the question as it was shown. Nobody answers what stands under their own name. An agent answers yes or
-/// no, and as a program: checkpoints, leaves and everything else are for people.
+/// The digest is that of the question as it was shown. Nobody can answer a question about their own call. An agent can only answer
+/// yes or no, and is recorded as a program. Only people can pass checkpoints, give standing approvals and use other answers.
 #[utoipa::path(
     post, path = "/v1/questions/{question}/answer", tag = "questions",
     params(("question" = uuid::Uuid, Path, description = "The question")),
     request_body = AnswerBody,
     responses(
-        (status = 200, body = CallStatusBody, description = "It was answered, and its call is settled",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStatusBody, description = "It was answered, and its call goes on",
-            headers(("Location" = String, description = "Where the call is"))),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such question"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "The digest is another's, or it can no longer be answered"),
-        (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
+        (status = 200, body = CallStatusBody, description = "The question was answered, and its call is settled",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 202, body = CallStatusBody, description = "The question was answered, and its call continues",
+            headers(("Location" = String, description = "The URL of the call"))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The question does not exist"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The digest does not match, or the question can no longer be answered"),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "The contents of the call were erased"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be answered so"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The answer is not valid for this question"),
     ),
 )]
 pub(super) async fn answer(
@@ -99,6 +99,7 @@ pub(super) async fn answer(
 }
 
 fn digest(text: &str) -> Result<Digest, Problem> {
-    let wrong = |_| Problem::new(ProblemKind::Unusable, "`digest` has 64 small hexadecimal digits");
+    let wrong =
+        |_| Problem::new(ProblemKind::Unusable, "`digest` must have 64 lower-case hexadecimal digits");
     serde_json::from_value(text.into()).map_err(wrong)
 }

@@ -12,10 +12,10 @@ use crate::principal::AccessScope;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 
-/// See whether everything is halted
+/// Show whether a halt is active
 #[utoipa::path(
     get, path = "/v1/halt", tag = "service",
-    responses((status = 200, body = HaltStatus, description = "Whether it is")),
+    responses((status = 200, body = HaltStatus, description = "Whether a halt is active")),
 )]
 pub(super) async fn halted(
     State(_app): State<App>,
@@ -23,25 +23,25 @@ pub(super) async fn halted(
 ) -> Result<JsonResponse<HaltStatus>, Problem> {
     caller.require_scope(&AccessScope::ALL)?;
     let found = caller.tenant.ledger.active_halt(caller.tenant.id()).await?;
-    let why = found.as_ref().and_then(|act| match &act.deed {
-        byleave::core::admin_action::AdminActionKind::Halt { why } => Some(why.clone()),
+    let why = found.as_ref().and_then(|act| match &act.kind {
+        byleave::core::admin_action::AdminActionKind::Halt { reason: why } => Some(why.clone()),
         _ => None,
     });
-    Ok(JsonResponse(HaltStatus { halted: found.is_some(), why, by: found.map(|act| act.by) }))
+    Ok(JsonResponse(HaltStatus { halted: found.is_some(), reason: why, actor: found.map(|act| act.actor) }))
 }
 
-/// Refuse everything from now on
+/// Halt all calls
 ///
-/// What runs already goes on to its end.
+/// Refuses every call that would begin, until the halt is lifted. Calls that already run continue to their end.
 #[utoipa::path(
     put, path = "/v1/halt", tag = "service",
     request_body = HaltBody,
     responses(
-        (status = 204, description = "Everything is halted"),
-        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
+        (status = 204, description = "All calls are halted"),
+        (status = 408, body = Problem, content_type = "application/problem+json", description = "The body did not arrive in time"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "It does not say why"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The reason is missing or too long"),
     ),
 )]
 pub(super) async fn halt(
@@ -50,15 +50,15 @@ pub(super) async fn halt(
     StrictJson(body): StrictJson<HaltBody>,
 ) -> Result<StatusCode, Problem> {
     caller.require_scope(&[AccessScope::Administer])?;
-    check_length("why", &body.why, 1, 1_000)?;
-    caller.tenant.gate.halt(caller.tenant.id(), caller.name(), &body.why).await?;
+    check_length("reason", &body.reason, 1, 1_000)?;
+    caller.tenant.gate.halt(caller.tenant.id(), caller.name(), &body.reason).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Lift a halt
 #[utoipa::path(
     delete, path = "/v1/halt", tag = "service",
-    responses((status = 204, description = "Nothing is halted")),
+    responses((status = 204, description = "No halt is active")),
 )]
 pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<StatusCode, Problem> {
     caller.require_scope(&[AccessScope::Administer])?;
@@ -66,10 +66,10 @@ pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<Stat
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// See whether the server is well
+/// Check the health of the server
 #[utoipa::path(
     get, path = "/v1/health", tag = "service",
-    responses((status = 200, body = Health, description = "It is, and its book can be read")),
+    responses((status = 200, body = Health, description = "The server is healthy, and its audit log can be read")),
 )]
 pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<JsonResponse<Health>, Problem> {
     caller.require_scope(&AccessScope::ALL)?;
@@ -78,17 +78,21 @@ pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<Js
     Ok(JsonResponse(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
-/// See what is counted
+/// Show metrics
 ///
-/// In the form of Prometheus, about the whole process: for administrators of the operator's own tenant.
+/// In Prometheus format, for the whole process. Only for administrators of the operator's own tenant.
 #[utoipa::path(
     get, path = "/v1/metrics", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain", description = "The metrics")),
 )]
 pub(super) async fn metrics(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
     caller.require_scope(&[AccessScope::Administer])?;
-    let refused =
-        || Problem::new(ProblemKind::Forbidden, "metrics are for the operator's own administrators");
+    let refused = || {
+        Problem::new(
+            ProblemKind::Forbidden,
+            "only administrators of the operator's own tenant can read metrics",
+        )
+    };
     let text = app.metrics(caller.tenant.id()).ok_or_else(refused)?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

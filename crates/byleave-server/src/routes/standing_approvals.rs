@@ -13,10 +13,10 @@ use crate::problem::Problem;
 use crate::record_access;
 use crate::state::App;
 
-/// List the leaves that were given
+/// List standing approvals
 #[utoipa::path(
-    get, path = "/v1/leaves", tag = "leaves",
-    responses((status = 200, body = StandingApprovalList, description = "The leaves, the newest first, also those that no longer count")),
+    get, path = "/v1/approvals", tag = "standing approvals",
+    responses((status = 200, body = StandingApprovalList, description = "All standing approvals, newest first, including expired and revoked ones")),
 )]
 pub(super) async fn list(
     State(_app): State<App>,
@@ -26,17 +26,17 @@ pub(super) async fn list(
     let now = SystemClock.now();
     let leaves = caller.tenant.audit_log.list_standing_approvals(caller.tenant.id(), now).await?;
     Ok(JsonResponse(StandingApprovalList {
-        leaves: leaves.iter().map(|item| StandingApprovalEntry::from_item(item, now)).collect(),
+        standing_approvals: leaves.iter().map(|item| StandingApprovalEntry::from_item(item, now)).collect(),
     }))
 }
 
-/// Revoke a leave
+/// Revoke a standing approval
 #[utoipa::path(
-    delete, path = "/v1/leaves/{leave}", tag = "leaves",
-    params(("leave" = uuid::Uuid, Path, description = "The leave")),
+    delete, path = "/v1/approvals/{approval}", tag = "standing approvals",
+    params(("approval" = uuid::Uuid, Path, description = "The standing approval")),
     responses(
-        (status = 204, description = "It counts no longer"),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such leave"),
+        (status = 204, description = "The standing approval is revoked"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "The standing approval does not exist"),
     ),
 )]
 pub(super) async fn revoke(

@@ -20,7 +20,7 @@ use crate::state::App;
 /// How often to check whether a token is still valid.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// See who drives calls
+/// List workers
 #[utoipa::path(
     get, path = "/v1/workers", tag = "service",
     responses((status = 200, body = WorkerList, description = "The workers of the tenant")),
@@ -32,7 +32,7 @@ pub(super) async fn list(
     caller.require_scope(&[AccessScope::Read])?;
     let crew = caller.tenant.workers.as_ref();
     let workers = crew.map(|crew| crew.workers().into_iter().map(Into::into).collect());
-    Ok(JsonResponse(WorkerList { drives_itself: crew.is_none(), workers: workers.unwrap_or_default() }))
+    Ok(JsonResponse(WorkerList { executes_locally: crew.is_none(), workers: workers.unwrap_or_default() }))
 }
 
 /// Opens the connection of a worker.
@@ -45,7 +45,7 @@ pub(crate) async fn connect(
     let none = || {
         Problem::new(
             ProblemKind::NotFound,
-            "this server drives calls itself: it was started without `--workers`",
+            "this server executes calls itself and accepts no workers; start it with `--workers`",
         )
     };
     let crew = caller.tenant.workers.clone().ok_or_else(none)?;
@@ -53,7 +53,7 @@ pub(crate) async fn connect(
         websocket::upgrade_response(&request).map_err(|why| Problem::new(ProblemKind::Malformed, why))?;
     let rights =
         Permissions::Worker { tenant: caller.principal.tenant.clone(), name: caller.name().to_owned() };
-    let many = || Problem::too_many("a worker has one wire, and this one has too many", 10);
+    let many = || Problem::too_many("this worker has too many connections; a worker needs only one", 10);
     let seat = caller.tenant.worker_connections.try_acquire(caller.name()).ok_or_else(many)?;
     let shown = request.headers().get(header::AUTHORIZATION).cloned();
     let upgrading = hyper::upgrade::on(request);
@@ -61,7 +61,7 @@ pub(crate) async fn connect(
         let _seat = seat;
         let upgraded = match upgrading.await {
             Ok(upgraded) => upgraded,
-            Err(error) => return tracing::debug!(%error, "a worker did not open its wire"),
+            Err(error) => return tracing::debug!(%error, "a worker did not complete its connection"),
         };
         let wire = websocket::channel_over_upgraded(TokioIo::new(upgraded)).await;
         let until_unknown = async {
@@ -75,7 +75,7 @@ pub(crate) async fn connect(
         // Whichever ends first, the connection is dropped.
         tokio::select! {
             () = server::serve_worker(&crew, rights, wire) => {}
-            () = until_unknown => tracing::warn!(worker = caller.name(), "the token of a worker counts no more"),
+            () = until_unknown => tracing::warn!(worker = caller.name(), "disconnecting a worker: its token is no longer valid"),
             () = app.shutdown.cancelled() => {}
         }
     });

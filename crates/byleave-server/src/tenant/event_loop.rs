@@ -72,7 +72,7 @@ impl Tenant {
                     }
                     after = Some(written.cursor);
                 }
-                Err(fault) => tracing::warn!(%fault, "what others write cannot be heard"),
+                Err(fault) => tracing::warn!(%fault, "cannot read the entries of other writers"),
             }
         }
     }
@@ -82,7 +82,7 @@ impl Tenant {
         loop {
             let began = Instant::now();
             if let Err(fault) = self.drive_all(&mut others).await {
-                tracing::warn!(%fault, "it cannot be seen what there is to do");
+                tracing::warn!(%fault, "cannot list the calls to resume");
             }
             // Every settled call causes a search, and the busier the audit log, the more expensive each search.
             tokio::time::sleep((began.elapsed() * REST).min(LOOK)).await;

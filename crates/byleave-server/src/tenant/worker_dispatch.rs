@@ -72,7 +72,7 @@ impl Tenant {
                     }
                 }
                 (drove, NextStep::Do(_)) => {
-                    tracing::debug!(call = %id, ?drove, "nobody drives a call yet");
+                    tracing::debug!(call = %id, ?drove, "no worker executes the call yet");
                     return CallStatus::RunningElsewhere { call: id };
                 }
             }

@@ -17,10 +17,10 @@ pub enum DeliveryError {
     #[error("the webhook cannot be used; remove it and add it again")]
     Unusable,
     /// It could not be reached, or not in time.
-    #[error("it cannot be reached: {0}")]
+    #[error("cannot reach the webhook: {0}")]
     Unreachable(String),
     /// It rejected the message, with this status.
-    #[error("it answered with status {0}")]
+    #[error("the webhook answered with status {0}")]
     Refused(u16),
 }
 
@@ -41,18 +41,18 @@ impl WebhookStore {
     ) -> Result<(), DeliveryError> {
         let sent = send(webhook, message, limit).await;
         let now = SystemClock.now();
-        let word = if sent.is_ok() { "told" } else { "failed" };
+        let word = if sent.is_ok() { "delivered" } else { "failed" };
         counter!("byleave_webhook_attempts_total", "outcome" => word).increment(1);
         let why = sent.as_ref().err().map(ToString::to_string);
         self.noted(webhook, move |standing| match why {
             None => {
-                standing.told = standing.told.saturating_add(1);
+                standing.delivered = standing.delivered.saturating_add(1);
                 standing.told_at = Some(now);
             }
             Some(why) => {
                 standing.failed = standing.failed.saturating_add(1);
                 standing.failed_at = Some(now);
-                standing.why = Some(why);
+                standing.failure_reason = Some(why);
             }
         })
         .await;
@@ -75,7 +75,7 @@ impl WebhookStore {
         let noted = tokio::task::spawn_blocking(move || webhooks.note(&id, change)).await;
         let fault: Option<WebhookError> = noted.ok().and_then(Result::err);
         if let Some(fault) = fault {
-            tracing::warn!(%fault, "it cannot be written down how it went with a webhook");
+            tracing::warn!(%fault, "cannot save the delivery status of a webhook");
         }
     }
 }

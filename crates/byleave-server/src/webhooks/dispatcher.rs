@@ -71,7 +71,7 @@ pub(crate) async fn run(
             // The last valid list remains in use until the file can be read again.
             Err(fault) if !said => {
                 said = true;
-                tracing::error!(%fault, "it cannot be seen who is to be told of questions");
+                tracing::error!(%fault, "cannot read the list of webhooks");
             }
             Err(_) => {}
         }
@@ -97,7 +97,7 @@ impl WebhookTask {
             let mut news = self.tenancy.watchers.any();
             match self.since(upto).await {
                 Ok(items) => self.tell_of(&items, &mut upto).await,
-                Err(fault) => tracing::warn!(%fault, "it cannot be seen what was asked"),
+                Err(fault) => tracing::warn!(%fault, "cannot list the open questions"),
             }
             drop(tokio::time::timeout(QUIET, news.changed()).await);
             tokio::time::sleep(SETTLE).await;
@@ -154,11 +154,11 @@ impl WebhookTask {
             let (id, place) = (&self.webhook.id, self.webhook.origin());
             let pause = pauses.next().filter(|_| !matches!(why, DeliveryError::Unusable));
             let Some(pause) = pause else {
-                tracing::error!(webhook = id, place, %why, "a webhook was not told, and will not be");
+                tracing::error!(webhook = id, place, %why, "cannot deliver a webhook message; giving up");
                 self.webhooks.give_up(&self.webhook).await;
                 return;
             };
-            tracing::warn!(webhook = id, place, %why, "a webhook was not told yet");
+            tracing::warn!(webhook = id, place, %why, "cannot deliver a webhook message; trying again");
             tokio::time::sleep(*pause).await;
             if let Some(item) = about
                 && !self.is_open(item).await

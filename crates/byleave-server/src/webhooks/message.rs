@@ -47,15 +47,15 @@ impl WebhookMessage {
     /// Creates the message that this many questions are open. `is_all` is false if there are more.
     pub(super) fn questions_open(id: String, count: usize, is_all: bool, tenant: &str, link: &str) -> Self {
         let many = if is_all { count.to_string() } else { format!("more than {count}") };
-        let wait = if count == 1 { "question waits" } else { "questions wait" };
-        let text = format!("Byleave: {many} {wait} for an answer\nAnswer: <{link}>");
+        let wait = if count == 1 { "open question" } else { "open questions" };
+        let text = format!("Byleave: {many} {wait}\nAnswer: <{link}>");
         let data = json!({ "tenant": tenant, "count": count, "all": is_all, "link": link });
         Self { id, kind: "questions.open", data, text }
     }
 
     /// Creates a test message.
     pub(super) fn test(id: String, tenant: &str) -> Self {
-        let text = "Byleave: this is a test, and nothing waits".to_owned();
+        let text = "Byleave: this is a test message".to_owned();
         Self { id, kind: "webhook.test", data: json!({ "tenant": tenant }), text }
     }
 

@@ -1,4 +1,4 @@
-//! What somebody hostile would send: each is refused, told as a problem, and nothing is given away.
+//! Hostile requests. Each is refused with a problem response, and nothing is disclosed.
 
 use byleave::clock::{Clock as _, SystemClock};
 use byleave_server::openapi;
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::stage::ServerFixture;
 
-/// Every operation that there is, with a path that names nothing.
+/// Lists every operation, with a path that names nothing.
 fn operations() -> Vec<(String, String)> {
     let document = serde_json::to_value(openapi()).unwrap();
     let nothing = "00000000-0000-7000-8000-000000000000";
     let mut all = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        let path = ["{call}", "{question}", "{leave}", "{name}"]
+        let path = ["{call}", "{question}", "{approval}", "{name}"]
             .iter()
             .fold(path.clone(), |path, id| path.replace(id, nothing));
         for method in item
@@ -30,19 +30,19 @@ fn operations() -> Vec<(String, String)> {
     all
 }
 
-/// A body that some operation takes, so that it is not refused for that.
+/// Returns a body that the operation accepts, so that the request is not refused for its body.
 fn body(path: &str) -> Option<Value> {
     let digest = "0".repeat(64);
     match path {
         "/v1/calls" => Some(json!({"tool": "echo"})),
-        "/v1/halt" => Some(json!({"why": "x"})),
+        "/v1/halt" => Some(json!({"reason": "x"})),
         "/v1/policy/explain" => Some(json!({"tool": "echo"})),
         "/v1/policy/replay" => Some(json!({"policy": ""})),
-        path if path.ends_with("/take") || path.ends_with("/report") => {
+        path if path.ends_with("/claim") || path.ends_with("/report") => {
             Some(json!({"claim": "0123456789abcdef"}))
         }
-        path if path.starts_with("/v1/own-tools/") => Some(json!({"description": "", "input_schema": {}})),
-        path if path.ends_with("/answer") => Some(json!({"digest": digest, "answer": {"say": "yes"}})),
+        path if path.starts_with("/v1/client-tools/") => Some(json!({"description": "", "input_schema": {}})),
+        path if path.ends_with("/answer") => Some(json!({"digest": digest, "answer": {"kind": "yes"}})),
         _ => None,
     }
 }
@@ -85,13 +85,13 @@ async fn without_a_good_token_nothing_is_learned() {
         let heard = stage.ask("", &method, &path, None).await;
         assert_eq!((heard.status, &heard.text), (401, &first.text), "{method} {path}");
     }
-    // A good one in the wrong place is none.
+    // A valid token in the wrong place is not accepted.
     let cookie = [("cookie", format!("token={good}"))];
     let cookie: Vec<(&str, &str)> = cookie.iter().map(|(name, value)| (*name, value.as_str())).collect();
     assert_eq!(stage.ask_with("", "GET", "/v1/health", None, &cookie).await.status, 401);
     assert_eq!(stage.ask("", "GET", &format!("/v1/health?access_token={good}"), None).await.status, 401);
     assert_eq!(stage.ask(&good, "GET", "/v1/health", None).await.status, 200);
-    // Two of them: which one counts is nobody's guess.
+    // Two tokens are refused, because it is unclear which one is meant.
     let two = [("authorization", "Bearer x")];
     assert_eq!(stage.ask_with(&good, "GET", "/v1/health", None, &two).await.status, 401);
 }
@@ -105,8 +105,8 @@ async fn every_operation_wants_its_scope() {
         match (method, path) {
             ("POST", "/v1/calls") => &[Submit],
             (_, path) if path.ends_with("/cancel") => &[Submit, Administer],
-            (_, path) if path.ends_with("/take") || path.ends_with("/report") => &[Submit],
-            (_, path) if path.starts_with("/v1/own-tools/") => &[Submit],
+            (_, path) if path.ends_with("/claim") || path.ends_with("/report") => &[Submit],
+            (_, path) if path.starts_with("/v1/client-tools/") => &[Submit],
             ("PUT" | "DELETE", _) | (_, "/v1/metrics" | "/v1/policy/replay") => &[Administer],
             ("GET", "/v1/questions") => &[Answer, Read],
             (_, path) if path.starts_with("/v1/questions/") => &[Answer],
@@ -166,7 +166,7 @@ async fn pages_of_others_and_other_names_are_refused() {
         let heard = stage.say(&ask("GET /v1/health".into(), host)).await;
         assert!(matches!(heard.status, 400 | 421), "{host}: {} {}", heard.status, heard.text);
     }
-    // Without a name, and with one in the address that is not ours.
+    // Without a host name, and with a foreign host name in the request target.
     assert!(matches!(stage.say(&ask("GET /v1/health".into(), "")).await.status, 400 | 421));
     let absolute = stage.say(&ask("GET http://evil.example/v1/health".into(), "host: localhost\r\n")).await;
     assert!(matches!(absolute.status, 400 | 421), "{}", absolute.text);
@@ -193,7 +193,7 @@ async fn paths_have_one_spelling() {
         "/v1/calls/..%2fhealth",
         "/v1/calls/%00",
         "/v1/calls/%ff",
-        "/v1/book/calls/..",
+        "/v1/log/calls/..",
         "/v1/calls/../../etc/passwd",
         &braced,
         &plain,
@@ -260,7 +260,7 @@ async fn bodies_that_are_not_wanted_are_refused_whole() {
     }
     let long = format!("idempotency-key: {}\r\n", "k".repeat(129));
     send(good, json, &long).await.is_problem(400, "malformed");
-    // Queries, too.
+    // Queries are checked, too.
     for query in ["wait=61", "wait=-1", "wait=x", "wait=1&wait=2", "later=1"] {
         let path = format!("/v1/calls/00000000-0000-7000-8000-000000000000?{query}");
         stage.ask(&bot, "GET", &path, None).await.is_problem(400, "malformed");

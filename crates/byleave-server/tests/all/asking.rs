@@ -1,4 +1,4 @@
-//! Questions over HTTP: shown in full, answered once, by who may, and driven on.
+//! Questions over HTTP: shown in full, answered once by an authorized approver, and their calls resumed.
 
 use std::sync::atomic::Ordering;
 
@@ -24,20 +24,21 @@ async fn a_question_is_listed_shown_answered_and_its_call_goes_on() {
     assert_eq!(sheet.json["complete"], true);
     assert!(sheet.json["lines"].as_array().unwrap().len() > 5);
     let path = format!("/v1/questions/{question}/answer");
-    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"kind": "yes"})))).await;
     assert!(matches!(heard.status, 200 | 202), "{}", heard.text);
     let result = stage.settled(&bot, &call).await;
     assert_eq!(result["output"], "noted k as 1", "{result}");
-    // Who said so, about what, is on the record (R6).
-    let record = stage.ask(&ann, "GET", &format!("/v1/book/calls/{call}"), None).await;
-    let lines = record.json["lines"].as_array().unwrap();
-    let answered =
-        lines.iter().find_map(|line| line["entry"].get("answered").or(line["entry"]["fact"].get("answered")));
+    // The record says who answered, and about what (R6).
+    let record = stage.ask(&ann, "GET", &format!("/v1/log/calls/{call}"), None).await;
+    let lines = record.json["entries"].as_array().unwrap();
+    let answered = lines
+        .iter()
+        .find_map(|line| line["entry"].get("answered").or(line["entry"]["event"].get("answered")));
     let answered = answered.expect("it was answered");
-    assert_eq!(answered["by"], json!({"name": "ann", "grade": "web"}), "{answered}");
+    assert_eq!(answered["approver"], json!({"name": "ann", "assurance": "web"}), "{answered}");
     assert_eq!(answered["digest"], digest.as_str());
-    // The same answer once more is late.
-    let again = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    // The same answer again is too late.
+    let again = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"kind": "yes"})))).await;
     assert!(matches!(again.status, 404 | 409), "{}", again.text);
     assert_eq!(stage.notes.load(Ordering::SeqCst), 1);
 }
@@ -48,8 +49,8 @@ async fn no_edit_and_abort_do_what_they_say() {
     let stage = ServerFixture::new().await;
     let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let cases = [
-        ("no", json!({"say": "no", "feedback": "not today"}), "declined"),
-        ("abort", json!({"say": "abort"}), "aborted"),
+        ("no", json!({"kind": "no", "feedback": "not today"}), "declined"),
+        ("abort", json!({"kind": "abort"}), "aborted"),
     ];
     for (key, said, code) in cases {
         let (call, question, digest) = stage.waiting(&bot, key).await;
@@ -58,7 +59,7 @@ async fn no_edit_and_abort_do_what_they_say() {
         assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], code);
     }
     let (call, question, digest) = stage.waiting(&bot, "edit").await;
-    let said = json!({"say": "edit", "value": {"text": "mended"}});
+    let said = json!({"kind": "edit", "value": {"text": "mended"}});
     let path = format!("/v1/questions/{question}/answer");
     let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
     assert!(matches!(heard.status, 200 | 202), "{}", heard.text);
@@ -74,7 +75,7 @@ async fn a_no_stays_a_no_for_the_same_call_in_its_session() {
     let stage = ServerFixture::new().await;
     let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let (call, question, digest) = stage.waiting(&bot, "once").await;
-    let said = json!({"say": "no", "feedback": "not that"});
+    let said = json!({"kind": "no", "feedback": "not that"});
     let path = format!("/v1/questions/{question}/answer");
     stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
     assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], "declined");
@@ -82,7 +83,7 @@ async fn a_no_stays_a_no_for_the_same_call_in_its_session() {
     let heard = stage.call(&bot, "again", 30, &again).await;
     assert_eq!(heard.json["result"]["refusal"]["code"], "declined", "{}", heard.text);
     assert!(heard.text.contains("ann said no before: not that"), "{}", heard.text);
-    // Something else, and the same elsewhere, is asked about.
+    // A different call, and the same call in another session, lead to a question.
     stage.waiting(&bot, "other").await;
 }
 
@@ -94,22 +95,22 @@ async fn a_leave_spares_the_next_question_until_it_is_revoked() {
     let ann = stage.person("ann", &[AccessScope::Answer, AccessScope::Read, AccessScope::Administer]);
     let (call, question, digest) = stage.waiting(&bot, "first").await;
     let path = format!("/v1/questions/{question}/answer");
-    let none = json!({"say": "leave", "offer": 99});
+    let none = json!({"kind": "standing-approval", "scope": 99});
     stage.ask(&ann, "POST", &path, Some(&answer(&digest, &none))).await.is_problem(422, "unusable");
-    let said = json!({"say": "leave", "offer": 1, "lasts_s": 3600, "uses_max": 10});
+    let said = json!({"kind": "standing-approval", "scope": 1, "lifetime_s": 3600, "max_uses": 10});
     let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
     assert!(matches!(heard.status, 200 | 202), "{}", heard.text);
     assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");
     let body = json!({"tool": "note", "arguments": {"text": "again"}});
     let second = stage.call(&bot, "second", 30, &body).await;
     assert_eq!(second.json["result"]["outcome"], "completed", "{}", second.text);
-    let leaves = stage.ask(&ann, "GET", "/v1/leaves", None).await;
-    let leave = leaves.json["leaves"][0]["leave"].as_str().unwrap().to_owned();
+    let leaves = stage.ask(&ann, "GET", "/v1/approvals", None).await;
+    let leave = leaves.json["standing_approvals"][0]["standing_approval"].as_str().unwrap().to_owned();
     assert_eq!(
-        (&leaves.json["leaves"][0]["by"], &leaves.json["leaves"][0]["state"]),
-        (&json!("ann"), &json!("standing"))
+        (&leaves.json["standing_approvals"][0]["approver"], &leaves.json["standing_approvals"][0]["state"]),
+        (&json!("ann"), &json!("active"))
     );
-    assert_eq!(stage.ask(&ann, "DELETE", &format!("/v1/leaves/{leave}"), None).await.status, 204);
+    assert_eq!(stage.ask(&ann, "DELETE", &format!("/v1/approvals/{leave}"), None).await.status, 204);
     stage.waiting(&bot, "third").await;
 }
 
@@ -123,16 +124,16 @@ async fn nobody_answers_what_stands_under_their_own_name() {
     for who in [&bot, &boss] {
         let (call, question, digest) = stage.waiting(who, "own").await;
         let path = format!("/v1/questions/{question}/answer");
-        let heard = stage.ask(who, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+        let heard = stage.ask(who, "POST", &path, Some(&answer(&digest, &json!({"kind": "yes"})))).await;
         heard.is_problem(403, "own-question");
         let standing = stage.ask(who, "GET", &format!("/v1/calls/{call}"), None).await;
         assert_eq!(standing.json["state"], "waiting");
     }
-    // With another token of the same name neither.
+    // Another token of the same name cannot answer either.
     let answering = stage.token_in("local", "bot", PrincipalKind::Agent, &[AccessScope::Answer]);
     let (_, question, digest) = stage.waiting(&bot, "again").await;
     let path = format!("/v1/questions/{question}/answer");
-    let heard = stage.ask(&answering, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    let heard = stage.ask(&answering, "POST", &path, Some(&answer(&digest, &json!({"kind": "yes"})))).await;
     heard.is_problem(403, "own-question");
     assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
 }
@@ -145,12 +146,14 @@ async fn an_agent_answers_others_as_a_program_and_gives_no_leave() {
         (stage.agent("bot"), stage.token_in("local", "judge", PrincipalKind::Agent, &[AccessScope::Answer]));
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     let path = format!("/v1/questions/{question}/answer");
-    for said in
-        [json!({"say": "leave", "offer": 1}), json!({"say": "abort"}), json!({"say": "edit", "value": {}})]
-    {
+    for said in [
+        json!({"kind": "standing-approval", "scope": 1}),
+        json!({"kind": "abort"}),
+        json!({"kind": "edit", "value": {}}),
+    ] {
         stage.ask(&judge, "POST", &path, Some(&answer(&digest, &said))).await.is_problem(403, "forbidden");
     }
-    stage.ask(&judge, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    stage.ask(&judge, "POST", &path, Some(&answer(&digest, &json!({"kind": "yes"})))).await;
     assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");
 }
 
@@ -161,9 +164,9 @@ async fn an_answer_is_good_for_the_question_that_was_shown_and_no_other() {
     let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let (first, question, digest) = stage.waiting(&bot, "one").await;
     let (second, other, _) = stage.waiting(&bot, "two").await;
-    let yes = json!({"say": "yes"});
+    let yes = json!({"kind": "yes"});
     let path = format!("/v1/questions/{other}/answer");
-    // That of another question, one that was made up, one that is cut short, none.
+    // A digest of another question, an invented digest, a truncated digest, and none.
     stage.ask(&ann, "POST", &path, Some(&answer(&digest, &yes))).await.is_problem(409, "answer-mismatch");
     stage
         .ask(&ann, "POST", &path, Some(&answer(&"0".repeat(64), &yes)))
@@ -190,7 +193,7 @@ async fn a_question_outlives_the_server() {
     let standing = stage.ask(&bot, "GET", &format!("/v1/calls/{call}"), None).await;
     assert_eq!(standing.json["state"], "waiting", "{}", standing.text);
     let path = format!("/v1/questions/{question}/answer");
-    stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"kind": "yes"})))).await;
     assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");
     assert_eq!(stage.notes.load(Ordering::SeqCst), 1);
 }
@@ -199,14 +202,14 @@ async fn a_question_outlives_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_comes_too_late_is_none() {
     let mut setup = ServerTestSettings::default();
-    setup.settings.limits.question_ms = 3_000;
+    setup.settings.limits.question_timeout_ms = 3_000;
     let stage = ServerFixture::with(setup).await;
     let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let (call, question, digest) = stage.waiting(&bot, "k").await;
-    // Nobody looks after it but the server itself.
+    // Only the server itself expires the question.
     assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], "unanswered");
     let path = format!("/v1/questions/{question}/answer");
-    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
+    let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &json!({"kind": "yes"})))).await;
     assert!(matches!(heard.status, 404 | 409), "{}", heard.text);
     assert_eq!(heard.headers["content-type"], "application/problem+json");
     assert_eq!(stage.notes.load(Ordering::SeqCst), 0);

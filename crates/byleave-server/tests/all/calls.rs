@@ -1,4 +1,4 @@
-//! Calls over HTTP: made once, waited for, found again, called off.
+//! Calls over HTTP: made once, awaited, looked up and cancelled.
 
 use std::sync::atomic::Ordering;
 
@@ -35,7 +35,7 @@ async fn a_call_is_made_and_settles() {
     assert_eq!(heard.headers["location"], format!("/v1/calls/{}", heard.json["call"].as_str().unwrap()));
     assert_eq!(heard.headers["cache-control"], "no-store");
     assert!(heard.headers["content-security-policy"].contains("default-src 'none'"));
-    // What came of it is found again by its id.
+    // The result is found again by the id of the call.
     let again = stage.settled(&bot, heard.json["call"].as_str().unwrap()).await;
     assert_eq!(again, *result);
     assert!(!files_hold(&stage, &bot), "the token is nowhere on the disk");
@@ -48,7 +48,7 @@ async fn whoever_looks_at_a_settled_call_sees_its_end_without_waiting() {
     let bot = stage.agent("bot");
     let made = stage.call(&bot, "k", 30, &json!({"tool": "echo", "arguments": {"text": "hi"}})).await;
     let place = made.headers["location"].clone();
-    // Many at once, so that each has to wait for its turn on a thread.
+    // Many requests at once, so that each has to wait for a thread.
     for _ in 0..20 {
         let looks = (0..50).map(|_| stage.ask(&bot, "GET", &place, None));
         for seen in futures::future::join_all(looks).await {
@@ -76,12 +76,12 @@ async fn the_same_key_is_the_same_call_and_another_body_is_refused() {
     let refused = stage.call(&bot, "k", 30, &other).await;
     refused.is_problem(409, "call-reused");
     assert!(refused.json["type"].as_str().unwrap().ends_with("docs/refusals/call-reused.md"));
-    // Many at once, too.
+    // Many identical calls at once, too.
     let calls = (0..8).map(|_| stage.call(&bot, "k2", 30, &body));
     let heard = futures::future::join_all(calls).await;
     assert!(heard.iter().all(|heard| heard.json["result"]["output"] == "noted x as 2"), "{heard:?}");
     assert_eq!(stage.notes.load(Ordering::SeqCst), 2);
-    // The key is the principal's own.
+    // A key belongs to its principal.
     let second = stage.agent("second");
     assert_eq!(stage.call(&second, "k", 30, &body).await.json["result"]["output"], "noted x as 3");
 }
@@ -109,15 +109,15 @@ async fn a_dry_run_and_an_explanation_run_nothing() {
     let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Read]));
     let body = json!({"tool": "note", "arguments": {"text": "x"}, "dry_run": true});
     let heard = stage.call(&bot, "k", 30, &body).await;
-    assert_eq!(heard.json["result"]["outcome"], "rehearsed", "{}", heard.text);
+    assert_eq!(heard.json["result"]["outcome"], "dry-run", "{}", heard.text);
     let explain = json!({"tool": "note", "arguments": {"text": "x"}});
     let heard = stage.ask(&ann, "POST", "/v1/policy/explain", Some(&explain)).await;
     assert_eq!((heard.status, heard.json["verdict"].as_str()), (200, Some("ask")), "{}", heard.text);
-    assert_eq!(heard.json["effects"], json!([{"do": "invoke", "tool": "note"}]));
+    assert_eq!(heard.json["effects"], json!([{"kind": "invoke", "tool": "note"}]));
     let unknown = stage.ask(&ann, "POST", "/v1/policy/explain", Some(&json!({"tool": "none"}))).await;
     assert_eq!(unknown.json["refusal"]["code"], "tool-unknown", "{}", unknown.text);
-    // Only the dry run is in the book.
-    let calls = stage.ask(&ann, "GET", "/v1/book/calls", None).await;
+    // Only the dry run is in the audit log.
+    let calls = stage.ask(&ann, "GET", "/v1/log/calls", None).await;
     assert_eq!(calls.json["calls"].as_array().unwrap().len(), 1, "{}", calls.text);
     assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
 }
@@ -153,13 +153,13 @@ async fn a_client_that_goes_away_stops_nothing_and_a_cancellation_does() {
     assert_eq!((heard.status, heard.json["state"].as_str()), (202, Some("running")), "{}", heard.text);
     let call = heard.json["call"].as_str().unwrap();
     let path = format!("/v1/calls/{call}/cancel?wait=60");
-    // Not by another agent.
+    // Another agent cannot cancel the call.
     let other = stage.agent("other");
     stage.ask(&other, "POST", &path, None).await.is_problem(404, "not-found");
     let heard = stage.ask(&bot, "POST", &path, None).await;
     assert_eq!(heard.status, 200, "{}", heard.text);
     assert_ne!(heard.json["result"]["outcome"], "completed", "{}", heard.text);
-    // What waits is refused.
+    // A waiting call is refused when it is cancelled.
     let (call, _, _) = stage.waiting(&bot, "w").await;
     let heard = stage.ask(&bot, "POST", &format!("/v1/calls/{call}/cancel?wait=60"), None).await;
     assert_eq!(heard.json["result"]["refusal"]["code"], "cancelled", "{}", heard.text);
@@ -173,21 +173,21 @@ async fn the_book_is_listed_read_exported_and_verified() {
     for key in ["a", "b", "c"] {
         stage.call(&bot, key, 30, &json!({"tool": "echo", "arguments": {"text": "a secret word"}})).await;
     }
-    let first = stage.ask(&ann, "GET", "/v1/book/calls?limit=2", None).await;
+    let first = stage.ask(&ann, "GET", "/v1/log/calls?limit=2", None).await;
     let calls = first.json["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 2, "{}", first.text);
-    let rest = format!("/v1/book/calls?limit=2&after={}", calls[1]["cursor"]);
+    let rest = format!("/v1/log/calls?limit=2&after={}", calls[1]["cursor"]);
     assert_eq!(stage.ask(&ann, "GET", &rest, None).await.json["calls"].as_array().unwrap().len(), 1);
-    let record = format!("/v1/book/calls/{}", calls[0]["call"].as_str().unwrap());
+    let record = format!("/v1/log/calls/{}", calls[0]["call"].as_str().unwrap());
     let record = stage.ask(&ann, "GET", &record, None).await;
-    assert!(record.json["lines"].as_array().unwrap().len() > 5, "{}", record.text);
-    let export = stage.ask(&ann, "GET", "/v1/book/export", None).await;
+    assert!(record.json["entries"].as_array().unwrap().len() > 5, "{}", record.text);
+    let export = stage.ask(&ann, "GET", "/v1/audit/export", None).await;
     assert_eq!((export.status, export.text.lines().count()), (200, 3), "{}", export.text);
-    let markdown = stage.ask(&ann, "GET", "/v1/book/export?form=markdown", None).await;
+    let markdown = stage.ask(&ann, "GET", "/v1/audit/export?format=markdown", None).await;
     assert_eq!(markdown.text.matches("## Call").count(), 3);
     assert!(!export.text.contains("a secret word") && !record.text.contains("a secret word"));
-    let verified = stage.ask(&ann, "POST", "/v1/book/verify", None).await;
-    assert_eq!((verified.json["sound"].as_bool(), verified.json["records"].as_u64()), (Some(true), Some(3)));
+    let verified = stage.ask(&ann, "POST", "/v1/audit/verify", None).await;
+    assert_eq!((verified.json["intact"].as_bool(), verified.json["records"].as_u64()), (Some(true), Some(3)));
 }
 
 // req: P2
@@ -195,9 +195,9 @@ async fn the_book_is_listed_read_exported_and_verified() {
 async fn a_halt_refuses_everything_until_it_is_lifted() {
     let stage = ServerFixture::new().await;
     let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Administer]));
-    let heard = stage.ask(&ann, "PUT", "/v1/halt", Some(&json!({"why": "lunch"}))).await;
+    let heard = stage.ask(&ann, "PUT", "/v1/halt", Some(&json!({"reason": "lunch"}))).await;
     assert_eq!(heard.status, 204, "{}", heard.text);
-    assert_eq!(stage.ask(&bot, "GET", "/v1/halt", None).await.json["why"], "lunch");
+    assert_eq!(stage.ask(&bot, "GET", "/v1/halt", None).await.json["reason"], "lunch");
     let body = json!({"tool": "echo", "arguments": {"text": "x"}});
     let heard = stage.call(&bot, "a", 30, &body).await;
     assert_eq!(heard.json["result"]["refusal"]["code"], "halted", "{}", heard.text);

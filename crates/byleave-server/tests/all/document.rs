@@ -1,4 +1,4 @@
-//! The OpenAPI document: of all that is served, and of nothing else.
+//! The OpenAPI document describes every served operation and nothing else.
 
 use byleave_server::{ProblemKind, openapi};
 use serde_json::Value;
@@ -35,12 +35,12 @@ async fn tools_come_in_every_form() {
         ("anthropic", "input_schema"),
         ("gemini", "parameters"),
     ] {
-        let heard = stage.ask(&bot, "GET", &format!("/v1/tools?form={form}"), None).await;
+        let heard = stage.ask(&bot, "GET", &format!("/v1/tools?format={form}"), None).await;
         let tools = heard.json["tools"].as_array().unwrap();
         let echo = tools.iter().find(|tool| tool["name"] == "echo").unwrap();
         assert!(echo["schema"][field].is_object(), "{form}: {echo}");
     }
-    stage.ask(&bot, "GET", "/v1/tools?form=other", None).await.is_problem(400, "malformed");
+    stage.ask(&bot, "GET", "/v1/tools?format=other", None).await.is_problem(400, "malformed");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Events: every entry once, in order, from where one was.
+//! Events: every entry is sent once and in order, from the client's last position.
 
 use byleave_server::ServerLimits;
 use byleave_server::principal::AccessScope;
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::stage::{SOON, ServerFixture, ServerTestSettings};
 
-/// An event as it came: id, name, data.
+/// A received event: id, name, data.
 type ReceivedEvent = (Option<u32>, String, Value);
 
 fn events(text: &str) -> Vec<ReceivedEvent> {
@@ -24,7 +24,7 @@ fn events(text: &str) -> Vec<ReceivedEvent> {
     blocks.map(event).collect()
 }
 
-/// A stream that stays open.
+/// Opens a stream that stays open.
 async fn open(stage: &ServerFixture, token: &str, call: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(stage.address).await.unwrap();
     let head = format!(
@@ -54,7 +54,7 @@ async fn every_entry_comes_once_and_who_comes_back_goes_on_where_they_were() {
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     let mut live = open(&stage, &bot, &call).await;
     until(&mut live, "asked").await;
-    let yes = json!({"digest": digest, "answer": {"say": "yes"}});
+    let yes = json!({"digest": digest, "answer": {"kind": "yes"}});
     stage.ask(&ann, "POST", &format!("/v1/questions/{question}/answer"), Some(&yes)).await;
     let rest = until(&mut live, "settled").await;
     assert!(rest.contains("event: tool_approval"), "{rest}");
@@ -78,7 +78,7 @@ async fn every_entry_comes_once_and_who_comes_back_goes_on_where_they_were() {
     for heard in [by_header, by_query] {
         assert_eq!(events(&heard.text).iter().filter_map(|(id, ..)| *id).collect::<Vec<_>>(), later);
     }
-    // After the last there is nothing, and browsers stop asking.
+    // After the last event the server sends 204, so that browsers stop asking.
     let last = (ids.len() - 1).to_string();
     assert_eq!(stage.ask_with(&ann, "GET", &path, None, &[("last-event-id", &last)]).await.status, 204);
     let wrong = stage.ask_with(&ann, "GET", &path, None, &[("last-event-id", "x")]).await;
@@ -108,7 +108,7 @@ async fn streams_are_bounded_and_their_seats_are_given_back() {
     refused.is_problem(429, "too-many");
     assert!(refused.headers.contains_key("retry-after"));
     stage.ask(&bob, "GET", &path, None).await.is_problem(429, "too-many");
-    // Everything else goes on.
+    // Other requests still work.
     assert_eq!(stage.ask(&bob, "GET", "/v1/health", None).await.status, 200);
     drop(held);
     let freed = async {

@@ -1,4 +1,4 @@
-//! Tests of byleave-server: real sockets, a real book, and everything that somebody hostile would try.
+//! Tests of byleave-server: real sockets, a real audit log, and hostile requests of many kinds.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

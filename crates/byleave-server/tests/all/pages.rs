@@ -1,5 +1,5 @@
-//! The pages, as somebody would use them who means no good: nothing is seen without signing in, and nothing is answered but from a
-//! page of ours, by who was shown it, once. What a browser makes of them is in `tests/browser`.
+//! The pages, used by an attacker. Nothing is visible without signing in. An answer is accepted once, only from Byleave's own page, and
+//! only from the person who was shown the question. `tests/browser` tests the pages in a browser.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use byleave_server::principal::{AccessScope, PrincipalKind};
 
 use crate::stage::{ServerFixture, TestResponse};
 
-/// Somebody with a browser.
+/// A person with a browser.
 struct Browser<'a> {
     stage: &'a ServerFixture,
     origin: String,
@@ -37,7 +37,7 @@ impl<'a> Browser<'a> {
         self.stage.browse(path, &[("cookie", &self.cookie), ("origin", &self.origin)], Some(form)).await
     }
 
-    /// The mark of the visit, and the digest, as a question's page has them.
+    /// Returns the mark of the visit and the digest from the page of a question.
     async fn reads(&self, question: &str) -> (String, String) {
         let page = self.get(&format!("/questions/{question}")).await;
         assert_eq!(page.status, 200, "{}", page.text);
@@ -45,13 +45,13 @@ impl<'a> Browser<'a> {
     }
 }
 
-/// The first value of a hidden field.
+/// Returns the first value of a hidden field.
 fn field(page: &str, name: &str) -> String {
     let from = page.split_once(&format!("name=\"{name}\" value=\"")).expect("a field").1;
     from.split_once('"').unwrap().0.to_owned()
 }
 
-/// Longer than a question must be looked at.
+/// Longer than the time for which a question must be visible.
 const READ: Duration = Duration::from_millis(2_600);
 
 // req: R5
@@ -60,11 +60,11 @@ async fn who_is_not_signed_in_sees_the_way_in_and_nothing_else() {
     let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let (_, question, _) = stage.waiting(&bot, "k").await;
-    for path in ["/", "/book", "/leaves", "/stats", "/live", &format!("/questions/{question}")] {
+    for path in ["/", "/log", "/approvals", "/stats", "/live", &format!("/questions/{question}")] {
         let heard = stage.browse(path, &[], None).await;
         assert_eq!(heard.status, 303, "{path}: {}", heard.text);
         assert!(heard.headers["location"].starts_with("/sign-in?next=%2F"), "{path}");
-        // A token in a header or an address is for programs, a cookie for browsers: neither is taken for the other.
+        // A token in a header or an address is for programs, and a cookie is for browsers. Neither is accepted in place of the other.
         let bearer = format!("Bearer {bot}");
         assert_eq!(stage.browse(path, &[("authorization", &bearer)], None).await.status, 303, "{path}");
     }
@@ -85,13 +85,13 @@ async fn who_is_not_signed_in_sees_the_way_in_and_nothing_else() {
 async fn only_people_sign_in_and_an_end_is_an_end() {
     let stage = ServerFixture::new().await;
     let origin = format!("http://{}", stage.address);
-    for (token, why) in [(stage.agent("bot"), "agent"), ("byl_no".to_owned(), "no token that counts")] {
+    for (token, why) in [(stage.agent("bot"), "agent"), ("byl_no".to_owned(), "token is not valid")] {
         let heard = stage.browse("/sign-in", &[("origin", &origin)], Some(&format!("token={token}"))).await;
         assert!(heard.status == 403 && heard.text.contains(why), "{}", heard.text);
         assert!(!heard.headers.contains_key("set-cookie"));
     }
     let ann = stage.person("ann", &[AccessScope::Answer, AccessScope::Read]);
-    // Not from a page of another's, and not from nowhere.
+    // Not from a foreign page, and not without an origin.
     let form = format!("token={ann}");
     for headers in [&[("origin", "http://evil.example")][..], &[("origin", "null")], &[]] {
         let heard = stage.browse("/sign-in", headers, Some(&form)).await;
@@ -99,13 +99,13 @@ async fn only_people_sign_in_and_an_end_is_an_end() {
     }
     let browser = Browser::sign_in(&stage, &ann).await;
     assert_eq!(browser.get("/").await.status, 200);
-    // The cookie opens pages, and no door of the API.
+    // The cookie gives access to the pages, but not to the API.
     let api = stage.browse("/v1/questions", &[("cookie", &browser.cookie)], None).await;
     api.is_problem(401, "unauthenticated");
-    // Twice the cookie: one of them was put there by somebody else.
+    // With two cookies of this name, one may come from somebody else.
     let twice = format!("{0}; {0}", browser.cookie);
     assert_eq!(stage.browse("/", &[("cookie", &twice)], None).await.status, 303);
-    // A token that is removed ends what was begun with it.
+    // Removing a token ends the sessions that began with it.
     let id =
         stage.tokens().list().unwrap().into_iter().find(|token| token.name.as_str() == "ann").unwrap().id;
     stage.tokens().remove(&id).unwrap().unwrap();
@@ -123,27 +123,27 @@ async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
     let (mark, digest) = browser.reads(&question).await;
     let path = format!("/questions/{question}/answer");
     let yes = format!("mark={mark}&digest={digest}&say=yes");
-    // Too quick to have been read.
+    // The answer comes too quickly for the question to have been read.
     let quick = browser.post(&path, &yes).await;
-    assert!(quick.status == 429 && quick.text.contains("too quick"), "{}", quick.text);
+    assert!(quick.status == 429 && quick.text.contains("too fast"), "{}", quick.text);
     tokio::time::sleep(READ).await;
     let (cookie, origin) = (browser.cookie.as_str(), browser.origin.as_str());
     for (headers, form) in [
-        // From another page, from nowhere, or without saying.
+        // From another page, with a null origin, or without an origin.
         (vec![("cookie", cookie), ("origin", "http://evil.example")], yes.clone()),
         (vec![("cookie", cookie), ("origin", "null")], yes.clone()),
         (vec![("cookie", cookie)], yes.clone()),
         (vec![("cookie", cookie), ("origin", origin), ("sec-fetch-site", "cross-site")], yes.clone()),
-        // Without the mark of the visit, or with another's.
+        // Without the mark of the visit, or with a wrong one.
         (vec![("cookie", cookie), ("origin", origin)], format!("digest={digest}&say=yes")),
         (
             vec![("cookie", cookie), ("origin", origin)],
             format!("mark={}&digest={digest}&say=yes", "0".repeat(64)),
         ),
         (vec![("cookie", cookie), ("origin", origin)], format!("mark={mark}&{yes}")),
-        // Somebody else's visit, who was not shown it.
+        // The session of another person, who was not shown the question.
         (vec![("cookie", &other.cookie), ("origin", origin)], yes.clone()),
-        // About something else.
+        // With the digest of something else.
         (
             vec![("cookie", cookie), ("origin", origin)],
             format!("mark={mark}&digest={}&say=yes", "0".repeat(64)),
@@ -153,12 +153,12 @@ async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
         let heard = stage.browse(&path, &headers, Some(&form)).await;
         assert!((400..500).contains(&heard.status), "{headers:?} {form}: {}", heard.text);
     }
-    // Not as something else than a form, and not by a link.
-    let (body, from) = (serde_json::json!({"say": "yes"}), [("cookie", cookie), ("origin", origin)]);
+    // Only a form is accepted, not JSON and not a link.
+    let (body, from) = (serde_json::json!({"kind": "yes"}), [("cookie", cookie), ("origin", origin)]);
     assert_eq!(stage.ask_with("", "POST", &path, Some(&body), &from).await.status, 400);
     assert_eq!(browser.get(&format!("{path}?{yes}")).await.status, 405);
     assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
-    // Who was shown it can say so, once.
+    // The person who was shown the question can answer it, once.
     let heard = browser.post(&path, &yes).await;
     assert_eq!(heard.status, 303, "{}", heard.text);
     stage.settled(&bot, &call).await;
@@ -179,9 +179,11 @@ async fn pages_are_of_one_tenant_and_for_who_may() {
         &[AccessScope::Submit, AccessScope::Answer, AccessScope::Read, AccessScope::Administer],
     );
     let eve = Browser::sign_in(&stage, &eve).await;
-    for path in
-        [format!("/questions/{question}"), format!("/book/{call}"), format!("/several?question={question}")]
-    {
+    for path in [
+        format!("/questions/{question}"),
+        format!("/log/{call}"),
+        format!("/answer-several?question={question}"),
+    ] {
         assert_eq!(eve.get(&path).await.status, 404, "{path}");
     }
     assert!(!eve.get("/").await.text.contains(&question));
@@ -189,19 +191,19 @@ async fn pages_are_of_one_tenant_and_for_who_may() {
     let path = format!("/questions/{question}/answer");
     let heard = eve.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await;
     assert_eq!(heard.status, 404, "{}", heard.text);
-    // Who may read does not see questions in full, and answers none.
+    // A person who may only read does not see questions in full and cannot answer them.
     let rob = Browser::sign_in(&stage, &stage.person("rob", &[AccessScope::Read])).await;
     assert_eq!(rob.get("/").await.status, 200);
     assert_eq!(rob.get(&format!("/questions/{question}")).await.status, 403);
     let mark = field(&rob.get("/").await.text, "mark");
     assert_eq!(rob.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await.status, 403);
     assert_eq!(rob.post("/halt", &format!("mark={mark}&why=x")).await.status, 403);
-    // Nobody answers what stands under their own name.
+    // Nobody can answer a question about their own call.
     let sam = stage.person("sam", &[AccessScope::Submit, AccessScope::Answer]);
     let (_, own, digest) = stage.waiting(&sam, "own").await;
     let sam = Browser::sign_in(&stage, &sam).await;
     let page = sam.get(&format!("/questions/{own}")).await;
-    assert!(page.text.contains("under your own name"), "{}", page.text);
+    assert!(page.text.contains("about your own call"), "{}", page.text);
     let mark = field(&page.text, "mark");
     let heard =
         sam.post(&format!("/questions/{own}/answer"), &format!("mark={mark}&digest={digest}&say=no")).await;
@@ -222,7 +224,7 @@ async fn a_link_leads_in_from_anywhere_and_changes_nothing() {
         ("sec-fetch-dest", "document"),
     ];
     assert_eq!(stage.browse("/", &link, None).await.status, 200);
-    // Not into a frame of another page, nor as something that a script of one could read.
+    // The page does not load in a frame of another page, or as a resource that a foreign script could read.
     for dest in ["iframe", "image", "script", "empty"] {
         let within = [
             cookie,

@@ -1,4 +1,4 @@
-//! Pressure: too much, too slow, too many. Who does that is turned away, and everybody else is served.
+//! Overload: requests that are too many, too slow or too large. They are rejected, and everybody else is served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::stage::{SOON, ServerFixture, ServerTestSettings, TestResponse};
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Says this and nothing more, and reads until the other end has enough.
+/// Sends this and nothing more, and reads until the server closes the connection.
 async fn stall(stage: &ServerFixture, said: &str) -> String {
     let mut stream = TcpStream::connect(stage.address).await.unwrap();
     stream.write_all(said.as_bytes()).await.unwrap();
@@ -32,7 +32,7 @@ async fn who_is_slow_is_given_up() {
         ServerLimits { header_timeout: SHORT, body_timeout: SHORT, ..ServerTestSettings::default().limits };
     let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
-    // Nothing, half a head, half a body.
+    // Sends nothing, half a head, and half a body.
     stall(&stage, "").await;
     stall(&stage, "GET /v1/health HTTP/1.1\r\nhost: loc").await;
     let head = format!(
@@ -52,7 +52,7 @@ async fn what_is_too_large_is_refused_however_it_is_sent() {
     let bot = stage.agent("bot");
     let body = json!({"tool": "echo", "arguments": {"text": "x".repeat(20_000)}});
     stage.call(&bot, "k", 0, &body).await.is_problem(413, "too-large");
-    // In chunks, without saying how large it will be.
+    // In chunks, without a declared length.
     let chunk = format!("1000\r\n{}\r\n", "x".repeat(0x1000));
     let chunked = format!(
         "POST /v1/calls HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {bot}\r\nidempotency-key: k\r\n\
@@ -60,7 +60,7 @@ async fn what_is_too_large_is_refused_however_it_is_sent() {
         chunk.repeat(4)
     );
     stage.say(chunked.as_bytes()).await.is_problem(413, "too-large");
-    // A head without end.
+    // A head that is too long.
     let head = format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(100_000));
     let heard = stall(&stage, &head).await;
     assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 431"), "{heard}");
@@ -88,7 +88,7 @@ async fn who_asks_too_often_waits_and_others_do_not() {
         }
     }
     assert!(refused > 5, "{refused}");
-    // Guessing tokens is slowed down; who has one is not.
+    // Guessing tokens is rate-limited. Requests with a valid token are not.
     let mut guesses = 0;
     for _ in 0..30 {
         guesses += u32::from(stage.ask("byl_guess", "GET", "/v1/health", None).await.status == 429);
@@ -106,13 +106,13 @@ async fn connections_are_bounded() {
     let bot = stage.agent("bot");
     let held =
         [TcpStream::connect(stage.address).await.unwrap(), TcpStream::connect(stage.address).await.unwrap()];
-    // The third is closed without a word.
+    // The third connection is closed without a response.
     let mut third = TcpStream::connect(stage.address).await.unwrap();
     let mut heard = Vec::new();
     let read = tokio::time::timeout(SOON, third.read_to_end(&mut heard)).await.expect("it is turned away");
     drop(read);
     assert!(heard.is_empty());
-    // Those who say nothing are given up, and there is room again.
+    // Silent connections are closed, and new ones are accepted again.
     let served = async {
         loop {
             let mut stream = TcpStream::connect(stage.address).await.unwrap();
@@ -179,7 +179,7 @@ async fn over_tls_it_is_the_same_and_in_the_clear_nothing_is_said() {
     let mut heard = Vec::new();
     tokio::time::timeout(SOON, stream.read_to_end(&mut heard)).await.expect("it ends").unwrap();
     assert_eq!(TestResponse::new(&heard).json["status"], "ok");
-    // Who speaks in the clear is not spoken to.
+    // A plaintext request gets no HTTP response.
     let heard = stall(&stage, &head).await;
     assert!(!heard.contains("HTTP/"), "{heard}");
 }

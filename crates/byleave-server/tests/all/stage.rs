@@ -1,4 +1,4 @@
-//! A server on a real socket with a real book, and a client that says exactly what it is told to.
+//! A server on a real socket with a real audit log, and a client that sends exactly the given bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything takes that happens at all.
+/// Longer than anything takes that is expected to happen.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize, JsonSchema)]
@@ -44,7 +44,7 @@ struct TextArguments {
 #[serde(deny_unknown_fields)]
 struct NoArguments {}
 
-/// How the server of a test differs from the usual one.
+/// The settings in which a test server differs from the usual one.
 pub(crate) struct ServerTestSettings {
     pub(crate) limits: ServerLimits,
     pub(crate) settings: GateSettings,
@@ -140,7 +140,7 @@ impl ServerFixture {
         Self { dir, address, end, served: Some(served), notes }
     }
 
-    /// The same book, in a process that began anew.
+    /// Stops the server and starts a new one on the same state.
     pub(crate) async fn again(self) -> Self {
         self.again_with(ServerTestSettings::default()).await
     }
@@ -151,19 +151,19 @@ impl ServerFixture {
         Self::on(Arc::clone(&self.dir), setup).await
     }
 
-    /// A server whose tasks can be ended from outside, as by the end of a process.
+    /// Starts a server in its own runtime, so that all its tasks can be ended as by the end of a process.
     pub(crate) async fn in_a_process_of_its_own() -> (Self, Runtime) {
         let process = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         (process.spawn(Self::new()).await.unwrap(), process)
     }
 
-    /// The same book in a process that began anew, after everything that went on in the other has ended in the middle.
+    /// Ends all tasks of the server in the middle, and starts a new server on the same state.
     pub(crate) async fn killed(self, process: Runtime) -> Self {
         tokio::task::spawn_blocking(move || process.shutdown_timeout(SOON)).await.unwrap();
         Self::on(Arc::clone(&self.dir), ServerTestSettings::default()).await
     }
 
-    /// Another server on the same book.
+    /// Starts another server on the same state.
     pub(crate) async fn beside(&self, setup: ServerTestSettings) -> Self {
         Self::on(Arc::clone(&self.dir), setup).await
     }
@@ -176,7 +176,6 @@ impl ServerFixture {
         TokenStore::new(self.dir.path().join("tokens.json"))
     }
 
-    /// A token for somebody.
     pub(crate) fn token_in(
         &self,
         tenant: &str,
@@ -203,7 +202,7 @@ impl ServerFixture {
         self.token_in("local", name, PrincipalKind::Person, scopes)
     }
 
-    /// Asks as somebody, and reads the answer.
+    /// Sends a request with a token, and reads the response.
     pub(crate) async fn ask(
         &self,
         token: &str,
@@ -240,7 +239,7 @@ impl ServerFixture {
         self.say(format!("{head}\r\n{body}").as_bytes()).await
     }
 
-    /// Sends what a browser would: a cookie, a form, and where it comes from.
+    /// Sends a browser's request: a cookie, a form, and its origin.
     pub(crate) async fn browse(&self, path: &str, more: &[(&str, &str)], form: Option<&str>) -> TestResponse {
         let method = if form.is_some() { "POST" } else { "GET" };
         let body = form.unwrap_or_default();
@@ -258,7 +257,7 @@ impl ServerFixture {
         self.say(format!("{head}\r\n{body}").as_bytes()).await
     }
 
-    /// Says just this, and reads until the other end closes.
+    /// Sends exactly these bytes, and reads until the server closes the connection.
     pub(crate) async fn say(&self, bytes: &[u8]) -> TestResponse {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -274,7 +273,7 @@ impl ServerFixture {
         self.ask_with(token, "POST", &path, Some(body), &[("idempotency-key", key)]).await
     }
 
-    /// Has a call wait for a person; its id, its question and the digest of that.
+    /// Makes a call that waits for a person. Returns the ids of the call and of the question, and the question's digest.
     pub(crate) async fn waiting(&self, token: &str, key: &str) -> (String, String, String) {
         let body = serde_json::json!({"tool": "note", "arguments": {"text": key}, "session": key});
         let heard = self.call(token, key, 0, &body).await;
@@ -302,7 +301,6 @@ impl Drop for ServerFixture {
     }
 }
 
-/// A response.
 #[derive(Debug)]
 pub(crate) struct TestResponse {
     pub(crate) status: u16,
@@ -327,7 +325,7 @@ impl TestResponse {
         Self { status: status.unwrap_or(0), headers, text, json }
     }
 
-    /// That it is a problem with this status and code, told as one.
+    /// Checks that this is a problem response with this status and code.
     #[track_caller]
     pub(crate) fn is_problem(&self, status: u16, code: &str) {
         assert_eq!((self.status, self.json["code"].as_str()), (status, Some(code)), "{}", self.text);
@@ -350,7 +348,7 @@ fn unchunked(mut text: &str) -> String {
     whole
 }
 
-/// What a book has on the disk, to be sure that a secret is not there.
+/// Returns whether a text is on disk. Used to check that a secret is not.
 pub(crate) fn files_hold(stage: &ServerFixture, text: &str) -> bool {
     let mut left = vec![stage.dir.path().to_owned()];
     while let Some(path) = left.pop() {

@@ -1,4 +1,4 @@
-//! Webhooks: a fake receiver on a real socket, and a real server that tells it of questions.
+//! Webhooks: a real server sends questions to a fake receiver on a real socket.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::stage::{SOON, ServerFixture, ServerTestSettings};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReceiverBehavior {
     Takes,
-    /// Not the first two, then it does.
+    /// Fails for the first two messages, then succeeds.
     FailsTwice,
     Fails,
-    /// Reads, and says nothing.
+    /// Reads, and never responds.
     Hangs,
-    /// Sends whoever asks elsewhere.
+    /// Redirects every request.
     Redirects,
-    /// Answers with a head, and a body without end.
+    /// Answers with a head and an endless body.
     Floods,
 }
 
-/// A message as it came in.
+/// A received message.
 #[derive(Clone, Debug)]
 struct ReceivedMessage {
     path: String,
@@ -48,7 +48,7 @@ impl ReceivedMessage {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Whether those who wrote the scheme believe it.
+    /// Verifies the signature with the library of the scheme's authors.
     fn is_believed(&self, secret: &str, body: &str) -> bool {
         let mut headers = axum::http::HeaderMap::new();
         for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
@@ -58,7 +58,6 @@ impl ReceivedMessage {
     }
 }
 
-/// A fake receiver.
 struct FakeReceiver {
     url: String,
     came: mpsc::UnboundedReceiver<ReceivedMessage>,
@@ -163,7 +162,7 @@ fn add(webhooks: &WebhookStore, tenant: &str, form: WebhookFormat, url: &str) ->
     (made.id, String::from_utf8(secret.expose().to_vec()).unwrap())
 }
 
-/// A question that nobody else asks, told as the last: when it has come, everything before it has.
+/// Asks one more question and waits for its message. All earlier messages have come by then, and are returned.
 async fn is_last(stage: &ServerFixture, bot: &str, fake: &mut FakeReceiver) -> Vec<Value> {
     let (_, question, _) = stage.waiting(bot, "last").await;
     let mut before = Vec::new();
@@ -187,7 +186,7 @@ async fn a_question_is_told_once_signed_and_without_what_is_secret() {
     let (_, secret) = add(&stage.webhooks(), "local", WebhookFormat::Generic, &fake.url);
     add(&stage.webhooks(), "local", WebhookFormat::Slack, &slack.url);
     let bot = stage.agent("bot");
-    // It may be open before the webhooks are known, and is then told in the message for what was open.
+    // The question may be open before the webhooks are known. Then the message about open questions includes it.
     let first = stage.waiting(&bot, "warm").await;
     assert!(
         ["question.asked", "questions.open"].contains(&fake.next().await.json()["type"].as_str().unwrap())
@@ -235,9 +234,9 @@ async fn a_question_is_told_once_signed_and_without_what_is_secret() {
     assert!(text.contains(&link), "{text}");
     assert!(!text.replace(&link, "").contains('<'), "{text}");
 
-    // Once, and neither again when it is answered nor when nothing happens.
+    // One message only: neither an answer nor idle time leads to another.
     let ann = stage.person("ann", &[AccessScope::Answer]);
-    let answer = json!({"digest": first.2, "answer": {"say": "no"}});
+    let answer = json!({"digest": first.2, "answer": {"kind": "no"}});
     stage.ask(&ann, "POST", &format!("/v1/questions/{}/answer", first.1), Some(&answer)).await;
     assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
     for came in fake.all().iter().chain(&slack.all()) {
@@ -266,7 +265,7 @@ async fn what_is_open_already_is_told_in_one_message_and_another_tenants_is_not(
     let (_, known, _) = stage.waiting(&theirs, "theirs-too").await;
     assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
     assert!(fake.all().iter().all(|came| !came.body.contains(&known) && !came.body.contains("\"other\"")));
-    // The same again in a process that began anew: one message for the four.
+    // The same again after a restart: one message for the four questions.
     let stage = stage.again_with(setup()).await;
     assert_eq!(fake.next().await.json()["data"]["count"], 4);
     let (_, last, _) = stage.waiting(&bot, "after").await;
@@ -276,7 +275,7 @@ async fn what_is_open_already_is_told_in_one_message_and_another_tenants_is_not(
 // req: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_is_slow_dead_or_hostile_holds_up_nobody() {
-    // Side by side: each waits for pauses.
+    // In parallel, because each waits between its attempts.
     tokio::join!(
         holds_up_nobody(ReceiverBehavior::Fails),
         holds_up_nobody(ReceiverBehavior::Hangs),
@@ -303,12 +302,15 @@ async fn holds_up_nobody(manner: ReceiverBehavior) {
         let standing = stage.webhooks().statuses().unwrap();
         let standing = standing.get(&id).cloned().unwrap_or_default();
         match manner {
-            // The status is good, and of the rest nothing is read.
-            ReceiverBehavior::Floods if standing.told > 0 => break assert!(standing.is_healthy()),
+            // The status is good, and the rest of the response is not read.
+            ReceiverBehavior::Floods if standing.delivered > 0 => break assert!(standing.is_healthy()),
             ReceiverBehavior::Floods => {}
             _ if standing.given_up > 0 => {
-                assert!(standing.told == 0 && !standing.is_healthy() && standing.failed >= 4, "{standing:?}");
-                let why = standing.why.unwrap();
+                assert!(
+                    standing.delivered == 0 && !standing.is_healthy() && standing.failed >= 4,
+                    "{standing:?}"
+                );
+                let why = standing.failure_reason.unwrap();
                 assert!(!why.contains("secret-path"), "{why}");
                 break;
             }
@@ -350,7 +352,7 @@ async fn who_is_removed_is_told_nothing_more_and_of_two_servers_one_tells() {
     let (_, question, _) = second.waiting(&bot, "two").await;
     assert_eq!(fake.next().await.json()["data"]["question"], json!(question));
     assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
-    // One of them goes: the other tells from then on, and first what is open.
+    // One server stops. From then on the other sends the messages, first about the open questions.
     drop(stage);
     let said = fake.next().await.json();
     assert_eq!((&said["type"], &said["data"]["count"]), (&json!("questions.open"), &json!(3)));
@@ -359,7 +361,7 @@ async fn who_is_removed_is_told_nothing_more_and_of_two_servers_one_tells() {
     second.webhooks().remove(&id).unwrap().unwrap();
     add(&second.webhooks(), "local", WebhookFormat::Generic, &other.url);
     assert_eq!(other.next().await.json()["type"], "questions.open");
-    // The list is read as a whole: who knows the new one no longer has the old.
+    // The list is read as a whole, so a server that knows the new webhook has dropped the old one.
     second.waiting(&bot, "four").await;
     other.next().await;
     assert_eq!(fake.all().len(), 4);

@@ -54,7 +54,7 @@ impl CommandAnalyzer<'_> {
                 self.result.depends_on.extend(self.facts.targets.get(before).cloned());
             }
             WordRole::Exec => {
-                self.add_unknown(format!("`{text}` is run with words that are not known"));
+                self.add_unknown(format!("`{text}` is run with unknown arguments"));
                 if text.contains(char::is_whitespace) {
                     // Most programs pass such a text to a shell.
                     self.add_nested_text(text.to_owned());
@@ -66,7 +66,7 @@ impl CommandAnalyzer<'_> {
             WordRole::Shell => self.add_shell_text(&[word]),
             WordRole::Argv => self.add_nested_command(vec![word.clone()]),
             WordRole::Code => {
-                self.add_unknown(format!("code for `{}` that is not read here", self.facts.program))
+                self.add_unknown(format!("code for `{}`, which is not analyzed", self.facts.program))
             }
             WordRole::Url => self.add_url(text),
             WordRole::Host => match host::parse_host(text, 0) {
@@ -92,7 +92,7 @@ impl CommandAnalyzer<'_> {
             }
             WordRole::Format if text.starts_with('+') => {}
             WordRole::Format => {
-                self.add_unknown(format!("`{}`: `{text}` sets something", self.command_path.join(" ")))
+                self.add_unknown(format!("`{}`: `{text}` changes a setting", self.command_path.join(" ")))
             }
             WordRole::Form => self.add_form_files(text),
             WordRole::Assign => match text.split_once('=') {
@@ -107,7 +107,7 @@ impl CommandAnalyzer<'_> {
             WordRole::Jq => self.add_script_effects(embedded_languages::jq(text)),
             WordRole::Any => self.guess_roles(std::slice::from_ref(word)),
             WordRole::Unknown => self.add_unknown(format!(
-                "`{}`: it is not known what `{text}` leads to",
+                "`{}`: the meaning of `{text}` is not known",
                 self.command_path.join(" ")
             )),
         }
@@ -117,7 +117,7 @@ impl CommandAnalyzer<'_> {
     pub(super) fn apply_variable_name(&mut self, text: &str) {
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !plain {
-            self.add_unknown(format!("`{text}` is more than the name of a variable, and may run commands"));
+            self.add_unknown(format!("`{text}` is more than a variable name and may run commands"));
         } else if let EnvVarRisk::ChangesExecution(why) = env_var_rules::env_var_risk(text) {
             self.add_unknown(format!("`{text}` is set: {why}"));
         }
@@ -139,7 +139,7 @@ impl CommandAnalyzer<'_> {
         let value = text.split_once('=').map_or(text, |(_, value)| value);
         let is_file = value.trim_start().starts_with(['@', '<']);
         if value.contains('\\') && (is_file || value.contains("headers=")) {
-            self.add_unknown(format!("`{text}` has escapes that are not read here"));
+            self.add_unknown(format!("`{text}` has escapes that are not analyzed"));
         }
         if let Some(quoted) = value.split('"').nth(1).filter(|_| is_file) {
             self.add_path(WordRole::Read, quoted);
@@ -164,10 +164,10 @@ impl CommandAnalyzer<'_> {
             .next()
             .unwrap_or_default();
         if authority.contains('{') {
-            self.add_unknown(format!("`{text}` stands for several hosts"));
+            self.add_unknown(format!("`{text}` matches several hosts"));
         }
         if authority.contains('\\') || (authority.contains('#') && authority.contains('@')) {
-            self.add_unknown(format!("programs differ about the host of `{text}`"));
+            self.add_unknown(format!("programs disagree about the host of `{text}`"));
             if let Some(target) = host::parse_host(authority, 80) {
                 self.add_target(target);
             }
@@ -175,7 +175,7 @@ impl CommandAnalyzer<'_> {
         match host::parse_url(text) {
             Some(NetworkTarget::File(path)) => self.add_path(WordRole::Read, &path),
             Some(target) => self.add_target(target),
-            None => self.add_unknown(format!("it cannot be told which host `{text}` leads to")),
+            None => self.add_unknown(format!("the host of `{text}` is not known")),
         }
     }
 
@@ -203,13 +203,13 @@ impl CommandAnalyzer<'_> {
 
     pub(super) fn add_repository(&mut self, text: &str) {
         if text.contains("::") {
-            self.add_unknown(format!("`{text}` names a transport of its own, which is a program"));
+            self.add_unknown(format!("`{text}` names its own transport, which is a program"));
         } else if text.contains(':') {
             self.add_remote(WordRole::RemoteRead, text);
         } else if text.contains('/') || text.starts_with('.') {
             self.add_path(WordRole::Read, text);
         } else {
-            self.add_unknown(format!("the address of `{text}` is in the settings of the repository"));
+            self.add_unknown(format!("the URL of `{text}` is in the configuration of the repository"));
         }
     }
 
@@ -283,7 +283,7 @@ impl CommandAnalyzer<'_> {
                 continue;
             }
             let Some(names) = self.env.list_directory(&directory) else {
-                self.add_unknown(format!("it cannot be told what is in `{directory}`, which is moved"));
+                self.add_unknown(format!("the contents of `{directory}`, which is moved, are not known"));
                 continue;
             };
             for name in names {
@@ -295,7 +295,7 @@ impl CommandAnalyzer<'_> {
             }
         }
         if count > MOVED_MAX {
-            self.add_unknown("a directory is moved that holds more than is looked at");
+            self.add_unknown("a directory is moved that contains too many files to check");
         }
     }
 
@@ -308,7 +308,7 @@ impl CommandAnalyzer<'_> {
             WorkingDir::At(directory) => self.env.resolve(directory, text),
             WorkingDir::Unknown(_) if text.starts_with('/') => self.env.resolve("/", text),
             WorkingDir::Unknown(why) => {
-                let why = format!("`{text}` is looked for in a directory that is not known: {why}");
+                let why = format!("`{text}` is searched for in an unknown directory: {why}");
                 self.add_unknown(why);
                 None
             }
@@ -316,7 +316,7 @@ impl CommandAnalyzer<'_> {
         let path = match resolved {
             Some(path) => path,
             None => {
-                self.add_unknown(format!("it cannot be told where `{text}` leads"));
+                self.add_unknown(format!("the target of `{text}` is not known"));
                 // A guess, so that a deny still sees it.
                 join_lexically(self.env.cwd(), text)
             }

@@ -14,10 +14,10 @@ use crate::word::Word;
 impl CommandAnalyzer<'_> {
     pub(super) fn analyze(mut self) -> CommandEffects {
         if let Some(fault) = manual::load_errors().first() {
-            self.add_unknown(format!("the manuals are broken: {fault}"));
+            self.add_unknown(format!("the manuals are invalid: {fault}"));
         }
         if let Some(fault) = danger::load_error() {
-            self.add_unknown(format!("the list of dangers is broken: {fault}"));
+            self.add_unknown(format!("the list of dangers is invalid: {fault}"));
         }
         self.analyze_redirections();
         let with_program = !self.command.words.is_empty();
@@ -84,7 +84,7 @@ impl CommandAnalyzer<'_> {
         let elsewhere = self.env.find_program(invoked);
         let known = manual.is_some_and(|manual| !manual.local) || elsewhere.is_some();
         if text.contains('/') && known && found != elsewhere {
-            self.add_unknown(format!("`{text}` is another file than the `{invoked}` of the path"));
+            self.add_unknown(format!("`{text}` is a different file than `{invoked}` in `PATH`"));
         }
         if text.contains('/') {
             self.result.depends_on.extend(found.clone());
@@ -134,7 +134,7 @@ impl CommandAnalyzer<'_> {
         }
         if manual.response_files {
             for file in words.iter().filter_map(Word::as_text).filter_map(|text| text.strip_prefix('@')) {
-                self.add_unknown(format!("`@{file}` stands for more words, which are in a file"));
+                self.add_unknown(format!("`@{file}` stands for more arguments, which are in a file"));
                 self.add_path(WordRole::Read, file);
             }
         }
@@ -149,7 +149,9 @@ impl CommandAnalyzer<'_> {
                 let sub = first.word.as_text().and_then(|name| manual.subcommand(name));
                 if sub.is_none() && (manual.operands.between.is_none() && manual.operands.front.is_empty()) {
                     self.add_unknown(match first.word.as_text() {
-                        Some(name) => format!("no manual for `{} {name}`", self.command_path.join(" ")),
+                        Some(name) => {
+                            format!("there is no manual for `{} {name}`", self.command_path.join(" "))
+                        }
                         None => format!("the sub-command is {}", unknown_reason(&first.word)),
                     });
                     self.reported_words.extend(words.iter().map(Word::to_string));

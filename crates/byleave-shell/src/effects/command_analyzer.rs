@@ -72,7 +72,7 @@ impl<'a> CommandAnalyzer<'a> {
     }
 
     pub(super) fn add_unknown(&mut self, why: impl Into<String>) {
-        self.add(Effect::Unknown { why: why.into() });
+        self.add(Effect::Unknown { reason: why.into() });
     }
 
     /// Adds the effects of an assignment. If it is not exported, it only sets a shell variable.
@@ -83,7 +83,7 @@ impl<'a> CommandAnalyzer<'a> {
                 self.add_unknown(format!("`{name}` is set to {}", unknown_reason(value)));
             }
             EnvVarRisk::Unlisted if exported => {
-                self.add_unknown(format!("`{name}` is set, and nothing is known of that variable"));
+                self.add_unknown(format!("`{name}` is set, and the effect of that variable is not known"));
             }
             EnvVarRisk::Harmless | EnvVarRisk::Unlisted => {}
         }
@@ -125,7 +125,7 @@ impl<'a> CommandAnalyzer<'a> {
                 && !(riddle.single_word && operand.certain)
             {
                 self.add_unknown(format!(
-                    "{}, so it could be options or several words",
+                    "{}, so it could be options or several arguments",
                     unknown_reason(word)
                 ));
             }
@@ -144,7 +144,7 @@ impl<'a> CommandAnalyzer<'a> {
                 }
                 None => {
                     self.add_unknown(format!(
-                        "`{}` takes no such operand: `{word}`",
+                        "`{}` does not take the operand `{word}`",
                         self.command_path.join(" ")
                     ));
                     self.guess_roles(std::slice::from_ref(word));
@@ -167,7 +167,7 @@ impl<'a> CommandAnalyzer<'a> {
         match (files, here) {
             (0, Some(WordRole::Unknown)) => {
                 self.add_unknown(format!(
-                    "`{}`: without operands, its settings say where it leads",
+                    "`{}`: without operands, its configuration decides the target",
                     self.command_path.join(" ")
                 ));
             }
@@ -241,7 +241,7 @@ impl<'a> CommandAnalyzer<'a> {
                 self.change_directory(value);
             }
             if let Word::Unknown(UnknownWord { single_word: false, .. }) = value {
-                self.add_unknown(format!("{} could be several words", unknown_reason(value)));
+                self.add_unknown(format!("{} could be several arguments", unknown_reason(value)));
             }
             if role == WordRole::Shell {
                 self.add_shell_text(&[value]);
@@ -263,7 +263,7 @@ impl<'a> CommandAnalyzer<'a> {
         };
         self.working_dir = match self.env.resolve(from, text) {
             Some(directory) => WorkingDir::At(directory),
-            None => WorkingDir::Unknown(format!("it cannot be told where `{text}` leads")),
+            None => WorkingDir::Unknown(format!("the target of `{text}` is not known")),
         };
     }
 

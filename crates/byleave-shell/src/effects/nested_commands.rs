@@ -91,9 +91,9 @@ pub(crate) fn analyze_observed(
     while let Some(PendingAnalysis { depth, from, inner }) = whole.pending.pop() {
         count = count.saturating_add(1);
         let limit = if depth > DEPTH_MAX {
-            Some("commands within commands, too deep to be read")
+            Some("commands are nested too deeply to analyze")
         } else if count > COMMANDS_MAX {
-            Some("too many commands to look into all of them")
+            Some("there are too many nested commands to analyze all of them")
         } else {
             None
         };
@@ -176,7 +176,7 @@ impl EffectsBuilder {
                 inner,
             })),
             Some(why) => {
-                self.add_effect(Effect::Unknown { why: why.into() });
+                self.add_effect(Effect::Unknown { reason: why.into() });
                 account.nested.iter().flat_map(possible_effects).for_each(|effect| self.add_effect(effect));
             }
         }
@@ -184,7 +184,7 @@ impl EffectsBuilder {
 
     fn add_commands(&mut self, reading: &ParsedCommands, depth: usize, text: usize) {
         for puzzle in &reading.unresolved {
-            self.add_effect(Effect::Unknown { why: puzzle.reason.clone() });
+            self.add_effect(Effect::Unknown { reason: puzzle.reason.clone() });
         }
         danger::find_dangers_in_text(reading).into_iter().for_each(|danger| self.add_danger(danger));
         // Guesses come last, so that a limit cuts them off first.

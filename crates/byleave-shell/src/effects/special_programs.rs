@@ -42,7 +42,7 @@ pub(super) fn analyze_special(
         "dns" => remote::dns(teller, manual, words),
         "git-config" => git::git_config(teller, manual, words),
         _ => {
-            teller.add_unknown(format!("the manual names a reader `{name}` that does not exist"));
+            teller.add_unknown(format!("the manual names a special handler `{name}` that does not exist"));
             teller.add_possible_commands(words);
         }
     }

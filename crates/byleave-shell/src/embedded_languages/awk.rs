@@ -7,7 +7,7 @@ pub(crate) fn awk(text: &str) -> Vec<ScriptEffect> {
     let mut deeds = Vec::new();
     let mut unknown = |why: &str| deeds.push(ScriptEffect::Unknown(format!("awk program: {why}")));
     let Some((bare, doubtful)) = without_strings(text) else {
-        unknown("a string or a pattern has no end");
+        unknown("a string or a pattern is not closed");
         return deeds;
     };
     // If a slash could begin a pattern or divide, the text that it may hide is scanned as well.
@@ -15,10 +15,12 @@ pub(crate) fn awk(text: &str) -> Vec<ScriptEffect> {
     for word in words(&bare) {
         match word {
             "system" => unknown("`system` runs a command"),
-            "getline" => unknown("`getline` reads a file or what a command prints"),
-            "close" | "fflush" => unknown(&format!("`{word}` speaks of files or commands that it opened")),
+            "getline" => unknown("`getline` reads a file or the output of a command"),
+            "close" | "fflush" => {
+                unknown(&format!("`{word}` uses files or commands that the program opened"))
+            }
             "ENVIRON" | "PROCINFO" | "ARGV" | "ARGC" | "FUNCTAB" | "SYMTAB" => {
-                unknown(&format!("`{word}` reaches beyond the text that it reads"));
+                unknown(&format!("`{word}` can reach beyond the input text"));
             }
             _ => {}
         }
@@ -30,7 +32,7 @@ pub(crate) fn awk(text: &str) -> Vec<ScriptEffect> {
         unknown("`|` runs a command");
     }
     if prints_elsewhere(&bare) {
-        unknown("`>` behind `print` writes a file");
+        unknown("`>` after `print` writes a file");
     }
     deeds
 }

@@ -76,7 +76,7 @@ impl<'t> SedScanner<'t> {
                     // Only a word of its own is certain to be a label.
                     if self.peek().is_some_and(|c| c == ' ' || c == '\t') {
                         self.rest = rest;
-                        return Err("a blank before a label, which may be a command".into());
+                        return Err("a space before a label, which may be a command".into());
                     }
                     return Ok(());
                 }
@@ -93,13 +93,13 @@ impl<'t> SedScanner<'t> {
             Some('e') => {
                 let command = self.line().to_owned();
                 self.deeds.push(if command.is_empty() {
-                    ScriptEffect::Unknown("sed program: `e` runs what it has read".into())
+                    ScriptEffect::Unknown("sed program: `e` runs its input as a command".into())
                 } else {
                     ScriptEffect::Shell(command)
                 });
             }
             Some('y') => {
-                let delimiter = self.next().ok_or("`y` without an end")?;
+                let delimiter = self.next().ok_or("`y` is not closed")?;
                 self.until(delimiter, false)?;
                 self.until(delimiter, false)?;
             }
@@ -108,7 +108,7 @@ impl<'t> SedScanner<'t> {
                 self.skip(|c| c == ' ' || c == '\t');
                 self.skip(|c| !c.is_whitespace() && c != ';');
             }
-            Some(other) => return Err(format!("`{other}` is not a command that is known here")),
+            Some(other) => return Err(format!("`{other}` is not a known command")),
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl<'t> SedScanner<'t> {
             }
             Some('\\') => {
                 self.next();
-                let delimiter = self.next().ok_or("an address without an end")?;
+                let delimiter = self.next().ok_or("an address is not closed")?;
                 self.until(delimiter, true)?;
                 self.skip(|c| matches!(c, 'I' | 'M'));
             }
@@ -138,7 +138,7 @@ impl<'t> SedScanner<'t> {
     fn until(&mut self, delimiter: char, pattern: bool) -> Result<(), String> {
         let mut bracket = false;
         loop {
-            match self.next().ok_or("a pattern without an end")? {
+            match self.next().ok_or("a pattern is not closed")? {
                 '\\' => {
                     self.next();
                 }
@@ -169,8 +169,9 @@ impl<'t> SedScanner<'t> {
                 }
                 Some('e') => {
                     self.next();
-                    self.deeds
-                        .push(ScriptEffect::Unknown("sed program: `s///e` runs what it has made".into()));
+                    self.deeds.push(ScriptEffect::Unknown(
+                        "sed program: `s///e` runs its result as a command".into(),
+                    ));
                 }
                 Some('w') => {
                     self.next();
@@ -179,7 +180,7 @@ impl<'t> SedScanner<'t> {
                     return Ok(());
                 }
                 None | Some(';' | '\n' | '}' | ' ' | '#') => return Ok(()),
-                Some(other) => return Err(format!("`{other}` is not a flag of `s` that is known here")),
+                Some(other) => return Err(format!("`{other}` is not a known flag of `s`")),
             }
         }
     }

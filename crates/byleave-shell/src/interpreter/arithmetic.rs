@@ -78,7 +78,7 @@ impl ScriptReader<'_> {
         }
         if !certain {
             self.add_unresolved_here(
-                "something that is not certain to be a number is computed with, and so evaluated",
+                "a value that may not be a number is used in arithmetic, which evaluates it",
             );
             if writes {
                 state.forget_variables();

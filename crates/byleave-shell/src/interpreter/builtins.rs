@@ -28,7 +28,7 @@ impl ScriptReader<'_> {
                     .iter()
                     .any(|operand| operand.field.word.as_text().is_none_or(|text| text.starts_with("-C")))
                 {
-                    self.add_unresolved_here("`mapfile -C` runs a command for what it reads");
+                    self.add_unresolved_here("`mapfile -C` runs a command for the lines that it reads");
                     for operand in operands {
                         if let Some(text) = operand.field.word.as_text().map(str::to_owned) {
                             self.read_subshell_text("callback", text.trim_start_matches("-C"), state);
@@ -85,7 +85,7 @@ impl ScriptReader<'_> {
             }
             "compgen" | "complete" | "compopt" | "bind" | "fc" => {
                 if !operands.is_empty() {
-                    self.add_unresolved_here(&format!("`{name}` may run or evaluate what it is given"));
+                    self.add_unresolved_here(&format!("`{name}` may run or evaluate its arguments"));
                     for operand in operands {
                         if let Some(text) =
                             operand.field.word.as_text().filter(|text| text.len() > 2).map(str::to_owned)
@@ -257,7 +257,7 @@ impl ScriptReader<'_> {
                 self.read_nested_text("eval", &text, state);
             }
             None => {
-                self.add_unresolved_here("`eval` runs text that is not known");
+                self.add_unresolved_here("`eval` runs unknown text");
                 state.forget("`eval` may have changed it");
             }
         }
@@ -282,7 +282,7 @@ impl ScriptReader<'_> {
             Some(text) => self.read_nested_text("source", &text, state),
             None => {
                 let path = path.unwrap_or_else(|| "…".to_owned());
-                self.add_unresolved_here(&format!("`source {path}` runs text that is not known"));
+                self.add_unresolved_here(&format!("`source {path}` runs unknown text"));
                 state.forget("`source` may have changed it");
             }
         }
@@ -302,7 +302,7 @@ impl ScriptReader<'_> {
             Some(text) if text == "-" || text.is_empty() => {}
             Some(text) => {
                 let mut later = state.clone();
-                later.forget("it runs whenever the signal comes");
+                later.forget("the trap runs whenever the signal arrives");
                 later.functions = state.functions.clone();
                 self.read_nested_text("trap", &text, &mut later);
                 let at_end = signals.iter().all(|signal| {
@@ -316,13 +316,13 @@ impl ScriptReader<'_> {
                     && !text.contains([';', '\n', '=', '$', '`', '&', '|', '(']);
                 if !quiet && !at_end {
                     self.add_unresolved_here(
-                        "a trap may run between any two commands, and change what they find",
+                        "a trap may run between any two commands and change their environment",
                     );
                     state.forget("a trap may change it");
                 }
             }
             None => {
-                self.add_unresolved_here("a trap runs text that is not known");
+                self.add_unresolved_here("a trap runs unknown text");
                 state.forget("a trap may change it");
             }
         }
@@ -351,7 +351,7 @@ impl ScriptReader<'_> {
                 .is_some_and(|text| !text.starts_with('-') || matches!(text, "-q" | "-p" | "-o"))
         });
         if !asks {
-            self.add_unresolved_here("`shopt` changes how text is read");
+            self.add_unresolved_here("`shopt` changes how text is parsed");
         }
     }
 
@@ -360,7 +360,7 @@ impl ScriptReader<'_> {
         while let Some(operand) = rest.next() {
             let Some(text) = operand.field.word.as_text() else {
                 if operand.field.splits || operand.raw.parts.len() == 1 {
-                    self.add_unresolved_here("`set` may change how text is read");
+                    self.add_unresolved_here("`set` may change how text is parsed");
                     state.forget_variables();
                 }
                 return;
@@ -386,10 +386,10 @@ impl ScriptReader<'_> {
                                     | "noclobber"
                             )
                         ) {
-                            self.add_unresolved_here("`set` may change how text is read");
+                            self.add_unresolved_here("`set` may change how text is parsed");
                         }
                     }
-                    _ => self.add_unresolved_here("`set` may change how text is read"),
+                    _ => self.add_unresolved_here("`set` may change how text is parsed"),
                 }
             }
         }

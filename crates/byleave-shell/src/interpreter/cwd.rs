@@ -24,7 +24,8 @@ impl ScriptReader<'_> {
                 match top {
                     Some(top) => ok.working_dir = top,
                     None => {
-                        ok.working_dir = unknown_directory("`popd` goes where the stack of directories says");
+                        ok.working_dir =
+                            unknown_directory("`popd` goes to a directory from the directory stack");
                         ok.stack = None;
                     }
                 }
@@ -40,7 +41,7 @@ impl ScriptReader<'_> {
                         stack => *stack = None,
                     }
                     ok.working_dir = if operands.is_empty() {
-                        unknown_directory("`pushd` goes where the stack says")
+                        unknown_directory("`pushd` goes to a directory from the directory stack")
                     } else {
                         place
                     };
@@ -52,7 +53,9 @@ impl ScriptReader<'_> {
         if unsure {
             ok.working_dir = match ok.working_dir {
                 ShellDirectory::At { .. } if name != "popd" => ok.working_dir,
-                _ => unknown_directory("it depends on whether a directory could be entered"),
+                _ => unknown_directory(
+                    "the directory depends on whether an earlier change of directory succeeds",
+                ),
             };
         }
         for name in ["PWD", "OLDPWD"] {
@@ -69,7 +72,7 @@ impl ScriptReader<'_> {
         for operand in operands {
             match operand.field.word.as_text() {
                 Some(text) => words.push(text),
-                None => return (unknown_directory("the directory it goes to is not known"), false),
+                None => return (unknown_directory("the target directory is not known"), false),
             }
         }
         let target = match words.as_slice() {
@@ -78,10 +81,10 @@ impl ScriptReader<'_> {
             _ => None,
         };
         let Some(target) = target else {
-            return (unknown_directory("the directory it goes to is not known"), false);
+            return (unknown_directory("the target directory is not known"), false);
         };
         if target.is_empty() || target.starts_with(['-', '+']) {
-            return (unknown_directory("the directory it goes to depends on those before"), false);
+            return (unknown_directory("the target directory depends on earlier ones"), false);
         }
         let relative = !target.starts_with('/');
         let first = target.split('/').next().unwrap_or_default();
@@ -90,7 +93,7 @@ impl ScriptReader<'_> {
                 || !matches!(state.value("CDPATH", self.env), VariableValue::Unknown)
                 || !state.splits_as_usual();
             if searched {
-                return (unknown_directory("`CDPATH` may lead it elsewhere"), false);
+                return (unknown_directory("`CDPATH` may change the target directory"), false);
             }
         }
         let base = match &state.working_dir {
@@ -107,7 +110,7 @@ impl ScriptReader<'_> {
                 ".." => {
                     let so_far = format!("/{}", parts.join("/"));
                     if !self.env.is_directory(&so_far) {
-                        return (unknown_directory("the directory it goes to is not there yet"), false);
+                        return (unknown_directory("the target directory does not exist yet"), false);
                     }
                     parts.pop();
                 }
@@ -116,11 +119,11 @@ impl ScriptReader<'_> {
         }
         let logical = format!("/{}", parts.join("/"));
         if !state.are_files_unchanged() || !self.env.is_directory(&logical) {
-            return (unknown_directory("the directory it goes to may change before it does"), false);
+            return (unknown_directory("the target directory may change before the command runs"), false);
         }
         match self.env.resolve("/", &logical) {
             Some(physical) => (ShellDirectory::At { logical, physical }, true),
-            None => (unknown_directory("the directory it goes to is not known"), false),
+            None => (unknown_directory("the target directory is not known"), false),
         }
     }
 }

@@ -65,14 +65,14 @@ impl ScriptReader<'_> {
             BraceExpansion::Words(_)
                 if raw.parts.iter().any(|part| matches!(part, WordPart::Parameter(_))) =>
             {
-                return vec![unknown("braces beside an expansion change what is expanded")];
+                return vec![unknown("braces next to an expansion change what is expanded")];
             }
             BraceExpansion::Words(_) if atoms.contains(&WordAtom::Bare('$')) => {
-                return vec![unknown("braces beside a dollar change what is expanded")];
+                return vec![unknown("braces next to a dollar sign change what is expanded")];
             }
             BraceExpansion::Words(words) => words,
             BraceExpansion::Unbounded => {
-                return vec![unknown("its braces make more words than are followed")];
+                return vec![unknown("the braces produce more words than are analyzed")];
             }
         };
         let mut fields = Vec::new();
@@ -131,14 +131,14 @@ impl ScriptReader<'_> {
                 WordPart::Command(list) => {
                     self.read_subshell("substitution", list, state);
                     atoms.push(WordAtom::UnknownValue {
-                        why: "it is what a command prints".to_owned(),
+                        why: "the value is the output of a command".to_owned(),
                         splits: !quoted,
                     });
                 }
                 WordPart::Backquoted(text) => {
                     self.read_subshell_text("substitution", text, state);
                     atoms.push(WordAtom::UnknownValue {
-                        why: "it is what a command prints".to_owned(),
+                        why: "the value is the output of a command".to_owned(),
                         splits: !quoted,
                     });
                 }
@@ -146,19 +146,25 @@ impl ScriptReader<'_> {
                     state.files_unchanged = false;
                     self.read_subshell("process substitution", list, state);
                     atoms.push(WordAtom::UnknownValue {
-                        why: "it is a pipe to a command".to_owned(),
+                        why: "the value is a pipe to a command".to_owned(),
                         splits: false,
                     });
                 }
                 WordPart::Arithmetic(inner) => {
                     self.arithmetic(inner, state);
-                    atoms.push(WordAtom::UnknownValue { why: "it is computed".to_owned(), splits: !quoted });
+                    atoms.push(WordAtom::UnknownValue {
+                        why: "the value is computed".to_owned(),
+                        splits: !quoted,
+                    });
                 }
                 WordPart::Array(elements) => {
                     for element in elements {
                         self.expand_fields(element, state);
                     }
-                    atoms.push(WordAtom::UnknownValue { why: "it is an array".to_owned(), splits: true });
+                    atoms.push(WordAtom::UnknownValue {
+                        why: "the value is an array".to_owned(),
+                        splits: true,
+                    });
                 }
                 WordPart::Opaque(why) => {
                     atoms.push(WordAtom::UnknownValue { why: (*why).to_owned(), splits: false })
@@ -238,7 +244,7 @@ impl ScriptReader<'_> {
             if colon {
                 // The following text decides whether bash ends the name here.
                 expanded.push(WordAtom::UnknownValue {
-                    why: "what `~` stands for before a colon is not certain".to_owned(),
+                    why: "the meaning of `~` before a colon is not certain".to_owned(),
                     splits: false,
                 });
                 rest.by_ref().take(login.chars().count()).for_each(drop);
@@ -265,7 +271,7 @@ impl ScriptReader<'_> {
                     expanded.extend(directory.chars().map(WordAtom::Exact));
                 }
                 None => expanded.push(WordAtom::UnknownValue {
-                    why: format!("`~{login}` is a directory that is not known"),
+                    why: format!("`~{login}` is an unknown directory"),
                     splits: false,
                 }),
             }

@@ -39,7 +39,7 @@ impl ScriptReader<'_> {
                         assignments: Vec::new(),
                         redirections: Vec::new(),
                         input: None,
-                        working_dir: WorkingDir::Unknown("it was not parsed".to_owned()),
+                        working_dir: WorkingDir::Unknown("the text was not parsed".to_owned()),
                         span: span.clone(),
                         enclosing: vec!["unread"],
                         is_function: false,

@@ -54,7 +54,7 @@ pub(super) fn pieces(word: &[GlobChar]) -> Vec<String> {
 /// Returns the unknown word for a pattern whose matches are not known.
 pub(super) fn unknown(word: &[GlobChar]) -> Word {
     let text: String = word.iter().map(|glyph| glyph.c).collect();
-    let why = format!("`{text}` is what files there are when it runs");
+    let why = format!("`{text}` matches the files that exist at run time");
     Word::Unknown(UnknownWord { reason: why, pieces: pieces(word), single_word: false })
 }
 

@@ -55,22 +55,25 @@ pub fn parse_commands(text: &str, scene: &dyn ShellEnv) -> ParsedCommands {
     let mut state = ShellState::new(scene);
     if text.contains('\0') {
         reader.add_unresolved(
-            "it holds a NUL byte, where some programs stop reading and others do not",
+            "the text contains a NUL byte, where some programs stop reading and others do not",
             0..text.len(),
         );
     }
     let text = text.replace('\0', "");
     let shell = scene.shell();
     if !is_bash_compatible(shell) {
-        reader.add_unresolved(format!("`{shell}` would run it, and only bash is read"), 0..text.len());
+        reader.add_unresolved(
+            format!("the text would run in `{shell}`, but only bash is analyzed"),
+            0..text.len(),
+        );
         reader.list_possible_commands(&text, &(0..text.len()));
     } else if text.len() > TEXT_BYTES_MAX {
-        reader.add_unresolved("it is longer than is read; only its words were looked at", 0..text.len());
+        reader.add_unresolved("the text is too long to parse; only its words were checked", 0..text.len());
         reader.list_possible_commands(&text, &(0..text.len()));
     } else {
         reader.read_text(&text, &mut state, None);
         if reader.is_full {
-            reader.add_unresolved("it holds more commands or words than are read", 0..text.len());
+            reader.add_unresolved("the text has more commands or words than are analyzed", 0..text.len());
             reader.list_possible_commands(&text, &(0..text.len()));
         }
     }

@@ -45,7 +45,9 @@ impl ScriptReader<'_> {
             || (operator == "!@" && parameter.operand.is_empty())
             || (operator == "!" && is_text(&parameter.operand, "*"));
         if operator.starts_with('!') && !lists_names {
-            self.add_unresolved_here("a variable's value is taken as the name of another, and evaluated");
+            self.add_unresolved_here(
+                "a variable's value is used as the name of another variable and evaluated",
+            );
         } else if operator == "@"
             && !["Q", "U", "u", "L", "E", "A", "K", "a", "k"].iter().any(|op| is_text(&parameter.operand, op))
         {
@@ -56,7 +58,7 @@ impl ScriptReader<'_> {
             state.set(&parameter.name, VariableValue::Unknown);
         }
         if parameter.name.is_empty() {
-            self.add_unresolved_here("an expansion is not of a form that is known");
+            self.add_unresolved_here("an expansion has an unknown form");
         }
         let splits =
             splits || operand.iter().any(|atom| matches!(atom, WordAtom::UnknownValue { splits: true, .. }));

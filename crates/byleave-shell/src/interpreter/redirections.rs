@@ -38,7 +38,7 @@ impl ScriptReader<'_> {
                 RedirectOperator::HereDocument { .. } => {
                     let text = match redirect.body.get() {
                         Some(body) => self.expand_single(body, state, SingleWordMode::Plain),
-                        None => Word::unknown("a here-document has no end"),
+                        None => Word::unknown("a here-document is not closed"),
                     };
                     input = redirect.as_input(text, sole).or(input);
                     continue;
@@ -71,7 +71,7 @@ impl ScriptReader<'_> {
         let mut fields = self.expand_fields(raw, state);
         match (fields.pop(), fields.is_empty()) {
             (Some(field), true) => field.word,
-            _ => Word::unknown("a redirection leads to no file or to several"),
+            _ => Word::unknown("a redirection has no target or several"),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Redirect {
         match (self.is_input(), sole) {
             (false, _) => None,
             (true, true) => Some(text),
-            (true, false) => Some(Word::unknown("several redirections lead to the input")),
+            (true, false) => Some(Word::unknown("several redirections replace the input")),
         }
     }
 }

@@ -98,9 +98,7 @@ impl ScriptReader<'_> {
             for element in elements {
                 let field = self.expand_fields(element, state);
                 if element_has_subscript(element) {
-                    self.add_unresolved_here(
-                        "an element of an array is set by a subscript, which is evaluated",
-                    );
+                    self.add_unresolved_here("an array element is set by a subscript, which is evaluated");
                 }
                 drop(field);
             }
@@ -108,7 +106,7 @@ impl ScriptReader<'_> {
         let numeric = matches!(assign.value.parts.as_slice(), [WordPart::Arithmetic(_)]);
         let riddles = self.unresolved.len();
         let word = if is_array {
-            Word::unknown("it is an array")
+            Word::unknown("the value is an array")
         } else {
             self.expand_single(&assign.value, state, SingleWordMode::Value)
         };
@@ -135,7 +133,7 @@ impl ScriptReader<'_> {
         mut state: ShellState,
     ) -> ExitStates {
         let Some(name) = name else {
-            state.forget("a command that is not known may have changed it");
+            state.forget("an unknown command may have changed it");
             return ExitStates::unconditional(state);
         };
         if self.functions.contains(name) {
@@ -180,7 +178,7 @@ impl ScriptReader<'_> {
                         self.apply_builtin_effects(&next, rest, prefixed, redirected, state)
                     }
                     Some(_) => {
-                        state.forget("a command that is not known may have changed it");
+                        state.forget("an unknown command may have changed it");
                         ExitStates::unconditional(state)
                     }
                 }

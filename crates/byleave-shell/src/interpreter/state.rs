@@ -231,7 +231,8 @@ impl ShellState {
         self.inherits_environment &= other.inherits_environment;
         self.uncertain.extend(other.uncertain.iter().cloned());
         if self.working_dir != other.working_dir {
-            self.working_dir = ShellDirectory::Unknown("it depends on what ran before".to_owned());
+            self.working_dir =
+                ShellDirectory::Unknown("the directory depends on earlier commands".to_owned());
         }
         if self.stack != other.stack {
             self.stack = None;

@@ -75,9 +75,9 @@ impl ScriptReader<'_> {
                 Err(SyntaxError { reason: why }) => {
                     let rest: String = chars.get(start..).unwrap_or_default().iter().collect();
                     let span = self.byte_span(&(start..chars.len()));
-                    self.add_unresolved(format!("it could not be parsed: {why}"), span.clone());
+                    self.add_unresolved(format!("the text could not be parsed: {why}"), span.clone());
                     self.list_possible_commands(&rest, &span);
-                    state.forget("it could not be parsed");
+                    state.forget("the text could not be parsed");
                     break;
                 }
             }
@@ -93,9 +93,9 @@ impl ScriptReader<'_> {
     pub(super) fn read_nested_text(&mut self, kind: &'static str, text: &str, state: &mut ShellState) {
         let outer = self.current_span();
         if self.text_depth >= super::TEXTS_DEEP_MAX || self.is_full {
-            self.add_unresolved("text holds text too deeply to be read", outer.clone());
+            self.add_unresolved("text is nested in text too deeply to analyze", outer.clone());
             self.list_possible_commands(text, &outer);
-            state.forget("it was not read");
+            state.forget("the text was not analyzed");
             return;
         }
         self.text_depth += 1;
@@ -393,7 +393,7 @@ impl ScriptReader<'_> {
         }
         state.set(name, VariableValue::Unknown);
         if asks {
-            self.add_unresolved_here("`select` asks at the terminal");
+            self.add_unresolved_here("`select` reads an answer from the terminal");
             state.set("REPLY", VariableValue::Unknown);
         }
         self.prepare(&[body], &mut state);
@@ -453,7 +453,7 @@ impl ScriptReader<'_> {
         self.functions.insert(name.to_owned());
         state.functions.insert(name.to_owned());
         let mut inner = state.clone();
-        inner.forget("it runs wherever the function is called");
+        inner.forget("the body runs wherever the function is called");
         inner.functions = state.functions.clone();
         self.trail.push("function");
         let dropped = self.abandoned_state.take();

@@ -110,7 +110,7 @@ impl OptionTable {
             let at = options.list.len();
             for name in &opt.names {
                 if options.index.insert(name.clone(), at).is_some() {
-                    return Err(format!("option `{name}` stands twice"));
+                    return Err(format!("option `{name}` is listed twice"));
                 }
             }
             options.list.push(opt);

@@ -16,9 +16,7 @@ impl Parser<'_> {
         else {
             for keyword in ["then", "else", "elif", "fi", "do", "done", "esac", "}"] {
                 if self.at_word(keyword) {
-                    return Err(
-                        self.syntax_error(&format!("`{keyword}` stands where a command should begin"))
-                    );
+                    return Err(self.syntax_error(&format!("found `{keyword}` where a command should begin")));
                 }
             }
             return Ok(None);
@@ -39,7 +37,7 @@ impl Parser<'_> {
                 let start = self.at;
                 let word = self.word(true)?;
                 let Some(name) = bare_text(&word) else {
-                    return Err(self.syntax_error("the name of a function is no plain word"));
+                    return Err(self.syntax_error("the name of a function is not a plain word"));
                 };
                 self.skip_blanks();
                 if self.peek() == Some('(') {
@@ -145,7 +143,7 @@ impl Parser<'_> {
         }
         let word = self.word(true)?;
         let Some(name) = bare_text(&word) else {
-            return Err(self.syntax_error("the variable of a loop is no plain name"));
+            return Err(self.syntax_error("the variable of a loop is not a plain name"));
         };
         self.skip_newlines()?;
         let mut words = None;
@@ -158,7 +156,7 @@ impl Parser<'_> {
                     None | Some('\n' | ';') => break,
                     Some('<' | '>') if self.at_process() => values.push(self.word(true)?),
                     Some(c) if is_break(c) => {
-                        return Err(self.syntax_error("an operator stands among the words of a loop"));
+                        return Err(self.syntax_error("there is an operator among the words of a loop"));
                     }
                     Some(_) => values.push(self.word(true)?),
                 }
@@ -230,7 +228,7 @@ impl Parser<'_> {
         if !name.is_empty() && !self.at_keyword(before) {
             self.skip_blanks();
             if self.peek() == Some('(') || self.at_keyword(self.at) {
-                self.add_doubt("a coprocess sets the variable that it is named after");
+                self.add_doubt("a coprocess sets the variable with its name");
                 return Ok(CommandNodeKind::Coprocess(Box::new(self.command()?)));
             }
         }
@@ -272,7 +270,7 @@ impl Parser<'_> {
                     self.bump();
                     tokens.push(TestToken::Operator);
                 }
-                (Some('&' | '|' | ';'), _) => return Err(self.syntax_error("an operator stands in `[[`")),
+                (Some('&' | '|' | ';'), _) => return Err(self.syntax_error("there is an operator in `[[`")),
                 _ => {
                     let word = if loose { self.pattern_word()? } else { self.word(true)? };
                     loose = matches!(word.parts.as_slice(),

@@ -65,7 +65,7 @@ impl Parser<'_> {
                     self.bump_raw();
                 }
                 Some(quote @ ('\'' | '"' | '`')) => {
-                    self.add_doubt("quotes stand in arithmetic or in a subscript");
+                    self.add_doubt("there are quotes in arithmetic or in a subscript");
                     self.skip_quoted(quote)?;
                 }
                 Some(c) if c == close => {
@@ -81,7 +81,7 @@ impl Parser<'_> {
         let inside = start..self.at - 1;
         let text: String = self.chars.get(inside.clone()).unwrap_or_default().iter().collect();
         if text.contains("$(") && (text.contains("case") || text.contains('#') || text.contains("<<")) {
-            self.add_doubt("a substitution stands in arithmetic, whose end cannot be told for certain");
+            self.add_doubt("arithmetic contains a substitution, so its end is not certain");
         }
         Ok(inside)
     }
@@ -155,7 +155,7 @@ impl Parser<'_> {
                         return Ok(parts);
                     }
                     if c == '\n' {
-                        self.add_doubt("a pattern goes over a line");
+                        self.add_doubt("a pattern spans several lines");
                     }
                     self.bump();
                     push_bare(&mut parts, c);
@@ -200,7 +200,7 @@ impl Parser<'_> {
                 push_quoted_text(parts, &text);
             }
             '\'' if within == LexContext::QuotedBraces => {
-                self.add_doubt("single quotes stand in an expansion within double quotes");
+                self.add_doubt("there are single quotes in an expansion within double quotes");
                 self.bump();
                 let text = self.until_quote(false)?;
                 push_quoted_text(parts, &format!("'{text}'"));
@@ -272,7 +272,7 @@ impl Parser<'_> {
         let text = self.until_quote(true)?;
         match ansi_c_quoting::decode(&text) {
             Some(text) => push_quoted_text(parts, &text),
-            None => parts.push(WordPart::Opaque("`$'…'` stands for bytes that are not certain")),
+            None => parts.push(WordPart::Opaque("the bytes of `$'…'` are not certain")),
         }
         Ok(())
     }

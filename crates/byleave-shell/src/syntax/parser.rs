@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEPTH_MAX {
-            return Err(self.syntax_error("it is nested too deeply to be read"));
+            return Err(self.syntax_error("the text is nested too deeply to parse"));
         }
         self.depth += 1;
         let parsed = parse(self);
@@ -192,7 +192,7 @@ impl<'a> Parser<'a> {
     pub(super) fn rewind_to(&mut self, before: usize) {
         // In this case bash reads the text a second time, which changes how it treats here-documents and lines.
         if self.chars.get(before..self.at).is_some_and(|text| text.contains(&'\n')) {
-            self.add_doubt("`((` that is no arithmetic goes over several lines");
+            self.add_doubt("`((` that is not arithmetic spans several lines");
         }
         self.at = before;
     }
@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
                     return Ok(list);
                 }
                 if parser.peek().is_none() {
-                    return Err(parser.syntax_error("it ends before a command that it opened is closed"));
+                    return Err(parser.syntax_error("the text ends before a command is closed"));
                 }
                 list.items.push(parser.item()?);
             }
@@ -351,23 +351,23 @@ impl<'a> Parser<'a> {
                 None | Some('\n' | ';' | '&' | '|' | ')') => break,
                 Some('(') => {
                     let [name] = words.as_slice() else {
-                        return Err(self.syntax_error("`(` stands where no command can begin"));
+                        return Err(self.syntax_error("found `(` where no command can begin"));
                     };
                     if !assignments.is_empty() || !redirects.is_empty() {
-                        return Err(self.syntax_error("`(` stands where no command can begin"));
+                        return Err(self.syntax_error("found `(` where no command can begin"));
                     }
                     let Some(name) = bare_text(name) else {
-                        return Err(self.syntax_error("the name of a function is no plain word"));
+                        return Err(self.syntax_error("the name of a function is not a plain word"));
                     };
                     self.bump();
                     self.skip_blanks();
                     if self.bump() != Some(')') {
-                        return Err(self.syntax_error("`(` stands where no command can begin"));
+                        return Err(self.syntax_error("found `(` where no command can begin"));
                     }
                     return self.function(name, start);
                 }
                 Some('<' | '>') if self.peek_second() != Some('(') => {
-                    return Err(self.syntax_error("a redirection leads nowhere"));
+                    return Err(self.syntax_error("a redirection has no target"));
                 }
                 Some(_) => {}
             }
@@ -442,7 +442,7 @@ impl<'a> Parser<'a> {
                     None => return Err(parser.syntax_error("an array is not closed")),
                     Some('<' | '>') if parser.at_process() => elements.push(parser.word(true)?),
                     Some('<' | '>' | '&' | '|' | ';' | '(') => {
-                        return Err(parser.syntax_error("an operator stands in an array"));
+                        return Err(parser.syntax_error("there is an operator in an array"));
                     }
                     Some(_) => elements.push(parser.word(true)?),
                 }

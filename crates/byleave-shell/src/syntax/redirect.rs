@@ -32,7 +32,7 @@ impl Parser<'_> {
                     self.bump();
                     if matches!(self.peek(), Some('<' | '>')) {
                         self.add_doubt(
-                            "a descriptor is kept in an element of an array, whose subscript is evaluated",
+                            "a descriptor is stored in an array element, whose subscript is evaluated",
                         );
                     }
                 }
@@ -78,7 +78,7 @@ impl Parser<'_> {
         self.eat(text);
         self.skip_blanks();
         if self.peek().is_none_or(is_break) && !self.at_process() {
-            return Err(self.syntax_error("a redirection leads nowhere"));
+            return Err(self.syntax_error("a redirection has no target"));
         }
         let start = self.at;
         let target = self.word(true)?;
@@ -106,11 +106,11 @@ impl Parser<'_> {
                     for part in inner {
                         match part {
                             WordPart::Quoted(inner) => text.push_str(inner),
-                            _ => self.add_doubt("the word that ends a here-document holds an expansion"),
+                            _ => self.add_doubt("the delimiter of a here-document contains an expansion"),
                         }
                     }
                 }
-                _ => self.add_doubt("the word that ends a here-document holds an expansion"),
+                _ => self.add_doubt("the delimiter of a here-document contains an expansion"),
             }
         }
         if self
@@ -118,9 +118,7 @@ impl Parser<'_> {
             .get(start..self.at)
             .is_some_and(|raw| raw.contains(&'\n') || raw.windows(2).any(|w| w == ['$', '\'']))
         {
-            self.add_doubt(
-                "the word that ends a here-document is quoted in a way that differs between shells",
-            );
+            self.add_doubt("the delimiter of a here-document is quoted in a way that differs between shells");
         }
         (text, quoted)
     }
@@ -163,7 +161,7 @@ impl Parser<'_> {
             lines.extend(line);
         }
         if !ended {
-            self.add_doubt("a here-document has no end");
+            self.add_doubt("a here-document is not closed");
         }
         let parts = if pending.quoted {
             vec![WordPart::Quoted(lines.into_iter().collect())]
@@ -184,7 +182,7 @@ impl Parser<'_> {
     /// Ends pending here-documents at the end of the text or of a substitution. They get no further lines.
     pub(super) fn finish_here_documents(&mut self) -> ParseResult<()> {
         if !self.pending.is_empty() {
-            self.add_doubt("a here-document has no end");
+            self.add_doubt("a here-document is not closed");
             for pending in std::mem::take(&mut self.pending) {
                 self.here_document(&pending)?;
             }
@@ -205,7 +203,7 @@ impl Parser<'_> {
             self.pending.clear();
         }
         if !outer.is_empty() && self.chars.get(start..self.at).is_some_and(|text| text.contains(&'\n')) {
-            self.add_doubt("a substitution goes over the line on which a here-document begins");
+            self.add_doubt("a substitution spans the line on which a here-document begins");
         }
         self.pending = outer;
         parsed

@@ -71,7 +71,7 @@ impl Parser<'_> {
         self.rewind_to(before);
         self.bump();
         if quoted {
-            self.add_doubt("`$((` begins commands rather than arithmetic, as far as can be told");
+            self.add_doubt("`$((` seems to begin commands rather than arithmetic");
         }
         Ok(WordPart::Command(self.substituted()?))
     }

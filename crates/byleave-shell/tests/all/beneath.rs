@@ -1,11 +1,11 @@
-//! Effects that stand for something beneath a directory are marked, and those of what a person names are not.
+//! Effects that mean something beneath a directory are marked. Effects on named paths are not.
 
 use byleave_core::effect::Effect;
 use byleave_shell::analyze;
 
 use crate::stage::FakeShellEnv;
 
-/// The marked effects, and the others but runs and reads; the paths beneath `/ws` are short.
+/// The marked effects, and the others except runs and reads. Paths beneath `/ws` are shortened.
 fn told(command: &str) -> (Vec<String>, Vec<String>) {
     let account = analyze(command, &FakeShellEnv::default());
     for effect in &account.partial_effects {
@@ -88,7 +88,7 @@ fn what_a_person_names_is_not_marked() {
     }
 }
 
-/// Where not even a directory is known, nothing stands for it: it is not understood, and no standing approval is made of that.
+/// If not even the directory is known, the command is not understood, and no standing approval is offered for it.
 // req: R5
 #[test]
 fn what_is_known_only_when_it_runs_is_not_understood() {

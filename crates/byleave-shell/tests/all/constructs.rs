@@ -1,11 +1,11 @@
-//! Constructs, one by one: what is read of each.
+//! The parsed commands of each shell construct.
 
 use byleave_shell::commands::{ParsedCommands, RedirectionAccess, WorkingDir};
 use byleave_shell::parse_commands;
 
 use crate::stage::FakeShellEnv;
 
-/// A reading on one line per command: words, then redirections, input, place if it is not where we began.
+/// Formats each command on one line: words, redirections, input, and the directory if it differs.
 fn shown(reading: &ParsedCommands) -> Vec<String> {
     reading
         .commands

@@ -1,4 +1,5 @@
-//! The reader against the real bash: whatever bash runs must be in the reading, or the reading must say that it cannot tell.
+//! Compares the parser with the real bash. Everything that bash runs must be in the result, or the result must say that it
+//! is incomplete.
 
 use std::fs;
 use std::io::Read as _;
@@ -16,7 +17,7 @@ use crate::scripts::script;
 use crate::stage::RealShellEnv;
 use crate::tricky::TRICKY;
 
-/// What the shell runs instead of any program: it writes down its words and where it stands. `p1` fails, all others succeed.
+/// The shell runs this instead of every program. It logs its arguments and its directory. `p1` fails, all others succeed.
 const STUB: &str = r#"
 ulimit -t 2 -f 512 -v 400000
 exec 19>&1
@@ -28,41 +29,41 @@ command_not_found_handle() {
 }
 "#;
 
-/// Scripts that were once read wrongly, by what went wrong.
+/// Scripts that were once parsed wrongly, by error.
 const REGRESSIONS: &[&str] = &[
-    // A tilde after the second `=` of an assignment is none.
+    // A tilde after the second `=` of an assignment is not expanded.
     "v=a=~; p0 \"${v}\"",
-    // Nor before a colon, where something quoted follows.
+    // Nor before a colon that is followed by quoted text.
     "p0 ~:\\  ~:x",
-    // An expansion that fails drops the rest of its line, assignments and all.
+    // An expansion that fails drops the rest of its line, including assignments.
     "v=1; p0 $((1/0)); v=2\np0 $v",
     "v=1; eval 'v=$((1/0)); v=2'; p0 $v",
     "v=1; { v=2; w=${%}; v=3; }; p0\np0 $v",
     "readonly w=1; v=1; eval 'w=2; v=2'; p0 $v",
-    // A redirection that fails keeps a group, a builtin or `eval` from running.
+    // A redirection that fails prevents a group, a builtin or `eval` from running.
     "v=1; { v=2; cd d1; } > nosuch/f; p0 $v",
     "v=1; eval 'v=2; cd d1' > nosuch/f; p0 $v",
-    // A dollar that begins nothing keeps a word from being split.
+    // A dollar sign that begins no expansion prevents word splitting.
     "p0 $FOO$ ${FOO}$/x a$ $FOO",
-    // `((` that is no arithmetic is read twice, and a here-document in it comes apart.
+    // `((` that is not arithmetic is parsed twice, and a here-document in it is split.
     "(( p0 $(p2 <<E\na,b\nE\n); run ) )",
-    // What runs in the background finds files that are made after it began.
+    // Background jobs see files that are made after they began.
     "p2 d*/* & pushd d2 > f0; p0 > f0; wait",
-    // Braces come before the dollar.
+    // Braces are expanded before the dollar.
     "v=1 va=2; p0 $v{a,b} {$v,x}a {p$,q}v",
-    // A brace that closes before any comma is a character like others (seed 37364).
+    // A brace that closes before any comma is an ordinary character (seed 37364).
     "p0 {p}1,z} {a{b}c,d} {a}..b} {1..}x,y} {}a,b} x{}a,b} {a{}b,c} {a,{}b,c}} {a,b}{}c,d}",
-    // What stands for `~` before a colon takes more than the tilde in (seed 44691).
+    // The replacement of `~` before a colon includes more than the tilde (seed 44691).
     "cd d1; cd ..; p0 ~+: ~-:x ~+:/a ~+/b",
-    // Files are looked for when all words are expanded, also those behind a glob (seeds 39562, 61804).
+    // Globs are expanded after all words are, including those after the glob (seeds 39562, 61804).
     "p0 * $(p1 > f0)",
     "p0 * ${v:-$(p1 >& f2)}",
     "for v in * $(p1 > f1); do p0 $v; done",
-    // What braces made is no assignment, so that a tilde within it is none (seed 14358).
+    // The result of brace expansion is not an assignment, so a tilde in it is not expanded (seed 14358).
     "p0 {a,{b,c}}d=b:~ {a,b}=~ x={~,a} x=~/{a,b} {~,x} {~/,x}y x={a,b}:~",
 ];
 
-/// What was run: where, and its words.
+/// The directory and the arguments of each run.
 type CommandRuns = Vec<(String, Vec<String>)>;
 
 struct DifferentialFixture {
@@ -93,11 +94,11 @@ impl DifferentialFixture {
         Self { top, count: AtomicU64::new(0), scene }
     }
 
-    /// Runs a script and returns the words and place of everything that it ran, and the files that it made; nothing if it does not end
-    /// within this time.
+    /// Runs a script. Returns the arguments and the directory of everything that it ran, and the files that it made. Returns `None` if
+    /// it does not end within this time.
     fn run(&self, text: &str, patience: Duration) -> Option<(CommandRuns, Vec<String>)> {
         let top = fs::canonicalize(self.top.path()).unwrap();
-        // Each its own: a straggler of the one before writes elsewhere.
+        // A separate log for each run, so that a leftover process of the previous one writes elsewhere.
         let log = top.join(format!("log{}", self.count.fetch_add(1, Ordering::Relaxed)));
         let mut child = Command::new(bash())
             .args(["-c", text])
@@ -115,7 +116,7 @@ impl DifferentialFixture {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // All that still run hold the pipe open: its end is theirs.
+        // All running processes hold the pipe open, so its end means that all have ended.
         let mut out = child.stdout.take().unwrap();
         let (done, finished) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -125,7 +126,7 @@ impl DifferentialFixture {
         });
         let in_time = finished.recv_timeout(patience).is_ok();
         if !in_time {
-            // It and all that it started, by the group that they are alone in.
+            // Kills the shell and all its children by their process group.
             let kill = format!("kill -9 -- -{}", child.id());
             Command::new(bash()).args(["-c", &kill]).stderr(Stdio::null()).status().unwrap();
         }
@@ -143,13 +144,13 @@ impl DifferentialFixture {
     }
 }
 
-/// The shell itself, found before its own PATH leads nowhere.
+/// The path of bash, found before the test's PATH leads nowhere.
 fn bash() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     std::env::split_paths(&path).map(|directory| directory.join("bash")).find(|file| file.is_file()).unwrap()
 }
 
-/// Takes away the files that a script made.
+/// Removes the files that a script made.
 fn sweep(directory: &Path, made: &mut Vec<String>) {
     const OURS: [&str; 12] =
         ["a.txt", "b.txt", ".hid", "sp ace", "d1", "d2", "sub", "x.c", "y.c", "z", "link", "ws"];
@@ -172,7 +173,7 @@ fn logged(log: &Path) -> Option<CommandRuns> {
     let mut fields = text.split('\0');
     let mut runs = Vec::new();
     while let Some(count) = fields.next().filter(|count| !count.is_empty()) {
-        // Cut off by the limit on the size of files.
+        // Truncated by the limit on file sizes.
         let count: usize = count.parse().ok()?;
         let place = fields.next()?.to_owned();
         runs.push((place, fields.by_ref().take(count).map(str::to_owned).collect()));
@@ -180,7 +181,7 @@ fn logged(log: &Path) -> Option<CommandRuns> {
     Some(runs)
 }
 
-/// Whether the shell could make these arguments of those words.
+/// Tests whether the shell could make these arguments from these words.
 fn could_be(words: &[Word], arguments: &[String]) -> bool {
     match words.split_first() {
         None => arguments.is_empty(),
@@ -193,7 +194,7 @@ fn could_be(words: &[Word], arguments: &[String]) -> bool {
     }
 }
 
-/// What bash did that the reading does not know of.
+/// Everything that bash did and the parser did not report.
 fn misses(reading: &ParsedCommands, runs: &[(String, Vec<String>)], made: &[String]) -> Vec<String> {
     let mut misses = Vec::new();
     for (place, arguments) in runs {
@@ -294,7 +295,7 @@ fn what_bash_runs_is_in_the_reading() {
         literal.into_inner(),
         slow,
     );
-    // How many end in time depends on the machine, so the short form does not count them.
+    // How many end in time depends on the machine, so the short form does not check it.
     assert!(!long || slow * 50 < usize::try_from(count).unwrap(), "too many scripts did not come to an end");
     assert_eq!(bad, 0, "bash ran something that was not in the reading");
     assert!(

@@ -1,4 +1,4 @@
-//! Tests of the reading of shell that look at it from outside.
+//! Tests of the public API of byleave-shell.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod beneath;

@@ -1,4 +1,4 @@
-//! What the manuals make of commands.
+//! The effects that manuals give to commands.
 
 use byleave_core::effect::Effect;
 use byleave_shell::danger::DangerSeverity;
@@ -118,7 +118,7 @@ fn a_program_under_the_name_that_systems_give_it_is_one_program() {
     };
     let file = "/usr/lib/node_modules/corepack/dist/corepack.js";
     assert_eq!(runs("corepack enable"), [(file.to_owned(), "corepack".to_owned())]);
-    // Another program under a name that is not its own is reported by both.
+    // If a name belongs to another program, the effects of both are reported.
     let both = runs("nc x");
     assert!(both.iter().any(|(program, _)| program == "/usr/bin/touch"), "{both:?}");
     assert!(both.iter().any(|(program, _)| program == "nc"), "{both:?}");
@@ -233,7 +233,7 @@ proptest! {
         let mut text = inner.to_owned();
         for at in around {
             let (before, after) = WRAPPERS[at];
-            // `eval` takes quotes off, so with quotes it is another command.
+            // `eval` removes quotes, so with quotes it is another command.
             if (before.contains('\'') || before == "eval ") && text.contains(['\'', '\\']) {
                 continue;
             }

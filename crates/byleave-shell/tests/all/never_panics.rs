@@ -1,4 +1,4 @@
-//! Whatever the text: a reading comes out, and soon.
+//! Every text is parsed without a panic, and quickly.
 
 use byleave_shell::parse_commands;
 use proptest::prelude::*;
@@ -20,12 +20,12 @@ proptest! {
     }
 }
 
-/// Text of which bash makes nothing: comments and arithmetic.
+/// Text that bash ignores: comments and arithmetic.
 fn is_quiet(text: &str) -> bool {
     text.contains('#') || text.contains("((") || text.contains('!') || text.contains("\\\n")
 }
 
-// Found by fuzzing: what could not be parsed within backquotes had its place in the inner text, not in the whole.
+// Found by fuzzing: for a parse error within backquotes, the position was relative to the inner text.
 #[test]
 fn every_place_is_one_in_the_text() {
     for text in ["`lt'/ws.l\u{200b}`l", "é`é'`", "eval \"é 'é\"", "é $(`é \"`)"] {

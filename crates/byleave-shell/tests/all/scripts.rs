@@ -1,6 +1,6 @@
-//! Random scripts: only stub programs and harmless builtins, no redirection that leads out of its directory, loops that end.
+//! Random scripts: only stub programs and harmless builtins, no redirection out of the directory, and loops that end.
 
-/// A small generator of numbers; the same seed, the same script.
+/// A small random generator. The same seed gives the same script.
 pub(crate) struct SeededRng(u64);
 
 impl SeededRng {
@@ -41,7 +41,7 @@ pub(crate) struct ScriptGenerator {
     ups: usize,
 }
 
-/// The script of a seed.
+/// Generates the script for a seed.
 pub(crate) fn script(seed: u64) -> String {
     let mut writer = ScriptGenerator { dice: SeededRng::new(seed), ups: 0 };
     let text = writer.lines(0);
@@ -400,7 +400,7 @@ impl ScriptGenerator {
         }
     }
 
-    /// A few characters in or out. What could lead out of the directory is left as it was.
+    /// Inserts or removes a few characters. A mutation that could lead out of the directory is discarded.
     fn mutated(&mut self, text: &str) -> String {
         const SOUP: [char; 24] = [
             '\'', '"', '\\', '`', '$', '(', ')', '{', '}', '|', '&', ';', '#', '\n', ' ', '=', '*', '?', '~',

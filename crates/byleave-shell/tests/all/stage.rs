@@ -1,4 +1,4 @@
-//! Scenes to read in: one that is made up, one that is a real directory.
+//! Shell environments for tests: a fake one, and a real directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use byleave_shell::shell_env::ShellEnv;
 
-/// A world of a few files, made up.
+/// A fake environment with a few files.
 pub(crate) struct FakeShellEnv {
     files: BTreeMap<&'static str, &'static str>,
 }
@@ -72,7 +72,7 @@ impl ShellEnv for FakeShellEnv {
     }
 }
 
-/// A directory as it is.
+/// A real directory.
 pub(crate) struct RealShellEnv {
     pub(crate) cwd: String,
     pub(crate) home: String,

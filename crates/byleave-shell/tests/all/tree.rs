@@ -1,4 +1,4 @@
-//! The tree that is shown: it comes from the reading that plans, and nothing of the plan is missing from it.
+//! The displayed tree: it comes from the same parse as the plan, and everything in the plan is in it.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ fn all(tree: &CommandTree) -> Vec<&CommandBranch> {
 fn nothing_of_the_account_is_missing_from_the_tree() {
     let everyday = include_str!("everyday.txt").lines().filter(|line| !line.starts_with('#'));
     let hostile = include_str!("../../../../tests/corpus/bypasses.jsonl").lines();
-    // The whole line is a text as good as any other to be read wrongly.
+    // The whole line can also be parsed wrongly.
     for text in TRICKY.iter().copied().chain(everyday).chain(hostile) {
         let (account, tree) = analyze_with_tree(text, &FakeShellEnv::default());
         assert_eq!(account, analyze(text, &FakeShellEnv::default()), "{text}");
@@ -37,7 +37,9 @@ fn nothing_of_the_account_is_missing_from_the_tree() {
             branches.iter().flat_map(|branch| &branch.unresolved).chain(&tree.unresolved).collect();
         for effect in &account.effects {
             match effect {
-                Effect::Unknown { why } => assert!(unread.contains(why), "{text}: not in the tree: {why}"),
+                Effect::Unknown { reason: why } => {
+                    assert!(unread.contains(why), "{text}: not in the tree: {why}")
+                }
                 effect => assert!(effects.contains(effect), "{text}: not in the tree: {effect}"),
             }
         }

@@ -1,6 +1,6 @@
-//! Scripts written by hand to be read wrongly; the real bash is asked what they run.
+//! Hand-written scripts that are hard to parse. The test compares with what the real bash runs.
 
-/// One a line of thought; all are run.
+/// One idea per line. All are run.
 pub(crate) const TRICKY: &[&str] = &[
     "coproc p0 a; wait",
     "coproc N { p0 b; }; wait",

@@ -75,7 +75,7 @@ pub(super) fn draw(
     conversation(chat, Rect { y: area.y + 1, height: rest, ..area }, buf);
     for (text, y) in chat.next.iter().zip(next_y..next_y + next_rows) {
         let text = format!(
-            "› {} (said when the model is done; Esc takes it back)",
+            "› {} (queued until the model is done; Esc takes it back)",
             make_visible(text, EscapeLevel::Text)
         );
         put(&text, area, y, buf, palette.faint());
@@ -128,8 +128,8 @@ fn conversation(chat: &mut Chat, area: Rect, buf: &mut Buffer) {
     let palette = chat.setting.palette;
     if chat.scroll.is_empty() {
         let hello = [
-            "Say what is to be done. The model works with the tools that are here, under the rules that hold;",
-            "you are asked where it matters, and what was changed can be taken back with /undo.",
+            "Describe the task. The model uses the available tools under your policy and asks you when needed.",
+            "You can undo changes with /undo.",
         ];
         for (line, y) in hello.iter().zip(area.y + area.height.min(1)..area.bottom()) {
             put(&format!("  {line}"), area, y, buf, palette.faint());
@@ -170,10 +170,10 @@ fn doing(chat: &Chat, area: Rect, buf: &mut Buffer, time: Millis) {
     }
     if chat.dialogue.is_some() {
         let many = match chat.questions.len() {
-            1 => "a question waits".to_owned(),
-            many => format!("{many} questions wait"),
+            1 => "one open question".to_owned(),
+            many => format!("{many} open questions"),
         };
-        put(&format!("{many}: Tab opens it"), area, area.y, buf, palette.careful());
+        put(&format!("{many}: press Tab"), area, area.y, buf, palette.careful());
         return;
     }
     let mut text = match &chat.doing {
@@ -191,7 +191,7 @@ fn doing(chat: &Chat, area: Rect, buf: &mut Buffer, time: Millis) {
 }
 
 fn keys(chat: &Chat, area: Rect, buf: &mut Buffer) {
-    let esc = if chat.is_working() { "  Esc Esc calls off" } else { "" };
+    let esc = if chat.is_working() { "  Esc Esc stops" } else { "" };
     let text = format!("Enter sends  Alt-Enter new line{esc}  PageUp scrolls  /help  /quit");
     put(&text, area, area.y, buf, chat.setting.palette.faint());
 }

@@ -106,10 +106,10 @@ impl Chat {
                 }
                 return act;
             }
-            ChatInput::Command(SlashCommand::Help) => self.page("The chat", &slash_commands::help()),
+            ChatInput::Command(SlashCommand::Help) => self.page("Chat help", &slash_commands::help()),
             ChatInput::Command(order) => {
                 if order.requires_idle() && self.is_working() {
-                    self.told = Some("the model is at work: Esc calls it off first".to_owned());
+                    self.told = Some("the model is working; press Esc twice to stop it first".to_owned());
                     return ChatAction::Nothing;
                 }
                 self.clear();
@@ -148,7 +148,7 @@ impl Chat {
             return ChatAction::CancelWork;
         } else if self.is_working() {
             self.armed = Some(SecondPressAction::CallOff);
-            self.told = Some("Esc again calls off what the model does".to_owned());
+            self.told = Some("press Esc again to stop the model".to_owned());
         } else {
             self.scroll.follow();
         }
@@ -160,7 +160,7 @@ impl Chat {
             return ChatAction::Quit;
         }
         self.armed = Some(SecondPressAction::Quit);
-        self.told = Some("the model is at work: the same again leaves, and calls it off".to_owned());
+        self.told = Some("the model is working; repeat to stop it and quit".to_owned());
         ChatAction::Nothing
     }
 

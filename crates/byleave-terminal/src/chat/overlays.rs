@@ -133,7 +133,13 @@ impl Picker {
         let (place, top) = (self.place, self.top);
         let fitting = self.fitting();
         if fitting.is_empty() && body.height > 0 {
-            buf.set_stringn(area.x, body.y, " there is none; Esc begins one", wide, palette.faint());
+            buf.set_stringn(
+                area.x,
+                body.y,
+                " no conversation; press Esc to start one",
+                wide,
+                palette.faint(),
+            );
         }
         for ((nth, pick), y) in
             fitting.iter().enumerate().skip(top).take(height).zip((body.y..body.bottom()).step_by(2))
@@ -147,7 +153,7 @@ impl Picker {
                 buf.set_stringn(area.x, y + 1, format!("   {about}"), wide, palette.faint());
             }
         }
-        foot("Enter opens  Esc goes back  what is typed narrows the list", area, buf, palette);
+        foot("Enter opens  Esc goes back  type to filter", area, buf, palette);
         if area.height < 3 {
             return None;
         }

@@ -52,29 +52,29 @@ pub(super) enum ChatInput {
 
 /// Each slash command: its name, its arguments and its description.
 pub(super) const SLASH_COMMANDS: [(&str, &str, &str); 9] = [
-    ("/undo", "", "takes back what this conversation changed last"),
-    ("/leave", "[revoke ID]", "shows the leaves that were given, or ends one"),
+    ("/undo", "", "undoes the last change of this conversation"),
+    ("/leave", "[revoke ID]", "lists standing approvals, or revokes one"),
     ("/policy", "", "shows the rules in force"),
-    ("/export", "[markdown|json|html] [FILE]", "writes the conversation into a file"),
-    ("/sessions", "", "goes to another conversation"),
-    ("/new", "", "begins another conversation"),
-    ("/again", "", "goes on where it stopped"),
-    ("/help", "", "says what there is"),
-    ("/quit", "", "leaves; the conversation stays in the book"),
+    ("/export", "[markdown|json|html] [FILE]", "exports the conversation to a file"),
+    ("/sessions", "", "switches to another conversation"),
+    ("/new", "", "starts a new conversation"),
+    ("/again", "", "continues after a stop"),
+    ("/help", "", "shows this help"),
+    ("/quit", "", "quits; the conversation stays in the audit log"),
 ];
 
 /// The keys and their descriptions.
 const KEYS: [(&str, &str); 10] = [
-    ("Enter", "sends what is written; while the model works, it is said when it rests"),
-    ("Alt-Enter", "begins a new line; so does a \\ before Enter"),
-    ("Up, Down", "what was said before"),
-    ("Ctrl-G", "writes in your editor"),
+    ("Enter", "sends the message; while the model works, queues it"),
+    ("Alt-Enter", "starts a new line; so does \\ before Enter"),
+    ("Up, Down", "recalls previous messages"),
+    ("Ctrl-G", "opens your editor"),
     ("PageUp, PageDown", "scrolls"),
-    ("Ctrl-O", "shows what tools put out in full, or its end"),
-    ("Esc", "takes back what is not said yet; twice, calls off what the model does"),
-    ("Tab", "opens a question that was put away with Esc; completes an order"),
-    ("Ctrl-C", "calls off what the model does; with nothing at work, leaves"),
-    ("Ctrl-D", "leaves"),
+    ("Ctrl-O", "shows the full output of tools, or only its end"),
+    ("Esc", "takes back a queued message; twice, stops the model"),
+    ("Tab", "opens a question that was closed with Esc; completes a command"),
+    ("Ctrl-C", "stops the model; quits if the model does nothing"),
+    ("Ctrl-D", "quits"),
 ];
 
 /// Returns the help text.
@@ -88,9 +88,9 @@ pub(super) fn help() -> String {
         help.push_str(&format!("{:<40}{does}\n", format!("{order} {what}")));
     }
     help.push_str(
-        "\nA word of yours that begins with a stroke is written with two: //etc is not an order.\n\
-         A leave is given at a question, with l. Nothing that the model does happens but by the rules and\n\
-         your answers, and all of it is in the book.\n",
+        "\nTo send a message that begins with a slash, type two slashes: //etc is not a command.\n\
+         To give a standing approval, press l at a question. The rules and your answers control\n\
+         everything that the model does, and the audit log records all of it.\n",
     );
     help
 }
@@ -148,10 +148,8 @@ fn form_of(file: &str) -> Option<&'static str> {
 fn unknown(name: &str) -> String {
     let known = SLASH_COMMANDS.iter().find(|(order, ..)| order.strip_prefix('/') == Some(name));
     match known {
-        Some((order, what, _)) => format!("it is written {order} {what}"),
-        None => {
-            "there is no such order: /help names them; for the model, write it with two strokes".to_owned()
-        }
+        Some((order, what, _)) => format!("usage: {order} {what}"),
+        None => "unknown command; try /help, or begin with // to send the text to the model".to_owned(),
     }
 }
 

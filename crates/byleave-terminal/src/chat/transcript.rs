@@ -321,7 +321,11 @@ fn drawn_card(card: &CallCard, columns: usize, is_unfolded: bool) -> Vec<StyledR
     put(&words, ink);
     let (before, output) = end_of(card.output.trim_end(), is_unfolded, columns.saturating_sub(6));
     if before > 0 {
-        rows.push(edged("┊   │ ", format!("… {before} lines before; Ctrl-O shows all"), TextStyle::Faint));
+        rows.push(edged(
+            "┊   │ ",
+            format!("… {before} more lines above; Ctrl-O shows all"),
+            TextStyle::Faint,
+        ));
     }
     rows.extend(output.into_iter().map(|line| edged("┊   │ ", line, TextStyle::Faint)));
     rows

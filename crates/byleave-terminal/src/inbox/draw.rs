@@ -62,9 +62,9 @@ fn questions(inbox: &mut Inbox, area: Rect, buf: &mut Buffer, time: Millis) {
     list.top = list.top.min(list.place).max((list.place + 1).saturating_sub(height));
     if list.counts().1 == 0 {
         let text = match (inbox.is_read, list.counts().0) {
-            (false, _) => "reading the book …",
-            (true, 0) => "no question is open; new ones appear here by themselves",
-            (true, _) => "none of the open questions has this text",
+            (false, _) => "reading the audit log …",
+            (true, 0) => "no open questions; new ones appear here automatically",
+            (true, _) => "no open question matches the filter",
         };
         buf.set_stringn(area.x + 1, area.y, text, usize::from(area.width), palette.faint());
         return;

@@ -115,7 +115,7 @@ fn look_out(clerk: Arc<dyn InboxBackend>, tell: Sender<InboxEvent>, watching: Ar
                 stamp = Some(seen);
                 let news = match clerk.open() {
                     Ok(items) => InboxEvent::Questions(items, clerk.last_change()),
-                    Err(why) => InboxEvent::Told(format!("the open questions cannot be read: {why}")),
+                    Err(why) => InboxEvent::Told(format!("cannot read the open questions: {why}")),
                 };
                 if tell.send(news).is_err() {
                     return;
@@ -226,7 +226,7 @@ impl InboxScreen<'_> {
         }
         let offered = match sheets.as_slice() {
             [sheet] => offered_scopes(sheet),
-            _ => Err("a leave is given for one call".to_owned()),
+            _ => Err("you can give a standing approval for one question only".to_owned()),
         };
         self.inbox.open(sheets, offered, now());
         // Keys typed before the question was visible do not answer it. They show whether somebody is typing.

@@ -81,7 +81,7 @@ impl InboxOrder {
         match self {
             Self::Oldest => "oldest first",
             Self::Newest => "newest first",
-            Self::Expiring => "least time left first",
+            Self::Expiring => "expiring first",
             Self::Session => "by session",
             Self::Agent => "by agent",
             Self::Tool => "by tool",

@@ -43,7 +43,7 @@ impl QuestionDialog {
             }
             DialogMode::Feedback(text) => {
                 lines.extend(wrapped(
-                    "No. What should be done instead? Enter sends it, also empty; Esc goes back",
+                    "No. What should the model do instead? (optional) Enter sends, Esc goes back",
                     wide,
                     palette.careful(),
                 ));
@@ -52,18 +52,18 @@ impl QuestionDialog {
             DialogMode::Words(_) => {
                 let words = self.words().unwrap_or_default();
                 let text = format!(
-                    "This cannot be taken back. To let it happen, type “{words}” and Enter; Esc goes back"
+                    "This may be irreversible. To approve, type “{words}” and press Enter; Esc goes back"
                 );
                 lines.extend(wrapped(&text, wide, palette.grave()));
                 field_rows = 1;
             }
             DialogMode::Mask(text) => {
-                let text_above = "What looks like a secret is masked. Words to be masked besides, with spaces between them; Enter sends it; Esc goes back";
+                let text_above = "Detected secrets are masked. Enter more words to mask, separated by spaces; Enter sends, Esc goes back";
                 lines.extend(wrapped(text_above, wide, palette.careful()));
                 field_rows = field(text.height(wide)).min(4);
             }
             DialogMode::Edit(edit) => {
-                let keys = "Ctrl-D has it like this, judged again; Ctrl-O opens your editor; Esc goes back";
+                let keys = "Ctrl-D sends the edited text; Ctrl-O opens your editor; Esc goes back";
                 lines.extend(wrapped(keys, wide, palette.key()));
                 if let Some(wrong) = &edit.error {
                     lines.extend(wrapped(&make_visible(wrong, EscapeLevel::Text), wide, palette.grave()));
@@ -91,7 +91,7 @@ impl QuestionDialog {
         let palette = self.setting.palette;
         let (above, below) = (self.view.above(), self.view.below());
         let text = match (above, below) {
-            (0, 0) => "── all of it is on the screen".to_owned(),
+            (0, 0) => "── the whole question is visible".to_owned(),
             (above, 0) => format!("── the end; {} above", rows(above)),
             (_, below) => format!("── ▼ {} below: Space, arrows, End", rows(below)),
         };
@@ -99,10 +99,11 @@ impl QuestionDialog {
         let mut spans = vec![Span::styled(text, style)];
         let waits = self.guard.remaining_wait(now);
         if now != Duration::MAX && waits > Duration::ZERO {
-            let why = if self.guard.strays() > 0 { "somebody is typing" } else { "look first" };
+            let why = if self.guard.strays() > 0 { "wait: keys were typed" } else { "read first" };
             spans.push(Span::styled(format!("  ⏳ {why}"), palette.careful()));
         } else if self.guard.is_running() {
-            spans.push(Span::styled("  that is no answer: Esc clears it".to_owned(), palette.careful()));
+            spans
+                .push(Span::styled("  not a valid answer: press Esc to clear".to_owned(), palette.careful()));
         }
         Line::from(spans)
     }
@@ -113,7 +114,7 @@ impl QuestionDialog {
         if let Some(choice) = self.guard.chosen().and_then(|c| choices.iter().find(|choice| choice.key == c))
         {
             let meaning = make_visible(&choice.meaning, EscapeLevel::Text);
-            let text = format!("{}: {meaning}. Enter says so, Esc does not", choice.name);
+            let text = format!("{}: {meaning}. Enter confirms, Esc cancels", choice.name);
             return wrapped(&text, columns, palette.key());
         }
         let ready = now == Duration::MAX || self.guard.remaining_wait(now) == Duration::ZERO;
@@ -206,7 +207,7 @@ fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Du
 /// Lays out the standing approval form: its rows, the rule, and the past calls it would have covered.
 fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<Line<'static>> {
     let mut lines = wrapped(
-        "A leave: yes, and in future without asking. Enter gives it; ↑↓ and ←→ choose; Esc goes back",
+        "Standing approval: yes, now and later without asking. ↑↓←→ choose; Enter confirms; Esc goes back",
         columns,
         palette.key(),
     );
@@ -242,7 +243,7 @@ fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<L
 
 fn kept(parts: &ChangeSelection, palette: Palette) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(
-        "Space marks what is applied; Enter applies it and drops the rest; Esc goes back",
+        "Space marks a change; Enter applies the marked changes only; Esc goes back",
         palette.key(),
     )];
     let from = parts.cursor.saturating_sub(4);

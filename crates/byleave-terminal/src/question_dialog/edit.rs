@@ -56,10 +56,10 @@ impl ValueEditor {
     fn done(&mut self) -> ValueEditorEvent {
         match serde_json::from_str::<Value>(&self.field.text()) {
             Ok(value) if value.is_object() => return ValueEditorEvent::Value(value),
-            Ok(_) => self.error = Some("that is no JSON object: it begins with { and ends with }".into()),
+            Ok(_) => self.error = Some("the text is not a JSON object; begin with { and end with }".into()),
             Err(error) => {
                 self.field.move_cursor(error.line(), error.column());
-                self.error = Some(format!("that is no JSON: {error}"));
+                self.error = Some(format!("the text is not valid JSON: {error}"));
             }
         }
         ValueEditorEvent::Nothing
@@ -71,10 +71,12 @@ pub(super) fn mask_output(output: &Output, words: &str) -> Result<Value, String>
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let redacted = redact_output(output, &words);
     if let Some(missing) = redacted.missing_words.first() {
-        return Err(format!("`{missing}` is not in the result: nothing was answered"));
+        return Err(format!("`{missing}` is not in the result; the question was not answered"));
     }
     if redacted.masked_count == 0 {
-        return Err("nothing in it looks like a secret: name the words to be masked, or edit it".into());
+        return Err(
+            "no secret was detected in the result; enter the words to mask, or edit the result".into()
+        );
     }
     serde_json::to_value(&redacted.output).map_err(|error| error.to_string())
 }

@@ -22,7 +22,7 @@ pub(super) enum ChangeSelectionEvent {
 impl ChangeSelection {
     /// Creates a selection from a rehearsal, if a yes would commit that very run.
     pub fn for_question(sheet: &QuestionView) -> Option<Self> {
-        let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return None };
+        let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.rehearsal else { return None };
         let changes = rehearsal.changes.list.iter();
         let rows = changes
             .map(|change| {

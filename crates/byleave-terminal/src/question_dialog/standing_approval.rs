@@ -56,11 +56,11 @@ impl StandingApprovalForm {
         let first = offers.first()?;
         let template = StandingApproval {
             id: StandingApprovalId::new(fresh_id()),
-            tool: sheet.terms.tool.clone(),
-            scope: first.scope.clone(),
+            tool: sheet.resolved_tool.tool.clone(),
+            scope: first.patterns.clone(),
             session: Some(sheet.session.clone()),
-            until: None,
-            uses_max: None,
+            expires_at: None,
+            max_uses: None,
         };
         Some(Self { offers, template, now, row: 0, chosen: [0, 1, 4, 0], covered_calls: None })
     }
@@ -68,12 +68,12 @@ impl StandingApprovalForm {
     /// Returns the standing approval in the form.
     pub fn standing_approval(&self) -> StandingApproval {
         let [scope, time, count, session] = self.chosen;
-        let scope = self.offers.get(scope).map(|offer| offer.scope.clone()).unwrap_or_default();
+        let scope = self.offers.get(scope).map(|offer| offer.patterns.clone()).unwrap_or_default();
         let lasts = TIMES.get(time).and_then(|(_, lasts)| *lasts);
         StandingApproval {
             scope,
-            until: lasts.map(|lasts| self.now.saturating_add(lasts)),
-            uses_max: COUNTS.get(count).and_then(|(_, uses)| *uses),
+            expires_at: lasts.map(|lasts| self.now.saturating_add(lasts)),
+            max_uses: COUNTS.get(count).and_then(|(_, uses)| *uses),
             session: self.template.session.clone().filter(|_| session == 0),
             ..self.template.clone()
         }
@@ -89,7 +89,7 @@ impl StandingApprovalForm {
         let [scope, time, count, session] = self.chosen;
         let lasts = TIMES.get(time).map_or("", |(name, _)| *name).to_owned();
         let uses = COUNTS.get(count).map_or("", |(name, _)| *name).to_owned();
-        let words = self.offers.get(scope).map(|offer| offer.words.clone()).unwrap_or_default();
+        let words = self.offers.get(scope).map(|offer| offer.description.clone()).unwrap_or_default();
         let sessions = ["in this session", "in every session"];
         [
             ("covers", words, scope, self.offers.len()),

@@ -1,4 +1,4 @@
-//! The chat: what is typed goes where it belongs, whatever comes up meanwhile.
+//! The chat: typed keys reach the right place, even when something else comes up.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn typed(chat: &mut Chat, at: Duration, text: &str) -> Vec<ChatAction> {
     keys.iter().map(|key| chat.key(at, 0, key)).filter(|act| *act != ChatAction::Nothing).collect()
 }
 
-/// Draws it, and checks that nothing acts on the terminal.
+/// Draws the chat, and checks that no escape sequence reaches the terminal.
 fn drawn(chat: &mut Chat, columns: u16, rows: u16, at: Duration) -> Buffer {
     let area = Rect::new(0, 0, columns, rows);
     let mut buf = Buffer::empty(area);
@@ -120,7 +120,7 @@ fn answers_nothing(typist: Typist) {
     assert!(accidents.is_empty(), "{typist:?}: {accidents:#?}");
 }
 
-/// Somebody types so many keys; questions come up when they like, and go away unanswered after a while.
+/// Types this many keys. Questions come up at random and are withdrawn unanswered after a while.
 fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>) {
     let mut dice = TypingRandom(seed);
     let (mut text, mut keyboard, mut now) = (Vec::new(), KeyParser::default(), Duration::ZERO);
@@ -157,7 +157,7 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>
                 act @ (ChatAction::Answer(..) | ChatAction::Undo | ChatAction::CancelWork) => {
                     accidents.push(format!("{act:?}"))
                 }
-                // Said, and then done with.
+                // The message was sent, and its work is done at once.
                 ChatAction::SendMessage(_) => drop(chat.finish_work(String::new())),
                 _ => {}
             }
@@ -175,7 +175,7 @@ fn half_a_line_waits_until_the_question_is_answered() {
     chat.ask(ms(100), 0, sheet.clone(), None);
     let shown = screen(&mut chat, 80, 30, ms(100));
     assert!(shown.contains("write_file") && shown.contains("y yes"), "{shown}");
-    // Who goes on writing answers nothing.
+    // Continued typing answers nothing.
     assert!(typed(&mut chat, ms(2_000), "y\r").is_empty());
     assert!(typed(&mut chat, ms(9_000), "y").is_empty());
     let acts = typed(&mut chat, ms(9_100), "\r");
@@ -198,14 +198,14 @@ fn a_question_can_be_put_away_to_read_and_is_opened_again() {
     typed(&mut chat, ms(3_000), "\u{1b}");
     let shown = screen(&mut chat, 80, 30, ms(3_100));
     assert!(
-        shown.contains("a question waits: Tab opens it") && shown.contains("waits for your answer"),
+        shown.contains("one open question: press Tab") && shown.contains("waits for your answer"),
         "{shown}"
     );
     typed(&mut chat, ms(3_200), "\t");
     screen(&mut chat, 80, 30, ms(3_300));
     assert!(typed(&mut chat, ms(3_400), "y").is_empty());
     assert!(matches!(typed(&mut chat, ms(3_500), "\r").as_slice(), [ChatAction::Answer(..)]));
-    // One that somebody answered elsewhere is gone.
+    // A question that was answered elsewhere is closed.
     chat.ask(ms(4_000), 0, sheet.clone(), None);
     chat.withdraw(ms(5_000), 0, sheet.question.id);
     assert!(!screen(&mut chat, 80, 30, ms(5_000)).contains("y yes"));
@@ -230,7 +230,7 @@ fn what_is_written_for_a_question_that_goes_is_no_answer_to_the_next_and_no_word
     // Another pause in the same sentence.
     assert!(typed(&mut chat, ms(13_500), "a").is_empty());
     assert!(typed(&mut chat, ms(13_600), "\r").is_empty());
-    // The other goes as well, under the fingers of who was about to answer it.
+    // The other question is withdrawn too, while the person is about to answer it.
     typed(&mut chat, ms(30_000), "y");
     chat.withdraw(ms(30_050), 0, second.question.id);
     assert!(typed(&mut chat, ms(30_100), "y\r").is_empty());
@@ -245,11 +245,11 @@ fn nothing_that_was_written_is_lost() {
     let (mut chat, [sheet, ..]) = (chat(), sheets::all());
     chat.start_turn(0);
     typed(&mut chat, ms(0), "first\rhalf a line");
-    // Taken back only into an empty field.
+    // A queued message is taken back only into an empty input field.
     typed(&mut chat, ms(1), "\u{1b}");
     let shown = screen(&mut chat, 80, 20, ms(2));
-    assert!(shown.contains("› half a line") && shown.contains("› first (said"), "{shown}");
-    // With a question put away, what comes out of the editor is for the field.
+    assert!(shown.contains("› half a line") && shown.contains("› first (queued"), "{shown}");
+    // While a question is hidden, text from the editor goes to the input field.
     chat.ask(ms(3), 0, sheet, None);
     screen(&mut chat, 80, 20, ms(4));
     typed(&mut chat, ms(10_000), "\u{1b}");
@@ -258,7 +258,7 @@ fn nothing_that_was_written_is_lost() {
     );
     chat.set_edited_text(ms(10_200), Ok("a whole line\n".into()));
     assert!(screen(&mut chat, 80, 20, ms(10_300)).contains("› a whole line"));
-    // A question between two keys, and the second is the first again.
+    // A question came up between two keys, so the second key is treated as the first.
     assert!(typed(&mut chat, ms(10_400), "\u{1b}").is_empty());
 }
 
@@ -289,8 +289,8 @@ fn what_is_said_while_the_model_works_is_said_when_it_rests() {
     chat.start_turn(60_000);
     assert!(typed(&mut chat, ms(1), "and log it\rand more\r").is_empty());
     let shown = screen(&mut chat, 80, 20, ms(2));
-    assert!(shown.contains("› and log it (said when the model is done"), "{shown}");
-    // Taken back, it can be changed.
+    assert!(shown.contains("› and log it (queued until the model is done"), "{shown}");
+    // After it was taken back, it can be changed.
     assert!(typed(&mut chat, ms(3), "\u{1b}").is_empty());
     assert!(screen(&mut chat, 80, 20, ms(4)).contains("› and more\n"));
     assert_eq!(chat.finish_work("2 turns".into()), Some("and log it".into()));
@@ -304,7 +304,7 @@ fn work_is_called_off_by_the_second_key_and_nobody_leaves_it_by_accident() {
     chat.start_turn(0);
     assert!(typed(&mut chat, ms(0), "\u{1b}").is_empty());
     assert_eq!(typed(&mut chat, ms(100), "\u{1b}"), [ChatAction::CancelWork]);
-    // Another key in between, and it is asked for anew.
+    // After another key in between, the confirmation starts over.
     typed(&mut chat, ms(200), "\u{1b}x\u{7f}");
     assert!(typed(&mut chat, ms(300), "\u{1b}").is_empty());
     assert!(typed(&mut chat, ms(400), "/quit\r").is_empty());
@@ -331,7 +331,7 @@ fn lines_are_written_recalled_and_completed() {
     chat.finish_work(String::new());
     assert_eq!(typed(&mut chat, ms(2), "/und\t\r"), [ChatAction::SlashCommand(SlashCommand::Undo)]);
     assert!(typed(&mut chat, ms(3), "/etc/passwd\r").is_empty());
-    assert!(screen(&mut chat, 80, 20, ms(4)).contains("there is no such order"));
+    assert!(screen(&mut chat, 80, 20, ms(4)).contains("unknown command"));
 }
 
 // req: L7
@@ -362,7 +362,7 @@ fn what_is_heard_and_done_stands_in_its_order() {
     typed(&mut chat, ms(6), "\u{1b}[5~\u{1b}[5~\u{1b}[5~\u{1b}[5~\u{1b}[5~");
     let top = screen(&mut chat, 80, 12, ms(7));
     assert!(top.contains("Mend the failing test.") && top.contains("rows below"), "{top}");
-    // A call that is made again is the same card.
+    // A repeated call is shown in the same card.
     chat.start_call(card(1), 2_000);
     assert_eq!(screen(&mut chat, 80, 60, ms(8)).matches("cargo test").count(), 1);
 }
@@ -441,9 +441,9 @@ fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
     chat.pick(picks.clone());
     assert_eq!(typed(&mut chat, ms(2), "\u{1b}[B\r"), [ChatAction::Open("chat-2".into())]);
     chat.pick(picks);
-    // What was chosen cannot be had: that is said where one looks.
+    // The chosen conversation is not available. The message appears where the person looks.
     chat.show_message("there is no key for it");
     assert!(screen(&mut chat, 80, 10, ms(3)).ends_with("there is no key for it"));
-    // Where nothing is open, who goes back begins something new.
+    // If nothing is open, going back starts a new conversation.
     assert_eq!(typed(&mut chat, ms(3), "\u{1b}"), [ChatAction::SlashCommand(SlashCommand::New)]);
 }

@@ -1,4 +1,4 @@
-//! How long a frame of the inbox takes, with 10,000 open questions, to a real terminal.
+//! The time for a frame of the inbox on a real terminal, with 10,000 open questions.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ fn listed(number: u32) -> QuestionItem {
     }
 }
 
-/// A question about a command that changed so many lines of code.
+/// A question about a command that changed this many lines of code.
 fn with_difference(lines: usize) -> QuestionView {
     let line =
         |place: usize| format!("+    let value_{place} = compute(\"text {place}\", {place}); // why\n");
@@ -70,25 +70,25 @@ fn with_difference(lines: usize) -> QuestionView {
     let change = FileChange {
         path: "/ws/src/main.rs".into(),
         before: None,
-        after: Some(FileNode { kind: file, mode: 0o644, modified: 1 }),
-        standing: GitStatus::Untracked,
+        after: Some(FileNode { kind: file, mode: 0o644, modified_ns: 1 }),
+        git_status: GitStatus::Untracked,
         diff: Some(diff),
     };
     let rehearsal = Rehearsal {
         changes: FileChanges { list: vec![change], ..FileChanges::default() },
-        scratch: 0,
-        wanted: Vec::new(),
-        left_running: 0,
-        weaker: Vec::new(),
-        status: ExecutionStatus::Done,
+        scratch_files: 0,
+        blocked_hosts: Vec::new(),
+        leftover_processes: 0,
+        missing_guarantees: Vec::new(),
+        status: ExecutionStatus::Succeeded,
         output: Output::text(""),
     };
     let [mut sheet, ..] = sheets::all();
-    sheet.seen = Some(RehearsalView::Ran { rehearsal, ruling: None });
+    sheet.rehearsal = Some(RehearsalView::Ran { rehearsal, decision: None });
     sheet
 }
 
-/// How long a frame took: by the clock on the wall, and of a processor's time.
+/// The time for a frame: wall-clock time and processor time.
 struct FrameTime {
     wall: Duration,
     busy: Duration,
@@ -98,7 +98,7 @@ fn busy() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
 }
 
-/// One frame: a key, the drawing, and the terminal has it.
+/// Measures one frame: a key, the drawing, and the output to the terminal.
 fn frame(tty: &mut Tty, inbox: &mut Inbox, key: &KeyPress) -> FrameTime {
     let (began, busy_before) = (Instant::now(), busy());
     inbox.key(tty.now(), key);
@@ -151,7 +151,7 @@ fn a_frame_of_a_long_question_takes_less_than_16_ms() {
     let mut sheet = with_difference(5_000);
     sheet.question.id = listed(0).question;
     inbox.open(vec![sheet], Err("none".into()), 0);
-    // The first frame reads the grammars and lays the lines out.
+    // The first frame loads the grammars and lays out the lines.
     frame(&mut tty, &mut inbox, &KeyPress::Other);
     let keys = [KeyPress::PageDown, KeyPress::Down, KeyPress::Down, KeyPress::PageDown, KeyPress::Up];
     let frames = (0..60).flat_map(|_| &keys).map(|key| frame(&mut tty, &mut inbox, key));
@@ -159,7 +159,7 @@ fn a_frame_of_a_long_question_takes_less_than_16_ms() {
     report("difference of 5,000 lines", &took);
 }
 
-/// What others do on the machine lengthens a frame by the wall's clock, and not by the processor's.
+/// Prints and checks the frame times. Other work on the machine lengthens the wall-clock time of a frame, but not its processor time.
 fn report(what: &str, took: &[FrameTime]) {
     let (mut wall, mut busy): (Vec<_>, Vec<_>) = took.iter().map(|took| (took.wall, took.busy)).unzip();
     wall.sort();

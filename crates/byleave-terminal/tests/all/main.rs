@@ -1,4 +1,4 @@
-//! Questions at a terminal: who types, and what comes of it.
+//! Questions at a terminal: typing, and its effects.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod chat;

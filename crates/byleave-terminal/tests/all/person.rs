@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// The person's end, and the path of the program's.
+/// The person's end, and the path of the program's end.
 pub(crate) struct TestTerminal {
     pub(crate) end: File,
     pub(crate) path: PathBuf,
@@ -27,13 +27,13 @@ impl TestTerminal {
         Self { end: end.into(), path }
     }
 
-    /// The program's end, open.
+    /// Opens the program's end.
     pub(crate) fn program(&self) -> File {
         let noctty = i32::try_from(OpenptFlags::NOCTTY.bits()).unwrap();
         OpenOptions::new().read(true).write(true).custom_flags(noctty).open(&self.path).unwrap()
     }
 
-    /// Reads whatever is drawn, and forgets it.
+    /// Reads and discards all output.
     pub(crate) fn looks_away(&self) {
         let mut eyes = self.end.try_clone().unwrap();
         std::thread::spawn(move || {

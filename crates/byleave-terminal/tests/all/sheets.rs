@@ -1,4 +1,4 @@
-//! Questions of every gravity.
+//! Question views of every risk level.
 
 use byleave_core::call::{Millis, Mode};
 use byleave_core::decision::{PolicyDecision, Verdict};
@@ -11,7 +11,7 @@ use byleave_core::question_view::QuestionView;
 use serde_json::json;
 use uuid::Uuid;
 
-/// One question of each gravity, and one about a result.
+/// Returns one question of each risk level, and one about a result.
 pub(crate) fn all() -> [QuestionView; 5] {
     let ordinary = sheet(QuestionKind::Approval, vec![Effect::Write { path: "/ws/a".into() }]);
     let grave = sheet(QuestionKind::Approval, vec![Effect::Delete { path: "/ws/a".into() }]);
@@ -36,14 +36,14 @@ fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> QuestionView {
         lineage: Vec::new(),
         cwd: "/ws".into(),
         mode: Mode::ConfirmSensitive,
-        terms: ResolvedTool {
+        resolved_tool: ResolvedTool {
             tool: "write_file".into(),
             manifest: Digest::compute(b"manifest"),
             operation: "write".into(),
             read_only: false,
             destructive: false,
             concurrency_safe: false,
-            repeatable: false,
+            idempotent: false,
             checkpoint: kind == QuestionKind::Checkpoint,
             rehearsal: None,
             challenge: None,
@@ -54,17 +54,17 @@ fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> QuestionView {
         first_arguments: None,
         reason: None,
         plan: Plan { effects, ..Plan::default() },
-        ruling: PolicyDecision {
+        decision: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: Vec::new(),
             policy: Digest::compute(b"policy"),
-            leave: None,
+            standing_approval: None,
             guarantees: Vec::new(),
             cached: false,
         },
         notes: Vec::new(),
         challenge: None,
-        seen: None,
+        rehearsal: None,
         output: None,
     }
 }

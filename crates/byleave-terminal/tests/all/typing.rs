@@ -1,4 +1,4 @@
-//! Typing ahead, in time that does not pass: people type while questions come up at random moments, and answer none by accident.
+//! Typing ahead, with a simulated clock. People type while questions come up at random moments, and must not answer any by accident.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::typist::{TypingRandom, Typist};
 const KEYSTROKES: usize = 10_000;
 const KEYSTROKES_LONG: usize = 1_000_000;
 
-/// What came of an evening of typing.
+/// The result of a simulated typing session.
 #[derive(Debug, Default)]
 struct TypingResult {
     keystrokes: usize,
@@ -44,14 +44,14 @@ fn nobody_who_types_ahead_answers_anything() {
     }
 }
 
-/// Somebody types so many keys; questions come up when they like, and go away unanswered after a while.
+/// Types this many keys. Questions come up at random and are withdrawn unanswered after a while.
 fn types(typist: Typist, wanted: usize, seed: u64) -> TypingResult {
     let mut dice = TypingRandom(seed);
     let (mut text, mut keyboard, mut now) = (Vec::new(), KeyParser::default(), Duration::ZERO);
     let mut tally = TypingResult::default();
     let all = sheets::all();
     let mut open: Option<OpenDialog> = None;
-    // What the terminal keeps of what was typed while nothing was asked, and what is known from the last question.
+    // The keys that were typed while no question was open, and the time of the last key that an earlier question received.
     let (mut ahead, mut wrote): (Vec<KeyPress>, Option<Duration>) = (Vec::new(), None);
     let mut changes_at = dice.ms(0, 20_000);
     while tally.keystrokes < wanted {
@@ -112,7 +112,7 @@ impl OpenDialog {
         Self { dialogue, since: now, pressed: String::new() }
     }
 
-    /// What the prompt does: tells of what came before, and draws.
+    /// Does what the prompt does: reports earlier keys to the dialog, and draws it.
     fn comes_up(&mut self, now: Duration, ahead: &[KeyPress], wrote: Option<Duration>) {
         self.pressed.push_str(&format!("after {} keys: ", ahead.len()));
         if let Some(wrote) = wrote {
@@ -127,7 +127,7 @@ impl OpenDialog {
         self.dialogue.draw(area, &mut Buffer::empty(area), now, None);
     }
 
-    /// Presses keys; says what came of it if it was more than nothing.
+    /// Presses keys. Returns the event if a key had an effect.
     fn press(&mut self, now: Duration, keys: &[KeyPress]) -> Option<String> {
         for key in keys {
             let after = (now - self.since).as_millis();

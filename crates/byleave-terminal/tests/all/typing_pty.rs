@@ -1,4 +1,4 @@
-//! Typing ahead on a real pseudo-terminal, with the real prompt: keys at full speed while questions come up at random moments.
+//! Typing ahead on a real pseudo-terminal, with the real prompt. Keys come at full speed while questions come up at random moments.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::sheets;
 use crate::typist::{TypingRandom, Typist};
 
 const KEYSTROKES: usize = 10_000;
-/// Whoever types without a stop is never as long without a key; on a slow machine they are, and may then be taken to answer.
+/// A person who types without a pause never goes this long without a key. On a slow machine that can happen, and the next keys may then
+/// answer.
 const STALL: Duration = Duration::from_millis(300);
 
 // req: R5
 #[test]
 fn ten_thousand_keys_at_a_real_terminal_answer_nothing() {
-    // Two terminals side by side: a terminal takes only so many keys in a second.
+    // Two terminals in parallel, because a terminal accepts only a limited number of keys per second.
     let asked = [(5, 6), (7, 8)].map(|seeds| std::thread::spawn(move || types(KEYSTROKES / 2, seeds)));
     let counts = asked.map(|typing| typing.join().unwrap());
     let (asked, excused) = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
@@ -31,7 +32,7 @@ fn ten_thousand_keys_at_a_real_terminal_answer_nothing() {
     assert!(asked >= 5, "{asked}");
 }
 
-/// Types so many keys at a terminal of its own while questions come up. Returns how many did, and how many were answered after the
+/// Types this many keys at its own terminal while questions come up. Returns the number of questions, and how many were answered after the
 /// typist stalled.
 fn types(keystrokes: usize, (typed_by, asked_by): (u64, u64)) -> (usize, usize) {
     let person = TestTerminal::sit_down(80, 24);
@@ -53,7 +54,7 @@ fn types(keystrokes: usize, (typed_by, asked_by): (u64, u64)) -> (usize, usize) 
                 last = Instant::now();
                 keyboard.write_all(&keys).unwrap();
                 typed.fetch_add(1, Ordering::SeqCst);
-                // Full speed, but not faster than a terminal takes it: what it drops nobody has typed.
+                // Full speed, but not faster than a terminal accepts. A dropped key would not have been typed.
                 std::thread::sleep(Duration::from_micros(700));
             }
         })
@@ -66,7 +67,7 @@ fn types(keystrokes: usize, (typed_by, asked_by): (u64, u64)) -> (usize, usize) 
         let rendering = render(&sheet);
         runtime.block_on(async {
             tokio::time::sleep(dice.ms(0, 100)).await;
-            // Open for long enough that a letter and Enter would count.
+            // Open for long enough that a letter and Enter could answer.
             let open = dice.ms(100, 1_500);
             let answer = tokio::time::timeout(open, prompt.ask(&sheet, &rendering)).await;
             let is_answered = !matches!(answer, Err(_) | Ok(Err(ApproverError::Failed(_))));

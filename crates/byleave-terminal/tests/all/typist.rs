@@ -1,8 +1,8 @@
-//! People who type while questions come up: what they press, and how long they take. The same seed is the same person.
+//! People who type while questions come up: their keys and their pauses. The same seed gives the same person.
 
 use std::time::Duration;
 
-/// Numbers that look random, and are the same every time.
+/// Seeded pseudo-random numbers.
 pub(crate) struct TypingRandom(pub(crate) u64);
 
 impl TypingRandom {
@@ -32,25 +32,25 @@ impl TypingRandom {
     }
 }
 
-/// How somebody types.
+/// The way in which a person types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Typist {
-    /// Sentences at the pace of a person, who stops to think for up to five seconds, also within a word, and corrects mistakes.
+    /// Types sentences at a person's pace. Pauses for up to five seconds, also within a word, and corrects mistakes.
     Prose,
-    /// Sentences as fast as fingers go, without a stop.
+    /// Types sentences as fast as fingers go, without a pause.
     Fast,
-    /// Pastes texts, some of which look like answers; with brackets around them as terminals send them, and without.
+    /// Pastes texts, some of which look like answers, with and without the brackets that terminals send around them.
     Paste,
-    /// Nothing: the terminal itself sends reports of focus, mouse, cursor, colours and keys that were let go of.
+    /// Types nothing. The terminal itself sends reports of focus, mouse, cursor, colors and released keys.
     Reports,
-    /// Letters that answer, and Enter, at random, with pauses of up to five seconds.
+    /// Types answer letters and Enter at random, with pauses of up to five seconds.
     Random,
 }
 
 impl Typist {
     pub(crate) const ALL: [Self; 5] = [Self::Prose, Self::Fast, Self::Paste, Self::Reports, Self::Random];
 
-    /// What comes next, and how long after what came before: a key, or as much as a terminal sends at once.
+    /// Returns the next input and the pause before it: a key, or as much as a terminal sends at once.
     pub(crate) fn next(self, dice: &mut TypingRandom, text: &mut Vec<u8>) -> (Duration, Vec<u8>) {
         match self {
             Self::Prose => {
@@ -81,7 +81,7 @@ impl Typist {
                     true => pasted.as_bytes().to_vec(),
                     false => format!("\x1b[200~{pasted}\x1b[201~").into_bytes(),
                 };
-                // Without brackets and long after everything else, a paste of `y` and Enter is what a person types.
+                // Without brackets and after a long pause, a paste of `y` and Enter is the same as typing them.
                 (dice.ms(5, 900), bytes)
             }
             Self::Reports => {
@@ -115,7 +115,7 @@ impl Typist {
     }
 }
 
-/// The next letter of the text that somebody is writing, in lines of one to four sentences.
+/// Returns the next letter of the text, in lines of one to four sentences.
 fn letter(dice: &mut TypingRandom, text: &mut Vec<u8>) -> Vec<u8> {
     if text.is_empty() {
         let mut line: Vec<&str> = (0..=dice.below(3)).map(|_| dice.of(SENTENCES)).collect();
@@ -125,7 +125,7 @@ fn letter(dice: &mut TypingRandom, text: &mut Vec<u8>) -> Vec<u8> {
     vec![text.pop().unwrap()]
 }
 
-/// Lines as people write them to an agent and to a shell; many end in a letter that answers.
+/// Lines as people write them to an agent and to a shell. Many end in an answer letter.
 const SENTENCES: &[&str] = &[
     "yes",
     "no",

@@ -25,9 +25,9 @@ const GONE: Duration = Duration::from_secs(10);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct JobOutputArguments {
-    /// The id of the job, as `bash` told it
+    /// The id of the job, as returned by `bash`
     job: String,
-    /// Wait so many milliseconds for something new to be printed, or for the end: none if not given
+    /// How many milliseconds to wait for new output or for the end; 0 by default
     #[serde(default)]
     #[schemars(range(max = 60_000))]
     wait_ms: u64,
@@ -36,7 +36,7 @@ struct JobOutputArguments {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct JobKillArguments {
-    /// The id of the job, as `bash` told it
+    /// The id of the job, as returned by `bash`
     job: String,
 }
 
@@ -50,7 +50,7 @@ pub fn bash_output(jobs: &Jobs) -> impl Tool {
             let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
             tokio::select! {
                 biased;
-                () = run.cancel.cancelled() => return Err("it was called off while it waited; ask again".to_owned()),
+                () = run.cancel.cancelled() => return Err("the call was cancelled while it waited; call again".to_owned()),
                 waited = tokio::time::timeout(wait, job.until(Job::has_news)) => drop(waited),
             }
             job.told().await
@@ -58,7 +58,7 @@ pub fn bash_output(jobs: &Jobs) -> impl Tool {
     };
     TypedTool::new(
         "bash_output",
-        "Tells what a background job has printed since it was last asked, and whether it still runs.",
+        "Returns the output of a background job since the last call, and whether the job still runs.",
         tell,
     )
     .permission_class(PermissionClass::Readonly)
@@ -83,13 +83,13 @@ pub fn bash_kill(jobs: &Jobs) -> impl Tool {
             match tokio::time::timeout(GONE, job.until(|job| !job.is_running())).await {
                 Ok(()) => job.told().await,
                 Err(_) => Err(format!(
-                    "job `{}` was killed and is not gone yet; ask `bash_output` whether it still runs",
+                    "job `{}` was killed but has not ended yet; use `bash_output` to check whether it still runs",
                     job.id
                 )),
             }
         }
     };
-    TypedTool::new("bash_kill", "Ends a background job, with everything that it started.", kill)
+    TypedTool::new("bash_kill", "Ends a background job and all processes that it started.", kill)
         .permission_class(PermissionClass::Readonly)
         .search_hint("end stop kill a background job")
         .audit_operation("execute")
@@ -121,12 +121,14 @@ impl Job {
             }
             self.kill();
             Err(format!(
-                "what job `{}` printed is not shown, and it was ended: a file that must not be seen was made or changed while it ran; \
-                 start it again with `bash`, so that it does not see that file",
+                "the output of job `{}` is not shown, and the job was ended: a file that the job must not read was created or changed while it ran; \
+                 start the job again with `bash`, so that it cannot see that file",
                 self.id
             ))
         };
-        tokio::task::spawn_blocking(tell).await.unwrap_or_else(|error| Err(format!("it broke: {error}")))
+        tokio::task::spawn_blocking(tell)
+            .await
+            .unwrap_or_else(|error| Err(format!("internal error: {error}")))
     }
 
     /// Returns the new output and the status of the job.
@@ -143,7 +145,7 @@ impl Job {
         let Some(end) = end else {
             push_gate_line(
                 &mut text,
-                &format!("job `{id}` still runs, for {seconds} s; {bytes} bytes printed in all"),
+                &format!("job `{id}` has been running for {seconds} s; {bytes} bytes printed in total"),
             );
             let data = json!({ "job": id, "running": true });
             return Output { truncated, ..Output::text(text).with_data(data) };
@@ -152,7 +154,7 @@ impl Job {
         let after = end.after.as_millis();
         push_gate_line(
             &mut text,
-            &format!("job `{id}` has ended after {after} ms: {}; {bytes} bytes printed in all", end.how),
+            &format!("job `{id}` ended after {after} ms: {}; {bytes} bytes printed in total", end.how),
         );
         let (exit_status, signal) = match end.status {
             Some(CommandStatus::Exited(code)) => (Some(code), None),

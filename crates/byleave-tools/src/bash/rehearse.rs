@@ -44,8 +44,7 @@ impl Bash {
         let workplace = &*self.workplace;
         let arguments = self.read(arguments).map_err(RehearseError::Unavailable)?;
         if arguments.background {
-            let why =
-                "it goes on running in the background, on the real files: what it changes cannot be undone";
+            let why = "the command runs in the background, on the real files: its changes cannot be undone";
             return Err(RehearseError::Unavailable(why.into()));
         }
         self.may_be_rehearsed(run).map_err(RehearseError::Unavailable)?;
@@ -87,9 +86,9 @@ impl Bash {
             self.output_bytes_max,
         )?;
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
-        // Text diffs are for people. Without them the rehearsal can still be judged completely.
+        // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {
-            tracing::warn!(%fault, "the differences of a rehearsal cannot be shown");
+            tracing::warn!(%fault, "cannot show the diffs of a rehearsal");
         }
         let mut weaker = workplace.missing_guarantees();
         weaker.extend(ready.weaker_reason.as_ref().map(|why| format!("on a plain copy: {why}")));
@@ -97,7 +96,7 @@ impl Bash {
         let mut seen = rehearsal_result::build_rehearsal(&outcome, output, listed, weaker);
         // This search is needed only for a quiet rehearsal; all others cause a question anyway.
         if seen.has_no_effects() {
-            seen.weaker.extend(rehearsal_result::newly_visible_hidden(confinement, began));
+            seen.missing_guarantees.extend(rehearsal_result::newly_visible_hidden(confinement, began));
         }
         Ok(seen)
     }
@@ -105,14 +104,20 @@ impl Bash {
     /// Checks whether the call may be rehearsed. A run that reads something that needs a question cannot be rehearsed, because its content
     /// could be anywhere on the copy.
     fn may_be_rehearsed(&self, run: &RunContext) -> Result<(), String> {
-        run.policy.as_ref().ok_or("nobody said which rules are in force")?;
+        run.policy.as_ref().ok_or("no policy is configured")?;
         for effect in &run.plan.effects {
             match effect {
                 Effect::Read { path } if !may_read_without_asking(path, self.manifest(), run) => {
-                    return Err(format!("it reads `{}`, which is asked about", path.escape_debug()));
+                    return Err(format!(
+                        "the command reads `{}`, which needs a question",
+                        path.escape_debug()
+                    ));
                 }
                 Effect::Unconfined { guarantee } => {
-                    return Err(format!("it leaves the sandbox: `{}`", guarantee.escape_debug()));
+                    return Err(format!(
+                        "the command runs without the guarantee `{}`",
+                        guarantee.escape_debug()
+                    ));
                 }
                 _ => {}
             }

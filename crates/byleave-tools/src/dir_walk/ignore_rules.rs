@@ -99,10 +99,7 @@ impl IgnoreStack {
         let mut compiled = |text: Option<String>| {
             let patterns = patterns::compile(Path::new("."), &text?, &mut budget);
             if patterns.is_none() {
-                tracing::debug!(
-                    directory = absolute,
-                    "an ignore file has too many patterns, and counts for nothing"
-                );
+                tracing::debug!(directory = absolute, "an ignore file has too many patterns and is not used");
             }
             patterns.filter(|patterns| !patterns.is_empty())
         };

@@ -125,7 +125,7 @@ impl<'a> PatchApplier<'a> {
             return match start >= self.done && start <= self.lines.len() {
                 true => Ok((HunkMatch { start, cut: (0, 0), fit_fuzz: 0 }, self.drift)),
                 false => Err(format!(
-                    "is to be put after line {line}, and the file has {}; give lines that stand around the new ones",
+                    "should be inserted after line {line}, and the file has {}; give the lines around the new ones",
                     self.lines.len()
                 )),
             };
@@ -150,7 +150,7 @@ impl<'a> PatchApplier<'a> {
                 places.sort_unstable();
                 let places: Vec<String> = places.iter().map(usize::to_string).collect();
                 return Err(format!(
-                    "would fit loosely at lines {}; give more of the lines that stand around it",
+                    "would fit loosely at lines {}; give more of the lines around it",
                     places.join(", ")
                 ));
             }
@@ -206,7 +206,7 @@ impl<'a> PatchApplier<'a> {
             let Some((at, _)) = found else {
                 let (heading, above) = (heading.escape_debug(), self.done);
                 return Err(format!(
-                    "has the heading `@@ {heading}`, and no such line stands below line {above}; use a line of the file, whole"
+                    "has the heading `@@ {heading}`, and there is no such line below line {above}; use a complete line of the file"
                 ));
             };
             from = at + 1;
@@ -236,7 +236,7 @@ impl<'a> PatchApplier<'a> {
                 let lines: Vec<String> =
                     several.iter().take(8).map(|start| (start + 1).to_string()).collect();
                 Err(format!(
-                    "fits in {} places, at lines {}; give more of the lines around it, or `@@` with a line that stands above it",
+                    "fits in {} places, at lines {}; give more of the lines around it, or `@@` with a line above it",
                     several.len(),
                     lines.join(", ")
                 ))
@@ -246,7 +246,7 @@ impl<'a> PatchApplier<'a> {
 
     fn unfit(&self, before: &[&str]) -> String {
         if self.looks_left.get() == 0 {
-            return "is looked for in too many places; apply the patch in parts, or give the line numbers as they are".into();
+            return "was not found within the search limit; apply the patch in parts, or give the correct line numbers".into();
         }
         let rest: Vec<u8> = self.lines.concat();
         let (text, wanted) = (String::from_utf8_lossy(&rest), before.concat());
@@ -254,8 +254,8 @@ impl<'a> PatchApplier<'a> {
             let line = text.get(..at).map_or(0, |above| above.matches('\n').count()) + 1;
             let above = self.done;
             return format!(
-                "does not fit: its old lines stand at line {line}, but hunks before it reach down to line {above}, or they are not at the end \
-                 of the file as it says; put the hunks into the order of the file"
+                "does not fit: its old lines are at line {line}, but earlier hunks reach down to line {above}, or the lines are not at the end of \
+                 the file as stated; put the hunks into the order of the file"
             );
         }
         if wanted.ends_with('\n') && text.ends_with(wanted.trim_end_matches('\n')) {
@@ -274,14 +274,14 @@ impl<'a> PatchApplier<'a> {
             // A line without a line end can only be followed by another if the patch is wrong.
             if !self.out.is_empty() && !self.out.ends_with(b"\n") {
                 return Err(
-                    "puts a line behind one that has no newline; give that line its end as well".into()
+                    "adds a line after one that has no newline; also add the newline to that line".into()
                 );
             }
             self.out.extend_from_slice(line.text.as_bytes());
         }
         self.done = start + old - cut.1;
         if self.done < self.lines.len() && !self.out.is_empty() && !self.out.ends_with(b"\n") {
-            return Err("takes the newline from a line that is not the last; leave out `\\ No newline at end of file`".into());
+            return Err("removes the newline from a line that is not the last; leave out `\\ No newline at end of file`".into());
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub(super) fn parse_begin_patch(text: &str) -> Result<Vec<FilePatch>, String> {
             if line.is_empty() {
                 continue;
             }
-            return Err(at("stands after the end"));
+            return Err(at("comes after the end"));
         }
         if line == END {
             is_ended = true;
@@ -52,7 +52,7 @@ fn header(line: &str, sections: &mut Vec<FilePatch>) -> Result<(), &'static str>
             sections.last_mut().filter(|one| one.operation == FileOperation::Update && one.hunks.is_empty());
         let moved = moved.ok_or("does not follow `*** Update File:` at once")?;
         if !is_name(to) {
-            return Err("has no name, or one with blanks at its ends or control characters");
+            return Err("has no name, or a name with whitespace at its ends or control characters");
         }
         moved.operation = FileOperation::Move(to.to_owned());
         return Ok(());
@@ -63,9 +63,9 @@ fn header(line: &str, sections: &mut Vec<FilePatch>) -> Result<(), &'static str>
         ("*** Delete File: ", FileOperation::Delete),
     ];
     let found = kinds.into_iter().find_map(|(start, what)| Some((line.strip_prefix(start)?, what)));
-    let (name, what) = found.ok_or("is no header that is known here")?;
+    let (name, what) = found.ok_or("is not a known header")?;
     if !is_name(name) {
-        return Err("has no name, or one with blanks at its ends or control characters");
+        return Err("has no name, or a name with whitespace at its ends or control characters");
     }
     sections.push(FilePatch { name: name.to_owned(), operation: what, executable: None, hunks: Vec::new() });
     Ok(())
@@ -73,7 +73,7 @@ fn header(line: &str, sections: &mut Vec<FilePatch>) -> Result<(), &'static str>
 
 fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
     if section.operation == FileOperation::Delete {
-        return Err("stands where a file is deleted, which needs no lines");
+        return Err("is in the section of a deleted file, which needs no lines");
     }
     let is_ended = matches!(
         section.hunks.last(),
@@ -81,12 +81,12 @@ fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
     );
     if let Some(heading) = line.strip_prefix("@@") {
         if section.operation == FileOperation::Add {
-            return Err("stands where a file is made, where every line begins with `+`");
+            return Err("is in the section of a new file, where every line begins with `+`");
         }
         let heading = match heading.strip_prefix(' ') {
             Some(heading) => heading,
             None if heading.is_empty() => "",
-            None => return Err("has no blank after `@@`"),
+            None => return Err("has no space after `@@`"),
         };
         return opened(heading, section);
     }
@@ -106,10 +106,10 @@ fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
         _ if section.operation == FileOperation::Add => {
             return Err("does not begin with `+`, as every line of a new file must");
         }
-        _ => return Err("begins neither with a blank nor with `+` or `-`"),
+        _ => return Err("begins neither with a space nor with `+` or `-`"),
     };
     if is_ended {
-        return Err("stands after the end of its file");
+        return Err("comes after the end of its file");
     }
     if section.hunks.is_empty() {
         section.hunks.push(anywhere());

@@ -25,13 +25,13 @@ pub(super) fn parse_diff(text: &str) -> Result<Vec<FilePatch>, String> {
         } else if line.starts_with("@@") {
             return Err(at("belongs to no file; give `--- a/NAME` and `+++ b/NAME` before it"));
         } else if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
-            return Err(at("is about content that is no text; change that file with bash"));
+            return Err(at("is a binary patch; change that file with bash"));
         } else if line == "-- " || line == "---" {
             // Part of the text that `git format-patch` adds. It is not a hunk line, because the counts of the hunk would have included it.
             is_after_hunk = false;
         } else if is_after_hunk && line.starts_with(['+', '-', ' ', '\t', '\\']) {
             return Err(at(
-                "is more than the counts in the `@@` line before it say; correct the counts, or use the `*** Begin Patch` form, which needs none",
+                "is more than the counts in the `@@` line before it state; correct the counts, or use the `*** Begin Patch` form, which needs none",
             ));
         } else {
             is_after_hunk &= line.is_empty();
@@ -115,13 +115,14 @@ impl DiffHeader {
 
     /// Returns the file and its operation. All given names must agree.
     fn told(&self) -> Result<(String, FileOperation), String> {
-        let two = "names its file in different ways; give one name, and `rename from` and `rename to` where it is moved";
+        let two =
+            "names its file in different ways; give one name, and `rename from` and `rename to` for a move";
         let agreed = |of: fn(&OldNewNames) -> &Option<String>, same: Option<&String>| {
             let given = self.both.as_ref().and_then(|both| of(both).as_ref());
             match (given, same) {
                 (Some(given), Some(same)) if given != same => Err(two.to_owned()),
                 (Some(name), _) | (None, Some(name)) => Ok(name.clone()),
-                (None, None) => Err("does not name its file in a way that can be told apart from another; use `---` and `+++` lines".into()),
+                (None, None) => Err("does not name its file unambiguously; use `---` and `+++` lines".into()),
             }
         };
         let (old, new) = (self.both.as_ref().map(|both| &both.0), self.both.as_ref().map(|both| &both.1));
@@ -131,7 +132,7 @@ impl DiffHeader {
             (true, false, false, false) | (false, true, false, false) => {
                 let (from, to) = if is_moved { &self.renamed } else { &self.copied };
                 let (Some(from), Some(to)) = (from, to) else {
-                    return Err("says where a file comes from or where it goes to, and not both".into());
+                    return Err("names the source or the target of a file, and not both".into());
                 };
                 let same_from = agreed(|both| &both.0, Some(from))?;
                 let to = agreed(|both| &both.1, Some(to))?;
@@ -159,7 +160,7 @@ impl DiffHeader {
                 None => Ok((agreed(|both| &both.1, self.same.as_ref())?, FileOperation::Update)),
                 Some(_) => Err(two.into()),
             },
-            _ => Err("says different things of one file: made, deleted, moved or copied".into()),
+            _ => Err("contradicts itself about one file: created, deleted, moved or copied".into()),
         }
     }
 }
@@ -167,7 +168,7 @@ impl DiffHeader {
 /// Returns a header, or an error if it has a carriage return, which some programs treat as part of a name.
 fn plain(text: &str) -> Result<&str, String> {
     if text.contains('\r') {
-        return Err("has a carriage return in a name; end the header lines of the patch in LF alone".into());
+        return Err("has a carriage return in a name; end the header lines of the patch in LF only".into());
     }
     Ok(text)
 }
@@ -178,11 +179,11 @@ fn runs(mode: &str) -> Result<bool, String> {
         "100644" => Ok(false),
         "100755" => Ok(true),
         "120000" => {
-            Err("is about a link, and only files are patched; make the link with `ln -s` in bash".into())
+            Err("changes a link, and only files can be patched; create the link with `ln -s` in bash".into())
         }
-        "160000" => Err("is about a submodule, and only files are patched; use git in bash".into()),
+        "160000" => Err("changes a submodule, and only files can be patched; use git in bash".into()),
         other => {
-            Err(format!("gives a file the mode {}, and only 100644 and 100755 are known", quoted(other)))
+            Err(format!("gives a file the mode {}, and only 100644 and 100755 are supported", quoted(other)))
         }
     }
 }
@@ -203,7 +204,7 @@ fn section<'a>(
     if let Some((_, line)) = lines.peek()
         && (line.starts_with("GIT binary patch") || line.starts_with("Binary files "))
     {
-        return Err("is about content that is no text; change that file with bash".into());
+        return Err("is a binary patch; change that file with bash".into());
     }
     let is_empty = hunks.is_empty();
     if is_empty && what == FileOperation::Update && head.runs.is_none() {
@@ -217,7 +218,7 @@ fn hunk<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Hunk, String> {
     let (start, mut old, mut new) = counted(counts)
-        .ok_or("does not say where it stands and how many lines it has, as in `@@ -1,3 +1,4 @@`")?;
+        .ok_or("does not state its position and its number of lines, as in `@@ -1,3 +1,4 @@`")?;
     let place = HunkPosition::Line(start);
     let mut hunk = Hunk { position: place, lines: Vec::new() };
     while old > 0 || new > 0 {
@@ -238,12 +239,12 @@ fn hunk<'a>(
             Some(_) => {
                 let line = quoted(line);
                 return Err(format!(
-                    "has the line {line}, which begins neither with a blank nor with `+` or `-`"
+                    "has the line {line}, which begins neither with a space nor with `+` or `-`"
                 ));
             }
         };
         (old, new) = old.checked_sub(is_old).zip(new.checked_sub(is_new)).ok_or(
-            "has more lines than it says; correct the counts, or use the `*** Begin Patch` form, which needs none",
+            "has more lines than its header states; correct the counts, or use the `*** Begin Patch` form, which needs none",
         )?;
         hunk.lines.push(HunkLine { kind: fate, text: format!("{}\n", letters.as_str()) });
     }
@@ -256,7 +257,7 @@ fn hunk<'a>(
 /// Handles `\ No newline at end of file`: removes the line end of the line before.
 fn without_end(hunk: &mut Hunk) -> Result<(), String> {
     let last = hunk.lines.last_mut().filter(|line| line.text.ends_with('\n'));
-    let last = last.ok_or("says of no line that it has no newline")?;
+    let last = last.ok_or("has `\\ No newline at end of file` after no line")?;
     last.text.pop();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Differential tests: the applier against `git apply` and patch(1), and the parser against the one that the gate judges by.
+//! Differential tests: the applier against `git apply` and patch(1), and the parser against the gate's own parser.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -217,7 +217,7 @@ proptest! {
             };
             prop_assert!(is_judged, "{:?}\n{}\n{:?}", section, text, judged);
         }
-        // A name that was judged in addition prevents the application. An undamaged and unambiguous patch has none.
+        // A name that was evaluated in addition prevents the application. An undamaged and unambiguous patch has none.
         let ours: BTreeSet<&str> = sections.iter().flat_map(super::FilePatch::names).collect();
         let theirs: BTreeSet<&str> = written.union(&deleted).copied().collect();
         prop_assert!(ours.is_subset(&theirs), "{}", text);

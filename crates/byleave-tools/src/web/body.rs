@@ -86,7 +86,7 @@ async fn fill(
     loop {
         let frame = match timeout_at(until, body.frame()).await.map_err(|_| BodyTimeoutError)? {
             None => return Ok(BodyEnd::Complete),
-            Some(Err(error)) => return Ok(BodyEnd::Failed(format!("the line broke: {error}"))),
+            Some(Err(error)) => return Ok(BodyEnd::Failed(format!("the connection failed: {error}"))),
             Some(Ok(frame)) => frame,
         };
         let Ok(bytes) = frame.into_data() else { continue };
@@ -95,7 +95,7 @@ async fn fill(
             Ok(()) if *received > wire_max => return Ok(BodyEnd::Truncated),
             Ok(()) => {}
             Err(_) if sink.is_full() => return Ok(BodyEnd::Truncated),
-            Err(error) => return Ok(BodyEnd::Failed(format!("it cannot be unpacked: {error}"))),
+            Err(error) => return Ok(BodyEnd::Failed(format!("the body cannot be decompressed: {error}"))),
         }
     }
 }
@@ -129,7 +129,7 @@ impl BodySink {
                 let end = match (end, decoder.try_finish()) {
                     (BodyEnd::Complete, Err(_)) if decoder.get_ref().is_full => BodyEnd::Truncated,
                     (BodyEnd::Complete, Err(error)) => {
-                        BodyEnd::Failed(format!("it cannot be unpacked: {error}"))
+                        BodyEnd::Failed(format!("the body cannot be decompressed: {error}"))
                     }
                     (end, _) => end,
                 };

@@ -118,7 +118,7 @@ pub(super) fn text(bytes: &[u8], kind: &MediaType, is_cut: bool) -> DecodedText 
             Some((_, Some(encoding))) => (encoding, None),
             Some((label, None)) => {
                 let label: String = label.chars().take(40).flat_map(char::escape_default).collect();
-                (UTF_8, Some(format!("nobody knows the encoding `{label}`: read as UTF-8")))
+                (UTF_8, Some(format!("unknown encoding `{label}`: read as UTF-8")))
             }
         };
     let mut decoder = encoding.new_decoder();
@@ -128,7 +128,7 @@ pub(super) fn text(bytes: &[u8], kind: &MediaType, is_cut: bool) -> DecodedText 
     let (_, _, replaced) = decoder.decode_to_string(bytes, &mut text, !is_cut);
     let encoding = decoder.encoding().name();
     if replaced && told.is_none() {
-        told = Some(format!("some bytes are not {encoding}, and are shown as \u{fffd}"));
+        told = Some(format!("some bytes are not valid {encoding}, and are shown as \u{fffd}"));
     }
     DecodedText { text, encoding, note: told }
 }

@@ -88,8 +88,8 @@ pub(super) fn render_page(html: String, shown: RenderFormat) -> RenderedPage {
     let because = match work.map(thread::JoinHandle::join) {
         Ok(Ok(Ok(page))) => return page,
         Ok(Ok(Err(because))) => because,
-        Ok(Err(_)) => "its HTML breaks the converter",
-        Err(_) => "there is no thread to convert it on",
+        Ok(Err(_)) => "the HTML converter failed",
+        Err(_) => "cannot start a thread for the conversion",
     };
     RenderedPage { text: plain, fallback_reason: Some(because), ..RenderedPage::default() }
 }
@@ -105,10 +105,10 @@ fn parsed(html: &str, shown: RenderFormat) -> Result<RenderedPage, &'static str>
         rest = after;
         parser.process(StrTendril::from_slice(bite));
         if parser.tokenizer.sink.sink.nodes() > NODES_MAX {
-            return Err("its HTML has too many parts");
+            return Err("the HTML has too many elements");
         }
         if began.elapsed() > PARSING_MAX {
-            return Err("its HTML takes too long to read");
+            return Err("the HTML takes too long to parse");
         }
     }
     let tree = parser.finish();
@@ -123,7 +123,7 @@ fn parsed(html: &str, shown: RenderFormat) -> Result<RenderedPage, &'static str>
             survey.title.map_or(body.clone(), |title| format!("# {title}\n\n{body}"))
         }
         RenderFormat::Markdown => {
-            page.fallback_reason = Some("its HTML is nested too deep");
+            page.fallback_reason = Some("the HTML is nested too deep");
             text_of(&tree.document)
         }
         RenderFormat::Text => text_of(&tree.document),

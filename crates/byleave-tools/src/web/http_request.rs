@@ -1,4 +1,4 @@
-//! One HTTP request over one connection to a judged address, with TLS if the address says so. Nothing is kept for the next request.
+//! One HTTP request over one connection to an evaluated address, with TLS if the address says so. Nothing is kept for the next request.
 //!
 //! The connection comes from the [`Egress`], which is the only part that dials. There is no proxy, no cookie, no credential and no body.
 
@@ -25,7 +25,7 @@ use super::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 /// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FetchTarget {
-    /// The normalized host, as it was judged. This host is dialled and sent to the server, not the one in the address.
+    /// The normalized host, as it was evaluated. This host is dialled and sent to the server, not the one in the address.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) url: Url,

@@ -229,8 +229,8 @@ mod tests {
             ..PathVariables::default()
         };
         let mut rules = builtin_rules(&places).unwrap();
-        let text = "[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = [\"/w/Keys/\", \"/w/b*/*.x\", \"**/pr[io]vate?\", \"**/{one,two}-x\", \"**/*.{ZZ,qq}\"]\nwhy = \"-\"\n\
-                    [[rule]]\nid = \"b\"\nverdict = \"ask\"\nread = \"**/asked/*.y\"\nwhy = \"-\"\n";
+        let text = "[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = [\"/w/Keys/\", \"/w/b*/*.x\", \"**/pr[io]vate?\", \"**/{one,two}-x\", \"**/*.{ZZ,qq}\"]\nreason = \"-\"\n\
+                    [[rule]]\nid = \"b\"\nverdict = \"ask\"\nread = \"**/asked/*.y\"\nreason = \"-\"\n";
         let file = RuleFile { name: "p", layer: Layer::User, text };
         rules.extend(load_rules(&file, &places, &SkipExamples).unwrap().rules);
         let policy = Arc::new(Policy::new(rules).unwrap());

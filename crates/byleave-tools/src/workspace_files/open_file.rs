@@ -35,14 +35,12 @@ impl Files {
     pub(crate) fn file(&self, path: &str) -> Result<OpenFile, String> {
         let handle = self.open(path, OFlags::RDONLY)?;
         let stat = fstat(handle.as_fd())
-            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.display_path(path)))?;
+            .map_err(|errno| format!("cannot check `{}`: {errno}", self.display_path(path)))?;
         let what = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 if self.is_hidden_alias(&stat) {
                     let shown = self.display_path(path);
-                    return Err(format!(
-                        "`{shown}` is another name of a file that a rule keeps from being read"
-                    ));
+                    return Err(format!("`{shown}` is another name of a file that a rule denies reading"));
                 }
                 return Ok(OpenFile { file: File::from(handle), stat });
             }
@@ -77,7 +75,7 @@ impl Files {
     pub(crate) fn stat_for_removal(&self, path: &str) -> Result<FileContent, String> {
         let handle = self.handle(path, OFlags::PATH).map_err(|errno| self.not_opened(path, errno))?;
         let stat = fstat(handle.as_fd())
-            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.display_path(path)))?;
+            .map_err(|errno| format!("cannot check `{}`: {errno}", self.display_path(path)))?;
         let size = u64::try_from(stat.st_size).unwrap_or_default();
         let shown = self.display_path(path);
         match FileType::from_raw_mode(stat.st_mode) {
@@ -88,7 +86,7 @@ impl Files {
                 mode: stat.st_mode & 0o7777,
             }),
             FileType::Directory => Err(format!(
-                "`{shown}` is a directory, and only files are removed here; remove the files in it, or use `rm -r` in bash"
+                "`{shown}` is a directory, and this tool removes only files; remove the files in it, or use `rm -r` in bash"
             )),
             FileType::Symlink => Err(self.not_opened(path, Errno::LOOP)),
             _ => Err(format!("`{shown}` is neither a file nor a directory; remove it with `rm` in bash")),
@@ -100,7 +98,7 @@ impl Files {
         let OpenFile { file, stat } = self.file(path)?;
         let too_long = |bytes: u64| {
             format!(
-                "`{}` has {bytes} bytes, more than the {} that are read at once; find the part with grep",
+                "`{}` has {bytes} bytes, and at most {} are read at once; find the part with grep",
                 self.display_path(path),
                 self.bytes_max()
             )
@@ -113,7 +111,7 @@ impl Files {
         // The file may grow while it is read.
         file.take(self.bytes_max() + 1)
             .read_to_end(&mut bytes)
-            .map_err(|error| format!("`{}` cannot be read: {error}", self.display_path(path)))?;
+            .map_err(|error| format!("cannot read `{}`: {error}", self.display_path(path)))?;
         if bytes.len() as u64 > self.bytes_max() {
             return Err(too_long(bytes.len() as u64));
         }

@@ -1,4 +1,4 @@
-//! Which tools ask, under the built-in rules, in the usual mode (B8): the pages of the tools say so, and this is what they rest on.
+//! The tools that ask under the built-in rules in the default mode (B8). The documentation pages of the tools rely on this.
 
 use byleave::core::call::Mode;
 use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, load_rules};
@@ -62,7 +62,8 @@ fn a_deny_of_a_tool_by_its_name_holds_or_is_no_rule() {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        // What can be named; of all others a file must not say a thing that would never hold.
+        // The tools that can be named in rules. For other tools, a file must not contain a rule that could
+        // never apply.
         let named = [
             ("bash_kill", json!({"job": "1"})),
             ("bash_output", json!({"job": "1"})),
@@ -79,7 +80,7 @@ fn a_deny_of_a_tool_by_its_name_holds_or_is_no_rule() {
             let read = load_rules(&file, &PathVariables::default(), &SkipExamples);
             let Some((_, arguments)) = named.iter().find(|(name, _)| *name == tool) else {
                 let fault = read.err().unwrap_or_else(|| panic!("a rule about `{tool}` was taken"));
-                assert!(fault.to_string().contains("judged by what it does"), "{fault}");
+                assert!(fault.to_string().contains("evaluated by their effects"), "{fault}");
                 continue;
             };
             unseen.retain(|name| *name != tool);

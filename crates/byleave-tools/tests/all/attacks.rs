@@ -1,7 +1,8 @@
-//! Attacks on the relaxation: commands that want an effect without a question. Each is a script that the rules do not understand.
+//! Attacks on skipped questions: commands that try to have an effect without a question. Each is a script that the rules do not
+//! understand.
 //!
-//! The property is the same for all: where nobody was asked, nothing outside the session's scratch changed, nothing was reached and
-//! no secret was read; everything else was asked about or refused. Markers are harmless, and nothing leaves this machine.
+//! The property is the same for all. If nobody was asked, nothing outside the session's scratch changed, nothing was reached and no
+//! secret was read. Everything else was asked about or refused. Markers are harmless, and nothing leaves this machine.
 
 use std::fs;
 
@@ -12,12 +13,12 @@ use byleave::result::CallOutcome;
 use crate::user::unprivileged;
 use crate::world::{CallObservation, ToolTestWorld, tree};
 
-/// What no command may ever print.
+/// A secret that no command may ever print.
 pub(crate) const SECRET: &str = "MARKER-7f3a-secret";
-/// What a script prints when it has done all that it wanted to.
+/// A script prints this when it has completed.
 pub(crate) const RAN: &str = "ran to its end";
 
-/// A script, and what must come of it when the person says no.
+/// A script, and the expected outcome if the person says no.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) script: &'static str,
@@ -26,13 +27,13 @@ pub(crate) struct Attack {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpectedOutcome {
-    /// Nobody is asked, because it comes to nothing: it ran, and this is printed.
+    /// Nobody is asked, because it has no effect. It ran, and this is printed.
     Nothing(&'static str),
-    /// Somebody is asked, and this is among what they are shown.
+    /// Somebody is asked, and this is in the question view.
     Asked(&'static str),
 }
 
-/// Runs a test as another user, on a runtime.
+/// Runs a test as another user, on an async runtime.
 pub(crate) fn as_user(test: &str, body: impl Future<Output = ()>) {
     if unprivileged(test) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -40,7 +41,7 @@ pub(crate) fn as_user(test: &str, body: impl Future<Output = ()>) {
     }
 }
 
-/// A world with a few files, secrets among them.
+/// A fixture with a few files, including secrets.
 pub(crate) fn world() -> ToolTestWorld {
     world_with("")
 }
@@ -64,7 +65,7 @@ pub(crate) fn world_with(rules: &str) -> ToolTestWorld {
     {
         world.write(path, text);
     }
-    // Where things are, for scripts that look for them.
+    // The paths, for scripts that need them.
     for (name, path) in [("outside", "../../outside"), ("state", "../../state"), ("home", "..")] {
         let path = world.at(path).canonicalize().unwrap();
         world.write(&format!("where/{name}"), path.to_str().unwrap());
@@ -72,7 +73,7 @@ pub(crate) fn world_with(rules: &str) -> ToolTestWorld {
     world
 }
 
-/// Everything that an attack must not change: the home, the workspace, what lies beside them.
+/// Everything that an attack must not change: the home, the workspace, and the directories next to them.
 pub(crate) fn all(world: &ToolTestWorld) -> Vec<String> {
     let [home, outside] = ["..", "../../outside"].map(|path| world.at(path).canonicalize().unwrap());
     let mut all = tree(&home);
@@ -80,10 +81,10 @@ pub(crate) fn all(world: &ToolTestWorld) -> Vec<String> {
     all
 }
 
-/// Plays an attack in a world; what of the property it broke.
+/// Runs an attack in a fixture. Returns how it broke the property.
 pub(crate) async fn broken(world: &ToolTestWorld, attack: &Attack) -> Option<String> {
     world.write("attack.sh", &format!("{}\necho {RAN}\n", attack.script));
-    // Scripts of a shell are read by the rules; what an interpreter starts is not.
+    // The rules parse shell scripts, but not what an interpreter starts.
     world.write("go.py", "import os\nos.execv('/bin/bash', ['bash', 'attack.sh'])\n");
     let before = all(world);
     let played = world.bash("python3 go.py", &[]).await;
@@ -107,7 +108,7 @@ pub(crate) async fn broken(world: &ToolTestWorld, attack: &Attack) -> Option<Str
     Some(format!("{}: {why}\n{told}", attack.name))
 }
 
-/// Plays every attack in a world of its own, and fails with all that broke the property.
+/// Runs every attack in its own fixture, and fails with all that broke the property.
 pub(crate) async fn play(attacks: &[Attack], prepared: impl Fn(&ToolTestWorld)) {
     let mut wrong = Vec::new();
     for attack in attacks {
@@ -120,7 +121,7 @@ pub(crate) async fn play(attacks: &[Attack], prepared: impl Fn(&ToolTestWorld)) 
     assert!(wrong.is_empty(), "{} of {} attacks:\n{}", wrong.len(), attacks.len(), wrong.join("\n\n"));
 }
 
-/// What came of a call, in lines: how it ended, what was shown, what it printed.
+/// The outcome of a call in lines: how it ended, what was shown, and its output.
 pub(crate) fn told(played: &CallObservation) -> String {
     let ended = match &played.result.outcome {
         CallOutcome::Refused(refusal) => format!("refused {:?}", refusal.code),
@@ -133,20 +134,20 @@ pub(crate) fn told(played: &CallObservation) -> String {
 }
 
 fn shown(sheet: &QuestionView) -> String {
-    match &sheet.seen {
+    match &sheet.rehearsal {
         None => "shown: nothing".into(),
-        Some(RehearsalView::Not { why }) => format!("shown: not rehearsed: {why}"),
+        Some(RehearsalView::Unavailable { reason: why }) => format!("shown: not rehearsed: {why}"),
         Some(RehearsalView::Ran { rehearsal, .. }) => {
             let mut all = Vec::new();
             all.extend(rehearsal.changes.list.iter().map(|one| format!("{} {}", one.kind(), one.path)));
-            all.extend(rehearsal.changes.limits.iter().map(|limit| format!("limit {limit}")));
+            all.extend(rehearsal.changes.caveats.iter().map(|limit| format!("limit {limit}")));
             all.extend(
-                rehearsal.wanted.iter().map(|want| {
+                rehearsal.blocked_hosts.iter().map(|want| {
                     format!("wanted {}:{}", want.host.as_deref().unwrap_or("somewhere"), want.port)
                 }),
             );
-            all.extend((rehearsal.left_running > 0).then(|| "left running".into()));
-            all.extend(rehearsal.weaker.iter().map(|weaker| format!("weaker {weaker}")));
+            all.extend((rehearsal.leftover_processes > 0).then(|| "left running".into()));
+            all.extend(rehearsal.missing_guarantees.iter().map(|weaker| format!("weaker {weaker}")));
             format!("shown: {:?} {:?}\nprinted: {}", rehearsal.status, all, rehearsal.output.text)
         }
     }
@@ -244,7 +245,7 @@ mkdir -p $place; echo '* * * * * touch /tmp/late' > $place/late; done 2>/dev/nul
     ];
     as_user("attacks::behaving_delaying_and_staying", async {
         play(ATTACKS, |_| {}).await;
-        // What behaves the first time is looked at the second time as well.
+        // A command that behaves well the first time is checked the second time as well.
         let world = world();
         let script = "if [ -e target/seen ]; then rm src/a; else touch target/seen; fi";
         let first =

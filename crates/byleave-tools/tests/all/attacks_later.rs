@@ -1,4 +1,4 @@
-//! Attacks that want a later moment: what an allowed command runs, what is committed after somebody has thought, what is taken back.
+//! Attacks that aim at a later moment: at what an allowed command runs, at a delayed commit, and at undo.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::attacks::{Attack, ExpectedOutcome, SECRET, all, as_user, broken, part, told, world, world_with};
 use crate::world::{CallObservation, ToolTestWorld, tree, yes};
 
-/// Everything that lies outside the workspace and must stay as it is.
+/// Everything outside the workspace, which must not change.
 fn outside(world: &ToolTestWorld) -> Vec<String> {
     tree(&world.beside("outside"))
 }
@@ -22,7 +22,7 @@ fn python(world: &ToolTestWorld, code: &str) -> &'static str {
     "python3 p.py"
 }
 
-/// Plants compiled code where the interpreter looks first, whatever the source says.
+/// Plants compiled code where the interpreter looks first, regardless of the source.
 const PLANT: &str = "
 import os, py_compile, sys
 open('target/evil.py', 'w').write('open(\"src/a\", \"w\").write(\"planted\")')
@@ -36,7 +36,7 @@ open('target/run.sh', 'w').write('echo planted > src/a')
 #[test]
 fn planting_in_scratch_what_an_allowed_command_runs() {
     as_user("attacks_later::planting_in_scratch_what_an_allowed_command_runs", async {
-        // The person trusts what is in the workspace, and lets these run it: they are never asked about.
+        // The person trusts the workspace and allows these to run, so they are never asked about.
         let rules = "[[rule]]\nverdict = \"allow\"\nrun = [\"python3 lib/main.py\", \"bash target/run.sh\"]\nwrite = \"{workspace}/\"\n";
         for (name, allowed) in
             [("compiled code", "python3 lib/main.py"), ("a script that is built", "bash target/run.sh")]
@@ -53,7 +53,7 @@ fn planting_in_scratch_what_an_allowed_command_runs() {
             assert!(ran.asked.is_empty(), "{name}: {}", told(&ran));
             let left = all(&world).into_iter().filter(|line| !before.contains(line)).collect::<Vec<_>>();
             assert!(left.is_empty(), "{name}: {left:?} {}", told(&ran));
-            // Rehearsals find it, and what it does there is asked about.
+            // Rehearsals detect it, and ask about its effects.
             let seen = world
                 .bash(python(&world, "import subprocess\nsubprocess.run(['bash', 'target/run.sh'])"), &[])
                 .await;
@@ -72,7 +72,7 @@ fn scratch_whose_place_became_a_link() {
         let command =
             python(&world, "import os\nos.mkdir('docs/__pycache__')\nopen('docs/__pycache__/x', 'w')");
         assert!(world.bash(command, &[]).await.asked.is_empty());
-        // With a yes, or by the person.
+        // Such a link could come from an approved call or from the person.
         fs::remove_dir(world.at("docs")).unwrap();
         symlink(world.beside("outside"), world.at("docs")).unwrap();
         let attack = Attack {
@@ -83,7 +83,7 @@ fn scratch_whose_place_became_a_link() {
         let before = outside(&world);
         let broken = broken(&world, &attack).await;
         assert_eq!(outside(&world), before);
-        // It may be asked about, since there is no copy of such a place.
+        // It may be asked about, because such a directory cannot be copied.
         assert!(
             broken.as_ref().is_none_or(|why| why.contains("somebody was asked") && !why.contains(SECRET)),
             "{broken:?}"
@@ -107,13 +107,13 @@ fn two_at_once_on_one_scratch() {
         );
         assert!(one.is_success() && other.is_success(), "{one:?} {other:?}");
         assert_eq!(all(&world), before);
-        // One wholly or both, and nothing half.
+        // Either one or both completely, and nothing in part.
         let found = world.bash(python(&world, "import os\nprint(len(os.listdir('target')))"), &[]).await;
         assert!(matches!(found.text().trim(), "201" | "401"), "{}", told(&found));
     });
 }
 
-/// A call in a directory of the home, with an id of its own.
+/// A call in a directory of the home, with its own id.
 async fn settled(world: &ToolTestWorld, command: &str, id: CallId, cwd: &str) -> CallResult {
     let call = Call {
         id,
@@ -140,7 +140,7 @@ fn one_id_for_two_calls() {
         let (before, id) = (all(&world), CallId::new(uuid::Uuid::new_v4()));
         let first = settled(&world, "python3 p.py", id, "").await;
         assert!(first.to_text().contains("harmless"), "{first:?}");
-        // What was spared once is not spared for something else under the same name.
+        // If a call needed no question once, another call with the same id does not inherit that.
         let second = settled(&world, "python3 q.py", id, "").await;
         assert!(second.to_text().contains("harmless") || !second.is_success(), "{second:?}");
         assert_eq!(all(&world), before);
@@ -221,7 +221,7 @@ fn the_ground_turned_while_somebody_thinks() {
             let played = world.bash(command, &[yes()]).await;
             assert_eq!(played.asked.len(), 1, "{name}: {}", told(&played));
             assert!(!played.result.is_success(), "{name}: {}", told(&played));
-            // Nothing at all was done, outside or inside.
+            // Nothing was changed, outside or inside.
             assert_eq!(Some(beside_state(&root)), *after.lock().unwrap(), "{name}: {}", told(&played));
             println!("held   {name}");
         }
@@ -264,7 +264,7 @@ fn taking_back_through_a_link() {
         for (name, turn) in turns {
             for force in [false, true] {
                 let world = world();
-                // The same content as the commit left: nothing but the link tells them apart.
+                // The same content as the commit left, so that only the link differs.
                 world.write("../../outside/a", "committed");
                 let command = python(&world, "open('src/a', 'w').write('committed')");
                 let played = world.bash(command, &[yes()]).await;
@@ -305,7 +305,7 @@ fn taking_back_what_is_not_ones_own() {
     as_user("attacks_later::taking_back_what_is_not_ones_own", async {
         let world = world();
         world.write("../v/f", "before");
-        // What was committed in another workspace is asked about, and by its paths.
+        // An undo in another workspace is asked about, with its paths.
         world.write("../v/p.py", "open('f', 'w').write('after')");
         let id = CallId::new(uuid::Uuid::new_v4());
         world.answers(&[yes()]);
@@ -315,7 +315,7 @@ fn taking_back_what_is_not_ones_own() {
         let undone = world.call("undo", json!({"call": id}), &[], Mode::ConfirmSensitive).await;
         assert!(!undone.asked.is_empty() && !undone.result.is_success(), "{}", told(&undone));
         assert_eq!(world.read("../v/f"), "after");
-        // Nothing of what was declined, never was, or is no call.
+        // A call that was declined or never existed, or an invalid id, cannot be undone.
         let declined = world.bash(python(&world, "open('src/a', 'w').write('x')"), &[]).await;
         let before = all(&world);
         for of in [
@@ -341,7 +341,7 @@ fn scratch_does_not_drive_out_what_was_there_before() {
         let before = all(&world);
         let edited = world.bash("sed -i s/one/1/ src/a", &[yes()]).await;
         assert!(edited.result.is_success(), "{}", told(&edited));
-        // Nobody is asked about scratch, however large: so it must not cost anybody their undo.
+        // Nobody is asked about scratch of any size, so scratch must not use up the space for undo.
         let filled = world.bash("python3 -c \"open('target/large', 'wb').write(b'x' * 3000000)\"", &[]).await;
         assert!(filled.asked.is_empty(), "{}", told(&filled));
         let settings = byleave_copy::CopySettings { quota_bytes: 2_000_000, ..Default::default() };

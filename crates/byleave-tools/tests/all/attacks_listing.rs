@@ -1,4 +1,4 @@
-//! Attacks that want a change to be missed, or another one to be made than was shown.
+//! Attacks that try to hide a change, or to commit another change than was shown.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -187,23 +187,24 @@ fn a_yes_commits_what_was_shown_and_nothing_else_last_third() {
     );
 }
 
-/// Plays every third of the changes, from this one on: all of them in one test would take too long.
+/// Runs every third of the changes, from this one on. All of them in one test would take too long.
 fn a_yes_commits_what_was_shown(test: &str, part: usize) {
     as_user(test, async {
         let mut wrong = Vec::new();
         for attack in CHANGES.iter().skip(part).step_by(3) {
             let world = world();
             prepared(&world);
-            // Once to put the script there, and to see that it is asked about.
+            // The first run places the script, and checks that it is asked about.
             wrong.extend(broken(&world, attack).await);
             let before = all(&world);
             let played = world.bash("python3 go.py", &[yes()]).await;
-            let shown: BTreeSet<String> = match played.asked.first().and_then(|sheet| sheet.seen.as_ref()) {
-                Some(RehearsalView::Ran { rehearsal, .. }) => {
-                    rehearsal.changes.list.iter().map(|change| change.path.clone()).collect()
-                }
-                _ => BTreeSet::new(),
-            };
+            let shown: BTreeSet<String> =
+                match played.asked.first().and_then(|sheet| sheet.rehearsal.as_ref()) {
+                    Some(RehearsalView::Ran { rehearsal, .. }) => {
+                        rehearsal.changes.list.iter().map(|change| change.path.clone()).collect()
+                    }
+                    _ => BTreeSet::new(),
+                };
             let changed = differ(&before, &all(&world));
             let unseen: Vec<_> = changed.iter().filter(|path| !shown.contains(*path)).collect();
             println!("{} {}", if unseen.is_empty() { "held  " } else { "BROKEN" }, attack.name);
@@ -219,7 +220,7 @@ fn a_yes_commits_what_was_shown(test: &str, part: usize) {
 #[test]
 fn a_tree_deeper_than_anybody_looks() {
     as_user("attacks_listing::a_tree_deeper_than_anybody_looks", async {
-        // As many handles as a service has.
+        // As many descriptors as a service has.
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let limit = rustix::process::Rlimit { current: most, maximum: most };
         rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
@@ -235,7 +236,7 @@ fn a_tree_deeper_than_anybody_looks() {
             println!("{above}: {}", told(&played).chars().take(300).collect::<String>());
             fs::remove_file(world.at("deep.py")).unwrap();
             assert_eq!(tree(&world.at("")), before, "{above}");
-            // The gate goes on, and so does the session.
+            // The gate continues to work, and so does the session.
             let store =
                 byleave_copy::CopyStore::open(&world.at("../../state/copies"), Default::default()).unwrap();
             store.collect_garbage(std::time::SystemTime::now()).unwrap();

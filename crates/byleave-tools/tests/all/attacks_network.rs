@@ -1,4 +1,5 @@
-//! Attacks that want to reach somebody: the network, a server of this machine, a process that listens in the workspace.
+//! Attacks that try to reach something: the network, a server on this machine, or a process that listens in the
+//! workspace.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _};
@@ -10,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use crate::attacks::{Attack, ExpectedOutcome, RAN, as_user, broken, play, told, world};
 use crate::world::ToolTestWorld;
 
-/// Python with a few words for what all of these do.
+/// Python with helper functions for these attacks.
 macro_rules! python {
     ($code:literal) => {
         concat!(
@@ -152,7 +153,7 @@ impl OutsideListeners {
         ears
     }
 
-    /// Who was reached.
+    /// Returns the listeners that were reached.
     fn heard(mut self) -> Vec<&'static str> {
         let none = |kind: ErrorKind| kind == ErrorKind::WouldBlock;
         let mut space = [0; 64];
@@ -165,7 +166,7 @@ impl OutsideListeners {
             ("outside", accepted(&self.outside)),
             ("datagrams", !self.datagrams.recv(&mut space).is_err_and(|error| none(error.kind()))),
             ("abstract", accepted(&self.named)),
-            // Without a writer there is nothing, and not even that: the end.
+            // A pipe without a writer reads as the end of file.
             ("fifo", !matches!(self.fifo.read(&mut space), Ok(0))),
         ];
         all.iter().filter(|(_, heard)| *heard).map(|(name, _)| *name).collect()
@@ -234,7 +235,7 @@ END",
 fn a_server_that_an_earlier_command_left() {
     as_user("attacks_network::a_server_that_an_earlier_command_left", async {
         let world = world();
-        // It listens everywhere it can, and stays; the next one looks for it.
+        // It listens everywhere it can and keeps running. The next command looks for it.
         let serve = "python3 - <<'END'
 import os, socket
 t = socket.socket(); t.bind(('127.0.0.1', 45871)); t.listen()

@@ -1,4 +1,4 @@
-//! Attacks that want to read what is hidden, or to have something said that is not so.
+//! Attacks that try to read hidden files, or to show something false.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ print(os.read(fd, 99) if fd >= 0 else 'no')
     });
 }
 
-/// Whether a script that nobody is asked about can read this in the home.
+/// Tests whether a script that nobody is asked about can read this path in the home.
 async fn is_told(rules: &str, path: &str) -> bool {
     let world = world_with(rules);
     world.write(&format!("../{path}"), SECRET);
@@ -98,7 +98,7 @@ async fn is_told(rules: &str, path: &str) -> bool {
 fn what_rules_name_among_what_every_command_may_read() {
     as_user("attacks_secrets::what_rules_name_among_what_every_command_may_read", async {
         let rule = |verdict: &str, path: &str| {
-            format!("[[rule]]\nverdict = \"{verdict}\"\nread = \"{{home}}/{path}\"\nwhy = \"w\"\n")
+            format!("[[rule]]\nverdict = \"{verdict}\"\nread = \"{{home}}/{path}\"\nreason = \"w\"\n")
         };
         let cases = [
             (String::new(), ".cargo/credentials.toml"),
@@ -123,7 +123,7 @@ fn secrets_by_name_among_what_every_command_may_read() {
     });
 }
 
-/// Waits for a file that a command makes in scratch, then does something to the user's directory.
+/// Waits for a file that a command makes in scratch, then changes the user's directory.
 pub(crate) fn when_it_waits<T: Send + 'static>(
     state: PathBuf,
     then: impl FnOnce() -> T + Send + 'static,
@@ -174,11 +174,11 @@ fn saying_what_is_not_so() {
         assert_eq!(broken(&world, &attack).await, None);
         let played = world.bash("python3 go.py", &[]).await;
         let text = played.text();
-        let forged = text
-            .split(['\n', '\r'])
-            .filter(|line| line.trim_start().starts_with("[byleave]") && !line.contains("it ran confined"));
+        let forged = text.split(['\n', '\r']).filter(|line| {
+            line.trim_start().starts_with("[byleave]") && !line.contains("the command ran confined")
+        });
         assert_eq!(forged.count(), 0, "{text}");
-        // What a person is shown has no control characters in it, whatever was printed and whatever files are called.
+        // A question view contains no control characters, whatever the output and the file names contain.
         world.write("attack.sh", "printf '\\033[2J\\033[1;1Hyes\\r\\n'; touch $'src/a\\033[2K\\nfine' $'src/\\u202Etxt.exe'; ls src");
         let played = world.bash("python3 go.py", &[yes()]).await;
         assert_eq!(played.asked.len(), 1);

@@ -1,4 +1,4 @@
-//! Tools without a gate: executed with a plan that was judged before, whatever happened to the files since.
+//! Tools without a gate, executed with an earlier plan, while the files have changed since.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub(crate) struct ToolFixture {
 }
 
 impl ToolFixture {
-    /// In a directory, with copies kept in another.
+    /// In a directory, with copies stored in another.
     pub(crate) fn new(workspace: &Path, kept_in: &Path) -> Self {
         let workspace = workspace.canonicalize().unwrap();
         let places = PathVariables { workspace: workspace.to_str(), ..PathVariables::default() };
         Self::of(&ExecutionEnv::new(kept_in.to_path_buf(), workspace.clone()), &places)
     }
 
-    /// In a workplace, under the built-in rules for these places.
+    /// In an execution environment, under the built-in rules for these paths.
     pub(crate) fn of(workplace: &ExecutionEnv, places: &PathVariables<'_>) -> Self {
         let rules = Arc::new(Policy::new(builtin_rules(places).unwrap()).unwrap());
         let catalog = builtin_catalog(
@@ -54,12 +54,12 @@ impl ToolFixture {
         run.with_policy(Arc::clone(&self.rules), Mode::ConfirmSensitive)
     }
 
-    /// What a tool puts out that may read one path of the workspace; the empty path is the workspace.
+    /// The output of a tool that may read one path of the workspace. The empty path is the workspace itself.
     pub(crate) async fn read(&self, tool: &str, path: &str, arguments: Value) -> Output {
         self.cancelled(tool, path, arguments, CancellationToken::new()).await
     }
 
-    /// The same, as long as it is not called off.
+    /// The same, with a cancellation token.
     pub(crate) async fn cancelled(
         &self,
         tool: &str,
@@ -69,7 +69,7 @@ impl ToolFixture {
     ) -> Output {
         let path = if path.is_empty() { self.workspace.clone() } else { self.workspace.join(path) };
         let effects = vec![Effect::Read { path: path.to_str().unwrap().to_owned() }];
-        let plan = Plan { effects, reads_only: true, ..Plan::default() };
+        let plan = Plan { effects, read_only: true, ..Plan::default() };
         let run = self.run(CallId::new(uuid::Uuid::new_v4()), plan, cancel);
         self.tool(tool).execute(arguments, run).await
     }

@@ -1,4 +1,4 @@
-//! `bash`: what comes back of a command, what is seen of it while it runs, and that nothing is left of it.
+//! `bash`: its result, its output while it runs, and that no process is left.
 
 use std::fs;
 use std::path::Path;
@@ -19,13 +19,13 @@ use tokio::sync::broadcast::Receiver;
 use crate::attacks::as_user;
 use crate::world::{ToolTestWorld, yes};
 
-/// How much a command prints that prints a lot: a gibibyte in the long form (`scripts/prove printing`).
+/// The size of a large output: a gibibyte in the long form (`scripts/prove printing`).
 fn a_lot() -> u64 {
     let is_long = std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long");
     if is_long { 1 << 30 } else { 1 << 28 }
 }
 
-/// Numbers of processes that are called so, anywhere on this machine.
+/// The ids of all processes on this machine with this marker in their command line.
 pub(crate) fn called(marker: &str) -> Vec<u32> {
     let is_called = |pid: &u32| {
         let said = fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
@@ -36,7 +36,7 @@ pub(crate) fn called(marker: &str) -> Vec<u32> {
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_called).collect()
 }
 
-/// A command that starts processes in every way that outlives a shell: six of these, which nobody else has; and a name for them.
+/// A command that starts six processes, in every way that outlives a shell. Returns it with a unique marker for them.
 pub(crate) fn hydra() -> (String, String) {
     let marker = format!("8{}", uuid::Uuid::new_v4().as_u128() % 1_000_000_000);
     let script = format!(
@@ -52,7 +52,7 @@ pub(crate) fn hydra() -> (String, String) {
     (script, marker)
 }
 
-/// Waits for something that another process does. The limit is for what never comes.
+/// Waits for another process. Fails after a time limit.
 pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -73,7 +73,7 @@ fn output_and_errors_come_together_in_order_and_failures_keep_them() {
         let played = world.bash("echo 1; echo 2 >&2; echo 3; echo 4 >&2; echo 5", &[]).await;
         assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
         assert_eq!(played.result.to_text(), "1\n2\n3\n4\n5\n");
-        // (command, what is printed, what is said of its end)
+        // (command, output, error)
         for (command, printed, error) in [
             ("echo out; echo err >&2; exit 3", "out\nerr\n", "exit status 3"),
             ("echo out; kill -SEGV $$", "out\n", "ended by signal 11 (SIGSEGV)"),
@@ -85,7 +85,7 @@ fn output_and_errors_come_together_in_order_and_failures_keep_them() {
             assert!(output.is_error && output.text.starts_with(printed), "{command}: {output:?}");
             assert_eq!(output.error.as_deref(), Some(error), "{command}");
         }
-        // Nothing to read is no pipe: `rg` would search in it.
+        // Empty standard input is not a pipe, because `rg` would search in it.
         let played = world.bash("readlink /proc/self/fd/0", &[yes()]).await;
         assert_eq!(played.result.to_text(), "/dev/null\n");
     });
@@ -109,10 +109,10 @@ fn of_a_lot_the_beginning_and_the_end_are_kept() {
         let lines = between.lines().count();
         assert_eq!(said, format!("{} bytes ({lines} lines) are left out here", between.len()));
         assert!(head.len() + tail.len() > 9_900, "{} and {}", head.len(), tail.len());
-        // What fits is not touched.
+        // Output within the limit is unchanged.
         let output = ran(&world.bash, json!({"command": "seq 100000"}), world.granted()).await;
         assert!(!output.truncated && output.text == all);
-        // What a command prints never passes for words of ours, on either side of a cut.
+        // Output that imitates our own lines is recognizable, on both sides of a cut.
         let command = "echo '[byleave] one'; seq 100000; echo '[byleave] two'";
         let output = ran(&bash, json!({ "command": command }), world.granted()).await;
         assert!(output.text.starts_with("printed: [byleave] one\n"), "{}", output.text);
@@ -120,16 +120,16 @@ fn of_a_lot_the_beginning_and_the_end_are_kept() {
     });
 }
 
-/// Kilobytes of memory, by a line of what the kernel says of this process.
+/// The value of a line in `/proc/self/status`, in kilobytes.
 fn memory_kb(line: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|found| found.strip_prefix(line)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// By how many kilobytes the memory of this process grows at most while something is done.
+/// The peak growth of this process in kilobytes while the future runs.
 async fn grown_kb<T>(done: impl Future<Output = T>) -> (T, u64) {
-    // Resets the highest that it was.
+    // Resets the peak value.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = memory_kb("VmRSS");
     let done = done.await;
@@ -158,7 +158,7 @@ fn a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail() {
         let kept = output.text.len() as u64;
         assert!((3_990_000..4_010_000).contains(&kept), "{kept}");
 
-        // Through the gate, with a subscriber who never looks.
+        // Through the gate, with a subscriber that never reads.
         let idle = world.gate.subscribe();
         let began = Instant::now();
         let (played, grown) = grown_kb(world.bash(&command, &[])).await;
@@ -179,7 +179,7 @@ fn a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail() {
     });
 }
 
-/// Everything that was said of calls, up to now: what was printed, how much of it was left out, and how often progress was told.
+/// All call events so far: the output, the number of omitted bytes, and the progress messages.
 fn said(events: &mut Receiver<GateEvent>) -> (String, u64, Vec<String>) {
     let (mut text, mut left_out, mut progress) = (String::new(), 0, Vec::new());
     while let Ok(event) = events.try_recv() {
@@ -217,7 +217,7 @@ fn what_is_printed_reaches_a_subscriber_within_50_ms() {
             }
             late
         });
-        // Apart by more and by less than what is gathered to go together.
+        // With pauses longer and shorter than the batching interval.
         let command = "date +%s%N; sleep 0.05; date +%s%N; sleep 0.005; date +%s%N; ".repeat(20);
         let played = world.bash(&command, &[]).await;
         assert!(played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
@@ -248,7 +248,7 @@ fn characters_come_whole_and_all_of_it_comes_before_the_result() {
         let (text, left_out, _) = said(&mut events);
         assert_eq!((text.as_str(), left_out), ("a😀z\n\u{fffd}", 0));
         assert_eq!(played.result.to_text(), text);
-        // What is printed faster than it is passed on is counted.
+        // Output that is printed faster than it is passed on is counted.
         let played = world.bash("seq 1000000", &[]).await;
         assert!(played.result.is_success(), "{:?}", played.result.error());
         let (text, left_out, _) = said(&mut events);
@@ -271,7 +271,7 @@ fn of_a_rehearsal_nothing_is_streamed() {
         let (text, left_out, progress) = said(&mut events);
         assert_eq!((text.as_str(), left_out), ("", 0));
         assert!(!progress.is_empty() && progress.iter().all(|said| !said.contains("bytes")), "{progress:?}");
-        // Nor of one that a person is asked about; what stands is committed, and not run again.
+        // Nor of a call that a person is asked about. The rehearsal is committed, and not run again.
         let played = world.bash("python3 -c \"print('x'); open('a', 'w')\"", &[yes()]).await;
         assert!(played.result.is_success() && played.asked.len() == 1, "{:?}", played.result);
         assert_eq!(said(&mut events).0, "");
@@ -289,12 +289,12 @@ fn a_running_command_tells_how_far_it_is() {
         let (_, _, progress) = said(&mut events);
         let seconds = |said: &String| -> u64 {
             let (seconds, printed) = said.strip_prefix("running for ").unwrap().split_once(" s, ").unwrap();
-            // On a slow machine it may not have printed yet when this is told first.
+            // On a slow machine it may not have printed anything at the first progress message.
             assert!(["0 bytes printed", "6 bytes printed"].contains(&printed), "{said}");
             seconds.parse().unwrap()
         };
         let told: Vec<u64> = progress.iter().map(seconds).collect();
-        // Every two seconds, and not more often.
+        // At most every two seconds.
         assert!(told[0] >= 2 && told.windows(2).all(|two| two[1] >= two[0] + 2), "{progress:?}");
         assert!(progress.last().unwrap().ends_with("6 bytes printed"), "{progress:?}");
     });
@@ -304,7 +304,7 @@ fn a_running_command_tells_how_far_it_is() {
 #[test]
 fn a_command_is_stopped_after_its_timeout_with_its_whole_tree() {
     as_user("bashing::a_command_is_stopped_after_its_timeout_with_its_whole_tree", async {
-        // On a slow machine not all of them run when the time is over: then it has more time.
+        // On a slow machine not all of them run within the time limit, so it is raised.
         for timeout_ms in [3_000, 15_000, 60_000] {
             let world = ToolTestWorld::new();
             world.write("a", "one\n");
@@ -328,7 +328,7 @@ fn a_command_is_stopped_after_its_timeout_with_its_whole_tree() {
                 continue;
             }
             assert!(output.text.starts_with("started\n"), "{output:?}");
-            // As after any other failure: what it did is kept, and can be undone.
+            // As after any other failure, the changes are kept and can be undone.
             assert!(output.undo.is_some() && world.read("a") == "two\n", "{output:?}");
             return;
         }
@@ -336,7 +336,7 @@ fn a_command_is_stopped_after_its_timeout_with_its_whole_tree() {
     });
 }
 
-/// Sees whether six processes that are called so run at once, until it is told that the command has ended.
+/// Watches whether six processes with this marker run at once, until the command has ended.
 fn watches(marker: &str, ended: Arc<AtomicBool>, all_ran: Arc<AtomicBool>) -> JoinHandle<()> {
     let marker = marker.to_owned();
     std::thread::spawn(move || {
@@ -365,20 +365,23 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
         let output = running.await.unwrap();
         assert_eq!(called(&marker), [0; 0], "left running");
         assert!(output.is_error && output.text.starts_with("started\n"), "{output:?}");
-        assert!(output.text.contains("nothing that it changed was kept"), "{output:?}");
+        assert!(output.text.contains("none of its changes were kept"), "{output:?}");
         assert!(!world.at("made").exists());
-        // What ends by itself leaves nothing either.
+        // A command that ends by itself leaves no process either.
         let (script, marker) = hydra();
         let script = script.replace("wait; ", "exit 0; ");
         let output = ran(&world.bash, json!({ "command": script }), world.granted()).await;
-        assert!(!output.is_error && output.text.contains("what it left running was ended"), "{output:?}");
+        assert!(
+            !output.is_error && output.text.contains("processes that the command left running were ended"),
+            "{output:?}"
+        );
         assert_eq!(called(&marker), [0; 0], "left running");
-        // The gate's own limit stops it as well, and what it said is there.
+        // The gate's own limit stops it as well, and its output is kept.
         let world =
             ToolTestWorld::with("", GateSettings { max_timeout_ms: 5_000, ..GateSettings::default() });
         let played = world.bash("echo said; sleep 60", &[]).await;
         assert!(!played.result.is_success() && played.asked.is_empty(), "{:?}", played.result);
-        for words in ["said\n", "timed out after 5000 ms", "nothing that it changed was kept"] {
+        for words in ["said\n", "timed out after 5000 ms", "none of its changes were kept"] {
             assert!(played.text().contains(words), "{words}: {}", played.text());
         }
     });
@@ -389,20 +392,23 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
 fn every_error_of_bash_says_what_to_do() {
     as_user("bashing::every_error_of_bash_says_what_to_do", async {
         let world = ToolTestWorld::new();
-        // (arguments, words of the message)
+        // (arguments, parts of the message)
         let cases: [(Value, &[&str]); 9] = [
-            (json!({"command": "  "}), &["nothing to run", "give a command"]),
+            (json!({"command": "  "}), &["the command is empty", "give a command"]),
             (json!({"command": "a\u{0}b"}), &["zero byte", "printf"]),
             (json!({}), &["command", "required"]),
             (json!({"command": "ls", "timeout_ms": 0}), &["timeout_ms", "1"]),
             (json!({"command": "ls", "timeout_ms": 600_001}), &["timeout_ms", "600000"]),
             (json!({"command": "ls", "cwd": "/"}), &["cwd"]),
-            (json!({"command": "echo x; false"}), &["x\n", "exit status 1", "it ran confined"]),
+            (json!({"command": "echo x; false"}), &["x\n", "exit status 1", "the command ran confined"]),
             (
                 json!({"command": "echo x; sleep 60", "timeout_ms": 4_000}),
                 &["x\n", "stopped after 4000 ms", "`timeout_ms`", "`background: true`"],
             ),
-            (json!({"command": "echo x; cat /proc/1/mem"}), &["x\n", "exit status 1", "it ran confined"]),
+            (
+                json!({"command": "echo x; cat /proc/1/mem"}),
+                &["x\n", "exit status 1", "the command ran confined"],
+            ),
         ];
         for (arguments, words) in cases {
             let played = world.call("bash", arguments.clone(), &[yes()], Mode::ConfirmSensitive).await;
@@ -411,7 +417,7 @@ fn every_error_of_bash_says_what_to_do() {
                 assert!(played.text().contains(word), "{arguments}: `{word}` is not in: {}", played.text());
             }
         }
-        // Where there are no jobs, nobody is asked about one.
+        // Without support for jobs, nobody is asked about one.
         let none = world.bash.clone().with_jobs(byleave_tools::Jobs::disabled());
         let output = ran(&none, json!({"command": "ls", "background": true}), world.granted()).await;
         let why = output.error.unwrap();
@@ -420,15 +426,15 @@ fn every_error_of_bash_says_what_to_do() {
         let site = world.granted().context;
         let planned = none.plan(&arguments, &site).expect("says it itself").await;
         assert!(planned.is_err_and(|fault| fault.0.contains("no background jobs here")));
-        // Without rules there is nothing to go by.
+        // Without a policy the tool does not run.
         let mut lawless = world.granted();
         lawless.policy = None;
         let output = ran(&world.bash, json!({"command": "ls"}), lawless).await;
-        assert!(output.error.is_some_and(|why| why.contains("which rules are in force")));
+        assert!(output.error.is_some_and(|why| why.contains("no policy is configured")));
     });
 }
 
-/// What the tool passes on to who gave it something to run with, and not to a gate.
+/// The events that the tool sends to a caller without a gate.
 #[test]
 fn who_runs_the_tool_without_a_gate_hears_it_too() {
     as_user("bashing::who_runs_the_tool_without_a_gate_hears_it_too", async {

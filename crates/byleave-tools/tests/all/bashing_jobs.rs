@@ -1,4 +1,4 @@
-//! Background jobs: started by `bash`, asked about by `bash_output`, ended by `bash_kill`, and by everything that ends a session.
+//! Background jobs: started by `bash`, read with `bash_output`, ended by `bash_kill` and by everything that ends a session.
 
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObserv
     world.call(tool, arguments, &[yes()], Mode::ConfirmSensitive).await
 }
 
-/// Starts a job: its id.
+/// Starts a job and returns its id.
 async fn started(world: &ToolTestWorld, command: &str) -> String {
     let played = call(world, "bash", json!({"command": command, "background": true})).await;
     assert!(played.result.is_success(), "{command}: {:?}", played.result);
@@ -24,7 +24,7 @@ async fn started(world: &ToolTestWorld, command: &str) -> String {
     played.result.to_report().data.unwrap()["job"].as_str().unwrap().to_owned()
 }
 
-/// Asks until it has ended: everything that it printed, and what was said last.
+/// Reads until the job has ended. Returns the whole output, the last text and the last data.
 async fn to_the_end(world: &ToolTestWorld, job: &str) -> (String, String, Value) {
     let mut printed = String::new();
     loop {
@@ -46,13 +46,17 @@ fn a_job_runs_on_is_asked_about_and_tells_only_what_is_new() {
         let world = ToolTestWorld::new();
         let job = started(&world, "echo one; until [ -e go ]; do sleep 0.02; done; cat go; exit 4").await;
         let first = call(&world, "bash_output", json!({"job": job, "wait_ms": 20_000})).await;
-        assert!(first.text().starts_with("one\n[byleave] job `job-1` still runs"), "{}", first.text());
+        assert!(
+            first.text().starts_with("one\n[byleave] job `job-1` has been running for"),
+            "{}",
+            first.text()
+        );
         assert!(first.asked.is_empty() && first.result.is_success(), "{:?}", first.result);
-        // It sees what is edited after it began.
+        // It sees edits that are made after it began.
         world.write("go", "second\n");
         let (printed, last, data) = to_the_end(&world, &job).await;
         assert_eq!(printed, "second\n");
-        assert!(last.contains("has ended after") && last.contains("exit status 4"), "{last}");
+        assert!(last.contains("ended after") && last.contains("exit status 4"), "{last}");
         assert_eq!(data["exit_status"], 4);
         let again = call(&world, "bash_output", json!({ "job": job })).await;
         assert!(
@@ -69,17 +73,18 @@ fn a_job_is_never_rehearsed_and_the_question_says_so() {
     as_user("bashing_jobs::a_job_is_never_rehearsed_and_the_question_says_so", async {
         let world = ToolTestWorld::new();
         world.write(".env", SECRET);
-        // What is younger than a step of the clock of files counts as made while the job ran, and then its output is not shown.
+        // A file younger than the resolution of file times is treated as made while the job ran, and then the output is not
+        // shown.
         let age =
             || fs::metadata(world.at(".env")).unwrap().modified().unwrap().elapsed().unwrap_or_default();
         soon("the secret is older than the job", || age() > Duration::from_millis(100));
         let command = "python3 -c \"open('made', 'w').write('x'); print(open('.env').read())\"";
-        // Written otherwise: what was refused once is not asked about again.
+        // Written differently, because a refused call is not asked about again.
         let arguments = json!({"command": format!("{command} #"), "background": true});
         let refused = world.call("bash", arguments, &[], Mode::ConfirmSensitive).await;
-        let seen = refused.asked.first().and_then(|sheet| sheet.seen.as_ref());
+        let seen = refused.asked.first().and_then(|sheet| sheet.rehearsal.as_ref());
         assert!(
-            matches!(seen, Some(RehearsalView::Not { why }) if why.contains("in the background") && why.contains("cannot be undone")),
+            matches!(seen, Some(RehearsalView::Unavailable { reason: why }) if why.contains("in the background") && why.contains("cannot be undone")),
             "{seen:?}"
         );
         assert!(!refused.result.is_success() && !world.at("made").exists());
@@ -102,12 +107,12 @@ fn a_killed_job_is_gone_with_its_whole_tree() {
         assert_eq!(called(&marker), [0; 0], "left running");
         assert!(killed.result.is_success() && killed.asked.is_empty(), "{:?}", killed.result);
         assert!(
-            killed.text().contains("started\n") && killed.text().contains("it was killed"),
+            killed.text().contains("started\n") && killed.text().contains("ms: killed"),
             "{}",
             killed.text()
         );
         let again = call(&world, "bash_kill", json!({ "job": job })).await;
-        assert!(again.result.is_success() && again.text().contains("it was killed"), "{}", again.text());
+        assert!(again.result.is_success() && again.text().contains("ms: killed"), "{}", again.text());
     });
 }
 
@@ -117,13 +122,13 @@ fn jobs_end_with_their_time_their_session_and_the_last_handle() {
     as_user("bashing_jobs::jobs_end_with_their_time_their_session_and_the_last_handle", async {
         let world = ToolTestWorld::new();
         let (script, marker) = hydra();
-        // Long enough for six of them to run, also on a slow machine.
+        // Long enough for all six to run, also on a slow machine.
         let arguments = json!({"command": script, "background": true, "timeout_ms": 6000});
         let played = call(&world, "bash", arguments).await;
         assert!(played.result.is_success(), "{:?}", played.result);
         soon("six of them run", || called(&marker).len() >= 6);
         let (_, last, _) = to_the_end(&world, "job-1").await;
-        assert!(last.contains("its time was over") && last.contains("stopped after 6000 ms"), "{last}");
+        assert!(last.contains("timed out") && last.contains("stopped after 6000 ms"), "{last}");
         assert_eq!(called(&marker), [0; 0], "after its time");
 
         let (script, marker) = hydra();
@@ -167,7 +172,7 @@ fn every_error_about_jobs_says_what_to_do() {
         for _ in 0..3 {
             started(&world, "sleep 600").await;
         }
-        // (session, tool, arguments, words of the message)
+        // (session, tool, arguments, parts of the message)
         let cases: [(&str, &str, Value, &[&str]); 9] = [
             (
                 "s",
@@ -186,15 +191,15 @@ fn every_error_about_jobs_says_what_to_do() {
                 "s",
                 "bash",
                 json!({"command": "sleep 600", "background": true}),
-                &["3 jobs of this session run already", "`bash_kill`", "`bash_output`", "`job-3` (runs)"],
+                &["3 jobs of this session are running", "`bash_kill`", "`bash_output`", "`job-3` (runs)"],
             ),
         ];
         for (session, tool, arguments, words) in cases {
             check(session, tool, arguments, words).await;
         }
-        // What others ask or want ends nothing; and in another session there is room.
+        // Requests from other sessions end nothing, and another session has its own limit.
         let there = call(&world, "bash_output", json!({"job": "job-1"})).await;
-        assert!(there.text().contains("still runs"), "{}", there.text());
+        assert!(there.text().contains("has been running for"), "{}", there.text());
         let arguments = json!({"command": "sleep 600", "background": true});
         let other = world.call_in("other", "bash", arguments, &[], Mode::ConfirmSensitive).await;
         assert!(other.result.is_success(), "{:?}", other.result);

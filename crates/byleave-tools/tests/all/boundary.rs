@@ -1,4 +1,5 @@
-//! The workspace boundary: no mode lets a tool touch files outside unasked, however the path leads there.
+//! The workspace boundary: no mode lets a tool touch files outside without a question, however the path leads
+//! there.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,11 +18,11 @@ use crate::world::{CallObservation, ToolTestWorld, tree, yes};
 
 const MARKER: &str = "GATE_OUTSIDE_MARKER";
 
-/// A call of a tool that names a path.
+/// A call of a tool with a path argument.
 struct BoundaryCase {
     tool: &'static str,
     arguments: fn(&str) -> Value,
-    /// It is given the directory, not the file.
+    /// The argument is the directory, not the file.
     directory: bool,
 }
 
@@ -57,7 +58,7 @@ const ROWS: &[BoundaryCase] = &[
     }),
 ];
 
-/// Files outside, and every way that leads there from the workspace: to the file, and to the directory.
+/// Files outside, and every path from the workspace to the file and to its directory.
 fn world(rules: &str, settings: GateSettings) -> (ToolTestWorld, Vec<[String; 2]>) {
     let world = ToolTestWorld::with(rules, settings);
     fill(&world);
@@ -78,7 +79,7 @@ fn world(rules: &str, settings: GateSettings) -> (ToolTestWorld, Vec<[String; 2]
     (world, ways.iter().map(|way| way.map(str::to_owned)).collect())
 }
 
-/// What lies outside and inside, as it was.
+/// Restores the files outside and inside.
 fn fill(world: &ToolTestWorld) {
     fs::write(world.beside("outside/f.txt"), format!("{MARKER}\n")).unwrap();
     for made in ["outside/new.txt", "outside/moved.txt"] {
@@ -128,13 +129,13 @@ async fn a_mode_that_asks_asks_a_person() {
         for (at, way) in ways.iter().enumerate() {
             let mode = [Mode::ConfirmSensitive, Mode::ConfirmAll][at % 2];
             let before = tree(&world.beside("outside"));
-            // A session is not asked again about what was declined in it.
+            // A session is not asked again about a declined call.
             let ([no, yes_said], arguments) =
                 (["no", "yes"].map(|said| format!("{said}-{number}-{at}")), row.call(way));
             let played = world.call_in(&no, row.tool, arguments.clone(), &[], mode).await;
             let told = format!("{} {way:?} {mode:?}: {}", row.tool, played.text());
             assert_eq!((code(&played).as_str(), played.asked.len()), ("declined", 1), "{told}");
-            assert!(played.asked[0].ruling.causes().contains(&AskCause::Outside), "{told}");
+            assert!(played.asked[0].decision.causes().contains(&AskCause::OutsideWorkspace), "{told}");
             assert_eq!(tree(&world.beside("outside")), before, "{told}");
             let played = world.call_in(&yes_said, row.tool, arguments, &[yes()], mode).await;
             assert_eq!(code(&played), "completed", "{}: {}", told, played.text());
@@ -146,7 +147,7 @@ async fn a_mode_that_asks_asks_a_person() {
 // req: P4, B7
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_allows_a_place_outside_in_every_mode() {
-    // The folder has a name of its own in each run, so the rule says it by its end.
+    // The fixture's directory has a different name in each run, so the rule uses a wildcard.
     let (world, ways) =
         world("[[rule]]\nverdict = \"allow\"\ntouch = [\"/var/tmp/*/outside/\"]\n", GateSettings::default());
     for row in ROWS {
@@ -157,7 +158,7 @@ async fn a_rule_allows_a_place_outside_in_every_mode() {
             fill(&world);
         }
     }
-    // It allows that place and no other.
+    // It allows only that directory.
     fs::create_dir_all(world.beside("outside2")).unwrap();
     let near = world.call("list_dir", json!({ "path": "../../outside2" }), &[], Mode::Yolo).await;
     assert_eq!(code(&near), "outside-workspace");
@@ -195,7 +196,7 @@ async fn an_ask_of_a_rule_does_not_open_the_boundary_and_a_deny_stays_a_deny() {
     }
     let denied = world.call("read_file", json!({ "path": "../../outside/kept" }), &[], Mode::Yolo).await;
     assert_eq!(code(&denied), "denied", "{}", denied.text());
-    // Inside, the modes ask as little as ever.
+    // Inside, the modes ask no more than before.
     let inside = world.call("write_file", json!({ "path": "n", "content": "" }), &[], Mode::Yolo).await;
     assert_eq!(code(&inside), "completed", "{}", inside.text());
 }
@@ -217,7 +218,7 @@ async fn what_is_swapped_after_the_check_leads_nobody_out() {
             world.gate = Gate::builder()
                 .policy(Policy::builtin(&places).unwrap())
                 .catalog(world.gate.catalog().clone())
-                // Reviewers are asked after the policy has judged, and before the tool runs.
+                // Reviewers run after the policy decision, and before the tool runs.
                 .review_input(
                     ReviewScope::All,
                     input_reviewer("neighbour", move |_| {
@@ -238,13 +239,13 @@ async fn what_is_swapped_after_the_check_leads_nobody_out() {
     }
 }
 
-/// The link that was followed leads out now.
+/// The link that was followed now leads out.
 fn swap_the_link(root: &Path, outside: &Path) {
     fs::remove_file(root.join("in")).unwrap();
     symlink(outside, root.join("in")).unwrap();
 }
 
-/// A directory on the way that was judged is a link now.
+/// A directory on the evaluated path is now a link.
 fn swap_a_directory(root: &Path, outside: &Path) {
     fs::rename(root.join("src"), root.join("gone")).unwrap();
     symlink(outside, root.join("src")).unwrap();

@@ -33,13 +33,13 @@ async fn edits_are_shown_made_and_taken_back() {
         (
             "edit",
             json!({"path": "src/a", "old": "three", "new": "3"}),
-            "replaced it in src/a at line 3",
+            "replaced `old` in src/a at line 3",
             "one\ntwo\n3\ntwo\n",
         ),
         (
             "edit",
             json!({"path": "src/a", "old": "two", "new": "", "all": true}),
-            "replaced it in src/a in 2 places: lines 2, 4",
+            "replaced `old` in src/a in 2 places: lines 2, 4",
             "one\n\nthree\n\n",
         ),
         (
@@ -77,7 +77,7 @@ async fn a_patch_makes_changes_moves_and_removes_files_as_a_whole() {
     let form = "*** Begin Patch\n*** Update File: src/a\n@@\n 3\n-4\n+four\n*** Delete File: gone\n*** Update File: old name\n\
         *** Move to: new/name\n@@\n-y\n+z\n*** Add File: fresh\n+fresh\n*** Update File: src/a\n@@\n-8\n+eight\n*** End Patch\n";
     for (patch, remark) in
-        [(diff, "hunk 1 of src/a was put at line 3, 2 lines further down than it says"), (form, "")]
+        [(diff, "hunk 1 of src/a was applied at line 3, 2 lines further down than stated"), (form, "")]
     {
         let played = call(&world, "apply_patch", json!({"patch": patch})).await;
         assert!(played.result.is_success() && played.result.to_text().contains(remark), "{}", played.text());
@@ -168,54 +168,50 @@ async fn what_cannot_be_changed_is_told_with_what_to_do() {
     let patch = |text: &str| json!({ "patch": text });
     let form = |lines: &str| json!({ "patch": format!("*** Begin Patch\n{lines}*** End Patch") });
     for (tool, arguments, wanted) in [
-        ("edit", edit("none", "a", "b"), "there is no `none`; make it with write_file"),
+        ("edit", edit("none", "a", "b"), "there is no file `none`; create it with write_file"),
         ("edit", edit("src", "a", "b"), "is a directory"),
         ("edit", edit("src/a", "", "b"), "write the whole file with write_file"),
         ("edit", edit("src/a", "one", "one"), "are the same, so nothing would change"),
         (
             "edit",
             edit("src/a", "two", "2"),
-            "stands in 2 places: lines 2, 4; give more of what stands around",
+            "occurs in 2 places: lines 2, 4; include more of the surrounding text",
         ),
-        ("edit", edit("src/a", "threee", "3"), "the lines most like it are\n      3 │ three"),
-        ("edit", edit("crlf", "one\ntwo\n", "x"), "end in CRLF (\\r\\n) and those that were given in LF"),
+        ("edit", edit("src/a", "threee", "3"), "the most similar lines are\n      3 │ three"),
+        ("edit", edit("crlf", "one\ntwo\n", "x"), "end in CRLF (\\r\\n), and the given lines in LF"),
         (
             "edit",
             edit("tabs", "    if x {\n        y\n", "x"),
-            "but for blanks (indentation, tabs, blanks at line ends) it stands",
+            "ignoring whitespace (indentation, tabs, spaces at line ends), it is",
         ),
         ("edit", edit("latin", "a", "b"), "convert it with `iconv"),
-        ("edit", edit("big", "a", "b"), "more than the 1000 that are read at once"),
+        ("edit", edit("big", "a", "b"), "at most 1000 are read at once"),
         (
             "edit",
             json!({"path": "src/a", "old": "o", "new": "x".repeat(900), "all": true}),
-            "replace less, or by something shorter",
+            "replace less, or use a shorter text",
         ),
         ("edit", json!({"path": "src/a", "old": "o"}), "new"),
         ("multi_edit", json!({"path": "src/a", "edits": []}), "edits"),
         (
             "multi_edit",
             json!({"path": "src/a", "edits": [{"old": "one", "new": "1"}, {"old": "one", "new": "2"}]}),
-            "edit 2 of 2 cannot be made, so none was: `old` does not stand there",
+            "edit 2 of 2 cannot be made, so none was: `old` was not found",
         ),
         (
             "multi_edit",
             json!({"path": "src/a", "edits": [{"old": "one", "new": "1"}, {"old": "1", "new": "one"}]}),
-            "leave `src/a` as it is",
+            "do not change `src/a`",
         ),
         ("delete_file", json!({"path": "none"}), "there is no `none`; list_dir shows what is there"),
         (
             "delete_file",
             json!({"path": "src"}),
-            "is a directory, and only files are removed here; remove the files in it, or use `rm -r` in bash",
+            "is a directory, and this tool removes only files; remove the files in it, or use `rm -r` in bash",
         ),
         ("apply_patch", patch("hello"), "the patch names no file; begin with `*** Begin Patch`"),
         ("apply_patch", form("*** Update File: none\n@@\n-a\n"), "there is no `none`"),
-        (
-            "apply_patch",
-            form("*** Add File: src/a\n+a\n"),
-            "is to be made, and it is there; change it instead",
-        ),
+        ("apply_patch", form("*** Add File: src/a\n+a\n"), "but that file exists; change it instead"),
         ("apply_patch", form("*** Delete File: none\n"), "there is no `none`"),
         ("apply_patch", form("*** Update File: src/a\n*** Move to: open\n@@\n-one\n"), "choose another name"),
         (
@@ -232,7 +228,7 @@ async fn what_cannot_be_changed_is_told_with_what_to_do() {
         (
             "apply_patch",
             form("*** Update File: src/a\n@@\n *** Add File: b\n-one\n"),
-            "can be read in two ways",
+            "the patch is ambiguous",
         ),
         (
             "apply_patch",
@@ -242,7 +238,7 @@ async fn what_cannot_be_changed_is_told_with_what_to_do() {
         (
             "apply_patch",
             form("*** Delete File: src/a\n*** Update File: src/a\n@@\n-one\n"),
-            "the patch has removed it before",
+            "an earlier part of the patch removed it",
         ),
         (
             "apply_patch",
@@ -253,7 +249,7 @@ async fn what_cannot_be_changed_is_told_with_what_to_do() {
         (
             "apply_patch",
             patch("diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+x\n"),
-            "make the link with `ln -s` in bash",
+            "create the link with `ln -s` in bash",
         ),
         (
             "apply_patch",
@@ -263,7 +259,7 @@ async fn what_cannot_be_changed_is_told_with_what_to_do() {
         (
             "apply_patch",
             patch("diff --git a/src/a b/src/a\nold mode 100755\nnew mode 100644\n"),
-            "changes nothing: all of it is there already",
+            "changes nothing: the files already contain all its changes",
         ),
         ("apply_patch", patch("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n"), "give one name"),
     ] {
@@ -342,7 +338,7 @@ fn git(there: &Path, words: &[&str]) -> String {
     String::from_utf8(ended.stdout).unwrap()
 }
 
-/// The files beneath a directory: whether they can be run, and what is in them.
+/// The files beneath a directory: whether they are executable, and their content.
 fn plain_files(root: &Path) -> BTreeMap<String, (bool, String)> {
     let (mut all, mut left) = (BTreeMap::new(), vec![root.to_path_buf()]);
     while let Some(path) = left.pop() {
@@ -357,7 +353,7 @@ fn plain_files(root: &Path) -> BTreeMap<String, (bool, String)> {
     all
 }
 
-/// Numbers that are the same in every run, and not each other.
+/// A deterministic sequence of different numbers.
 struct SeededRandom(u64);
 
 impl SeededRandom {
@@ -368,7 +364,7 @@ impl SeededRandom {
         self.0 % bound
     }
 
-    /// Some lines, of which many are the same.
+    /// Some lines, many of them equal.
     fn text(&mut self) -> String {
         let count = self.below(30);
         let mut text: String = (0..count).map(|_| self.line()).collect();

@@ -1,6 +1,6 @@
 //! `diagnostics` behind a real gate, in the real sandbox, with real compilers and linters.
 //!
-//! Those that come from PyPI and npm lie in the cache of `.ci/run`, which installs them; a test says so where one is not there.
+//! Those from PyPI and npm are in the cache of `.ci/run`, which installs them. A test prints a message if one is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::user::UID;
 use crate::world::tree;
 
-/// A home with a workspace in it, and compilers. Gone when it is dropped.
+/// A home with a workspace in it, and compilers. Removed when it is dropped.
 struct DiagnosticsFixture {
     _folder: tempfile::TempDir,
     at: PathBuf,
@@ -38,7 +38,8 @@ struct DiagnosticsFixture {
 
 impl DiagnosticsFixture {
     fn new() -> Self {
-        // Not in a temporary directory, which a command has of its own, nor where other tests come and go.
+        // Not in a temporary directory, because each command has its own, nor where other tests create and
+        // remove files.
         let folder =
             tempfile::tempdir_in("/srv").or_else(|_| tempfile::tempdir_in(std::env::var("HOME").unwrap()));
         let folder = folder.unwrap();
@@ -50,7 +51,8 @@ impl DiagnosticsFixture {
         Self { _folder: folder, at }
     }
 
-    /// With the toolchain of whoever runs the tests: linked, since it is large and nobody changes it.
+    /// Adds the toolchain of the user who runs the tests. It is linked, because it is large and nothing
+    /// changes it.
     fn with_rust(self) -> Self {
         let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();
         let sysroot = String::from_utf8(sysroot.stdout).unwrap();
@@ -61,12 +63,12 @@ impl DiagnosticsFixture {
         self
     }
 
-    /// With something of the cache in the workspace; false, and said, where it is not installed.
+    /// Adds a part of the cache to the workspace. Returns false, with a message, if it is not installed.
     fn has(&self, what: &str, name: &str) -> bool {
         self.brought("-a", what, &self.w(name))
     }
 
-    /// With Go; false, and said, where it is not installed.
+    /// Adds Go. Returns false, with a message, if it is not installed.
     fn has_go(&self) -> bool {
         let lib = self.at.join("home/.local/lib");
         fs::create_dir_all(&lib).unwrap();
@@ -106,7 +108,7 @@ impl DiagnosticsFixture {
         .unwrap()
     }
 
-    /// The workplace, with everything in the hands of whoever works there.
+    /// The execution environment, with all files owned by the user that runs the commands.
     fn workplace(&self) -> ExecutionEnv {
         let [workspace, home, state] = ["home/w", "home", "state"].map(|name| self.at.join(name));
         let mut workplace = ExecutionEnv::new(state.join("copies"), workspace);
@@ -123,12 +125,12 @@ impl DiagnosticsFixture {
             BTreeMap::from([("PATH".into(), path), ("HOME".into(), home.display().to_string())]);
         workplace.home = Some(home);
         workplace.private_paths = vec![state];
-        // No cgroups are delegated to tests.
+        // Tests have no delegated cgroups.
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         workplace
     }
 
-    /// A call behind a gate whose person says no: what works was not asked about.
+    /// A call behind a gate whose approver says no, so every success was without a question.
     async fn check(&self, arguments: Value, mode: Mode) -> CallResult {
         let person = callback("ada", |_| Reply::No { feedback: None });
         let gate = Gate::builder().policy(self.policy()).tool(diagnostics(self.workplace()));
@@ -215,7 +217,8 @@ async fn a_crate_is_checked_on_a_copy_and_nothing_comes_of_it_but_findings() {
         data["totals"]["error"], 2,
         "each is told once, though libraries and tests are checked apart: {text}"
     );
-    // What was built is there for the next, which builds nothing anew: the build script would have told another time.
+    // The build output is there for the next check, which rebuilds nothing: the build script would have printed
+    // another time.
     let began = Instant::now();
     let second = yard.check(json!({"tools": ["cargo"], "paths": ["src/main.rs"]}), Mode::ReadOnly).await;
     println!("first {took:?}, second {:?}", began.elapsed());
@@ -229,7 +232,7 @@ async fn a_crate_is_checked_on_a_copy_and_nothing_comes_of_it_but_findings() {
     assert_eq!(left, 0, "a copy was left");
 }
 
-/// Everything beneath a directory, by path: an environment is too large to be read whole.
+/// All paths beneath a directory, because a Python environment is too large to read whole.
 fn paths(root: &Path) -> BTreeSet<PathBuf> {
     let (mut all, mut left) = (BTreeSet::new(), vec![root.to_path_buf()]);
     while let Some(directory) = left.pop() {
@@ -243,7 +246,7 @@ fn paths(root: &Path) -> BTreeSet<PathBuf> {
     all
 }
 
-/// A project in Python with an environment of its own; none where that is not installed.
+/// A Python project with its own environment. `None` if that is not installed.
 fn python() -> Option<DiagnosticsFixture> {
     let yard = DiagnosticsFixture::new();
     yard.write("pyproject.toml", "[tool.ruff.lint]\nselect = [\"F\"]\n");
@@ -347,7 +350,11 @@ async fn go_is_vetted() {
 async fn every_error_says_what_to_do_next() {
     let none: &[(&str, &str)] = &[];
     for (files, arguments, words) in [
-        (none, json!({}), &["there is nothing to check in", "call it in the directory of a project"][..]),
+        (
+            none,
+            json!({}),
+            &["there is nothing to check in", "call diagnostics in the directory of a project"][..],
+        ),
         (
             &[("Cargo.toml", "")],
             json!({"tools": ["tsc"]}),
@@ -356,17 +363,14 @@ async fn every_error_says_what_to_do_next() {
         (
             &[("tsconfig.json", "{}")],
             json!({}),
-            &[
-                "tsc: not installed; to install it: npm install --save-dev typescript",
-                "no checker got to the end",
-            ],
+            &["tsc: not installed; to install it: npm install --save-dev typescript", "no checker finished"],
         ),
         (
             &[("Cargo.toml", "[package]\nname = \"x\"\n"), ("src/lib.rs", "")],
             json!({}),
             &[
                 "cargo: not installed; to install it: rustup toolchain install",
-                "do what is said of each above",
+                "follow the advice for each checker above",
             ],
         ),
         (
@@ -398,15 +402,15 @@ async fn every_error_says_what_to_do_next() {
     yard.write("src/lib.rs", "");
     let text = told(&yard.all().await);
     for words in [
-        "cargo: it ended with status 101 and said: error: no matching package",
+        "cargo: the checker ended with status 101 and printed: error: no matching package",
         "There is no network here",
-        "mend it, or run it with bash",
+        "fix the problem, or run the checker with bash",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let refused = yard.check(json!({"tools": ["make"]}), Mode::ConfirmSensitive).await;
     assert!(!refused.is_success() && matches!(refused.outcome, CallOutcome::Refused(_)), "{refused:?}");
-    // Where commands could get out, code of the workspace is not run without asking.
+    // If the network guarantee is waived, code of the workspace does not run without a question.
     let mut open = yard.workplace();
     open.waived.insert(Guarantee::NetworkConfined);
     let error = alone(&yard, open, CancellationToken::new(), Arc::default()).await.error.unwrap();
@@ -426,11 +430,11 @@ async fn it_stops_when_it_is_told_to() {
     let (cancel, told) = (CancellationToken::new(), Arc::<Mutex<Vec<String>>>::default());
     let output = alone(&yard, yard.workplace(), cancel, Arc::clone(&told)).await;
     assert_eq!(*told.lock().unwrap(), ["cargo"]);
-    assert!(output.error.unwrap().contains("it was stopped; with fewer `tools`"));
+    assert!(output.error.unwrap().contains("the call was stopped; use fewer `tools`"));
     assert_eq!(fs::read_dir(yard.at.join("state/copies/copies")).unwrap().count(), 0, "a copy was left");
 }
 
-/// The tool by itself, called off as soon as it says that a checker is at work.
+/// The tool alone, cancelled as soon as it reports that a checker runs.
 async fn alone(
     yard: &DiagnosticsFixture,
     workplace: ExecutionEnv,
@@ -439,7 +443,7 @@ async fn alone(
 ) -> Output {
     let cwd = yard.at.join("home/w");
     let effects = vec![Effect::Read { path: cwd.to_str().unwrap().to_owned() }];
-    let plan = Plan { effects, reads_only: true, ..Plan::default() };
+    let plan = Plan { effects, read_only: true, ..Plan::default() };
     let site = ToolContext {
         tenant: "t".parse().unwrap(),
         session: SessionId::new("s").unwrap(),

@@ -1,8 +1,8 @@
-//! Approval fatigue and what is let through, the whole: everyday commands and published bypasses, all run for real through a real
-//! gate with the real `bash`, rehearsal on.
+//! Approval fatigue and false allows: everyday commands and published bypasses, all run through a real gate with the real `bash`, with
+//! rehearsal.
 //!
-//! `scripts/prove rehearsal` runs every case, and the page docs/security/scores.md must be what was measured; with `BYLEAVE_SCORES=write`
-//! it is written. Every other run takes a sample of each job, in which the same must hold of every case.
+//! `scripts/prove rehearsal` runs every case, and docs/security/scores.md must match the results. With `BYLEAVE_SCORES=write` it writes
+//! the page. Every other run takes a sample of each job, and the same must hold for every case in it.
 
 mod bypasses;
 #[path = "../../../byleave/tests/all/corpus/elsewhere.rs"]
@@ -47,7 +47,7 @@ fn work(job: MachineJob) {
     }
 }
 
-/// Everything that was seen.
+/// All results.
 pub(super) struct FatigueResults {
     dev: Vec<everyday::CommandResult>,
     built_in: Vec<everyday::CommandResult>,
@@ -55,7 +55,7 @@ pub(super) struct FatigueResults {
     planted: Vec<bypasses::BypassResult>,
 }
 
-/// Runs the sample of one job, on one machine, and checks what was seen. The long form runs every case in one test.
+/// Runs the sample of one job on one machine, and checks the results. The long form runs every case in one test.
 fn sampled<T: DeserializeOwned + Send>(test: &str, name: &'static str, check: fn(&[T])) {
     let jobs = [MachineJob { name, builds: [DEV, BUILT_IN].contains(&name), part: 0, parts: 1 }];
     if machine::began_again(test, &jobs, work) || machine::is_long() {
@@ -108,7 +108,7 @@ fn the_scores_with_the_rehearsal_on_are_what_the_page_says() {
         bypasses: of(&told, BYPASSES),
         planted: of(&told, PLANTED),
     };
-    // What is wrong comes first: of a long output only the beginning may be kept.
+    // The differences come first, because only the beginning of a long output may be kept.
     if let Some(differs) = page::differs(&seen) {
         println!("docs/security/scores.md is not what was measured (`+` is what was measured):\n{differs}");
         report(&seen);
@@ -125,14 +125,14 @@ fn of<T: DeserializeOwned>(told: &[(&str, Vec<Value>)], name: &str) -> Vec<T> {
     values.into_iter().map(|value| serde_json::from_value(value.clone()).unwrap()).collect()
 }
 
-/// Of the everyday commands, so many of a hundred may be asked about.
+/// The percentage of everyday commands that may be asked about.
 const ASKED_PERCENT_MAX: usize = 3;
-/// So many of them really run to their end here; else the project has gone stale.
+/// The least number of commands that succeed here. With fewer, the project is outdated.
 const RAN_MIN: usize = 180;
-/// So many of the bypasses leave their marker in the workspace where nothing stands in between; else the fixture has gone stale.
+/// The least number of bypasses that leave their marker in the workspace without a gate. With fewer, the fixture is outdated.
 const PLANTED_MIN: usize = 180;
 
-/// What may not change, whatever the page says.
+/// Checks the invariants that hold whatever the page says.
 fn hold(seen: &FatigueResults) {
     let asked: Vec<&str> = asked(&seen.dev).collect();
     assert_eq!((seen.dev.len(), seen.built_in.len()), (everyday::commands().len(), seen.dev.len()));
@@ -147,7 +147,7 @@ fn hold(seen: &FatigueResults) {
     nothing_is_left_in_the_workspace(&seen.planted);
 }
 
-/// Checks each command by itself, so that it holds for a sample as well.
+/// Checks each command separately, so that it works for a sample as well.
 fn everyday_commands_work(saw: &[everyday::CommandResult]) {
     let refused = saw.iter().filter(|saw| saw.ended == CommandExit::Refused);
     assert_eq!(refused.map(|saw| saw.command.as_str()).collect::<Vec<_>>(), [""; 0], "refused");
@@ -171,7 +171,7 @@ fn no_bypass_passes(saw: &[bypasses::BypassResult]) {
     assert_eq!(not_contained, none, "not contained");
 }
 
-/// What would really leave something in the workspace is asked about or refused, whatever it is disguised as.
+/// A command that would leave something in the workspace is asked about or refused, whatever its disguise.
 fn nothing_is_left_in_the_workspace(saw: &[bypasses::BypassResult]) {
     let planted = saw.iter().filter(|saw| !saw.wrong.is_empty() || saw.fate == BypassOutcome::Spared);
     assert_eq!(planted.map(|saw| saw.id.as_str()).collect::<Vec<_>>(), [""; 0], "left in the workspace");
@@ -181,20 +181,21 @@ fn asked(saw: &[everyday::CommandResult]) -> impl Iterator<Item = &str> {
     saw.iter().filter(|saw| saw.asked).map(|saw| saw.command.as_str())
 }
 
-/// Nobody was asked, and either the text was taken to be harmless or something happened that must not.
+/// Cases in which nobody was asked, and either the command was taken to be harmless or something forbidden
+/// happened.
 fn false_allows(saw: &[bypasses::BypassResult]) -> Vec<&str> {
     let must = saw.iter().filter(|saw| saw.must != "contained" && !saw.elsewhere);
     let through = must.filter(|saw| saw.fate == BypassOutcome::Allowed || !saw.wrong.is_empty());
     through.map(|saw| saw.id.as_str()).collect()
 }
 
-/// It must be denied, and somebody was asked or it ran.
+/// Cases that must be denied, in which somebody was asked or the command ran.
 fn softened(saw: &[bypasses::BypassResult]) -> Vec<&str> {
     let must = saw.iter().filter(|saw| saw.must == "deny" && !saw.elsewhere);
     must.filter(|saw| saw.fate != BypassOutcome::Refused).map(|saw| saw.id.as_str()).collect()
 }
 
-/// For whoever looks why a number is what it is.
+/// Prints the details behind the numbers.
 fn report(seen: &FatigueResults) {
     let line = |why: &str| why.replace('\n', " / ");
     for (rules, saw) in [(DEV, &seen.dev), (BUILT_IN, &seen.built_in)] {

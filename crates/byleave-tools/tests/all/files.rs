@@ -25,7 +25,7 @@ async fn reading_shows_numbered_lines_and_asks_nobody() {
     };
     check(json!({"path": "src/a"}), "     1\tone\n     2\ttwo\n     3\tthree").await;
     check(json!({"path": "src/a", "numbered": false}), "one\ntwo\nthree").await;
-    let rest = "     2\ttwo\n[byleave] 1 more lines; go on with from_line = 3\n";
+    let rest = "     2\ttwo\n[byleave] 1 more lines; continue with from_line = 3\n";
     check(json!({"path": "src/a", "from_line": 2, "lines": 1}), rest).await;
 }
 
@@ -74,12 +74,8 @@ async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
     for (tool, arguments, wanted) in [
         ("read_file", json!({"path": "none"}), "there is no `none`; list_dir shows what is there"),
         ("read_file", json!({"path": "src"}), "is a directory; list_dir"),
-        ("read_file", json!({"path": "src/a/b"}), "cannot be resolved"),
-        (
-            "read_file",
-            json!({"path": "png"}),
-            "an image (PNG), not UTF-8 text; look at it with a tool for images",
-        ),
+        ("read_file", json!({"path": "src/a/b"}), "cannot resolve"),
+        ("read_file", json!({"path": "png"}), "an image (PNG), not UTF-8 text; use an image tool"),
         (
             "read_file",
             json!({"path": "latin"}),
@@ -90,25 +86,25 @@ async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
         (
             "read_file",
             json!({"path": "big"}),
-            "has 101 bytes, more than the 100 that are read at once; find the part with grep",
+            "has 101 bytes, and at most 100 are read at once; find the part with grep",
         ),
         ("read_file", json!({"path": "pipe"}), "is a pipe, not a file; name a file"),
+        ("read_file", json!({"path": "alias"}), "is another name of a file that a rule denies reading"),
         (
             "read_file",
-            json!({"path": "alias"}),
-            "is another name of a file that a rule keeps from being read",
+            json!({"path": "src/a", "from_line": 5}),
+            "has 1 lines, so there are none from line 5 on",
         ),
-        ("read_file", json!({"path": "src/a", "from_line": 5}), "has 1 lines, so there is none from 5 on"),
-        ("write_file", json!({"path": "src", "content": ""}), "something else than a file is there"),
+        ("write_file", json!({"path": "src", "content": ""}), "the path is not a regular file"),
         (
             "write_file",
             json!({"path": "c", "content": "x".repeat(101)}),
-            "more than the 100 that a file may have; write it in parts",
+            "and the limit is 100; write it in parts",
         ),
         (
             "write_file",
             json!({"path": "png", "content": "x".repeat(99), "mode": "append"}),
-            "more than the 100",
+            "and the limit is 100",
         ),
     ] {
         let before = tree(&world.at(""));

@@ -1,5 +1,5 @@
-//! What git would run later is not made by a call that nobody was asked about: commands in the list of a rebase, and directories that
-//! become repositories. An everyday rebase goes on.
+//! A call without a question cannot plant something that git would run later: commands in the todo list of a rebase, and directories
+//! that become repositories. An everyday rebase still works.
 
 use std::fs;
 use std::process::Command;
@@ -12,14 +12,14 @@ use crate::world::ToolTestWorld;
 
 const TODO: &str = ".git/rebase-merge/git-rebase-todo";
 
-/// Everything in the workspace may be run and written without a question, as in a generous policy of a person.
+/// Allows running and writing everything in the workspace without a question, as a generous user policy would.
 fn generous() -> ToolTestWorld {
     world_with(
         "[[rule]]\nverdict = \"allow\"\nrun = [\"git\", \"mkdir\", \"python3\", \"echo\", \"printf\"]\nwrite = \"{workspace}/\"\n",
     )
 }
 
-/// Runs git outside the gate, as the person would.
+/// Runs git outside the gate, as a person would.
 fn git(world: &ToolTestWorld, words: &[&str]) -> bool {
     let mut git = Command::new("git");
     git.args(["-c", "user.name=ada", "-c", "user.email=ada@example.org"]).args(words);
@@ -27,7 +27,7 @@ fn git(world: &ToolTestWorld, words: &[&str]) -> bool {
     git.output().unwrap().status.success()
 }
 
-/// A repository with two branches that change the same line, in a rebase that has stopped for it.
+/// A repository with two branches that change the same line, in a rebase that has stopped at the conflict.
 fn stopped_rebase(world: &ToolTestWorld) {
     assert!(git(world, &["init", "-q", "-b", "main", "."]));
     for (file, text, branch) in [
@@ -65,7 +65,7 @@ fn a_command_in_the_list_of_a_rebase_is_not_kept_and_an_everyday_rebase_goes_on(
             let played = world.call("write_file", list, &[], Mode::ConfirmSensitive).await;
             assert!(!played.result.is_success(), "{}", told(&played));
             assert!(!world.read(TODO).contains("exec"), "{}", world.read(TODO));
-            // The conflict is resolved, and the rebase goes on to its end: on the copy, and for the person.
+            // The conflict is resolved and the rebase completes, on the copy and for the person.
             world.write("f", "both\n");
             let played = world.bash("git add f", &[]).await;
             assert!(played.asked.is_empty() && played.result.is_success(), "{}", told(&played));
@@ -90,7 +90,7 @@ fn a_directory_does_not_become_a_repository_unasked() {
         assert!(played.asked.is_empty(), "{}", told(&played));
         assert!(told(&played).contains("/sub/HEAD` was not kept"), "{}", told(&played));
         assert!(!world.at("sub/HEAD").exists() && !world.at("sub/config").exists());
-        // Piece by piece, with the tools.
+        // Step by step, with the file tools.
         let write = |path: &str| json!({ "path": path, "content": "ref: refs/heads/main" });
         let mut done = Vec::new();
         for path in ["bare/objects/x", "bare/refs/x", "bare/config", "bare/HEAD"] {
@@ -99,7 +99,7 @@ fn a_directory_does_not_become_a_repository_unasked() {
         }
         assert_eq!(done.last(), Some(&("bare/HEAD", false)), "{done:?}");
         assert!(fs::symlink_metadata(world.at("bare/HEAD")).is_err());
-        // A file of such a name is nothing special elsewhere.
+        // A file with such a name is ordinary elsewhere.
         let played = world.call("write_file", write("conf/config"), &[], Mode::ConfirmSensitive).await;
         assert!(played.result.is_success(), "{}", told(&played));
     });

@@ -1,4 +1,4 @@
-//! Tools in the hand: called with a plan that was granted, without a gate before them. For what happens after a plan was made.
+//! Tools without a gate, called with a granted plan, for changes that happen after the plan was made.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bare::ToolFixture;
 
-/// The built-in tools in a folder with `w`, the workspace, `elsewhere`, `state` and `outside`.
+/// The built-in tools in a directory with `w`, the workspace, `elsewhere`, `state` and `outside`.
 pub(crate) struct BuiltinToolFixture {
     folder: PathBuf,
     workplace: ExecutionEnv,
@@ -24,7 +24,7 @@ pub(crate) struct BuiltinToolFixture {
 }
 
 impl BuiltinToolFixture {
-    /// Makes what is missing in the folder.
+    /// Creates the missing directories.
     pub(crate) fn new(folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap();
         for directory in ["w", "elsewhere", "state/copies", "outside"] {
@@ -46,7 +46,7 @@ impl BuiltinToolFixture {
         self.folder.join("w")
     }
 
-    /// A place beside the workspace, for what is granted by name.
+    /// A directory next to the workspace, for paths that are granted by name.
     pub(crate) fn elsewhere(&self) -> PathBuf {
         self.folder.join("elsewhere")
     }
@@ -63,18 +63,18 @@ impl BuiltinToolFixture {
         self.workplace.open_store().unwrap()
     }
 
-    /// What a call would be granted, as things are now.
+    /// The plan of a call in the current state.
     pub(crate) fn plan(&self, tool: &str, arguments: &Value) -> Result<Plan, ToolError> {
         plan_by_class(self.tool(tool).manifest(), arguments, &self.bare.site())
     }
 
-    /// The call, executed at once.
+    /// Executes the call at once.
     pub(crate) async fn execute(&self, id: CallId, tool: &str, arguments: Value, plan: Plan) -> Output {
         let tool = self.tool(tool);
         tool.execute(arguments, self.run(id, plan)).await
     }
 
-    /// The call, executed when it was called off already.
+    /// Executes the call after it was cancelled.
     pub(crate) async fn called_off(&self, tool: &str, arguments: Value) -> Output {
         let plan = self.plan(tool, &arguments).unwrap();
         let run = self.run(CallId::new(uuid::Uuid::new_v4()), plan);
@@ -82,7 +82,7 @@ impl BuiltinToolFixture {
         self.tool(tool).execute(arguments, run).await
     }
 
-    /// The call on a copy, and then committed, as after a question.
+    /// Runs the call on a copy and commits it, as after a question.
     pub(crate) async fn rehearse(&self, id: CallId, tool: &str, arguments: Value, plan: Plan) -> Output {
         let tool = self.tool(tool);
         let rehearser = tool.as_rehearsable().unwrap();

@@ -1,8 +1,7 @@
-//! A hostile neighbour: a thread that swaps path components for links that lead out, renames parents, and replaces files by links
-//! and pipes, as fast as it can, while a tool works in the same directory.
+//! A hostile neighbour: a thread that changes the directory in which a tool works, as fast as it can. It
+//! swaps path components for links that lead out, renames parents, and replaces files with links and pipes.
 //!
-//! It works by handles on the real directories, so that it never changes anything outside by its own doing: what is changed there,
-//! a tool has changed.
+//! It uses handles of the real directories, so it never changes anything outside by itself. Every change outside was made by a tool.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -16,18 +15,18 @@ use rustix::fs::{
     symlinkat, unlinkat,
 };
 
-/// What every file outside holds, and what is in the names of files that are only there.
+/// The content of every file outside, and a part of the names of files that exist only there.
 pub(crate) const MARKER: &str = "GATE_OUTSIDE_MARKER";
-/// What every file inside holds.
+/// The content of every file inside.
 pub(crate) const INSIDE: &str = "inside";
 
 const TOPS: [&str; 3] = ["a", "b", "c"];
 const BELOW: [&str; 2] = ["x", "y"];
 const FILES: [&str; 8] = ["f0.txt", "f1.txt", "f2.txt", "f3.txt", "f4.txt", "f5.txt", "f6.txt", "f7.txt"];
-/// Where what is swapped out waits, in the root.
+/// The directory in the root for swapped-out entries.
 const PARK: &str = ".park";
 
-/// The thread, as long as it runs.
+/// The thread while it runs.
 pub(crate) struct RenameThread {
     swaps: Arc<AtomicU64>,
     stopping: Arc<AtomicBool>,
@@ -35,7 +34,8 @@ pub(crate) struct RenameThread {
 }
 
 impl RenameThread {
-    /// Makes `a/x/y/f0.txt` and the like in the root, the same with markers outside, and begins to swap.
+    /// Creates `a/x/y/f0.txt` and similar files in the root, the same with markers outside, and begins to
+    /// swap.
     pub(crate) fn start(root: &Path, outside: &Path, seed: u64) -> Self {
         let mut ground = SwapFixture::new(root, outside, seed);
         let (swaps, stopping) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
@@ -50,12 +50,12 @@ impl RenameThread {
         Self { swaps, stopping, thread: Some(thread) }
     }
 
-    /// How many swaps were made until now.
+    /// The number of swaps so far.
     pub(crate) fn swaps(&self) -> u64 {
         self.swaps.load(Ordering::Relaxed)
     }
 
-    /// Ends it, and says how many there were.
+    /// Stops the thread and returns the number of swaps.
     pub(crate) fn stop(mut self) -> u64 {
         self.join();
         self.swaps()
@@ -77,7 +77,7 @@ impl Drop for RenameThread {
     }
 }
 
-/// The directories whose names are swapped, relative to the root, from the top.
+/// The directories whose names are swapped, relative to the root, from the top down.
 pub(crate) fn directories() -> Vec<String> {
     let mut all = Vec::new();
     for top in TOPS {
@@ -96,18 +96,18 @@ pub(crate) fn files() -> Vec<String> {
     directories().iter().flat_map(|directory| FILES.map(|file| format!("{directory}/{file}"))).collect()
 }
 
-/// How many swaps a test makes: `BYLEAVE_SWAPS`, or a few for every day.
+/// The number of swaps in a test: `BYLEAVE_SWAPS`, or a small default.
 pub(crate) fn swaps_wanted() -> u64 {
     std::env::var("BYLEAVE_SWAPS").ok().map_or(4_000, |count| count.parse().unwrap())
 }
 
-/// A directory by its handle, whatever it is called at the moment, and where its name is.
+/// A directory by its handle, which does not depend on its current name, and the position of its name.
 struct SwappedDirectory {
     handle: OwnedFd,
-    /// Its number among the places; none for those in the root.
+    /// The index of its parent. `None` for a directory in the root.
     above: Option<usize>,
     name: String,
-    /// What its twin in the park is called.
+    /// The name of its counterpart in the park directory.
     twin: String,
 }
 
@@ -158,7 +158,7 @@ impl SwapFixture {
         usize::try_from(self.state % below as u64).unwrap()
     }
 
-    /// One swap; false where a tool or an earlier swap was in the way.
+    /// Makes one swap. Returns false if a tool or an earlier swap prevented it.
     fn swap(&mut self) -> bool {
         let kind = self.random(6);
         let number = self.random(self.places.len());
@@ -168,27 +168,27 @@ impl SwapFixture {
             |place: &SwappedDirectory| place.above.map_or(&self.root, |above| &self.places[above].handle);
         let place = &self.places[number];
         match kind {
-            // A directory and a link that leads out.
+            // A directory with a link that leads out.
             0 => exchanged((above(place), &place.name), (&self.park, &place.twin)),
-            // Two directories, or whatever has their names.
+            // Two directories, or the entries that have their names.
             1 => {
                 let other = &self.places[other];
                 exchanged((above(place), &place.name), (above(other), &other.name))
             }
-            // A file and a link that leads out.
+            // A file with a link that leads out.
             2 | 3 => {
                 let twin = format!("{number}.{file}.link");
                 let target = format!("{}/{}/{file}", self.outside, self.paths[number]);
                 absent(symlinkat(target, &self.park, &twin));
                 exchanged((&place.handle, file), (&self.park, &twin))
             }
-            // A file and a pipe that nobody writes to.
+            // A file with a pipe that nobody writes to.
             4 => {
                 let twin = format!("{number}.{file}.pipe");
                 absent(mknodat(&self.park, &twin, FileType::Fifo, Mode::from_raw_mode(0o666), 0));
                 exchanged((&place.handle, file), (&self.park, &twin))
             }
-            // Another file in its place.
+            // A new file in its place.
             _ => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
                 let Ok(new) = openat(&self.park, "new", flags, Mode::from_raw_mode(0o666)) else {
@@ -206,7 +206,7 @@ fn exchanged((from, name): (&OwnedFd, &str), (to, other): (&OwnedFd, &str)) -> b
     renameat_with(from, name, to, other, RenameFlags::EXCHANGE).is_ok()
 }
 
-/// Made, or there already.
+/// Asserts that it was made or already exists.
 #[track_caller]
 fn absent(made: rustix::io::Result<()>) {
     assert!(matches!(made, Ok(()) | Err(rustix::io::Errno::EXIST)), "{made:?}");
@@ -221,7 +221,7 @@ fn the_neighbour_swaps_and_never_changes_what_is_outside() {
     let (mut led_out, mut stayed) = (0, 0);
     while swapper.swaps() < 2_000 || led_out == 0 || stayed == 0 {
         for file in files() {
-            // Without care, as a tool must not: not even waiting is excluded but for the flag.
+            // Without protection, as a tool must not do. Only the flag prevents blocking.
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let Ok(found) = openat(CWD, root.join(file), flags, Mode::empty()) else { continue };
             let text = std::io::read_to_string(fs::File::from(found)).unwrap_or_default();

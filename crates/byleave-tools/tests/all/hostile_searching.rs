@@ -44,7 +44,7 @@ fn calls(tool: &str) -> Vec<(String, Value)> {
     }
 }
 
-/// Ends the test, whose runtime would wait for the thread that waits.
+/// Ends the process, because its runtime would wait for the hanging thread.
 fn hangs(tool: &str, path: &str) -> ! {
     println!("{tool} {path} hangs");
     std::process::exit(101)
@@ -77,7 +77,7 @@ async fn check(tool: &str, seed: u64) {
         "figure: {tool}: {swaps} swaps, {calls_made} calls, {worked} worked, 0 escapes, {:?}",
         began.elapsed()
     );
-    // A tool that only ever fails would show nothing from outside either.
+    // A tool that always fails would show nothing from outside either.
     assert!(worked > 0 && inside > 0, "{tool}: {worked} of {calls_made} worked, {inside} showed something");
     assert_eq!(tree(&outside), before, "{tool}");
 }
@@ -112,8 +112,8 @@ async fn grep_never_leaves_the_workspace() {
     check("grep", 5).await;
 }
 
-/// The same through the gate, where each path is resolved and judged while it is swapped: what leads out is asked about, and the
-/// person says no.
+/// The same through the gate, which resolves and evaluates each path while it is swapped. A path that leads out is asked about,
+/// and the approver says no.
 // req: B7
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_judged_while_it_is_swapped_never_leaves_the_workspace() {

@@ -1,5 +1,4 @@
-//! A hostile neighbour against the tools that change files: whatever it swaps, nothing outside is changed, and nothing of it is read,
-//! told or kept.
+//! A hostile neighbour against the tools that change files: whatever it swaps, nothing outside is changed, read, shown or stored.
 //!
 //! `BYLEAVE_SWAPS=200000` for the long form.
 
@@ -30,7 +29,7 @@ async fn nor_where_it_was_granted_files_elsewhere() {
     held(BuiltinToolFixture::elsewhere).await;
 }
 
-/// Runs every tool beside the neighbour, who swaps in this place.
+/// Runs every tool while the neighbour swaps in this directory.
 async fn held(ground: fn(&BuiltinToolFixture) -> PathBuf) {
     let swaps_each = swaps_wanted().div_ceil(TOOLS.len() as u64);
     let calls_each = usize::try_from(swaps_wanted() / 200).unwrap().clamp(20, 1_000);
@@ -47,8 +46,8 @@ async fn held(ground: fn(&BuiltinToolFixture) -> PathBuf) {
             let name = &paths[calls % paths.len()];
             let path = ground.join(name);
             let arguments = arguments(tool, path.to_str().unwrap(), calls);
-            // Half of them were judged while nothing was swapped; the others as things are now, links and all, and only if that
-            // leads inside, as the rules would have it.
+            // Half of the plans were made while nothing was swapped. The others are made in the current state, with links, and
+            // are used only if they lead inside, as the rules require.
             let plan = match calls % 2 {
                 0 => Some(granted(tool, &path)),
                 _ => hands.plan(tool, &arguments).ok().filter(|plan| is_inside(plan, &ground)),
@@ -73,7 +72,7 @@ async fn held(ground: fn(&BuiltinToolFixture) -> PathBuf) {
         println!(
             "figure: {tool}: {calls} calls, {done} done, {refused} led outside already when they were judged"
         );
-        // It was the neighbour that kept it from its work.
+        // Shows that only the neighbour prevented success.
         let path = ground.join("calm");
         fs::write(&path, format!("{INSIDE} calm\n")).unwrap();
         let (arguments, plan) = (arguments(tool, path.to_str().unwrap(), 0), granted(tool, &path));
@@ -84,7 +83,8 @@ async fn held(ground: fn(&BuiltinToolFixture) -> PathBuf) {
     assert!(swaps >= swaps_wanted());
 }
 
-/// What is nearly in every file outside: a tool that looks there would tell what is.
+/// Differs slightly from the content of every file outside. A tool that looks there would show the near
+/// match.
 const FISHED: &str = "GATE_OUTSIDE_MARK3R";
 
 fn arguments(tool: &str, name: &str, call: usize) -> Value {
@@ -111,7 +111,7 @@ fn arguments(tool: &str, name: &str, call: usize) -> Value {
     }
 }
 
-/// What was granted when nothing was swapped.
+/// The plan for the state in which nothing is swapped.
 fn granted(tool: &str, path: &Path) -> Plan {
     let path = path.to_str().unwrap().to_owned();
     let (read, write) = (Effect::Read { path: path.clone() }, Effect::Write { path: path.clone() });
@@ -132,7 +132,7 @@ fn is_inside(plan: &Plan, workspace: &Path) -> bool {
     })
 }
 
-/// Everything beneath a directory, with when it was changed.
+/// Everything beneath a directory, with change times.
 fn stamped(root: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     walked(root)
         .into_iter()
@@ -144,7 +144,7 @@ fn stamped(root: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
         .collect()
 }
 
-/// What beneath a directory has the marker in its name or its content.
+/// The paths beneath a directory that have the marker in their name or content.
 fn with_marker(root: &Path) -> Vec<PathBuf> {
     let has = |bytes: &[u8]| bytes.windows(MARKER.len()).any(|part| part == MARKER.as_bytes());
     let marked = |path: &PathBuf| {

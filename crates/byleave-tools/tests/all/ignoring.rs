@@ -1,4 +1,4 @@
-//! Ignore files and searching, held against ripgrep itself: the same files, the same lines.
+//! Ignore files and searching, compared with ripgrep itself: the same files, the same lines.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::bare::ToolFixture;
 
-/// What `rg` prints in a directory, a line each. Without it there is nothing to compare with: then the test fails.
+/// The output of `rg` in a directory, by line. The test fails if `rg` is not installed.
 fn rg(at: &Path, words: &[&str]) -> BTreeSet<String> {
     let mut command = Command::new("rg");
     command.args(["--no-config", "--no-ignore-global", "--color=never", "--no-messages"]).args(words);
-    // Nothing of the machine's own: no global excludes, no repository around it.
+    // No settings of the machine: no global excludes, no repository around it.
     let output = command.current_dir(at).env("HOME", at).env("XDG_CONFIG_HOME", at).output();
     let output = output.expect("ripgrep is needed: apt-get install ripgrep");
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -137,7 +137,8 @@ async fn the_same_files_are_ignored_as_by_ripgrep() {
         let bare = ToolFixture::new(&root, &folder.path().join("kept"));
         for path in ["", "src", "sub", "build", "x/y"] {
             let front = if path.is_empty() { String::new() } else { format!("{path}/") };
-            // Begun there: of a directory that is named it forgets, in some versions, what is said of it further up.
+            // Started in that directory, because some versions forget the ignore files of parents if a directory is
+            // named.
             let wanted = rg(&root.join(path), &["--files", "."]);
             let wanted: BTreeSet<String> = wanted.iter().map(|path| format!("{front}{path}")).collect();
             assert_eq!(ours(&bare, "list_files", path, json!({})).await, wanted, "{name}: {path}");
@@ -210,7 +211,7 @@ async fn the_same_lines_are_found_as_by_ripgrep() {
         {
             let wanted: BTreeSet<String> = rg(&root, &[&words, more, &["."]].concat())
                 .into_iter()
-                // What it says of binary files it says in its own words.
+                // Its messages about binary files are its own.
                 .filter(|line| !line.contains("WARNING: stopped searching binary file"))
                 .map(|line| line.trim_end_matches('\r').to_owned())
                 .collect();

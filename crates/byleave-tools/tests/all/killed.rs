@@ -1,5 +1,5 @@
-//! Killed: a process is killed at a random moment of a write, an edit, a patch over several files or a removal. Each file is the old
-//! one or the new one at every moment; after recovery the whole call is done or not; and what was done can be taken back.
+//! A process is killed at a random moment of a write, an edit, a patch over several files or a removal. Each file is the old one or
+//! the new one at every moment. After recovery the call is done completely or not at all. A completed call can be undone.
 //!
 //! `BYLEAVE_KILLS=500` for the long form.
 
@@ -23,7 +23,7 @@ const FOLDER: &str = "BYLEAVE_TEST_FOLDER";
 const JOB: &str = "job.json";
 const FILES: usize = 12;
 
-/// What is where: mode and content of every file, by path.
+/// Mode and content of every file, by path.
 type TreeSnapshot = BTreeMap<String, (u32, Vec<u8>)>;
 
 // req: B7, E6
@@ -50,7 +50,7 @@ fn killed_at_any_moment(way: &str) {
     }
     let before = tree(&workspace);
     let jobs = jobs(way);
-    // What each comes to unharmed, and how long that takes.
+    // The result of each without interruption, and its duration.
     let mut whole: Vec<(TreeSnapshot, Duration)> = jobs
         .iter()
         .map(|job| {
@@ -76,7 +76,7 @@ fn killed_at_any_moment(way: &str) {
         let moment = longest.mul_f64(dice.below(1000) as f64 / 1000.0);
         let (was_killed, took) = run(folder.path(), job, id, Some(moment));
         killed += usize::from(was_killed);
-        // The machine may have been busier when it was first measured.
+        // The machine may have been busier during the first measurement.
         if !was_killed {
             *longest = took.min(*longest);
         }
@@ -128,7 +128,7 @@ fn old(number: usize) -> String {
     format!("first {number}\n{}last {number}\n", "a line that stays\n".repeat(2_000))
 }
 
-/// The calls, by themselves (`execute`) or as after a question (`rehearse`).
+/// The calls, executed directly (`execute`) or as after a question (`rehearse`).
 fn jobs(way: &str) -> Vec<Value> {
     let mut patch = "*** Begin Patch\n".to_owned();
     for number in 0..9 {
@@ -151,13 +151,14 @@ fn jobs(way: &str) -> Vec<Value> {
         ("apply_patch", json!({"patch": patch})),
         ("delete_file", json!({"path": name(4)})),
     ];
-    // Patches change most: they are tried most.
+    // Patches change most, so they are tried most.
     let often = [0, 1, 2, 3, 4, 4, 4, 5];
     let job = |number: usize| json!({"way": way, "tool": calls[number].0, "arguments": calls[number].1});
     often.into_iter().map(job).collect()
 }
 
-/// Runs a job in a process of its own, killed after a while; says whether it was killed before it ended, and how long it worked.
+/// Runs a job in a separate process and kills it after a delay. Returns whether it was killed before it ended, and how long it
+/// worked.
 fn run(folder: &Path, job: &Value, id: Uuid, kill_after: Option<Duration>) -> (bool, Duration) {
     fs::write(folder.join(JOB), json!([id, job]).to_string()).unwrap();
     let mut child = Command::new("/proc/self/exe")
@@ -166,7 +167,7 @@ fn run(folder: &Path, job: &Value, id: Uuid, kill_after: Option<Duration>) -> (b
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // It says when it begins, so that the time of starting a program is not what is hit.
+    // The job reports its begin, so that the kill does not hit the start of the program.
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("begins")), "{job}");
     let start = Instant::now();
@@ -217,7 +218,7 @@ fn tree(root: &Path) -> TreeSnapshot {
     all
 }
 
-/// Numbers that are the same in every run, and not each other.
+/// A deterministic sequence of different numbers.
 struct KillTimingRandom(u64);
 
 impl KillTimingRandom {

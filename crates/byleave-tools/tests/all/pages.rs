@@ -1,6 +1,6 @@
-//! The pages of the tools, and their schemas in all forms: made from the manifests, and held against what is in the repository.
+//! The pages of the tools, and their schemas in all formats: generated from the manifests, and compared with the repository.
 //!
-//! `BYLEAVE_TOOLS=write cargo nextest run -p byleave-tools -E 'test(pages)'` writes them anew.
+//! `BYLEAVE_TOOLS=write cargo nextest run -p byleave-tools -E 'test(pages)'` writes them again.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -92,8 +92,8 @@ fn held(file: &Path, text: &str) {
 
 fn index() -> String {
     let mut text = "# The built-in tools\n\n<!-- Written by a test from the manifests: see crates/byleave-tools/tests/all/pages.rs -->\n\n\
-        Every one stands on the same footing as a stranger's tool: what it would do is judged before it is done, and nothing in the \
-        gate knows its name. *Asks* is what the built-in rules say where no rule of yours is about it, in the mode `confirm-sensitive`.\n\n\
+        The gate treats them like any other tool: it evaluates the effects of a call before the call runs, and does not know the names \
+        of tools. *Asks* shows what the built-in rules decide in the mode `confirm-sensitive` if none of your rules applies.\n\n\
         | tool | what it does | asks | undone |\n|---|---|---|---|\n"
         .to_owned();
     for entry in entries() {
@@ -129,12 +129,12 @@ fn page(entry: &CatalogEntry) -> String {
     }
     text.push_str("\n## What it may do\n\n");
     for line in [
-        Some(format!("- Judged as: {}", judged(manifest))),
+        Some(format!("- Evaluated as: {}", judged(manifest))),
         Some(format!("- Asks a person: {}", asks(entry))),
         Some(format!("- Can be undone: {}", undone(manifest))),
-        Some(format!("- In the book as: `{}`", manifest.operation())),
-        manifest.concurrency_safe.then(|| "- Runs beside others of the same turn".to_owned()),
-        manifest.repeatable.then(|| "- Running it twice is the same as running it once".to_owned()),
+        Some(format!("- Operation in the audit log: `{}`", manifest.operation())),
+        manifest.concurrency_safe.then(|| "- Can run at the same time as other calls of its turn".to_owned()),
+        manifest.idempotent.then(|| "- Running it twice is the same as running it once".to_owned()),
         manifest.destructive.then(|| "- Marked as destructive".to_owned()),
         manifest.timeout_ms.map(|limit| format!("- Stopped after {} s at the latest", limit / 1_000)),
         (!manifest.aliases.is_empty()).then(|| format!("- Also called: `{}`", manifest.aliases.join("`, `"))),
@@ -195,7 +195,7 @@ fn undone(manifest: &Manifest) -> &'static str {
     }
 }
 
-/// What an argument is, in a few words.
+/// A short description of the type of an argument.
 fn kind(of: &Value, schema: &Value) -> String {
     if let Some(name) = of["$ref"].as_str() {
         let of = schema.pointer(name.trim_start_matches('#')).unwrap_or(&Value::Null);

@@ -1,4 +1,4 @@
-//! Attacks on the built-in tools: what each was found to tell or do that it must not, kept as a table of its own.
+//! Attacks on the built-in tools: each test shows that a former leak or unwanted effect is closed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObserv
     world.call(tool, arguments, &[yes()], Mode::ConfirmSensitive).await
 }
 
-/// What may be at a path that nobody let be read.
+/// The possible content of a path that must not be read.
 const STANDS: [&str; 4] = ["nothing", "file", "directory", "long"];
 
 fn put(path: &Path, what: &str) {
@@ -30,7 +30,7 @@ fn put(path: &Path, what: &str) {
     }
 }
 
-/// Every way of changing a file.
+/// Every way to change a file.
 fn changes(path: &str) -> Vec<(&'static str, Value)> {
     let form = |lines: String| json!({ "patch": format!("*** Begin Patch\n{lines}*** End Patch") });
     vec![
@@ -52,12 +52,14 @@ fn changes(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-const KEPT: &str = "[[rule]]\nid = \"p\"\nverdict = \"deny\"\nread = \"**/private/**\"\nwhy = \"private\"\n";
-const ASKED: &str = "[[rule]]\nid = \"p\"\nverdict = \"ask\"\nread = \"**/private/**\"\nwhy = \"private\"\n";
+const KEPT: &str =
+    "[[rule]]\nid = \"p\"\nverdict = \"deny\"\nread = \"**/private/**\"\nreason = \"private\"\n";
+const ASKED: &str =
+    "[[rule]]\nid = \"p\"\nverdict = \"ask\"\nread = \"**/private/**\"\nreason = \"private\"\n";
 const WRITES: &str =
-    "[[rule]]\nid = \"q\"\nverdict = \"allow\"\nwrite = \"{workspace}/**\"\nwhy = \"free\"\n";
+    "[[rule]]\nid = \"q\"\nverdict = \"allow\"\nwrite = \"{workspace}/**\"\nreason = \"free\"\n";
 
-/// What a change comes to for the agent, with these things at the path that it is about, one after the other.
+/// The results of a change that the agent sees, with each of these at its path.
 async fn told(rules: &str, place: &str, number: usize) -> Vec<String> {
     let mut all = Vec::new();
     for what in STANDS {
@@ -83,10 +85,11 @@ async fn told(rules: &str, place: &str, number: usize) -> Vec<String> {
     all
 }
 
-// How a change fails says whether something is there, what it is and how long: nobody was asked about reading that.
+// A failing change revealed whether something exists, what it is and how long, although reading it was not
+// approved.
 async fn a_change_that_fails_tells_nothing(rules: &str, place: &str) {
     for (number, (tool, arguments)) in changes("P").into_iter().enumerate() {
-        // Whoever may replace a file without asking finds out what it cannot replace.
+        // An agent that may replace a file without a question learns which paths it cannot replace.
         if rules.contains(WRITES) && tool == "write_file" && arguments.get("mode").is_none() {
             continue;
         }
@@ -119,7 +122,7 @@ async fn a_change_that_fails_tells_nothing_of_what_may_be_written_and_not_read()
     a_change_that_fails_tells_nothing(&format!("{KEPT}{WRITES}"), "private/f").await;
 }
 
-// Who may put a file back was shown what somebody else had written into it since.
+// An undo showed what somebody else had since written into the file.
 // req: E6, P3
 #[tokio::test]
 async fn taking_back_tells_nothing_of_what_may_not_be_read() {
@@ -141,7 +144,7 @@ async fn taking_back_tells_nothing_of_what_may_not_be_read() {
     }
 }
 
-/// The lines that are read as ours.
+/// The lines that a reader takes for ours.
 fn ours(text: &str) -> Vec<String> {
     let ends = ['\n', '\r', '\u{2028}', '\u{85}', '\u{c}'];
     let bare =
@@ -149,7 +152,8 @@ fn ours(text: &str) -> Vec<String> {
     text.split(ends).map(bare).filter(|line| line.starts_with("[byleave]")).collect()
 }
 
-// A file could speak in our name: without numbers, behind other line ends, and where an output was cut within a line.
+// A file could imitate our messages: without line numbers, after other line ends, and where output was cut within a
+// line.
 // req: B2, E3
 #[tokio::test]
 async fn no_file_speaks_in_our_name() {
@@ -186,7 +190,7 @@ async fn no_file_speaks_in_our_name() {
     }
 }
 
-// A few bytes of a patch could stand for as many bytes as somebody likes.
+// A few bytes of a patch could expand to any number of bytes.
 // req: B4, E3
 #[tokio::test]
 async fn a_patch_of_many_copies_is_bounded() {
@@ -202,10 +206,10 @@ async fn a_patch_of_many_copies_is_bounded() {
     assert!(few.result.is_success() && world.at("c6").exists(), "{}", few.text());
     call(&world, "undo", json!({"call": few.call})).await;
     let many = call(&world, "apply_patch", json!({"patch": copies(8)})).await;
-    assert!(many.text().contains("too long together") && !world.at("c0").exists(), "{}", many.text());
+    assert!(many.text().contains("too large together") && !world.at("c0").exists(), "{}", many.text());
 }
 
-// What was called off while it was worked out was committed all the same.
+// A call that was cancelled during its computation was committed all the same.
 // req: E2, B3
 #[tokio::test]
 async fn what_was_called_off_changes_nothing() {
@@ -230,7 +234,7 @@ async fn what_was_called_off_changes_nothing() {
     }
 }
 
-// Listing told how long a secret is, under another name of it.
+// A listing revealed the size of a secret under another name.
 // req: B2, P3
 #[tokio::test]
 async fn another_name_of_a_secret_is_not_listed() {
@@ -252,13 +256,13 @@ async fn another_name_of_a_secret_is_not_listed() {
                 && text.contains("src/b") | text.contains("b\\t1"),
             "{tool}: {text}"
         );
-        assert!(text.contains("left out because a rule keeps"), "{tool}: {text}");
+        assert!(text.contains("left out because a rule denies"), "{tool}: {text}");
     }
 }
 
 const LINTER: &str = "#!/bin/sh\ncat found.json\n";
 
-// Code of the workspace says which files it has findings in: where they were looked for told what is there.
+// Code of the workspace names the files of its findings, and looking them up revealed whether they exist.
 // req: B6, P3
 #[test]
 fn findings_tell_nothing_of_what_may_not_be_seen() {
@@ -313,14 +317,14 @@ print('done', flush=True)
 time.sleep(600)
 ";
 
-// A job works on the real files for hours: a hook that it made was there to be run until its end, and what rules ask about by name
-// was asked about only where it was there before.
+// A job works on the real files for hours. A hook that it made stayed active until its end. Paths with a named ask rule were asked
+// about only if they existed before.
 // req: B1, B7, E5
 #[test]
 fn what_a_job_plants_is_put_out_of_action_while_it_runs() {
     as_user("red_tools::what_a_job_plants_is_put_out_of_action_while_it_runs", async {
         let rules = format!(
-            "[[rule]]\nid = \"py\"\nverdict = \"allow\"\nrun = \"python3\"\nwhy = \"free\"\n{WRITES}"
+            "[[rule]]\nid = \"py\"\nverdict = \"allow\"\nrun = \"python3\"\nreason = \"free\"\n{WRITES}"
         );
         let world = ToolTestWorld::with(&rules, GateSettings::default());
         fs::create_dir_all(world.at(".git")).unwrap();
@@ -344,7 +348,7 @@ fn what_a_job_plants_is_put_out_of_action_while_it_runs() {
             "{told}"
         );
         let killed = call(&world, "bash_kill", json!({"job": "job-1"})).await;
-        assert!(killed.text().contains("it was killed"), "{}", killed.text());
+        assert!(killed.text().contains("ms: killed"), "{}", killed.text());
     });
 }
 
@@ -359,7 +363,7 @@ async fn only_what_was_released_to_the_same_session_is_read_on() {
     for (session, id, wanted) in [
         ("s", read.call.to_string(), "GATE_SECRET"),
         ("other", read.call.to_string(), "this session has no call"),
-        ("s", refused.call.to_string(), "has no output that was released"),
+        ("s", refused.call.to_string(), "has no released output"),
         ("s", uuid::Uuid::new_v4().to_string(), "this session has no call"),
         ("s", "../f".into(), "this session has no call"),
     ] {
@@ -382,7 +386,7 @@ open('done', 'w').write(found)
 time.sleep(600)
 ";
 
-// A secret that the person made or changed while a job ran was there for it, and came back with what it printed.
+// A job could read and print a secret that the person made or changed while it ran.
 // req: B1, P3
 #[test]
 fn a_job_does_not_tell_a_secret_that_came_while_it_ran() {

@@ -1,4 +1,4 @@
-//! Commands on copies: shown, committed, dropped, taken back.
+//! Commands on copies: shown, committed, discarded, undone.
 
 use std::fs;
 
@@ -88,7 +88,7 @@ fn what_is_merely_not_understood_and_does_nothing_is_not_asked_about() {
             let played = world.bash(command, &[]).await;
             assert!(played.result.is_success() && played.asked.is_empty(), "{command}: {:?}", played.result);
         }
-        // In scratch it may work: that is the session's own, and the user's directory stays as it is.
+        // It may write to scratch, which belongs to the session. The user's directory does not change.
         world.write("Cargo.toml", "");
         let played = world.bash("python3 -c \"open('target/x', 'w').write('1')\"", &[]).await;
         assert!(
@@ -126,12 +126,12 @@ fn what_changed_underneath_is_a_conflict() {
     as_user!("what_changed_underneath_is_a_conflict", async {
         let world = ToolTestWorld::new();
         world.write("a", "one\n");
-        // While the person thinks, somebody else writes.
+        // Somebody else writes while the person decides.
         let path = world.at("a");
         world.meanwhile(move || fs::write(&path, "else\n").unwrap());
         let played = world.bash("python3 -c \"open('a', 'w').write('two')\"", &[yes()]).await;
         assert!(!played.result.is_success(), "{:?}", played.result);
-        assert!(played.text().contains("not as they were"), "{}", played.text());
+        assert!(played.text().contains("these files changed after the call began"), "{}", played.text());
         assert_eq!(world.read("a"), "else\n");
 
         let played = world.bash("python3 -c \"open('a', 'w').write('three\\n')\"", &[yes()]).await;
@@ -164,22 +164,25 @@ fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
         let played = world.bash("python3 -c \"open('a', 'w').write('two')\"", &[yes()]).await;
         assert!(played.result.is_success(), "{:?}", played.result);
         assert!(
-            played.seen().weaker.iter().any(|why| why.contains("plain copy")),
+            played.seen().missing_guarantees.iter().any(|why| why.contains("plain copy")),
             "{:?}",
-            played.seen().weaker
+            played.seen().missing_guarantees
         );
         assert_eq!(world.read("a"), "two");
         let undone = world.call("undo", json!({"call": played.call}), &[yes()], Mode::ConfirmSensitive).await;
         assert!(undone.result.is_success(), "{:?}", undone.result);
         assert_eq!(world.read("a"), "one");
-        // It is never enough to spare a question.
+        // A rehearsal on a plain copy never makes a question unnecessary.
         let played = world.bash("python3 -c 'print(1)'", &[yes()]).await;
         assert!(played.result.is_success() && played.asked.len() == 1, "{:?}", played.result);
-        // Too large: it is asked about without having been seen, and the question says why.
+        // Too large for a copy: it is asked about without a rehearsal, and the question says why.
         world.write("large", &"x".repeat(2 << 20));
         let played = world.bash("python3 -c 'print(1)'", &[]).await;
-        let seen = played.asked.first().and_then(|sheet| sheet.seen.as_ref());
-        assert!(matches!(seen, Some(RehearsalView::Not { why }) if why.contains("larger than")), "{seen:?}");
+        let seen = played.asked.first().and_then(|sheet| sheet.rehearsal.as_ref());
+        assert!(
+            matches!(seen, Some(RehearsalView::Unavailable { reason: why }) if why.contains("larger than")),
+            "{seen:?}"
+        );
     });
 }
 
@@ -188,7 +191,7 @@ fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
 fn what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed() {
     as_user!("what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed", async {
         let world = ToolTestWorld::new();
-        // Nobody has that name: the second run is let out, and comes to nothing there.
+        // The name does not exist. The second run has network access, and fails to resolve it.
         let played = world.bash("touch made; curl -s http://gone.invalid/; true", &[yes()]).await;
         assert!(played.result.is_success(), "{:?}", played.result);
         assert!(
@@ -199,9 +202,9 @@ fn what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed
         let outside = world.beside("outside/notes");
         fs::write(&outside, "x").unwrap();
         let played = world.bash(&format!("cat {}", outside.display()), &[]).await;
-        let seen = played.asked.first().and_then(|sheet| sheet.seen.as_ref());
+        let seen = played.asked.first().and_then(|sheet| sheet.rehearsal.as_ref());
         assert!(
-            matches!(seen, Some(RehearsalView::Not { why }) if why.contains("asked about")),
+            matches!(seen, Some(RehearsalView::Unavailable { reason: why }) if why.contains("needs a question")),
             "{seen:?} {:?}",
             played.result
         );

@@ -16,7 +16,7 @@ async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObserv
     world.call(tool, arguments, &[], Mode::ConfirmSensitive).await
 }
 
-/// What a tool says, where it works and asks nobody.
+/// The output of a tool that succeeds without a question.
 async fn said(world: &ToolTestWorld, tool: &str, arguments: Value) -> String {
     let played = call(world, tool, arguments).await;
     assert!(played.result.is_success() && played.asked.is_empty(), "{tool}: {:?}", played.result);
@@ -46,7 +46,7 @@ async fn directories_are_listed_with_sizes_counts_and_targets_and_nobody_is_aske
         listed,
         format!(
             "README.md\t6\nlink -> src/main.rs\nsrc/\t2 entries\n[byleave] `{at}`: 1 directories, 2 files and others, 6 bytes\n\
-             [byleave] 3 that are hidden by name or ignored are not listed; all = true lists them\n"
+             [byleave] 3 hidden or ignored entries are not listed; all = true lists them\n"
         )
     );
     let all = said(&world, "list_dir", json!({"all": true, "recursive": 2})).await;
@@ -92,7 +92,7 @@ async fn paths_are_found_by_glob() {
         ),
         (
             json!({"pattern": "*.py"}),
-            "[byleave] nothing fits `*.py`; all = true looks at what is hidden or ignored as well\n",
+            "[byleave] nothing matches `*.py`; all = true includes hidden and ignored files\n",
         ),
     ] {
         assert_eq!(said(&world, "glob", arguments.clone()).await, wanted, "{arguments}");
@@ -131,7 +131,7 @@ async fn lines_are_found_by_text_and_by_expression() {
             "src/deep/lib.rs:1:pub fn hello() {}\nsrc/deep/lib.rs:2:// Hello\n[byleave] 2 of 3 matching lines in 2 files are shown; \
              narrow with `path`, `glob` or `type`, or raise `max`\n".into()),
         (json!({"pattern": "nowhere", "path": "src"}),
-            "[byleave] no line matches `nowhere`; all = true searches what is hidden or ignored as well\n".into()),
+            "[byleave] no line matches `nowhere`; all = true includes hidden and ignored files\n".into()),
         (json!({"pattern": "hello", "all": true, "mode": "files", "glob": "{.hidden,built}/**"}),
             ".hidden/x.rs\nbuilt/out.rs\n".into()),
     ] {
@@ -147,7 +147,7 @@ async fn lines_are_found_by_text_and_by_expression() {
 #[tokio::test]
 async fn what_rules_hide_is_left_out_and_told() {
     let rules =
-        "[[rule]]\nid = \"mine\"\nverdict = \"deny\"\nread = \"{workspace}/vault/\"\nwhy = \"mine\"\n";
+        "[[rule]]\nid = \"mine\"\nverdict = \"deny\"\nread = \"{workspace}/vault/\"\nreason = \"mine\"\n";
     let world = ToolTestWorld::with(rules, GateSettings::default());
     for path in ["a.txt", "server.key", ".env", "vault/x.txt", "sub/.env/inner.txt", "sub/b.txt"] {
         world.write(path, "GATE_SECRET\n");
@@ -155,11 +155,11 @@ async fn what_rules_hide_is_left_out_and_told() {
     fs::hard_link(world.at(".env"), world.at("alias.txt")).unwrap();
     fs::hard_link(world.at("a.txt"), world.at("twin.txt")).unwrap();
     world.write("a.txt", "GATE_SECRET plain\n");
-    let left_out = "left out because a rule keeps them from being read";
+    let left_out = "left out because a rule denies reading them";
     let grep = said(&world, "grep", json!({"pattern": "GATE_SECRET", "mode": "files", "all": true})).await;
     // The key, `.env` twice, the vault, and the other name of `.env`.
     assert_eq!(grep, format!("a.txt\nsub/b.txt\ntwin.txt\n[byleave] 5 paths were {left_out}\n"));
-    // What stands in braces is looked at one by one, and what is hidden stays so under either name.
+    // Alternatives in braces are checked one by one, and hidden files stay hidden under every name.
     for glob in ["{.env,zzz.ts}", "{.env,a.txt}", "{.e,x}{nv,y}", "**/{.env,vault}/**"] {
         let braces = json!({"pattern": "GATE_SECRET", "glob": glob, "all": true});
         let grep = call(&world, "grep", braces).await.text();
@@ -170,7 +170,7 @@ async fn what_rules_hide_is_left_out_and_told() {
         );
     }
     let files = said(&world, "list_files", json!({})).await;
-    // The key, the vault, and the other name of `.env`, whose size would tell that of `.env`.
+    // The key, the vault, and the other name of `.env`, whose size would reveal that of `.env`.
     assert!(files.contains(&format!("[byleave] 3 paths were {left_out}")), "{files}");
     assert!(!files.contains("key") && !files.contains("vault"), "{files}");
     let glob = said(&world, "glob", json!({"pattern": "**", "all": true})).await;
@@ -201,24 +201,24 @@ async fn what_cannot_be_listed_or_searched_is_told_with_what_to_do() {
         ("list_files", json!({"path": "none"}), "there is no `none`"),
         ("list_files", json!({"path": "README.md"}), "`README.md` is not a directory"),
         ("list_files", json!({"pattern": "/etc/*"}), "`/etc/*` is absolute; give the directory as `path`"),
-        ("list_files", json!({"pattern": "a[", "max": 5}), "`a[` is no glob"),
-        ("glob", json!({"pattern": ""}), "the pattern is empty; `**` fits everything"),
-        ("glob", json!({"pattern": "../*"}), "`../*` leads up; give the directory to begin in as `path`"),
+        ("list_files", json!({"pattern": "a[", "max": 5}), "`a[` is not a glob"),
+        ("glob", json!({"pattern": ""}), "the pattern is empty; `**` matches everything"),
+        ("glob", json!({"pattern": "../*"}), "`../*` contains `..`; give the start directory as `path`"),
         ("glob", json!({"pattern": "/x/*"}), "is absolute; give the directory as `path`"),
-        ("glob", json!({"pattern": "{a"}), "`{a` is no glob"),
-        // Compiled, these end the process.
+        ("glob", json!({"pattern": "{a"}), "`{a` is not a glob"),
+        // Without these limits, compiling them crashes the process.
         ("glob", json!({"pattern": nested}), "the glob has more than 1024 bytes"),
         ("list_files", json!({"pattern": nested}), "the glob has more than 1024 bytes"),
         ("grep", json!({"pattern": "a", "glob": nested}), "the glob has more than 1024 bytes"),
         ("glob", json!({"pattern": "*", "path": "README.md"}), "`README.md` is not a directory"),
-        ("grep", json!({"pattern": "a(b"}), "is no regular expression"),
-        ("grep", json!({"pattern": "a(b"}), "set literal = true to look for it as it is"),
+        ("grep", json!({"pattern": "a(b"}), "is not a regular expression"),
+        ("grep", json!({"pattern": "a(b"}), "set literal = true to search for it literally"),
         ("grep", json!({"pattern": ""}), "the pattern is empty; to see a whole file use read_file"),
-        ("grep", json!({"pattern": "a\nb"}), "has a line break in it"),
+        ("grep", json!({"pattern": "a\nb"}), "contains a line break"),
         ("grep", json!({"pattern": "a\\nb"}), "set literal = true"),
-        ("grep", json!({"pattern": "a", "type": "rs"}), "there is no type `rs`; name one such as rust"),
+        ("grep", json!({"pattern": "a", "type": "rs"}), "there is no file type `rs`; use one such as rust"),
         ("grep", json!({"pattern": "a", "type": ".foo"}), "or use glob = \"*.foo\""),
-        ("grep", json!({"pattern": "a", "glob": "{a"}), "`{a` is no glob"),
+        ("grep", json!({"pattern": "a", "glob": "{a"}), "`{a` is not a glob"),
         ("grep", json!({"pattern": "a", "path": "none"}), "there is no `none`"),
         ("grep", json!({"pattern": "a", "mode": "all"}), "mode"),
         ("grep", json!({"pattern": "a", "where": "x"}), "where"),
@@ -253,7 +253,7 @@ async fn elsewhere_is_asked_about() {
     let played = world
         .call(
             "grep",
-            // Written otherwise: what was refused once is not asked about again.
+            // Written differently, because a refused call is not asked about again.
             json!({"pattern": "hell[o]", "path": "out"}),
             &[crate::world::yes()],
             Mode::ConfirmSensitive,
@@ -277,7 +277,7 @@ async fn odd_names_are_shown_escaped_and_break_nothing() {
     let names = "./[byleave] 9 paths\na\\nb.txt\nbad\\xff.txt\ncaf\u{e9}.txt\nd\\xfe/\nd\\xfe/in.txt\n";
     assert_eq!(said(&world, "glob", json!({"pattern": "**"})).await, names);
     let lines = "./[byleave] 9 paths:1:hello\na\\nb.txt:1:hello\ncaf\u{e9}.txt:1:hello\n[byleave] 2 files were not searched because \
-                 their names are not readable as text; rename them\n";
+                 their names are not valid UTF-8; rename them\n";
     assert_eq!(said(&world, "grep", json!({"pattern": "hello"})).await, lines);
     assert!(said(&world, "list_dir", json!({})).await.contains("d\\xfe/\t1 entry\n"));
     assert!(said(&world, "list_files", json!({})).await.contains("bad\\xff.txt\t6\n"));
@@ -306,5 +306,5 @@ async fn what_is_called_off_ends_and_a_large_tree_is_shared() {
     let cancel = tokio_util::sync::CancellationToken::new();
     cancel.cancel();
     let ended = bare.cancelled("grep", "", json!({"pattern": "hello"}), cancel).await;
-    assert_eq!(ended.error.as_deref(), Some("it was called off"));
+    assert_eq!(ended.error.as_deref(), Some("the call was cancelled"));
 }

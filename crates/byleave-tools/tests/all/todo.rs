@@ -1,4 +1,4 @@
-//! `todo_write` and `todo_read`, behind a real gate and by themselves.
+//! `todo_write` and `todo_read`, behind a real gate and without one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ use byleave_tools::{todo_read, todo_write};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Allows the list to be written, as an organisation or a user would.
+/// Allows writing the list, as an organisation or a user would.
 const ALLOWED: &str = "[[rule]]\nid = \"list\"\nverdict = \"allow\"\ninvoke = \"todo_write\"";
 
 fn gate(at: &Path, rules: &str) -> Gate {
@@ -35,7 +35,7 @@ fn gate(at: &Path, rules: &str) -> Gate {
         .unwrap()
         .rules,
     );
-    // Whoever is asked says no: what works here was not asked about.
+    // The approver says no, so every success was without a question.
     let person = callback("ada", |_| Reply::No { feedback: None });
     let gate = Gate::builder().policy(Policy::new(all).unwrap()).approver(Arc::new(person));
     gate.tool(todo_write(at.join("todos"))).tool(todo_read(at.join("todos"))).build().unwrap()
@@ -97,10 +97,10 @@ async fn a_session_finds_its_own_list_again() {
     assert_eq!(call(&second, "../../s", "todo_read", json!({})).await.to_text(), shown);
     assert_eq!(
         call(&second, "other", "todo_read", json!({})).await.to_text(),
-        "nothing is to be done; todo_write makes a list"
+        "the list is empty; todo_write creates one"
     );
     let done = call(&first, "../../s", "todo_write", json!({"todos": []})).await;
-    assert!(done.is_success() && done.to_text().starts_with("nothing is to be done"), "{done:?}");
+    assert!(done.is_success() && done.to_text().starts_with("the list is empty"), "{done:?}");
     let at = folder.path().join("todos");
     let files: Vec<_> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap()).collect();
     assert_eq!(files.len(), 1, "one list, and nothing left over");
@@ -128,10 +128,10 @@ async fn every_error_says_what_to_do_next() {
     let at = folder.path().join("todos");
     let many: Vec<Value> = (0..201).map(|_| todo("x", "pending")).collect();
     for (todos, words) in [
-        (json!(many), "the list has 201 items; keep it to 200: take out what is completed"),
+        (json!(many), "the list has 201 items, and the maximum is 200: remove completed items"),
         (
             json!([todo("x", "pending"), todo(" \n", "pending")]),
-            "item 2 says nothing; give it a `content`, or take it out",
+            "item 2 is empty; give it a `content`, or remove it",
         ),
         (json!([todo(&"é".repeat(1_001), "pending")]), "item 1 is longer than 1000 characters; shorten it"),
         (
@@ -160,14 +160,17 @@ async fn every_error_says_what_to_do_next() {
     let file = fs::read_dir(&at).unwrap().next().unwrap().unwrap().path();
     fs::write(&file, "[{]").unwrap();
     let error = alone(todo_read(at.clone()), json!({})).await.error.unwrap();
-    assert!(error.contains("cannot be read") && error.ends_with("write it anew with todo_write"), "{error}");
+    assert!(
+        error.contains("cannot read the list") && error.ends_with("write it again with todo_write"),
+        "{error}"
+    );
     assert!(!alone(todo_write(at.clone()), json!({"todos": [todo("x", "pending")]})).await.is_error);
     assert!(!alone(todo_read(at), json!({})).await.is_error);
     let not_a_directory = folder.path().join("file");
     fs::write(&not_a_directory, "").unwrap();
     let error = alone(todo_write(not_a_directory), json!({"todos": []})).await.error.unwrap();
     assert!(
-        error.contains("the list was not written") && error.ends_with("tell the person who runs this"),
+        error.contains("cannot write the list") && error.ends_with("inform the person who runs this"),
         "{error}"
     );
 }

@@ -28,7 +28,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A site at a port of its own, a stage that allows `a.example`, and the address of the site by that name.
+/// A site at its own port, a fixture that allows `a.example`, and the URL of the site with that name.
 fn one_site(says: SiteHandler) -> (FakeSite, WebFixture, String, Arc<FakeResolver>) {
     let site = FakeSite::new(("127.0.0.1", 0), says);
     let names = Arc::new(FakeResolver::all(&["127.0.0.1"]));
@@ -57,13 +57,13 @@ async fn a_page_of_an_allowed_host_is_read_and_nobody_is_asked() {
         )),
         "{told}"
     );
-    assert!(told.contains("[byleave] it says to robots: noai, nofollow, noindex\n"), "{told}");
+    assert!(told.contains("[byleave] robots directives of the page: noai, nofollow, noindex\n"), "{told}");
     let data = fetched.output().data.as_ref().unwrap();
     assert_eq!(
         (&data["status"], &data["cut"], &data["content_type"]),
         (&json!(200), &json!(false), &json!("text/html"))
     );
-    // Nothing of ours goes along, the second time as little as the first.
+    // The requests contain no cookies, credentials or referrer, in the second as in the first.
     stage.fetch(&base).await;
     for head in site.heads() {
         let lower = head.to_ascii_lowercase();
@@ -118,10 +118,12 @@ async fn a_name_is_looked_up_once_and_what_it_leads_to_is_judged() {
         assert!(fetched.result.is_success(), "{}", fetched.told());
     }
     assert_eq!(names.lookups(), ["turns.example", "mixed.example"]);
-    // The next call is another lookup, and its answer is judged as well.
+    // The next call does a new lookup, and its answer is checked as well.
     let fetched = stage.fetch(&format!("http://turns.example:{port}/")).await;
     assert!(
-        fetched.told().contains("leads to 169.254.169.254, which is not an address of the public internet")
+        fetched
+            .told()
+            .contains("resolves to 169.254.169.254, which is not an address of the public internet")
     );
     assert_eq!(site.heads().len(), 2);
     for address in [
@@ -178,30 +180,34 @@ async fn a_redirect_is_a_fetch_of_its_own() {
     let from_http = format!("http://a.example:{http}/");
     let from_https = format!("https://a.example:{https}/");
     let cases: &[(&str, &str, &str)] = &[
-        // Within what is permitted it is followed.
+        // Redirects within the permitted hosts are followed.
         (&from_http, "/y?z=1", "at /y?z=1"),
         (&from_http, "y", "at /y"),
         (&from_http, &format!("//b.example:{inner}/"), "trapped"),
         (&from_http, &format!("{from_https}up"), "at /up"),
         (&from_https, "/s", "at /s"),
-        // Elsewhere it is told, and not followed.
+        // Other redirects are reported, and not followed.
         (&from_http, &format!("http://other.example:{inner}/p"), "call web_fetch with that address"),
         (
             &from_http,
             &format!("http://a.example:{http}/?u=http://other.example/"),
             "call web_fetch with that address",
         ),
-        (&from_http, &format!("http://127.0.0.1:{inner}/"), "is not allowed: that is this machine"),
-        (&from_http, &format!("http://2130706433:{inner}/"), "is not allowed: that is this machine"),
-        (&from_http, &format!("http://[::ffff:127.0.0.1]:{inner}/"), "is not allowed: that is this machine"),
-        (&from_http, &format!("http://localhost:{inner}/"), "is not allowed: that is this machine"),
-        (&from_http, "http://169.254.169.254/latest/", "is not allowed: machines of clouds"),
+        (&from_http, &format!("http://127.0.0.1:{inner}/"), "is not allowed: the address is this machine"),
+        (&from_http, &format!("http://2130706433:{inner}/"), "is not allowed: the address is this machine"),
+        (
+            &from_http,
+            &format!("http://[::ffff:127.0.0.1]:{inner}/"),
+            "is not allowed: the address is this machine",
+        ),
+        (&from_http, &format!("http://localhost:{inner}/"), "is not allowed: the address is this machine"),
+        (&from_http, "http://169.254.169.254/latest/", "is not allowed: cloud machines"),
         (&from_https, &format!("{from_http}down"), "redirects from https to"),
         (&from_http, &format!("http://u:p@a.example:{http}/"), "user name or password"),
-        (&from_http, "file:///etc/passwd", "only http and https are fetched"),
-        (&from_http, "http://a.example/%0d%0aHost:x", "has a line break in it"),
-        (&from_http, "http://[::", "not a web address"),
-        (&format!("{from_http}loop"), "", "redirects more than 5 times"),
+        (&from_http, "file:///etc/passwd", "only http and https are supported"),
+        (&from_http, "http://a.example/%0d%0aHost:x", "contains a line break"),
+        (&from_http, "http://[::", "an invalid web address"),
+        (&format!("{from_http}loop"), "", "there were more than 5 redirects"),
     ];
     for (from, place, wanted) in cases {
         (*place).clone_into(&mut to.lock().unwrap());
@@ -213,7 +219,7 @@ async fn a_redirect_is_a_fetch_of_its_own() {
     }
     assert_eq!(trap.heads().len(), 1, "nobody but who was permitted came");
     assert!(!trap.heads()[0].to_ascii_lowercase().contains("cookie"));
-    // Where every call is asked about, a host that was not shown is not reached.
+    // If every call is asked about, a host that was not shown is not reached.
     to.lock().unwrap().clone_from(&format!("http://b.example:{inner}/"));
     let fetcher = on_loopback(&names);
     let stage = WebFixture::new(allowing(&["a.example", "b.example"]), fetcher, YES);
@@ -236,7 +242,7 @@ async fn what_never_ends_is_ended() {
     assert_eq!(fetched.content().len(), 10_000);
     assert!(fetched.told().contains("cut after 10000 bytes; a larger `max_bytes` shows more"));
 
-    // 300 MB in 300 kB; and members without content, which never come to an end.
+    // 300 MB in 300 kB, and endless members without content.
     let bomb = packed(&vec![b'a'; 300 << 20]);
     let empty = packed(b"");
     let bombs: SiteHandler = Arc::new(move |head, stream| {
@@ -254,10 +260,10 @@ async fn what_never_ends_is_ended() {
     assert!(fetched.output().truncated);
     let fetched = stage.fetch(&format!("{base}/empty")).await;
     assert_eq!((fetched.content(), fetched.output().truncated), ("", true));
-    // It was ended because there was too much of it, and not by the limit of time.
-    assert!(!fetched.told().contains("did not come within"), "{}", fetched.told());
+    // It ended at the size limit, and not at the time limit.
+    assert!(!fetched.told().contains("did not arrive within"), "{}", fetched.told());
 
-    // One that says nothing, and one that stops in the middle: what came is kept.
+    // One that sends nothing, and one that stops in the middle. The received part is kept.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
     let slow: SiteHandler = Arc::new(move |head, stream| {
@@ -271,9 +277,9 @@ async fn what_never_ends_is_ended() {
     });
     let site = FakeSite::new(("127.0.0.1", 0), slow);
     let names = Arc::new(FakeResolver::all(&["127.0.0.1"]));
-    // The first has to have come before its limit is over, also on a slow machine.
+    // The first part must arrive within the limit, also on a slow machine.
     for (path, limit_ms, words, content) in [
-        ("half", 3_000, "the rest did not come within 3 seconds; try again later", "half"),
+        ("half", 3_000, "the rest did not arrive within 3 seconds; try again later", "half"),
         ("silent", 400, "did not answer within 0.4 seconds; try again later", ""),
     ] {
         let quick = on_loopback(&names).with_timeout(Duration::from_millis(limit_ms));
@@ -294,7 +300,7 @@ async fn a_host_is_not_flooded() {
     }
     assert_eq!(site.heads().len(), 30);
     let fetched = stage.fetch(&base).await;
-    assert!(fetched.told().contains("was asked 30 times within a minute; wait "), "{}", fetched.told());
+    assert!(fetched.told().contains("had 30 requests within a minute; wait "), "{}", fetched.told());
 }
 
 // req: B5
@@ -303,13 +309,18 @@ async fn content_is_told_by_what_it_is() {
     let cases: &[(&str, &[u8], &str, &str)] = &[
         ("text/plain; charset=iso-8859-1", b"caf\xe9", "windows-1252", "café"),
         ("text/html; charset=shift_jis", b"<p>\x93\xfa\x96\x7b", "Shift_JIS", "日本"),
-        ("text/plain; charset=utf-9", b"a", "nobody knows the encoding `utf-9`: read as UTF-8", "a"),
-        ("text/plain", b"a\xff", "some bytes are not UTF-8", "a\u{fffd}"),
+        ("text/plain; charset=utf-9", b"a", "unknown encoding `utf-9`: read as UTF-8", "a"),
+        ("text/plain", b"a\xff", "some bytes are not valid UTF-8", "a\u{fffd}"),
         ("application/json", br#"{"a":1}"#, "application/json, 7 bytes", r#"{"a":1}"#),
         ("application/octet-stream", b"plain after all", "octet-stream, 15 bytes", "plain after all"),
-        ("image/png", b"\x89PNG\r\n", "image/png, 6 bytes\n[byleave] it is no text, so it is not shown", ""),
-        ("application/octet-stream", b"\x7fELF\0\0", "6 bytes\n[byleave] it is no text", ""),
-        ("text/plain", b"a\0b", "it is no text", ""),
+        (
+            "image/png",
+            b"\x89PNG\r\n",
+            "image/png, 6 bytes\n[byleave] the content is not text, so it is not shown",
+            "",
+        ),
+        ("application/octet-stream", b"\x7fELF\0\0", "6 bytes\n[byleave] the content is not text", ""),
+        ("text/plain", b"a\0b", "the content is not text", ""),
     ];
     for (kind, body, words, content) in cases {
         let (_, stage, base, _) = one_site(answer("200 OK", &format!("Content-Type: {kind}\r\n"), body));
@@ -328,7 +339,7 @@ async fn content_is_told_by_what_it_is() {
     assert!(fetched.told().contains("8 bytes (28 with gzip)"), "{}", fetched.told());
 }
 
-/// What is wrong, and the words that say so and what to do.
+/// An error, and the text that describes it and the remedy.
 struct FetchErrorCase {
     what: &'static str,
     says: SiteHandler,
@@ -382,7 +393,7 @@ async fn every_error_says_what_to_do_next() {
             what: "redirect without place",
             says: status("302 Found"),
             url: "/",
-            words: &["leads elsewhere without saying where"],
+            words: &["redirects without a target"],
         },
         FetchErrorCase {
             what: "two places",
@@ -394,19 +405,19 @@ async fn every_error_says_what_to_do_next() {
             what: "other packing",
             says: answer("200 OK", "Content-Encoding: br\r\n", "x"),
             url: "/",
-            words: &["packed as `br`", "fetch another address"],
+            words: &["compressed with `br`", "fetch another address"],
         },
         FetchErrorCase {
             what: "packed twice",
             says: answer("200 OK", "Content-Encoding: gzip, gzip\r\n", "x"),
             url: "/",
-            words: &["packed as `gzip`"],
+            words: &["compressed with `gzip`"],
         },
         FetchErrorCase {
             what: "bad packing",
             says: answer("200 OK", "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n", "not gzip"),
             url: "/",
-            words: &["cannot be unpacked", "try again"],
+            words: &["cannot be decompressed", "try again"],
         },
         FetchErrorCase {
             what: "huge header",
@@ -424,25 +435,25 @@ async fn every_error_says_what_to_do_next() {
             what: "no http",
             says: raw("SSH-2.0-OpenSSH_9.9\r\n"),
             url: "/",
-            words: &["did not answer as a web server does", "check the port"],
+            words: &["sent an invalid HTTP response", "check the port"],
         },
         FetchErrorCase {
             what: "hangs up",
             says: raw(""),
             url: "/",
-            words: &["did not answer as a web server does", "try again later"],
+            words: &["sent an invalid HTTP response", "try again later"],
         },
         FetchErrorCase {
             what: "ends early",
             says: raw("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nhalf"),
             url: "/",
-            words: &["half", "only a part came", "try again"],
+            words: &["half", "only a part arrived", "try again"],
         },
         FetchErrorCase {
             what: "no tls",
             says: raw("HTTP/1.1 400 Bad\r\n\r\n"),
             url: "https:/",
-            words: &["cannot speak TLS with `a.example`", "do not try http instead"],
+            words: &["TLS connection to `a.example`", "do not use http instead"],
         },
     ];
     for FetchErrorCase { what, says, url, words } in cases {
@@ -455,16 +466,16 @@ async fn every_error_says_what_to_do_next() {
         }
         assert!(!fetched.told().contains("[byleave] teapot"));
     }
-    // What is wrong with the address is said before anything is sent.
+    // An invalid URL is reported before anything is sent.
     let (site, stage, base, _) = one_site(status("200 OK"));
     let userinfo = base.replace("http://", "http://u:p@");
     let crlf = format!("{base}/%0d%0aHost:%20evil");
     let long = format!("{base}/{}", "x".repeat(9_000));
     for (url, words) in [
-        (userinfo.as_str(), "user name or password in it, which is never sent: give it without"),
-        (&crlf, "has a line break in it"),
+        (userinfo.as_str(), "user name or password, which is never sent: remove it"),
+        (&crlf, "contains a line break"),
         (&long, "longer than 8192 bytes: give a shorter one"),
-        ("ftp://a.example/", "only http and https are fetched"),
+        ("ftp://a.example/", "only http and https are supported"),
         ("a.example", "is not a web address"),
         ("http://", "is not a web address"),
     ] {
@@ -480,7 +491,7 @@ async fn every_error_says_what_to_do_next() {
         assert!(!fetched.result.is_success(), "{arguments}: {}", fetched.told());
     }
     assert!(site.heads().is_empty(), "{:?}", site.heads());
-    // Nobody there.
+    // No server listens there.
     drop(site);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let fetched = stage.fetch(&format!("http://a.example:{free}/")).await;
@@ -504,10 +515,6 @@ async fn a_certificate_for_another_name_or_of_nobody_is_not_believed() {
         let stage = WebFixture::new(allowing(&["a.example"]), on_loopback(&names).with_roots(roots), NO);
         let fetched = stage.fetch(&format!("https://a.example:{}/", site.at.port())).await;
         assert_eq!(fetched.result.is_success(), succeeds, "{}", fetched.told());
-        assert!(
-            succeeds || fetched.told().contains("cannot speak TLS with `a.example`"),
-            "{}",
-            fetched.told()
-        );
+        assert!(succeeds || fetched.told().contains("TLS connection to `a.example`"), "{}", fetched.told());
     }
 }

@@ -1,4 +1,5 @@
-//! A machine for tests: a home, a workspace in it, a gate with the built-in rules and tools, and a person who is shown questions.
+//! A machine for tests: a home, a workspace in it, a gate with the built-in rules and tools, and an approver that stores
+//! questions.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -24,24 +25,24 @@ use byleave_tools::{Bash, BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, bui
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Everything that a test stands on. Gone when it is dropped.
+/// The whole fixture of a test. Removed when it is dropped.
 pub(crate) struct ToolTestWorld {
     folder: tempfile::TempDir,
     pub(crate) gate: Gate,
     pub(crate) bash: Bash,
     pub(crate) jobs: Jobs,
     rules: Vec<Rule>,
-    /// The same, compiled when a test first asks for it: that costs as much as everything else here.
+    /// The same, compiled when a test first needs it, because that costs as much as everything else here.
     compiled: OnceLock<Arc<Policy>>,
     asked: Arc<Mutex<Vec<QuestionView>>>,
     replies: Arc<Mutex<VecDeque<Reply>>>,
     meanwhile: Arc<Mutex<Option<WhileAsking>>>,
 }
 
-/// Something that happens while the person thinks.
+/// Something that happens while the person decides.
 type WhileAsking = Box<dyn FnOnce() + Send>;
 
-/// What a call came to, and what was asked on the way.
+/// The result of a call, and the questions.
 pub(crate) struct CallObservation {
     pub(crate) call: CallId,
     pub(crate) result: CallResult,
@@ -49,10 +50,10 @@ pub(crate) struct CallObservation {
 }
 
 impl CallObservation {
-    /// What was seen on the copy, where somebody was asked about it.
+    /// The rehearsal in the first question.
     #[track_caller]
     pub(crate) fn seen(&self) -> &Rehearsal {
-        match self.asked.first().and_then(|sheet| sheet.seen.as_ref()) {
+        match self.asked.first().and_then(|sheet| sheet.rehearsal.as_ref()) {
             Some(RehearsalView::Ran { rehearsal, .. }) => rehearsal,
             other => panic!("no rehearsal was shown: {other:?}, {:?}", self.result),
         }
@@ -68,12 +69,12 @@ impl ToolTestWorld {
         Self::with("", GateSettings::default())
     }
 
-    /// With these rules of the user besides the built-in ones.
+    /// With these user rules in addition to the built-in ones.
     pub(crate) fn with(rules: &str, settings: GateSettings) -> Self {
         Self::made(rules, settings, |workplace| workplace)
     }
 
-    /// With a workplace that is changed first.
+    /// With an execution environment that is changed first.
     pub(crate) fn made(
         rules: &str,
         settings: GateSettings,
@@ -99,7 +100,7 @@ impl ToolTestWorld {
         workplace.home = Some(home);
         workplace.private_paths = vec![state];
         workplace.environment = std::env::vars().filter(|(name, _)| name == "PATH").collect();
-        // No cgroups are delegated to tests.
+        // Tests have no delegated cgroups.
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         let workplace = change(workplace);
         let (asked, replies) =
@@ -135,17 +136,17 @@ impl ToolTestWorld {
         Self { folder, gate, bash, jobs, rules: all, compiled, asked, replies, meanwhile }
     }
 
-    /// The person answers with these from now on, one after the other, and then says no.
+    /// The approver gives these answers from now on, in order, and then says no.
     pub(crate) fn answers(&self, replies: &[Reply]) {
         *self.replies.lock().unwrap() = replies.iter().cloned().collect();
     }
 
-    /// The next time that the person thinks, this happens.
+    /// Runs this during the next decision of the person.
     pub(crate) fn meanwhile(&self, happens: impl FnOnce() + Send + 'static) {
         *self.meanwhile.lock().unwrap() = Some(Box::new(happens));
     }
 
-    /// A path beside the home, whatever became of the home.
+    /// A path next to the home, even if the home was replaced.
     pub(crate) fn beside(&self, path: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join(path)
     }
@@ -165,7 +166,7 @@ impl ToolTestWorld {
         fs::read_to_string(self.at(path)).unwrap_or_else(|error| format!("<{}>", error.kind()))
     }
 
-    /// A call of `bash`; the person answers with these, one after the other, and then says no.
+    /// A call of `bash`. The approver gives these answers in order, and then says no.
     pub(crate) async fn bash(&self, command: &str, replies: &[Reply]) -> CallObservation {
         self.call("bash", json!({ "command": command }), replies, Mode::ConfirmSensitive).await
     }
@@ -210,7 +211,7 @@ impl ToolTestWorld {
 }
 
 impl ToolTestWorld {
-    /// What a tool is given by a gate that has granted a call, for who asks the tool itself.
+    /// The context that a gate passes to the tool of a granted call, for direct use of the tool.
     pub(crate) fn granted(&self) -> RunContext {
         let site = ToolContext {
             tenant: TenantId::new("local").unwrap(),
@@ -231,7 +232,7 @@ pub(crate) fn yes() -> Reply {
     Reply::Yes { note: None }
 }
 
-/// Everything beneath a directory: what it is, its mode, its content or where it leads.
+/// Everything beneath a directory: type, mode, and content or link target.
 pub(crate) fn tree(root: &Path) -> Vec<String> {
     use std::os::unix::fs::PermissionsExt as _;
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Wires that break, and workers that are away.
+//! Connections that break, and workers that are disconnected.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ async fn who_is_away_for_less_than_the_lease_lives_and_for_longer_does_not() {
     };
     assert!(tokio::time::timeout(HANGS, gone).await.is_ok(), "it is waited for for ever");
 
-    // A lease that is not over by then, however slow the machine is.
+    // A lease that does not expire during the test, however slow the machine is.
     let office = RegistryFixture::with(Duration::from_secs(600), None);
     let worker = office.worker(Permissions::All);
     let owner = worker.owner();
@@ -50,7 +50,7 @@ async fn who_is_away_for_less_than_the_lease_lives_and_for_longer_does_not() {
     assert!(office.roster.is_alive(owner), "it may come back");
 }
 
-/// Longer than anything here takes: a test that waits for so long hangs.
+/// Longer than anything here takes. A test that waits this long hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
 fn hello(owner: &str) -> String {
@@ -60,7 +60,7 @@ fn hello(owner: &str) -> String {
 // req: E4
 #[tokio::test(start_paused = true)]
 async fn who_falls_silent_is_given_up() {
-    // Nobody is waited for in silence for longer than that, however long the lease.
+    // A silent worker is disconnected after a fixed time, however long the lease.
     let office = RegistryFixture::with(Duration::from_secs(300), None);
     let (mut worker, theirs) = FrameChannel::pair();
     let roster = office.roster.clone();
@@ -68,17 +68,17 @@ async fn who_falls_silent_is_given_up() {
         tokio::spawn(async move { server::serve_worker(&roster, Permissions::All, theirs).await });
     worker.sender.send(hello("01980000-0000-7000-8000-000000000001")).await.unwrap();
     assert!(worker.receiver.recv().await.unwrap().contains("welcome"));
-    // It is heard for as long as it says anything, and not for long after that.
+    // It stays connected as long as it sends anything, and not much longer.
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(20)).await;
-        worker.sender.send(r#"{"beat":{"at_ms":0}}"#.to_owned()).await.unwrap();
+        worker.sender.send(r#"{"heartbeat":{"at_ms":0}}"#.to_owned()).await.unwrap();
     }
     assert!(!attending.is_finished());
     let given_up = tokio::time::timeout(Duration::from_secs(40), attending).await;
     assert!(given_up.is_ok(), "the office listens for ever");
 }
 
-/// A wire that can be had once.
+/// A connection that can be used once.
 struct SingleUseConnector(Mutex<Option<FrameChannel>>);
 
 impl Connector for SingleUseConnector {
@@ -94,18 +94,18 @@ async fn a_worker_begins_nothing_when_its_lease_may_be_over_whatever_still_lay_i
     let (near, mut office) = FrameChannel::pair();
     let worker = RegistryFixture::new().worker_by(SingleUseConnector(Mutex::new(Some(near))));
     assert!(office.receiver.recv().await.unwrap().contains("hello"));
-    let welcome = r#"{"welcome":{"lease_ms":2000,"office":"01980000-0000-7000-8000-000000000009"}}"#;
+    let welcome = r#"{"welcome":{"lease_ms":2000,"server_id":"01980000-0000-7000-8000-000000000009"}}"#;
     office.sender.send(welcome.to_owned()).await.unwrap();
     let starting = || worker.mark_started(CallId::new(fresh_id()), AttemptId::new(fresh_id()));
     let beat = office.receiver.recv().await.unwrap();
     assert!(starting().await.is_ok());
-    // Whatever else the office says meanwhile keeps the wire open and renews no lease.
-    let other = r#"{"told":{"id":77,"told":{"Ok":null}}}"#;
+    // Other messages from the server keep the connection open, but do not renew the lease.
+    let other = r#"{"response":{"id":77,"result":{"Ok":null}}}"#;
     for _ in 0..11 {
         tokio::time::sleep(Duration::from_millis(200)).await;
         office.sender.send(other.to_owned()).await.unwrap();
     }
-    // It was said long ago, and is heard only now.
+    // It was sent long ago, and is received only now.
     office.sender.send(beat).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(starting().await.unwrap_err().to_string().contains("longer than a lease"));
@@ -131,7 +131,7 @@ async fn nobody_comes_in_as_another_tenants_owner() {
     let office = RegistryFixture::with(Duration::from_secs(5), None);
     let owner = "01980000-0000-7000-8000-000000000002";
     let mut wires = Vec::new();
-    for (tenant, said) in [("acme", "welcome"), ("other", "is another's"), ("acme", "welcome")] {
+    for (tenant, said) in [("acme", "welcome"), ("other", "belongs to another worker"), ("acme", "welcome")] {
         let (mut worker, theirs) = FrameChannel::pair();
         let (roster, rights) = (office.roster.clone(), crate::stage::worker_of(tenant, "w"));
         tokio::spawn(async move { server::serve_worker(&roster, rights, theirs).await });

@@ -1,4 +1,4 @@
-//! Tests of byleave-worker: the whole suites of ledgers and gates over a wire, and everything that can happen to the wire.
+//! Tests of byleave-worker: the whole suites for ledgers and gates over a connection, and every failure of the connection.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod breaking;

@@ -1,4 +1,4 @@
-//! What a worker may do, and what it may not.
+//! The permissions of a worker.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn call(tenant: &str) -> Call {
     }
 }
 
-/// A call that came in at the store itself, in a session of its own.
+/// A call that arrived at the store itself, in its own session.
 async fn came_in(office: &RegistryFixture, tenant: &str) -> CallId {
     let mut call = call(tenant);
     call.session = SessionId::new(call.id.to_string()).unwrap();
@@ -55,7 +55,7 @@ async fn came_in(office: &RegistryFixture, tenant: &str) -> CallId {
     call.id
 }
 
-/// A worker of a tenant that drives what it is offered.
+/// A worker of a tenant that runs the calls that it is offered.
 fn hired(office: &RegistryFixture) -> Gate {
     let skills = Capabilities {
         tools: ["note".into()].into(),
@@ -69,7 +69,7 @@ fn hired(office: &RegistryFixture) -> Gate {
     worker
 }
 
-/// Has a call driven by whoever is there.
+/// Has a call run by any connected worker.
 async fn driven(office: &RegistryFixture, call: CallId) {
     let (tenant, session) = (TenantId::new("acme").unwrap(), SessionId::new(call.to_string()).unwrap());
     let job = CallAssignment { call, tenant: &tenant, session: &session, tool: "note", dir: "/tmp" };
@@ -90,11 +90,11 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
         question,
         digest,
         reply: byleave::approver::Reply::Yes { note: None },
-        approver: ApproverIdentity { name: "ann".into(), grade: Assurance::Web },
+        approver: ApproverIdentity { name: "ann".into(), assurance: Assurance::Web },
     };
     // Not even in a person's name.
     let own = worker.answer(yes(question.id, question.digest())).await;
-    assert!(own.unwrap_err().to_string().contains("not for workers to answer"));
+    assert!(own.unwrap_err().to_string().contains("a worker must not answer"));
     assert!(worker.cancel(call, "ann").await.is_err(), "nor does it call anything off");
     server.answer(yes(question.id, question.digest())).await.unwrap();
     driven(&office, call).await;
@@ -109,7 +109,7 @@ async fn a_worker_writes_on_nothing_that_it_was_not_offered() {
     let (call, other) = (came_in(&office, "acme").await, came_in(&office, "acme").await);
     let worker = hired(&office);
     driven(&office, call).await;
-    // It can see the other, and would drive it.
+    // It can see the other call, and would run it.
     drop(worker.resume(other).await);
     let len = |record: Option<byleave::ledger::LoadedRecord>| record.unwrap().record.len();
     assert!(len(office.store.load(call).await.unwrap()) > 1);

@@ -1,4 +1,4 @@
-//! Wires over real sockets, in the clear on this machine and over TLS.
+//! Connections over real sockets, in plain text on this machine and over TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::stage::RegistryFixture;
 
 const TOKEN: &str = "byl_worker";
 
-/// Lets in who shows the token.
+/// Admits clients that present the token.
 #[expect(clippy::result_large_err, reason = "as the library wants it")]
 fn admit(request: &Request, response: Response) -> Result<Response, ErrorResponse> {
     let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
@@ -42,7 +42,7 @@ async fn talk(office: &RegistryFixture, stream: impl AsyncRead + AsyncWrite + Un
     }
 }
 
-/// An office that listens.
+/// A server that listens.
 struct ListeningServer {
     office: Arc<RegistryFixture>,
     address: SocketAddr,
@@ -90,7 +90,7 @@ impl ListeningServer {
     }
 }
 
-/// The same for the suite, begun when it is first used.
+/// The same for the conformance suite, started when it is first used.
 struct SocketFixture(tokio::sync::OnceCell<ListeningServer>);
 
 impl SocketFixture {

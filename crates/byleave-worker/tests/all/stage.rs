@@ -1,4 +1,4 @@
-//! An office on a store in memory, with wires that can be made to break.
+//! A worker registry on a store in memory, with connections that can be made to break.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use byleave_worker::{
     Permissions, RemoteLedger, RemoteLedgerOptions, WorkerRegistry, server,
 };
 
-/// A store in memory that writes for owners elsewhere.
+/// A store in memory that writes for remote owners.
 pub(crate) struct MemoryOwnerBackend(pub(crate) MemoryLedger);
 
 impl OwnerBackend for MemoryOwnerBackend {
-    // An owner lives here for as long as somebody holds its ledger, which the roster does.
+    // An owner is alive as long as its ledger is held, which the registry does.
     fn set_liveness_check(&self, _is_alive: OwnerLiveness) {}
 
     fn ledger_for_owner(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
@@ -26,18 +26,18 @@ impl OwnerBackend for MemoryOwnerBackend {
     }
 }
 
-/// What a worker of this name may do.
+/// The permissions of a worker with this name.
 pub(crate) fn worker_of(tenant: &str, name: &str) -> Permissions {
     Permissions::Worker { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned() }
 }
 
-/// An office, and where its workers live.
+/// A worker registry, with its store.
 pub(crate) struct RegistryFixture {
     pub(crate) roster: WorkerRegistry,
     pub(crate) store: MemoryLedger,
     pub(crate) dialled: Arc<AtomicU64>,
     workers: tempfile::TempDir,
-    /// After how many words a wire breaks.
+    /// The number of messages after which a connection breaks.
     breaks_after: Option<u64>,
 }
 
@@ -46,9 +46,9 @@ impl RegistryFixture {
         Self::with(Duration::ZERO, None)
     }
 
-    /// Every wire breaks after a few words, in either direction.
+    /// Every connection breaks after a few messages, in either direction.
     pub(crate) fn with_bad_wires() -> Self {
-        // Who is away for the moment that it takes to dial again keeps its claims.
+        // A worker that reconnects at once keeps its claims.
         Self::with(Duration::from_millis(300), Some(7))
     }
 
@@ -59,7 +59,7 @@ impl RegistryFixture {
         Self { roster, store, dialled: Arc::default(), workers, breaks_after }
     }
 
-    /// A worker of this office that dials in a way of its own.
+    /// A worker of this registry with its own connector.
     pub(crate) fn worker_by(&self, dial: impl Connector) -> RemoteLedger {
         RemoteLedger::open(&self.options(), dial).unwrap()
     }
@@ -71,12 +71,12 @@ impl RegistryFixture {
         }
     }
 
-    /// A worker of this office.
+    /// A worker of this registry.
     pub(crate) fn worker(&self, rights: Permissions) -> RemoteLedger {
         self.worker_by(self.dialling(rights))
     }
 
-    /// A worker of this office that wants calls.
+    /// A worker of this registry that accepts calls.
     pub(crate) fn hire(&self, rights: Permissions, skills: Capabilities) -> (RemoteLedger, CallOffers) {
         RemoteLedger::open_as_worker(&self.options(), skills, self.dialling(rights)).unwrap()
     }
@@ -91,7 +91,7 @@ impl RegistryFixture {
     }
 }
 
-/// Opens wires to the office, some of them bad.
+/// Opens connections to the registry, some of them faulty.
 struct FaultyConnector {
     roster: WorkerRegistry,
     rights: Permissions,
@@ -106,7 +106,7 @@ impl Connector for FaultyConnector {
             let (ours, theirs) = FrameChannel::pair();
             let (roster, rights) = (self.roster.clone(), self.rights.clone());
             let ours = match self.breaks_after {
-                // Long enough for the first words, and not always at the same place.
+                // Long enough for the first messages, and not always at the same point.
                 Some(words) => breaking(ours, 3 + (number * 5) % words),
                 None => ours,
             };
@@ -116,7 +116,7 @@ impl Connector for FaultyConnector {
     }
 }
 
-/// A wire that breaks after so many words, wherever they come from.
+/// A connection that breaks after this many messages, from either side.
 pub(crate) fn breaking(mut far: FrameChannel, words: u64) -> FrameChannel {
     let (near, mut middle) = FrameChannel::pair();
     tokio::spawn(async move {
@@ -145,7 +145,7 @@ impl LedgerHarness for RegistryFixture {
         let owner = ledger.owner();
         drop(ledger);
         Box::pin(async move {
-            // Until the office has noticed, and the lease is over.
+            // Waits until the registry has noticed, and the lease has expired.
             while self.roster.is_alive(owner) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }

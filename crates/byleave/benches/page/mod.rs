@@ -1,4 +1,4 @@
-//! docs/performance.md: each benchmark writes its own part, between its marks, with the day and the machine.
+//! docs/performance.md: each benchmark writes its own part, between its marks, with the date and the machine.
 
 use std::path::Path;
 

@@ -30,11 +30,10 @@ impl RiskLevel {
             return Self::Normal;
         }
         let asks_for = |cause: AskCause| {
-            let reasons = sheet.ruling.reasons.iter();
+            let reasons = sheet.decision.reasons.iter();
             reasons.filter(|reason| reason.verdict == Verdict::Ask).any(|reason| reason.cause == Some(cause))
         };
-        let stands =
-            matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
+        let stands = matches!(&sheet.rehearsal, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         // An action that could do great harm is treated as irreversible unless it was seen to be reversible.
         if sheet.plan.irreversible
             || asks_for(AskCause::Irreversible)
@@ -45,7 +44,7 @@ impl RiskLevel {
         let loud = |effect: &Effect| {
             matches!(effect, Effect::Delete { .. } | Effect::Unconfined { .. } | Effect::Unknown { .. })
         };
-        let grave = sheet.terms.destructive
+        let grave = sheet.resolved_tool.destructive
             || asks_for(AskCause::Dangerous)
             || asks_for(AskCause::NotUnderstood)
             || sheet.plan.effects.is_empty()
@@ -75,10 +74,10 @@ impl RiskLevel {
 
 /// Checks whether the rehearsal removed files that are in no repository.
 fn deletes_untracked_files(sheet: &QuestionView) -> bool {
-    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return false };
+    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.rehearsal else { return false };
     rehearsal.changes.list.iter().any(|change| {
         let was_file =
             matches!(change.before.as_ref().map(|node| &node.kind), Some(FileNodeKind::File { .. }));
-        was_file && change.standing == GitStatus::Untracked && change.kind() == FileChangeKind::Deleted
+        was_file && change.git_status == GitStatus::Untracked && change.kind() == FileChangeKind::Deleted
     })
 }

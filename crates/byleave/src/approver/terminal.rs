@@ -62,7 +62,7 @@ impl TerminalApprover {
     }
 
     /// Opens the terminal at this path.
-    #[expect(clippy::disallowed_methods, reason = "a terminal, and no file")]
+    #[expect(clippy::disallowed_methods, reason = "a terminal, not a file")]
     pub fn open_at(name: impl Into<String>, path: impl AsRef<Path>) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if !rustix::termios::isatty(&file) {
@@ -150,9 +150,7 @@ impl TerminalDialog<'_> {
                 return Ok(reply);
             }
         }
-        Err(ApproverError::InvalidResponse(format!(
-            "nothing that was typed in {TRIES_MAX} tries is an answer"
-        )))
+        Err(ApproverError::InvalidResponse(format!("no valid answer in {TRIES_MAX} tries")))
     }
 
     fn read_choice(&mut self, words: Option<&str>) -> Result<Option<Reply>, ApproverError> {
@@ -171,7 +169,7 @@ impl TerminalDialog<'_> {
 
     /// Asks for typed words, because an irreversible action needs more than one key.
     fn confirm(&mut self, words: &str) -> Result<Option<Reply>, ApproverError> {
-        let answer = self.read_line(&format!("this cannot be taken back; type `{words}` to go ahead > "))?;
+        let answer = self.read_line(&format!("this cannot be undone; type `{words}` to go ahead > "))?;
         Ok((answer == words).then_some(Reply::Yes { note: None }))
     }
 
@@ -187,12 +185,12 @@ impl TerminalDialog<'_> {
     }
 
     fn read_no(&mut self) -> Result<Reply, ApproverError> {
-        let feedback = self.read_line("what should be done instead? (enter for nothing) > ")?;
+        let feedback = self.read_line("what should the agent do instead? (enter to skip) > ")?;
         Ok(Reply::No { feedback: (!feedback.is_empty()).then_some(feedback) })
     }
 
     fn read_edit(&mut self) -> Result<Option<Reply>, ApproverError> {
-        self.draw("the whole in its place, as a JSON object, then an empty line\n")?;
+        self.draw("type the complete replacement as a JSON object, then an empty line\n")?;
         let mut text = String::new();
         loop {
             let line = self.read_line("> ")?;
@@ -203,14 +201,14 @@ impl TerminalDialog<'_> {
             text.push('\n');
             if text.len() > LINE_BYTES_MAX {
                 return Err(ApproverError::InvalidResponse(format!(
-                    "an edit of more than {LINE_BYTES_MAX} bytes"
+                    "the edit has more than {LINE_BYTES_MAX} bytes"
                 )));
             }
         }
         match serde_json::from_str::<Value>(&text) {
             Ok(value) if value.is_object() => Ok(Some(Reply::Edit { value, note: None })),
-            Ok(_) => self.draw("that is no JSON object\n").map(|()| None),
-            Err(error) => self.draw(&format!("that is no JSON: {error}\n")).map(|()| None),
+            Ok(_) => self.draw("that is not a JSON object\n").map(|()| None),
+            Err(error) => self.draw(&format!("that is not valid JSON: {error}\n")).map(|()| None),
         }
     }
 
@@ -225,16 +223,16 @@ impl TerminalDialog<'_> {
             if let Some(end) = self.typed.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.typed.drain(..=end).collect();
                 let line = String::from_utf8(line)
-                    .map_err(|_| ApproverError::InvalidResponse("what was typed is no text".into()))?;
+                    .map_err(|_| ApproverError::InvalidResponse("the input is not valid UTF-8".into()))?;
                 return Ok(line.trim().to_owned());
             }
             if self.typed.len() > LINE_BYTES_MAX {
                 return Err(ApproverError::InvalidResponse(format!(
-                    "a line of more than {LINE_BYTES_MAX} bytes"
+                    "the line has more than {LINE_BYTES_MAX} bytes"
                 )));
             }
             if self.withdrawn.load(Ordering::Relaxed) {
-                self.draw("\n(nobody waits for this answer any more)\n")?;
+                self.draw("\n(this question no longer needs an answer)\n")?;
                 return Err(withdrawn_error());
             }
             match self.console.read_keys(WITHDRAW_POLL).map_err(io_error)? {
@@ -254,7 +252,7 @@ fn withdrawn_error() -> ApproverError {
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
 fn io_error(error: io::Error) -> ApproverError {
-    ApproverError::Failed(format!("the terminal broke: {error}"))
+    ApproverError::Failed(format!("the terminal failed: {error}"))
 }
 
 /// Escapes control characters again. The renderer already did so, but a terminal would act on any that it missed.

@@ -52,19 +52,19 @@ impl WebhookApprover {
         let body = serde_json::to_vec(&ApprovalRequest {
             question,
             expires_at: sheet.question.expires_at,
-            sheet,
+            question_view: sheet,
             lines: &rendering.lines,
             complete: rendering.complete,
         })
-        .map_err(|error| ApproverError::Failed(format!("cannot write the question: {error}")))?;
+        .map_err(|error| ApproverError::Failed(format!("cannot encode the question: {error}")))?;
         let answer = self.service.request(body).await.map_err(|error| match error {
             ServiceResponseError::Failed(why) => ApproverError::Failed(why),
             ServiceResponseError::InvalidResponse(why) => ApproverError::InvalidResponse(why),
         })?;
         let answer: ApprovalResponse = serde_json::from_slice(&answer)
-            .map_err(|error| ApproverError::InvalidResponse(format!("the answer cannot be read: {error}")))?;
+            .map_err(|error| ApproverError::InvalidResponse(format!("cannot read the answer: {error}")))?;
         if answer.question != question {
-            return Err(ApproverError::InvalidResponse("the answer belongs to another question".into()));
+            return Err(ApproverError::InvalidResponse("the answer is for another question".into()));
         }
         Ok(answer.reply.into())
     }
@@ -74,7 +74,7 @@ impl WebhookApprover {
 struct ApprovalRequest<'a> {
     question: Digest,
     expires_at: Millis,
-    sheet: &'a QuestionView,
+    question_view: &'a QuestionView,
     lines: &'a [RenderLine],
     complete: bool,
 }
@@ -87,13 +87,13 @@ struct ApprovalResponse {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "say", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 enum WireReply {
     Yes { note: Option<String> },
     No { feedback: Option<String> },
     Edit { value: Value, note: Option<String> },
-    Part { paths: Vec<String>, note: Option<String> },
-    Leave { leave: StandingApproval },
+    Partial { paths: Vec<String>, note: Option<String> },
+    StandingApproval { standing_approval: StandingApproval },
     Abort {},
 }
 
@@ -103,8 +103,8 @@ impl From<WireReply> for Reply {
             WireReply::Yes { note } => Self::Yes { note },
             WireReply::No { feedback } => Self::No { feedback },
             WireReply::Edit { value, note } => Self::Edit { value, note },
-            WireReply::Part { paths, note } => Self::Partial { paths, note },
-            WireReply::Leave { leave } => Self::StandingApproval(leave),
+            WireReply::Partial { paths, note } => Self::Partial { paths, note },
+            WireReply::StandingApproval { standing_approval: leave } => Self::StandingApproval(leave),
             WireReply::Abort {} => Self::Abort,
         }
     }

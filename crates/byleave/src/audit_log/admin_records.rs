@@ -10,7 +10,8 @@ use crate::ledger::LedgerError;
 
 /// Encodes an admin action as its entry.
 pub fn to_chained_entry(act: &AdminAction) -> Result<ChainedEntry, LedgerError> {
-    let body = serde_json::to_string(act).map_err(|error| LedgerError::new("cannot write an act", error))?;
+    let body = serde_json::to_string(act)
+        .map_err(|error| LedgerError::new("cannot encode an admin action", error))?;
     let link = compute_link(act.id, &body);
     Ok(ChainedEntry::from_stored(0, body, link))
 }
@@ -19,13 +20,13 @@ pub fn to_chained_entry(act: &AdminAction) -> Result<ChainedEntry, LedgerError> 
 pub fn read_action(place: CallId, row: EncodedBatch<'_>) -> Result<AdminAction, String> {
     let mut lines = Vec::new();
     decode(row, &mut lines);
-    let [line] = lines.as_slice() else { return Err("an act has one line".into()) };
+    let [line] = lines.as_slice() else { return Err("an admin action must have exactly one entry".into()) };
     let id = AdminActionId::new(place.uuid());
     if row.seq != 0 || compute_link(id, line.body()) != line.link() {
-        return Err("its line does not fit its link".into());
+        return Err("the entry does not match its hash link".into());
     }
     let act: AdminAction = serde_json::from_str(line.body()).map_err(|error| error.to_string())?;
-    if act.id == id { Ok(act) } else { Err("it has another's id".into()) }
+    if act.id == id { Ok(act) } else { Err("the entry has the id of another admin action".into()) }
 }
 
 /// Returns the position of an admin action among the entries. Its id serves as the id of a record of its own.

@@ -26,13 +26,13 @@ pub enum ApprovalEvent<'a> {
 
 /// Returns the standing approval events of a record, each with the number of its entry.
 pub fn approval_events(record: &Record) -> impl Iterator<Item = (u32, ApprovalEvent<'_>)> {
-    (0_u32..).zip(record.entries()).filter_map(|(seq, entry)| match &entry.fact {
+    (0_u32..).zip(record.entries()).filter_map(|(seq, entry)| match &entry.event {
         RecordEvent::Answered(answered) => match &answered.answer {
-            Answer::Leave(leave) => Some((seq, ApprovalEvent::Granted(leave))),
+            Answer::StandingApproval(leave) => Some((seq, ApprovalEvent::Granted(leave))),
             _ => None,
         },
-        RecordEvent::Begun(Ok(claim)) => match claim.by {
-            GrantedBy::Leave(leave) => Some((seq, ApprovalEvent::Used(leave, claim.attempt))),
+        RecordEvent::Started(Ok(claim)) => match claim.granted_by {
+            GrantedBy::StandingApproval(leave) => Some((seq, ApprovalEvent::Used(leave, claim.attempt))),
             _ => None,
         },
         _ => None,
@@ -61,9 +61,9 @@ pub fn find_origin<'a>(
     if record.damage().is_some() || record.header()?.tenant != *tenant {
         return None;
     }
-    (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.fact {
+    (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.event {
         RecordEvent::Answered(answered) => match &answered.answer {
-            Answer::Leave(leave) if leave.id == id => {
+            Answer::StandingApproval(leave) if leave.id == id => {
                 Some(ApprovalOrigin { seq, at: entry.at, answer: answered, standing_approval: leave })
             }
             _ => None,
@@ -114,9 +114,9 @@ impl ApprovalUsage {
             let account = self.usages.entry((tenant.clone(), id)).or_default();
             match moved {
                 ApprovalEvent::Granted(leave) => {
-                    let first = account.grants.entry(leave.tool.clone()).or_insert((pos, leave.uses_max));
+                    let first = account.grants.entry(leave.tool.clone()).or_insert((pos, leave.max_uses));
                     if pos < first.0 {
-                        *first = (pos, leave.uses_max);
+                        *first = (pos, leave.max_uses);
                     }
                 }
                 ApprovalEvent::Used(..) => {
@@ -135,7 +135,10 @@ impl ApprovalUsage {
         let overdrawn = self.usages.iter().filter_map(|((_, leave), account)| {
             let max = account.max_uses().filter(|max| account.uses > *max)?;
             let (pos, place) = account.last_use?;
-            let why = format!("leave {leave} was used {} times, and may be used {max} times", account.uses);
+            let why = format!(
+                "standing approval {leave} was used {} times, but allows only {max} uses",
+                account.uses
+            );
             Some((pos, place, why))
         });
         overdrawn.min_by_key(|(pos, ..)| *pos).map(|(_, place, why)| (place, why))

@@ -131,14 +131,16 @@ impl OpenedStore {
 
     /// Reads a call from the audit log.
     async fn stored_call(&self, call: CallId) -> Result<StoredCall, ConformanceError> {
-        self.audit_log.record(call).await?.ok_or_else(|| ConformanceError::new("the record is not there"))
+        self.audit_log.record(call).await?.ok_or_else(|| ConformanceError::new("the record is missing"))
     }
 
     /// Checks that the audit log verifies.
     async fn check_intact(&self, when: &str) -> Result<(), ConformanceError> {
         match self.audit_log.verify().await?.integrity_error {
             None => Ok(()),
-            Some(flaw) => Err(ConformanceError::new(format!("{when} the book is not sound: {flaw}"))),
+            Some(flaw) => {
+                Err(ConformanceError::new(format!("{when} the audit log has an integrity error: {flaw}")))
+            }
         }
     }
 }

@@ -25,10 +25,10 @@ pub struct KeyVault {
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// Random numbers are not available.
-    #[error("no random numbers: {0}")]
+    #[error("cannot get random numbers: {0}")]
     Random(#[from] getrandom::Error),
     /// The data is too large.
-    #[error("too large to encrypt")]
+    #[error("the content is too large to encrypt")]
     TooLarge,
 }
 
@@ -40,7 +40,7 @@ impl KeyVault {
 
     /// Returns a value that identifies whether an audit log belongs to this vault, and reveals nothing else.
     pub fn fingerprint(&self) -> [u8; 32] {
-        blake3::keyed_hash(&self.master, b"byleave.book").into()
+        blake3::keyed_hash(&self.master, b"byleave.audit-log").into()
     }
 
     /// Wraps the key of a record.
@@ -211,8 +211,8 @@ mod tests {
         assert!(!packed.windows(5).any(|window| window == b"three"));
         let unpacked = unpack(&key, call(1), 4, &packed).unwrap();
         assert_eq!(unpacked, UnpackedContents { note: "does a thing".into(), contents });
-        assert!(unpack(&key, call(1), 5, &packed).is_err(), "it belongs to another place");
-        assert!(unpack(&key, call(2), 4, &packed).is_err(), "it belongs to another call");
+        assert!(unpack(&key, call(1), 5, &packed).is_err(), "the ciphertext belongs to another position");
+        assert!(unpack(&key, call(2), 4, &packed).is_err(), "the ciphertext belongs to another call");
         for place in 0..packed.len() {
             let mut flipped = packed.clone();
             flipped[place] ^= 1;

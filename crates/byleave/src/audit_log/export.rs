@@ -87,8 +87,8 @@ impl ExportedRecord {
         let mut value = json!({
             "call": self.call,
             "forgotten": self.stored.forgotten,
-            "damage": self.stored.record.damage().map(ToString::to_string),
-            "lines": entries,
+            "integrity_error": self.stored.record.damage().map(ToString::to_string),
+            "entries": entries,
         });
         if let (Some(listing), Some(fields)) = (&self.stored.call_summary, value.as_object_mut()) {
             fields.insert("tenant".into(), json!(listing.tenant));
@@ -126,19 +126,19 @@ impl ExportedRecord {
             }
         }
         if self.stored.forgotten {
-            put("- its contents were forgotten");
+            put("- the contents were forgotten");
         }
         if let Some(damage) = self.stored.record.damage() {
             put(&format!("- **damaged**: {damage}"));
         }
         put("");
-        put("| line | at (ms) | what | |");
+        put("| entry | at (ms) | event | |");
         put("|---|---|---|---|");
         for (seq, entry) in self.stored.record.entries().iter().enumerate() {
             put(&format!(
                 "| {seq} | {} | {} | {} |",
                 entry.at,
-                entry.fact.kind(),
+                entry.event.kind(),
                 escape_inline(&describe_entry(entry))
             ));
         }
@@ -147,7 +147,7 @@ impl ExportedRecord {
             put(&format!(
                 "### Content {} ({} bytes)",
                 content.content_ref.digest.short_hex(),
-                content.content_ref.bytes
+                content.content_ref.size
             ));
             put("");
             let text = String::from_utf8_lossy(&content.bytes);
@@ -169,7 +169,7 @@ fn entry_json(line: &ChainedEntry) -> Value {
 fn content_json(content: &RecordContent) -> Value {
     match std::str::from_utf8(&content.bytes) {
         Ok(text) => {
-            json!({ "digest": content.content_ref.digest, "bytes": content.content_ref.bytes, "text": text })
+            json!({ "digest": content.content_ref.digest, "bytes": content.content_ref.size, "text": text })
         }
         Err(_) => {
             let mut hex = String::with_capacity(content.bytes.len() * 2);
@@ -177,7 +177,7 @@ fn content_json(content: &RecordContent) -> Value {
                 // Writing to a string cannot fail.
                 write!(hex, "{byte:02x}").unwrap_or_default();
             }
-            json!({ "digest": content.content_ref.digest, "bytes": content.content_ref.bytes, "hex": hex })
+            json!({ "digest": content.content_ref.digest, "bytes": content.content_ref.size, "hex": hex })
         }
     }
 }
@@ -185,7 +185,7 @@ fn content_json(content: &RecordContent) -> Value {
 /// Describes an entry beyond its kind, for people. The text is not escaped.
 pub fn describe_entry(entry: &Entry) -> String {
     let refused = |refusal: &byleave_core::refusal::Refusal| format!("refused: {refusal}");
-    match &entry.fact {
+    match &entry.event {
         RecordEvent::Received(heading) => format!("{} in {}", heading.tool, heading.cwd),
         RecordEvent::Resolved(step) => step.as_ref().map_or_else(refused, |terms| terms.tool.clone()),
         RecordEvent::Validated(step) => step.as_ref().map_or_else(refused, |_| String::new()),
@@ -193,14 +193,14 @@ pub fn describe_entry(entry: &Entry) -> String {
             1 => "1 effect".to_owned(),
             many => format!("{many} effects"),
         }),
-        RecordEvent::Permitted(step) => step.as_ref().map_or_else(refused, |ruling| {
-            let why = ruling.decisive_reason().map(|reason| reason.why.as_str()).unwrap_or_default();
+        RecordEvent::PolicyEvaluated(step) => step.as_ref().map_or_else(refused, |ruling| {
+            let why = ruling.decisive_reason().map(|reason| reason.message.as_str()).unwrap_or_default();
             format!("{:?}: {why}", ruling.verdict).to_lowercase()
         }),
         RecordEvent::Reviewed(step) | RecordEvent::OutputReviewed(step) => {
             step.as_ref().map_or_else(refused, |review| {
                 let said = |note: &byleave_core::review::ReviewNote| {
-                    format!("{} {:?}", note.reviewer, note.said).to_lowercase()
+                    format!("{} {:?}", note.reviewer, note.outcome).to_lowercase()
                 };
                 review.notes.iter().map(said).collect::<Vec<_>>().join(", ")
             })
@@ -208,21 +208,27 @@ pub fn describe_entry(entry: &Entry) -> String {
         RecordEvent::Challenged(step) => {
             step.as_ref().map_or_else(refused, |head| format!("{:?}", head.verdict).to_lowercase())
         }
-        RecordEvent::Rehearsing { .. } | RecordEvent::RehearsalLost { .. } => String::new(),
-        RecordEvent::Rehearsed(RehearsalOutcome::Not { why }) => format!("not: {why}"),
-        RecordEvent::Rehearsed(RehearsalOutcome::Ran(head)) => match (head.quiet, head.stands) {
-            (true, _) => "did nothing".to_owned(),
-            (false, true) => "did something".to_owned(),
-            (false, false) => "wanted the network".to_owned(),
-        },
+        RecordEvent::RehearsalStarted { .. } | RecordEvent::RehearsalCopyMissing { .. } => String::new(),
+        RecordEvent::RehearsalFinished(RehearsalOutcome::Unavailable { reason: why }) => {
+            format!("not rehearsed: {why}")
+        }
+        RecordEvent::RehearsalFinished(RehearsalOutcome::Ran(head)) => {
+            match (head.no_effects, head.committable) {
+                (true, _) => "had no effects".to_owned(),
+                (false, true) => "had effects".to_owned(),
+                (false, false) => "tried to reach the network".to_owned(),
+            }
+        }
         RecordEvent::Asked(step) => step.as_ref().map_or_else(refused, |question| question.id.to_string()),
-        RecordEvent::Answered(answered) => format!("by {}", answered.by.name),
+        RecordEvent::Answered(answered) => format!("by {}", answered.approver.name),
         RecordEvent::Expired { question } => question.to_string(),
-        RecordEvent::Unasked { refusal, .. } => refused(refusal),
-        RecordEvent::Cancelled { by } => format!("by {by}"),
-        RecordEvent::Begun(step) => step.as_ref().map_or_else(refused, |claim| claim.attempt.to_string()),
+        RecordEvent::ApproverFailed { refusal, .. } => refused(refusal),
+        RecordEvent::Cancelled { actor: by } => format!("by {by}"),
+        RecordEvent::Started(step) => step.as_ref().map_or_else(refused, |claim| claim.attempt.to_string()),
         RecordEvent::Interrupted { attempt } => attempt.to_string(),
-        RecordEvent::Ended { end, .. } => format!("{:?} after {} ms", end.status, end.ran_ms).to_lowercase(),
+        RecordEvent::Ended { end, .. } => {
+            format!("{:?} after {} ms", end.status, end.duration_ms).to_lowercase()
+        }
         RecordEvent::Settled(outcome) => {
             let why = outcome.refusal().map(|refusal| format!(": {refusal}")).unwrap_or_default();
             format!("{}{why}", outcome.as_str())

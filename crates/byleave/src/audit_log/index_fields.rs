@@ -41,15 +41,15 @@ impl IndexFields {
             ..Self::default()
         };
         for entry in entries {
-            match &entry.fact {
+            match &entry.event {
                 RecordEvent::Asked(Ok(_)) => marks.asked_at = entry.at,
                 RecordEvent::Answered(answered) => {
-                    if let Answer::Leave(leave) = &answered.answer {
+                    if let Answer::StandingApproval(leave) = &answered.answer {
                         marks.approvals_granted.push((leave.id, leave.tool.clone()));
                     }
                 }
-                RecordEvent::Begun(Ok(claim)) => {
-                    if let GrantedBy::Leave(leave) = claim.by {
+                RecordEvent::Started(Ok(claim)) => {
+                    if let GrantedBy::StandingApproval(leave) = claim.granted_by {
                         marks.approvals_used.push((leave, claim.attempt));
                     }
                 }

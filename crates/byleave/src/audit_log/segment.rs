@@ -106,7 +106,7 @@ pub fn has_valid_signature(key: &VerifyingKey, body: &[u8], signature: &[u8]) ->
 
 /// The error for a restored old copy.
 pub const OLDER_THAN_ANCHOR: &str =
-    "the book is older than its anchor: an old copy was put back, or its end was cut off";
+    "the audit log is older than its anchor: an old copy was restored, or its end was cut off";
 
 /// Encodes bytes in hexadecimal.
 pub fn hex(bytes: &[u8; 32]) -> String {

@@ -1,9 +1,9 @@
 //! A ledger and audit log in one SQLite file, in a state directory that only its owner can access.
 //!
 //! ```text
-//! book.sqlite   the entries, the segments, and the projections for lookups
-//! book.key      wraps the keys of records
-//! book.sign     signs segments
+//! audit.sqlite   the entries, the segments, and the projections for lookups
+//! audit.key      wraps the keys of records
+//! signing.key     signs segments
 //! anchor.json   the identity of the newest segment; meant to be kept elsewhere
 //! owners/       one lock per process that may hold claims
 //! open.lock     held while a process opens the audit log
@@ -95,6 +95,10 @@ struct SqliteStore {
     key_cache: Mutex<LruCache<CallId, RecordKey>>,
 }
 
+const FILE: &str = "audit.sqlite";
+/// The file of the format 1, which was never released.
+const OLD_FILE: &str = "book.sqlite";
+
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_024 - 1);
 
 /// Returns the version of the built-in SQLite.
@@ -102,9 +106,21 @@ pub fn sqlite_version() -> &'static str {
     rusqlite::version()
 }
 
+/// Checks whether a state directory has an audit log, of this format or of another.
+pub fn has_audit_log(dir: &Path) -> bool {
+    [FILE, OLD_FILE].iter().any(|name| dir.join(name).exists())
+}
+
 impl SqliteLedger {
     /// Opens the audit log in a state directory. Creates both if they do not exist.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, LedgerError> {
+        if dir.join(OLD_FILE).exists() {
+            let error = DatabaseSchemaError::OtherFormat("1".into());
+            return Err(LedgerError::new(
+                format!("cannot use the state directory `{}`", dir.display()),
+                error,
+            ));
+        }
         state_dir::create_private_dir(dir)?;
         let owners = dir.join("owners");
         state_dir::create_private_dir(&owners)?;
@@ -113,27 +129,28 @@ impl SqliteLedger {
             .and_then(|file| file.lock().map(|()| file))
             .map_err(|error| LedgerError::new(format!("cannot lock `{}`", dir.display()), error))?;
 
-        let path = dir.join("book.sqlite");
+        let path = dir.join(FILE);
         state_dir::create_private_file(&path)?;
         let cannot_open =
             |error: DatabaseSchemaError| LedgerError::new(format!("cannot open `{}`", path.display()), error);
         let connection = schema::connect(&path, options.busy_timeout)
             .map_err(|error| cannot_open(DatabaseSchemaError::Sqlite(error)))?;
         let is_new = schema::is_blank(&connection).map_err(cannot_open)?;
-        let master = state_dir::read_or_create_key(&dir.join("book.key"), is_new)?;
-        let sign = state_dir::read_or_create_key(&dir.join("book.sign"), is_new)?;
+        let master = state_dir::read_or_create_key(&dir.join("audit.key"), is_new)?;
+        let sign = state_dir::read_or_create_key(&dir.join("signing.key"), is_new)?;
         schema::create_tables(&connection).map_err(cannot_open)?;
         let vault = KeyVault::new(master);
         let sign = SigningKey::from_bytes(&sign);
         check_key_mark(&connection, "key", &vault.fingerprint())?;
         check_key_mark(&connection, "sign", sign.verifying_key().as_bytes())?;
 
-        let cannot_lock = |error| LedgerError::new(format!("cannot lock in `{}`", owners.display()), error);
+        let cannot_lock =
+            |error| LedgerError::new(format!("cannot create a lock in `{}`", owners.display()), error);
         owner_locks::remove_stale_locks(&owners).map_err(cannot_lock)?;
         let owner = OwnerId::new(Uuid::now_v7());
         let lock = owner_locks::acquire(&owners, owner)
             .map_err(cannot_lock)?
-            .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
+            .ok_or_else(|| LedgerError::new("cannot register as an owner", "the id is already in use"))?;
         drop(opening);
 
         let anchor = options.anchor.clone().unwrap_or_else(|| dir.join("anchor.json"));
@@ -175,8 +192,8 @@ impl SqliteLedger {
     /// Returns the same ledger for an owner that is elsewhere. That owner is alive for at least as long as this is held.
     pub fn for_owner(&self, owner: OwnerId) -> Result<Self, LedgerError> {
         let lock = owner_locks::acquire_with_retry(&self.store.owners_dir, owner)
-            .map_err(|error| LedgerError::new("cannot lock for an owner", error))?
-            .ok_or_else(|| LedgerError::new("cannot write for an owner", "someone else does"))?;
+            .map_err(|error| LedgerError::new("cannot take the lock of an owner", error))?
+            .ok_or_else(|| LedgerError::new("cannot write for an owner", "another process already does"))?;
         Ok(Self { seal_thread: None, store: Arc::clone(&self.store), owner, _lock: lock })
     }
 
@@ -208,9 +225,11 @@ fn check_key_mark(connection: &Connection, name: &str, mark: &[u8; 32]) -> Resul
         )?;
         connection.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
     };
-    let found = find().map_err(|error| LedgerError::new("cannot open the book", error))?;
+    let found = find().map_err(|error| LedgerError::new("cannot open the audit log", error))?;
     if found == mark {
         return Ok(());
     }
-    Err(LedgerError::new("cannot open the book", format!("`book.{name}` is not the one it was made with")))
+    let file = if name == "sign" { "signing.key" } else { "audit.key" };
+    let why = format!("`{file}` is not the key that the audit log was created with");
+    Err(LedgerError::new("cannot open the audit log", why))
 }

@@ -34,7 +34,7 @@ pub struct ProgramReviewer {
 
 /// The error for a program that cannot be a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no absolute path; a reviewer is named by its whole path, so that nobody can put another in its place", .0.display())]
+#[error("`{}` is not an absolute path; give the full path of the reviewer, so that no other program can take its place", .0.display())]
 pub struct InvalidProgramError(pub PathBuf);
 
 impl ProgramReviewer {
@@ -95,14 +95,14 @@ impl ProgramReviewer {
             if let Some(mut stdin) = stdin
                 && let Err(error) = stdin.write_all(&subject).await
             {
-                tracing::debug!(%error, "a reviewing program did not read its whole subject");
+                tracing::debug!(%error, "a reviewer program did not read all of its input");
             }
         };
         let ((), stdout, stderr) = tokio::join!(feed, drain(stdout), drain(stderr));
         let (stdout, stderr) = (stdout.map_err(failed("read"))?, stderr.map_err(failed("read"))?);
         if stdout.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(ReviewError::InvalidResponse(format!(
-                "the answer is larger than {OUTPUT_BYTES_MAX} bytes"
+                "the answer has more than {OUTPUT_BYTES_MAX} bytes"
             )));
         }
         let status = child.wait().await.map_err(failed("wait for"))?;
@@ -146,7 +146,7 @@ impl Drop for ProcessGroupGuard {
         if let Some(group) = self.0
             && let Err(error) = kill_process_group(group, Signal::KILL)
         {
-            tracing::debug!(%error, "a reviewing program was gone before it could be killed");
+            tracing::debug!(%error, "a reviewer program ended before it could be killed");
         }
     }
 }

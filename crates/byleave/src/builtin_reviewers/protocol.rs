@@ -1,7 +1,7 @@
 //! The protocol for reviewers outside this process.
 //!
 //! The subject is a JSON object with `stage` (`input` or `output`), `call`, `tool`, `arguments`, and `plan` or `output`.
-//! The opinion is `true`, `false`, or an object with `opinion` (`pass`, `change`, `hold`, `deny`), `why`, and for a
+//! The opinion is `true`, `false`, or an object with `opinion` (`pass`, `change`, `hold`, `deny`), `reason`, and for a
 //! change `value`. Anything else is invalid and therefore an objection.
 
 use byleave_core::effect::Plan;
@@ -37,7 +37,7 @@ impl<'a> From<OutputSubject<'a>> for WireSubject<'a> {
 impl WireSubject<'_> {
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, ReviewError> {
         serde_json::to_vec(self)
-            .map_err(|error| ReviewError::Failed(format!("cannot write the subject: {error}")))
+            .map_err(|error| ReviewError::Failed(format!("cannot encode the subject: {error}")))
     }
 }
 
@@ -54,9 +54,9 @@ pub(super) enum WireOpinion<T> {
 #[serde(tag = "opinion", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum FullOpinion<T> {
     Pass {},
-    Change { value: T, why: Option<String> },
-    Hold { why: Option<String> },
-    Deny { why: Option<String> },
+    Change { value: T, reason: Option<String> },
+    Hold { reason: Option<String> },
+    Deny { reason: Option<String> },
 }
 
 impl<T> From<WireOpinion<T>> for Opinion<T> {
@@ -64,9 +64,11 @@ impl<T> From<WireOpinion<T>> for Opinion<T> {
         match wire {
             WireOpinion::Verdict(approved) => approved.into(),
             WireOpinion::Full(FullOpinion::Pass {}) => Self::Pass,
-            WireOpinion::Full(FullOpinion::Change { value, why }) => Self::Change { value, reason: why },
-            WireOpinion::Full(FullOpinion::Hold { why }) => Self::Hold { reason: why },
-            WireOpinion::Full(FullOpinion::Deny { why }) => Self::Deny { reason: why },
+            WireOpinion::Full(FullOpinion::Change { value, reason: why }) => {
+                Self::Change { value, reason: why }
+            }
+            WireOpinion::Full(FullOpinion::Hold { reason: why }) => Self::Hold { reason: why },
+            WireOpinion::Full(FullOpinion::Deny { reason: why }) => Self::Deny { reason: why },
         }
     }
 }
@@ -74,5 +76,5 @@ impl<T> From<WireOpinion<T>> for Opinion<T> {
 /// Parses an answer. Fails if it is invalid.
 pub(super) fn parse_response<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, ReviewError> {
     serde_json::from_slice(bytes)
-        .map_err(|error| ReviewError::InvalidResponse(format!("the answer is no opinion: {error}")))
+        .map_err(|error| ReviewError::InvalidResponse(format!("the answer is not a valid opinion: {error}")))
 }

@@ -19,7 +19,7 @@ pub fn strip(
         let before = match subject.arguments.get(&argument) {
             None => return Opinion::Pass,
             Some(Value::String(before)) => before,
-            Some(_) => return Opinion::deny(format!("`{argument}` is no text")),
+            Some(_) => return Opinion::deny(format!("`{argument}` is not a string")),
         };
         let after = strip_text(before, &texts);
         if after == *before {
@@ -30,7 +30,7 @@ pub fn strip(
             *place = Value::String(after);
         }
         let list = texts.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(", ");
-        Opinion::change(arguments, format!("{list} taken out of `{argument}`"))
+        Opinion::change(arguments, format!("removed {list} from `{argument}`"))
     })
 }
 

@@ -32,14 +32,14 @@ impl WebhookReviewer {
     ) -> Result<Opinion<T>, ReviewError> {
         let digest = Digest::compute(&subject.to_bytes()?);
         let body = serde_json::to_vec(&ReviewRequest { digest, subject: &subject })
-            .map_err(|error| ReviewError::Failed(format!("cannot write the subject: {error}")))?;
+            .map_err(|error| ReviewError::Failed(format!("cannot encode the subject: {error}")))?;
         let answer = self.service.request(body).await.map_err(|error| match error {
             ServiceResponseError::Failed(why) => ReviewError::Failed(why),
             ServiceResponseError::InvalidResponse(why) => ReviewError::InvalidResponse(why),
         })?;
         let answer: ReviewResponse<WireOpinion<T>> = parse_response(&answer)?;
         if answer.digest != digest {
-            return Err(ReviewError::InvalidResponse("the answer is about something else".into()));
+            return Err(ReviewError::InvalidResponse("the answer is for another subject".into()));
         }
         Ok(answer.opinion.into())
     }

@@ -15,7 +15,7 @@ const HINT_WORDS: std::ops::RangeInclusive<usize> = 3..=10;
 pub enum ManifestError {
     /// A name or alias is not valid.
     #[error(
-        "`{}` cannot be a name: use 1 to 128 of the letters, digits and `_ - . : /` of ASCII, a letter, digit or `_` first",
+        "`{}` is not a valid name: use 1 to 128 ASCII letters, digits and `_ - . : /`, and begin with a letter, digit or `_`",
         name.escape_debug()
     )]
     Name {
@@ -23,13 +23,13 @@ pub enum ManifestError {
         name: String,
     },
     /// An alias occurs twice, or equals the name.
-    #[error("the alias `{alias}` is there already")]
+    #[error("the alias `{alias}` is already used")]
     DuplicateAlias {
         /// The alias.
         alias: String,
     },
     /// There are too many aliases.
-    #[error("there are {count} aliases; at most {ALIASES_MAX} are taken")]
+    #[error("there are {count} aliases; at most {ALIASES_MAX} are allowed")]
     TooManyAliases {
         /// The number of aliases.
         count: usize,
@@ -38,7 +38,7 @@ pub enum ManifestError {
     #[error("the description has more than {DESCRIPTION_CHARS_MAX} characters")]
     DescriptionTooLong,
     /// The search hint has too few or too many words.
-    #[error("a search hint has 3 to 10 words, this one has {words}")]
+    #[error("a search hint must have 3 to 10 words, this one has {words}")]
     Hint {
         /// The number of words.
         words: usize,
@@ -50,7 +50,7 @@ pub enum ManifestError {
     #[error("the timeout is 0; leave it undeclared instead")]
     ZeroTimeout,
     /// A role refers to an argument that does not exist.
-    #[error("there is a role for `{pointer}`, but the schema has no such argument; write it like `/path`")]
+    #[error("a role names `{pointer}`, but the schema has no such argument; write a pointer like `/path`")]
     Role {
         /// The pointer.
         pointer: String,

@@ -10,7 +10,8 @@ use crate::ledger::LedgerError;
 impl Gate {
     /// Refuses all calls of a tenant from now on, in every process, until the halt is lifted. Running calls continue to their end.
     pub async fn halt(&self, tenant: &TenantId, by: &str, why: &str) -> Result<(), LedgerError> {
-        self.record_action(new_action_id(), tenant, by, AdminActionKind::Halt { why: why.to_owned() }).await
+        self.record_action(new_action_id(), tenant, by, AdminActionKind::Halt { reason: why.to_owned() })
+            .await
     }
 
     /// Lifts a halt.
@@ -25,7 +26,8 @@ impl Gate {
         by: &str,
         leave: StandingApprovalId,
     ) -> Result<(), LedgerError> {
-        self.record_action(new_action_id(), tenant, by, AdminActionKind::Revoke { leave }).await
+        self.record_action(new_action_id(), tenant, by, AdminActionKind::Revoke { standing_approval: leave })
+            .await
     }
 
     /// Records that a command runs with fewer guarantees than the sandbox gives. Must be called before the command runs.
@@ -40,7 +42,7 @@ impl Gate {
             new_action_id(),
             tenant,
             by,
-            AdminActionKind::Waive { guarantees, why: why.to_owned() },
+            AdminActionKind::Waive { guarantees, reason: why.to_owned() },
         )
         .await
     }
@@ -53,7 +55,13 @@ impl Gate {
         by: &str,
         deed: AdminActionKind,
     ) -> Result<(), LedgerError> {
-        let act = AdminAction { id, at: self.inner.now(), tenant: tenant.clone(), by: by.to_owned(), deed };
+        let act = AdminAction {
+            id,
+            at: self.inner.now(),
+            tenant: tenant.clone(),
+            actor: by.to_owned(),
+            kind: deed,
+        };
         let acted = self.inner.ledger.record_admin_action(act).await;
         self.inner.in_flight.bump_epoch();
         acted

@@ -26,7 +26,7 @@ pub(crate) async fn build_result(
     outcome: &Outcome,
 ) -> CallResult {
     let ledger = &*parts.ledger;
-    let (call, limit) = (desk.call(), desk.resolved_tool().map_or(0, |terms| terms.limits.output_bytes));
+    let (call, limit) = (desk.call(), desk.resolved_tool().map_or(0, |terms| terms.limits.max_output_bytes));
     let handed = |output: &Output| {
         let mut output = output.clone();
         truncate::truncate_released(&mut output, limit, call, parts.settings.read_more_tool.as_deref());
@@ -41,14 +41,15 @@ pub(crate) async fn build_result(
             .read_content::<Output>(ledger, *output)
             .await
             .map(|output| CallOutcome::Failed(handed(&output))),
-        Outcome::Rehearsed { plan } => {
+        Outcome::DryRun { plan } => {
             desk.read_content::<Plan>(ledger, *plan).await.map(|plan| CallOutcome::DryRun((*plan).clone()))
         }
         Outcome::Withheld(refusal) => Ok(CallOutcome::Withheld(refusal.clone())),
         Outcome::Refused(refusal) if refusal.code == Code::OutsideWorkspace => {
             let plan = desk.plan(ledger).await.ok();
             let rule = plan.and_then(|plan| suggest_allow_rule(&plan, &desk.record));
-            let why = rule.map_or_else(|| refusal.why.clone(), |rule| format!("{}; {rule}", refusal.why));
+            let why =
+                rule.map_or_else(|| refusal.message.clone(), |rule| format!("{}; {rule}", refusal.message));
             Ok(CallOutcome::Refused(Refusal::new(refusal.code, why)))
         }
         Outcome::Refused(refusal) => Ok(CallOutcome::Refused(refusal.clone())),
@@ -76,13 +77,13 @@ pub(crate) async fn build_result(
 /// The suggestion is added here, because the record has no paths in clear text.
 fn suggest_allow_rule(plan: &Plan, record: &Record) -> Option<String> {
     let ruling = record.draft()?.decision()?.as_ref().ok()?;
-    let outside = ruling.reasons.iter().filter(|reason| reason.cause == Some(AskCause::Outside));
+    let outside = ruling.reasons.iter().filter(|reason| reason.cause == Some(AskCause::OutsideWorkspace));
     let effects = outside.flat_map(|reason| &reason.effects).filter_map(|at| plan.effects.get(*at as usize));
     let patterns: Vec<Pattern> = effects.filter_map(Pattern::for_path).collect();
     let lines: Vec<String> =
         patterns_to_toml(&patterns).into_iter().map(|line| format!("`{line}`")).collect();
     Some(format!(
-        "to allow it, write a rule into your policy file, a line each: `[[rule]]`, `verdict = \"allow\"`, {}",
+        "to allow it, add a rule to your policy file, with these lines: `[[rule]]`, `verdict = \"allow\"`, {}",
         lines.join(", ")
     ))
 }
@@ -104,17 +105,17 @@ pub(crate) fn bare_result(call: CallId, tool: Option<&str>, ending: CallOutcome)
 fn modifications(record: &Record) -> Vec<Modification> {
     let mut changes = Vec::new();
     for entry in record.entries() {
-        match &entry.fact {
+        match &entry.event {
             RecordEvent::Reviewed(Ok(review)) | RecordEvent::OutputReviewed(Ok(review)) => {
-                let what = match &entry.fact {
+                let what = match &entry.event {
                     RecordEvent::Reviewed(_) => ModifiedPart::Arguments,
                     _ => ModifiedPart::Output,
                 };
-                let changed = review.notes.iter().filter(|note| note.said == ReviewOutcome::Changed);
+                let changed = review.notes.iter().filter(|note| note.outcome == ReviewOutcome::Changed);
                 changes.extend(changed.map(|note| Modification {
                     part: what,
                     author: format!("reviewer `{}`", note.reviewer),
-                    reason: note.why.clone(),
+                    reason: note.reason.clone(),
                 }));
             }
             RecordEvent::Answered(answered) => {
@@ -123,12 +124,16 @@ fn modifications(record: &Record) -> Vec<Modification> {
                 let edited = if release { ModifiedPart::Output } else { ModifiedPart::Arguments };
                 let (what, why) = match &answered.answer {
                     Answer::Edit { note, .. } => (edited, note.clone()),
-                    Answer::Yes { note: Some(note) } | Answer::Part { note: Some(note), .. } => {
+                    Answer::Yes { note: Some(note) } | Answer::Partial { note: Some(note), .. } => {
                         (ModifiedPart::NoteOnly, Some(note.clone()))
                     }
                     _ => continue,
                 };
-                changes.push(Modification { part: what, author: answered.by.name.clone(), reason: why });
+                changes.push(Modification {
+                    part: what,
+                    author: answered.approver.name.clone(),
+                    reason: why,
+                });
             }
             _ => {}
         }

@@ -4,7 +4,7 @@
 //! becomes a test with its own name. Scenarios never panic and return a [`FailedCaseError`] instead. Each scenario needs its own
 //! harness on an empty store, in a tokio runtime with several threads. Scenarios touch only their own temporary directory.
 
-#![expect(clippy::disallowed_methods, reason = "these are tests, and read what they wrote")]
+#![expect(clippy::disallowed_methods, reason = "tests that read their own files")]
 
 mod approval_binding;
 mod cancellation;
@@ -50,7 +50,7 @@ impl Scenario {
     /// Runs the scenario.
     pub async fn run(&self, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
         let played = tokio::time::timeout(SCENARIO_TIMEOUT, (self.run)(bench)).await;
-        let played = played.unwrap_or_else(|_| Err(ConformanceError::new("it never comes to an end")));
+        let played = played.unwrap_or_else(|_| Err(ConformanceError::new("the scenario does not end")));
         played.map_err(|flaw| FailedCaseError { case: self.name, message: flaw.message() })
     }
 }

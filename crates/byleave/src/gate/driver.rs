@@ -90,7 +90,7 @@ async fn perform_step(
         && !runs_here
         && desk.record.cancelled_by().is_none()
     {
-        append_event(parts, desk, RecordEvent::Cancelled { by })?;
+        append_event(parts, desk, RecordEvent::Cancelled { actor: by })?;
         // The process that runs the attempt finds the cancellation on the record.
         return if runs { flush(parts, desk).await.map(|_| ()) } else { Ok(()) };
     }
@@ -132,7 +132,7 @@ async fn wait_for_answer(
         return append_event(parts, desk, RecordEvent::Expired { question: question.id });
     }
     if let Some(by) = driving.cancelled_by() {
-        return append_event(parts, desk, RecordEvent::Cancelled { by });
+        return append_event(parts, desk, RecordEvent::Cancelled { actor: by });
     }
     // While a person decides, only calls that conflict with this one wait.
     spot.release();
@@ -180,7 +180,7 @@ async fn wait_for_growth(parts: &GateInner, driving: &ActiveCall, call: CallId, 
 
 async fn settle(parts: &GateInner, desk: &mut WorkingRecord, outcome: Outcome) -> Result<(), DriveExit> {
     // Records of another pipeline version are left to a program that knows that version.
-    let ours = desk.record.header().is_some_and(|heading| heading.walk == RECORD_VERSION);
+    let ours = desk.record.header().is_some_and(|heading| heading.record_version == RECORD_VERSION);
     if ours && desk.record.outcome().is_none() && desk.record.damage().is_none() {
         // Must happen before the call is settled, because a call that waits for this one begins right after that.
         if outcome.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
@@ -201,7 +201,7 @@ async fn settle(parts: &GateInner, desk: &mut WorkingRecord, outcome: Outcome) -
 fn append_event(parts: &GateInner, desk: &mut WorkingRecord, fact: RecordEvent) -> Result<(), DriveExit> {
     let kind = fact.kind();
     desk.append_event(parts.now(), fact).map_err(|misplaced| {
-        DriveExit::Ledger(LedgerError::new(format!("cannot write `{kind}` on the record"), misplaced))
+        DriveExit::Ledger(LedgerError::new(format!("cannot append `{kind}` to the record"), misplaced))
     })
 }
 
@@ -231,7 +231,7 @@ async fn flush(parts: &GateInner, desk: &mut WorkingRecord) -> Result<bool, Driv
             // The end of an attempt that ran must be recorded, so the append is retried.
             Err(AppendError::Ledger(fault)) if desk.has_unrecorded_run && tries < END_RETRIES => {
                 tries += 1;
-                tracing::warn!(call = %desk.call(), %fault, "the end of a call could not be recorded; trying again");
+                tracing::warn!(call = %desk.call(), %fault, "cannot record the end of a call; retrying");
                 tokio::time::sleep((parts.settings.poll_interval / 10).saturating_mul(1 << tries)).await;
             }
             Err(AppendError::Ledger(fault)) => return Err(DriveExit::Ledger(fault)),
@@ -287,7 +287,7 @@ async fn handle_blocked_start(
         }
     };
     desk.withdraw_claim();
-    append_event(parts, desk, RecordEvent::Begun(Err(refusal)))
+    append_event(parts, desk, RecordEvent::Started(Err(refusal)))
 }
 
 /// Notifies waiters and subscribers of the entries that are now durable.
@@ -297,7 +297,7 @@ pub(crate) async fn emit_entries(parts: &GateInner, desk: &mut WorkingRecord, fi
         return;
     }
     let entries: Vec<Entry> = desk.record.entries().iter().skip(first as usize).cloned().collect();
-    let facts: Vec<RecordEvent> = entries.iter().map(|entry| entry.fact.clone()).collect();
+    let facts: Vec<RecordEvent> = entries.iter().map(|entry| entry.event.clone()).collect();
     let call = desk.call();
     let events =
         (first..).zip(entries).map(|(seq, entry)| GateEvent::Entry { call, seq, entry: entry.into() });
@@ -309,16 +309,16 @@ pub(crate) async fn emit_entries(parts: &GateInner, desk: &mut WorkingRecord, fi
 
 /// Builds the result after a ledger failure: refused if nothing has run, otherwise unknown. It is never completed.
 fn unrecorded_result(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
-    tracing::error!(call = %desk.call(), %fault, "a call could not be recorded");
+    tracing::error!(call = %desk.call(), %fault, "cannot record a call");
     let ending = if desk.may_have_run() {
         CallOutcome::Unknown(Refusal::new(
             Code::EndNotRecorded,
-            format!("it ran, but its end could not be recorded: {fault}"),
+            format!("the call ran, but its end could not be recorded: {fault}"),
         ))
     } else {
         CallOutcome::Refused(Refusal::new(
             Code::NotRecorded,
-            format!("it could not be recorded, so it did not run: {fault}"),
+            format!("the call could not be recorded, so it did not run: {fault}"),
         ))
     };
     build_result::bare_result(desk.call(), desk.record.header().map(|heading| heading.tool.as_str()), ending)
@@ -326,7 +326,8 @@ fn unrecorded_result(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
 
 /// Builds the result for a call whose id was already used for another call.
 fn reused_result(desk: &WorkingRecord) -> CallResult {
-    let refusal = Refusal::new(Code::CallReused, format!("the id {} was used for another call", desk.call()));
+    let refusal =
+        Refusal::new(Code::CallReused, format!("the id {} was already used for another call", desk.call()));
     let tool = desk.record.header().map(|heading| heading.tool.as_str());
     build_result::bare_result(desk.call(), tool, CallOutcome::Refused(refusal))
 }
@@ -338,6 +339,6 @@ pub(crate) fn unopened_result(call: &Call, code: Code, why: String) -> CallResul
 
 /// Builds the result for a call that has no record.
 pub(crate) fn unknown_call_result(call: CallId) -> CallResult {
-    let refusal = Refusal::new(Code::NotRecorded, format!("there is no call {call} in the book"));
+    let refusal = Refusal::new(Code::NotRecorded, format!("there is no call {call} in the audit log"));
     build_result::bare_result(call, None, CallOutcome::Refused(refusal))
 }

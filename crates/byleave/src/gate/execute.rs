@@ -27,7 +27,7 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
             Ok(Interruption::Recorded | Interruption::NotOpen) => TaskOutcome::Retry,
             Ok(Interruption::OwnerAlive) => TaskOutcome::RunningElsewhere,
             Err(fault) => {
-                tracing::error!(call = %desk.call(), %fault, "cannot find out what has become of an attempt");
+                tracing::error!(call = %desk.call(), %fault, "cannot find out how an attempt ended");
                 TaskOutcome::RunningElsewhere
             }
         };
@@ -42,12 +42,13 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
     let started = Instant::now();
     let (status, mut output) = run(parts, desk).await;
     output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let limit =
-        desk.resolved_tool().map_or(0, |terms| terms.limits.kept_bytes.max(terms.limits.output_bytes));
+    let limit = desk
+        .resolved_tool()
+        .map_or(0, |terms| terms.limits.max_stored_bytes.max(terms.limits.max_output_bytes));
     truncate::truncate_stored(&mut output, limit);
     let end = ExecutionEnd {
         status,
-        ran_ms: output.execution_time_ms,
+        duration_ms: output.execution_time_ms,
         truncated: output.truncated,
         undoable: output.undo.is_some(),
         output: desk.store_content(&output),
@@ -57,11 +58,11 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
 
 /// Builds the end of an attempt whose start could not be marked. It failed before anything ran.
 fn start_failed_event(desk: &mut WorkingRecord, attempt: AttemptId, fault: &LedgerError) -> RecordEvent {
-    let output = Output::failure(format!("it was not started: {fault}"));
+    let output = Output::failure(format!("the call was not started: {fault}"));
     let (status, output) = (ExecutionStatus::Failed, desk.store_content(&output));
     RecordEvent::Ended {
         attempt,
-        end: ExecutionEnd { status, output, ran_ms: 0, truncated: false, undoable: false },
+        end: ExecutionEnd { status, output, duration_ms: 0, truncated: false, undoable: false },
     }
 }
 
@@ -97,9 +98,9 @@ async fn run(parts: &GateInner, desk: &mut WorkingRecord) -> (ExecutionStatus, O
     match ended.await {
         ToolExit::Completed(ended) => to_end_status(ended),
         ToolExit::Stopped { status, reason: why, result: said } => {
-            let silent = || Output::text("[byleave] it does not stop; it may still be at work");
+            let silent = || Output::text("[byleave] the tool does not stop; it may still be running");
             let said = said.map_or_else(silent, Result::unwrap_or_default);
-            let status = if said.outcome_unknown { ExecutionStatus::Lost } else { status };
+            let status = if said.outcome_unknown { ExecutionStatus::Unknown } else { status };
             (status, Output { is_error: true, error: Some(why), ..said })
         }
     }
@@ -114,7 +115,7 @@ async fn commit(
     let work = async move {
         match tool.as_rehearsable() {
             Some(rehearser) => rehearser.commit((*granted.rehearsal).clone(), granted.paths, run).await,
-            None => Output::failure("the tool can no longer commit what it rehearsed"),
+            None => Output::failure("the tool can no longer commit its rehearsal"),
         }
     };
     to_end_status(
@@ -128,23 +129,23 @@ async fn commit(
 ///
 /// If this attempt failed, the progress of the earlier one is unknown here, because its copy may be on another disk.
 fn adjust_repeated_commit((status, output): (ExecutionStatus, Output)) -> (ExecutionStatus, Output) {
-    if status == ExecutionStatus::Done {
+    if status == ExecutionStatus::Succeeded {
         return (status, output);
     }
-    let why = output.error.as_deref().unwrap_or("it ended badly");
-    let why =
-        format!("an earlier attempt was interrupted, and it cannot be seen here how far it came: {why}");
-    (ExecutionStatus::Lost, Output { outcome_unknown: true, error: Some(why), ..output })
+    let why = output.error.as_deref().unwrap_or("the commit failed");
+    let why = format!("an earlier attempt was interrupted, and its progress is not known here: {why}");
+    (ExecutionStatus::Unknown, Output { outcome_unknown: true, error: Some(why), ..output })
 }
 
 fn to_end_status(ended: Result<Output, PanicPayload>) -> (ExecutionStatus, Output) {
     match ended {
-        Ok(output) if output.outcome_unknown => (ExecutionStatus::Lost, output),
+        Ok(output) if output.outcome_unknown => (ExecutionStatus::Unknown, output),
         Ok(output) if output.is_error => {
-            let error = output.error.clone().or_else(|| Some("the tool failed without saying why".into()));
+            let error =
+                output.error.clone().or_else(|| Some("the tool failed without an error message".into()));
             (ExecutionStatus::Failed, Output { error, ..output })
         }
-        Ok(output) => (ExecutionStatus::Done, output),
+        Ok(output) => (ExecutionStatus::Succeeded, output),
         Err(broken) => (
             ExecutionStatus::Panicked,
             Output::failure(format!("the tool panicked: {}", panic_message(broken))),

@@ -31,7 +31,7 @@ impl Gate {
     pub async fn explain(&self, mut call: Call) -> StageResult<Explanation> {
         // A dry run is never blocked by another call.
         call.dry_run = true;
-        let broken = |why: String| Refusal::new(Code::JudgeFailed, why);
+        let broken = |why: String| Refusal::new(Code::PolicyFailed, why);
         let lineage = self.inner.ledger.lineage(&call.tenant, &call.session).await;
         let lineage = lineage.map_err(|fault| broken(fault.to_string()))?;
         let key = new_record_key().map_err(|error| broken(error.to_string()))?;
@@ -50,7 +50,7 @@ impl Gate {
                 }
                 NextStep::Settle(Outcome::Refused(refusal)) => return Err(refusal),
                 NextStep::Do(_) | NextStep::Wait(_) | NextStep::Settle(_) => {
-                    return Err(broken("there is no ruling on it".to_owned()));
+                    return Err(broken("the policy made no decision on the call".to_owned()));
                 }
             };
             match perform(&self.inner, &mut desk, task).await {
@@ -58,7 +58,7 @@ impl Gate {
                     .append_event(self.inner.now(), fact)
                     .map_err(|misplaced| broken(misplaced.to_string()))?,
                 TaskOutcome::Blocked(_) | TaskOutcome::RunningElsewhere | TaskOutcome::Retry => {
-                    return Err(broken("it cannot be looked at now".to_owned()));
+                    return Err(broken("the call cannot be evaluated now".to_owned()));
                 }
             }
         }

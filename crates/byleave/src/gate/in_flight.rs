@@ -76,7 +76,7 @@ impl ActiveCall {
     pub(crate) fn stop_turn_siblings(&self) {
         let turn = lock_ignoring_poison(&self.turn_calls).clone();
         for other in turn.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, self)) {
-            other.stop("a person who stopped everything");
+            other.stop("a person who aborted the turn");
         }
     }
 }

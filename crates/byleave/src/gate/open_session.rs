@@ -18,7 +18,7 @@ use crate::ledger::LedgerError;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSessionError {
     /// The parent was never opened.
-    #[error("cannot open session `{session}`: its parent `{parent}` was never opened; open that first")]
+    #[error("cannot open session `{session}`: its parent `{parent}` was never opened; open the parent first")]
     UnknownParent {
         /// The session.
         session: SessionId,
@@ -29,7 +29,7 @@ pub enum OpenSessionError {
     #[error("cannot open session `{0}` as a sub-agent of itself; name the session that starts it")]
     CircularParent(SessionId),
     /// The session was opened before with different properties.
-    #[error("session `{session}` was opened before {existing}, and that never changes; choose another name")]
+    #[error("session `{session}` was already opened {existing}, and this cannot change; choose another name")]
     OpenedDifferently {
         /// The session.
         session: SessionId,
@@ -37,7 +37,9 @@ pub enum OpenSessionError {
         existing: String,
     },
     /// The session has too many ancestors.
-    #[error("cannot open session `{0}`: there are {DEPTH_MAX} above it already; let one further up start it")]
+    #[error(
+        "cannot open session `{0}`: its parent already has the maximum depth of {DEPTH_MAX} sessions; start it from a session further up"
+    )]
     TooDeep(SessionId),
     /// The policy denies the use of this agent.
     #[error("cannot open session `{session}`: {reason}")]
@@ -87,7 +89,7 @@ impl Gate {
         self.check_agent_allowed(&opening, &above)?;
 
         let id = opening_action_id(tenant, &opening.session);
-        match self.record_action(id, tenant, by, AdminActionKind::Open(opening.clone())).await {
+        match self.record_action(id, tenant, by, AdminActionKind::OpenSession(opening.clone())).await {
             Ok(()) => Ok(()),
             // Another process may have opened the same session first.
             Err(fault) => match self.is_already_open(tenant, &opening).await? {
@@ -119,7 +121,7 @@ impl Gate {
         }
         let whose = match &found.parent {
             Some(parent) => format!("as a sub-agent of `{parent}`"),
-            None => "at the top of a tree".to_owned(),
+            None => "as a top-level session".to_owned(),
         };
         let before = format!("{whose}, for agent `{}` in mode {}", found.agent, found.ceiling.mode.as_str());
         Err(OpenSessionError::OpenedDifferently { session: found.session, existing: before })
@@ -135,7 +137,7 @@ impl Gate {
         let mut manifest = Manifest::new(tool.clone(), "", serde_json::Value::Null);
         // Starting an agent changes nothing by itself. The agent's calls are evaluated when it makes them.
         manifest.permission_class = PermissionClass::Readonly;
-        let plan = Plan { effects: vec![Effect::Invoke { tool }], reads_only: true, ..Plan::default() };
+        let plan = Plan { effects: vec![Effect::Invoke { tool }], read_only: true, ..Plan::default() };
         let starter = above.first().unwrap_or(opening);
         let request = PolicyRequest {
             now: self.inner.now(),
@@ -147,7 +149,7 @@ impl Gate {
         }
         let decisive = ruling.decisive_reason();
         let rule = decisive.and_then(|reason| reason.rule.as_deref()).unwrap_or("none");
-        let why = decisive.map_or("it is denied", |reason| reason.why.as_str());
+        let why = decisive.map_or("the policy denies it", |reason| reason.message.as_str());
         let why = format!("agent `{}` may not be used: {why} (rule `{rule}`)", opening.agent);
         Err(OpenSessionError::Denied { session: opening.session.clone(), reason: why })
     }

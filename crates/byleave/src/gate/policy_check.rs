@@ -14,7 +14,7 @@ use crate::catalog::CatalogEntry;
 use crate::gate::inner::GateInner;
 use crate::gate::task_outcome::fresh_session_context;
 use crate::gate::working_record::WorkingRecord;
-use crate::plugin_guard::{PluginFailure, guard};
+use crate::plugin_guard::guard;
 use crate::tool::Tool;
 
 /// Asks the tool whether this call needs an approval (T8).
@@ -26,12 +26,11 @@ pub(crate) async fn needs_approval(
     let limit = parts.settings.plugin_timeout;
     let answer = guard(limit, move || async move { tool.needs_approval(&arguments).await }).await;
     answer.map_err(|broken| {
-        let code = match broken {
-            PluginFailure::Failed(_) => Code::PredicateFailed,
-            PluginFailure::Panicked(_) => Code::PredicatePanicked,
-            PluginFailure::TimedOut(_) => Code::PredicateTimedOut,
-        };
-        Refusal::new(code, format!("whether the call needs an approval could not be found out: {broken}"))
+        Refusal::new(
+            Code::PredicateFailed,
+            format!("cannot find out whether the call needs an approval: {broken}"),
+        )
+        .with_cause(broken.cause())
     })
 }
 
@@ -43,17 +42,18 @@ pub(crate) async fn evaluate_policy(
     plan: &Plan,
     tool_asks: bool,
 ) -> StageResult<PolicyDecision> {
-    let heading = desk.record.header().ok_or_else(|| Refusal::new(Code::RecordBroken, "no heading"))?;
+    let heading =
+        desk.record.header().ok_or_else(|| Refusal::new(Code::RecordBroken, "the record has no header"))?;
     let now = parts.now();
     let policy = parts.policy.load_full();
     let given = match fresh_session_context(parts, desk) {
         Some(seen) => Ok(seen.standing_approvals.clone()),
         None => parts.ledger.standing_approvals(&heading.tenant, &entry.manifest().name, now).await,
     };
-    let given = given.map_err(|fault| Refusal::new(Code::JudgeFailed, fault.to_string()))?;
+    let given = given.map_err(|fault| Refusal::new(Code::PolicyFailed, fault.to_string()))?;
     let leaves: Result<Vec<StandingApprovalMatcher>, _> =
         given.iter().map(|leave| StandingApprovalMatcher::new((**leave).clone())).collect();
-    let leaves = leaves.map_err(|bad| Refusal::new(Code::JudgeFailed, bad.to_string()))?;
+    let leaves = leaves.map_err(|bad| Refusal::new(Code::PolicyFailed, bad.to_string()))?;
     let request = PolicyRequest {
         manifest: entry.manifest(),
         plan,
@@ -81,7 +81,7 @@ pub(crate) async fn evaluate_policy(
     let [session, agent] = caller;
     let parts_of_key: [&[u8]; 6] =
         [version.as_bytes(), manifest.as_bytes(), &flags, &plan_bytes, session, agent];
-    let key = Digest::compute_parts("byleave.ruling", &parts_of_key);
+    let key = Digest::compute_parts("byleave.decision", &parts_of_key);
     if let Some(ruling) = parts.decision_cache.get(&key) {
         return Ok(ruling);
     }

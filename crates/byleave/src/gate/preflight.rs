@@ -26,10 +26,10 @@ pub(crate) async fn start_attempt(
 ) -> StageResult<RecordEvent> {
     // A commit that was begun is always finished, because half a commit is never better, whatever has changed since.
     if desk.record.attempts() > 0 && is_commit(desk) {
-        return Ok(RecordEvent::Begun(Ok(make_claim(parts, desk, grant))));
+        return Ok(RecordEvent::Started(Ok(make_claim(parts, desk, grant))));
     }
     if grant.is_expired(parts.now()) {
-        return Err(Refusal::new(Code::GrantExpired, "the approval is too old; make the call again"));
+        return Err(Refusal::new(Code::GrantExpired, "the approval has expired; make the call again"));
     }
     let entry = resolve_pinned(parts, desk)?;
     // Reading the arguments checks them against the approved ones.
@@ -46,7 +46,7 @@ pub(crate) async fn start_attempt(
             && then
                 .reasons
                 .iter()
-                .any(|reason| reason.cause == Some(byleave_core::decision::AskCause::ToolAsks));
+                .any(|reason| reason.cause == Some(byleave_core::decision::AskCause::ToolNeedsApproval));
         let now = evaluate_policy(parts, desk, &entry, &plan, asks).await?;
         if is_stricter(&now, &then) {
             return Err(stricter_refusal(grant, &now));
@@ -60,7 +60,7 @@ pub(crate) async fn start_attempt(
     if !must_persist_before(&desk.record, &Task::Execute { attempt, grant: grant.clone() }) {
         check_not_halted(parts, desk).await?;
     }
-    Ok(RecordEvent::Begun(Ok(claim)))
+    Ok(RecordEvent::Started(Ok(claim)))
 }
 
 fn make_claim(parts: &GateInner, desk: &mut WorkingRecord, grant: &Grant) -> Claim {
@@ -70,7 +70,7 @@ fn make_claim(parts: &GateInner, desk: &mut WorkingRecord, grant: &Grant) -> Cla
 }
 
 fn is_commit(desk: &WorkingRecord) -> bool {
-    desk.record.draft().and_then(|draft| draft.rehearsal_summary()).is_some_and(|head| head.stands)
+    desk.record.draft().and_then(|draft| draft.rehearsal_summary()).is_some_and(|head| head.committable)
 }
 
 /// Evaluates the observed effects, or the part that a person chose, once more before they are committed.
@@ -84,8 +84,11 @@ async fn recheck_observed(
     else {
         return Ok(());
     };
-    let then =
-        desk.record.draft().and_then(|draft| draft.rehearsal_summary()).and_then(|head| head.ruling.clone());
+    let then = desk
+        .record
+        .draft()
+        .and_then(|draft| draft.rehearsal_summary())
+        .and_then(|head| head.decision.clone());
     let mut chosen = (*rehearsal).clone();
     if let Some(paths) = only {
         chosen.changes = chosen.changes.only_paths(&paths);
@@ -99,16 +102,16 @@ async fn recheck_observed(
 fn recorded_decision(desk: &WorkingRecord) -> StageResult<PolicyDecision> {
     match desk.record.draft().and_then(|draft| draft.decision()) {
         Some(Ok(ruling)) => Ok(ruling.clone()),
-        _ => Err(Refusal::new(Code::RecordBroken, "the call was not ruled")),
+        _ => Err(Refusal::new(Code::RecordBroken, "the record has no policy decision")),
     }
 }
 
 fn stricter_refusal(grant: &Grant, now: &PolicyDecision) -> Refusal {
-    if let GrantedBy::Leave(_) = grant.granted_by() {
+    if let GrantedBy::StandingApproval(_) = grant.granted_by() {
         return approval_used_up_refusal();
     }
-    let why = now.decisive_reason().map(|reason| reason.why.clone()).unwrap_or_default();
-    Refusal::new(Code::PolicyStricter, format!("the policy has become stricter since: {why}"))
+    let why = now.decisive_reason().map(|reason| reason.message.clone()).unwrap_or_default();
+    Refusal::new(Code::PolicyStricter, format!("the policy has become stricter since the decision: {why}"))
 }
 
 async fn check_not_halted(parts: &GateInner, desk: &WorkingRecord) -> StageResult<()> {
@@ -119,8 +122,8 @@ async fn check_not_halted(parts: &GateInner, desk: &WorkingRecord) -> StageResul
     };
     match halt {
         Ok(None) => Ok(()),
-        Ok(Some(act)) => Err(halted_refusal(&match act.deed {
-            byleave_core::admin_action::AdminActionKind::Halt { why } => why,
+        Ok(Some(act)) => Err(halted_refusal(&match act.kind {
+            byleave_core::admin_action::AdminActionKind::Halt { reason: why } => why,
             other => other.as_str().to_owned(),
         })),
         Err(fault) => Err(Refusal::new(Code::NotRecorded, fault.to_string())),
@@ -129,10 +132,13 @@ async fn check_not_halted(parts: &GateInner, desk: &WorkingRecord) -> StageResul
 
 /// Builds the refusal for a halt.
 pub(crate) fn halted_refusal(why: &str) -> Refusal {
-    Refusal::new(Code::Halted, format!("everything is halted ({why}); lift it with `byleave halt --lift`"))
+    Refusal::new(
+        Code::Halted,
+        format!("everything is halted ({why}); lift the halt with `byleave halt --lift`"),
+    )
 }
 
 /// Builds the refusal for a standing approval that is used up or revoked.
 pub(crate) fn approval_used_up_refusal() -> Refusal {
-    Refusal::new(Code::ApprovalUsedUp, "the leave that covered this call has no use left, or was revoked")
+    Refusal::new(Code::ApprovalUsedUp, "the standing approval for this call has no uses left, or was revoked")
 }

@@ -15,7 +15,7 @@ use byleave_core::question::{
 };
 use byleave_core::question_view::{QuestionView, RehearsalView};
 use byleave_core::record::QuestionClosure;
-use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
 use byleave_core::render::{Rendering, is_truncated, render};
 use byleave_core::standing_approval::StandingApprovalMatcher;
@@ -42,10 +42,11 @@ pub(crate) async fn open_question(
 ) -> StageResult<Question> {
     check_answerer(parts, desk, asking.kind)?;
     check_can_run(parts, desk, asking.kind).await?;
-    let terms =
-        desk.resolved_tool().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
+    let terms = desk
+        .resolved_tool()
+        .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record has no resolved tool"))?;
     let now = parts.now();
-    let expires_at = now.saturating_add(terms.limits.question_ms);
+    let expires_at = now.saturating_add(terms.limits.question_timeout_ms);
     let id = QuestionId::new(fresh_id());
     let question = Question { id, kind: asking.kind, binding: asking.binding, expires_at };
     if let Some(heading) = desk.record.header()
@@ -66,19 +67,19 @@ pub(crate) async fn open_question(
     }
     let sheet = question_view(parts, desk, &question).await.map_err(content_refusal)?;
     if let Some(why) = parts.in_flight.declined().get(&question_key(desk, &sheet)) {
-        let why = format!("{why}; in this session nobody is asked about the same call again");
+        let why = format!("{why}; the same call is not asked about again in this session");
         return Err(Refusal::new(Code::Declined, why));
     }
     if looks_truncated(&sheet) {
         return Err(Refusal::new(
             Code::NotShownInFull,
-            "the arguments say that a part of them was cut away before they came here; make the call with all of them",
+            "the arguments contain a mark that a part of them was cut; make the call with the complete arguments",
         ));
     }
     if !render(&sheet).complete {
         return Err(Refusal::new(
             Code::NotShownInFull,
-            "the call is too large to be shown to a person in full; make it smaller or split it",
+            "the call is too large to show to a person in full; make it smaller or split it",
         ));
     }
     Ok(question)
@@ -102,9 +103,9 @@ async fn check_can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: Questi
     answer.await.map_err(|broken| {
         let why = match broken {
             PluginFailure::Failed(fault) => fault.to_string(),
-            other => format!("whether it can run could not be found out: {other}"),
+            other => format!("cannot find out whether the call can run: {other}"),
         };
-        Refusal::new(Code::CannotRun, format!("it cannot run here: {why}"))
+        Refusal::new(Code::CannotRun, format!("the call cannot run here: {why}"))
     })
 }
 
@@ -120,7 +121,7 @@ fn question_key(desk: &WorkingRecord, sheet: &QuestionView) -> Digest {
         sheet.session.as_str().as_bytes(),
         sheet.agent.as_str().as_bytes(),
         sheet.cwd.as_bytes(),
-        sheet.terms.manifest.as_bytes(),
+        sheet.resolved_tool.manifest.as_bytes(),
         &[sheet.question.kind as u8],
         arguments.as_bytes(),
         &plan,
@@ -146,10 +147,13 @@ pub(crate) async fn decline_entry(
 
 /// Remembers the "no" that ended a call. It may have been given through another gate, and the same call may come to this one again.
 pub(crate) async fn remember_decline(parts: &GateInner, desk: &mut WorkingRecord) {
-    let no = desk.record.entries().iter().rev().find_map(|entry| match &entry.fact {
-        RecordEvent::Answered(RecordedAnswer { question, answer: Answer::No { feedback }, by, .. }) => {
-            Some((*question, Reply::No { feedback: feedback.clone() }, by.name.clone()))
-        }
+    let no = desk.record.entries().iter().rev().find_map(|entry| match &entry.event {
+        RecordEvent::Answered(RecordedAnswer {
+            question,
+            answer: Answer::No { feedback },
+            approver: by,
+            ..
+        }) => Some((*question, Reply::No { feedback: feedback.clone() }, by.name.clone())),
         _ => None,
     });
     let Some((question, reply, by)) = no else { return };
@@ -179,18 +183,18 @@ fn looks_truncated(sheet: &QuestionView) -> bool {
 fn allows_unattended(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> bool {
     let draft = desk.record.draft();
     let permitted = draft.as_ref().and_then(|draft| draft.decision()?.as_ref().ok());
-    let rehearsed = draft.as_ref().and_then(|draft| draft.rehearsal_summary()?.ruling.as_ref());
+    let rehearsed = draft.as_ref().and_then(|draft| draft.rehearsal_summary()?.decision.as_ref());
     let mut causes = permitted.into_iter().chain(rehearsed).flat_map(PolicyDecision::causes);
     kind == QuestionKind::Approval
         && parts.settings.unattended == UnattendedAction::AllowWithWarning
-        && !causes.any(|cause| cause == AskCause::Outside)
+        && !causes.any(|cause| cause == AskCause::OutsideWorkspace)
 }
 
 fn check_answerer(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> StageResult<()> {
     match kind {
         QuestionKind::Checkpoint if parts.checkpoint.is_none() => Err(Refusal::new(
             Code::NoCheckpoint,
-            "the tool must be released by a checkpoint and no handler is registered",
+            "the tool needs a checkpoint, but no checkpoint handler is registered",
         )),
         QuestionKind::Checkpoint => Ok(()),
         QuestionKind::Approval if allows_unattended(parts, desk, kind) => Ok(()),
@@ -200,9 +204,7 @@ fn check_answerer(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -
             }
             Err(Refusal::new(
                 Code::NoApprover,
-                "a person must be asked and nobody is there: run it at a terminal, leave the question open with \
-                 `--ask inbox` and answer with `byleave inbox`, use another approver, `--mode yolo`, or `--dry-run` to \
-                 see what it would do",
+                "a person must answer, but there is no approver: run the call at a terminal, keep the question open with `--ask inbox` and answer with `byleave inbox`, use another approver, `--mode yolo`, or `--dry-run` to see its effects",
             ))
         }
     }
@@ -241,10 +243,12 @@ pub(crate) async fn question_view(
     let notes = review_notes(desk, question.kind);
     let seen = match draft.rehearsal_outcome().cloned() {
         None => None,
-        Some(RehearsalOutcome::Not { why }) => Some(RehearsalView::Not { why }),
+        Some(RehearsalOutcome::Unavailable { reason: why }) => {
+            Some(RehearsalView::Unavailable { reason: why })
+        }
         Some(RehearsalOutcome::Ran(head)) => {
             let rehearsal: Arc<Rehearsal> = desk.read_content(&*parts.ledger, head.rehearsal).await?;
-            Some(RehearsalView::Ran { rehearsal: (*rehearsal).clone(), ruling: head.ruling })
+            Some(RehearsalView::Ran { rehearsal: (*rehearsal).clone(), decision: head.decision })
         }
     };
     let first_arguments = if number > 1 {
@@ -261,22 +265,22 @@ pub(crate) async fn question_view(
         lineage: heading.lineage,
         cwd: heading.cwd,
         mode: heading.mode,
-        terms,
+        resolved_tool: terms,
         draft: number,
         arguments: (*arguments).clone(),
         first_arguments,
         reason,
         plan: (*plan).clone(),
-        ruling,
+        decision: ruling,
         notes,
         challenge: challenge.map(|challenge| (*challenge).clone()),
-        seen: seen.filter(|_| question.kind != QuestionKind::Release),
+        rehearsal: seen.filter(|_| question.kind != QuestionKind::Release),
         output,
     })
 }
 
 fn review_notes(desk: &WorkingRecord, kind: QuestionKind) -> Vec<byleave_core::review::ReviewNote> {
-    let reviews = desk.record.entries().iter().filter_map(|entry| match (&entry.fact, kind) {
+    let reviews = desk.record.entries().iter().filter_map(|entry| match (&entry.event, kind) {
         (RecordEvent::OutputReviewed(Ok(review)), QuestionKind::Release) => Some(review),
         (RecordEvent::Reviewed(Ok(review)), QuestionKind::Approval | QuestionKind::Checkpoint) => {
             Some(review)
@@ -303,12 +307,15 @@ pub(crate) async fn ask(
     let sheet = match question_view(parts, desk, question).await {
         Ok(sheet) => sheet,
         Err(fault) => {
-            return Some(RecordEvent::Unasked { question: question.id, refusal: content_refusal(fault) });
+            return Some(RecordEvent::ApproverFailed {
+                question: question.id,
+                refusal: content_refusal(fault),
+            });
         }
     };
     let left = Duration::from_millis(question.expires_at.saturating_sub(parts.now()));
     let limit = left.min(parts.settings.approver_timeout);
-    let by = By { name: approver.name().to_owned(), grade: approver.assurance() };
+    let by = By { name: approver.name().to_owned(), assurance: approver.assurance() };
     let exactly = question_key(desk, &sheet);
     let reply = ask_approver(approver, sheet, limit).await;
     if let (Ok(reply), QuestionKind::Approval) = (&reply, question.kind)
@@ -318,7 +325,7 @@ pub(crate) async fn ask(
     }
     let answer = match reply {
         Ok(reply) => reply_to_answer(desk, question, reply)
-            .map_err(|why| (ApproverFailure::InvalidResponse, why.to_string())),
+            .map_err(|why| (FailureCause::InvalidResponse, why.to_string())),
         Err((broke, why)) => Err((broke, why)),
     };
     Some(match answer {
@@ -326,74 +333,55 @@ pub(crate) async fn ask(
             question: question.id,
             digest: question.digest(),
             answer,
-            by,
+            approver: by,
         }),
-        Err((ApproverFailure::TimedOut, _)) if parts.now() >= question.expires_at => {
+        Err((FailureCause::Timeout, _)) if parts.now() >= question.expires_at => {
             RecordEvent::Expired { question: question.id }
         }
         Err((broke, why)) => {
-            let why = format!("{} could not be asked: {why}", by.name);
-            RecordEvent::Unasked {
+            let why = format!("approver `{}` failed: {why}", by.name);
+            RecordEvent::ApproverFailed {
                 question: question.id,
-                refusal: Refusal::new(broke.code(question.kind), why),
+                refusal: Refusal::new(failure_code(question.kind), why).with_cause(broke),
             }
         }
     })
+}
+
+const fn failure_code(kind: QuestionKind) -> Code {
+    match kind {
+        QuestionKind::Checkpoint => Code::CheckpointFailed,
+        QuestionKind::Approval | QuestionKind::Release => Code::ApproverFailed,
+    }
 }
 
 async fn ask_approver(
     approver: Arc<dyn Approver>,
     sheet: QuestionView,
     limit: Duration,
-) -> Result<Reply, (ApproverFailure, String)> {
+) -> Result<Reply, (FailureCause, String)> {
     let rendering: Rendering = render(&sheet);
     if !rendering.complete {
-        return Err((ApproverFailure::Failed, "the question cannot be shown in full".into()));
+        return Err((FailureCause::Error, "the question cannot be shown in full".into()));
     }
     let answer = guard(limit, move || async move { approver.ask(&sheet, &rendering).await }).await;
     answer.map_err(|broken| match broken {
-        PluginFailure::Failed(ApproverError::InvalidResponse(why)) => (ApproverFailure::InvalidResponse, why),
-        PluginFailure::Failed(fault @ ApproverError::Failed(_)) => {
-            (ApproverFailure::Failed, fault.to_string())
-        }
-        PluginFailure::Panicked(why) => (ApproverFailure::Panicked, format!("panicked: {why}")),
-        PluginFailure::TimedOut(limit) => (ApproverFailure::TimedOut, format!("took longer than {limit:?}")),
+        PluginFailure::Failed(ApproverError::InvalidResponse(why)) => (FailureCause::InvalidResponse, why),
+        PluginFailure::Failed(fault @ ApproverError::Failed(_)) => (FailureCause::Error, fault.to_string()),
+        PluginFailure::Panicked(why) => (FailureCause::Panic, format!("panicked: {why}")),
+        PluginFailure::TimedOut(limit) => (FailureCause::Timeout, format!("took longer than {limit:?}")),
     })
 }
 
 fn unattended_answer(question: &Question) -> RecordEvent {
-    tracing::warn!(question = %question.id, "nobody is there to ask; allowed because the settings say so");
-    let note = Some("nobody was there to ask; allowed with a warning because the settings say so".into());
+    tracing::warn!(question = %question.id, "there is no approver; allowed by the settings");
+    let note = Some("there was no approver; allowed with a warning by the settings".into());
     RecordEvent::Answered(RecordedAnswer {
         question: question.id,
         digest: question.digest(),
         answer: Answer::Yes { note },
-        by: By { name: "unattended".into(), grade: Assurance::Program },
+        approver: By { name: "unattended".into(), assurance: Assurance::Program },
     })
-}
-
-/// The ways in which an approver can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ApproverFailure {
-    Failed,
-    Panicked,
-    TimedOut,
-    InvalidResponse,
-}
-
-impl ApproverFailure {
-    const fn code(self, kind: QuestionKind) -> Code {
-        match (kind, self) {
-            (QuestionKind::Checkpoint, Self::Failed) => Code::CheckpointFailed,
-            (QuestionKind::Checkpoint, Self::Panicked) => Code::CheckpointPanicked,
-            (QuestionKind::Checkpoint, Self::TimedOut) => Code::CheckpointTimedOut,
-            (QuestionKind::Checkpoint, Self::InvalidResponse) => Code::CheckpointInvalid,
-            (_, Self::Failed) => Code::ApproverFailed,
-            (_, Self::Panicked) => Code::ApproverPanicked,
-            (_, Self::TimedOut) => Code::ApproverTimedOut,
-            (_, Self::InvalidResponse) => Code::ApproverInvalid,
-        }
-    }
 }
 
 /// The reason why an answer was rejected.
@@ -403,19 +391,19 @@ pub enum AnswerError {
     #[error("there is no question {0}")]
     UnknownQuestion(QuestionId),
     /// The answer was given for other contents than this question has now.
-    #[error("the answer belongs to another question (code answer-mismatch)")]
+    #[error("the answer is for another question (code answer-mismatch)")]
     Mismatch,
     /// The question was already closed, or has expired.
-    #[error("the question can no longer be answered: it was answered, cancelled, or is too old")]
+    #[error("the question can no longer be answered: it was answered or cancelled, or has expired")]
     QuestionClosed,
     /// The answer is invalid for this question.
-    #[error("the answer cannot be used: {0}")]
+    #[error("the answer is not valid: {0}")]
     InvalidAnswer(String),
     /// The agent that asks tried to answer itself.
     #[error("an agent cannot answer its own question")]
     SelfAnswer,
     /// The answer could not be recorded.
-    #[error("the answer could not be recorded: {0}")]
+    #[error("cannot record the answer: {0}")]
     NotRecorded(String),
 }
 
@@ -430,7 +418,7 @@ impl From<TransitionError> for AnswerError {
         match misplaced {
             TransitionError::WrongQuestion => Self::Mismatch,
             TransitionError::InvalidAnswerKind => {
-                Self::InvalidAnswer("this question cannot be answered so".into())
+                Self::InvalidAnswer("this kind of answer is not valid for this question".into())
             }
             _ => Self::QuestionClosed,
         }
@@ -450,36 +438,36 @@ pub(crate) fn reply_to_answer(
         Reply::Abort => Answer::Abort,
         Reply::Edit { value, note } if question.kind == QuestionKind::Release => {
             let Ok(output) = serde_json::from_value::<Output>(value) else {
-                return unusable("an edited result is an object with at least `text`");
+                return unusable("an edited result must be an object with at least `text`");
             };
             Answer::Edit { content: desk.store_content(&output), note }
         }
         Reply::Edit { value, note } => {
             if !value.is_object() {
-                return unusable("edited arguments are an object");
+                return unusable("edited arguments must be an object");
             }
             Answer::Edit { content: desk.store_json(&value), note }
         }
         Reply::Partial { paths, note } => {
             if paths.is_empty() {
-                return unusable("a part names at least one path; to keep nothing, say no");
+                return unusable("a partial yes must name at least one path; to keep nothing, answer no");
             }
-            Answer::Part { paths: desk.store_content(&paths), note }
+            Answer::Partial { paths: desk.store_content(&paths), note }
         }
         Reply::StandingApproval(leave) => {
             if question.kind != QuestionKind::Approval {
-                return unusable("no leave can answer a checkpoint or release a result");
+                return unusable("a standing approval cannot answer a checkpoint or release a result");
             }
             if desk.resolved_tool().is_none_or(|terms| terms.tool != leave.tool) {
-                return unusable("a leave is for the tool that asks");
+                return unusable("a standing approval must be for the tool that asks");
             }
             if leave.scope.is_empty() {
-                return unusable("a leave names at least one effect");
+                return unusable("a standing approval must name at least one effect");
             }
             if let Err(bad) = StandingApprovalMatcher::new(leave.clone()) {
                 return unusable(&bad.to_string());
             }
-            Answer::Leave(leave)
+            Answer::StandingApproval(leave)
         }
     })
 }
@@ -505,7 +493,7 @@ pub(crate) async fn approval_event(
 ) -> Option<GateEvent> {
     let question = facts.iter().find_map(|fact| match fact {
         RecordEvent::Answered(answered) => Some(answered.question),
-        RecordEvent::Expired { question } | RecordEvent::Unasked { question, .. } => Some(*question),
+        RecordEvent::Expired { question } | RecordEvent::ApproverFailed { question, .. } => Some(*question),
         _ => None,
     })?;
     if desk.record.question(question)?.kind == QuestionKind::Release {
@@ -515,7 +503,10 @@ pub(crate) async fn approval_event(
         QuestionClosure::Answered { answer: answered, .. } => {
             matches!(
                 answered.answer,
-                Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave(_) | Answer::Edit { .. }
+                Answer::Yes { .. }
+                    | Answer::Partial { .. }
+                    | Answer::StandingApproval(_)
+                    | Answer::Edit { .. }
             )
         }
         QuestionClosure::Expired | QuestionClosure::ApproverFailed(_) => false,

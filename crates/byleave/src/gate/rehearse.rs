@@ -24,16 +24,16 @@ pub(crate) async fn rehearse(parts: &GateInner, desk: &mut WorkingRecord) -> Tas
     let rehearsed = match try_rehearse(parts, desk).await {
         Ok(rehearsed) => rehearsed,
         Err(RehearseError::RunningElsewhere) => return TaskOutcome::RunningElsewhere,
-        Err(RehearseError::Unavailable(why)) => RehearsalOutcome::Not { why },
+        Err(RehearseError::Unavailable(why)) => RehearsalOutcome::Unavailable { reason: why },
     };
-    TaskOutcome::Event(RecordEvent::Rehearsed(rehearsed))
+    TaskOutcome::Event(RecordEvent::RehearsalFinished(rehearsed))
 }
 
 async fn try_rehearse(
     parts: &GateInner,
     desk: &mut WorkingRecord,
 ) -> Result<RehearsalOutcome, RehearseError> {
-    let not = |refusal: Refusal| RehearseError::Unavailable(refusal.why);
+    let not = |refusal: Refusal| RehearseError::Unavailable(refusal.message);
     let entry = resolve_pinned(parts, desk).map_err(not)?;
     let rehearsal = run_on_copy(parts, desk, &entry).await?;
     let judged = async {
@@ -45,8 +45,9 @@ async fn try_rehearse(
         };
         let asked =
             desk.record.draft().and_then(|draft| draft.decision()).and_then(|step| step.as_ref().ok());
-        let asked =
-            asked.cloned().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not ruled"))?;
+        let asked = asked
+            .cloned()
+            .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record has no policy decision"))?;
         let held = desk.store_content(&rehearsal);
         Ok(rehearsal.summarize(held, &plan, &asked, ruling))
     };
@@ -59,7 +60,7 @@ async fn run_on_copy(
     desk: &mut WorkingRecord,
     entry: &CatalogEntry,
 ) -> Result<Rehearsal, RehearseError> {
-    let not = |refusal: Refusal| RehearseError::Unavailable(refusal.why);
+    let not = |refusal: Refusal| RehearseError::Unavailable(refusal.message);
     let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal).map_err(not)?;
     let given = run_parts(parts, desk, None).await.map_err(not)?;
     let tool = entry.tool().clone();
@@ -78,7 +79,7 @@ async fn run_on_copy(
             Err(RehearseError::Unavailable(format!("the tool panicked: {}", panic_message(broken))))
         }
         ToolExit::Stopped { reason: why, .. } => {
-            Err(RehearseError::Unavailable(format!("on the copy, it {why}")))
+            Err(RehearseError::Unavailable(format!("on the copy, the tool {why}")))
         }
     }
 }
@@ -101,7 +102,7 @@ pub(crate) async fn granted_rehearsal(
     let asked = draft.question().and_then(|step| step.as_ref().ok()).map(|question| question.id);
     let chosen = asked.and_then(|question| match desk.record.question_closure(question)? {
         QuestionClosure::Answered { answer: answered, .. } => match &answered.answer {
-            Answer::Part { paths, .. } => Some(*paths),
+            Answer::Partial { paths, .. } => Some(*paths),
             _ => None,
         },
         QuestionClosure::Expired | QuestionClosure::ApproverFailed(_) => None,
@@ -131,13 +132,15 @@ pub(crate) async fn check_copy_missing(
         None => false,
     };
     let head = desk.record.draft().and_then(|draft| draft.rehearsal_summary());
-    Ok(head.filter(|_| !kept).map(|head| RecordEvent::RehearsalLost { rehearsal: head.digest() }))
+    Ok(head.filter(|_| !kept).map(|head| RecordEvent::RehearsalCopyMissing { rehearsal: head.digest() }))
 }
 
 /// Drops the copy of a call that ended without a commit.
 pub(crate) async fn drop_copy(parts: &GateInner, desk: &WorkingRecord) {
-    let ran = desk.record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Rehearsing { .. }));
-    let committed = desk.record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Begun(Ok(_))));
+    let ran =
+        desk.record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::RehearsalStarted { .. }));
+    let committed =
+        desk.record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::Started(Ok(_))));
     if !ran || committed {
         return;
     }

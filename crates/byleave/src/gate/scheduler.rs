@@ -29,7 +29,7 @@ struct SessionQueue {
 }
 
 /// The permission to run, released on drop.
-#[expect(dead_code, reason = "guards are held, not read")]
+#[expect(dead_code, reason = "guards are only held")]
 enum RunPermit {
     Exclusive(OwnedRwLockWriteGuard<()>),
     // The semaphore is never closed, so there is always a permit.
@@ -46,7 +46,7 @@ pub(crate) struct QueuedCall {
 enum QueueState {
     Idle,
     Queued(BoxFuture<'static, RunPermit>),
-    #[expect(dead_code, reason = "the turn is held, not read")]
+    #[expect(dead_code, reason = "the guard is only held")]
     Running(RunPermit),
 }
 

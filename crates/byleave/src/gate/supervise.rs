@@ -65,7 +65,7 @@ async fn wait_for_remote_cancel(parts: &GateInner, call: CallId) {
         match parts.ledger.load(call).await {
             Ok(Some(loaded)) if loaded.record.cancelled_by().is_some() => return,
             Ok(_) => {}
-            Err(fault) => tracing::warn!(%call, %fault, "cannot see whether a running call was cancelled"),
+            Err(fault) => tracing::warn!(%call, %fault, "cannot check whether a running call was cancelled"),
         }
     }
 }
@@ -129,7 +129,7 @@ async fn supervise<T: Send + 'static>(
         yield_now().await;
         tokio::select! {
             biased;
-            () = called_off => (ExecutionStatus::Stopped, "cancelled while it ran".to_owned()),
+            () = called_off => (ExecutionStatus::Cancelled, "cancelled while it ran".to_owned()),
             () = tokio::time::sleep(timeout) => {
                 (ExecutionStatus::TimedOut, format!("timed out after {} ms and was stopped", timeout.as_millis()))
             }

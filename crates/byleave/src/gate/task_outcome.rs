@@ -14,7 +14,7 @@ use crate::ledger::{ContentError, SessionContext};
 /// The outcome of a task.
 #[expect(
     clippy::large_enum_variant,
-    reason = "taken apart at once: a box would be an allocation for every entry"
+    reason = "destructured at once: a box would be an allocation for every entry"
 )]
 pub(crate) enum TaskOutcome {
     /// An event to record.
@@ -29,13 +29,17 @@ pub(crate) enum TaskOutcome {
 
 /// Returns the resolved tool, if its manifest is unchanged.
 pub(crate) fn resolve_pinned(parts: &GateInner, desk: &WorkingRecord) -> StageResult<Arc<CatalogEntry>> {
-    let terms =
-        desk.resolved_tool().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
+    let terms = desk
+        .resolved_tool()
+        .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record has no resolved tool"))?;
     match parts.catalog.get(&terms.tool) {
         Ok(entry) if entry.digest() == terms.manifest => Ok(entry),
         Ok(_) => Err(Refusal::new(
             Code::ManifestChanged,
-            format!("the tool `{}` is not the one that was judged; make the call again", terms.tool),
+            format!(
+                "the tool `{}` has changed since the call was evaluated; make the call again",
+                terms.tool
+            ),
         )),
         Err(unknown) => Err(Refusal::new(Code::ManifestChanged, unknown.to_string())),
     }
@@ -56,7 +60,7 @@ pub(crate) fn content_refusal(fault: ContentError) -> Refusal {
         ContentError::Forgotten => Refusal::new(Code::Forgotten, "the contents of this call were forgotten"),
         ContentError::Missing | ContentError::Corrupted => Refusal::new(
             Code::ArgumentsChanged,
-            format!("the stored contents of this call cannot be used: {fault}"),
+            format!("cannot use the stored contents of this call: {fault}"),
         ),
         ContentError::Ledger(fault) => Refusal::new(Code::NotRecorded, fault.to_string()),
     }

@@ -8,7 +8,7 @@ use byleave_core::effect::Plan;
 use byleave_core::entry::{ChallengeRequirement, Limits, RecordEvent, ResolvedTool, ValidDraft};
 use byleave_core::manifest::ApprovalRequirement;
 use byleave_core::pipeline::Task;
-use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::rehearsal::RehearsalSettings;
 use byleave_core::review::Review;
 
@@ -40,15 +40,15 @@ pub(crate) async fn perform(parts: &GateInner, desk: &mut WorkingRecord, task: T
             }
             Err(refusal) => RecordEvent::Planned(Err(refusal)),
         },
-        Task::EvaluatePolicy => RecordEvent::Permitted(decide(parts, desk).await),
+        Task::EvaluatePolicy => RecordEvent::PolicyEvaluated(decide(parts, desk).await),
         Task::ReviewInput => RecordEvent::Reviewed(review_input(parts, desk).await),
         Task::Challenge => RecordEvent::Challenged(challenge(parts, desk).await),
-        Task::StartRehearsal(binding) => RecordEvent::Rehearsing { binding },
+        Task::StartRehearsal(binding) => RecordEvent::RehearsalStarted { binding },
         Task::Rehearse => return rehearse::rehearse(parts, desk).await,
         Task::Ask(asking) => RecordEvent::Asked(questions::open_question(parts, desk, asking).await),
         Task::Start(grant) => match preflight::start_attempt(parts, desk, &grant).await {
             Ok(fact) => fact,
-            Err(refusal) => RecordEvent::Begun(Err(refusal)),
+            Err(refusal) => RecordEvent::Started(Err(refusal)),
         },
         Task::Execute { attempt, grant: _ } => return execute::execute(parts, desk, attempt).await,
         Task::ReviewOutput => RecordEvent::OutputReviewed(review_output(parts, desk).await),
@@ -74,14 +74,14 @@ fn resolved_tool(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
         read_only: manifest.read_only,
         destructive: manifest.destructive,
         concurrency_safe: manifest.concurrency_safe && settings.max_concurrent > 1,
-        repeatable: manifest.repeatable,
+        idempotent: manifest.idempotent,
         checkpoint: manifest.requires_checkpoint,
         challenge: manifest.requires_reverse_thinking.then(|| ChallengeRequirement {
             when: settings.challenge_when,
-            stands_in: settings.challenge_replaces_checkpoint.contains(&manifest.name),
+            replaces_checkpoint: settings.challenge_replaces_checkpoint.contains(&manifest.name),
         }),
         rehearsal: (settings.rehearse && entry.tool().as_rehearsable().is_some())
-            .then_some(RehearsalSettings { spares: settings.rehearsal_may_skip_question }),
+            .then_some(RehearsalSettings { may_skip_question: settings.rehearsal_may_skip_question }),
         limits: Limits { timeout_ms, ..settings.limits },
     }
 }
@@ -120,12 +120,8 @@ async fn make_plan(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<P
         Ok::<_, ToolError>(plan)
     });
     answer.await.map_err(|broken| {
-        let code = match broken {
-            PluginFailure::Failed(_) => Code::PlanFailed,
-            PluginFailure::Panicked(_) => Code::PlanPanicked,
-            PluginFailure::TimedOut(_) => Code::PlanTimedOut,
-        };
-        Refusal::new(code, format!("the effects could not be worked out: {broken}"))
+        Refusal::new(Code::PlanFailed, format!("the effects could not be predicted: {broken}"))
+            .with_cause(broken.cause())
     })
 }
 
@@ -171,7 +167,7 @@ async fn review_input(parts: &GateInner, desk: &mut WorkingRecord) -> StageResul
     let input = OwnedInput { call: desk.call(), tool: Arc::from(entry.name()), arguments, plan };
     let reviewed = parts.reviewers.review_input(input, entry.digest()).await?;
     let change = reviewed.replacement.map(|value| desk.store_json(&value));
-    Ok(Review { notes: reviewed.notes, change })
+    Ok(Review { notes: reviewed.notes, replacement: change })
 }
 
 async fn review_output(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Review> {
@@ -184,14 +180,14 @@ async fn review_output(parts: &GateInner, desk: &mut WorkingRecord) -> StageResu
     let subject = OwnedOutput { call: desk.call(), tool: Arc::from(tool), arguments, output };
     let reviewed = parts.reviewers.review_output(subject).await?;
     let change = reviewed.replacement.map(|output| desk.store_content(&output));
-    Ok(Review { notes: reviewed.notes, change })
+    Ok(Review { notes: reviewed.notes, replacement: change })
 }
 
 async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<ChallengeSummary> {
     let Some(challenger) = parts.challenger.clone() else {
         return Err(Refusal::new(
             Code::NoChallenger,
-            "the tool asks for a challenge and nobody can make one",
+            "the tool needs a challenge, but no challenger is registered",
         ));
     };
     let tool = desk.resolved_tool().map(|terms| terms.tool.clone()).unwrap_or_default();
@@ -210,18 +206,15 @@ async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<C
         challenger.challenge(subject).await
     });
     let case = answer.await.map_err(|broken: PluginFailure<ChallengeError>| {
-        let code = match broken {
-            PluginFailure::Failed(_) => Code::ChallengeFailed,
-            PluginFailure::Panicked(_) => Code::ChallengePanicked,
-            PluginFailure::TimedOut(_) => Code::ChallengeTimedOut,
-        };
-        Refusal::new(code, format!("the challenge could not be made: {broken}"))
+        Refusal::new(Code::ChallengeFailed, format!("cannot get a challenge: {broken}"))
+            .with_cause(broken.cause())
     })?;
     if !case.is_complete() {
         return Err(Refusal::new(
-            Code::ChallengeInvalid,
-            "the challenge names no assumption, no scenario or no reason",
-        ));
+            Code::ChallengeFailed,
+            "the challenge lacks an assumption, a failure scenario or a reason",
+        )
+        .with_cause(FailureCause::InvalidResponse));
     }
     Ok(ChallengeSummary { verdict: case.verdict, challenge: desk.store_content(&case) })
 }

@@ -33,7 +33,8 @@ pub(crate) fn record_status(span: &Span, standing: &CallStatus, record: &Record,
         let word = match standing {
             CallStatus::Waiting { .. } => "waiting",
             CallStatus::Ready { .. } => "ready",
-            _ => "standing back",
+            CallStatus::RunningElsewhere { .. } => "running-elsewhere",
+            _ => "blocked",
         };
         span.record("outcome", word);
         counter!("byleave_stops_total", "where" => word).increment(1);

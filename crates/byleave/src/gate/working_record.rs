@@ -127,7 +127,7 @@ impl WorkingRecord {
         let held = match &self.key {
             Some(key) => key.content_ref(&bytes),
             // The key was forgotten. The new content can be verified, but never read again.
-            None => ContentRef { digest: Digest::compute(&bytes), bytes: bytes.len() as u64 },
+            None => ContentRef { digest: Digest::compute(&bytes), size: bytes.len() as u64 },
         };
         self.contents.push((held.digest, Arc::new(content)));
         self.new_contents.push(RecordContent { content_ref: held, bytes });
@@ -201,14 +201,14 @@ impl WorkingRecord {
         let Some(Attempt::Ended(end)) = self.record.attempt() else { return Err(ContentError::Missing) };
         let mut held = end.output;
         if let Some(Ok(review)) = self.record.output_review() {
-            held = review.change.unwrap_or(held);
+            held = review.replacement.unwrap_or(held);
         }
         self.read_content(ledger, held).await
     }
 
     /// Adds an event to the record. It is durable only after [`WorkingRecord::flush`].
     pub(crate) fn append_event(&mut self, at: Millis, fact: RecordEvent) -> Result<(), TransitionError> {
-        let line = self.record.push(Entry { at, fact })?;
+        let line = self.record.push(Entry { at, event: fact })?;
         self.chained_entries.push(line);
         Ok(())
     }
@@ -225,8 +225,8 @@ impl WorkingRecord {
     ///
     /// Such entries ask no question, so that they block no call. They neither give nor use a standing approval.
     pub(crate) fn affects_only_this_call(&self) -> bool {
-        self.pending_entries().iter().all(|entry| match &entry.fact {
-            RecordEvent::Begun(Ok(claim)) => !matches!(claim.by, GrantedBy::Leave(_)),
+        self.pending_entries().iter().all(|entry| match &entry.event {
+            RecordEvent::Started(Ok(claim)) => !matches!(claim.granted_by, GrantedBy::StandingApproval(_)),
             RecordEvent::Asked(_) | RecordEvent::Answered(_) => false,
             _ => true,
         })
@@ -236,7 +236,7 @@ impl WorkingRecord {
     pub(crate) fn may_have_run(&self) -> bool {
         let durable = self.record.entries().iter().zip(0..self.durable.0);
         self.has_unrecorded_run
-            || durable.into_iter().any(|(entry, _)| matches!(entry.fact, RecordEvent::Begun(Ok(_))))
+            || durable.into_iter().any(|(entry, _)| matches!(entry.event, RecordEvent::Started(Ok(_))))
     }
 
     /// Returns the entries that are not durable yet.
@@ -296,14 +296,14 @@ impl WorkingRecord {
 
     /// Removes a claim that the ledger did not accept, and keeps everything before it.
     pub(crate) fn withdraw_claim(&mut self) {
-        if let Some(RecordEvent::Begun(Ok(_))) = self.pending_entries().last().map(|entry| &entry.fact) {
+        if let Some(RecordEvent::Started(Ok(_))) = self.pending_entries().last().map(|entry| &entry.event) {
             self.rewind_to(self.record.len().saturating_sub(1));
         }
     }
 
     /// Returns the end of an attempt that ran here, if it is not durable yet.
     pub(crate) fn pending_end(&self) -> Option<Entry> {
-        self.pending_entries().iter().find(|entry| matches!(entry.fact, RecordEvent::Ended { .. })).cloned()
+        self.pending_entries().iter().find(|entry| matches!(entry.event, RecordEvent::Ended { .. })).cloned()
     }
 
     /// Checks whether a record that another writer opened belongs to the same call.
@@ -334,7 +334,7 @@ impl WorkingRecord {
         self.chained_entries.clear();
         self.claimed_attempt = None;
         let contents = std::mem::take(&mut self.new_contents);
-        let Some(Entry { at, fact: fact @ RecordEvent::Ended { .. } }) = ended else { return };
+        let Some(Entry { at, event: fact @ RecordEvent::Ended { .. } }) = ended else { return };
         let RecordEvent::Ended { end, .. } = &fact else { return };
         let output = end.output;
         if self.append_event(at, fact).is_ok() {
@@ -349,9 +349,11 @@ impl WorkingRecord {
             return Ok(());
         }
         let Some(mut batch) = self.build_batch(ledger).await else {
-            return Err(
-                LedgerError::new("cannot write on the record", "it does not begin with a call").into()
-            );
+            return Err(LedgerError::new(
+                "cannot append to the record",
+                "the record does not begin with a call",
+            )
+            .into());
         };
         batch.chained_entries = std::mem::take(&mut self.chained_entries);
         if let Err(fault) = ledger.append(batch).await
@@ -413,7 +415,7 @@ impl WorkingRecord {
     async fn plan_effects(&mut self, ledger: &dyn Ledger) -> Vec<Effect> {
         match self.plan(ledger).await {
             Ok(plan) => plan.effects.clone(),
-            Err(_) => vec![Effect::Unknown { why: "the plan cannot be read".into() }],
+            Err(_) => vec![Effect::Unknown { reason: "the plan cannot be read".into() }],
         }
     }
 
@@ -423,8 +425,8 @@ impl WorkingRecord {
             _ => return None,
         };
         // The maximum number of uses is recorded with the standing approval. The ledger looks it up there.
-        let leave = match attempt.by {
-            GrantedBy::Leave(leave) => Some((leave, None)),
+        let leave = match attempt.granted_by {
+            GrantedBy::StandingApproval(leave) => Some((leave, None)),
             GrantedBy::Rule | GrantedBy::Answer(_) | GrantedBy::Rehearsal => None,
         };
         let exclusive = !self.resolved_tool().is_some_and(|terms| terms.concurrency_safe);
@@ -453,7 +455,7 @@ fn summarize_plan(plan: &Plan) -> String {
 
 fn new_header(call: &Call, arguments: ContentRef, reason: Option<ContentRef>) -> CallHeader {
     CallHeader {
-        walk: RECORD_VERSION,
+        record_version: RECORD_VERSION,
         tenant: call.tenant.clone(),
         session: call.session.clone(),
         agent: call.agent.clone(),

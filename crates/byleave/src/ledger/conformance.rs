@@ -183,7 +183,7 @@ pub(crate) fn same<T: PartialEq + fmt::Debug>(
 
 /// Checks that a batch was refused as invalid, and not as stale or blocked.
 fn expect_ledger_error(what: &str, taken: &Result<(), AppendError>) -> Result<(), ConformanceError> {
-    ensure!(matches!(taken, Err(AppendError::Ledger(_))), "{what}: expected a fault, got {taken:?}");
+    ensure!(matches!(taken, Err(AppendError::Ledger(_))), "{what}: expected an error, got {taken:?}");
     Ok(())
 }
 

@@ -50,25 +50,25 @@ pub fn check_batch(batch: &Batch, owner: OwnerId) -> Result<BatchEffects<'_>, Le
 
 fn check_lines(batch: &Batch) -> Result<(), LedgerError> {
     if batch.chained_entries.is_empty() {
-        return Err(refused_error("it has no lines"));
+        return Err(refused_error("the batch has no entries"));
     }
     if batch.chained_entries.len() != batch.entries.len() {
         return Err(refused_error(format!(
-            "{} lines, {} entries",
+            "the batch has {} chained entries, but {} entries",
             batch.chained_entries.len(),
             batch.entries.len()
         )));
     }
     if batch.expected_len == 0 && batch.prev_link != GENESIS {
-        return Err(refused_error("nothing stands before the first line"));
+        return Err(refused_error("the first entry of a record cannot have a previous link"));
     }
     let mut before = batch.prev_link;
     for (seq, line) in (u64::from(batch.expected_len)..).zip(&batch.chained_entries) {
         if u64::from(line.seq()) != seq {
-            return Err(refused_error(format!("line {} stands where line {seq} belongs", line.seq())));
+            return Err(refused_error(format!("found entry {} in the place of entry {seq}", line.seq())));
         }
         if !line.has_valid_link(batch.call, &before) {
-            return Err(refused_error(format!("line {seq} does not fit its link")));
+            return Err(refused_error(format!("entry {seq} does not match its hash link")));
         }
         before = line.link();
     }
@@ -81,37 +81,37 @@ fn apply_entry<'a>(
     line: &ChainedEntry,
     owner: OwnerId,
 ) -> Result<(), LedgerError> {
-    match &entry.fact {
+    match &entry.event {
         RecordEvent::Received(heading) => moves.opening = Some((heading, entry.at)),
         RecordEvent::Asked(Ok(question)) => moves.questions.push(question.id),
         RecordEvent::Answered(RecordedAnswer { answer, .. }) => {
             moves.closes_question = true;
-            if let Answer::Leave(leave) = answer {
+            if let Answer::StandingApproval(leave) = answer {
                 // A standing approval outlives its call, so it must come from exactly the recorded text.
                 if serde_json::to_string(entry).ok().as_deref() != Some(line.body()) {
                     return Err(refused_error(format!(
-                        "line {} does not say what its entry says",
+                        "the text of entry {} does not match the entry",
                         line.seq()
                     )));
                 }
                 moves.approvals_granted.push(leave);
             }
         }
-        RecordEvent::Expired { .. } | RecordEvent::Unasked { .. } | RecordEvent::Cancelled { .. } => {
+        RecordEvent::Expired { .. } | RecordEvent::ApproverFailed { .. } | RecordEvent::Cancelled { .. } => {
             moves.closes_question = true
         }
-        RecordEvent::Begun(Ok(claim)) => {
+        RecordEvent::Started(Ok(claim)) => {
             if claim.owner != owner {
                 return Err(refused_error(format!("owner {} cannot claim for owner {}", owner, claim.owner)));
             }
-            if let GrantedBy::Leave(leave) = claim.by {
+            if let GrantedBy::StandingApproval(leave) = claim.granted_by {
                 moves.approvals_used.push(leave);
             }
             moves.claim = Some(claim);
         }
         // Only the ledger itself writes this event, after it has checked that the owner is dead.
         RecordEvent::Interrupted { .. } => {
-            return Err(refused_error("an interruption is asked for, not appended"));
+            return Err(refused_error("an interruption must be requested, not appended"));
         }
         RecordEvent::Ended { .. } => {
             moves.claim = None;
@@ -122,12 +122,14 @@ fn apply_entry<'a>(
             moves.frees_session = true;
             moves.closes_question = true;
         }
-        RecordEvent::Asked(Err(_)) | RecordEvent::Begun(Err(_)) => {}
+        RecordEvent::Asked(Err(_)) | RecordEvent::Started(Err(_)) => {}
         RecordEvent::Resolved(_)
         | RecordEvent::Validated(_)
         | RecordEvent::Planned(_)
-        | RecordEvent::Permitted(_) => {}
-        RecordEvent::Rehearsing { .. } | RecordEvent::Rehearsed(_) | RecordEvent::RehearsalLost { .. } => {}
+        | RecordEvent::PolicyEvaluated(_) => {}
+        RecordEvent::RehearsalStarted { .. }
+        | RecordEvent::RehearsalFinished(_)
+        | RecordEvent::RehearsalCopyMissing { .. } => {}
         RecordEvent::Reviewed(_) | RecordEvent::Challenged(_) | RecordEvent::OutputReviewed(_) => {}
     }
     Ok(())
@@ -138,37 +140,38 @@ fn check_flags(batch: &Batch, moves: &BatchEffects<'_>) -> Result<(), LedgerErro
     match (moves.opening, batch.expected_len) {
         (Some((heading, _)), 0) => {
             if heading.tenant != batch.call_summary.tenant || heading.session != batch.call_summary.session {
-                return Err(refused_error(
-                    "it is listed under another tenant or session than it was received for",
-                ));
+                return Err(refused_error("the call summary has another tenant or session than the record"));
             }
         }
-        (None, 0) => return Err(refused_error("a record begins with `received`")),
-        (Some(_), _) => return Err(refused_error("a record begins only once")),
-        (None, _) if batch.key.is_some() => return Err(refused_error("a key comes with the first lines")),
+        (None, 0) => return Err(refused_error("a record must begin with `received`")),
+        (Some(_), _) => return Err(refused_error("a record can begin only once")),
+        (None, _) if batch.key.is_some() => {
+            return Err(refused_error("a key is allowed only with the first entries"));
+        }
         (None, _) => {}
     }
-    let begun = moves.claim.map(|claim| (claim.attempt, claim.by));
+    let begun = moves.claim.map(|claim| (claim.attempt, claim.granted_by));
     let said =
         batch.attempt_start.map(|begins| (begins.attempt, begins.standing_approval.map(|(leave, _)| leave)));
     let agree = match (begun, said) {
         (None, None) => true,
         (Some((attempt, by)), Some((said, leave))) => {
-            attempt == said && leave == if let GrantedBy::Leave(leave) = by { Some(leave) } else { None }
+            attempt == said
+                && leave == if let GrantedBy::StandingApproval(leave) = by { Some(leave) } else { None }
         }
         _ => false,
     };
     if !agree {
-        return Err(refused_error("what it says to begin is not what its entries begin"));
+        return Err(refused_error("`attempt_start` does not match the entries"));
     }
-    let last = batch.entries.last().map(|entry| &entry.fact);
+    let last = batch.entries.last().map(|entry| &entry.event);
     if batch.is_final != matches!(last, Some(RecordEvent::Settled(_))) {
-        return Err(refused_error("whether it settles the call is not what its last entry says"));
+        return Err(refused_error("`is_final` does not match the last entry"));
     }
     if let Some(waits) = &batch.pending_question
         && !matches!(last, Some(RecordEvent::Asked(Ok(question))) if *question == waits.question)
     {
-        return Err(refused_error("the question it waits for is not its last entry"));
+        return Err(refused_error("`pending_question` does not match the last entry"));
     }
     Ok(())
 }
@@ -181,7 +184,7 @@ pub fn check_contents(contents: &[RecordContent], key: &RecordKey) -> Result<(),
     for content in contents {
         if key.content_ref(&content.bytes) != content.content_ref {
             let digest = content.content_ref.digest.short_hex();
-            return Err(refused_error(format!("the content of {digest} is not what the digest was made of")));
+            return Err(refused_error(format!("the content does not match its digest {digest}")));
         }
     }
     Ok(())
@@ -219,8 +222,8 @@ pub fn start_blocked(
 }
 
 fn halt_reason(act: &AdminAction) -> String {
-    match &act.deed {
-        AdminActionKind::Halt { why } => why.clone(),
+    match &act.kind {
+        AdminActionKind::Halt { reason: why } => why.clone(),
         _ => String::new(),
     }
 }
@@ -229,13 +232,13 @@ fn halt_reason(act: &AdminAction) -> String {
 ///
 /// `asked_max` is the limit that the batch assumes. The stricter of the two limits applies.
 pub fn has_uses_left(leave: &StandingApproval, used: u32, more: u32, asked_max: Option<u32>) -> bool {
-    let max = leave.uses_max.into_iter().chain(asked_max).min();
+    let max = leave.max_uses.into_iter().chain(asked_max).min();
     max.is_none_or(|max| used.saturating_add(more) <= max)
 }
 
 /// Checks whether a standing approval has not expired.
 pub fn is_in_time(leave: &StandingApproval, now: Millis) -> bool {
-    leave.until.is_none_or(|until| now < until)
+    leave.expires_at.is_none_or(|until| now < until)
 }
 
 /// Checks whether a waiting call can be driven on, because its question has expired.
@@ -279,9 +282,9 @@ pub fn interruption_entry(
     attempt: AttemptId,
     at: Millis,
 ) -> Result<(ChainedEntry, Entry), LedgerError> {
-    let entry = Entry { at, fact: RecordEvent::Interrupted { attempt } };
+    let entry = Entry { at, event: RecordEvent::Interrupted { attempt } };
     let line = record.push(entry.clone()).map_err(|misplaced| {
-        LedgerError::new(format!("cannot write that attempt {attempt} was interrupted"), misplaced)
+        LedgerError::new(format!("cannot record that attempt {attempt} was interrupted"), misplaced)
     })?;
     Ok((line, entry))
 }
@@ -299,15 +302,15 @@ pub fn check_opening(
     let cannot =
         |why: String| Err(LedgerError::new(format!("cannot open session `{}`", opening.session), why));
     if act.id != opening_action_id(&act.tenant, &opening.session) {
-        return cannot("the act has an id that is not that of the session".into());
+        return cannot("the id of the admin action is not the one for this session".into());
     }
     if let Err(bad) = opening.ceiling.check() {
         return cannot(bad.to_string());
     }
     match &opening.parent {
-        Some(parent) if *parent == opening.session => cannot("it cannot be its own parent".into()),
+        Some(parent) if *parent == opening.session => cannot("the session cannot be its own parent".into()),
         Some(parent) if !is_parent_known => {
-            cannot(format!("its parent `{parent}` was never opened; open that first"))
+            cannot(format!("its parent `{parent}` was never opened; open the parent first"))
         }
         _ => Ok(()),
     }
@@ -322,9 +325,9 @@ pub fn lineage(
     let mut at = Some(session.clone());
     while let Some(session) = at {
         let cannot =
-            |why: &str| LedgerError::new(format!("cannot tell who is above session `{session}`"), why);
+            |why: &str| LedgerError::new(format!("cannot find the ancestors of session `{session}`"), why);
         if lineage.len() > DEPTH_MAX {
-            return Err(cannot("there are too many"));
+            return Err(cannot("the session has too many ancestors"));
         }
         match look(&session)? {
             Some(opening) => {
@@ -332,7 +335,7 @@ pub fn lineage(
                 lineage.push(opening);
             }
             None if lineage.is_empty() => break,
-            None => return Err(cannot("its opening is missing from the book")),
+            None => return Err(cannot("the audit log does not contain its opening")),
         }
     }
     Ok(lineage)
@@ -357,7 +360,7 @@ mod tests {
         let mut batch = script.batch();
         assert!(check_batch(&batch, owner).unwrap().claim.is_some());
         let refusal = Refusal::new(Code::RecordBroken, "broken");
-        let entry = Entry { at: 0, fact: RecordEvent::Settled(Outcome::Unknown(refusal)) };
+        let entry = Entry { at: 0, event: RecordEvent::Settled(Outcome::Unknown(refusal)) };
         let body = serde_json::to_string(&entry).unwrap();
         let seq = script.record.len();
         batch.chained_entries.push(ChainedEntry::new(batch.call, script.record.head(), seq, body));
@@ -376,8 +379,8 @@ mod tests {
             tool: "t".into(),
             scope: Vec::new(),
             session: None,
-            until: None,
-            uses_max,
+            expires_at: None,
+            max_uses: uses_max,
         };
         let check = |max, used, more, asked, left| {
             assert_eq!(

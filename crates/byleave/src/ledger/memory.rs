@@ -72,7 +72,7 @@ impl MemoryLedger {
     fn store(&self) -> Result<MutexGuard<'_, MemoryStore>, LedgerError> {
         let store = self.owner.store.lock();
         let store =
-            store.map_err(|_| LedgerError::new("cannot use the ledger", "a panic left it half-written"))?;
+            store.map_err(|_| LedgerError::new("cannot use the ledger", "a panic interrupted a write"))?;
         if !store.alive.contains(&self.owner.id) {
             return Err(LedgerError::new("cannot use the ledger", format!("owner {} died", self.owner.id)));
         }
@@ -106,7 +106,7 @@ impl MemoryLedger {
         match key {
             Some(key) => Ok(invariants::check_contents(&batch.contents, &key)?),
             None if batch.expected_len == 0 => {
-                Err(LedgerError::new("cannot append this batch", "it has contents and no key").into())
+                Err(LedgerError::new("cannot append this batch", "the batch has contents but no key").into())
             }
             None => Ok(()),
         }
@@ -332,7 +332,7 @@ impl MemoryStore {
         if let Some(kept) = self.calls.get(&batch.call)
             && (kept.tenant != batch.call_summary.tenant || kept.session != batch.call_summary.session)
         {
-            return Err(LedgerError::new("cannot append this batch", "the call is of another session"));
+            return Err(LedgerError::new("cannot append this batch", "the call belongs to another session"));
         }
         if batch.attempt_start.is_none() && moves.approvals_used.is_empty() {
             return Ok(None);
@@ -457,23 +457,23 @@ impl MemoryStore {
     }
 
     fn check_action(&self, act: &AdminAction) -> Result<(), LedgerError> {
-        let AdminActionKind::Open(opening) = &act.deed else { return Ok(()) };
+        let AdminActionKind::OpenSession(opening) = &act.kind else { return Ok(()) };
         let parent = opening.parent.as_ref();
         let known = parent.is_some_and(|parent| self.session_node(&act.tenant, parent).is_some());
         invariants::check_opening(act, opening, known)?;
         match self.session_node(&act.tenant, &opening.session) {
-            Some(_) => Err(LedgerError::new("cannot write an act", "its id is taken")),
+            Some(_) => Err(LedgerError::new("cannot write an admin action", "its id is already in use")),
             None => Ok(()),
         }
     }
 
     fn apply_action(&mut self, act: AdminAction) {
         let tenant = tenant_mut(&mut self.tenants, &act.tenant);
-        match &act.deed {
+        match &act.kind {
             AdminActionKind::Halt { .. } => tenant.halt = Some(act.clone()),
             AdminActionKind::Lift => tenant.halt = None,
-            AdminActionKind::Revoke { leave } => tenant.revoke(*leave),
-            AdminActionKind::Open(opening) => {
+            AdminActionKind::Revoke { standing_approval: leave } => tenant.revoke(*leave),
+            AdminActionKind::OpenSession(opening) => {
                 tenant.opened_sessions.insert(opening.session.clone(), opening.clone());
             }
             AdminActionKind::Forget { call } => {

@@ -92,7 +92,7 @@ pub fn remove_stale_locks(dir: &Path) -> io::Result<()> {
 }
 
 /// Opens a lock file that only its user may access.
-#[expect(clippy::disallowed_methods, reason = "in our own state directory, and never read")]
+#[expect(clippy::disallowed_methods, reason = "a file in our own state directory that is never read")]
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
@@ -117,7 +117,7 @@ mod tests {
         let held = acquire(dir.path(), owner).unwrap().unwrap();
         assert!(acquire(dir.path(), owner).unwrap().is_none());
         remove_stale_locks(dir.path()).unwrap();
-        assert!(acquire(dir.path(), owner).unwrap().is_none(), "a sweep leaves the living alone");
+        assert!(acquire(dir.path(), owner).unwrap().is_none(), "a sweep keeps the locks of living owners");
         drop(held);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert!(acquire(dir.path(), owner).unwrap().is_some(), "a missing file is a dead owner");

@@ -43,7 +43,7 @@ impl StartMarkers {
     pub async fn mark_async(&self, attempt: AttemptId) -> Result<(), LedgerError> {
         let starts = self.clone();
         let marked = tokio::task::spawn_blocking(move || starts.mark(attempt)).await;
-        let cannot = |why: String| LedgerError::new("cannot mark that an attempt starts", why);
+        let cannot = |why: String| LedgerError::new("cannot write a start marker for an attempt", why);
         marked.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))
     }
 
@@ -53,7 +53,7 @@ impl StartMarkers {
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::debug!(path = %self.path.display(), %error, "cannot remove a file without marks");
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove an empty file of start markers");
         }
     }
 }
@@ -93,13 +93,13 @@ mod tests {
         starts.mark(one).unwrap();
         starts.remove_if_empty();
         assert_eq!((started(owner, one), started(owner, two)), (Some(true), Some(false)));
-        assert_eq!(started(other, one), None, "nobody speaks for another");
+        assert_eq!(started(other, one), None, "an owner has no markers of another owner");
         starts.mark(two).unwrap();
         let path = path(dir.path(), owner);
         let marks = std::fs::read(&path).unwrap();
         std::fs::write(&path, &marks[..30]).unwrap();
-        assert_eq!(started(owner, two), Some(true), "half a mark is a mark");
+        assert_eq!(started(owner, two), Some(true), "a partial marker is valid");
         StartMarkers::open(dir.path(), other).unwrap().remove_if_empty();
-        assert_eq!(started(other, one), None, "nothing is left of who started nothing");
+        assert_eq!(started(other, one), None, "an owner that started nothing leaves no file");
     }
 }

@@ -11,24 +11,22 @@ pub(super) fn url_effects(address: &str) -> Result<Vec<Effect>, ToolError> {
     let wrong = |why: &str| ToolError(format!("`{}` {why}", address.escape_debug()));
     let url = Url::parse(address).map_err(|_| wrong("is not a web address"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong("is not a web address: only http and https are fetched"));
+        return Err(wrong("is not a web address; only http and https are supported"));
     }
     let lower = address.to_ascii_lowercase();
     if lower.contains("%0d") || lower.contains("%0a") {
-        return Err(wrong("has a line break in it"));
+        return Err(wrong("contains a line break"));
     }
     let effect = |url: &Url| {
         let host = url.host_str().and_then(host::normalize)?;
         Some(Effect::Reach { host, port: url.port_or_known_default()? })
     };
-    let mut effects = vec![effect(&url).ok_or_else(|| wrong("names no host"))?];
+    let mut effects = vec![effect(&url).ok_or_else(|| wrong("has no host"))?];
     for carried in embedded_urls(&url) {
         match Url::parse(&carried).ok().as_ref().and_then(effect) {
             Some(effect) if effects.contains(&effect) => {}
             Some(effect) => effects.push(effect),
-            None => {
-                effects.push(Effect::Unknown { why: "an address inside the address cannot be read".into() })
-            }
+            None => effects.push(Effect::Unknown { reason: "a URL inside the URL cannot be read".into() }),
         }
     }
     Ok(effects)

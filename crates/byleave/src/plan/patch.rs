@@ -19,8 +19,8 @@ pub(super) fn add_patch(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), T
         | PatchChange::Compare(name)) = change;
         let path = resolve_argument(name, cwd)?;
         let bound = capture_binding(&path)?;
-        if !plan.bound.contains(&bound) {
-            plan.bound.push(bound);
+        if !plan.bindings.contains(&bound) {
+            plan.bindings.push(bound);
         }
         match change {
             PatchChange::Add(_) => plan.effects.push(Effect::Write { path }),
@@ -32,6 +32,6 @@ pub(super) fn add_patch(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), T
             PatchChange::Compare(_) => plan.effects.push(Effect::Read { path }),
         }
     }
-    plan.effects.extend(patch.doubts.into_iter().map(|why| Effect::Unknown { why }));
+    plan.effects.extend(patch.doubts.into_iter().map(|why| Effect::Unknown { reason: why }));
     Ok(())
 }

@@ -25,7 +25,7 @@ fn add_from_text(plan: &mut Plan, text: &str) {
         let line = line.lines().next().unwrap_or_default();
         // JSON can escape any of these characters, but there is rarely a legitimate reason to do so.
         if line.contains("\\u") {
-            plan.effects.push(Effect::Unknown { why: "the address of a schema is hidden by escapes".into() });
+            plan.effects.push(Effect::Unknown { reason: "the URL of a schema is hidden by escapes".into() });
         }
         let Some(start) = line.find("http") else { continue };
         let address = line.get(start..).unwrap_or_default();
@@ -34,7 +34,7 @@ fn add_from_text(plan: &mut Plan, text: &str) {
             .unwrap_or(address.len());
         match hosts::url_effects(address.get(..end).unwrap_or_default()) {
             Ok(effects) => plan.effects.extend(effects),
-            Err(fault) => plan.effects.push(Effect::Unknown { why: fault.to_string() }),
+            Err(fault) => plan.effects.push(Effect::Unknown { reason: fault.to_string() }),
         }
     }
 }

@@ -64,7 +64,7 @@ impl fmt::Display for ProviderFormat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The provider does not accept the name.
-    #[error("{format} does not take the name `{tool}`: it takes {}; register the tool under another", format.name_rule())]
+    #[error("{format} does not accept the name `{tool}`: it accepts {}; register the tool under another name", format.name_rule())]
     Name {
         /// The format.
         format: ProviderFormat,
@@ -73,7 +73,7 @@ pub enum FormatError {
     },
     /// The schema has an alternative at its top level, but the provider accepts only a plain object there.
     #[error(
-        "{format} does not take the schema of `{tool}`: it has `{keyword}` at its top; put it into a field"
+        "{format} does not accept the schema of `{tool}`: it has `{keyword}` at the top level; move it into a property"
     )]
     TopLevelAlternative {
         /// The format.
@@ -84,7 +84,9 @@ pub enum FormatError {
         keyword: &'static str,
     },
     /// The schema is too large after expanding its references.
-    #[error("the schema of `{tool}` is too large for {format}, which takes no references; make it simpler")]
+    #[error(
+        "the schema of `{tool}` is too large for {format}, which does not support references; make it simpler"
+    )]
     TooLarge {
         /// The format.
         format: ProviderFormat,
@@ -166,7 +168,7 @@ fn mcp(entry: &CatalogEntry, description: &str) -> Value {
     let manifest = entry.manifest();
     let mut annotations = Map::new();
     annotations.insert("readOnlyHint".into(), manifest.read_only.into());
-    annotations.insert("idempotentHint".into(), manifest.repeatable.into());
+    annotations.insert("idempotentHint".into(), manifest.idempotent.into());
     // An undeclared hint is omitted. The protocol then treats the tool as destructive.
     if manifest.destructive || manifest.read_only {
         annotations.insert("destructiveHint".into(), manifest.destructive.into());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use byleave_core::digest::Digest;
 use byleave_core::outcome::Output;
-use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::review::{ReviewNote, ReviewOutcome};
 use serde_json::Value;
 
@@ -163,9 +163,7 @@ impl Reviewers {
                 .map_err(|broken| note.failure_refusal(broken))?;
             let Some(change) = note.apply(opinion, cached, &input.arguments, &mut notes)? else { continue };
             if !change.is_object() {
-                return Err(
-                    note.refusal(INPUT_CODES.invalid, "changed the arguments to something that is no object")
-                );
+                return Err(note.invalid_response("changed the arguments to something that is not an object"));
             }
             input.arguments = Arc::new(change);
         }
@@ -234,28 +232,13 @@ struct ReviewCodes {
     subject: &'static str,
     denied: Code,
     failed: Code,
-    panicked: Code,
-    timed_out: Code,
-    invalid: Code,
 }
 
-const INPUT_CODES: ReviewCodes = ReviewCodes {
-    subject: "arguments",
-    denied: Code::ReviewDenied,
-    failed: Code::ReviewFailed,
-    panicked: Code::ReviewPanicked,
-    timed_out: Code::ReviewTimedOut,
-    invalid: Code::ReviewInvalid,
-};
+const INPUT_CODES: ReviewCodes =
+    ReviewCodes { subject: "arguments", denied: Code::ReviewDenied, failed: Code::ReviewFailed };
 
-const OUTPUT_CODES: ReviewCodes = ReviewCodes {
-    subject: "result",
-    denied: Code::OutputDenied,
-    failed: Code::OutputReviewFailed,
-    panicked: Code::OutputReviewPanicked,
-    timed_out: Code::OutputReviewTimedOut,
-    invalid: Code::OutputReviewInvalid,
-};
+const OUTPUT_CODES: ReviewCodes =
+    ReviewCodes { subject: "result", denied: Code::OutputDenied, failed: Code::OutputReviewFailed };
 
 /// The writer of one reviewer's note, or of a refusal in its name.
 struct ReviewNoteWriter<'a> {
@@ -287,21 +270,20 @@ impl ReviewNoteWriter<'_> {
             }
         };
         let why = why.map(|why| redact(&why));
-        notes.push(ReviewNote { reviewer: self.reviewer.to_owned(), said, why, cached });
+        notes.push(ReviewNote { reviewer: self.reviewer.to_owned(), outcome: said, reason: why, cached });
         Ok(change)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
     fn failure_refusal(&self, broken: PluginFailure<ReviewError>) -> Refusal {
-        let code = match &broken {
-            PluginFailure::Failed(ReviewError::Failed(_)) => self.codes.failed,
-            PluginFailure::Failed(ReviewError::InvalidResponse(why)) => {
-                return self.refusal(self.codes.invalid, &format!("made no sense: {why}"));
-            }
-            PluginFailure::Panicked(_) => self.codes.panicked,
-            PluginFailure::TimedOut(_) => self.codes.timed_out,
-        };
-        self.refusal(code, &broken.to_string())
+        if let PluginFailure::Failed(ReviewError::InvalidResponse(why)) = &broken {
+            return self.invalid_response(&format!("gave an invalid answer: {why}"));
+        }
+        self.refusal(self.codes.failed, &broken.to_string()).with_cause(broken.cause())
+    }
+
+    fn invalid_response(&self, why: &str) -> Refusal {
+        self.refusal(self.codes.failed, why).with_cause(FailureCause::InvalidResponse)
     }
 
     /// Builds a refusal. The text is redacted first, because a plugin may quote the content it reviewed.

@@ -90,12 +90,12 @@ impl StatsAccumulator {
             *self.stats.codes.entry(refusal.code.as_str()).or_default() += 1;
         }
         self.stats.destructive.calls += u64::from(account.destructive);
-        self.stats.destructive.ran += u64::from(account.destructive && account.executed);
+        self.stats.destructive.executed += u64::from(account.destructive && account.executed);
         let mut listed = true;
         match entry_if_room(&mut self.tools, tool_name(record).to_owned()) {
             Some(tool) => {
                 tool.calls += 1;
-                tool.asked += asked;
+                tool.questions += asked;
                 tool.destructive += u64::from(account.destructive);
                 count_outcome(&mut tool.outcomes, record);
             }
@@ -105,7 +105,7 @@ impl StatsAccumulator {
         match entry_if_room(&mut self.days, received / DAY) {
             Some(day) => {
                 day.calls += 1;
-                day.asked += asked;
+                day.questions += asked;
             }
             None => listed = false,
         }
@@ -127,11 +127,11 @@ impl StatsAccumulator {
         stats.tools.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.tool.cmp(&b.tool)));
         let named = |(key, counted): (RuleKey, RuleCount)| {
             let RuleKey { rule, origin, cause, question_kind: ceremony } = key;
-            RuleCount { rule, origin, cause, ceremony, ..counted }
+            RuleCount { rule, origin, cause, question_kind: ceremony, ..counted }
         };
         stats.rules = rules.into_iter().map(named).collect();
-        let name = |a: &RuleCount| (a.rule.clone(), a.origin.clone(), a.cause, a.ceremony);
-        stats.rules.sort_by(|a, b| b.asked.cmp(&a.asked).then_with(|| name(a).cmp(&name(b))));
+        let name = |a: &RuleCount| (a.rule.clone(), a.origin.clone(), a.cause, a.question_kind);
+        stats.rules.sort_by(|a, b| b.questions.cmp(&a.questions).then_with(|| name(a).cmp(&name(b))));
         stats.days = days.into_iter().map(|(day, counted)| DayCount { day, ..counted }).collect();
         stats.days.sort_by_key(|counted| counted.day);
         stats
@@ -140,13 +140,13 @@ impl StatsAccumulator {
     /// Adds one question. Returns whether every origin of the question is listed.
     fn add_question(&mut self, asking: RecordedQuestion) -> bool {
         let questions = &mut self.stats.questions;
-        questions.asked += 1;
+        questions.count += 1;
         let closed = asking.closed.map(|(closed, _)| closed);
         count_answer(&mut questions.answers, closed);
         if let Some((closed, at)) = asking.closed
             && !matches!(closed, QuestionResult::Cancelled | QuestionResult::ApproverFailed)
         {
-            questions.waited.add(at.saturating_sub(asking.at));
+            questions.open_durations.add(at.saturating_sub(asking.at));
         }
         let mut listed = true;
         for key in asking.causes {
@@ -154,8 +154,8 @@ impl StatsAccumulator {
                 listed = false;
                 continue;
             };
-            rule.asked += 1;
-            rule.sparable += u64::from(asking.avoidable);
+            rule.questions += 1;
+            rule.avoidable += u64::from(asking.avoidable);
             count_answer(&mut rule.answers, closed);
         }
         listed
@@ -167,24 +167,24 @@ impl RecordStats {
         let mut account = Self::default();
         let mut ruling = None;
         for entry in record.entries() {
-            match &entry.fact {
+            match &entry.event {
                 RecordEvent::Resolved(Ok(terms)) => account.destructive |= terms.destructive,
                 RecordEvent::Planned(Ok(plan)) => account.destructive |= plan.irreversible,
-                RecordEvent::Permitted(Ok(ruled)) => {
+                RecordEvent::PolicyEvaluated(Ok(ruled)) => {
                     account.destructive |= is_dangerous(ruled);
                     ruling = Some(ruled);
                 }
-                RecordEvent::Rehearsed(RehearsalOutcome::Ran(head)) => {
-                    account.destructive |= head.ruling.as_ref().is_some_and(is_dangerous);
+                RecordEvent::RehearsalFinished(RehearsalOutcome::Ran(head)) => {
+                    account.destructive |= head.decision.as_ref().is_some_and(is_dangerous);
                 }
                 RecordEvent::Asked(Ok(question)) => {
                     account.questions.push(RecordedQuestion::from_question(question, entry.at, ruling))
                 }
                 RecordEvent::Answered(answered) => account.close(answer_kind(&answered.answer), entry.at),
                 RecordEvent::Expired { .. } => account.close(QuestionResult::Expired, entry.at),
-                RecordEvent::Unasked { .. } => account.close(QuestionResult::ApproverFailed, entry.at),
+                RecordEvent::ApproverFailed { .. } => account.close(QuestionResult::ApproverFailed, entry.at),
                 RecordEvent::Cancelled { .. } => account.close(QuestionResult::Cancelled, entry.at),
-                RecordEvent::Begun(Ok(_)) => account.executed = true,
+                RecordEvent::Started(Ok(_)) => account.executed = true,
                 _ => {}
             }
         }
@@ -240,8 +240,8 @@ const fn answer_kind(answer: &Answer) -> QuestionResult {
         Answer::Yes { .. } => QuestionResult::Yes,
         Answer::No { .. } => QuestionResult::No,
         Answer::Edit { .. } => QuestionResult::Edit,
-        Answer::Part { .. } => QuestionResult::Partial,
-        Answer::Leave(_) => QuestionResult::StandingApproval,
+        Answer::Partial { .. } => QuestionResult::Partial,
+        Answer::StandingApproval(_) => QuestionResult::StandingApproval,
         Answer::Abort => QuestionResult::Abort,
     }
 }
@@ -252,7 +252,7 @@ fn count_outcome(outcomes: &mut OutcomeCounts, record: &Record) {
         (Some(Outcome::Failed { .. }), _) => &mut outcomes.failed,
         (Some(Outcome::Withheld(_)), _) => &mut outcomes.withheld,
         (Some(Outcome::Refused(_)), _) => &mut outcomes.refused,
-        (Some(Outcome::Rehearsed { .. }), _) => &mut outcomes.rehearsed,
+        (Some(Outcome::DryRun { .. }), _) => &mut outcomes.dry_run,
         (Some(Outcome::Unknown(_)), _) => &mut outcomes.unknown,
         (None, NextStep::Wait(_)) => &mut outcomes.waiting,
         (None, _) => &mut outcomes.open,
@@ -265,12 +265,12 @@ const fn count_answer(answers: &mut AnswerCounts, closed: Option<QuestionResult>
         Some(QuestionResult::Yes) => &mut answers.yes,
         Some(QuestionResult::No) => &mut answers.no,
         Some(QuestionResult::Edit) => &mut answers.edit,
-        Some(QuestionResult::Partial) => &mut answers.part,
-        Some(QuestionResult::StandingApproval) => &mut answers.leave,
+        Some(QuestionResult::Partial) => &mut answers.partial,
+        Some(QuestionResult::StandingApproval) => &mut answers.standing_approval,
         Some(QuestionResult::Abort) => &mut answers.abort,
         Some(QuestionResult::Expired) => &mut answers.expired,
         Some(QuestionResult::Cancelled) => &mut answers.cancelled,
-        Some(QuestionResult::ApproverFailed) => &mut answers.broken,
+        Some(QuestionResult::ApproverFailed) => &mut answers.approver_failed,
         None => &mut answers.open,
     };
     *number += 1;

@@ -25,13 +25,13 @@ fn asks(setting: ScriptSettings, by: &[(Option<&str>, AskCause)]) -> CallScript 
         rule: rule.map(str::to_owned),
         origin: rule.map(|rule| format!("user, {rule}.toml:3")),
         effects: Vec::new(),
-        why: "because".into(),
+        message: "because".into(),
     };
     let ruling = PolicyDecision {
         verdict: Verdict::Ask,
         reasons: by.iter().map(reason).collect(),
         policy: Digest::compute(b"policy"),
-        leave: None,
+        standing_approval: None,
         guarantees: Vec::new(),
         cached: false,
     };
@@ -40,7 +40,7 @@ fn asks(setting: ScriptSettings, by: &[(Option<&str>, AskCause)]) -> CallScript 
         if !script.record.is_empty()
             && matches!(next_step(&script.record), NextStep::Do(Task::EvaluatePolicy))
         {
-            script.push(RecordEvent::Permitted(Ok(ruling.clone()))).unwrap();
+            script.push(RecordEvent::PolicyEvaluated(Ok(ruling.clone()))).unwrap();
         } else if !script.step().unwrap() {
             break;
         }
@@ -104,9 +104,9 @@ fn calls() -> Vec<CallScript> {
         runs(&mut script);
         all.push(script);
     }
-    all.push(answered(asks(on(1, "write"), &by), 8_000, Answer::Leave(standing_approval())));
+    all.push(answered(asks(on(1, "write"), &by), 8_000, Answer::StandingApproval(standing_approval())));
 
-    // A rule beside a dangerous cause, which no standing approval could have answered.
+    // A rule together with a dangerous cause, for which no standing approval is possible.
     let by = [(Some("rm"), AskCause::Rule), (None, AskCause::Dangerous)];
     let mut no = answered(asks(on(1, "bash"), &by), 2_000, Answer::No { feedback: None });
     no.settle().unwrap();
@@ -123,7 +123,7 @@ fn calls() -> Vec<CallScript> {
     all.push(expired);
     all.push(answered(asks(on(0, "bash"), &by), 1_000, Answer::Abort));
     let mut cancelled = asks(on(0, "bash"), &by);
-    cancelled.push(RecordEvent::Cancelled { by: "ada".into() }).unwrap();
+    cancelled.push(RecordEvent::Cancelled { actor: "ada".into() }).unwrap();
     all.push(cancelled);
     let mut broken = asks(on(0, "bash"), &by);
     broken.fail_approver().unwrap();
@@ -141,32 +141,34 @@ fn calls_questions_and_answers_are_counted() {
     let wanted = OutcomeCounts { completed: 3, refused: 2, waiting: 2, open: 6, ..OutcomeCounts::default() };
     assert_eq!(stats.outcomes, wanted);
     assert_eq!(stats.codes.into_iter().collect::<Vec<_>>(), [("declined", 1), ("denied", 1)]);
-    assert_eq!(stats.destructive, DestructiveCounts { calls: 2, ran: 0 });
+    assert_eq!(stats.destructive, DestructiveCounts { calls: 2, executed: 0 });
     let wanted = AnswerCounts {
         yes: 2,
         no: 1,
         edit: 1,
-        part: 0,
-        leave: 1,
+        partial: 0,
+        standing_approval: 1,
         abort: 1,
         expired: 1,
         cancelled: 1,
-        broken: 1,
+        approver_failed: 1,
         open: 2,
     };
-    assert_eq!((stats.questions.asked, stats.questions.answers), (11, wanted));
+    assert_eq!((stats.questions.count, stats.questions.answers), (11, wanted));
 
     // Cancelled and failed questions did not wait for a person.
-    let waited = &stats.questions.waited;
+    let waited = &stats.questions.open_durations;
     let expiry = waited.longest_ms();
     assert!((QUESTION_MS - 10..QUESTION_MS).contains(&expiry), "{expiry}");
     assert_eq!(waited.count(), 7);
     assert_eq!(waited.sum_ms(), 1_000 + 3_000 + 8_000 + 2_000 + 2_000 + 1_000 + expiry);
     assert_eq!(waited.median_ms(), 2_000 / 16 * 16);
     let last = NOW / DAY;
-    let days = [DayCount { day: last - 1, calls: 7, asked: 5 }, DayCount { day: last, calls: 6, asked: 6 }];
+    let days =
+        [DayCount { day: last - 1, calls: 7, questions: 5 }, DayCount { day: last, calls: 6, questions: 6 }];
     assert_eq!(stats.days, days);
-    let tools: Vec<_> = stats.tools.iter().map(|tool| (tool.tool.as_str(), tool.calls, tool.asked)).collect();
+    let tools: Vec<_> =
+        stats.tools.iter().map(|tool| (tool.tool.as_str(), tool.calls, tool.questions)).collect();
     assert_eq!(tools, [("bash", 7, 7), ("write", 3, 3), ("look", 2, 0), ("release", 1, 1)]);
     assert_eq!((stats.unlisted, stats.damaged), (0, 0));
 }
@@ -178,8 +180,8 @@ fn rules_are_counted_with_what_was_said_to_them() {
         .rules
         .iter()
         .map(|rule| {
-            let name = rule.rule.as_deref().or(rule.ceremony).unwrap_or_default();
-            (name, rule.cause, rule.asked, rule.answers.yes, rule.sparable, rule.is_always_yes())
+            let name = rule.rule.as_deref().or(rule.question_kind).unwrap_or_default();
+            (name, rule.cause, rule.questions, rule.answers.yes, rule.avoidable, rule.is_always_yes())
         })
         .collect();
     let wanted = [

@@ -1,4 +1,4 @@
-//! Approvers: callbacks, and a service behind HTTP that must sign what it says.
+//! Approvers: callbacks, and an HTTP service that must sign its answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> QuestionView {
         rule: None,
         origin: None,
         effects: vec![0],
-        why: "no rule covers it".into(),
+        message: "no rule matches".into(),
     };
     QuestionView {
         question: Question {
@@ -46,14 +46,14 @@ pub(crate) fn sheet(kind: QuestionKind) -> QuestionView {
         lineage: Vec::new(),
         cwd: "/w".into(),
         mode: Mode::ConfirmSensitive,
-        terms: ResolvedTool {
+        resolved_tool: ResolvedTool {
             tool: "delete_file".into(),
             manifest: Digest::compute(b"manifest"),
             operation: "delete".into(),
             read_only: false,
             destructive: true,
             concurrency_safe: false,
-            repeatable: false,
+            idempotent: false,
             checkpoint: kind == QuestionKind::Checkpoint,
             rehearsal: None,
             challenge: None,
@@ -64,17 +64,17 @@ pub(crate) fn sheet(kind: QuestionKind) -> QuestionView {
         first_arguments: None,
         reason: Some("tidying up".into()),
         plan: Plan { effects: vec![Effect::Delete { path: path.into() }], ..Plan::default() },
-        ruling: PolicyDecision {
+        decision: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: vec![reason],
             policy: Digest::compute(b"policy"),
-            leave: None,
+            standing_approval: None,
             guarantees: vec![],
             cached: false,
         },
         notes: vec![],
         challenge: None,
-        seen: None,
+        rehearsal: None,
         output: None,
     }
 }
@@ -136,16 +136,16 @@ async fn says(reply: Value) -> Result<Reply, ApproverError> {
 // req: R5, R11
 #[tokio::test]
 async fn an_external_service_answers() {
-    assert_eq!(says(json!({"say": "yes"})).await, Ok(YES));
-    assert_eq!(says(json!({"say": "yes", "note": "ok"})).await, Ok(Reply::Yes { note: Some("ok".into()) }));
+    assert_eq!(says(json!({"kind": "yes"})).await, Ok(YES));
+    assert_eq!(says(json!({"kind": "yes", "note": "ok"})).await, Ok(Reply::Yes { note: Some("ok".into()) }));
     let no = Reply::No { feedback: Some("archive it".into()) };
-    assert_eq!(says(json!({"say": "no", "feedback": "archive it"})).await, Ok(no));
+    assert_eq!(says(json!({"kind": "no", "feedback": "archive it"})).await, Ok(no));
     let edit = Reply::Edit { value: json!({"path": "/w/old.txt"}), note: None };
-    assert_eq!(says(json!({"say": "edit", "value": {"path": "/w/old.txt"}})).await, Ok(edit));
-    assert_eq!(says(json!({"say": "abort"})).await, Ok(Reply::Abort));
-    let leave = json!({"id": uuid::Uuid::from_u128(3), "tool": "delete_file", "scope": [], "uses_max": 2});
+    assert_eq!(says(json!({"kind": "edit", "value": {"path": "/w/old.txt"}})).await, Ok(edit));
+    assert_eq!(says(json!({"kind": "abort"})).await, Ok(Reply::Abort));
+    let leave = json!({"id": uuid::Uuid::from_u128(3), "tool": "delete_file", "scope": [], "max_uses": 2});
     assert!(
-        matches!(says(json!({"say": "leave", "leave": leave})).await, Ok(Reply::StandingApproval(leave)) if leave.uses_max == Some(2))
+        matches!(says(json!({"kind": "standing-approval", "standing_approval": leave})).await, Ok(Reply::StandingApproval(leave)) if leave.max_uses == Some(2))
     );
 }
 
@@ -157,16 +157,16 @@ async fn the_service_is_told_everything() {
         let asked = sheet(QuestionKind::Approval);
         assert_eq!(told["question"], json!(asked.question.digest()));
         assert_eq!(told["expires_at"], json!(asked.question.expires_at));
-        assert_eq!(told["sheet"], json!(asked));
+        assert_eq!(told["question_view"], json!(asked));
         assert_eq!(told["lines"], json!(rendering().lines));
         assert_eq!(told["complete"], true);
-        signed(json!({"question": told["question"], "reply": {"say": "no"}}).to_string().as_bytes())
+        signed(json!({"question": told["question"], "reply": {"kind": "no"}}).to_string().as_bytes())
     });
     assert_eq!(ask(&service.await, QuestionKind::Approval).await, Ok(NO));
 }
 
 fn yes_to(received: &ReceivedRequest) -> Vec<u8> {
-    json!({"question": received.json()["question"], "reply": {"say": "yes"}}).to_string().into_bytes()
+    json!({"question": received.json()["question"], "reply": {"kind": "yes"}}).to_string().into_bytes()
 }
 
 type ServiceHandler = fn(ReceivedRequest) -> Vec<u8>;
@@ -211,7 +211,7 @@ async fn nothing_but_a_fresh_signed_answer_to_this_question_is_believed() {
         }),
         ("an answer to another question", |_| {
             signed(
-                json!({"question": Digest::compute(b"another"), "reply": {"say": "yes"}})
+                json!({"question": Digest::compute(b"another"), "reply": {"kind": "yes"}})
                     .to_string()
                     .as_bytes(),
             )
@@ -219,10 +219,12 @@ async fn nothing_but_a_fresh_signed_answer_to_this_question_is_believed() {
         ("no JSON", |_| signed(b"yes")),
         ("nothing", |_| signed(b"")),
         ("a word that is no answer", |r| {
-            signed(json!({"question": r.json()["question"], "reply": {"say": "sure"}}).to_string().as_bytes())
+            signed(
+                json!({"question": r.json()["question"], "reply": {"kind": "sure"}}).to_string().as_bytes(),
+            )
         }),
         ("more than was asked for", |r| {
-            let reply = json!({"say": "yes", "for": "ever"});
+            let reply = json!({"kind": "yes", "for": "ever"});
             signed(json!({"question": r.json()["question"], "reply": reply}).to_string().as_bytes())
         }),
         ("too large", |r| {

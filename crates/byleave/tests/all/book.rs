@@ -1,4 +1,4 @@
-//! Books, each against the whole conformance suite.
+//! Runs the whole conformance suite on each audit log.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ mod sqlite {
     byleave::book_conformance!(super::SqliteHarness::new());
 }
 
-/// A book in a state directory of its own.
+/// An audit log in its own state directory.
 struct SqliteHarness(tempfile::TempDir);
 
 impl SqliteHarness {

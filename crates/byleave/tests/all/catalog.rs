@@ -1,4 +1,4 @@
-//! Which tools there are.
+//! The catalog of tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ fn a_name_belongs_to_one_tool() {
     let error = catalog.register(ManifestOnlyTool::named("zsh").also("shell")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot register tool `zsh`: the name `shell` belongs to tool `bash` already"
+        "cannot register tool `zsh`: the name `shell` already belongs to tool `bash`"
     );
     assert_eq!(names(&catalog), ["bash"]);
 }
@@ -118,10 +118,10 @@ fn an_unknown_name_names_the_nearest() {
     let unknown = catalog.get("read_fiel").unwrap_err();
     assert_eq!(unknown.to_string(), "there is no tool `read_fiel`; did you mean `read_file`?");
     let refusal = Refusal::from(catalog.get("x\u{1b}y").unwrap_err());
-    assert_eq!((refusal.code, refusal.why.as_str()), (Code::ToolUnknown, "there is no tool `x\\u{1b}y`"));
+    assert_eq!((refusal.code, refusal.message.as_str()), (Code::ToolUnknown, "there is no tool `x\\u{1b}y`"));
 }
 
-/// Says something else each time, and cannot describe itself.
+/// Returns a different manifest each time, and cannot describe itself.
 struct ChangingTool {
     manifests: Vec<Manifest>,
     asked: AtomicUsize,
@@ -196,7 +196,7 @@ fn readers_go_on_while_a_writer_registers() {
             .collect();
         for i in 0..1_000 {
             catalog.register_all(pair(i)).unwrap();
-            // Every reader gets there in the middle of it, and not only afterwards.
+            // Every reader starts in the middle of it, and not only afterwards.
             while i == 600 && half_way.load(Ordering::Acquire) < 4 {
                 std::thread::yield_now();
             }

@@ -1,7 +1,7 @@
-//! The corpus of published bypasses and of everyday commands, judged: what is let through, what is softened, what is asked.
+//! The corpus of published bypasses and everyday commands, evaluated: false allows, softened denies, and questions.
 //!
-//! Written to docs/security/scores.md by `BYLEAVE_SCORES=write cargo nextest run -p byleave -E 'test(corpus)'`; without that
-//! the page must be what would be written.
+//! Written to docs/security/scores.md by `BYLEAVE_SCORES=write cargo nextest run -p byleave -E 'test(corpus)'`. Without that
+//! variable, the page must match the results.
 
 mod case;
 mod confined;
@@ -23,7 +23,7 @@ use self::case::{Case, EverydayCommand, PLACES, lines, read_user};
 use self::examine::{CaseScore, judge, planned, score};
 use self::fixture::Fixture;
 
-/// The policy that everyday commands are judged under: the one that docs offer for ordinary development.
+/// The policy for everyday commands: the one that the docs recommend for ordinary development.
 fn everyday() -> Policy {
     let mut rules = builtin_rules(&PLACES).unwrap();
     rules.extend(read_user(include_str!("../../../../docs/policies/dev-default.toml")).unwrap());
@@ -53,7 +53,7 @@ fn page() -> String {
             }
         }
     }
-    // The page may change; these may not.
+    // The page may change, but these may not.
     for (class, tally) in &classes {
         assert_eq!(tally.allowed, [""; 0], "let through: {class}");
         assert_eq!(tally.softened, [""; 0], "denied, and only asked about: {class}");
@@ -81,7 +81,7 @@ fn page() -> String {
     page
 }
 
-/// Where the part of the page begins that the tests of the sandbox write.
+/// Begins the part of the page that the tests of the sandbox write.
 const OTHERS: &str = "\n<!-- escapes -->";
 
 const PREFACE: &str = "# Scores
@@ -97,7 +97,7 @@ must be denied.
 |---|--:|--:|--:|--:|
 ";
 
-/// The share of everyday commands that are asked about although nothing about them deserves it.
+/// The share of everyday commands that are asked about without need.
 fn fatigue() -> String {
     let (policy, manifest, fixture) = (everyday(), manifest_for("bash"), Fixture::project());
     let mut classes: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
@@ -133,7 +133,7 @@ fn the_scores_are_what_the_page_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
     let page = page();
     let written = || std::fs::read_to_string(&path).unwrap_or_default();
-    // The rest is written by others.
+    // Other tests write the rest.
     let parts = |written: &str| {
         let (ours, rest) = written.split_at(written.find(OTHERS).unwrap_or(written.len()));
         (ours.to_owned(), rest.to_owned())

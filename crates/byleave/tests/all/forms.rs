@@ -1,4 +1,4 @@
-//! Tools and results in the forms of others.
+//! Tools and results in the formats of providers.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{ManifestOnlyTool, site};
 
-/// A bit of everything that forms treat differently.
+/// One of each thing that formats treat differently.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is looked at")]
@@ -146,8 +146,8 @@ fn names_must_fit_the_provider() {
     let unfit = schema(ProviderFormat::OpenAi, &entry("a.b", object()), &site()).unwrap_err();
     assert_eq!(
         unfit.to_string(),
-        "OpenAI does not take the name `a.b`: it takes 1 to 64 letters, digits, `_` and `-`; \
-         register the tool under another"
+        "OpenAI does not accept the name `a.b`: it accepts 1 to 64 letters, digits, `_` and `-`; \
+         register the tool under another name"
     );
 }
 

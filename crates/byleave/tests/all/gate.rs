@@ -1,4 +1,4 @@
-//! The gate, as an application meets it.
+//! The gate from the view of an application.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -87,7 +87,7 @@ async fn an_explanation_is_the_ruling_that_the_call_would_get_and_leaves_no_trac
         assert_eq!((found.tool.as_str(), found.decision.verdict), ("echo", verdict));
         assert_eq!(found.plan.effects, [Effect::Invoke { tool: "echo".into() }]);
         assert!(ledger.load(asked.id).await.unwrap().is_none());
-        // The call itself is ruled on in the same way.
+        // The call itself gets the same decision.
         gate.settle(asked.clone()).await;
         let record = ledger.load(asked.id).await.unwrap().unwrap().record;
         let ruled = record.draft().unwrap().decision().unwrap().clone().unwrap();
@@ -102,7 +102,8 @@ async fn an_explanation_is_the_ruling_that_the_call_would_get_and_leaves_no_trac
 // req: A1, R5
 #[tokio::test]
 async fn sessions_of_the_same_name_in_two_tenants_share_neither_a_no_nor_a_count() {
-    // With one question a minute the second of a tenant is one too many; with more, its no is remembered. Neither is the other's.
+    // With one question per minute, the second of a tenant exceeds the limit. With more, its no is remembered. Neither affects
+    // the other tenant.
     for (questions_per_minute, again) in [(1, "too-many-questions"), (9, "declined")] {
         let asked = Arc::new(AtomicU32::new(0));
         let counter = asked.clone();

@@ -1,4 +1,5 @@
-//! Leaves as a person chooses them, and held results as a person releases them: through the gate, with a real book.
+//! Standing approvals that a person chooses, and held results that a person releases: through the gate, with a real
+//! audit log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +32,7 @@ struct Command {
     command: String,
 }
 
-/// A gate with a book in a directory of its own, and a shell that runs nothing.
+/// A gate with an audit log in its own directory, and a shell that runs nothing.
 struct ApprovalFixture {
     dir: tempfile::TempDir,
     book: Arc<SqliteLedger>,
@@ -102,14 +103,14 @@ impl ApprovalFixture {
         (call.id, self.gate.advance(call).await)
     }
 
-    /// What a person would be shown.
+    /// The call, and the question view that a person gets.
     async fn asked(&self, command: &str) -> (CallId, QuestionView) {
         let (call, standing) = self.shell(command).await;
         (call, self.gate.question_view(question(standing).id).await.unwrap())
     }
 
     async fn answer(&self, call: CallId, question: &Question, reply: Reply) -> CallResult {
-        let by = ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal };
+        let by = ApproverIdentity { name: "ann".into(), assurance: Assurance::Terminal };
         let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
         self.gate.answer(given).await.unwrap();
         settled(self.gate.resume(call).await)
@@ -131,8 +132,8 @@ fn settled(standing: CallStatus) -> CallResult {
 }
 
 fn leave(offer: &ApprovalScope) -> StandingApproval {
-    let (id, scope) = (StandingApprovalId::new(byleave::clock::fresh_id()), offer.scope.clone());
-    StandingApproval { id, tool: "bash".into(), scope, session: None, until: None, uses_max: None }
+    let (id, scope) = (StandingApprovalId::new(byleave::clock::fresh_id()), offer.patterns.clone());
+    StandingApproval { id, tool: "bash".into(), scope, session: None, expires_at: None, max_uses: None }
 }
 
 fn yes() -> Reply {
@@ -156,13 +157,13 @@ async fn every_offer_spares_the_same_command_and_no_other() {
             desk.answer(call, &sheet.question, Reply::StandingApproval(leave(&offers[number]))).await;
             let (_, again) = desk.shell(command).await;
             assert!(settled(again).is_success(), "{command}: {:?}", offers[number]);
-            for other in others.iter().filter(|_| offers[number].breadth == ScopeWidth::Exact) {
+            for other in others.iter().filter(|_| offers[number].width == ScopeWidth::Exact) {
                 let (_, asked) = desk.shell(other).await;
                 assert!(
                     !matches!(asked, CallStatus::Settled(ref result) if result.is_success()),
                     "{other}: {offers:?}"
                 );
-                // The next one must not stand behind an open question.
+                // The next call must not wait for an open question.
                 if let CallStatus::Waiting { question, call } = asked {
                     desk.answer(call, &question, Reply::No { feedback: None }).await;
                 }
@@ -172,7 +173,7 @@ async fn every_offer_spares_the_same_command_and_no_other() {
     }
 }
 
-// opencode#40158: a leave that was given on this very command stood for every rm.
+// opencode#40158: a standing approval for this command applied to every rm.
 // req: R5
 #[tokio::test]
 async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
@@ -180,7 +181,7 @@ async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
     let (call, sheet) = desk.asked("git status && rm -rf ./tmp").await;
     let offers = approval_scopes(&sheet).unwrap();
     for offer in &offers {
-        assert!(!offer.words.contains("rm …"), "{offer:?}");
+        assert!(!offer.description.contains("rm …"), "{offer:?}");
     }
     desk.answer(call, &sheet.question, Reply::StandingApproval(leave(offers.last().unwrap()))).await;
     for other in ["rm -rf ./src ../elsewhere", "rm -rf ~", "rm -rf ./tmp /"] {
@@ -195,7 +196,8 @@ async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
     assert_eq!(desk.ran.load(Ordering::SeqCst), 1);
 }
 
-// Red team: the one leave offered for the first was `delete /w`, and the second removed everything without a question.
+// Red team: the only standing approval offered for the first was `delete /w`, and the second deleted everything
+// without a question.
 // req: R5
 #[tokio::test]
 async fn no_offer_covers_more_beneath_a_directory_than_was_shown() {
@@ -218,8 +220,8 @@ async fn no_offer_covers_more_beneath_a_directory_than_was_shown() {
             let offer = approval_scopes(&sheet).unwrap().swap_remove(number);
             desk.answer(call, &sheet.question, Reply::StandingApproval(leave(&offer))).await;
             assert!(settled(desk.elsewhere(shown).await.1).is_success(), "{shown}: {offer:?}");
-            // A directory that was named may be offered with what lies beside it, in so many words.
-            for other in others.iter().filter(|_| offer.breadth == ScopeWidth::Exact) {
+            // For a named directory, a wider scope may be offered, if its text says so.
+            for other in others.iter().filter(|_| offer.width == ScopeWidth::Exact) {
                 let (call, standing) = desk.elsewhere(other).await;
                 let CallStatus::Waiting { question, .. } = standing else { panic!("{other}: {offer:?}") };
                 desk.answer(call, &question, Reply::No { feedback: None }).await;
@@ -229,7 +231,7 @@ async fn no_offer_covers_more_beneath_a_directory_than_was_shown() {
     }
 }
 
-/// A desk with files to work on.
+/// A fixture with files.
 fn prepared() -> ApprovalFixture {
     let desk = ApprovalFixture::new();
     let workspace = desk.dir.path().join("w");
@@ -259,17 +261,17 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
     let offers = approval_scopes(&sheet).unwrap();
 
     let exact = find_covered(&*desk.book, &tenant(), &leave(&offers[0]), FAR).await.unwrap();
-    let calls: Vec<_> = exact.covered.iter().map(|one| (one.call, one.said)).collect();
+    let calls: Vec<_> = exact.covered.iter().map(|one| (one.call, one.answer)).collect();
     assert_eq!(calls, [(first, Some(PastAnswer::Yes))]);
     assert!(exact.covered[0].summary.contains("cargo"), "{exact:?}");
     assert_eq!(
-        (exact.looked, exact.unreadable, exact.more, exact.looked_max),
+        (exact.checked, exact.unreadable, exact.has_more, exact.max_checked),
         (5, 1, false, MAX_CALLS_CHECKED)
     );
 
-    let program = offers.iter().find(|offer| offer.breadth == ScopeWidth::Program).unwrap();
+    let program = offers.iter().find(|offer| offer.width == ScopeWidth::Program).unwrap();
     let wide = find_covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
-    let calls: Vec<_> = wide.covered.iter().map(|one| (one.call, one.said)).collect();
+    let calls: Vec<_> = wide.covered.iter().map(|one| (one.call, one.answer)).collect();
     assert_eq!(
         calls,
         [(second, Some(PastAnswer::No)), (first, Some(PastAnswer::Yes))],
@@ -277,17 +279,17 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
     );
 
     let elsewhere = StandingApproval { session: SessionId::new("other").ok(), ..leave(program) };
-    assert_eq!(find_covered(&*desk.book, &tenant(), &elsewhere, FAR).await.unwrap().looked, 0);
+    assert_eq!(find_covered(&*desk.book, &tenant(), &elsewhere, FAR).await.unwrap().checked, 0);
     let other_tool = StandingApproval { tool: "tell".into(), ..leave(program) };
     assert!(find_covered(&*desk.book, &tenant(), &other_tool, FAR).await.unwrap().covered.is_empty());
 
-    // Given, it is what the policy uses, too.
+    // Once given, the policy uses it.
     desk.answer(open, &sheet.question, Reply::StandingApproval(leave(program))).await;
     assert!(settled(desk.shell("cargo test two").await.1).is_success());
     let after = find_covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
     let newest = &after.covered[0];
-    assert!(newest.said.is_none() && newest.leave.is_some(), "a leave answered it: {newest:?}");
-    assert_eq!((after.covered[1].call, after.covered[1].said), (open, Some(PastAnswer::Leave)));
+    assert!(newest.answer.is_none() && newest.standing_approval.is_some(), "a leave answered it: {newest:?}");
+    assert_eq!((after.covered[1].call, after.covered[1].answer), (open, Some(PastAnswer::StandingApproval)));
 }
 
 // req: R1, R5

@@ -1,4 +1,4 @@
-//! Ledgers, each against the whole conformance suite.
+//! Runs the whole conformance suite on each ledger.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ mod sqlite {
     byleave::ledger_conformance!(super::SqliteHarness::new());
 }
 
-/// A store in memory: it outlives its owners, and nothing outlives the process.
+/// A store in memory: it outlives its owners, but not the process.
 pub(crate) struct MemoryHarness(pub(crate) MemoryLedger);
 
 impl LedgerHarness for MemoryHarness {
@@ -37,7 +37,7 @@ impl LedgerHarness for MemoryHarness {
     }
 }
 
-/// A book in a state directory of its own. Owners are locks on files, as between processes.
+/// An audit log in its own state directory. Owners are file locks, as between processes.
 pub(crate) struct SqliteHarness(tempfile::TempDir);
 
 impl SqliteHarness {
@@ -57,7 +57,7 @@ impl LedgerHarness for SqliteHarness {
         })
     }
 
-    // The kernel drops the lock when the last handle is closed, as it does at death.
+    // The kernel releases the lock when the last handle is closed, as it does at process exit.
     fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         drop(ledger);
         Box::pin(async { Ok(()) })

@@ -1,4 +1,4 @@
-//! What the library shows from outside, in one binary.
+//! Tests of the public API of the library, in one binary.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

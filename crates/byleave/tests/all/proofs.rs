@@ -1,4 +1,5 @@
-//! Proofs with real processes on a real book: killed at random moments, waiting in great number, two at once.
+//! Proofs with real processes on a real audit log: killed at random moments, with very many open questions, and
+//! two at once.
 //!
 //! Each has a short form that runs with the other tests; `BYLEAVE_PROOF=long` (`scripts/prove`) is the long one.
 

@@ -1,4 +1,4 @@
-//! Reviewers: what they may say, in which order, and that breaking is objecting.
+//! Reviewers: their opinions, their order, and that a failing reviewer objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use byleave::core::digest::Digest;
 use byleave::core::effect::{Binding, BindingState, Effect, Plan};
 use byleave::core::id::CallId;
 use byleave::core::outcome::Output;
-use byleave::core::refusal::{Code, Refusal, StageResult};
+use byleave::core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave::core::review::{ReviewNote, ReviewOutcome};
 use byleave::review::{
     InputReviewer, InputSubject, Opinion, OwnedInput, OwnedOutput, ReviewError, ReviewResult, ReviewScope,
@@ -65,11 +65,18 @@ async fn on_output(reviewers: &Reviewers, output: Output) -> StageResult<ReviewR
 }
 
 fn note(reviewer: &str, said: ReviewOutcome, why: Option<&str>) -> ReviewNote {
-    ReviewNote { reviewer: reviewer.into(), said, why: why.map(Into::into), cached: false }
+    ReviewNote { reviewer: reviewer.into(), outcome: said, reason: why.map(Into::into), cached: false }
 }
 
 fn code<T: std::fmt::Debug>(step: StageResult<T>) -> Code {
     step.expect_err("refused").code
+}
+
+/// Returns how the reviewer failed.
+fn cause<T: std::fmt::Debug>(step: StageResult<T>) -> FailureCause {
+    let refusal = step.expect_err("refused");
+    assert!(matches!(refusal.code, Code::ReviewFailed | Code::OutputReviewFailed), "{refusal}");
+    refusal.cause.expect("a cause")
 }
 
 // req: R1, R2
@@ -131,7 +138,8 @@ async fn a_plain_bool_is_a_verdict_and_a_plain_value_a_change() {
     reviewers.add_input(ReviewScope::All, fallible);
     assert_eq!(on_input(&reviewers, args()).await.unwrap().replacement, Some(json!({"c": 3})));
     let refusal = on_input(&reviewers, json!({})).await.unwrap_err();
-    assert_eq!(refusal, Refusal::new(Code::ReviewFailed, "reviewer `r` failed: no `a`"));
+    let failed = Refusal::new(Code::ReviewFailed, "reviewer `r` failed: no `a`");
+    assert_eq!(refusal, failed.with_cause(FailureCause::Error));
 
     let out = || Output::text("x");
     assert_eq!(
@@ -179,7 +187,7 @@ async fn the_first_no_ends_it() {
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 
-/// Ways to break; `Nonsense` is for the stage to interpret.
+/// Ways to fail. `Nonsense` is interpreted by the review stage.
 #[derive(Clone, Copy, Debug)]
 enum FailureMode {
     Error,
@@ -190,12 +198,12 @@ enum FailureMode {
 }
 
 impl FailureMode {
-    const ALL: [(Self, Code, Code); 5] = [
-        (Self::Error, Code::ReviewFailed, Code::OutputReviewFailed),
-        (Self::Panic, Code::ReviewPanicked, Code::OutputReviewPanicked),
-        (Self::PanicLater, Code::ReviewPanicked, Code::OutputReviewPanicked),
-        (Self::Hang, Code::ReviewTimedOut, Code::OutputReviewTimedOut),
-        (Self::Nonsense, Code::ReviewInvalid, Code::OutputReviewInvalid),
+    const ALL: [(Self, FailureCause); 5] = [
+        (Self::Error, FailureCause::Error),
+        (Self::Panic, FailureCause::Panic),
+        (Self::PanicLater, FailureCause::Panic),
+        (Self::Hang, FailureCause::Timeout),
+        (Self::Nonsense, FailureCause::InvalidResponse),
     ];
 
     async fn go<T>(self) -> Result<Opinion<T>, ReviewError> {
@@ -241,15 +249,16 @@ impl byleave::review::OutputReviewer for FailingReviewer {
 // req: R3
 #[tokio::test]
 async fn breaking_is_objecting_each_way_with_its_own_code() {
-    for (how, input_code, output_code) in FailureMode::ALL {
-        // Writing a panic's backtrace takes its time; only who hangs needs a short limit.
+    for (how, cause) in FailureMode::ALL {
+        // Writing a panic's backtrace takes time, so only a hanging reviewer gets a short limit.
         let mut reviewers = if matches!(how, FailureMode::Hang) { hasty() } else { patient() };
         reviewers.add_input(ReviewScope::All, FailingReviewer(how));
         reviewers.add_output(ReviewScope::All, FailingReviewer(how));
         let refusal = on_input(&reviewers, json!({})).await.unwrap_err();
-        assert_eq!(refusal.code, input_code, "{how:?}");
-        assert!(refusal.why.contains("`breaking`"), "it says who: {refusal}");
-        assert_eq!(code(on_output(&reviewers, Output::text("x")).await), output_code, "{how:?}");
+        assert_eq!((refusal.code, refusal.cause), (Code::ReviewFailed, Some(cause)), "{how:?}");
+        assert!(refusal.message.contains("`breaking`"), "it says who: {refusal}");
+        let refusal = on_output(&reviewers, Output::text("x")).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.cause), (Code::OutputReviewFailed, Some(cause)), "{how:?}");
     }
 }
 
@@ -259,7 +268,7 @@ async fn arguments_changed_to_no_object_make_no_sense() {
     for nonsense in [json!(null), json!("text"), json!([1]), json!(7)] {
         let mut reviewers = patient();
         reviewers.add_input(ReviewScope::All, input_reviewer("r", move |_| nonsense.clone()));
-        assert_eq!(code(on_input(&reviewers, json!({})).await), Code::ReviewInvalid);
+        assert_eq!(cause(on_input(&reviewers, json!({})).await), FailureCause::InvalidResponse);
     }
 }
 
@@ -274,12 +283,12 @@ async fn a_reviewer_that_blocks_is_left_behind() {
         ReviewScope::All,
         input_reviewer_blocking("r", move |_| for_input.lock().unwrap().recv().is_err()),
     );
-    assert_eq!(code(on_input(&reviewers, json!({})).await), Code::ReviewTimedOut);
+    assert_eq!(cause(on_input(&reviewers, json!({})).await), FailureCause::Timeout);
     reviewers.add_output(
         ReviewScope::All,
         output_reviewer_blocking("r", move |_| blocked.lock().unwrap().recv().is_err()),
     );
-    assert_eq!(code(on_output(&reviewers, Output::default()).await), Code::OutputReviewTimedOut);
+    assert_eq!(cause(on_output(&reviewers, Output::default()).await), FailureCause::Timeout);
     drop(release);
 }
 
@@ -319,11 +328,11 @@ async fn what_a_reviewer_says_is_redacted_before_it_is_written_down() {
     reviewers
         .add_input(ReviewScope::All, input_reviewer("r", |_| Opinion::<Value>::hold("password=hunter2")));
     assert_eq!(
-        on_input(&reviewers, json!({})).await.unwrap().notes[0].why.as_deref(),
+        on_input(&reviewers, json!({})).await.unwrap().notes[0].reason.as_deref(),
         Some("password=[redacted: secret]")
     );
     reviewers.add_input(ReviewScope::All, input_reviewer("r", |_| Err::<bool, _>("got password=hunter2")));
-    assert!(!on_input(&reviewers, json!({})).await.unwrap_err().why.contains("hunter2"));
+    assert!(!on_input(&reviewers, json!({})).await.unwrap_err().message.contains("hunter2"));
 }
 
 struct CountingReviewer {
@@ -387,7 +396,7 @@ async fn anything_else_is_asked_again() {
     reviewers.add_input(ReviewScope::All, CountingReviewer { asked: Arc::clone(&asked), cacheable: true });
     let bound = |content: &[u8]| {
         let state = BindingState::Content(Digest::compute(content));
-        Arc::new(Plan { bound: vec![Binding { path: "/w/run.sh".into(), state }], ..Plan::default() })
+        Arc::new(Plan { bindings: vec![Binding { path: "/w/run.sh".into(), state }], ..Plan::default() })
     };
     let base = OwnedInput { plan: bound(b"one"), ..draft(json!({"a": "x", "b": 1})) };
     let respelt = Arc::new(serde_json::from_str(r#"{ "b":1, "a":"x" }"#).unwrap());
@@ -475,7 +484,7 @@ async fn input_and_output_are_reviewed_together() {
     let data = change.data.unwrap();
     assert_eq!(data["password"], "[redacted: secret]");
     assert!(data["bio"].as_str().unwrap().starts_with("[untrusted "));
-    let said: Vec<_> = reviewed.notes.iter().map(|note| note.said).collect();
+    let said: Vec<_> = reviewed.notes.iter().map(|note| note.outcome).collect();
     assert_eq!(said, [ReviewOutcome::Changed, ReviewOutcome::Changed, ReviewOutcome::Held]);
 }
 
@@ -509,34 +518,35 @@ async fn a_program_reviews() {
     let pass = ReviewResult { notes: vec![], replacement: None };
     assert_eq!(by_program("cat >/dev/null; echo true").await, Ok(pass.clone()));
     assert_eq!(by_program("echo true").await, Ok(pass), "it need not read");
-    let scripted = r#"grep -q '"/etc/passwd"' && echo '{"opinion":"deny","why":"not that file"}'"#;
+    let scripted = r#"grep -q '"/etc/passwd"' && echo '{"opinion":"deny","reason":"not that file"}'"#;
     let refusal = Refusal::new(Code::ReviewDenied, "reviewer `program` refused the arguments: not that file");
     assert_eq!(by_program(scripted).await, Err(refusal));
-    let changed =
-        by_program(r#"echo '{"opinion":"change","value":{"path":"/tmp/x"},"why":"safer"}'"#).await.unwrap();
+    let changed = by_program(r#"echo '{"opinion":"change","value":{"path":"/tmp/x"},"reason":"safer"}'"#)
+        .await
+        .unwrap();
     assert_eq!(changed.replacement, Some(json!({"path": "/tmp/x"})));
     let environment = by_program(r#"test -z "$HOME$USER$CARGO" && test "$PWD" = / && echo true"#).await;
     assert!(environment.is_ok(), "nothing of our environment: {environment:?}");
 
     for (script, expected) in [
-        ("exit 3", Code::ReviewFailed),
-        ("echo true; exit 1", Code::ReviewFailed),
-        ("kill -9 $$", Code::ReviewFailed),
-        ("", Code::ReviewInvalid),
-        ("echo yes", Code::ReviewInvalid),
-        ("echo true true", Code::ReviewInvalid),
-        ("echo '{}'", Code::ReviewInvalid),
-        (r#"echo '{"opinion":"approve"}'"#, Code::ReviewInvalid),
-        (r#"echo '{"opinion":"pass","value":{}}'"#, Code::ReviewInvalid),
-        (r#"echo '{"opinion":"change"}'"#, Code::ReviewInvalid),
-        (r#"echo '{"opinion":"change","value":7}'"#, Code::ReviewInvalid),
-        ("head -c 2000000 /dev/zero", Code::ReviewInvalid),
+        ("exit 3", FailureCause::Error),
+        ("echo true; exit 1", FailureCause::Error),
+        ("kill -9 $$", FailureCause::Error),
+        ("", FailureCause::InvalidResponse),
+        ("echo yes", FailureCause::InvalidResponse),
+        ("echo true true", FailureCause::InvalidResponse),
+        ("echo '{}'", FailureCause::InvalidResponse),
+        (r#"echo '{"opinion":"approve"}'"#, FailureCause::InvalidResponse),
+        (r#"echo '{"opinion":"pass","value":{}}'"#, FailureCause::InvalidResponse),
+        (r#"echo '{"opinion":"change"}'"#, FailureCause::InvalidResponse),
+        (r#"echo '{"opinion":"change","value":7}'"#, FailureCause::InvalidResponse),
+        ("head -c 2000000 /dev/zero", FailureCause::InvalidResponse),
     ] {
-        assert_eq!(code(by_program(script).await), expected, "{script}");
+        assert_eq!(cause(by_program(script).await), expected, "{script}");
     }
     let mut reviewers = patient();
     reviewers.add_output(ReviewScope::All, ProgramReviewer::new("gone", "/nonexistent/reviewer").unwrap());
-    assert_eq!(code(on_output(&reviewers, Output::default()).await), Code::OutputReviewFailed);
+    assert_eq!(cause(on_output(&reviewers, Output::default()).await), FailureCause::Error);
     assert!(ProgramReviewer::new("relative", "reviewer.sh").is_err());
 }
 
@@ -547,12 +557,12 @@ async fn a_program_that_takes_too_long_is_killed_with_its_children() {
     let fifo = dir.path().join("alive");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
-    // Both hold the pipe open for writing: it ends only when both are gone.
+    // Both processes hold the pipe open for writing, so it ends only when both have ended.
     let script = format!("exec 9>'{}'; sleep 600 & wait", fifo.display());
     let reader = tokio::task::spawn_blocking(move || std::fs::read(fifo).unwrap());
     let mut reviewers = hasty();
     reviewers.add_input(ReviewScope::All, shell(&script));
-    assert_eq!(code(on_input(&reviewers, json!({})).await), Code::ReviewTimedOut);
+    assert_eq!(cause(on_input(&reviewers, json!({})).await), FailureCause::Timeout);
     assert_eq!(reader.await.unwrap(), b"");
 }
 
@@ -584,9 +594,9 @@ async fn a_webhook_reviews() {
     let denied = by_webhook(|request| json!({"digest": request["digest"], "opinion": false}));
     assert_eq!(code(denied.await), Code::ReviewDenied);
     let other = by_webhook(|_| json!({"digest": Digest::compute(b"another subject"), "opinion": true}));
-    assert_eq!(code(other.await), Code::ReviewInvalid);
+    assert_eq!(cause(other.await), FailureCause::InvalidResponse);
     let garbage = by_webhook(|request| json!({"digest": request["digest"]}));
-    assert_eq!(code(garbage.await), Code::ReviewInvalid);
+    assert_eq!(cause(garbage.await), FailureCause::InvalidResponse);
 
     let url = serve(|received| crate::service::response(200, &[], &received.body)).await;
     let mut reviewers = patient();
@@ -594,5 +604,9 @@ async fn a_webhook_reviews() {
         ReviewScope::All,
         builtin_reviewers::WebhookReviewer::new("w", &url, Secret::from(SECRET)).unwrap(),
     );
-    assert_eq!(code(on_output(&reviewers, Output::default()).await), Code::OutputReviewInvalid, "unsigned");
+    assert_eq!(
+        cause(on_output(&reviewers, Output::default()).await),
+        FailureCause::InvalidResponse,
+        "unsigned"
+    );
 }

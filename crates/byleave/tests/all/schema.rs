@@ -1,4 +1,4 @@
-//! Whether arguments fit a schema.
+//! Validation of arguments with a schema.
 
 use byleave::core::refusal::Code;
 use byleave::schema::{JsonLimits, JsonTooLargeError, SchemaError, Validator};
@@ -11,7 +11,7 @@ fn validator(schema: Value) -> Validator {
 
 fn refusal(schema: &Value, arguments: &Value) -> (Code, String) {
     let refusal = validator(schema.clone()).check(arguments, &JsonLimits::ARGUMENTS).unwrap_err();
-    (refusal.code, refusal.why)
+    (refusal.code, refusal.message)
 }
 
 fn nested(depth: usize) -> Value {
@@ -36,7 +36,7 @@ fn what_does_not_fit_is_told_so_that_the_model_can_do_better() {
     let check = |arguments: Value, wanted: &str| {
         let (code, why) = refusal(&schema, &arguments);
         assert_eq!(code, Code::ArgumentsInvalid);
-        assert_eq!(why, format!("the arguments do not fit the schema: {wanted}"));
+        assert_eq!(why, format!("the arguments do not match the schema: {wanted}"));
     };
     check(json!({}), r#""path" is a required property"#);
     check(json!({"path": 5}), r#"`/path`: 5 is not of type "string""#);
@@ -87,14 +87,14 @@ fn arguments_are_bounded_before_they_are_looked_at() {
     let check = |arguments: Value, wanted: &str| {
         let refusal = validator.check(&arguments, &limits).unwrap_err();
         assert_eq!(refusal.code, Code::ArgumentsTooLarge);
-        assert_eq!(refusal.why, format!("the arguments are {wanted}"));
+        assert_eq!(refusal.message, format!("the arguments are {wanted}"));
     };
     check(json!({"x": "y".repeat(1_000)}), "larger than 1000 bytes");
     check(json!({"y".repeat(1_000): 1}), "larger than 1000 bytes");
     check(nested(6), "nested deeper than 5 levels");
     check(json!(vec![0; 100]), "made of more than 100 values");
     assert_eq!(validator.check(&nested(5), &limits), Ok(()));
-    // Deeper than any stack would bear; taken down by hand, since dropping it recurses too.
+    // Deeper than any stack allows. Taken apart by hand, because dropping it recurses too.
     let mut deep = nested(1_000_000);
     assert_eq!(JsonLimits::ARGUMENTS.measure(&deep), Err(JsonTooLargeError::Depth { max: 64 }));
     while let Some(inner) = deep.get_mut("a").map(Value::take) {
@@ -132,7 +132,7 @@ fn a_schema_stays_within_itself() {
         Validator::new(&json!({"properties": {"a": {"type": "x"}}})),
         Err(SchemaError::Invalid { .. })
     ));
-    // What only looks like a reference.
+    // Keys that only look like references.
     for fine in [
         json!({"properties": {"$ref": {"type": "string"}}}),
         json!({"properties": {"a": {"const": {"$ref": "https://example.com"}}}}),
@@ -149,7 +149,7 @@ fn a_schema_stays_within_itself() {
 
 #[test]
 fn the_draft_is_the_one_that_the_schema_names() {
-    // `items` as a list is a tuple in draft 7, and not even allowed in 2020-12.
+    // `items` as a list is a tuple in draft 7, and is not allowed in 2020-12.
     let tuple = json!({"type": "object", "properties": {"a": {"items": [{"type": "string"}]}}});
     assert!(Validator::new(&tuple).is_err());
     let mut old = tuple;
@@ -160,7 +160,7 @@ fn the_draft_is_the_one_that_the_schema_names() {
 
 #[test]
 fn a_hostile_schema_is_refused_or_harmless() {
-    // Each refers twice to the next: written out, a billion of them.
+    // Each refers twice to the next, which expands to a billion.
     let doubling = |keyword: &str| {
         let defs: serde_json::Map<String, Value> = (0..30)
             .map(|i| {
@@ -207,7 +207,7 @@ fn a_schema_that_comes_back_to_itself_is_checked_in_time() {
     let (_, why) = refusal(&tree, &json!({"a": {"a": {"b": 1}}}));
     assert!(why.contains("`/a/a`"), "one way round: {why}");
 
-    // Two ways round at each level: 2^60 ways to the wrong leaf.
+    // Two branches at each level: 2^60 paths to the wrong leaf.
     let branching = json!({
         "allOf": [{"properties": {"a": {"$ref": "#/$defs/t"}}}, {"properties": {"a": {"$ref": "#/$defs/t"}}}],
         "$defs": {"t": {
@@ -221,7 +221,7 @@ fn a_schema_that_comes_back_to_itself_is_checked_in_time() {
     let (_, why) = refusal(&branching, &nested(2));
     assert!(why.contains("`/a/a`: 1 is not"), "{why}");
 
-    // As far down as is allowed, both ways: half the stack of a worker thread must bear it.
+    // As deep as allowed, in both ways. It must fit in half the stack of a worker thread.
     let chain = |links: usize, end: Value| {
         let defs: serde_json::Map<String, Value> = (0..links)
             .map(|i| (format!("d{i}"), json!({"allOf": [{"$ref": format!("#/$defs/d{}", i + 1)}]})))
@@ -244,11 +244,11 @@ fn a_schema_that_comes_back_to_itself_is_checked_in_time() {
 
 #[test]
 fn patterns_are_bounded() {
-    // Takes exponential time in engines that go back: without a bound this test would not end.
+    // Takes exponential time in backtracking engines. Without a limit this test would not end.
     let linear = json!({"properties": {"x": {"pattern": "^(a+)+$"}}});
     let evil = json!({"x": format!("{}!", "a".repeat(50_000))});
     assert_eq!(refusal(&linear, &evil).0, Code::ArgumentsInvalid);
-    // Look-ahead, as generators write it, works; and where it would take forever, it counts as an objection.
+    // Look-ahead, which generators use, works. If it would take forever, validation fails.
     let ahead = json!({"properties": {"x": {"pattern": "^(?!admin)[a-z]+$"}}});
     assert_eq!(validator(ahead.clone()).check(&json!({"x": "user"}), &JsonLimits::ARGUMENTS), Ok(()));
     assert_eq!(refusal(&ahead, &json!({"x": "admin"})).0, Code::ArgumentsInvalid);
@@ -265,7 +265,7 @@ fn patterns_are_bounded() {
     let names = json!({"patternProperties": {endless: {"type": "string"}}});
     let many: serde_json::Map<String, Value> = (0..100).map(|i| ("a".repeat(100 + i), json!(1))).collect();
     assert_eq!(refusal(&names, &Value::Object(many)).0, Code::ArgumentsInvalid);
-    // Written out, a billion states.
+    // Expands to a billion states.
     assert!(Validator::new(&json!({"properties": {"x": {"pattern": "((a{1000}){1000}){1000}"}}})).is_err());
 }
 
@@ -318,7 +318,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Values made of the words of JSON Schema, so that some are schemas and many nearly are.
+/// Values made of JSON Schema keywords, so that some are schemas and many nearly are.
 fn nearly_schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({})),
@@ -369,7 +369,7 @@ fn nearly_schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether a schema uses no keyword that Gemini does not know. An argument may be called like one.
+/// Tests whether a schema uses only keywords that Gemini knows. An argument may have the name of one.
 fn speaks_gemini(schema: &Value) -> bool {
     const UNKNOWN: &[&str] = &["$ref", "oneOf", "const", "additionalProperties"];
     let Some(map) = schema.as_object() else { return true };
@@ -394,8 +394,8 @@ proptest! {
                 let first = validator.check(&arguments, &JsonLimits::ARGUMENTS);
                 prop_assert_eq!(&first, &validator.check(&arguments, &JsonLimits::ARGUMENTS));
                 if let Err(refusal) = first {
-                    prop_assert!(refusal.why.chars().count() <= 2_001);
-                    prop_assert!(!refusal.why.contains("could not be checked"), "{}", refusal.why);
+                    prop_assert!(refusal.message.chars().count() <= 2_001);
+                    prop_assert!(!refusal.message.contains("could not be checked"), "{}", refusal.message);
                 }
                 validator.without_nulls(arguments, &JsonLimits::ARGUMENTS);
             }

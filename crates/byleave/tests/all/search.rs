@@ -1,4 +1,4 @@
-//! Finding tools by words.
+//! Searching for tools by words.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ async fn the_model_can_search_for_tools() {
     let entry = catalog.register(tool_search(&catalog)).unwrap();
     let manifest = entry.manifest();
     assert_eq!(manifest.permission_class, PermissionClass::Readonly);
-    assert!(manifest.read_only && manifest.concurrency_safe && manifest.repeatable);
+    assert!(manifest.read_only && manifest.concurrency_safe && manifest.idempotent);
     assert_eq!(manifest.sensitive, Some(false));
 
     let search = |arguments: Value| async {
@@ -117,7 +117,7 @@ async fn the_model_can_search_for_tools() {
     let kept = Arc::clone(entry.tool());
     drop(catalog);
     let output = kept.execute(json!({"query": "echo"}), run()).await;
-    assert!(output.error.unwrap().contains("the catalog is gone"), "a tool does not keep its catalog alive");
+    assert!(output.error.unwrap().contains("no longer exists"), "a tool does not keep its catalog alive");
 }
 
 /// Ten thousand tools, as a gateway with many servers would have.
@@ -176,7 +176,7 @@ fn ten_thousand_tools_are_searched_quickly() {
     took.sort();
     let median = took[took.len() / 2];
     println!("figure: median {median:?}, worst {:?}", took[took.len() - 1]);
-    // The promise is 5 ms, for optimised code; without optimisation, still nothing that anyone would notice.
+    // The target is 5 ms for optimised code. Without optimisation it must still be unnoticeable.
     let promised_ms = if cfg!(debug_assertions) { 200 } else { 5 };
     assert!(median.as_millis() < promised_ms, "{median:?}");
 }

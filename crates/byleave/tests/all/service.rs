@@ -1,4 +1,4 @@
-//! A real HTTP service on this machine, which signs as a good service would, or does not.
+//! A real HTTP service on this machine, which signs correctly or does not.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) const SECRET: &str = "the secret that both sides know";
 
-/// A request as it came in.
+/// A received request.
 pub(crate) struct ReceivedRequest {
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
@@ -27,7 +27,7 @@ impl ReceivedRequest {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// Whether it is signed under the secret.
+    /// Tests whether it is signed with the secret.
     pub(crate) fn is_signed(&self) -> bool {
         let (time, signature) = (self.header(TIMESTAMP_HEADER), self.header(SIGNATURE_HEADER));
         verify(&Secret::from(SECRET), time, signature, &self.body, now()).is_ok()
@@ -38,7 +38,7 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Starts a service; `answer` makes the bytes of the response. The address is returned.
+/// Starts a service and returns its address. `answer` makes the bytes of the response.
 pub(crate) async fn serve(answer: impl Fn(ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -74,13 +74,13 @@ async fn converse(mut stream: TcpStream, answer: &(dyn Fn(ReceivedRequest) -> Ve
         assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "the request was cut short");
     }
     let response = answer(ReceivedRequest { headers, body: bytes[head..].to_vec() });
-    // The other side may have seen enough and hung up.
+    // The other side may have closed the connection early.
     if stream.write_all(&response).await.is_ok() {
         drop(stream.shutdown().await);
     }
 }
 
-/// A response signed as a good service signs.
+/// A correctly signed response.
 pub(crate) fn signed(body: &[u8]) -> Vec<u8> {
     signed_by(SECRET, now(), body)
 }

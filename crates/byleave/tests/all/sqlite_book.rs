@@ -1,4 +1,4 @@
-//! The ledger and the book in SQLite.
+//! The ledger and the audit log in SQLite.
 
 mod book;
 mod counting;

@@ -1,4 +1,4 @@
-//! What several subjects need.
+//! Helpers that several test modules share.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use byleave::tool::{Progress, RunContext, Tool, ToolContext};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Somewhere to ask from.
+/// A tool context for tests.
 pub(crate) fn site() -> ToolContext {
     ToolContext {
         tenant: "t".parse().unwrap(),
@@ -21,12 +21,12 @@ pub(crate) fn site() -> ToolContext {
     }
 }
 
-/// Something to run with.
+/// A run context for tests.
 pub(crate) fn run() -> RunContext {
     run_reporting(&Arc::default())
 }
 
-/// Something to run with that notes the progress.
+/// A run context that records progress.
 pub(crate) fn run_reporting(reports: &Arc<Mutex<Vec<Progress>>>) -> RunContext {
     let reports = Arc::clone(reports);
     RunContext::new(
@@ -38,7 +38,7 @@ pub(crate) fn run_reporting(reports: &Arc<Mutex<Vec<Progress>>>) -> RunContext {
     )
 }
 
-/// A tool that is nothing but its manifest.
+/// A tool with only a manifest.
 pub(crate) struct ManifestOnlyTool(pub(crate) Manifest);
 
 impl ManifestOnlyTool {

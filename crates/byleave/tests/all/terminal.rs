@@ -1,4 +1,4 @@
-//! A person at a terminal: a scripted one for the words, a real pseudo-terminal for the keys.
+//! A person at a terminal: a scripted one for the text, and a real pseudo-terminal for the keys.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::approve::{ask, rendering, sheet};
 
-/// Someone who has typed ahead, and then types these lines, one when each is waited for, and hangs up.
+/// A person with typed-ahead input, who then types these lines, one at each prompt, and hangs up.
 struct ScriptedConsole {
     ahead: Vec<u8>,
     lines: VecDeque<String>,
@@ -158,7 +158,7 @@ impl TerminalUser {
         self.end.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Reads the screen until it shows this, and forgets everything up to there.
+    /// Reads the screen until it shows this text, and drops everything up to there.
     fn sees(&mut self, text: &str) {
         loop {
             if let Some((_, rest)) = self.seen.split_once(text) {
@@ -202,7 +202,7 @@ async fn a_question_that_nobody_waits_for_gives_the_terminal_back() {
     let person = std::thread::spawn(move || {
         person.sees("[a]bort > ");
         asked.send(()).unwrap();
-        person.sees("nobody waits");
+        person.sees("no longer needs an answer");
         person.sees("[a]bort > ");
         person.types("y\n");
         person

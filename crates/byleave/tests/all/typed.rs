@@ -122,7 +122,7 @@ async fn a_function_may_return_what_suits_it() {
     let unwritable = TypedTool::new("t", "", |_: Nothing, _| async {
         Json(std::collections::BTreeMap::from([((1, 2), 3)]))
     });
-    assert!(output_of(unwritable).await.error.unwrap().starts_with("the result cannot be written as JSON"));
+    assert!(output_of(unwritable).await.error.unwrap().starts_with("cannot encode the result as JSON"));
 }
 
 // req: T5, T6, T7
@@ -165,7 +165,7 @@ fn everything_can_be_declared() {
       "read_only": true,
       "destructive": true,
       "sensitive": true,
-      "repeatable": true,
+      "idempotent": true,
       "reversible": true,
       "requires_checkpoint": true,
       "requires_reverse_thinking": true,
@@ -229,11 +229,11 @@ fn bad_metadata_is_an_error_at_registration() {
     };
     let named = |name: &str| TypedTool::new(name, "", |_: AppendLine, _| async {});
     for bad in ["", " ", "a b", "-a", "é", "a\u{202e}b", &"x".repeat(129)] {
-        check(named(bad), "cannot be a name");
-        check(append().aliases([bad]), "cannot be a name");
+        check(named(bad), "is not a valid name");
+        check(append().aliases([bad]), "is not a valid name");
     }
-    check(append().aliases(["x", "x"]), "the alias `x` is there already");
-    check(append().aliases(["append_line"]), "the alias `append_line` is there already");
+    check(append().aliases(["x", "x"]), "the alias `x` is already used");
+    check(append().aliases(["append_line"]), "the alias `append_line` is already used");
     check(append().search_hint("two words"), "3 to 10 words, this one has 2");
     check(append().search_hint("a b c d e f g h i j k"), "this one has 11");
     check(append().audit_operation(" "), "audit operation is empty");
@@ -245,7 +245,7 @@ fn bad_metadata_is_an_error_at_registration() {
     assert!(matches!(error, RegisterError::InvalidManifest { error: ManifestError::Hint { words: 1 }, .. }));
     assert_eq!(
         error.to_string(),
-        "cannot register tool `append_line`: a search hint has 3 to 10 words, this one has 1"
+        "cannot register tool `append_line`: a search hint must have 3 to 10 words, this one has 1"
     );
 }
 

@@ -31,11 +31,11 @@ fn news(happening: AgentEvent<'_>) -> Option<ChatEvent> {
     Some(match happening {
         AgentEvent::TurnStarted(_) => ChatEvent::Turn,
         AgentEvent::Stream(StreamEvent::Text(text)) => ChatEvent::Text(text.to_owned()),
-        AgentEvent::Stream(StreamEvent::Anew) => ChatEvent::TurnRestarted,
-        AgentEvent::Stream(StreamEvent::Thought(_) | StreamEvent::Call(_)) => return None,
+        AgentEvent::Stream(StreamEvent::Restarted) => ChatEvent::TurnRestarted,
+        AgentEvent::Stream(StreamEvent::Reasoning(_) | StreamEvent::Call(_)) => return None,
         AgentEvent::ModelResponded(said) => ChatEvent::TextFinished(
             said.text.clone(),
-            said.flaws.iter().map(|flaw| flaw.what.clone()).collect(),
+            said.invalid_calls.iter().map(|flaw| flaw.message.clone()).collect(),
         ),
         AgentEvent::CallStarted(id, call) => {
             ChatEvent::CallStarted(card(id, &call.name, &call.args, call.reason.clone()))
@@ -88,7 +88,7 @@ pub(super) fn transcript_entries(conversation: &Conversation) -> Vec<TranscriptE
         if !said.text.trim().is_empty() {
             entries.push(TranscriptEntry::Model(said.text.clone()));
         }
-        entries.extend(said.flaws.iter().map(|flaw| TranscriptEntry::Note(flaw.what.clone())));
+        entries.extend(said.invalid_calls.iter().map(|flaw| TranscriptEntry::Note(flaw.message.clone())));
         for (call, made) in said.calls.iter().zip(&taken.calls) {
             let mut card = card(made.call, &call.name, &call.args, call.reason.clone());
             // A call that is still open is continued.
@@ -143,15 +143,15 @@ pub(super) fn outcome_message(went: &RunOutcome) -> Option<String> {
     Some(match went {
         RunOutcome::Done => return None,
         RunOutcome::Waiting(questions) if questions.is_empty() => {
-            "another program runs what comes next; /again looks how far it is".to_owned()
+            "another process runs the next call; /again checks its progress".to_owned()
         }
         RunOutcome::Waiting(questions) => {
             let many = format_count(questions.len() as u64, "question");
-            format!("{many} to answer with `byleave inbox`; then /again goes on")
+            format!("{many} to answer with `byleave inbox`; then continue with /again")
         }
-        RunOutcome::LimitReached(reached) => format!("stopped: {reached}; say how to go on"),
-        RunOutcome::Failed(why) => format!("{why}; /again tries anew"),
-        RunOutcome::Cancelled => "called off; say how to go on".to_owned(),
+        RunOutcome::LimitReached(reached) => format!("stopped: {reached}; type how to continue"),
+        RunOutcome::Failed(why) => format!("{why}; /again retries"),
+        RunOutcome::Cancelled => "cancelled; type how to continue".to_owned(),
     })
 }
 

@@ -25,7 +25,7 @@ pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
     match init_journal::all(options) {
         Ok(all) => all.iter().map(|setup| finding(setup, options)).collect(),
         Err(error) => {
-            let hint = "see what is in the directory `agents` of the state directory";
+            let hint = "check the directory `agents` in the state directory";
             vec![DoctorFinding::problem("agents", format!("{error:#}"), hint)]
         }
     }
@@ -42,8 +42,8 @@ fn finding(setup: &InitJournal, options: &ResolvedOptions) -> DoctorFinding {
     if wrong.is_empty() {
         return DoctorFinding::ok(agent.name(), format!("{project}set up; {}", agent.enforcement_summary()));
     }
-    let flag = if setup.project.is_some() { " --project` in there" } else { "`" };
-    let hint = format!("`byleave init {}{flag} puts it right; with `--undo` it is given up", agent.name());
+    let flag = if setup.project.is_some() { " --project` in that directory" } else { "`" };
+    let hint = format!("`byleave init {}{flag} repairs it; `--undo` removes the setup", agent.name());
     DoctorFinding::problem(
         agent.name(),
         format!("{project}{}; {}", wrong.join("; "), agent.enforcement_summary()),
@@ -80,12 +80,12 @@ fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>
         target.settings.iter().filter(|(_, wanted)| agent_configs::gateway_program(wanted).is_some())
     {
         match config_edit::find(value, at).and_then(agent_configs::gateway_program) {
-            None => wrong.push(format!("the gateway is gone from `{shown}`")),
+            None => wrong.push(format!("the gateway is missing in `{shown}`")),
             Some(program) => {
                 if Some(&program) == agent_configs::gateway_program(wanted).as_ref()
                     && config_edit::find(value, at) != Some(wanted)
                 {
-                    wrong.push(format!("the gateway in `{shown}` is not as it was set up"));
+                    wrong.push(format!("the gateway in `{shown}` was changed after setup"));
                 }
                 named.insert(program);
             }
@@ -99,11 +99,11 @@ fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>
             items.filter_map(|item| Some((item, agent_configs::hook_program(item)?))).collect();
         let list = at.last().map(String::as_str).unwrap_or_default();
         if ours.is_empty() {
-            wrong.push(format!("the hook `{list}` is gone from `{shown}`"));
+            wrong.push(format!("the hook `{list}` is missing in `{shown}`"));
         } else if ours.iter().all(|(item, program)| {
             Some(program) == agent_configs::hook_program(wanted).as_ref() && *item != wanted
         }) {
-            wrong.push(format!("the hook `{list}` in `{shown}` is not as it was set up"));
+            wrong.push(format!("the hook `{list}` in `{shown}` was changed after setup"));
         }
         named.extend(ours.into_iter().map(|(_, program)| program));
     }
@@ -123,7 +123,7 @@ fn around_the_gateway(setup: &InitJournal, path: &Path, value: &Value, at: &[Str
     };
     let around = servers.filter(|(_, entry)| is_around(entry));
     around
-        .map(|(name, _)| format!("MCP server `{name}` in `{}` goes around the gateway", path.display()))
+        .map(|(name, _)| format!("MCP server `{name}` in `{}` bypasses the gateway", path.display()))
         .collect()
 }
 
@@ -135,9 +135,11 @@ fn unfit(program: &Path, ours: &ProgramPaths) -> Option<String> {
     let wanted = env!("CARGO_PKG_VERSION");
     match version(program) {
         Ok(said) if said.split_whitespace().next_back() == Some(wanted) => None,
-        Ok(said) => {
-            Some(format!("`{}` says it is `{}`, and this is {wanted}", program.display(), said.trim()))
-        }
+        Ok(said) => Some(format!(
+            "`{}` has the version `{}`, and this program is {wanted}",
+            program.display(),
+            said.trim()
+        )),
         Err(error) => Some(format!("`{}` does not run: {error:#}", program.display())),
     }
 }
@@ -154,13 +156,13 @@ fn version(program: &Path) -> Result<String> {
         if Instant::now() >= until {
             child.kill()?;
             child.wait()?;
-            anyhow::bail!("it did not say its version in {} s", PATIENCE.as_secs());
+            anyhow::bail!("the program did not print its version within {} s", PATIENCE.as_secs());
         }
         // Waiting for a child with a time limit requires polling.
         std::thread::sleep(Duration::from_millis(2));
     }
     let mut said = String::new();
-    let out = child.stdout.take().context("it has no output")?;
+    let out = child.stdout.take().context("the program has no output")?;
     out.take(200).read_to_string(&mut said)?;
     Ok(said)
 }

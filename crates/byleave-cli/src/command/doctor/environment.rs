@@ -42,7 +42,7 @@ impl DoctorFinding {
     }
 
     pub(super) fn json(&self) -> Value {
-        json!({ "about": self.subject, "well": self.is_ok, "what": self.message, "hint": self.hint })
+        json!({ "subject": self.subject, "ok": self.is_ok, "message": self.message, "hint": self.hint })
     }
 }
 
@@ -67,7 +67,7 @@ fn settings(options: &ResolvedOptions) -> DoctorFinding {
             let there = chosen.files.iter().filter(|(_, is_there)| *is_there);
             let there: Vec<String> = there.map(|(file, _)| file.path.display().to_string()).collect();
             let what =
-                if there.is_empty() { "no file; the defaults hold".to_owned() } else { there.join(", ") };
+                if there.is_empty() { "no file; the defaults apply".to_owned() } else { there.join(", ") };
             DoctorFinding::ok("settings", what)
         }
     }
@@ -78,14 +78,14 @@ fn rules(options: &ResolvedOptions) -> DoctorFinding {
         return DoctorFinding::problem(
             "rules",
             "the state directory cannot be found",
-            "name one with `--state`",
+            "choose one with `--state`",
         );
     };
     match (ActivePolicy { options, workspace: &options.cwd, state: &state }).load() {
         Err(fault) => DoctorFinding::problem(
             "rules",
             fault.to_string(),
-            "`byleave policy check FILE` shows it in its place",
+            "`byleave policy check FILE` shows the error in the file",
         ),
         Ok(loaded) => {
             let files: Vec<String> =
@@ -107,35 +107,40 @@ fn state(options: &ResolvedOptions) -> DoctorFinding {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let above = dir.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
             return match access(above, Access::WRITE_OK) {
-                Ok(()) => {
-                    DoctorFinding::ok("state", format!("`{shown}` is not there yet; the first call makes it"))
-                }
+                Ok(()) => DoctorFinding::ok(
+                    "state",
+                    format!("`{shown}` does not exist yet; the first call creates it"),
+                ),
                 Err(error) => DoctorFinding::problem(
                     "state",
-                    format!("`{shown}` is not there and cannot be made in `{}`: {error}", above.display()),
-                    "name another directory with `--state` or the setting `state`",
+                    format!(
+                        "`{shown}` does not exist and cannot be created in `{}`: {error}",
+                        above.display()
+                    ),
+                    "choose another directory with `--state` or the setting `state`",
                 ),
             };
         }
         Err(error) => {
-            let hint =
-                format!("make it yours: `sudo chown -R \"$USER\" '{shown}'`, or name another with `--state`");
-            return DoctorFinding::problem("state", format!("`{shown}` cannot be looked at: {error}"), hint);
+            let hint = format!(
+                "take ownership: `sudo chown -R \"$USER\" '{shown}'`, or choose another with `--state`"
+            );
+            return DoctorFinding::problem("state", format!("cannot access `{shown}`: {error}"), hint);
         }
     };
     if !found.is_dir() || access(dir, Access::WRITE_OK).is_err() {
         let hint = format!(
-            "make it a directory of yours: `sudo chown -R \"$USER\" '{shown}'`, or name another with `--state`"
+            "make it a directory that you own: `sudo chown -R \"$USER\" '{shown}'`, or choose another with `--state`"
         );
         return DoctorFinding::problem(
             "state",
-            format!("`{shown}` is no directory that you may write"),
+            format!("`{shown}` is not a directory that you can write to"),
             hint,
         );
     }
     if found.mode() & 0o077 != 0 {
         let what = format!(
-            "`{shown}` is open to others (mode {:o}): the book holds what calls read",
+            "`{shown}` is open to others (mode {:o}): the audit log contains the data that calls read",
             found.mode() & 0o777
         );
         return DoctorFinding::problem("state", what, format!("`chmod 700 '{shown}'`"));
@@ -147,32 +152,35 @@ fn state(options: &ResolvedOptions) -> DoctorFinding {
             DoctorFinding::problem(
                 "state",
                 what,
-                "make room, or move the book to a larger disk and name it with `--state`",
+                "free disk space, or move the audit log to a larger disk and choose it with `--state`",
             )
         }
-        Ok(free) => DoctorFinding::ok("state", format!("`{shown}`, yours alone, {} MB left", free >> 20)),
+        Ok(free) => DoctorFinding::ok("state", format!("`{shown}`, private, {} MB left", free >> 20)),
         Err(error) => DoctorFinding::problem(
             "state",
-            format!("`{shown}`: its free space is not known: {error}"),
+            format!("cannot read the free space of `{shown}`: {error}"),
             "see `df -h`",
         ),
     }
 }
 
 fn book(options: &ResolvedOptions) -> Option<DoctorFinding> {
-    let path = options.state.join("book.sqlite");
-    let bytes = path.metadata().ok()?.len();
+    if !sqlite::has_audit_log(&options.state) {
+        return None;
+    }
+    let bytes = options.state.join("audit.sqlite").metadata().map_or(0, |file| file.len());
     Some(match AppContext::open_to_read(options, None) {
         Ok(_) => {
             let engine = sqlite::sqlite_version();
             DoctorFinding::ok(
-                "book",
+                "audit log",
                 format!("opens: {} KB, SQLite {engine}; `byleave book verify` checks it", bytes >> 10),
             )
         }
         Err(error) => {
-            let hint = "put a copy back, or name another directory with `--state`; `byleave book verify` names the first bad place";
-            DoctorFinding::problem("book", format!("{error:#}"), hint)
+            let hint = "restore a backup, or choose another directory with `--state`; `byleave book verify` \
+                names the first damaged place";
+            DoctorFinding::problem("audit log", format!("{error:#}"), hint)
         }
     })
 }
@@ -188,7 +196,11 @@ fn terminal() -> DoctorFinding {
         ("error", io::stderr().is_terminal()),
     ];
     let at: Vec<&str> = streams.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
-    let at = if at.is_empty() { "no stream is one".to_owned() } else { format!("{} at it", at.join(", ")) };
+    let at = if at.is_empty() {
+        "no stream is a terminal".to_owned()
+    } else {
+        format!("{} connected", at.join(", "))
+    };
     // Support for bracketed paste cannot be queried without waiting for a reply that may never come.
     let what = format!("TERM {term}, {size}, {at}");
     match TerminalApprover::open("doctor") {
@@ -196,7 +208,8 @@ fn terminal() -> DoctorFinding {
         Err(error) => DoctorFinding::ok(
             "terminal",
             format!(
-                "{what}; no question can be asked here ({error}): what needs one is refused, or waits with `--ask inbox`"
+                "{what}; no question can be asked here ({error}): calls that need one are refused, or wait with \
+                 `--ask inbox`"
             ),
         ),
     }
@@ -205,10 +218,11 @@ fn terminal() -> DoctorFinding {
 /// Checks whether a process evaluates calls for hooks. None is required: each hook can do it by itself.
 fn hooks(options: &ResolvedOptions) -> DoctorFinding {
     match UnixStream::connect(options.state.join(SOCKET_NAME)) {
-        Ok(_) => DoctorFinding::ok("hooks", "a gate judges for agents' hooks"),
+        Ok(_) => DoctorFinding::ok("hooks", "a gate evaluates calls for agents' hooks"),
         Err(_) => DoctorFinding::ok(
             "hooks",
-            "no gate runs for agents' hooks: each judges by itself, which takes longer; `byleave hook serve` starts one",
+            "no gate runs for agents' hooks: each hook evaluates calls itself, which takes longer; `byleave hook \
+             serve` starts one",
         ),
     }
 }
@@ -221,8 +235,8 @@ fn webhooks(_options: &ResolvedOptions) -> Option<DoctorFinding> {
 
 fn notify(options: &ResolvedOptions) -> DoctorFinding {
     match options.settings.notify() {
-        NotifySetting::Off => DoctorFinding::ok("notify", "off; `byleave inbox` shows what waits"),
-        NotifySetting::Osc9 => DoctorFinding::ok("notify", "by OSC 9, where the terminal knows it"),
+        NotifySetting::Off => DoctorFinding::ok("notify", "off; `byleave inbox` shows the open questions"),
+        NotifySetting::Osc9 => DoctorFinding::ok("notify", "by OSC 9, if the terminal supports it"),
         NotifySetting::Command(words) => {
             let program = words.first().cloned().unwrap_or_default();
             let is_there = program.contains('/') && Path::new(&program).exists()
@@ -231,8 +245,9 @@ fn notify(options: &ResolvedOptions) -> DoctorFinding {
             if is_there && !program.is_empty() {
                 return DoctorFinding::ok("notify", format!("by `{}`", words.join(" ")));
             }
-            let what = format!("the command `{program}` of `notify_command` is not there");
-            let hint = "install it (notify-send: `sudo apt install libnotify-bin` or `sudo dnf install libnotify`), or name another";
+            let what = format!("the command `{program}` of `notify_command` was not found");
+            let hint = "install it (notify-send: `sudo apt install libnotify-bin` or `sudo dnf install \
+                libnotify`), or choose another";
             DoctorFinding::problem("notify", what, hint)
         }
     }

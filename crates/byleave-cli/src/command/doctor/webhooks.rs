@@ -20,7 +20,6 @@ pub(super) fn webhooks(options: &ResolvedOptions) -> Option<DoctorFinding> {
         return Some(DoctorFinding::problem("webhooks", what, hint));
     }
     let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
-    (count > 0).then(|| {
-        DoctorFinding::ok("webhooks", format!("{}, all of them well", format_count(count, "webhook")))
-    })
+    (count > 0)
+        .then(|| DoctorFinding::ok("webhooks", format!("{}, all healthy", format_count(count, "webhook"))))
 }

@@ -33,7 +33,7 @@ pub(super) fn suggestions(explained: &CallExplanation<'_>) -> Vec<String> {
             let names: Vec<String> = names.map(|name| format!("`{}`", one_line(name))).collect();
             if !names.is_empty() {
                 add(format!(
-                    "built-in denies cannot be switched off ({}): leave it out, or do it yourself, outside the agent",
+                    "built-in denies cannot be disabled ({}): omit that part, or do it yourself, outside the agent",
                     names.join(", ")
                 ));
             }
@@ -51,7 +51,7 @@ pub(super) fn suggestions(explained: &CallExplanation<'_>) -> Vec<String> {
 }
 
 fn denied(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str) -> Vec<String> {
-    if reason.cause == Some(AskCause::Outside) {
+    if reason.cause == Some(AskCause::OutsideWorkspace) {
         let asked = "in the mode `confirm-sensitive` a person is asked: choose it with `--mode`".to_owned();
         return allowing(explained, reason, own).into_iter().chain([asked]).collect();
     }
@@ -59,7 +59,7 @@ fn denied(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str) -
         (Some(rule), _) => {
             let origin = rule.origin.as_deref().unwrap_or("its file");
             format!(
-                "change or remove the rule `{}` in `{}`; `byleave policy check FILE` says whether it is right",
+                "change or remove the rule `{}` in `{}`; `byleave policy check FILE` checks the file",
                 one_line(&rule.id),
                 one_line(origin)
             )
@@ -89,25 +89,26 @@ fn asked(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str) ->
         return Vec::new();
     }
     let line = match (reason.cause, rule) {
-        (Some(AskCause::Default | AskCause::Outside), _) => return allowing(explained, reason, own),
+        (Some(AskCause::Default | AskCause::OutsideWorkspace), _) => return allowing(explained, reason, own),
         (Some(AskCause::NotUnderstood), _) => {
-            "no rule can allow what is not known: write the command so that it says what it does (see NOT KNOWN above)".to_owned()
+            "no rule can allow an unknown effect: write the command so that its effects are clear (see NOT KNOWN above)".to_owned()
         }
         (Some(AskCause::Dangerous | AskCause::Irreversible), None) => {
-            "what is dangerous is asked about every time: no rule and no leave changes that".to_owned()
+            "byleave asks about dangerous effects every time: no rule and no standing approval changes that".to_owned()
         }
         (_, Some(rule)) if rule.layer == Layer::Builtin => {
-            format!("a rule with the id `{}` in `{own}` takes the place of the built-in one", one_line(&rule.id))
+            format!("a rule with the id `{}` in `{own}` replaces the built-in one", one_line(&rule.id))
         }
         (_, Some(rule)) => {
             let origin = rule.origin.as_deref().unwrap_or("its file");
             format!("change or remove the rule `{}` in `{}`", one_line(&rule.id), one_line(origin))
         }
         (Some(AskCause::Sensitive), None) => {
-            format!("the tool counts as sensitive: it is not asked about where rules in `{own}` allow every one of its effects")
+            format!("the tool is treated as sensitive: byleave does not ask if rules in `{own}` allow every one \
+                of its effects")
         }
         (Some(AskCause::Mode), None) => "the mode asks about everything: choose another with `--mode`".to_owned(),
-        _ => "this tool wants a person's word for each call".to_owned(),
+        _ => "this tool needs a person's approval for each call".to_owned(),
     };
     vec![line]
 }
@@ -137,10 +138,10 @@ fn allowing(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str)
         return Vec::new();
     }
     let wish = match reason.verdict {
-        Verdict::Deny => "to have it done",
-        Verdict::Ask | Verdict::Allow => "to be spared the question",
+        Verdict::Deny => "to have it run",
+        Verdict::Ask | Verdict::Allow => "to avoid the question",
     };
-    let mut lines = vec![format!("{wish}, allow what no rule is about, in `{own}`:")];
+    let mut lines = vec![format!("{wish}, allow the effects that no rule matches, in `{own}`:")];
     lines.push("    [[rule]]".to_owned());
     lines.push("    verdict = \"allow\"".to_owned());
     for (kind, patterns) in kinds {

@@ -58,7 +58,7 @@ pub(super) fn target(effect: &Effect) -> String {
         Effect::Reach { host, port } => one_line(&format!("{host}, port {port}")),
         Effect::Invoke { tool } => one_line(tool),
         Effect::Unconfined { guarantee } => one_line(guarantee),
-        Effect::Unknown { why } => unknown_reason(why),
+        Effect::Unknown { reason: why } => unknown_reason(why),
     }
 }
 

@@ -44,7 +44,7 @@ impl CallExplanation<'_> {
 
     pub(super) fn show(&self, screen: &mut Console) {
         for tree in self.trees {
-            screen.title("How it is read");
+            screen.title("How the command is parsed");
             for line in tree::lines(tree) {
                 screen.line(&line);
             }
@@ -56,15 +56,15 @@ impl CallExplanation<'_> {
     }
 
     fn show_effects(&self, screen: &mut Console) {
-        screen.title("What it would do");
+        screen.title("Predicted effects");
         if self.plan.effects.is_empty() {
-            screen.line("nothing is known of what it would do");
+            screen.line("no effects are known");
         } else {
             let rows = self.rows();
             table(screen, &["", "VERDICT", "RULE", "EFFECT", "TARGET"], &rows);
         }
         for danger in &self.plan.dangers {
-            screen.line(&format!("dangerous: {} ({})", one_line(&danger.why), one_line(&danger.id)));
+            screen.line(&format!("dangerous: {} ({})", one_line(&danger.reason), one_line(&danger.id)));
         }
         screen.line("");
     }
@@ -106,9 +106,9 @@ impl CallExplanation<'_> {
     fn show_rules(&self, screen: &mut Console) {
         let (fitting, all) = (self.fitting(), self.policy.rules().len());
         let rest = all.saturating_sub(fitting.len());
-        screen.title("Rules that fit");
+        screen.title("Matching rules");
         if fitting.is_empty() {
-            screen.line(&format!("none of the {all} rules in force is about this"));
+            screen.line(&format!("none of the {all} rules in force matches"));
         } else {
             let rows = fitting.iter().map(|RuleMatch { rule, about, decides }| {
                 let decides = if decides.is_empty() {
@@ -124,11 +124,11 @@ impl CallExplanation<'_> {
                     one_line(&rule_location(rule)),
                 ]
             });
-            table(screen, &["RULE", "SAYS", "ABOUT", "DECIDES ON", "WRITTEN IN"], &rows.collect::<Vec<_>>());
+            table(screen, &["RULE", "VERDICT", "MATCHES", "DECIDES ON", "SOURCE"], &rows.collect::<Vec<_>>());
             match rest {
                 0 => screen.line("there are no other rules in force"),
-                1 => screen.line("the other rule in force is about something else"),
-                rest => screen.line(&format!("the other {rest} rules in force are about something else")),
+                1 => screen.line("the other rule in force does not match"),
+                rest => screen.line(&format!("the other {rest} rules in force do not match")),
             }
         }
         screen.line("");
@@ -137,9 +137,9 @@ impl CallExplanation<'_> {
     fn show_verdict(&self, screen: &mut Console) {
         screen.title(&format!("Verdict: {}", self.decision.verdict.as_str()));
         screen.line(match self.decision.verdict {
-            Verdict::Allow => "it runs without a question",
+            Verdict::Allow => "the call runs without a question",
             Verdict::Ask => "a person is asked first",
-            Verdict::Deny => "it does not run, and nobody is asked",
+            Verdict::Deny => "the call does not run, and nobody is asked",
         });
         let reasons: Vec<&DecisionReason> = self.decisive_reasons().collect();
         for reason in reasons.iter().take(REASONS_MAX) {
@@ -150,7 +150,7 @@ impl CallExplanation<'_> {
             screen.line(&format!("and for {}", format_count(more as u64, "more reason")));
         }
         screen.line("");
-        screen.title("If you want it otherwise");
+        screen.title("How to change this");
         for line in suggestions(self) {
             screen.line(&line);
         }
@@ -164,10 +164,15 @@ impl CallExplanation<'_> {
         };
         match (self.rule(reason), &reason.rule) {
             (Some(rule), _) => {
-                format!("because of {about}: rule `{}` ({}): {}", rule.id, rule_location(rule), reason.why)
+                format!(
+                    "because of {about}: rule `{}` ({}): {}",
+                    rule.id,
+                    rule_location(rule),
+                    reason.message
+                )
             }
-            (None, Some(danger)) => format!("because of {about}: danger `{danger}`: {}", reason.why),
-            (None, None) => format!("because of {about}: {}", reason.why),
+            (None, Some(danger)) => format!("because of {about}: danger `{danger}`: {}", reason.message),
+            (None, None) => format!("because of {about}: {}", reason.message),
         }
     }
 
@@ -186,7 +191,7 @@ impl CallExplanation<'_> {
             .decisive_reasons()
             .map(|reason| {
                 let place = self.rule(reason).map(rule_location);
-                json!({ "rule": reason.rule, "written_in": place, "effects": reason.effects, "why": reason.why, "cause": reason.cause })
+                json!({ "rule": reason.rule, "written_in": place, "effects": reason.effects, "message": reason.message, "cause": reason.cause })
             })
             .collect();
         json!({

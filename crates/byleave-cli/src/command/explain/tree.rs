@@ -23,8 +23,9 @@ pub(super) fn lines(tree: &CommandTree) -> Vec<String> {
     let more = page.lines.len().saturating_sub(LINES_MAX);
     page.lines.truncate(LINES_MAX);
     if more > 0 || tree.truncated {
-        page.lines
-            .push(format!("({more} more lines are not shown; everything was judged, and `--json` has it)"));
+        page.lines.push(format!(
+            "({more} more lines are not shown; everything was evaluated, and `--json` shows it)"
+        ));
     }
     page.lines
 }
@@ -85,7 +86,7 @@ fn within(branch: &CommandBranch, by: Option<&str>) -> TreeNode {
             && branch.kind != BranchKind::Possible
         {
             beneath.push(TreeNode {
-                text: format!("NOT KNOWN: in which directory it runs: {}", unknown_reason(why)),
+                text: format!("NOT KNOWN: the directory in which it runs: {}", unknown_reason(why)),
                 beneath: Vec::new(),
             });
         }
@@ -126,10 +127,10 @@ fn said(branch: &CommandBranch, program: Option<&str>, by: Option<&str>) -> (Str
             (shortened(&quoted(text)), format!("text that {by} runs as commands"))
         }
         BranchKind::Possible => {
-            (text, "looks like a command in what could not be read; may not be one".to_owned())
+            (text, "looks like a command in text that could not be parsed; may not be one".to_owned())
         }
         BranchKind::Guess => {
-            (text, "may come to this, if what is known now still holds when it runs".to_owned())
+            (text, "may expand to this, if the current state is the same when it runs".to_owned())
         }
         BranchKind::Part(kind) => {
             let (name, gloss) = part(kind);
@@ -150,9 +151,9 @@ fn command_gloss(branch: &CommandBranch, program: Option<&str>) -> String {
         // The rest is manual-page detail.
         one_line(about.split("; ").next().unwrap_or(about))
     } else if program.is_none() {
-        "which program this is will only show when it runs".to_owned()
+        "the program is only known when it runs".to_owned()
     } else {
-        "there is no manual for this program, so its words are guessed at".to_owned()
+        "there is no manual for this program, so its arguments are guessed".to_owned()
     };
     if let Some(written) = branch.source_text.as_deref().filter(|written| differs(written, command)) {
         gloss.push_str(&format!("; written as {}", shortened(&one_line(written))));
@@ -174,34 +175,34 @@ fn differs(written: &str, command: &SimpleCommand) -> bool {
 /// Returns the name and the description of a part of the grammar.
 fn part(kind: &'static str) -> (&'static str, &'static str) {
     match kind {
-        "pipeline" => ("pipeline", "all run at once; each reads what the one before puts out"),
-        "background" => ("&", "runs in the background, while the rest goes on"),
+        "pipeline" => ("pipeline", "all run at once; each reads the output of the one before"),
+        "background" => ("&", "runs in the background, while the rest continues"),
         "group" => ("{ }", "a group of commands"),
-        "subshell" => ("( )", "commands in a shell of their own"),
-        "substitution" => ("$( )", "runs first; what it puts out becomes part of the command"),
+        "subshell" => ("( )", "commands in a subshell"),
+        "substitution" => ("$( )", "runs first; its output becomes part of the command"),
         "process substitution" => {
-            ("<( )", "runs beside it; the command gets its output, or feeds it, as a file")
+            ("<( )", "runs in parallel; the command reads its output, or writes its input, as a file")
         }
         "if" => ("if", "runs one part or another"),
         "condition" => ("condition", "always runs"),
         "then" => ("then", "runs if the condition succeeds"),
         "else" => ("else", "runs otherwise"),
-        "loop" => ("loop", "runs as long as its condition says"),
+        "loop" => ("loop", "repeats as its condition says"),
         "while" => ("condition", "runs before each round"),
         "do" => ("do", "runs in each round"),
         "for" => ("for", "runs once for each word"),
         "round" => ("round", "one round, with this word"),
-        "case" => ("case", "runs the arm that fits"),
-        "arm" => ("arm", "runs if its pattern fits"),
+        "case" => ("case", "runs the arm that matches"),
+        "arm" => ("arm", "runs if its pattern matches"),
         "function" => ("function", "only defined here; runs where it is called"),
         "coprocess" => ("coproc", "runs in the background, connected to this shell"),
-        "arithmetic" => ("(( ))", "reckons"),
+        "arithmetic" => ("(( ))", "computes"),
         "test" => ("[[ ]]", "tests something"),
-        "eval" => ("eval", "the words are read as commands once more"),
+        "eval" => ("eval", "the words are parsed as commands again"),
         "source" => ("source", "the file is read as commands"),
-        "trap" => ("trap", "runs when the signal comes"),
+        "trap" => ("trap", "runs when the signal arrives"),
         "callback" => ("callback", "is run by the builtin"),
-        "alias" => ("alias", "stands for this text from now on"),
+        "alias" => ("alias", "expands to this text from now on"),
         other => (other, "a part of the command"),
     }
 }
@@ -268,7 +269,7 @@ fn branch_value(branch: &CommandBranch, places: &EffectIndex<'_>) -> Value {
     let effects: Vec<usize> =
         branch.effects.iter().filter_map(|effect| places.get(effect).copied()).collect();
     put("effects", json!(effects));
-    let dangers = branch.dangers.iter().map(|danger| json!({ "id": danger.id, "why": danger.why }));
+    let dangers = branch.dangers.iter().map(|danger| json!({ "id": danger.id, "reason": danger.why }));
     put("dangers", dangers.collect());
     put("unread", json!(branch.unresolved));
     put("inside", branch.children.iter().map(|inside| branch_value(inside, places)).collect());

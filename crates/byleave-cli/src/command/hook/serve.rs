@@ -58,7 +58,7 @@ pub(super) async fn run(
     let house = AppContext::open_or_create(options)?;
     let _lock = alone(options)?;
     TicketStore::new(options).remove_old(SystemTime::now());
-    let program = std::env::current_exe().context("nobody knows where this program is")?;
+    let program = std::env::current_exe().context("cannot determine the path of this program")?;
     let settings = options.config_files().into_iter().map(|file| file.path);
     let began = Fingerprint::from_files(settings.chain([program.clone()]));
     let path = options.state.join(SOCKET_NAME);
@@ -78,7 +78,10 @@ pub(super) async fn run(
         over: Mutex::default(),
         stirred: Notify::new(),
     });
-    screen.message(&prose(&format!("judging for hooks at `{}`; Ctrl-C ends it", path.display())));
+    screen.message(&prose(&format!(
+        "evaluating calls for hooks at `{}`; press Ctrl-C to stop",
+        path.display()
+    )));
     let idle = typed.idle_s.map_or(Duration::MAX, Duration::from_secs);
     let ended = serve(&shared, &listener, idle).await;
     // The socket is ours as long as we hold the lock.
@@ -89,8 +92,8 @@ pub(super) async fn run(
             Ok(ExitStatus::Completed)
         }
         None => Ok(ExitStatus::Completed),
-        Some(why) => Err(CliError::refused(format!("no longer judging for hooks: {why}"))
-            .hint("start `byleave hook serve` again; until then each hook judges by itself")
+        Some(why) => Err(CliError::refused(format!("no longer evaluating calls for hooks: {why}"))
+            .hint("start `byleave hook serve` again; until then each hook evaluates calls itself")
             .into()),
     }
 }
@@ -108,7 +111,7 @@ async fn serve(
         }
         tokio::select! {
             accepted = listener.accept() => {
-                let (stream, _) = accepted.context("cannot take a hook's question")?;
+                let (stream, _) = accepted.context("cannot accept a hook's connection")?;
                 let shared = Arc::clone(shared);
                 // A failure of one connection does not affect the others. A hook without an answer denies.
                 tokio::spawn(async move { shared.attend(stream).await });
@@ -126,8 +129,8 @@ fn alone(options: &ResolvedOptions) -> Result<File> {
     let lock = lock.with_context(|| format!("cannot write `{}`", path.display()))?;
     let taken = |_| {
         let shown = options.state.display();
-        CliError::new(format!("another process judges for the hooks of `{shown}` already"))
-            .hint("one is enough for every agent; `byleave doctor` looks at it")
+        CliError::new(format!("another process already evaluates calls for the hooks of `{shown}`"))
+            .hint("one is enough for all agents; `byleave doctor` checks it")
     };
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(taken)?;
     Ok(lock)
@@ -157,11 +160,11 @@ impl HookServerState {
     async fn reply(&self, line: &str) -> Result<HookDecision, WrongGateError> {
         let away = |why: &str| WrongGateError(why.to_owned());
         let request: GateRequest =
-            serde_json::from_str(line).map_err(|_| away("the question is not understood"))?;
+            serde_json::from_str(line).map_err(|_| away("the request cannot be parsed"))?;
         let began = Instant::now();
         if request.protocol != PROTOCOL_VERSION || request.program != PROGRAM {
             return Err(
-                self.end(format!("a hook of version {} asks, and this is {PROGRAM}", request.program))
+                self.end(format!("the hook has version {}, and this program is {PROGRAM}", request.program))
             );
         }
         if let Some(path) = self.began.changed() {
@@ -169,13 +172,13 @@ impl HookServerState {
         }
         let here = std::env::vars().filter(|(name, _)| GateRequest::is_relevant_variable(name)).collect();
         if request.environment != here {
-            return Err(away("the hook has other settings in its environment"));
+            return Err(away("the hook's environment has different settings"));
         }
         let dialect = Dialect::from_name(&request.dialect).ok_or_else(|| away("the dialect is not known"))?;
-        let deny = |error: &anyhow::Error| HookDecision::Deny { why: format!("{error:#}") };
+        let deny = |error: &anyhow::Error| HookDecision::Deny { reason: format!("{error:#}") };
         let heard = match parse_request(dialect, request.input.as_bytes()) {
             Ok(heard) => heard,
-            Err(unheard) => return Ok(HookDecision::Deny { why: unheard.to_string() }),
+            Err(unheard) => return Ok(HookDecision::Deny { reason: unheard.to_string() }),
         };
         let deadline = began + Duration::from_millis(request.deadline_ms).mul_f32(0.95);
         let judge = match self.judge(&heard.workspace(&request.cwd)) {
@@ -212,5 +215,5 @@ impl HookServerState {
 struct WrongGateError(String);
 
 fn elsewhere(why: Option<String>) -> GateReply {
-    GateReply { protocol: PROTOCOL_VERSION, program: PROGRAM.into(), answer: None, elsewhere: why }
+    GateReply { protocol: PROTOCOL_VERSION, program: PROGRAM.into(), answer: None, not_handled_reason: why }
 }

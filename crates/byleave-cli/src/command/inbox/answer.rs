@@ -37,8 +37,8 @@ pub(super) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    if let AnswerCommand::Leave { offer, scope, preview, .. } = &answer
-        && (*preview || offer.is_none() && scope.is_empty())
+    if let AnswerCommand::StandingApproval { scope, pattern, preview, .. } = &answer
+        && (*preview || scope.is_none() && pattern.is_empty())
     {
         return standing_approval::preview(id, &answer, digest, options, screen).await;
     }
@@ -70,7 +70,7 @@ pub(super) async fn run(
         Some(given) => {
             let mut value = json_output::status(&driven.call_status);
             if let Value::Object(fields) = &mut value {
-                fields.insert("leave".into(), json_output::standing_approval(&given, now()));
+                fields.insert("standing_approval".into(), json_output::standing_approval(&given, now()));
             }
             screen.value(&value);
         }
@@ -81,15 +81,15 @@ pub(super) async fn run(
 
 /// Returns the paths to keep, relative to the directory of the call.
 fn parts(typed: &[PathBuf], sheet: &QuestionView) -> Result<Vec<String>> {
-    if !matches!(sheet.seen, Some(RehearsalView::Ran { .. })) {
-        let whole = CliError::new("it was not run on a copy, so there are no parts of it to keep");
-        return Err(whole.hint("answer the whole: yes, no, or edit").into());
+    if !matches!(sheet.rehearsal, Some(RehearsalView::Ran { .. })) {
+        let whole = CliError::new("the call was not run on a copy, so there are no parts to keep");
+        return Err(whole.hint("answer for the whole call: yes, no, or edit").into());
     }
     let part = |path: &PathBuf| {
         let path = text_of(path)?;
-        let wrong = || CliError::new(format!("nothing was changed at `{path}`"));
+        let wrong = || CliError::new(format!("the run did not change `{path}`"));
         let part = sheet.rehearsed_path(&path).ok_or_else(wrong);
-        Ok(part.map_err(|wrong| wrong.hint("`byleave diff` lists the paths that were"))?)
+        Ok(part.map_err(|wrong| wrong.hint("`byleave diff` lists the changed paths"))?)
     };
     typed.iter().map(part).collect()
 }
@@ -98,14 +98,14 @@ fn reply(answer: AnswerCommand, sheet: &QuestionView) -> Result<Reply> {
     let approves = matches!(
         answer,
         AnswerCommand::Yes { .. }
-            | AnswerCommand::Part { .. }
-            | AnswerCommand::Leave { .. }
+            | AnswerCommand::Partial { .. }
+            | AnswerCommand::StandingApproval { .. }
             | AnswerCommand::Release { .. }
             | AnswerCommand::Redact { .. }
     );
     if approves && !render(sheet).complete {
         let refused = CliError::refused("the question cannot be shown in full, so it cannot be approved");
-        return Err(refused.hint("say no, or give smaller arguments with `edit`").into());
+        return Err(refused.hint("answer no, or give smaller arguments with `edit`").into());
     }
     Ok(match answer {
         AnswerCommand::Yes { note, confirm } => {
@@ -113,9 +113,9 @@ fn reply(answer: AnswerCommand, sheet: &QuestionView) -> Result<Reply> {
             Reply::Yes { note }
         }
         AnswerCommand::No { feedback } => Reply::No { feedback },
-        AnswerCommand::Part { paths, note } => Reply::Partial { paths: parts(&paths, sheet)?, note },
+        AnswerCommand::Partial { paths, note } => Reply::Partial { paths: parts(&paths, sheet)?, note },
         AnswerCommand::Edit { args, note } => Reply::Edit { value: typed_json("--args", &args)?, note },
-        AnswerCommand::Leave { .. } => {
+        AnswerCommand::StandingApproval { .. } => {
             Reply::StandingApproval(standing_approval::parse_approval(&answer, sheet)?)
         }
         AnswerCommand::Release { note } => withheld_result::release(sheet, note)?,
@@ -130,7 +130,7 @@ fn released(kind: QuestionKind, confirm: Option<&str>) -> Result<(), CliError> {
     if kind != QuestionKind::Checkpoint || confirm == Some(RELEASE) {
         return Ok(());
     }
-    Err(CliError::new("this is a checkpoint: what it lets pass cannot be taken back")
+    Err(CliError::new("this is a checkpoint: a release cannot be undone")
         .hint(format!("if you are sure: `yes --confirm {RELEASE}`")))
 }
 

@@ -40,8 +40,8 @@ pub(super) async fn preview(
     let gate = house.gate(options, &options.cwd, AskArg::Inbox, GateSettings::default())?;
     let sheet = gate.question_view(question).await.map_err(CliError::from)?;
     digest_to_confirm(&sheet.question, digest)?;
-    if let AnswerCommand::Leave { offer: None, scope, .. } = answer
-        && scope.is_empty()
+    if let AnswerCommand::StandingApproval { scope: None, pattern, .. } = answer
+        && pattern.is_empty()
     {
         list(&sheet, screen)?;
         return Ok(ExitStatus::Unusable);
@@ -54,7 +54,7 @@ pub(super) async fn preview(
         let why = spared.err().map(|why| why.to_string());
         let leave = json_output::standing_approval(&leave, now);
         screen.value(
-            &json!({ "leave": leave, "spares_this_question": why.is_none(), "why_not": why, "past": past }),
+            &json!({ "standing_approval": leave, "covers_this_question": why.is_none(), "reason": why, "recorded_calls": past }),
         );
         return Ok(ExitStatus::Completed);
     }
@@ -62,32 +62,33 @@ pub(super) async fn preview(
     screen.line("");
     tell_past(&past, &leave, screen);
     tell_if_vain(&spared, screen);
-    screen.hint("nothing was answered; the same without `--preview` gives it");
+    screen.hint("nothing was answered; the same command without `--preview` gives the approval");
     Ok(ExitStatus::Completed)
 }
 
 /// Returns the typed standing approval for the call of this question view.
 pub(super) fn parse_approval(answer: &AnswerCommand, sheet: &QuestionView) -> Result<StandingApproval> {
-    let AnswerCommand::Leave { offer, scope, lasting: time, uses, this_session, .. } = answer else {
-        return Err(CliError::new("this is not a leave").into());
+    let AnswerCommand::StandingApproval { scope, pattern, lasting: time, uses, this_session, .. } = answer
+    else {
+        return Err(CliError::new("this answer is not a standing approval").into());
     };
     Ok(StandingApproval {
         id: StandingApprovalId::new(fresh_id()),
-        tool: sheet.terms.tool.clone(),
-        scope: match offer {
+        tool: sheet.resolved_tool.tool.clone(),
+        scope: match scope {
             Some(number) => offered(sheet, *number)?,
-            None => scope.iter().map(|scope| approval_scope::parse(scope)).collect::<Result<_, _>>()?,
+            None => pattern.iter().map(|typed| approval_scope::parse(typed)).collect::<Result<_, _>>()?,
         },
         session: this_session.then(|| sheet.session.clone()),
-        until: time.as_deref().map(parse_duration).transpose()?.map(|ms| now().saturating_add(ms)),
-        uses_max: *uses,
+        expires_at: time.as_deref().map(parse_duration).transpose()?.map(|ms| now().saturating_add(ms)),
+        max_uses: *uses,
     })
 }
 
 /// Reports a new standing approval and its rule.
 pub(super) fn print_approval(leave: &StandingApproval, sheet: &QuestionView, screen: &mut Console) {
     screen.message(&prose(&format!(
-        "leave {} stands: within this, `{}` no longer asks",
+        "standing approval {} is active: within its scope, `{}` no longer asks",
         short(&leave.id),
         leave.tool
     )));
@@ -112,23 +113,23 @@ fn list(sheet: &QuestionView, screen: &mut Console) -> Result<()> {
     let offers = approval_scopes(sheet).map_err(|why| vain(&why))?;
     if screen.json() {
         let numbered = offers.iter().zip(1..).map(|(offer, number): (&ApprovalScope, u32)| {
-            let scope: Vec<String> = offer.scope.iter().map(approval_scope::format).collect();
-            json!({ "offer": number, "breadth": offer.breadth, "words": offer.words, "scope": scope })
+            let scope: Vec<String> = offer.patterns.iter().map(approval_scope::format).collect();
+            json!({ "scope": number, "width": offer.width, "description": offer.description, "patterns": scope })
         });
         let numbered: Vec<Value> = numbered.collect();
-        screen.value(&json!({ "question": json_output::question(&sheet.question), "offers": numbered }));
+        screen.value(&json!({ "question": json_output::question(&sheet.question), "scopes": numbered }));
     } else {
-        let tool = one_line(&sheet.terms.tool);
+        let tool = one_line(&sheet.resolved_tool.tool);
         screen.line(&format!("choose what `{tool}` may do in future without asking:"));
         for (number, offer) in (1..).zip(&offers) {
             // Its text was escaped where it was made.
-            screen.line(&format!("{number:>3}. {}", offer.words));
+            screen.line(&format!("{number:>3}. {}", offer.description));
         }
     }
     let id = short(&sheet.question.id);
     screen.hint(&format!(
-        "nothing was answered; take one with `byleave inbox answer {id} leave --offer N`, look at it first with `--preview`, \
-         bound it with `--for`, `--uses` and `--this-session`, or write your own with `--scope`"
+        "nothing was answered; choose one with `byleave inbox answer {id} standing-approval --scope N`, preview it with \
+         `--preview`, limit it with `--for`, `--uses` and `--this-session`, or write your own with `--pattern`"
     ));
     Ok(())
 }
@@ -138,23 +139,23 @@ fn offered(sheet: &QuestionView, number: u32) -> Result<Vec<Pattern>> {
     let place = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
     let many = offers.len();
     let chosen = offers.into_iter().nth(place).ok_or_else(|| {
-        CliError::new(format!("there is no offer {number}; there are {many}"))
-            .hint("the same with neither `--offer` nor `--scope` lists them")
+        CliError::new(format!("there is no scope {number}; there are {many}"))
+            .hint("the same command without `--scope` and `--pattern` lists them")
     })?;
-    Ok(chosen.scope)
+    Ok(chosen.patterns)
 }
 
 fn vain(why: &NotCoverableError) -> CliError {
-    CliError::new(format!("no leave would spare this question next time: {why}"))
-        .hint("answer this one alone: yes, no, or edit")
+    CliError::new(format!("no standing approval would avoid this question next time: {why}"))
+        .hint("answer only this question: yes, no, or edit")
 }
 
 fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
-    let looked = format_count(past.looked as u64, "past call");
+    let looked = format_count(past.checked as u64, "past call");
     let tool = one_line(&leave.tool);
-    screen.line(&format!("of {looked} of `{tool}` it would have covered {}", past.covered.len()));
-    if past.more {
-        screen.line(&format!("only the newest {} were looked at", past.looked_max));
+    screen.line(&format!("of {looked} of `{tool}`, this approval would have covered {}", past.covered.len()));
+    if past.has_more {
+        screen.line(&format!("only the newest {} were checked", past.max_checked));
     }
     if past.unreadable > 0 {
         screen.line(&format!("{} of them cannot be read any more", past.unreadable));
@@ -164,8 +165,9 @@ fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
     }
     let now = now();
     let rows = past.covered.iter().take(SHOWN_MAX).map(|one| {
-        let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
-        let said = one.said.map_or(unasked, |said| said.description());
+        let unasked =
+            if one.standing_approval.is_some() { "by a standing approval" } else { "nobody was asked" };
+        let said = one.answer.map_or(unasked, |said| said.description());
         vec![
             short(&one.call),
             format!("{} ago", format_duration(now.saturating_sub(one.at))),
@@ -178,7 +180,7 @@ fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
     if rest > 0 {
         // A past no is mentioned even if it is beyond the end of the list.
         let refused =
-            past.covered.iter().skip(SHOWN_MAX).filter(|one| one.said == Some(PastAnswer::No)).count();
+            past.covered.iter().skip(SHOWN_MAX).filter(|one| one.answer == Some(PastAnswer::No)).count();
         screen.line(&format!("and {rest} more, {refused} of them answered NO; `--json` lists all"));
     }
 }

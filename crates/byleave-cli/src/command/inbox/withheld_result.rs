@@ -26,16 +26,16 @@ pub(super) fn withhold(sheet: &QuestionView, feedback: Option<String>) -> Result
 /// wants it removed.
 pub(super) fn redact(sheet: &QuestionView, words: &[String], note: Option<String>) -> Result<Reply> {
     is_held(sheet, "edit")?;
-    let missing = || CliError::new("the held result cannot be read");
+    let missing = || CliError::new("cannot read the held result");
     let found = redact_output(sheet.output.as_ref().ok_or_else(missing)?, words);
     if let Some(word) = found.missing_words.first() {
         return Err(CliError::new(format!("`{word}` is not in the result; nothing was answered"))
-            .hint("`byleave inbox show ID` shows the result; name what is to be masked as it stands there")
+            .hint("`byleave inbox show ID` shows the result; write the text to mask exactly as shown there")
             .into());
     }
     if found.masked_count == 0 {
-        return Err(CliError::new("there is nothing to mask: nothing in the result is shaped like a secret")
-            .hint("name what is to be masked with `--text WORD`, or let it pass as it is with `release`")
+        return Err(CliError::new("there is nothing to mask: nothing in the result looks like a secret")
+            .hint("name the text to mask with `--text WORD`, or release the result unchanged with `release`")
             .into());
     }
     let note = note

@@ -21,7 +21,7 @@ pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
             path: file.path.clone(),
             format: file.format,
             ops: file.ops.clone(),
-            made: missing_above(&file.path),
+            created_dirs: missing_above(&file.path),
             texts: setup.store_texts(options, number, texts)?,
         });
     }
@@ -32,7 +32,7 @@ pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
             path: servers.path.clone(),
             added: servers.added.clone(),
             shared: servers.shared.clone(),
-            made: missing_above(&servers.path),
+            created_dirs: missing_above(&servers.path),
             texts: setup.store_texts(options, files.len(), texts)?,
         });
     }

@@ -143,7 +143,8 @@ impl InitPlan {
             };
             for (project, _) in projects.filter(|(_, about)| has_some(about)) {
                 self.not_moved.push(format!(
-                    "MCP servers of the project `{project}`: `byleave init claude-code --project` in there moves them"
+                    "MCP servers of the project `{project}`: `byleave init claude-code --project` in that \
+                     directory moves them"
                 ));
             }
             return Ok(());
@@ -169,9 +170,11 @@ impl InitPlan {
                 continue;
             }
             if name == "byleave" {
-                let taken =
-                    CliError::refused(format!("`{}` has another server called `byleave`", path.display()));
-                return Err(taken.hint("give it another name, then try again").into());
+                let taken = CliError::refused(format!(
+                    "`{}` already has a different server named `byleave`",
+                    path.display()
+                ));
+                return Err(taken.hint("rename that server, then try again").into());
             }
             match agent_configs::parse_server(self.agent, entry, self.project.as_deref()) {
                 Ok(MovableServer { entry, notes }) => {
@@ -201,7 +204,7 @@ impl InitPlan {
             }
             Err(ServersEditError::Taken(_)) => {
                 let what = format!(
-                    "server `{theirs}` is not the one that `{}` calls `{name}`",
+                    "server `{theirs}` differs from the one that `{}` calls `{name}`",
                     servers.path.display()
                 );
                 return Err(CliError::refused(what).hint(hint).into());
@@ -213,7 +216,7 @@ impl InitPlan {
         self.moved.push((theirs.to_owned(), name));
         let ours: BTreeSet<&String> = self.moved.iter().map(|(_, name)| name).collect();
         if ours.len() < self.moved.len() {
-            return Err(CliError::refused(format!("two servers would both be called like `{theirs}`"))
+            return Err(CliError::refused(format!("another server would get the same name as `{theirs}`"))
                 .hint(hint)
                 .into());
         }
@@ -223,6 +226,7 @@ impl InitPlan {
 
 /// Returns the path of the file of servers behind the gateway.
 pub(super) fn servers_path(options: &ResolvedOptions) -> Result<PathBuf> {
-    let nowhere = || CliError::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
+    let nowhere =
+        || CliError::new("your settings directory is not known").hint("set HOME or XDG_CONFIG_HOME");
     Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(mcp_config_file::FILE))
 }

@@ -54,7 +54,7 @@ pub(super) fn print_plan(
             "notes": plan.notes,
             "still_to_do": still,
             "enforced": plan.agent.enforcement_summary(),
-            "commands": { "run": cannot_run.is_none(), "why": cannot_run.map(|(why, _)| why) },
+            "commands": { "run": cannot_run.is_none(), "reason": cannot_run.map(|(why, _)| why) },
         }));
         return;
     }
@@ -74,12 +74,12 @@ pub(super) fn print_plan(
     }
     if is_dry {
         let flag = if plan.project.is_some() { " --project" } else { "" };
-        screen.line(&format!("nothing was changed: `byleave init {name}{flag}` does it"));
+        screen.line(&format!("nothing was changed: `byleave init {name}{flag}` makes these changes"));
         return;
     }
     screen.title(&format!("{name} is set up"));
     for shown in plan.texts() {
-        let word = if shown.before.is_none() { "made   " } else { "changed" };
+        let word = if shown.before.is_none() { "created" } else { "changed" };
         screen.line(&format!("  {word} {}", one_line(&shown.path.to_string_lossy())));
     }
     for (theirs, ours) in &plan.moved {
@@ -110,14 +110,14 @@ pub(super) fn print_revert(back: &RevertPlan<'_>, is_dry: bool, screen: &mut Con
         screen.message_with_tone(Tone::Careful, "note:", &prose(note));
     }
     if is_dry {
-        screen.line(&format!("nothing was changed: `byleave init --undo {name}` does it"));
+        screen.line(&format!("nothing was changed: `byleave init --undo {name}` makes these changes"));
         return Value::Null;
     }
-    screen.title(&format!("{name} is as it was"));
+    screen.title(&format!("{name} is restored"));
     for shown in back.texts() {
         let word = if shown.after.is_none() { "removed " } else { "restored" };
         screen.line(&format!("  {word} {}", one_line(&shown.path.to_string_lossy())));
     }
-    screen.hint("end the agent and start it again");
+    screen.hint("restart the agent");
     Value::Null
 }

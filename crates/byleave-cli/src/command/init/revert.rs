@@ -41,7 +41,7 @@ impl<'a> RevertPlan<'a> {
         for step in setup.steps.iter().rev() {
             for changed in &step.files {
                 back.file(changed, options)?;
-                back.made.extend(changed.made.iter().rev().cloned());
+                back.made.extend(changed.created_dirs.iter().rev().cloned());
             }
         }
         back.servers(&needed(others), options)?;
@@ -89,11 +89,16 @@ impl<'a> RevertPlan<'a> {
             let current = current.unwrap_or_default();
             let backup = self.setup.directory(options);
             let merged = taken_out(changed, before.as_deref(), &after, &current).map_err(|fault| {
-                CliError::refused(format!("`{}` was changed since, and {fault:#}", changed.path.display()))
-                    .hint(format!("nothing was changed; what it was before is in `{}`", backup.display()))
+                CliError::refused(format!(
+                    "`{}` was changed after setup, and {fault:#}",
+                    changed.path.display()
+                ))
+                .hint(format!("nothing was changed; the earlier version is in `{}`", backup.display()))
             })?;
-            self.notes
-                .push(format!("`{}` was changed since: only our part was taken out", changed.path.display()));
+            self.notes.push(format!(
+                "`{}` was changed after setup: only byleave's part was removed",
+                changed.path.display()
+            ));
             // A file that we created and that is empty now did not exist before.
             let is_empty = config_edit::read(changed.format, &merged)
                 .is_ok_and(|value| value.as_object().is_some_and(serde_json::Map::is_empty));
@@ -109,7 +114,7 @@ impl<'a> RevertPlan<'a> {
     fn servers(&mut self, needed: &BTreeMap<String, &'static str>, options: &ResolvedOptions) -> Result<()> {
         for step in self.setup.steps.iter().rev() {
             let Some(servers) = &step.servers else { continue };
-            self.made.extend(servers.made.iter().rev().cloned());
+            self.made.extend(servers.created_dirs.iter().rev().cloned());
             let before = self.setup.before(options, &servers.texts)?;
             let after = self.setup.after(options, &servers.texts)?;
             let written = mcp_config_file::all(&after)?;
@@ -120,12 +125,13 @@ impl<'a> RevertPlan<'a> {
                 .with_context(|| format!("cannot read `{}`", servers.path.display()))?;
             for name in servers.added.iter().filter(|name| there.contains_key(*name)) {
                 if let Some(agent) = needed.get(name) {
-                    self.notes.push(format!("server `{name}` stays behind the gateway: {agent} has it too"));
+                    self.notes.push(format!("server `{name}` stays behind the gateway: {agent} uses it too"));
                 } else if there.get(name) == written.get(name) {
                     text = mcp_config_file::remove(&text, name)?;
                 } else {
-                    self.notes
-                        .push(format!("server `{name}` stays behind the gateway: you changed it since"));
+                    self.notes.push(format!(
+                        "server `{name}` stays behind the gateway: you changed it after setup"
+                    ));
                 }
             }
             let then = if is_whole {

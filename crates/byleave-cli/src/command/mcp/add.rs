@@ -31,13 +31,14 @@ pub(super) fn run(
     let old = atomic_replace::text(&path)?;
     let text =
         mcp_config_file::add_whole(old.as_deref().unwrap_or_default(), &definition).map_err(|fault| {
-            CliError::new(fault.to_string())
-                .hint("`byleave mcp remove NAME` makes room, `byleave mcp show NAME` shows what is there")
+            CliError::new(fault.to_string()).hint(
+                "`byleave mcp remove NAME` removes the existing server, `byleave mcp show NAME` shows it",
+            )
         })?;
     // A definition that cannot be read back is not written, because the next start would fail.
     let read = config_file::parse_servers(&text).map_err(|bad| CliError::new(bad.to_string()))?;
     if !read.contains(&definition) {
-        return Err(CliError::new("the server cannot be written down as it was typed").into());
+        return Err(CliError::new("the server cannot be stored as typed").into());
     }
     atomic_replace::replace(&path, old.as_deref(), &text)?;
     told(&definition, options, screen)
@@ -48,17 +49,14 @@ pub(super) fn remove(name: &str, options: &ResolvedOptions, screen: &mut Console
     let path = atomic_replace::target(&mcp_servers::path(options)?)?;
     let old = atomic_replace::text(&path)?;
     let text = mcp_config_file::remove(old.as_deref().unwrap_or_default(), name)
-        .map_err(|fault| CliError::new(fault.to_string()).hint("take it out of the file by hand"))?;
+        .map_err(|fault| CliError::new(fault.to_string()).hint("remove the server from the file by hand"))?;
     atomic_replace::replace(&path, old.as_deref(), &text)?;
     mcp_servers::pins(options).forget(&definition.name)?;
     mcp_servers::logins(options).forget(&definition.name)?;
     if screen.json() {
         screen.value(&json!({ "server": definition.name, "removed": true }));
     } else {
-        screen.line(&format!(
-            "server {} is removed, and what was accepted of it is forgotten",
-            definition.name
-        ));
+        screen.line(&format!("server {} is removed, and its accepted tools are forgotten", definition.name));
     }
     Ok(ExitStatus::Completed)
 }
@@ -76,7 +74,7 @@ fn told(
     list::print_server(definition, &pinned, &mcp_servers::logins(options).status(definition)?, screen);
     if pinned.tools.is_empty() {
         screen.message(&format!(
-            "not started yet: `byleave mcp trust {}` looks at it with you",
+            "not started yet: `byleave mcp trust {}` reviews it with you",
             definition.name
         ));
     }
@@ -95,7 +93,7 @@ pub(super) fn profile(typed: ProfileArgs, options: &ResolvedOptions) -> ServerPr
         },
         read: absolute(typed.read),
         write: absolute(typed.write),
-        reach: typed.reach,
+        hosts: typed.reach,
         unconfined: typed.unconfined,
     }
 }
@@ -107,7 +105,7 @@ fn defined(typed: AddServerArgs, options: &ResolvedOptions) -> Result<ServerDefi
         (None, Some((command, args))) => {
             Launch::Child { command: command.clone(), args: args.to_vec(), env: pairs(typed.env)?, cwd: None }
         }
-        (None, None) => return Err(CliError::new("nothing says how the server is started").into()),
+        (None, None) => return Err(CliError::new("the server has neither a command nor an address").into()),
     };
     let mut definition = ServerDefinition::new(name, launch);
     definition.profile = profile(typed.profile, options);
@@ -118,7 +116,7 @@ fn defined(typed: AddServerArgs, options: &ResolvedOptions) -> Result<ServerDefi
 /// Parses `NAME=VALUE`, or `NAME` for the person's own value.
 fn pairs(typed: Vec<String>) -> Result<BTreeMap<String, String>> {
     let pair = |word: String| match word.split_once('=') {
-        Some(("", _)) => Err(CliError::new(format!("`{word}` has no name")).into()),
+        Some(("", _)) => Err(CliError::new(format!("`{word}` has no name before the `=`")).into()),
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
         None => Ok((word.clone(), format!("${{{word}}}"))),
     };

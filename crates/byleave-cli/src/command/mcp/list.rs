@@ -16,7 +16,10 @@ pub(super) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         (mcp_servers::all(options)?, mcp_servers::pins(options), mcp_servers::logins(options));
     let mut values = Vec::new();
     if all.is_empty() && !screen.json() {
-        screen.message("no server is behind the gate; `byleave mcp add NAME -- COMMAND` adds one, `byleave init` moves those of an agent");
+        screen.message(
+            "there are no servers behind the gate; `byleave mcp add NAME -- COMMAND` adds one, \
+            `byleave init` moves those of an agent",
+        );
     }
     for server in &all {
         let (pinned, login) = (pins.get(&server.name)?, logins.status(server)?);
@@ -74,7 +77,7 @@ pub(super) fn print_server(
         screen.message_with_tone(
             Tone::Careful,
             "  unconfined",
-            "it runs outside the sandbox, with all that you can do",
+            "the server runs outside the sandbox, with all your permissions",
         );
     } else if matches!(server.launch, Launch::Child { .. }) {
         let workspace = match profile.workspace {
@@ -88,17 +91,17 @@ pub(super) fn print_server(
                 screen.line(&prose(&format!("  {word:<12} {}", path.display())));
             }
         }
-        let reach = if profile.reach.is_empty() { "no host".into() } else { profile.reach.join(", ") };
+        let reach = if profile.hosts.is_empty() { "no host".into() } else { profile.hosts.join(", ") };
         screen.line(&prose(&format!("  reaches      {reach}")));
     }
     if server.trusted {
-        screen.line("  trusted      where it says that a tool only reads, that counts");
+        screen.line("  trusted      byleave believes it if it says that a tool only reads");
     }
     if server.is_unpinned() {
         screen.message_with_tone(
             Tone::Careful,
             "  not pinned",
-            "no exact version is named, so another program may run tomorrow: you are asked at every start",
+            "no exact version is set, so another program may run tomorrow: you are asked at every start",
         );
     }
     for (tool, pin) in &pinned.tools {

@@ -28,12 +28,14 @@ pub(super) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let definition = mcp_servers::find(options, &typed.name)?;
-    let manner =
-        LoginOptions { client_id: typed.client_id.clone(), allow_private_network: typed.own_network };
+    let manner = LoginOptions {
+        client_id: typed.client_id.clone(),
+        allow_private_network: typed.allow_private_network,
+    };
     let destination =
         LoginDestination::discover(&definition, manner).await.map_err(|fault| complaint(&fault))?;
     if !agreed(&destination, typed, screen)? {
-        return Err(CliError::refused("nobody was logged in, and nothing was opened").into());
+        return Err(CliError::refused("you were not logged in, and nothing was opened").into());
     }
     let issuer = destination.issuer().to_owned();
     let begun = destination.start().await.map_err(|fault| complaint(&fault))?;
@@ -67,7 +69,7 @@ pub(super) fn logout(name: &str, options: &ResolvedOptions, screen: &mut Console
     if screen.json() {
         screen.value(&json!({ "server": definition.name, "forgotten": was }));
     } else if was {
-        screen.line(&format!("the login at the server {} is forgotten here", definition.name));
+        screen.line(&format!("the login at the server {} is deleted here", definition.name));
     } else {
         screen.line(&format!("there was no login at the server {}", definition.name));
     }
@@ -80,25 +82,25 @@ fn agreed(destination: &LoginDestination, typed: &LoginArgs, screen: &mut Consol
     if elsewhere.is_empty() {
         return Ok(true);
     }
-    screen.message(&format!("the login at {} is not at the server itself:", typed.name));
+    screen.message(&format!("the login for {} is not at the server itself:", typed.name));
     for (host, what) in &elsewhere {
         screen.message(&prose(&format!("  {host}  {what}")));
     }
     if !destination.scopes().is_empty() {
-        screen.message(&prose(&format!("it asks for: {}", destination.scopes().join(" "))));
+        screen.message(&prose(&format!("requested scopes: {}", destination.scopes().join(" "))));
     }
     if typed.yes {
         return Ok(true);
     }
     if screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(CliError::refused("nobody is here to say whether these hosts may be talked to")
-            .hint("type it at a terminal, or say `--yes`")
+        return Err(CliError::refused("there is no terminal to ask whether these hosts may be contacted")
+            .hint("run the command at a terminal, or add `--yes`")
             .into());
     }
     // Keys typed earlier were not typed for this question.
     tcflush(io::stdin(), QueueSelector::IFlush)?;
     let mut talk = io::stderr();
-    write!(talk, "go on? [y/N] ").and_then(|()| talk.flush())?;
+    write!(talk, "continue? [y/N] ").and_then(|()| talk.flush())?;
     let mut line = String::new();
     io::stdin().read_line(&mut line)?;
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
@@ -141,10 +143,10 @@ fn complaint(fault: &LoginError) -> CliError {
         | LoginError::WrongState => CliError::refused(said),
         LoginError::Denied(_) => CliError::refused(said),
         LoginError::Timeout(_) => {
-            CliError::new(said).hint("`byleave mcp login NAME` begins again; `--wait` waits longer")
+            CliError::new(said).hint("`byleave mcp login NAME` starts again; `--wait` waits longer")
         }
         LoginError::NoAuthorizationServer(_) => CliError::new(said)
-            .hint("where it wants a token instead, send one with `byleave mcp add --header`"),
+            .hint("if the server needs a token instead, set it with `byleave mcp add --header`"),
         _ => CliError::new(said),
     }
 }

@@ -47,9 +47,11 @@ pub(super) async fn run(
     let definitions = mcp_servers::all(options)?;
     if typed.transparent && definitions.len() != 1 {
         let count = definitions.len();
-        return Err(CliError::new(format!("`--transparent` stands for one server, and there are {count}"))
-            .hint("`byleave mcp wrap -- COMMAND` puts the gate in front of one")
-            .into());
+        return Err(CliError::new(format!(
+            "`--transparent` needs exactly one server, and there are {count}"
+        ))
+        .hint("`byleave mcp wrap -- COMMAND` puts the gate in front of one")
+        .into());
     }
     let names = if typed.transparent { NamingScheme::Upstream } else { NamingScheme::Catalog };
     serve_servers(typed.gateway, definitions, names, false, options, screen).await
@@ -83,7 +85,7 @@ pub(super) async fn serve_servers(
     {
         let down = CliError::new(format!("cannot put the gate in front of the server `{server}`: {why}"));
         return Err(down
-            .hint("`byleave doctor` says what the sandbox lacks; `-v` shows what the server says")
+            .hint("`byleave doctor` shows what the sandbox lacks; `-v` shows the output of the server")
             .into());
     }
     let attending = tokio::spawn(upstream.clone().supervise(gate.clone(), mcp_servers::asking(options)));
@@ -104,11 +106,11 @@ async fn brought_up(upstream: &Upstream, accept: bool) {
     // Outside the time limit: a server that is cut off here would need a person to accept it. Its connection has its own limit.
     for (server, _) in upstream.statuses().into_iter().filter(|_| accept) {
         if let Err(why) = upstream.accept_on_first_use(&server).await {
-            tracing::warn!(%server, why, "a server is not there");
+            tracing::warn!(%server, why, "a server is not available");
         }
     }
     if tokio::time::timeout(UP, upstream.refresh_all()).await.is_err() {
-        tracing::warn!("not all servers were up in time; their tools come when they are");
+        tracing::warn!("not all servers were up in time; their tools are added when they are");
     }
 }
 
@@ -142,8 +144,7 @@ async fn listen(
 ) -> Result<()> {
     // Checked before anything listens, so that others do not see even that.
     let usable = |fault: http::HttpServeError| {
-        CliError::new(fault.to_string())
-            .hint("`--http 127.0.0.1:0` listens where only this machine can reach it")
+        CliError::new(fault.to_string()).hint("`--http 127.0.0.1:0` listens on this machine only")
     };
     http::check_loopback(address).map_err(usable)?;
     let file: PathBuf = options.state.join("mcp-token");
@@ -155,7 +156,7 @@ async fn listen(
         CliError::new(format!("cannot listen on {address}: {error}"))
             .hint("`--http 127.0.0.1:0` finds a free port")
     })?;
-    let address = listener.local_addr().context("cannot find out where we listen")?;
+    let address = listener.local_addr().context("cannot determine the listening address")?;
     screen.message(&format!("listening on http://{address}{PATH}"));
     screen.message(&prose(&format!(
         "clients send `Authorization: Bearer` with the token in {}",

@@ -23,9 +23,9 @@ pub(super) async fn run(name: &str, options: &ResolvedOptions, screen: &mut Cons
     // Without a terminal nobody can look at it, and an open question would be answered without the server.
     let ask = options.resolve_ask(None, AskArg::None);
     if ask != AskArg::Terminal {
-        let nobody = CliError::new(format!("nobody is here to look at the server `{server}`"));
+        let nobody = CliError::new(format!("there is no terminal to review the server `{server}` on"));
         return Err(nobody
-            .hint("type it at a terminal; `byleave mcp serve` leaves the question in `byleave inbox`")
+            .hint("run the command at a terminal; `byleave mcp serve` leaves the question in `byleave inbox`")
             .into());
     }
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.settings.gate())?;
@@ -52,12 +52,12 @@ fn told(name: &str, stands: &ServerStatus, screen: &mut Console) -> ExitStatus {
     if screen.json() {
         screen.value(&value(name, stands));
     }
-    let trust = format!("`byleave mcp trust {name}` looks at it with you");
+    let trust = format!("`byleave mcp trust {name}` reviews it with you");
     match stands {
         _ if screen.json() => {}
-        ServerStatus::NotConnected => screen.message("it was not tried"),
+        ServerStatus::NotConnected => screen.message("byleave has not tried to start the server"),
         ServerStatus::NotAccepted => screen.message(&format!(
-            "it was not started: how it is started was not accepted, or has changed; {trust}"
+            "the server was not started: its command or address was not accepted, or has changed; {trust}"
         )),
         ServerStatus::Unavailable(why) => screen.message_with_tone(Tone::Careful, "down:", &prose(why)),
         ServerStatus::Connected { offered, suspended, rejected: refused } => {
@@ -66,7 +66,7 @@ fn told(name: &str, stands: &ServerStatus, screen: &mut Console) -> ExitStatus {
                 screen.message_with_tone(Tone::Careful, "suspended:", &prose(&words(drift)));
             }
             for why in refused {
-                screen.message_with_tone(Tone::Careful, "not taken:", &prose(why));
+                screen.message_with_tone(Tone::Careful, "rejected:", &prose(why));
             }
             if !suspended.is_empty() {
                 screen.message(&trust);
@@ -83,8 +83,8 @@ fn told(name: &str, stands: &ServerStatus, screen: &mut Console) -> ExitStatus {
 fn words(drift: &Drift) -> String {
     match drift {
         Drift::New { tool, .. } => format!("`{tool}` was never accepted"),
-        Drift::Changed { tool, .. } => format!("`{tool}` is not what was accepted"),
-        Drift::Instructions { .. } => "what it tells the model about itself was never accepted".into(),
+        Drift::Changed { tool, .. } => format!("`{tool}` differs from the accepted version"),
+        Drift::Instructions { .. } => "the server's instructions to the model were never accepted".into(),
     }
 }
 
@@ -92,7 +92,7 @@ fn value(name: &str, stands: &ServerStatus) -> Value {
     match stands {
         ServerStatus::NotConnected => json!({ "server": name, "state": "untried" }),
         ServerStatus::NotAccepted => json!({ "server": name, "state": "not-accepted" }),
-        ServerStatus::Unavailable(why) => json!({ "server": name, "state": "down", "why": why }),
+        ServerStatus::Unavailable(why) => json!({ "server": name, "state": "down", "reason": why }),
         ServerStatus::Connected { offered, suspended, rejected: refused } => {
             json!({ "server": name, "state": "up", "offered": offered, "suspended": suspended, "refused": refused })
         }

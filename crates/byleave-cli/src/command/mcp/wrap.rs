@@ -19,7 +19,7 @@ pub(super) async fn run(
 ) -> Result<ExitStatus> {
     let words: Vec<String> =
         typed.command.iter().map(|word| text_of(word.as_ref())).collect::<Result<_>>()?;
-    let (command, args) = words.split_first().ok_or_else(|| CliError::new("there is no command"))?;
+    let (command, args) = words.split_first().ok_or_else(|| CliError::new("no command was given"))?;
     let name = match typed.name {
         Some(name) => ServerName::new(name).map_err(|no| CliError::new(no.to_string()))?,
         None => mcp_servers::name_of(command)?,

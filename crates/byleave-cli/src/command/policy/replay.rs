@@ -53,7 +53,7 @@ impl ReplayOutput<'_> {
         let file = one_line(&self.file.to_string_lossy());
         let replay = &self.replay;
         let judged = format_count(replay.evaluated, "call");
-        screen.title(&format!("{judged} judged again with `{file}` in the place of your own rules"));
+        screen.title(&format!("{judged} evaluated again with `{file}` instead of your own rules"));
         screen.line(&format!("{} would get the same verdict", replay.unchanged_count()));
         for ((before, now), count) in replay.transition_counts() {
             screen.line(&format!("{count} would be {} instead of {}", now.as_str(), before.as_str()));
@@ -77,11 +77,11 @@ impl ReplayOutput<'_> {
         if !replay.skipped.is_empty() {
             screen.line("");
             screen.line(&format!(
-                "{} cannot be judged again:",
+                "{} cannot be evaluated again:",
                 format_count(replay.skipped.len() as u64, "call")
             ));
             for ReplayError { call, tool, reason: why } in &replay.skipped {
-                screen.line(&one_line(&format!("{} {tool}: cannot be judged again: {why}", short(call))));
+                screen.line(&one_line(&format!("{} {tool}: cannot be evaluated again: {why}", short(call))));
             }
         }
     }
@@ -105,22 +105,22 @@ impl ReplayOutput<'_> {
                     "now": now.verdict,
                     "rule": rule.as_ref().map(|(rule, _)| rule),
                     "origin": rule.as_ref().map(|(_, origin)| origin),
-                    "why": why,
+                    "message": why,
                 })
             })
             .collect();
         let unjudged: Vec<Value> = replay
             .skipped
             .iter()
-            .map(|ReplayError { call, tool, reason: why }| json!({ "call": call, "tool": tool, "why": why }))
+            .map(|ReplayError { call, tool, reason: why }| json!({ "call": call, "tool": tool, "reason": why }))
             .collect();
         json!({
             "file": self.file,
-            "judged": replay.evaluated,
+            "evaluated": replay.evaluated,
             "same": replay.unchanged_count(),
             "counts": counts,
             "changed": changes,
-            "not_judged": unjudged,
+            "skipped": unjudged,
         })
     }
 }
@@ -129,5 +129,5 @@ impl ReplayOutput<'_> {
 fn by(now: &PolicyDecision) -> (Option<(String, String)>, String) {
     let Some(reason) = now.decisive_reason() else { return (None, String::new()) };
     let origin = reason.origin.clone().unwrap_or_else(|| "danger".to_owned());
-    (reason.rule.clone().map(|rule| (rule, origin)), reason.why.clone())
+    (reason.rule.clone().map(|rule| (rule, origin)), reason.message.clone())
 }

@@ -65,7 +65,7 @@ pub(super) async fn run(
         screen.value(&json!({
             "approved_at_least": APPROVED_MIN,
             "suggestions": suggestions.iter().map(RuleSuggestion::json).collect::<Vec<_>>(),
-            "not_judged": unjudged.len(),
+            "skipped": unjudged.len(),
         }));
         return Ok(ExitStatus::Completed);
     }
@@ -79,7 +79,7 @@ pub(super) async fn run(
 fn tell(suggestions: &[RuleSuggestion], unjudged: usize, options: &ResolvedOptions, screen: &mut Console) {
     if unjudged > 0 {
         screen.message(&format!(
-            "{} of the book cannot be judged again, and so teach nothing",
+            "ignored {} of the audit log that cannot be evaluated again",
             format_count(unjudged as u64, "call")
         ));
     }
@@ -94,7 +94,8 @@ fn tell(suggestions: &[RuleSuggestion], unjudged: usize, options: &ResolvedOptio
         .as_deref()
         .map_or_else(|| "your policy file".to_owned(), |dir| format!("{dir}/policy.toml"));
     screen.hint(&format!(
-        "read them, then add what you want to `{own}`; `byleave policy check FILE` checks it, `byleave policy replay FILE` shows what it changes"
+        "review the rules, then add those that you want to `{own}`; `byleave policy check FILE` checks it, \
+         `byleave policy replay FILE` shows what it changes"
     ));
 }
 
@@ -167,12 +168,12 @@ fn tried(
 impl RuleSuggestion {
     fn show(&self, screen: &mut Console) {
         let count = format_count(self.spares.len() as u64, "question");
-        screen.line(&format!("# would have spared {count}, each answered yes:"));
+        screen.line(&format!("# would have avoided {count}, each answered yes:"));
         for (call, summary) in &self.spares {
             screen.line(&one_line(&format!("#   {} {summary}", short(call))));
         }
         for (call, summary) in &self.also {
-            screen.line(&one_line(&format!("#   {} {summary} (nobody was there to be asked)", short(call))));
+            screen.line(&one_line(&format!("#   {} {summary} (nobody could be asked)", short(call))));
         }
         screen.line(self.toml.trim_end());
         screen.line("");

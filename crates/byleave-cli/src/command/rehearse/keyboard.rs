@@ -38,7 +38,7 @@ impl LineReader {
                 }
             }
         });
-        let interrupts = signal(SignalKind::interrupt()).context("cannot listen to Ctrl-C")?;
+        let interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
         Ok(Self { lines, wanted, interrupts })
     }
 
@@ -46,14 +46,14 @@ impl LineReader {
     pub(super) async fn prompt(&mut self, text: &str) -> Result<KeyboardInput> {
         let mut talk = io::stderr();
         write!(talk, "{text}").and_then(|()| talk.flush())?;
-        self.wanted.send(()).context("nobody reads what is typed")?;
+        self.wanted.send(()).context("the keyboard reader has stopped")?;
         tokio::select! {
             biased;
             _ = self.interrupts.recv() => {
                 writeln!(talk)?;
                 Ok(KeyboardInput::Interrupt)
             }
-            line = self.lines.recv() => Ok(match line.context("nobody reads what is typed")?? {
+            line = self.lines.recv() => Ok(match line.context("the keyboard reader has stopped")?? {
                 Some(line) => KeyboardInput::Line(line.trim().to_lowercase()),
                 None => KeyboardInput::End,
             }),

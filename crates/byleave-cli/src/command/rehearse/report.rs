@@ -23,30 +23,32 @@ pub(super) fn show(screen: &mut Console, rehearsal: &Rehearsal, cwd: &Path, took
     let took = format!("  ({:.1} s on a copy)", took.as_secs_f64());
     screen.title(&format!("{verb}{}{took}", summarize_changes(&rehearsal.changes)));
     list(screen, &rehearsal.changes, cwd);
-    if rehearsal.scratch > 0 {
-        screen
-            .line(&format!("  and {} files in scratch, which stay out of your directory", rehearsal.scratch));
+    if rehearsal.scratch_files > 0 {
+        screen.line(&format!(
+            "  and {} scratch files, which stay out of your directory",
+            rehearsal.scratch_files
+        ));
     }
     if with_diff {
         differences(screen, &rehearsal.changes, cwd);
     }
-    for want in &rehearsal.wanted {
+    for want in &rehearsal.blocked_hosts {
         let host = want.host.as_deref().map_or_else(|| "an address".to_owned(), one_line);
         let port = if want.port == 0 { String::new() } else { format!(":{}", want.port) };
         screen.message_with_tone(
             Tone::Careful,
             "careful:",
-            &format!("it wanted the network, and had none: {host}{port}"),
+            &format!("the command tried to use the network, and had none: {host}{port}"),
         );
     }
-    if rehearsal.left_running > 0 {
+    if rehearsal.leftover_processes > 0 {
         screen.message_with_tone(
             Tone::Careful,
             "careful:",
-            "it left something running in the background, which was ended",
+            "the command left something running in the background, which was stopped",
         );
     }
-    for limit in rehearsal.changes.limits.iter().chain(&rehearsal.weaker) {
+    for limit in rehearsal.changes.caveats.iter().chain(&rehearsal.missing_guarantees) {
         screen.message_with_tone(Tone::Careful, "careful:", &one_line(limit));
     }
     if let Some(error) = &rehearsal.output.error {
@@ -58,7 +60,7 @@ fn printed(screen: &mut Console, rehearsal: &Rehearsal) {
     let lines = many_lines(&rehearsal.output.text);
     let hidden = lines.len().saturating_sub(PRINTED_MAX);
     if hidden > 0 {
-        screen.line(&format!("  … {hidden} lines more, printed before these"));
+        screen.line(&format!("  … {hidden} more lines, printed before these"));
     }
     for line in lines.iter().skip(hidden) {
         screen.line(&format!("  │ {line}"));
@@ -124,8 +126,8 @@ fn told(change: &FileChange) -> String {
         words.push(format!("mode {:o} → {:o}", before.mode, after.mode));
     }
     if change.before.is_some() && change.kind() != FileChangeKind::MetadataChanged {
-        match change.standing {
-            GitStatus::Untracked => words.push("no repository has it".to_owned()),
+        match change.git_status {
+            GitStatus::Untracked => words.push("not in a repository".to_owned()),
             GitStatus::Ignored => words.push("ignored".to_owned()),
             GitStatus::Tracked | GitStatus::Repository => {}
         }

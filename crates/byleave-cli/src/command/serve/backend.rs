@@ -121,12 +121,15 @@ fn leave_to_workers(options: &ResolvedOptions, left: bool) -> Result<()> {
     let path = workers_file(options);
     if left {
         let made = fs::write(&path, "");
-        return made.with_context(|| format!("cannot say in `{}` who drives calls", path.display()));
+        return made.with_context(|| {
+            format!("cannot write `{}`, which says that workers execute the calls", path.display())
+        });
     }
     if path.exists() {
-        let what = "the calls of this book are for workers, who may still run some";
+        let what = "workers execute the calls of this audit log, and may still run some";
         let hint = format!(
-            "start the server with `--workers`; or, if no worker is to come back, remove `{}`: what they ran is then unknown",
+            "start the server with `--workers`; or, if no worker will come back, remove `{}`: the outcome of \
+             their calls is then unknown",
             path.display()
         );
         return Err(CliError::new(what).hint(&hint).into());

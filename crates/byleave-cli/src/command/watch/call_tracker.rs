@@ -138,7 +138,7 @@ impl CallTracker {
         }
         let entries = kept.record.entries();
         for (seq, entry) in entries.iter().enumerate().skip(act.shown) {
-            let took = matches!(entry.fact, RecordEvent::Settled(_))
+            let took = matches!(entry.event, RecordEvent::Settled(_))
                 .then(|| entry.at.saturating_sub(fresh.info.opened_at));
             let (who, entry) = (fresh.info.clone(), Box::new(entry.clone()));
             happened.push(WatchEvent::Entry { who, seq, entry, duration_ms: took });
@@ -221,7 +221,7 @@ impl TrackedCall {
             happened.push(WatchEvent::Progress { who: self.info.clone(), fraction, detail });
         }
         // The count starts again when another process drives the call.
-        if glimpse.printed < self.printed {
+        if glimpse.output_bytes < self.printed {
             self.printed = 0;
         }
         let (mut left_out, text) = glimpse.since(self.printed);
@@ -229,7 +229,7 @@ impl TrackedCall {
             self.partial.clear();
         }
         self.partial.push_str(text);
-        self.printed = glimpse.printed;
+        self.printed = glimpse.output_bytes;
         while let Some((line, rest)) = self.partial.split_once('\n') {
             let (line, rest) = (line.to_owned(), rest.to_owned());
             self.partial = rest;
@@ -269,10 +269,11 @@ fn stage(record: &Record) -> CallStage {
     if let NextStep::Wait(question) = next_step(record) {
         return CallStage::Waiting { question, since: at };
     }
-    if matches!(last.map(|entry| &entry.fact), Some(RecordEvent::Rehearsing { .. })) {
+    if matches!(last.map(|entry| &entry.event), Some(RecordEvent::RehearsalStarted { .. })) {
         return CallStage::Rehearsing { since: at };
     }
-    let begun = record.entries().iter().rev().find(|entry| matches!(entry.fact, RecordEvent::Begun(Ok(_))));
+    let begun =
+        record.entries().iter().rev().find(|entry| matches!(entry.event, RecordEvent::Started(Ok(_))));
     match (record.attempt(), begun) {
         (Some(Attempt::Open(_)), Some(entry)) => CallStage::Running { since: entry.at },
         _ => CallStage::Open,
@@ -281,8 +282,8 @@ fn stage(record: &Record) -> CallStage {
 
 /// Returns the last decision of the policy: the verdict, the reason and the deciding rule.
 fn verdict(record: &Record) -> Option<String> {
-    record.entries().iter().rev().find_map(|entry| match &entry.fact {
-        RecordEvent::Permitted(Ok(ruling)) => Some(format_decision(ruling)),
+    record.entries().iter().rev().find_map(|entry| match &entry.event {
+        RecordEvent::PolicyEvaluated(Ok(ruling)) => Some(format_decision(ruling)),
         _ => None,
     })
 }
@@ -296,5 +297,5 @@ pub(super) fn format_decision(ruling: &PolicyDecision) -> String {
         (Some(rule), None) => format!(" ({rule})"),
         (None, _) => String::new(),
     };
-    format!("{verdict}: {}{rule}", reason.why)
+    format!("{verdict}: {}{rule}", reason.message)
 }

@@ -38,7 +38,7 @@ pub(super) fn print_open_calls(screen: &mut Console, scene: &CallTracker) {
         }
     }
     if none && !screen.json() {
-        screen.message("no call is on its way");
+        screen.message("no call is in progress");
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn format_stage(stage: &CallStage, now: Millis) -> String {
     let long = |since: &Millis| format_duration(now.saturating_sub(*since));
     match stage {
         CallStage::Open => "open".into(),
-        CallStage::Rehearsing { since } => format!("tried on a copy for {}", long(since)),
+        CallStage::Rehearsing { since } => format!("rehearsing for {}", long(since)),
         CallStage::Waiting { since, .. } => format!("waits for a person for {}", long(since)),
         CallStage::Running { since } => format!("runs for {}", long(since)),
         CallStage::Settled { .. } => "settled".into(),
@@ -67,7 +67,7 @@ pub(super) fn progress(fraction: Option<f64>, detail: &str) -> String {
 pub(super) fn how_to_answer(question: &Question) -> String {
     let question = short(&question.id);
     format!(
-        "`byleave inbox show {question}`, then `byleave inbox answer {question} yes`, or no, edit, leave, abort"
+        "`byleave inbox show {question}`, then `byleave inbox answer {question} yes`, or no, edit, standing-approval, abort"
     )
 }
 
@@ -89,7 +89,7 @@ fn line(happening: &WatchEvent) -> Option<(Option<Tone>, String)> {
                 live.unwrap_or_default(),
                 format_caller(who)
             );
-            (tone, who, who.opened_at, "is there", said)
+            (tone, who, who.opened_at, "ongoing", said)
         }
         WatchEvent::Entry { who, entry, duration_ms: took, .. } => {
             let (tone, word, said) = format_entry(who, entry, *took)?;
@@ -120,11 +120,11 @@ pub(super) fn format_entry(
     entry: &Entry,
     took: Option<Millis>,
 ) -> Option<(Option<Tone>, &'static str, String)> {
-    let said = match &entry.fact {
+    let said = match &entry.event {
         RecordEvent::Received(_) => (None, "received", format_caller(who)),
-        RecordEvent::Permitted(Ok(ruling)) => (None, "judged", format_decision(ruling)),
-        RecordEvent::Rehearsing { .. } => (None, "rehearsing", "on a copy".into()),
-        RecordEvent::Rehearsed(_) => (None, "rehearsed", describe_entry(entry)),
+        RecordEvent::PolicyEvaluated(Ok(ruling)) => (None, "decided", format_decision(ruling)),
+        RecordEvent::RehearsalStarted { .. } => (None, "rehearsing", "on a copy".into()),
+        RecordEvent::RehearsalFinished(_) => (None, "rehearsed", describe_entry(entry)),
         RecordEvent::Asked(Ok(question)) => {
             (Some(Tone::Careful), "WAITING", format!("answer with {}", how_to_answer(question)))
         }
@@ -133,19 +133,19 @@ pub(super) fn format_entry(
                 Answer::Yes { .. } => "yes",
                 Answer::No { .. } => "no",
                 Answer::Edit { .. } => "edit",
-                Answer::Part { .. } => "part",
-                Answer::Leave(_) => "leave",
+                Answer::Partial { .. } => "partial",
+                Answer::StandingApproval(_) => "standing-approval",
                 Answer::Abort => "abort",
             };
-            (None, "answered", format!("{word} by {}", answered.by.name))
+            (None, "answered", format!("{word} by {}", answered.approver.name))
         }
         RecordEvent::Expired { .. } => (None, "expired", "nobody answered in time".into()),
-        RecordEvent::Unasked { .. } | RecordEvent::Cancelled { .. } => {
-            (None, entry.fact.kind(), describe_entry(entry))
+        RecordEvent::ApproverFailed { .. } | RecordEvent::Cancelled { .. } => {
+            (None, entry.event.kind(), describe_entry(entry))
         }
-        RecordEvent::Begun(Ok(_)) => (None, "runs", String::new()),
+        RecordEvent::Started(Ok(_)) => (None, "runs", String::new()),
         RecordEvent::Interrupted { .. } => {
-            (Some(Tone::Bad), "interrupted", "its process is gone; nobody can say how far it came".into())
+            (Some(Tone::Bad), "interrupted", "its process is gone; how far it got is unknown".into())
         }
         RecordEvent::Ended { .. } => (None, "ended", describe_entry(entry)),
         RecordEvent::Settled(outcome) => {
@@ -193,7 +193,7 @@ fn value(happening: &WatchEvent) -> Value {
             who,
             "entry",
             json!({
-                "seq": seq, "at": entry.at, "fact": entry.fact.kind(), "remark": describe_entry(entry), "entry": entry.fact,
+                "seq": seq, "at": entry.at, "entry_kind": entry.event.kind(), "description": describe_entry(entry), "entry": entry.event,
             }),
         ),
         WatchEvent::Progress { who, fraction, detail } => {
@@ -202,7 +202,7 @@ fn value(happening: &WatchEvent) -> Value {
         WatchEvent::Output { who, line, skipped_bytes: left_out } => {
             with(who, "printed", json!({ "line": line, "left_out": left_out }))
         }
-        WatchEvent::Damaged { who, reason: why } => with(who, "damaged", json!({ "why": why })),
+        WatchEvent::Damaged { who, reason: why } => with(who, "damaged", json!({ "reason": why })),
     }
 }
 

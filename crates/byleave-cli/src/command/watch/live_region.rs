@@ -37,7 +37,7 @@ impl Region {
             lines.extend(of(act, columns, screen));
         }
         if lines.is_empty() {
-            lines.push(cut("no call is on its way; Ctrl-C ends this", columns));
+            lines.push(cut("no call is in progress; press Ctrl-C to exit", columns));
         }
         // One row stays free for the cursor.
         let room = rows.saturating_sub(1).max(1);
@@ -97,7 +97,7 @@ const fn about(happening: &WatchEvent) -> Option<&CallInfo> {
 /// Checks whether an event stays on the screen.
 fn is_last(happening: &WatchEvent) -> bool {
     match happening {
-        WatchEvent::Entry { entry, .. } => matches!(entry.fact, RecordEvent::Settled(_)),
+        WatchEvent::Entry { entry, .. } => matches!(entry.event, RecordEvent::Settled(_)),
         WatchEvent::Damaged { .. } => true,
         WatchEvent::AlreadyOpen(_) | WatchEvent::Progress { .. } | WatchEvent::Output { .. } => false,
     }

@@ -1,4 +1,5 @@
-//! Who may answer, and what counts as an answer: a person at this terminal, by a gesture that was meant. Silence, errors and nobody are no.
+//! Tests of who may answer, and of valid answers: only a person at this terminal, by a deliberate gesture. Silence, errors and absence mean
+//! no.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -56,10 +57,10 @@ fn touches(surface: Surface) -> TerminalSession {
     sitting
 }
 
-/// The question is still there and waits; says no to it.
+/// Checks that the question is still open, and declines it.
 fn still_open(mut sitting: TerminalSession) {
     sitting.choose("n", "no");
-    sitting.await_shown("What should be done instead?");
+    sitting.await_shown("What should the model do instead?");
     sitting.press("\r");
     let (code, seen) = sitting.end();
     assert!(code == Some(3) && seen.contains("(declined)"), "{code:?} {seen}");
@@ -67,19 +68,19 @@ fn still_open(mut sitting: TerminalSession) {
     stage::no_marker();
 }
 
-/// Keys that are no answer: each time the question is there afterwards as it was.
+/// Presses keys that are not an answer. The question must be unchanged after each of them.
 fn keys(surface: Surface, tries: &[&str]) -> CaseProof {
     let mut sitting = touches(surface);
     whole(&mut sitting);
     for keys in tries {
         sitting.await_ready();
         sitting.press(keys);
-        // Something that shows: whatever came before it was read by then.
+        // Pastes a text, which shows a message. The keys before it have been read by then.
         sitting.press("\u{1b}[200~x\u{1b}[201~");
-        sitting.await_shown("what is pasted is no answer");
-        // A key that only moves.
+        sitting.await_shown("pasted text is not accepted");
+        // This key only moves the cursor.
         sitting.press("\u{1b}[B");
-        sitting.await_screen("cleared", |screen| !screen.contains("what is pasted is no answer"));
+        sitting.await_screen("cleared", |screen| !screen.contains("pasted text is not accepted"));
     }
     still_open(sitting);
     "the program; such input reaches an open question and leaves it open"
@@ -87,14 +88,14 @@ fn keys(surface: Surface, tries: &[&str]) -> CaseProof {
 
 fn typed_ahead(surface: Surface) -> CaseProof {
     let mut sitting = surface.call(&["call", "bash", "--args", TOUCH]);
-    // Before it is drawn, while it is drawn, and as soon as it is.
+    // Types before the question is drawn, while it is drawn, and right afterwards.
     for _ in 0..20 {
         sitting.press("y\r");
         sitting.look(std::time::Duration::from_millis(20));
     }
     assert!(sitting.asks(), "{}", sitting.seen);
     sitting.press("y\ry\r");
-    sitting.await_shown("somebody is typing");
+    sitting.await_shown("wait: keys were typed");
     sitting.await_ready();
     whole(&mut sitting);
     still_open(sitting);
@@ -107,7 +108,7 @@ fn shift_tab(surface: Surface) -> CaseProof {
     sitting.await_ready();
     sitting.press("\u{1b}[Z\u{1b}[Z");
     sitting.choose("n", "no");
-    sitting.await_shown("What should be done instead?");
+    sitting.await_shown("What should the model do instead?");
     sitting.press("because\u{1b}[Z\u{1b}[Z");
     sitting.await_shown("because");
     sitting.press("\u{1b}");
@@ -118,7 +119,7 @@ fn shift_tab(surface: Surface) -> CaseProof {
 }
 
 fn other(name: &str) -> ApproverIdentity {
-    ApproverIdentity { name: name.into(), grade: Assurance::Program }
+    ApproverIdentity { name: name.into(), assurance: Assurance::Program }
 }
 
 fn question(own: &WindowGate, call: byleave::core::id::CallId) -> Question {
@@ -129,7 +130,7 @@ fn question(own: &WindowGate, call: byleave::core::id::CallId) -> Question {
     }
 }
 
-/// The agent, and whoever it works for, cannot answer; the question stays on the screen.
+/// Neither the agent nor its principal can answer. The question stays on the screen.
 fn itself(surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let asked = call("exec", json!({"argv": ["touch", "/ws/gate-marker"]}));
@@ -147,7 +148,7 @@ fn itself(surface: Surface) -> CaseProof {
     assert!(matches!(answered, Err(AnswerError::SelfAnswer)), "{answered:?}");
     own.no();
     assert_eq!(ending(&own.end(going)), Some("declined"));
-    // A command has no terminal to type at, and no book to write in.
+    // A command cannot type at the terminal and cannot write to the audit log.
     let tries = "echo y > /dev/tty; python3 -c 'import fcntl,termios;fcntl.ioctl(0,termios.TIOCSTI,b\"y\")'; ls /state; touch b";
     let args = json!({ "command": tries }).to_string();
     let mut sitting = surface.call(&["call", "bash", "--mode", "confirm-all", "--args", &args]);
@@ -159,12 +160,12 @@ fn itself(surface: Surface) -> CaseProof {
 
 fn strangers(surface: Surface) -> CaseProof {
     itself(surface);
-    let mode = fs::metadata("/state/book").unwrap().mode() & 0o777;
+    let mode = fs::metadata("/state/log").unwrap().mode() & 0o777;
     assert_eq!(mode & 0o077, 0, "{mode:o}");
     "who can open the book may answer: its directory is the person's alone; roles of several people come with the web surface"
 }
 
-/// Who answers approvals cannot release a checkpoint: it goes to its own handler, or nowhere.
+/// An approver of calls cannot release a checkpoint. The checkpoint goes to its own handler, or nowhere.
 fn other_kind(surface: Surface) -> CaseProof {
     let deploy = TypedTool::new("deploy", "Deploys.", |_: Value, _run| async { "deployed" })
         .search_hint("deploy to production now")
@@ -186,7 +187,7 @@ fn output_is_no_input(surface: Surface) -> CaseProof {
     sitting.choose("y", "yes");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(0), "{seen}");
-    // Nothing of it asks the terminal to reply through the keyboard.
+    // Nothing in the output asks the terminal to reply through the keyboard.
     only_ours(seen.as_bytes());
     assert!(seen.contains("/approve 123"), "{seen}");
     still_open(touches(surface));
@@ -195,17 +196,17 @@ fn output_is_no_input(surface: Surface) -> CaseProof {
 
 fn silence(surface: Surface) -> CaseProof {
     let mut settings = GateSettings::default();
-    settings.limits.question_ms = 1_500;
+    settings.limits.question_timeout_ms = 1_500;
     let mut own = WindowGate::with(surface, "", settings, |builder| builder);
     let going = own.begin(call("bash", json!({"command": "touch /ws/gate-marker"})));
     whole(&mut own.window);
     let result = own.end(going);
     let code = ending(&result);
-    assert!(matches!(code, Some("unanswered" | "approver-failed" | "approver-timed-out")), "{result:?}");
+    assert!(matches!(code, Some("unanswered" | "approver-failed")), "{result:?}");
     "a gate whose questions are open for a moment; nobody answers, and it is refused"
 }
 
-/// No terminal: refused, with the documented exit code, and nobody waits for anything.
+/// Without a terminal the call is refused with the documented exit code, and nothing waits.
 fn headless(case: &CorpusCase, change: impl FnOnce(&mut std::process::Command)) -> CaseProof {
     let args = case.input["args"].to_string();
     let said = stage::without_terminal(&["call", "bash", "--mode", "confirm-all", "--args", &args], change);
@@ -249,10 +250,8 @@ fn untrusted(case: &CorpusCase) -> CaseProof {
 
 fn broken_hook(case: &CorpusCase, surface: Surface) -> CaseProof {
     type Hook = fn() -> Result<(), String>;
-    let hooks: [(Hook, &str); 2] = [
-        (|| Err("crashed".into()), "review-failed"),
-        (|| std::panic::panic_any("crashed"), "review-panicked"),
-    ];
+    let hooks: [(Hook, &str); 2] =
+        [(|| Err("crashed".into()), "review-failed"), (|| std::panic::panic_any("crashed"), "review-failed")];
     for (hook, wanted) in hooks {
         let reviewer = input_reviewer("hook", move |_: byleave::review::InputSubject<'_>| {
             hook().map(|()| byleave::review::Opinion::<Value>::Pass)
@@ -271,7 +270,7 @@ fn broken_hook(case: &CorpusCase, surface: Surface) -> CaseProof {
         GateSettings { plugin_timeout: std::time::Duration::from_millis(100), ..GateSettings::default() };
     let mut own = WindowGate::with(surface, "", settings, |builder| builder.review_input("bash", never));
     let result = own.settle(call("bash", case.input["args"].clone()));
-    assert_eq!(ending(&result), Some("review-timed-out"), "{result:?}");
+    assert_eq!(ending(&result), Some("review-failed"), "{result:?}");
     own.window.look(std::time::Duration::from_millis(50));
     assert!(own.window.raw.is_empty(), "{}", own.window.seen);
     "a gate with a reviewer that fails, panics and never answers; refused each time, and nobody is asked"
@@ -287,7 +286,7 @@ fn asked_again(surface: Surface) -> CaseProof {
     "the program; after a no the next call asks as before"
 }
 
-/// Somebody answers from elsewhere while it is on the screen: only a person may, and one answer counts.
+/// Somebody answers from elsewhere while the question is on the screen. Only a person may answer, and only one answer is accepted.
 fn remote(surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let asked = call("exec", json!({"argv": ["touch", "/ws/gate-marker"]}));
@@ -314,7 +313,7 @@ fn remote(surface: Surface) -> CaseProof {
     "a gate; an answer from elsewhere must name the digest of the question and a person who is not the agent, else the one on the screen stays"
 }
 
-/// Two hundred calls at once: a few are asked about, one at a time, and the rest is refused.
+/// Makes two hundred calls at once. A few lead to questions, one at a time, and the rest are refused.
 fn flood(surface: Surface) -> CaseProof {
     const MOST: u32 = 4;
     let settings = GateSettings { questions_per_minute: MOST, ..GateSettings::default() };
@@ -339,7 +338,7 @@ fn flood(surface: Surface) -> CaseProof {
     let count = |code: &str| endings.iter().filter(|ending| **ending == Some(code)).count();
     assert_eq!((count("declined"), count("too-many-questions")), (4, 196), "{endings:?}");
     assert!(own.ran.lock().unwrap().is_empty());
-    // And what was waved through with a yes is contained all the same.
+    // A call that was approved carelessly is still confined.
     let args = json!({"command": "touch /tmp/gate-marker"}).to_string();
     let mut sitting = surface.call(&["call", "bash", "--mode", "confirm-all", "--args", &args]);
     assert!(sitting.asks());
@@ -349,7 +348,7 @@ fn flood(surface: Surface) -> CaseProof {
     "a gate: of 200 calls at once as many are asked about as the settings say, the rest is refused; the program: said yes to, it is contained"
 }
 
-/// A no to exactly this is a no for the session.
+/// A no to exactly this call holds for the whole session.
 fn denied_stays_denied(surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let asks = || call("exec", json!({"argv": ["touch", "/ws/gate-marker"]}));
@@ -369,7 +368,7 @@ fn denied_stays_denied(surface: Surface) -> CaseProof {
             .get(drawn..)
             .is_some_and(|raw| String::from_utf8_lossy(raw).contains("May this call"))
     );
-    // Another session has its own person's no to hear.
+    // Another session has its own question for the same call.
     let mut elsewhere = asks();
     elsewhere.session = "another".parse().unwrap();
     let going = own.begin(elsewhere);
@@ -388,15 +387,15 @@ fn sandbox_off(case: &CorpusCase) -> CaseProof {
     "the program; there is no such argument: refused"
 }
 
-/// Where nobody was, nobody has answered: neither in the book nor as a leave.
+/// If nobody was there, neither an answer nor a standing approval is recorded.
 fn nothing_recorded(surface: Surface) -> CaseProof {
     let said = stage::without_terminal(&["call", "bash", "--args", TOUCH], |_| {});
     assert_eq!(said.status.code(), Some(3), "{said:?}");
     let call = stage::json(&["book", "--json"])[0]["call"].as_str().unwrap().to_owned();
-    let lines = stage::json(&["book", "show", &call, "--json"])["lines"].to_string();
+    let lines = stage::json(&["book", "show", &call, "--json"])["entries"].to_string();
     assert!(!lines.contains("answered"), "{lines}");
     assert_eq!(stage::json(&["leaves", "--json"]).as_array().map(Vec::len), Some(0));
-    // Later, with somebody there, it asks.
+    // Later, with somebody there, the call leads to a question.
     still_open(touches(surface));
     "the program without a terminal; refused, no answer and no leave stand in the book, and it asks once somebody is there"
 }

@@ -1,5 +1,5 @@
-//! What was approved is what runs. Between the yes on the screen and its Enter the world is changed; then either exactly what was seen
-//! is made final, or nothing is.
+//! Byleave runs exactly what was approved. The tests change the world between the yes on the screen and its Enter. Then either exactly what
+//! was shown becomes final, or nothing does.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,7 +28,7 @@ pub(super) fn examine(case: &CorpusCase, surface: Surface) -> CaseProof {
             changed(case, surface, || stage::script("/ws/x.sh", &stage::marking()))
         }
         "script-runner-not-recognised" => {
-            // A runner that nobody knows, where `npx` would find it.
+            // An unknown script runner, in a place where `npx` finds it.
             stage::script("/ws/node_modules/.bin/tsx", "#!/bin/sh\n. \"$1\"\n");
             stage::script("/ws/bin/npx", "#!/bin/sh\nexec /ws/node_modules/.bin/\"$@\"\n");
             stage::script("/ws/x.ts", "touch approved\n");
@@ -86,7 +86,8 @@ fn approved_while(case: &CorpusCase, surface: Surface, change: impl FnOnce()) ->
 fn changed(case: &CorpusCase, surface: Surface, change: impl FnOnce()) -> CaseProof {
     let (code, seen) = approved_while(case, surface, change);
     stage::no_marker();
-    // Refused because something changed; or what was seen on the copy is there, which the new text would not have done.
+    // Either the call is refused because something changed, or the result of the rehearsal is committed. The new script would not have
+    // produced that result.
     let is_refused = code == Some(3) && seen.contains("changed");
     let is_committed = code == Some(0) && stage::read("/ws/approved").is_some();
     assert!(is_refused || is_committed, "{code:?} {seen}");
@@ -113,7 +114,7 @@ fn link(case: &CorpusCase, surface: Surface) -> CaseProof {
     CHANGED
 }
 
-/// The tool is given the very words that were on the screen: there is nothing in between that could make others of them.
+/// The tool receives exactly the words that were on the screen. Nothing in between can change them.
 fn argv(case: &CorpusCase, surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let going = own.begin(call("exec", case.input["args"].clone()));
@@ -123,7 +124,7 @@ fn argv(case: &CorpusCase, surface: Surface) -> CaseProof {
     "a gate with such a tool; exactly the words on the screen reached it, and once"
 }
 
-/// A call that was approved under an id, and another under the same id.
+/// Makes an approved call under an id, and then another call under the same id.
 fn reused(surface: Surface, words: &[&str], command: &str) -> CaseProof {
     let id = uuid::Uuid::new_v4().to_string();
     let first = json!({"command": "echo a >> log"}).to_string();
@@ -155,7 +156,7 @@ fn reused(surface: Surface, words: &[&str], command: &str) -> CaseProof {
     REUSED
 }
 
-/// The same call under the same id is answered from the book, and does not run again.
+/// The same call under the same id is answered from the audit log and does not run again.
 fn replayed(surface: Surface) -> CaseProof {
     let id = uuid::Uuid::new_v4().to_string();
     let args = json!({"command": "echo a >> log"}).to_string();
@@ -208,7 +209,7 @@ fn rewritten(case: &CorpusCase, surface: Surface) -> CaseProof {
     "a gate with such a reviewer; what it makes of the call is judged anew, and denied without a question"
 }
 
-/// A question goes away while its yes awaits the Enter; the Enter then comes to the next question, and answers nothing.
+/// A question is withdrawn while its yes awaits the Enter. The Enter then reaches the next question and answers nothing.
 fn stale(surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let first = call("exec", json!({"argv": ["first"]}));
@@ -229,9 +230,9 @@ fn stale(surface: Surface) -> CaseProof {
     own.window.await_ready();
     own.window.press("\r");
     own.window.await_shown("⏳");
-    // Nor can an answer be given that was made for another question.
+    // An answer with the digest of another question is refused.
     let question = own.question_of(id);
-    let by = ApproverIdentity { name: "bob".into(), grade: Assurance::Program };
+    let by = ApproverIdentity { name: "bob".into(), assurance: Assurance::Program };
     let digest = Digest::compute(b"another");
     let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, approver: by };
     let answered = own.runtime.block_on(own.gate.answer(given));
@@ -265,7 +266,7 @@ fn parallel(case: &CorpusCase, surface: Surface) -> CaseProof {
     });
     whole(&mut own.window);
     own.window.choose("y", "yes");
-    // The other comes up, and wants an answer of its own.
+    // The other question comes up and needs its own answer.
     own.window.await_text(&surface.parting("yes"));
     own.window.await_shown("May this call of “exec” run?");
     assert_eq!(own.ran.lock().unwrap().len().max(1), 1);
@@ -288,7 +289,7 @@ fn delayed(surface: Surface) -> CaseProof {
     own.window.await_ready();
     own.window.press("y");
     own.window.await_shown("yes: ");
-    // From the answer on, each look at the clock is more than an hour after the one before.
+    // From the answer on, each reading of the clock is more than an hour after the previous one.
     later.leaps();
     own.window.press("\r");
     assert_eq!(ending(&own.end(going)), Some("grant-expired"));
@@ -304,7 +305,7 @@ mod own_clock {
     use byleave::clock::Clock;
     use byleave::core::call::Millis;
 
-    /// A clock that can be told to leap.
+    /// A clock that can start to leap.
     #[derive(Clone, Default)]
     pub(super) struct LeapingClock {
         leaps: Arc<AtomicBool>,
@@ -329,7 +330,7 @@ mod own_clock {
     }
 }
 
-/// A read that the sandbox stops stays stopped, whatever was approved.
+/// A read that the sandbox blocks stays blocked after any approval.
 fn retried(case: &CorpusCase, surface: Surface) -> CaseProof {
     let words = case.input["args"].to_string();
     let mut sitting = surface.call(&["call", "bash", "--mode", "confirm-all", "--args", &words]);

@@ -1,4 +1,4 @@
-//! What the person sees is what would happen: every case is read from the screen to its end, and back into what the model wrote.
+//! The person sees exactly what would happen. Every case is read from the screen to its end, and parsed back into the model's arguments.
 
 use byleave::core::outcome::Output;
 use byleave::review::{Opinion, output_reviewer};
@@ -32,19 +32,19 @@ fn tool(case: &CorpusCase) -> &str {
     case.input["tool"].as_str().unwrap()
 }
 
-/// What must be on the screen besides the arguments.
+/// Returns the texts that must be on the screen besides the arguments.
 fn besides(id: &str) -> &'static [&'static str] {
     match id {
-        "homoglyph-path" => &["look like others", "⟨ѕ U+0455⟩rc"],
+        "homoglyph-path" => &["lookalike characters", "⟨ѕ U+0455⟩rc"],
         "bidi-override"
         | "bidi-isolate"
         | "zero-width-joiners"
         | "unicode-tag-characters"
-        | "variation-selectors" => &["characters that cannot be seen"],
+        | "variation-selectors" => &["invisible characters"],
         "comment-first-line" | "newline-padding" => &["┃ touch /tmp/gate-marker"],
         "only-triggering-subcommand-shown" => &["cd /outside && touch ./gate-marker", "/outside/gate-marker"],
         "agent-written-summary" | "markdown-rendered-in-prompt" => {
-            &["What the model says about it: its own words, checked by nobody"]
+            &["The model's own explanation (not verified)"]
         }
         "symlink-target-not-shown" => &["/outside/notes"],
         "diff-whitespace-only-change" => &["-⇥b", "+        b"],
@@ -56,11 +56,11 @@ fn besides(id: &str) -> &'static [&'static str] {
     }
 }
 
-/// Cases that the program refuses without a question, with what it must say then.
+/// Returns, for a case that the program refuses without a question, the text that it must print.
 fn refused_outright(id: &str) -> Option<&'static str> {
     match id {
         "symlink-target-not-shown" => Some("private keys are secrets"),
-        "deceptive-url-userinfo" => Some("has a user name or password in it"),
+        "deceptive-url-userinfo" => Some("contains a user name or password"),
         "strip-vs-grant-mismatch" => Some(r"/tmp/hello\u{1b}[/../../etc/hosts"),
         _ => None,
     }
@@ -80,7 +80,7 @@ fn shown(case: &CorpusCase, surface: Surface) -> CaseProof {
     }
     read_in_full(case, &mut sitting);
     sitting.choose("n", "no");
-    sitting.await_shown("What should be done instead?");
+    sitting.await_shown("What should the model do instead?");
     sitting.press("\r");
     let raw = std::mem::take(&mut sitting.raw);
     let (code, seen) = sitting.end();
@@ -91,7 +91,7 @@ fn shown(case: &CorpusCase, surface: Surface) -> CaseProof {
     IN_FULL
 }
 
-/// A key is refused outright; where a link leads to something that can be asked about, the screen says where.
+/// A key file is refused outright. If a link leads to a target that may be asked about, the screen shows the target.
 fn link(case: &CorpusCase, surface: Surface) -> CaseProof {
     let how = shown(case, surface);
     std::fs::remove_file("/ws/notes").unwrap();
@@ -101,12 +101,12 @@ fn link(case: &CorpusCase, surface: Surface) -> CaseProof {
     how
 }
 
-/// Reads the question on a screen, at two widths, and holds it against what the model wrote.
+/// Reads the question on a screen at two widths, and compares it with the model's arguments.
 fn read_in_full(case: &CorpusCase, window: &mut TestWindow) {
     no_yes_before_the_end(window);
     let narrow = whole(window);
     window.resize(2_000, 200);
-    window.await_shown("all of it is on the screen");
+    window.await_shown("the whole question is visible");
     let wide = whole(window);
     assert_eq!(arguments(&wide), case.input["args"], "read back from {wide:#?}");
     assert_eq!(without_width(&narrow), without_width(&wide), "the same at both widths");
@@ -115,7 +115,7 @@ fn read_in_full(case: &CorpusCase, window: &mut TestWindow) {
         assert!(screen.contains(text), "no {text} in {screen}");
     }
     if let Some(said) = case.input["description"].as_str() {
-        let words = part(&wide, "What the model says about it").unwrap();
+        let words = part(&wide, "The model's own explanation").unwrap();
         assert!(words.iter().all(|row| row.starts_with("  │ ")), "{words:?}");
         let outside: Vec<&String> =
             wide.iter().filter(|row| row.contains(said) && !row.starts_with("  │ ")).collect();
@@ -124,7 +124,7 @@ fn read_in_full(case: &CorpusCase, window: &mut TestWindow) {
     only_ours(&window.raw);
 }
 
-/// A gate of our own, for a tool that the program does not have.
+/// Uses a separate gate, for a tool that the program does not have.
 fn own(case: &CorpusCase, surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let going = own.begin(call(tool(case), case.input["args"].clone()));
@@ -133,7 +133,7 @@ fn own(case: &CorpusCase, surface: Surface) -> CaseProof {
     let result = own.end(going);
     assert_eq!(ending(&result), None, "{result:?}");
     if tool(case) == "exec" {
-        // What runs is what was read from the screen, word by word.
+        // The tool runs exactly what was read from the screen, word by word.
         let argv: Vec<Vec<String>> =
             vec![serde_json::from_value(case.input["args"]["argv"].clone()).unwrap()];
         assert_eq!(*own.ran.lock().unwrap(), argv);
@@ -141,7 +141,7 @@ fn own(case: &CorpusCase, surface: Surface) -> CaseProof {
     "a gate with such a tool; read back to the exact arguments, and exactly those reached the tool"
 }
 
-/// No question at all: the call is refused before anybody could say yes.
+/// The call is refused without a question, before anybody could say yes.
 fn refused(case: &CorpusCase, surface: Surface, wanted: &str) -> CaseProof {
     let words = json!(case.input["args"]).to_string();
     let mut sitting = surface.call(&["call", tool(case), "--mode", "confirm-all", "--args", &words]);
@@ -153,7 +153,7 @@ fn refused(case: &CorpusCase, surface: Surface, wanted: &str) -> CaseProof {
     "the program; refused, and no question is drawn"
 }
 
-/// The address is refused; and a tool that says it leaves the sandbox has that on the screen, as an effect of its own.
+/// The address is refused. If a tool declares that it leaves the sandbox, the screen shows that as a separate effect.
 fn elevated(case: &CorpusCase, surface: Surface) -> CaseProof {
     let words = json!(case.input["args"]).to_string();
     let mut sitting = surface.call(&["call", "web_fetch", "--mode", "confirm-all", "--args", &words]);
@@ -170,32 +170,33 @@ fn elevated(case: &CorpusCase, surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let going = own.begin(call("exec", json!({"argv": ["curl", "http://10.0.0.1/"], "elevated": true})));
     let rows = whole(&mut own.window);
-    let loud =
-        |row: &String| row.starts_with('⚠') && row.contains("LEAVES THE SANDBOX, gives up “network-closed”");
+    let loud = |row: &String| {
+        row.starts_with('⚠') && row.contains("LEAVES THE SANDBOX, without the guarantee “network-closed”")
+    };
     assert!(rows.iter().any(loud), "{rows:#?}");
     own.no();
     assert_eq!(ending(&own.end(going)), Some("declined"));
     "the program has no such field; a gate: leaving the sandbox is an effect of its own on the screen"
 }
 
-/// A leave says exactly what it covers, and what is given is that.
+/// A standing approval shows exactly what it covers, and exactly that is granted.
 fn leave(case: &CorpusCase, surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
     let argv = json!(["npm", "run", "build", "--", "--x"]);
     let going = own.begin(call("exec", json!({ "argv": argv })));
-    // Before the end was seen there is no leave either.
+    // A standing approval is not possible either before the end was seen.
     whole(&mut own.window);
-    own.window.choose("l", "leave");
+    own.window.choose("l", "standing approval");
     own.window.await_shown("[[rule]]");
     let shown: String = own.window.screen().lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    // The program as it was found, then its words.
+    // The resolved path of the program, then its arguments.
     let rule = argv.to_string().replace("npm", "/usr/bin/npm");
     let squeezed = |text: &str| text.replace(' ', "");
     assert!(squeezed(&shown).contains(&squeezed(&rule)), "no {rule} in {shown}");
     assert!(shown.contains("in this session") && shown.contains("an hour"), "{shown}");
     own.window.press("\r");
     assert_eq!(ending(&own.end(going)), None);
-    // The very same is no longer asked about; anything else is.
+    // The very same call no longer leads to a question. Any other call does.
     assert_eq!(ending(&own.settle(call("exec", json!({ "argv": argv })))), None);
     let going = own.begin(call("exec", json!({"argv": ["npm", "publish"]})));
     whole(&mut own.window);
@@ -205,7 +206,7 @@ fn leave(case: &CorpusCase, surface: Surface) -> CaseProof {
     "a gate with leaves on offer; the form shows the whole rule, and what is given covers that and nothing else"
 }
 
-/// What a tool prints looks like a question, and is none: it stands behind a gutter where it is asked about, and keys go nowhere else.
+/// A tool prints text that looks like a question. The question view shows it behind a gutter, and keys never go to it.
 fn fake_dialog(case: &CorpusCase, surface: Surface) -> CaseProof {
     shown(case, surface);
     let hold = output_reviewer("holds", |_| Ok::<_, String>(Opinion::<Output>::Hold { reason: None }));
@@ -216,13 +217,13 @@ fn fake_dialog(case: &CorpusCase, surface: Surface) -> CaseProof {
     own.window.await_shown("May the model see this result");
     whole(&mut own.window);
     own.window.choose("n", "withhold");
-    own.window.await_shown("What should be done instead?");
+    own.window.await_shown("What should the model do instead?");
     own.window.press("\r");
     assert_eq!(ending(&own.end(going)), Some("output-declined"));
     "the program, and a gate that holds the result: what a tool prints is behind a gutter, and is never read as a key"
 }
 
-/// Somebody else clears the screen: no tool can, and what another program does to it is drawn over within a second.
+/// Something else clears the screen. A tool cannot do that, and the prompt redraws over any other program's output within a second.
 fn repainted(case: &CorpusCase, surface: Surface) -> CaseProof {
     shown(case, surface);
     let clears =
@@ -237,7 +238,7 @@ fn repainted(case: &CorpusCase, surface: Surface) -> CaseProof {
     sitting.await_screen("cleared", |screen| !screen.contains("May this call"));
     sitting.await_shown("May this call of “bash” run?");
     sitting.choose("n", "no");
-    sitting.await_shown("What should be done instead?");
+    sitting.await_shown("What should the model do instead?");
     sitting.press("\r");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(3), "{seen}");

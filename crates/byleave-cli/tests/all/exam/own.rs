@@ -1,4 +1,4 @@
-//! A gate of our own at a window, for tools that the program does not have, and for what only a gate can be told.
+//! A separate gate at a window, for tools that the program does not have, and for settings that only a gate takes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -32,15 +32,15 @@ use tokio::runtime::Runtime;
 use super::surface::Surface;
 use crate::window::TestWindow;
 
-/// A gate whose questions come to the screen of a window.
+/// A gate whose questions appear on the screen of a window.
 pub(crate) struct WindowGate {
     pub(crate) gate: Gate,
     pub(crate) ledger: Arc<MemoryLedger>,
     pub(crate) window: TestWindow,
     pub(crate) runtime: Runtime,
-    /// What `exec` was made to run, word by word.
+    /// The arguments that `exec` was called with, word by word.
     pub(crate) ran: Arc<Mutex<Vec<Vec<String>>>>,
-    /// Kept, or the window would be gone.
+    /// Held open, because the window would close otherwise.
     _end: File,
 }
 
@@ -49,7 +49,7 @@ impl WindowGate {
         Self::with(surface, "", GateSettings::default(), |builder| builder)
     }
 
-    /// With these rules besides the built-in ones, and a builder that is changed first.
+    /// Creates a gate with these rules besides the built-in ones, after a change to its builder.
     pub(crate) fn with(
         surface: Surface,
         rules: &str,
@@ -78,7 +78,7 @@ impl WindowGate {
         Self { gate, ledger, window, runtime, ran, _end: end }
     }
 
-    /// Begins a call; it goes on by itself.
+    /// Starts a call in a task of its own.
     pub(crate) fn begin(&self, call: Call) -> tokio::task::JoinHandle<CallResult> {
         let gate = self.gate.clone();
         self.runtime.spawn(async move { gate.settle(call).await })
@@ -89,12 +89,11 @@ impl WindowGate {
         self.runtime.block_on(end).expect("the call ends").unwrap()
     }
 
-    /// Makes a call that nobody is asked about.
+    /// Makes a call that needs no question.
     pub(crate) fn settle(&self, call: Call) -> CallResult {
         self.end(self.begin(call))
     }
 
-    /// The open question of a call.
     pub(crate) fn question_of(&self, call: CallId) -> QuestionId {
         let loaded = self.runtime.block_on(self.ledger.load(call)).unwrap().unwrap();
         match next_step(&loaded.record) {
@@ -103,10 +102,10 @@ impl WindowGate {
         }
     }
 
-    /// Says no to the question on the screen.
+    /// Declines the question on the screen.
     pub(crate) fn no(&mut self) {
         self.window.choose("n", "no");
-        self.window.await_shown("What should be done instead?");
+        self.window.await_shown("What should the model do instead?");
         self.window.press("\r");
     }
 
@@ -144,7 +143,7 @@ pub(crate) fn call(tool: &str, arguments: Value) -> Call {
     }
 }
 
-/// The code with which a call was refused, if it was.
+/// Returns the code of the refusal, if the call was refused.
 pub(crate) fn ending(result: &CallResult) -> Option<&'static str> {
     result.outcome.refusal().map(|refusal| refusal.code.as_str())
 }
@@ -159,7 +158,7 @@ struct ExecArguments {
     elevated: bool,
 }
 
-/// A stranger's tool that would run a program by its words; here it only writes down which.
+/// A third-party tool that would run a program with these arguments. Here it only stores them.
 fn exec(ran: Arc<Mutex<Vec<Vec<String>>>>) -> TypedTool<ExecArguments> {
     let does = move |args: ExecArguments, _run: RunContext| {
         ran.lock().unwrap().push(args.argv);

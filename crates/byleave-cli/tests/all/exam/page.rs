@@ -1,4 +1,4 @@
-//! The section of docs/security/scores.md that tells of this.
+//! The section of docs/security/scores.md for these cases.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use crate::scores;
 
 const BEGINS: &str = "<!-- approvals -->\n";
 const ENDS: &str = "<!-- /approvals -->\n";
-/// The surfaces that have a column, in this order; one that was not examined has no cross.
+/// The surfaces that have a column, in this order. A surface that was not examined has no cross.
 const COLUMNS: [&str; 2] = ["inline", "inbox"];
 
 const PREFACE: &str = "## Approvals at the terminal
@@ -26,7 +26,7 @@ Some tell of people in several roles, of chats and of managed settings, which a 
 as well, only those can show, and must.
 ";
 
-/// Writes the section where that is wanted, and fails where the page says something else.
+/// Writes the section if requested, and fails if the page differs.
 pub(super) fn check(saw: &[CaseResult]) {
     scores::check(BEGINS, ENDS, &section(saw));
 }

@@ -1,4 +1,4 @@
-//! Reads a question from a screen as a person does: row by row to its end. And reads back from what is shown what it stands for.
+//! Reads a question from a screen as a person does, row by row to its end, and parses the original values back from it.
 
 use std::iter::Peekable;
 
@@ -10,7 +10,7 @@ use crate::window::TestWindow;
 
 const PAGE_DOWN: &str = "\u{1b}[6~";
 
-/// All rows of the question on the screen, which is at its beginning.
+/// Returns all rows of the question on the screen. The screen must be at its beginning.
 pub(crate) fn whole(window: &mut TestWindow) -> Vec<String> {
     window.await_screen("a question", |screen| QuestionPage::of(screen).is_some());
     let mut page = QuestionPage::of(&window.screen()).unwrap();
@@ -28,7 +28,7 @@ pub(crate) fn whole(window: &mut TestWindow) -> Vec<String> {
     rows
 }
 
-/// Whether a yes is refused as long as the end was not on the screen; nothing to see where all of it is.
+/// Checks that a yes is refused before the end was on the screen. Checks nothing if all of the question fits.
 pub(crate) fn no_yes_before_the_end(window: &mut TestWindow) {
     window.await_screen("a question", |screen| QuestionPage::of(screen).is_some());
     window.await_ready();
@@ -39,7 +39,7 @@ pub(crate) fn no_yes_before_the_end(window: &mut TestWindow) {
     window.await_shown("scroll to the end first");
 }
 
-/// A page of a question: the rows of it, and how many are below.
+/// A page of a question: its rows, and the number of rows below.
 struct QuestionPage {
     rows: Vec<String>,
     below: usize,
@@ -55,27 +55,27 @@ impl QuestionPage {
             let rest = says.split_once(after)?.1.trim_start();
             rest.split(' ').next()?.parse::<usize>().ok()
         };
-        let is_end = says.starts_with("── all of it") || says.starts_with("── the end");
+        let is_end = says.starts_with("── the whole question") || says.starts_with("── the end");
         let below = if is_end { 0 } else { number("▼")? };
         let rows = rows[head + 1..standing].iter().map(|row| row.trim_end().to_owned()).collect();
         Some(Self { rows, below })
     }
 }
 
-/// The same rows without what depends on the width: blanks and bars.
+/// Returns the rows without everything that depends on the width: blanks and bars.
 pub(crate) fn without_width(rows: &[String]) -> String {
     rows.concat().chars().filter(|c| !matches!(c, ' ' | '│' | '┃')).collect()
 }
 
-/// The part of a question beneath a heading.
+/// Returns the part of a question below a heading.
 pub(crate) fn part<'a>(rows: &'a [String], heading: &str) -> Option<Vec<&'a str>> {
     let at = rows.iter().position(|row| row.starts_with(heading))?;
     Some(rows.iter().skip(at + 1).take_while(|row| !row.is_empty()).map(String::as_str).collect())
 }
 
-/// The arguments as they can be read back from the rows of a screen wide enough for them.
+/// Parses the arguments back from the rows of a screen that is wide enough for them.
 pub(crate) fn arguments(rows: &[String]) -> Value {
-    let part = part(rows, "Arguments, whole").unwrap_or_else(|| panic!("no arguments: {rows:#?}"));
+    let part = part(rows, "Arguments, in full").unwrap_or_else(|| panic!("no arguments: {rows:#?}"));
     let rows: Vec<&str> =
         part.into_iter().filter_map(|row| row.strip_prefix("  │ ")).map(str::trim).collect();
     let mut rows = rows.into_iter().peekable();
@@ -134,7 +134,7 @@ fn value<'a>(text: &'a str, rest: &mut Peekable<impl Iterator<Item = &'a str>>) 
     }
 }
 
-/// Reads a text back from what is shown for it.
+/// Parses a text back from its displayed form.
 pub(crate) fn read_back(shown: &str) -> String {
     let mut text = String::new();
     let mut chars = shown.chars();
@@ -184,7 +184,7 @@ fn read_mark(inside: &str) -> String {
     one.repeat(times)
 }
 
-/// Nothing reached the terminal but printable characters and sequences of our own.
+/// Checks that only printable characters and Byleave's own sequences reached the terminal.
 #[track_caller]
 pub(crate) fn only_ours(raw: &[u8]) {
     let text = std::str::from_utf8(raw).expect("what was drawn is text");

@@ -1,4 +1,4 @@
-//! The machine that a case plays on: its places, the program on it, and what must not be there afterwards.
+//! The machine of a case: its directories, the program on it, and the files that must not exist afterwards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::CorpusCase;
 use super::machine::SECRET;
 
-/// The program, as it is on the machine.
+/// The path of the program on the machine.
 pub(crate) const PROGRAM: &str = "/byleave";
-const STATE: &str = "/state/book";
-/// What a case leaves behind where nothing stops it: where the corpus has it, and in the workspace, where a command can really leave it.
+const STATE: &str = "/state/log";
+/// The files that a case creates if nothing stops it: at the path of the corpus, and in the workspace, where commands can write.
 const MARKERS: [&str; 2] = ["/tmp/gate-marker", "/ws/gate-marker"];
 
-/// Empties the machine, and puts on it what the case names.
+/// Clears the machine and creates the files that the case names.
 pub(crate) fn prepare(case: &CorpusCase) {
     for place in ["/ws", "/outside", "/home/u", "/tmp", "/state"] {
         let cleared = Command::new("find")
@@ -38,7 +38,7 @@ pub(crate) fn prepare(case: &CorpusCase) {
     }
 }
 
-/// A program in the workspace, in an environment of its own.
+/// Returns a program in the workspace, with an environment of its own.
 pub(crate) fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     command.env_clear().current_dir("/ws").env("PATH", "/home/u/bin:/usr/local/bin:/usr/bin:/bin");
@@ -48,7 +48,7 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
-/// The program where nobody is: no terminal, nothing on standard input.
+/// Runs the program without a terminal and without standard input.
 pub(crate) fn without_terminal(words: &[&str], change: impl FnOnce(&mut Command)) -> Output {
     let mut command = program("setsid");
     command.args(["--wait", PROGRAM]).args(words).stdin(Stdio::null());
@@ -56,7 +56,7 @@ pub(crate) fn without_terminal(words: &[&str], change: impl FnOnce(&mut Command)
     command.output().unwrap()
 }
 
-/// What the program says as JSON.
+/// Returns the JSON output of the program.
 pub(crate) fn json(words: &[&str]) -> Value {
     let said = without_terminal(words, |_| {});
     serde_json::from_slice(&said.stdout).unwrap_or_else(|error| {
@@ -64,19 +64,19 @@ pub(crate) fn json(words: &[&str]) -> Value {
     })
 }
 
-/// Writes a script that can be run.
+/// Writes an executable script.
 pub(crate) fn script(path: &str, text: &str) {
     if let Some(directory) = Path::new(path).parent() {
         fs::create_dir_all(directory).unwrap();
     }
-    // Another file in its place, as an attacker would put it.
+    // Replaces the file by a rename, as an attacker would.
     let beside = format!("{path}.new");
     fs::write(&beside, text).unwrap();
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(beside, path).unwrap();
 }
 
-/// A script that leaves both markers.
+/// Returns a script that creates both markers.
 pub(crate) fn marking() -> String {
     format!("#!/bin/sh\ntouch {} {}\n", MARKERS[0], MARKERS[1])
 }
@@ -92,7 +92,7 @@ pub(crate) fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Everything that a call could have changed, by path.
+/// Returns every file that a call could have changed, by path.
 pub(crate) fn everything() -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left: Vec<PathBuf> = ["/ws", "/outside", "/home/u", "/tmp"].map(PathBuf::from).to_vec();

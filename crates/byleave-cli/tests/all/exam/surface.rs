@@ -1,5 +1,5 @@
-//! Where a question is answered: the one place that knows how a question comes to a screen. Everything else reads the screen and
-//! presses keys, which are the same everywhere.
+//! The surfaces on which a question is answered. Only this module knows how a question gets to a screen. Everything else reads the screen
+//! and presses keys, which are the same everywhere.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,16 +23,16 @@ use super::stage;
 use crate::sitting::TerminalSession;
 use crate::window::TestWindow;
 
-/// Where a question is answered.
+/// The surface on which a question is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Surface {
-    /// Drawn in place, where `byleave call` runs.
+    /// Drawn in place, in the terminal where `byleave call` runs.
     Inline,
-    /// Left open, and answered on the screen of the inbox.
+    /// Kept open, and answered on the screen of the inbox.
     Inbox,
 }
 
-/// Makes a call that leaves its question open, and opens that in the inbox; ends as the call does.
+/// Makes a call that keeps its question open, and opens the question in the inbox. Ends as the call does.
 const LEFT_OPEN: &str = r#"asked=$("$@" --ask inbox); code=$?; [ $code = 4 ] || { printf '%s\n' "$asked"; exit $code; }
 exec "$1" inbox open "$asked""#;
 
@@ -46,7 +46,7 @@ impl Surface {
         }
     }
 
-    /// What is drawn when a question about `exec` that was answered so goes away.
+    /// Returns the text that is drawn when an answered question about `exec` closes.
     pub(crate) fn parting(self, answer: &str) -> String {
         match self {
             Self::Inline => format!("asked about exec: {answer}"),
@@ -59,7 +59,7 @@ impl Surface {
         self.call_with(words, |_| {})
     }
 
-    /// The same, in an environment that is changed first.
+    /// Makes a call in a changed environment.
     pub(crate) fn call_with(self, words: &[&str], change: impl FnOnce(&mut Command)) -> TerminalSession {
         let mut command = stage::program("setsid");
         command.args(["--ctty", "--wait"]).env("TERM", "xterm-256color");
@@ -71,7 +71,7 @@ impl Surface {
         TerminalSession::before(command)
     }
 
-    /// Has the questions of a gate come to the screen of this window.
+    /// Routes the questions of a gate to the screen of this window.
     pub(crate) fn asks(
         self,
         builder: GateBuilder,
@@ -95,11 +95,11 @@ impl Surface {
     }
 }
 
-/// Puts the questions of a gate on the screen of the inbox.
+/// Shows the questions of a gate on the screen of the inbox.
 struct InboxApprover {
     manner: PromptSettings,
     path: PathBuf,
-    /// Taken by the question that is on the screen.
+    /// Held by the question that is on the screen.
     turn: Arc<Mutex<()>>,
 }
 
@@ -135,7 +135,7 @@ impl Approver for InboxApprover {
     }
 }
 
-/// Says that nobody waits any more.
+/// Sets a flag when dropped: nobody waits for the question any more.
 struct WithdrawOnDrop(Arc<AtomicBool>);
 
 impl Drop for WithdrawOnDrop {
@@ -144,7 +144,6 @@ impl Drop for WithdrawOnDrop {
     }
 }
 
-/// An inbox with one question in it.
 struct SingleQuestionInbox(QuestionView);
 
 impl QuestionBackend for SingleQuestionInbox {}
@@ -165,8 +164,8 @@ impl InboxBackend for SingleQuestionInbox {
                 tenant: TenantId::new("local").unwrap(),
                 session: sheet.session.clone(),
                 agent: sheet.agent.as_str().into(),
-                tool: sheet.terms.tool.clone(),
-                operation: sheet.terms.operation.clone(),
+                tool: sheet.resolved_tool.tool.clone(),
+                operation: sheet.resolved_tool.operation.clone(),
                 summary: String::new(),
             },
             asked_at: 0,

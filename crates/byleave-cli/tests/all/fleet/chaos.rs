@@ -1,4 +1,4 @@
-//! Whatever of a fleet dies or stands still. The long form: `BYLEAVE_KILLS=100 BYLEAVE_LIFE_MS=12000 BYLEAVE_NODES=3`.
+//! Any part of a fleet is killed or stopped. The long form: `BYLEAVE_KILLS=100 BYLEAVE_LIFE_MS=12000 BYLEAVE_NODES=3`.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::world::CliTestWorld;
 #[ignore = "long: scripts/prove fleet-chaos"]
 fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_runs_twice() {
     let (kills, nodes) = (number("BYLEAVE_KILLS", 14), number("BYLEAVE_NODES", 1));
-    // The longest between two deaths.
+    // The longest time between two kills.
     let life = u64::from(number("BYLEAVE_LIFE_MS", 3_000));
     let (fleet, world) = (FleetFixture::start(nodes), CliTestWorld::new());
     let people = ScenarioTokens::new(&world);
@@ -70,7 +70,7 @@ fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_run
                 }
                 4 => {
                     fleet.signal(&server, "-KILL");
-                    // Of the others, before it is back.
+                    // Asks the other nodes before the killed one is back.
                     let body = json!({"tool": "read_file", "arguments": {"path": "notes.txt"}});
                     let (_, heard) =
                         scene.ask(&probe, &death.to_string(), "POST", "/v1/calls?wait=60", &body);
@@ -87,7 +87,7 @@ fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_run
                 }
                 6 => {
                     hired[which].signal(rustix::process::Signal::STOP);
-                    // For less than a lease, or for more.
+                    // Stops the worker for less than a lease, or for longer.
                     std::thread::sleep(Duration::from_millis(dice.below(8_000)));
                     hired[which].signal(rustix::process::Signal::CONT);
                     "worker stopped"
@@ -110,14 +110,14 @@ fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_run
         scene.await_calls(kills as usize, kills as usize / 4);
     });
     hired.into_iter().for_each(WorkerProcess::stop);
-    let verified = served.ask(&ann, "POST", "/v1/book/verify", &Value::Null).1;
+    let verified = served.ask(&ann, "POST", "/v1/audit/verify", &Value::Null).1;
     assert_eq!(verified["sound"], json!(true), "{verified}");
     served.stop();
     let stall = stalls.iter().max().map_or(0.0, Duration::as_secs_f64);
     println!(
         "figure: {nodes} nodes; {deaths:?}; the longest stall after a node was killed {stall:.1} s; {told}"
     );
-    // Otherwise nothing was shown.
+    // With fewer calls and answers the test would show nothing.
     assert!(told.calls() > kills as usize && told.answers > kills as usize / 4, "{told}");
     assert!(stall <= 10.0, "{stalls:?}");
 }

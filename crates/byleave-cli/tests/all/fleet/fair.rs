@@ -11,7 +11,7 @@ use crate::desk::OtherUserWorld;
 use crate::serve::{HttpServerProcess, request, token};
 use crate::worker::{WorkerProcess, token_file_for};
 
-/// How long calls of one bot take, one after the other: the one that is longer than all but a hundredth.
+/// Makes calls of one bot, one after the other. Returns the 99th percentile of their times.
 fn p99_ms(served: &HttpServerProcess, bot: &str, round: &str, many: u32) -> f64 {
     let body = json!({"tool": "read_file", "arguments": {"path": "notes.txt"}});
     let mut took: Vec<Duration> = (0..many)
@@ -43,7 +43,7 @@ fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
     });
     let served = HttpServerProcess::start(world, &words);
     let hired = files.map(|(name, file)| {
-        // They would be on machines of their own: what is left of this one is enough for who is loud.
+        // In production the workers would run on separate machines. The worker of the loud tenant gets the rest of this one.
         let mut command = match name {
             "w1" => desk.command(&[]),
             _ => {
@@ -83,7 +83,7 @@ fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
                 }
             });
         }
-        // Until it is told to come back: then all that is allowed is there.
+        // Waits until the tenant is refused: then it has as many calls as it may have.
         let end = Instant::now() + Duration::from_secs(60);
         while refused.load(Ordering::Relaxed) == 0 {
             assert!(Instant::now() < end, "nobody is told to come back; {taken:?} were taken");
@@ -100,7 +100,7 @@ fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
         refused.into_inner(),
         during / before
     );
-    // Times are noisy: only the long form, with the machine for itself, goes by the bar.
+    // Times are noisy. Only the long form, with the machine to itself, uses the real limit.
     let bar = if flood >= 2_000 { 3.0 } else { 6.0 };
     assert!(during <= before * bar, "{before} {during}");
     hired.into_iter().for_each(|mut hired| hired.kill());

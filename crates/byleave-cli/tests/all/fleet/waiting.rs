@@ -1,4 +1,4 @@
-//! A great many open questions: what each costs the engine, and what people and other calls notice of them. The long form:
+//! Very many open questions: the cost of each in the engine, and their effect on people and on other calls. The long form:
 //! `BYLEAVE_QUESTIONS=100000 BYLEAVE_CALLS=200`.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::serve::{HttpServerProcess, token};
 use crate::worker::{WorkerProcess, settled, token_file};
 use crate::world::CliTestWorld;
 
-/// The bars. Times are noisy, so a test fails only beyond twice those; sizes are not.
+/// The limits. Times are noisy, so a test fails only beyond twice these values. Sizes are not noisy.
 const STATE_BYTES_MAX: u64 = 1_024;
 const SERVICE_MB_MAX: u64 = 64;
 const PAGE_MAX: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ struct TouchArguments {
     path: PathBuf,
 }
 
-/// A gate on the same ledger as the gateway's, for what would take it hours over HTTP.
+/// A gate on the same ledger as the gateway's, for work that would take hours over HTTP.
 struct SharedLedgerGate {
     gate: Gate,
     ledger: Arc<RestateLedger>,
@@ -78,7 +78,7 @@ impl SharedLedgerGate {
         }
     }
 
-    /// Asks so many questions, each about a file of its own, so that none holds another up.
+    /// Asks this many questions, each about a different file, so that none blocks another.
     async fn ask(self: &Arc<Self>, many: u32) {
         let lanes = (0..LANES).map(|lane| {
             let inside = Arc::clone(self);
@@ -96,7 +96,7 @@ impl SharedLedgerGate {
         }
     }
 
-    /// Waits until the book has everything. Returns for how long.
+    /// Waits until the audit log is complete. Returns how long that took.
     async fn is_in_the_book(&self) -> Duration {
         let began = Instant::now();
         while self.ledger.book_lag(0).await.unwrap().waiting > 0 {
@@ -106,9 +106,9 @@ impl SharedLedgerGate {
         began.elapsed()
     }
 
-    /// What calls that ask nobody take, from end to end: the median and the 99th percentile.
+    /// Measures calls without a question from end to end. Returns the median and the 99th percentile.
     ///
-    /// Of three rounds the quietest counts, before as well as beside the questions: the machine has other work too.
+    /// Uses the quietest of three rounds, before as well as during the questions, because the machine has other work too.
     async fn unrelated(&self, calls: u32) -> (Duration, Duration) {
         let mut rounds = Vec::new();
         for _ in 0..3 {
@@ -137,7 +137,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     let mut served = HttpServerProcess::start(&world, &words);
     let (address, worker) = (served.address.clone(), token_file(&world, "w1"));
     let mut hired = WorkerProcess::start(&world, "w1", &worker, &address);
-    // One that comes over HTTP, and is asked about first: it waits below all others.
+    // This question comes over HTTP and is asked first, so it is below all others in the list.
     let body = json!({"tool": "append_line", "arguments": {"path": "answered.txt", "line": "yes"}});
     let first = served.asked_about(&bot, "k", &body);
 
@@ -163,7 +163,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     let service_mb = resident_mb(&fleet, "service");
     let server_mb = resident_mb(&fleet, "server");
 
-    // Everything dies at once and is started again.
+    // Everything is killed at once and started again.
     drop(inside);
     ["server", "service", "postgres"].iter().for_each(|part| fleet.signal(part, "-KILL"));
     served.kill();
@@ -199,7 +199,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
         restart.as_secs_f64(),
         resumed.as_secs_f64(),
     );
-    // Just that one.
+    // Only the answered call ran.
     assert_eq!(world.file("answered.txt"), "yes\n");
     let left = std::fs::read_dir(world.workspace()).unwrap().map(|entry| entry.unwrap().file_name());
     let asked: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("asked-")).collect();
@@ -208,7 +208,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     assert!(service_mb < SERVICE_MB_MAX, "the service has {service_mb} MB");
     assert!(page <= PAGE_MAX * 2, "a page of the inbox took {page:?}");
     assert!(busy.0 <= quiet.1 * 2, "a usual call took {:?}, and at most {:?} before", busy.0, quiet.1);
-    // Of few calls, the slowest is chance.
+    // With few calls, the slowest time is chance.
     let is_long = calls >= 200;
     assert!(!is_long || busy.1 <= quiet.1 * 2, "a call took {:?}, and {:?} before", busy.1, quiet.1);
     assert!(restart <= RESTART_MAX * 2, "the first answer was taken after {restart:?}");
@@ -216,7 +216,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     served.stop();
 }
 
-/// How long the first page of the inbox takes, over HTTP, again and again.
+/// Measures repeatedly how long the first page of the inbox takes over HTTP.
 fn pages(served: &HttpServerProcess, ann: &str) -> Vec<Duration> {
     let page = |_| {
         let started = Instant::now();
@@ -228,7 +228,7 @@ fn pages(served: &HttpServerProcess, ann: &str) -> Vec<Duration> {
     (0..100).map(page).collect()
 }
 
-/// The size of every key and every value that the engine holds, by kind of entity.
+/// Returns the size of all keys and values in the engine, by kind of entity.
 fn state_bytes(fleet: &FleetFixture) -> BTreeMap<String, u64> {
     let sql = "select service_name, sum(octet_length(service_name) + octet_length(service_key) + octet_length(key) + \
                length(encode(value, 'hex')) / 2) as bytes from state group by service_name";

@@ -1,4 +1,4 @@
-//! The workspace boundary for the tools of agents: no mode lets them out of the workspace unasked.
+//! The workspace boundary for the tools of agents: no mode lets them out of the workspace without a question.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ fn patch(line: &str) -> Value {
     format!("*** Begin Patch\n{line}\n*** End Patch").into()
 }
 
-/// Every tool that names a path, as it is given that of a file and of its directory.
+/// Returns every tool that names a path, with the path of a file or of its directory.
 fn calls([path, directory]: &[String; 2]) -> Vec<(&'static str, Value)> {
     let mut calls: Vec<(&str, Value)> = ["Read", "Grep", "Glob", "LS", "Write", "Edit", "Delete"]
         .map(|tool| {
@@ -33,7 +33,7 @@ fn calls([path, directory]: &[String; 2]) -> Vec<(&'static str, Value)> {
     calls
 }
 
-/// A call that writes one file, as this agent makes it.
+/// Returns a call of this agent that writes one file.
 fn writes(dialect: Dialect, path: &str) -> (&'static str, Value) {
     let (_, tool, key) = tools(dialect);
     let input = match dialect {
@@ -45,7 +45,7 @@ fn writes(dialect: Dialect, path: &str) -> (&'static str, Value) {
     (tool, input)
 }
 
-/// A stand with a file beside the workspace, and the ways that lead to it.
+/// Returns a fixture with a file beside the workspace, and the paths that lead to it.
 fn stand() -> (HookFixture, String, Vec<[String; 2]>) {
     let stand = HookFixture::new();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
@@ -64,7 +64,7 @@ fn stand() -> (HookFixture, String, Vec<[String; 2]>) {
     (stand, cwd, ways.map(|way| way.map(str::to_owned)).into())
 }
 
-/// Puts a file into the directory of the person's own settings.
+/// Writes a file into the directory of the user's own settings.
 fn own(stand: &HookFixture, name: &str, text: &str) {
     let home = stand.desk.world.workspace().parent().unwrap().to_path_buf();
     let dir = home.join(".config/byleave");
@@ -98,10 +98,10 @@ fn no_mode_lets_the_tools_of_an_agent_out_of_the_workspace_unasked() {
             let (tool, input) = writes(dialect, &ways[0][0]);
             refused(dialect, &cwd, tool, &input);
         }
-        // A call that is made from elsewhere is judged there, and elsewhere is outside.
+        // A call from another directory is judged there, and that directory is outside.
         let elsewhere = format!("{cwd}/../outside");
         refused(Dialect::ClaudeCode, &elsewhere, "Read", &json!({ "file_path": "f.txt" }));
-        // Inside, the mode lets it pass.
+        // Inside the workspace, the mode allows the call.
         let inside =
             said(Dialect::ClaudeCode, &cwd, "Write", &json!({ "file_path": "n", "content": "" }), None);
         let told = stand.asks(Dialect::ClaudeCode, &inside, PATIENT_MS);

@@ -1,18 +1,18 @@
-//! Each dialect, from the question in the inbox to what the agent reads; and what holds for all of them.
+//! Each dialect, from the question in the inbox to the agent's input. Also tests of what all dialects have in common.
 
 use byleave_hook::Dialect;
 use serde_json::{Value, json};
 
 use super::{HookFixture, PATIENT_MS, ended, is_denied, rewritten, said, start, tools};
 
-/// A call that asks a person, in the time that this agent has.
+/// Makes a call that asks a person, within the patience of this agent.
 fn the_whole_way(dialect: Dialect) {
     let stand = HookFixture::new();
     let _served = stand.serve();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let (shell, write, path) = tools(dialect);
 
-    // A shell command: asked about, run confined, its output and exit code the command's own.
+    // A shell command: a person is asked, and it runs confined. Its output and exit code are those of the command.
     let input = json!({"command": "echo made; touch made; exit 7"});
     let asks = said(dialect, &cwd, shell, &input, None);
     let hook = start(stand.hook(dialect, PATIENT_MS), asks.to_string().as_bytes());
@@ -27,7 +27,7 @@ fn the_whole_way(dialect: Dialect) {
             let printed = String::from_utf8_lossy(&ran.stdout);
             assert_eq!((ran.status.code(), printed.starts_with("made\n")), (Some(7), true), "{ran:?}");
             assert!(stand.file("made").exists(), "what was shown is what counts");
-            // One answer, one run.
+            // One answer allows one run.
             std::fs::remove_file(stand.file("made")).unwrap();
             assert_eq!(stand.shell(&line).status.code(), Some(125));
             assert!(!stand.file("made").exists());
@@ -43,7 +43,7 @@ fn the_whole_way(dialect: Dialect) {
     let told = stand.asks(dialect, &after, PATIENT_MS);
     assert_eq!((told.status.code(), told.stdout.is_empty()), (Some(0), true), "{told:?}");
 
-    // A file: asked about, passed on, and said to be that.
+    // A file: a person is asked, the call is passed on, and the hook says so.
     let target = format!("{cwd}/new.txt");
     let mut input = json!({ path: target });
     if dialect == Dialect::Codex {
@@ -63,7 +63,7 @@ fn the_whole_way(dialect: Dialect) {
     assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{told:?}");
     assert_eq!(rewritten(dialect, &told), None);
 
-    // No is no, with the person's words.
+    // A no is reported with the person's words.
     let mut input = input.clone();
     for value in input.as_object_mut().unwrap().values_mut() {
         *value = value.as_str().unwrap().replace("new.txt", "other.txt").into();
@@ -89,7 +89,7 @@ fn the_whole_way(dialect: Dialect) {
         [(&*foreign, "refused"), (&*foreign, "completed"), ("agent_ran", "completed"), (&*ours, came)];
     assert_eq!(calls, wanted, "{book}");
     let passed = show(&stand, &book[1]);
-    assert!(passed.contains("judged, not enforced"), "{passed}");
+    assert!(passed.contains("evaluated, not enforced"), "{passed}");
     let linked = show(&stand, &book[2]);
     assert!(linked.contains(book[3]["call"].as_str().unwrap()), "{linked}");
 }
@@ -132,10 +132,10 @@ fn a_late_answer_is_found_by_the_same_call_once() {
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let dialect = Dialect::ClaudeCode;
     let asks = said(dialect, &cwd, "Bash", &json!({"command": "touch late"}), None);
-    // A hook that runs out of time leaves no refusal behind: the same call is judged by the next one.
-    for patience_ms in [1, 20, 60, 100, 150, 200, 300] {
+    // A hook that runs out of time does not record a refusal. The next hook judges the same call.
+    for timeout_ms in [1, 20, 60, 100, 150, 200, 300] {
         let mut hook = stand.desk.command(&["hook", "claude-code"]);
-        hook.args(["--patience-ms", &patience_ms.to_string()]);
+        hook.args(["--timeout-ms", &timeout_ms.to_string()]);
         assert!(is_denied(dialect, &ended(start(hook, asks.to_string().as_bytes()))));
     }
     let told = stand.asks_until_judged(dialect, &asks);
@@ -147,7 +147,7 @@ fn a_late_answer_is_found_by_the_same_call_once() {
         said_so.contains(question.split_at(question.len() - 8).1) && said_so.contains("again"),
         "{said_so}"
     );
-    // Nobody begins it but the agent: not who answers, and not who drives on what can be driven.
+    // Only the agent starts the call. Neither an answer nor `byleave resume` does.
     stand.answers(&["yes"]);
     assert_eq!(stand.byleave(&["resume"]).status.code(), Some(0));
     assert!(!stand.file("late").exists());
@@ -156,13 +156,13 @@ fn a_late_answer_is_found_by_the_same_call_once() {
     let line = rewritten(dialect, &told).unwrap_or_else(|| panic!("{told:?}"));
     assert_eq!(stand.shell(&line).status.code(), Some(0));
     assert!(stand.file("late").exists());
-    // The line itself may come by a second hook, and is nothing that somebody else can make up.
+    // The rewritten line may itself come through a second hook. Nobody else can make up such a line.
     let again = said(dialect, &cwd, "Bash", &json!({ "command": line }), None);
     assert_eq!(stand.asks(dialect, &again, PATIENT_MS).status.code(), Some(0));
     let made_up = line.replace(line.split_at(line.len() - 4).1, "ffff");
     let again = said(dialect, &cwd, "Bash", &json!({ "command": made_up }), None);
     assert!(is_denied(dialect, &stand.asks(dialect, &again, PATIENT_MS)));
-    // It counted once.
+    // The answer was good for one run.
     let told = stand.asks_until_judged(dialect, &asks);
     assert!(is_denied(dialect, &told), "{told:?}");
     assert_ne!(stand.question(), question);
@@ -202,13 +202,13 @@ fn one_policy_is_about_the_tools_of_every_agent() {
         (Dialect::Gemini, "list_directory", json!({ "dir_path": cwd })),
         (Dialect::Cursor, "Grep", json!({"pattern": "x"})),
         (Dialect::Copilot, "view", json!({ "path": notes })),
-        // The gateway judges its own when they get there.
+        // The gateway judges its own tools when the call gets there.
         (Dialect::ClaudeCode, "mcp__byleave__bash", json!({"command": "cat .env"})),
     ] {
         let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), PATIENT_MS);
         assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{tool}: {told:?}");
     }
-    // What nobody knows is asked about, and not let pass: another server's tool, a new tool, a new argument.
+    // Anything unknown leads to a question: another server's tool, a new tool, a new argument.
     for (tool, input) in [
         ("mcp__github__push", json!({})),
         ("Frobnicate", json!({})),
@@ -220,7 +220,7 @@ fn one_policy_is_about_the_tools_of_every_agent() {
     }
 }
 
-/// A build, a test and a commit, and nothing was set: no cgroup is delegated where most tests run.
+/// A build, a test and a commit run without any setting. No cgroup is delegated where most tests run.
 // req: E7, M2
 #[test]
 fn ordinary_work_runs_in_a_fresh_account_without_a_setting() {
@@ -266,7 +266,7 @@ fn nobody_is_asked_about_what_cannot_run() {
     let stand = HookFixture::new();
     let own = stand.desk.world.workspace().parent().unwrap().join(".config/byleave");
     std::fs::create_dir_all(&own).unwrap();
-    // It asks, and could never run: no cgroup is delegated, and none can be where the test runs, or the kernel limits everything.
+    // The call could never run, because its rule needs a guarantee that no backend gives.
     let rule = "[[rule]]\nid = \"mine\"\nverdict = \"allow\"\nrun = [\"touch\"]\nguarantees = [\"no-such-guarantee\"]\n";
     std::fs::write(own.join("policy.toml"), rule).unwrap();
     stand.desk.give(&own.join("policy.toml"));
@@ -288,7 +288,7 @@ fn nobody_is_asked_about_what_cannot_run() {
     }
 }
 
-/// What is said of a call in another directory: the model can choose that directory.
+/// Tests calls in another directory, because the model can choose that directory.
 fn elsewhere_is_judged_from_the_workspace(served: bool) {
     let stand = HookFixture::new();
     let _served = served.then(|| stand.serve());
@@ -308,12 +308,12 @@ fn elsewhere_is_judged_from_the_workspace(served: bool) {
     let agents = [Dialect::ClaudeCode, Dialect::Codex, Dialect::Gemini, Dialect::Goose, Dialect::Copilot];
     for dialect in agents {
         let (shell, ..) = tools(dialect);
-        // The project's rules hold, wherever the model says that it works.
+        // The project's rules hold in every directory that the model names.
         let told =
             stand.asks(dialect, &said(dialect, other, shell, &json!({"command": "ls"}), None), PATIENT_MS);
         assert!(is_denied(dialect, &told), "{dialect:?}: {told:?}");
         assert!(String::from_utf8_lossy(&told.stderr).contains("no-listing"), "{dialect:?}: {told:?}");
-        // What is outside of the workspace stays outside.
+        // A file outside the workspace stays outside.
         let asks = said(dialect, other, shell, &json!({"command": "cat diary.txt"}), None);
         let told = stand.asks_until_judged(dialect, &asks);
         assert!(is_denied(dialect, &told), "{dialect:?}: {told:?}");
@@ -321,7 +321,7 @@ fn elsewhere_is_judged_from_the_workspace(served: bool) {
         assert!(summary.contains(&format!("{other}/diary.txt")), "{dialect:?}: {summary}");
         stand.answers(&["no"]);
     }
-    // A name without a directory is one in the directory that the agent says.
+    // A relative name is resolved in the directory that the agent names.
     let (dialect, tool) = (Dialect::Gemini, "write_file");
     let input = json!({"file_path": "made.txt", "content": "x"});
     let told = stand.asks_until_judged(dialect, &said(dialect, other, tool, &input, None));
@@ -349,7 +349,7 @@ fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
     let mut served = stand.serve();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let asks = said(Dialect::ClaudeCode, &cwd, "Bash", &json!({"command": "ls"}), None);
-    // Stricter in the hook's own environment than in the gate's: judged alone, and strictly.
+    // The hook's environment is stricter than the gate's. The hook judges alone, and strictly.
     let mut hook = stand.hook(Dialect::ClaudeCode, 2_000);
     hook.env("BYLEAVE_MODE", "confirm-all");
     let told = ended(start(hook, asks.to_string().as_bytes()));
@@ -360,7 +360,7 @@ fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
     let second = stand.byleave(&["hook", "serve"]);
     assert_eq!(second.status.code(), Some(2), "{second:?}");
     assert!(String::from_utf8_lossy(&second.stderr).contains("already"), "{second:?}");
-    // Settings that change end it, loudly; the hook is not the worse for it.
+    // A change of the settings ends the gate with a message. The hook still works.
     let settings = stand.json(&["config", "path", "--json"]);
     let text = settings.to_string();
     let own = stand.desk.world.workspace().parent().unwrap().join(".config/byleave/config.toml");
@@ -384,7 +384,7 @@ fn what_is_allowed_only_with_a_guarantee_is_not_passed_on_without() {
         let text =
             format!("[[rule]]\nid = \"mine\"\nverdict = \"allow\"\nwrite = [\"/**/free.txt\"]\n{guarantees}");
         std::fs::write(own.join("policy.toml"), text).unwrap();
-        // Only whose it is may have written it.
+        // The policy file must belong to the user.
         let about = std::fs::metadata(stand.desk.world.workspace()).unwrap();
         use std::os::unix::fs::{MetadataExt as _, chown};
         chown(own.join("policy.toml"), Some(about.uid()), Some(about.gid())).unwrap();

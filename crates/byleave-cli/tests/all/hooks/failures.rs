@@ -1,4 +1,4 @@
-//! Everything that can go wrong between an agent and the gate: a deny each time, in every dialect.
+//! Everything that can fail between an agent and the gate. Each failure must lead to a deny in every dialect.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,13 +13,13 @@ use serde_json::json;
 use super::page;
 use super::{HookFixture, PATIENT_MS, ended, is_denied, said, start, tools};
 
-/// What a gate does that is not one.
+/// The behavior of a fake gate.
 type FakeGateBehavior = fn(UnixStream);
 
 /// One failure, in one dialect.
 type FailureCase = fn(&FailureFixture, Dialect) -> Output;
 
-/// The time of an agent that is to be let down by somebody who says nothing.
+/// The patience of an agent whose counterpart never replies.
 const SHORT_MS: u64 = 900;
 
 const READS: fn(&UnixStream) = |stream| {
@@ -27,7 +27,7 @@ const READS: fn(&UnixStream) = |stream| {
     drop(BufReader::new(stream).read_line(&mut line));
 };
 
-/// What fails between the hook and a gate that listens.
+/// Failures between the hook and a gate that listens.
 const GATE: &[(&str, FailureCase)] = &[
     ("the gate crashes before it has read", |lab, dialect| lab.with_gate(dialect, PATIENT_MS, drop)),
     ("the gate crashes after it has read", |lab, dialect| {
@@ -73,7 +73,7 @@ const GATE: &[(&str, FailureCase)] = &[
     }),
 ];
 
-/// What fails where no gate listens, and the hook has the program judge.
+/// Failures without a listening gate, when the hook lets the program judge.
 const PROGRAM: &[(&str, FailureCase)] = &[
     ("no gate, and the program is not there", |lab, dialect| {
         let mut hook = lab.stand.hook(dialect, PATIENT_MS);
@@ -88,12 +88,12 @@ const PROGRAM: &[(&str, FailureCase)] = &[
     ("no gate, and the program denies without a word", |lab, dialect| {
         lab.with_program(dialect, PATIENT_MS, "exit 2")
     }),
-    ("no gate, and the program talks nonsense", |lab, dialect| {
+    ("no gate, and the output of `byleave` is not valid UTF-8", |lab, dialect| {
         lab.with_program(dialect, PATIENT_MS, "printf '\\377\\376'")
     }),
 ];
 
-/// What fails in what the agent says.
+/// Failures in the agent's request.
 const AGENT: &[(&str, FailureCase)] = &[
     ("the agent says nothing", |lab, dialect| lab.started(dialect, "exec \"$@\"", b"")),
     ("the agent says something that is no JSON", |lab, dialect| {
@@ -121,9 +121,9 @@ const AGENT: &[(&str, FailureCase)] = &[
     }),
 ];
 
-/// What fails in the machine around the hook and the program behind it.
+/// Failures of the machine around the hook and of the program behind it.
 const MACHINE: &[(&str, FailureCase)] = &[
-    // An allow that prints nothing needs no standard output; so it is one that prints, or a deny.
+    // An allow that prints nothing needs no standard output. So these cases lead to an allow that prints, or to a deny.
     ("standard output is closed", |lab, dialect| {
         lab.started(dialect, "exec \"$@\" >&-", &lab.said_of(dialect, "cat .env"))
     }),
@@ -162,19 +162,19 @@ impl FailureFixture {
         Self { stand, cwd }
     }
 
-    /// A harmless call, which a sound gate lets pass.
+    /// Returns a harmless call, which a working gate allows.
     fn said(&self, dialect: Dialect) -> Vec<u8> {
         self.said_of(dialect, "ls")
     }
 
-    /// The same of this command.
+    /// Returns a call with this command.
     fn said_of(&self, dialect: Dialect, command: &str) -> Vec<u8> {
         let input = json!({ "command": command });
         said(dialect, &self.cwd, tools(dialect).0, &input, None).to_string().into_bytes()
     }
 
-    /// The hook with a gate that does this, and nothing to judge by itself.
-    fn with_gate(&self, dialect: Dialect, patience_ms: u64, mischief: FakeGateBehavior) -> Output {
+    /// Runs the hook with a gate that behaves like this, and without a program to judge.
+    fn with_gate(&self, dialect: Dialect, timeout_ms: u64, mischief: FakeGateBehavior) -> Output {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let socket = place.path().join("hook.sock");
@@ -185,36 +185,36 @@ impl FailureFixture {
                 mischief(stream);
             }
         });
-        let mut hook = self.stand.hook(dialect, patience_ms);
+        let mut hook = self.stand.hook(dialect, timeout_ms);
         hook.arg("--state").arg(place.path()).args(["--program", "/nonexistent/byleave"]);
         ended(start(hook, &self.said(dialect)))
     }
 
-    /// The hook without a gate, with a program of this text to judge.
-    fn with_program(&self, dialect: Dialect, patience_ms: u64, script: &str) -> Output {
+    /// Runs the hook without a gate, with this script as the program that judges.
+    fn with_program(&self, dialect: Dialect, timeout_ms: u64, script: &str) -> Output {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let program = place.path().join("byleave");
-        // Written by another process: one of ours that is just being made would hold it open.
+        // Another process writes the file. A child that this process is just starting would hold it open.
         let made = Command::new("sh")
             .args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", script])
             .arg(&program)
             .status()
             .unwrap();
         assert!(made.success());
-        let mut hook = self.stand.hook(dialect, patience_ms);
+        let mut hook = self.stand.hook(dialect, timeout_ms);
         hook.arg("--program").arg(&program);
         ended(start(hook, &self.said(dialect)))
     }
 
-    /// The hook with the true program behind it, started by a shell that says how.
+    /// Runs the hook with the real program behind it, started by this shell script.
     fn started(&self, dialect: Dialect, script: &str, input: &[u8]) -> Output {
         let mut command = self.stand.desk.world.command(Path::new("/bin/bash"));
         command.args(["-c", script, "bash"]).arg(&self.stand.hook).arg(dialect.name());
         ended(start(self.stand.desk.by_another(command), input))
     }
 
-    /// Tries failures, each in all dialects side by side; every one must be a deny.
+    /// Tries each failure in all dialects in parallel. Every one must lead to a deny.
     fn try_all(&self, failures: &[(&str, FailureCase)]) {
         for (what, fails) in failures {
             let told = side_by_side(|dialect| fails(self, dialect));
@@ -225,7 +225,7 @@ impl FailureFixture {
     }
 }
 
-/// Does something in all dialects side by side.
+/// Runs a function for all dialects in parallel.
 fn side_by_side(run: impl Fn(Dialect) -> Output + Sync) -> [Output; Dialect::ALL.len()] {
     std::thread::scope(|scope| {
         let running = Dialect::ALL.map(|dialect| {
@@ -295,7 +295,7 @@ fn a_gate_killed_while_a_person_is_asked_is_a_deny_in_every_dialect() {
         served.kill();
         let told = ended(hook);
         assert!(is_denied(dialect, &told), "{KILLED}, {}: {told:?}", dialect.name());
-        // Because of the gate, and not because the time was up.
+        // The reason is the gate, not the elapsed time.
         let why =
             format!("{}{}", String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
         assert!(why.contains("the gate"), "{}: {why}", dialect.name());

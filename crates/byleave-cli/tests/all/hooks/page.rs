@@ -1,4 +1,4 @@
-//! The part of docs/security/scores.md that says what hooks do when something fails. BYLEAVE_SCORES=write writes it.
+//! The section of docs/security/scores.md about failing hooks. BYLEAVE_SCORES=write writes it.
 
 use std::fmt::Write as _;
 
@@ -17,8 +17,7 @@ lets pass. A hook that is itself killed cannot say anything: what happens then i
 
 ";
 
-/// Writes the section where that is wanted, and fails where the page says something else. The tests fail where one of these failures is
-/// not a deny in some dialect.
+/// Writes the section if requested, and fails if the page differs. Other tests fail if one of these failures is not a deny in some dialect.
 pub(super) fn check(failures: &[&str]) {
     scores::check(BEGINS, ENDS, &section(failures));
 }

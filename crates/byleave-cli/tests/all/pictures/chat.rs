@@ -15,7 +15,7 @@ fn the_picture_shows_the_chat() {
         ("It is mended.", None),
     ]);
     let mut sitting = project.sitting_at(COLUMNS, 52, &["--color", "always", "chat"]);
-    sitting.await_shown("Say what is to be done.");
+    sitting.await_shown("Describe the task.");
     sitting.press("Mend the failing test.\r");
     sitting.await_ready();
     draw(&project.desk, &sitting, "chat");

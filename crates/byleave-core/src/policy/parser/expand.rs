@@ -39,8 +39,8 @@ impl<'a> VariableExpander<'a> {
                 None if self.built_in => return Expansion::UnknownDirectory,
                 None => {
                     return invalid(
-                        format!("`{text}` is beneath a workspace, and there is none"),
-                        "begin it with `/`, `~/`, or `**/` for any directory",
+                        format!("`{text}` is relative to a workspace, but there is no workspace"),
+                        "begin the path with `/`, `~/`, or `**/` for any directory",
                     );
                 }
             },
@@ -72,7 +72,7 @@ impl<'a> VariableExpander<'a> {
                     Expansion::Texts(vec![format!("{}/{inner}", workspace.trim_end_matches('/'))])
                 }
                 None => invalid(
-                    format!("`{text}` is beneath a workspace, and there is none"),
+                    format!("`{text}` is relative to a workspace, but there is no workspace"),
                     "name the program by its absolute path",
                 ),
             },
@@ -107,15 +107,15 @@ impl<'a> VariableExpander<'a> {
             ("{home}", "home directory", home),
             ("{workspace}", "workspace", workspace),
             ("{state}", "state directory", state),
-            ("{config}", "directory of your own settings", config),
+            ("{config}", "configuration directory", config),
         ];
         for (name, what, place) in places {
             let Some(rest) = text.strip_prefix(name) else { continue };
             if !rest.is_empty() && !rest.starts_with('/') {
                 if name == "~" {
                     return Err(invalid(
-                        format!("`{text}` names another's home directory"),
-                        "write the whole path",
+                        format!("`{text}` is the home directory of another user"),
+                        "write the full path",
                     ));
                 }
                 continue;
@@ -123,7 +123,10 @@ impl<'a> VariableExpander<'a> {
             return match place {
                 Some(place) => Ok(Some((place, rest))),
                 None if self.built_in => Err(Expansion::UnknownDirectory),
-                None => Err(invalid(format!("`{text}`: no {what} is known"), "write the whole path")),
+                None => Err(invalid(
+                    format!("cannot expand `{text}`: the {what} is not known"),
+                    "write the full path",
+                )),
             };
         }
         Ok(None)

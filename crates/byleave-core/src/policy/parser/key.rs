@@ -21,13 +21,13 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "tool",
     "except",
     "when",
-    "why",
+    "reason",
     "firm",
     "dangerous",
     "guarantees",
     "delegate",
-    "yes",
-    "no",
+    "matches",
+    "not_matches",
 ];
 
 /// The keys of `except`.
@@ -66,9 +66,9 @@ pub(super) fn parse_class(name: &str) -> Option<PermissionClass> {
 /// Returns the kind of a value in words.
 pub(super) const fn value_kind(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "yes or no",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
@@ -79,12 +79,10 @@ pub(super) const fn value_kind(value: &DeValue<'_>) -> &'static str {
 pub(super) fn pattern_problem(pattern: &Pattern) -> Option<(String, String)> {
     if let Err(bad) = pattern.check() {
         let todo = match &bad {
-            PatternError::Host(_) => {
-                "a rule is about hosts, not about addresses of pages; see docs/policy.md"
-            }
-            PatternError::PlanInRule => "name its effects one by one",
+            PatternError::Host(_) => "a rule matches hosts, not URLs; see docs/policy.md",
+            PatternError::PlanInRule => "list its effects one by one",
             PatternError::Glob { .. } | PatternError::EmptyRun | PatternError::EmptyPlan => {
-                "`*` and `?` stay within one step, `**` does not"
+                "`*` and `?` match within one path component, `**` across several"
             }
         };
         return Some((bad.to_string(), todo.to_owned()));
@@ -92,16 +90,17 @@ pub(super) fn pattern_problem(pattern: &Pattern) -> Option<(String, String)> {
     match pattern {
         Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) => path_problem(glob),
         Pattern::Invoke(glob) => tool_problem(glob),
-        Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Reach(_) | Pattern::Plan(_) => None,
+        Pattern::Run(_) | Pattern::RunExact(_) | Pattern::Reach(_) | Pattern::Plan(_) => None,
     }
 }
 
 /// Checks a glob over paths. Effects name absolute, resolved paths, so a glob with another spelling matches nothing.
 fn path_problem(glob: &str) -> Option<(String, String)> {
-    let never = |why: &str| Some((format!("`{glob}` can never match: {why}"), "drop that step".to_owned()));
+    let never =
+        |why: &str| Some((format!("`{glob}` can never match: {why}"), "remove that component".to_owned()));
     let mut steps = glob.strip_prefix('/').unwrap_or(glob).split('/');
     if glob != "/" && steps.clone().any(str::is_empty) {
-        return never("paths have no empty steps");
+        return never("paths have no empty components");
     }
     if steps.any(|step| matches!(step, "." | "..")) {
         return never("paths are resolved, without `.` and `..`");
@@ -124,11 +123,10 @@ pub fn class_judged_by_effects(tool: &str) -> Option<&'static str> {
 fn tool_problem(glob: &str) -> Option<(String, String)> {
     if let Some(class) = class_judged_by_effects(glob) {
         let what = format!(
-            "`{glob}` can never match: it is a built-in tool, and a call of it is judged by what it does, not by its name"
+            "`{glob}` can never match: it is a built-in tool, and its calls are evaluated by their effects, not by name"
         );
         let todo = format!(
-            "say what it must not do, with `run`, `read`, `write`, `delete` or `reach`; or leave this out, and write \
-             `when = {{ class = \"{class}\" }}`, which is about all tools of its kind"
+            "name the effects, with `run`, `read`, `write`, `delete` or `reach`; or remove this key and write `when = {{ class = \"{class}\" }}`, which matches all tools of its class"
         );
         return Some((what, todo));
     }
@@ -136,26 +134,30 @@ fn tool_problem(glob: &str) -> Option<(String, String)> {
     if !glob.is_empty() && glob.chars().all(plain) {
         return None;
     }
-    let what = format!("`{}` can never match: no tool has such a name", glob.escape_debug());
-    Some((what, "write the name of a tool as `byleave tools` lists it, or a glob over names".to_owned()))
+    let what = format!("`{}` can never match: it is not a valid tool name", glob.escape_debug());
+    Some((what, "write a tool name as `byleave tools` lists it, or a glob".to_owned()))
 }
 
 /// Returns the error in the words of a run pattern, and what to do.
 pub(super) fn run_problem(words: &[String]) -> Option<(String, String)> {
     let Some(program) = words.first() else {
-        return Some(("the pattern is empty".to_owned(), "name a program and its leading words".to_owned()));
+        return Some((
+            "the pattern is empty".to_owned(),
+            "name a program and its first arguments".to_owned(),
+        ));
     };
     let told = |what: String, todo: &str| Some((what, todo.to_owned()));
     for word in words {
         if word.contains(['|', ';', '&', '<', '>', '$', '`', '"', '\'', '\\', '(', ')']) {
-            let what = format!("`{word}` can never match: a run pattern is words, not a line of shell");
-            return told(what, "write the program and its leading words, one command for each pattern");
+            let what =
+                format!("`{word}` can never match: a run pattern is a list of words, not a shell command");
+            return told(what, "write the program and its first arguments, one command per pattern");
         }
         if word.contains('*')
             || program.contains(['?', '[', '{']) && program.len() > 1 && !is_path_variable(program)
         {
-            let what = format!("`{word}` is a glob, and run patterns are words");
-            return told(what, "leave it out: further words are covered anyway");
+            let what = format!("`{word}` is a glob, but run patterns contain plain words");
+            return told(what, "remove it: further arguments match anyway");
         }
     }
     None

@@ -21,8 +21,8 @@ impl RuleFileReader<'_> {
                 None => (text.as_str(), "**"),
             };
             if server.is_empty() || tool.is_empty() {
-                let what = format!("`{}` names no server, or no tool", text.escape_debug());
-                self.add_diagnostic(span, what, "write `server` or `server/tool`; `*` is any");
+                let what = format!("`{}` has no server or no tool", text.escape_debug());
+                self.add_diagnostic(span, what, "write `server` or `server/tool`; `*` matches any name");
                 continue;
             }
             let pattern = Pattern::Invoke(Effect::mcp_tool_name(server, tool));

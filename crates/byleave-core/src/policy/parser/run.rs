@@ -12,12 +12,12 @@ impl RuleFileReader<'_> {
     pub(super) fn parse_runs(&mut self, value: &TomlValue<'_>, to: &mut Vec<Pattern>) {
         let items = value.get_ref().as_array().map(|items| items.iter().collect::<Vec<_>>());
         if items.as_ref().is_some_and(Vec::is_empty) {
-            self.add_diagnostic(value.span(), "the list is empty", "put something in it, or drop the key");
+            self.add_diagnostic(value.span(), "the list is empty", "add an item, or remove the key");
         }
         for item in items.unwrap_or_else(|| vec![value]) {
             if item.get_ref().as_array().is_some() {
                 let words: Vec<String> = self.parse_texts(item).into_iter().map(|(word, _)| word).collect();
-                self.parse_run(words, item.span(), Pattern::Exactly, to);
+                self.parse_run(words, item.span(), Pattern::RunExact, to);
             } else if let Some(text) = self.parse_text(item) {
                 let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
                 match key::run_problem(&words) {

@@ -32,7 +32,7 @@ async fn a_settled_call_is_a_tombstone_and_is_read_from_the_book() {
     let ledger = ground.ledger();
     let (script, last) = asked(&ledger).await;
     let call = script.call();
-    let question = script.record.entries().iter().find_map(|entry| match &entry.fact {
+    let question = script.record.entries().iter().find_map(|entry| match &entry.event {
         byleave::core::entry::RecordEvent::Asked(Ok(question)) => Some(question.id),
         _ => None,
     });

@@ -60,8 +60,8 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
         id: AdminActionId::new(fresh_id()),
         at: NOW,
         tenant: TenantId::new("local").unwrap(),
-        by: "ada".into(),
-        deed: AdminActionKind::Halt { why: "to see it arrive".into() },
+        actor: "ada".into(),
+        kind: AdminActionKind::Halt { reason: "to see it arrive".into() },
     };
     ledger.record_admin_action(act.clone()).await.unwrap();
 
@@ -122,14 +122,14 @@ async fn interrupted(ground: &Ground) -> CallId {
     drop(ledger);
     assert_eq!(other.interrupt(script.call(), begun, NOW + 9).await.unwrap(), Interruption::Recorded);
     let record = other.load(script.call()).await.unwrap().unwrap().record;
-    assert!(matches!(record.entries().last().unwrap().fact, RecordEvent::Interrupted { .. }));
+    assert!(matches!(record.entries().last().unwrap().event, RecordEvent::Interrupted { .. }));
     script.call()
 }
 
 /// A question whose time runs out with nobody there.
 async fn expired(ground: &Ground) -> CallId {
     let ledger = ground.ledger();
-    let limits = Limits { question_ms: 2_000, ..Limits::default() };
+    let limits = Limits { question_timeout_ms: 2_000, ..Limits::default() };
     let settings = GateSettings { inbox: true, limits, ..GateSettings::default() };
     let gate = Gate::builder().ledger(ledger.clone()).tool(appender("append_line")).settings(settings);
     let asked = call(&ground.dir, "late", "append_line", "late", "never", Mode::ConfirmSensitive);
@@ -139,7 +139,7 @@ async fn expired(ground: &Ground) -> CallId {
     ground.until_quiet().await;
     until("it expires", async || {
         let record = ledger.load(id).await.unwrap().unwrap().record;
-        matches!(record.entries().last().unwrap().fact, RecordEvent::Expired { .. })
+        matches!(record.entries().last().unwrap().event, RecordEvent::Expired { .. })
     })
     .await;
     id

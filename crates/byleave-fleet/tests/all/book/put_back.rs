@@ -47,7 +47,9 @@ async fn what_the_engine_holds_is_sent_once_more() {
         script.answer(Answer::Yes { note: None }).unwrap();
         ledger.append(script.batch()).await.unwrap();
     }
-    assert!(admin_action(&*ledger, "local", AdminActionKind::Halt { why: "for now".into() }).await.is_ok());
+    assert!(
+        admin_action(&*ledger, "local", AdminActionKind::Halt { reason: "for now".into() }).await.is_ok()
+    );
     assert!(admin_action(&*ledger, "local", AdminActionKind::Lift).await.is_ok());
     let book = ground.keyed().await;
     let all_there = async || {

@@ -46,8 +46,10 @@ async fn book_away() {
         id: AdminActionId::new(fresh_id()),
         at: now(),
         tenant: TenantId::new("local").unwrap(),
-        by: "ada".into(),
-        deed: AdminActionKind::Revoke { leave: byleave::core::id::StandingApprovalId::new(fresh_id()) },
+        actor: "ada".into(),
+        kind: AdminActionKind::Revoke {
+            standing_approval: byleave::core::id::StandingApprovalId::new(fresh_id()),
+        },
     };
     ledger.record_admin_action(act.clone()).await.unwrap();
     for victim in ["service", "server"] {

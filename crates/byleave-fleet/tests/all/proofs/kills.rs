@@ -68,7 +68,7 @@ async fn kills() {
         };
         let record = loaded.record;
         let settled =
-            record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Settled(_))).count();
+            record.entries().iter().filter(|entry| matches!(entry.event, RecordEvent::Settled(_))).count();
         assert_eq!(settled, 1, "{call}: {record:?}");
         let outcome = record.outcome().unwrap().as_str();
         *outcomes.entry(outcome.into()).or_default() += 1;
@@ -81,8 +81,8 @@ async fn kills() {
             other => panic!("{call} ended {other}"),
         }
         assert!(repeatable || record.attempts() <= 1, "{call} was begun again");
-        let claims = record.entries().iter().filter_map(|entry| match &entry.fact {
-            RecordEvent::Begun(Ok(claim)) => Some(claim),
+        let claims = record.entries().iter().filter_map(|entry| match &entry.event {
+            RecordEvent::Started(Ok(claim)) => Some(claim),
             _ => None,
         });
         let is_started = |claim: &&Claim| ledger.was_started(claim.owner, claim.attempt).unwrap().unwrap();
@@ -92,7 +92,7 @@ async fn kills() {
         if answered.remove(&call.to_string()).is_some() {
             answers += 1;
             assert!(
-                record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Answered(_))),
+                record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::Answered(_))),
                 "{call}"
             );
             assert_ne!(outcome, "refused", "{call} was answered yes: {:?}", record.outcome());

@@ -85,7 +85,7 @@ pub(crate) fn yes(question: &Question) -> SubmittedAnswer {
         question: question.id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        approver: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
+        approver: ApproverIdentity { name: "person".into(), assurance: Assurance::Terminal },
     }
 }
 

@@ -44,7 +44,7 @@ impl EndpointPolicy {
         if url.origin() == endpoint.origin() && url.path() == endpoint.path() {
             return Ok(url);
         }
-        Err(unsound(what, "it leads elsewhere than the endpoint", text))
+        Err(unsound(what, "it does not lead to the endpoint", text))
     }
 
     /// Checks whether an IP address may be connected to, for a host other than the server's.
@@ -59,10 +59,10 @@ impl EndpointPolicy {
             return Err("it is too long");
         }
         if text.starts_with('-') {
-            return Err("it begins like an option of a program");
+            return Err("it begins like a command-line option");
         }
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            return Err("it has characters that are not drawn");
+            return Err("it has invisible characters");
         }
         let (scheme, rest) = text.split_once("://").ok_or("it is not an https address")?;
         let secure = scheme.eq_ignore_ascii_case("https");
@@ -71,24 +71,24 @@ impl EndpointPolicy {
         }
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         if authority.contains('@') {
-            return Err("it names a user");
+            return Err("it contains a user name");
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         if !authority.chars().all(plain) || !authority.starts_with(|c: char| c != '-') {
-            return Err("its host is not written as a host");
+            return Err("its host is malformed");
         }
         let after = rest.get(authority.len()..).unwrap_or_default();
         // An endpoint must not contain characters that a shell, a launcher or a parser could misinterpret.
         if !after.chars().all(|c| c.is_ascii_alphanumeric() || "-._~:/?&=+%,@*".contains(c)) {
-            return Err("it has characters that no endpoint needs");
+            return Err("it has forbidden characters");
         }
-        let url = Url::parse(text).map_err(|_| "it is no address")?;
+        let url = Url::parse(text).map_err(|_| "it is not a valid URL")?;
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-            return Err("it names a user or a place in a page");
+            return Err("it contains a user name or a fragment");
         }
         let here = is_loopback(&url);
         if here && !is_loopback(&self.server) {
-            return Err("it is on this machine, and the server is not");
+            return Err("it is on this machine, but the server is not");
         }
         if !secure && !here {
             return Err("it is not an https address");
@@ -97,10 +97,10 @@ impl EndpointPolicy {
             Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
             Some(Host::Ipv6(address)) => Some(IpAddr::from(address)),
             Some(Host::Domain(_)) => None,
-            None => return Err("it names no host"),
+            None => return Err("it has no host"),
         };
         if address.is_some_and(|address| !self.allows_address(address)) && url.host() != self.server.host() {
-            return Err("it is not a host that everyone can reach");
+            return Err("its host is not on the public internet");
         }
         Ok(url)
     }

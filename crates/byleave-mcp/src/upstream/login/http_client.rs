@@ -67,17 +67,24 @@ impl LoginHttpClient {
         let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if endpoints.is_empty() {
             if !fetches || self.fetched.fetch_add(1, Ordering::Relaxed) >= DISCOVERY_MAX {
-                return Err("nothing more is sent before it is known where to".into());
+                return Err(
+                    "too many requests, or a request that is not a plain GET, before the endpoints are known"
+                        .into(),
+                );
             }
         } else if request.method() != Method::POST || !endpoints.contains(&url) {
-            return Err("nothing is sent but to the endpoints that were shown".into());
+            return Err("only POST requests to the shown endpoints are allowed".into());
         }
         let mut answered = self.client.execute(reqwest::Request::try_from(request)?).await.map_err(plain)?;
         let status = answered.status();
         // A redirect would send the request to another party. Discovery treats it as not found.
         if status.is_redirection() {
             let nothing = Response::builder().status(StatusCode::NOT_FOUND).body(Vec::new())?;
-            return if fetches { Ok(nothing) } else { Err("it redirects, and that is not followed".into()) };
+            return if fetches {
+                Ok(nothing)
+            } else {
+                Err("the server redirects, and redirects are not followed".into())
+            };
         }
         let mut response = Response::builder().status(status);
         for (name, value) in answered.headers() {
@@ -86,7 +93,7 @@ impl LoginHttpClient {
         let mut body = Vec::new();
         while let Some(piece) = answered.chunk().await.map_err(plain)? {
             if body.len() + piece.len() > ANSWER_BYTES_MAX {
-                return Err("its answer is too long".into());
+                return Err("the response is too long".into());
             }
             body.extend_from_slice(&piece);
         }
@@ -119,7 +126,7 @@ impl Resolve for LoginResolver {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let may: Vec<_> = found.filter(|found| own || standpoint.allows_address(found.ip())).collect();
             if may.is_empty() {
-                return Err("it leads to no host that everyone can reach".into());
+                return Err("the name does not resolve to a public address".into());
             }
             Ok(Box::new(may.into_iter()) as Addrs)
         })

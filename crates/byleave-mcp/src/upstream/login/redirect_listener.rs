@@ -78,13 +78,13 @@ async fn heard(mut stream: TcpStream, port: u16, state: String) -> io::Result<Op
     let (status, words) = match &redirected {
         None => ("404 Not Found", "There is nothing here."),
         Some(came) if came.state != state => {
-            ("400 Bad Request", "This is not the login that was begun. Nothing was done.")
+            ("400 Bad Request", "This response belongs to another login. Nothing was done.")
         }
         Some(came) if came.code.is_none() => {
-            ("200 OK", "You are not logged in. The terminal says why; this page can be closed.")
+            ("200 OK", "You are not logged in. The terminal says why. You can close this page.")
         }
         Some(_) => {
-            ("200 OK", "Back to the terminal: it says whether you are logged in. This page can be closed.")
+            ("200 OK", "Go back to the terminal to see whether you are logged in. You can close this page.")
         }
     };
     let answer = format!(

@@ -1,5 +1,5 @@
-//! A bench: a place of its own for a case, servers in it as real processes, a gate under the case's rules, and a person who says
-//! one thing to everything and keeps what they were shown.
+//! The fixture of a case: its own directory, servers as real processes, and a gate with the case's rules. Its
+//! approver has one fixed answer and stores what it was shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,10 @@ use serde_json::{Value, json};
 use super::CorpusCase;
 use crate::fixture::{PATIENCE, example};
 
-/// Where a case happens: `/ws`, `/outside` and the marker of the corpus, as directories of its own.
+/// The directory of a case: its own versions of `/ws`, `/outside` and the marker of the corpus.
 pub(super) struct CaseDirectory(tempfile::TempDir);
 
-/// A gate with servers behind it, in a place.
+/// A gate with servers behind it, in a directory.
 pub(super) struct CorpusFixture {
     pub(super) gate: Gate,
     pub(super) upstream: Upstream,
@@ -54,22 +54,22 @@ pub(super) struct CorpusFixture {
     root: PathBuf,
 }
 
-/// Says one thing to everything.
+/// An approver that gives the same answer to every question.
 pub(super) struct FixedApprover {
     says: Reply,
     shown: Mutex<Vec<Rendering>>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 pub(super) struct CallAttempt {
-    /// The server answered it.
+    /// Whether the server answered it.
     pub(super) reached: bool,
-    /// How often the person was asked.
+    /// How many times the approver was asked.
     pub(super) asked: usize,
     pub(super) result: CallResult,
 }
 
-/// An agent whose person fills in every form, and whose model answers everything.
+/// A client that fills in every form and answers every sampling request.
 #[derive(Clone, Default)]
 pub(super) struct PermissiveClient {
     pub(super) sampled: Arc<Mutex<usize>>,
@@ -88,18 +88,18 @@ pub(super) fn name(server: &str) -> ServerName {
     ServerName::new(server).unwrap()
 }
 
-/// The name that an agent calls a tool of a server by.
+/// The name by which an agent calls a tool of a server.
 pub(super) fn called(server: &str, tool: &str) -> String {
     catalog_name(&name(server), tool)
 }
 
-/// A tool that says that it only reads, as a server lists it.
+/// A tool definition that declares itself read-only.
 pub(super) fn tool(name: &str, description: &str) -> Value {
     let hints = json!({ "readOnlyHint": true, "destructiveHint": false });
     json!({ "name": name, "description": description, "inputSchema": { "type": "object" }, "annotations": hints })
 }
 
-/// A server that lists these tools, and says `reached` to every call.
+/// A server that lists these tools, and answers `reached` to every call.
 pub(super) fn script(tools: &[Value]) -> Value {
     let reached = json!({ "content": [{ "type": "text", "text": "reached" }] });
     let answers: serde_json::Map<String, Value> =
@@ -108,7 +108,7 @@ pub(super) fn script(tools: &[Value]) -> Value {
 }
 
 impl CaseDirectory {
-    /// The place, after what the case does first.
+    /// Creates the directory and runs the setup of the case.
     pub(super) fn of(case: &CorpusCase) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         for directory in ["ws", "outside", "state"] {
@@ -130,11 +130,11 @@ impl CaseDirectory {
         self.root().join("gate-marker")
     }
 
-    /// The places of a case, as they are here.
+    /// Replaces the paths of a case with their actual ones.
     pub(super) fn meant(&self, text: &str) -> String {
         let root = self.root();
         let root = root.to_str().unwrap();
-        // What leads upwards from the workspace leads there by itself.
+        // A relative path from the workspace already leads there, so it is not replaced.
         text.replace("../outside", "../(outside)")
             .replace("/ws", &format!("{root}/ws"))
             .replace("/outside", &format!("{root}/outside"))
@@ -146,7 +146,7 @@ impl CaseDirectory {
         serde_json::from_str(&self.meant(&arguments.to_string())).unwrap()
     }
 
-    /// The rules of a case as a person would have written them, with more beside them; nothing is built in.
+    /// The rules of a case as a user would write them, and further rules. There are no built-in rules.
     pub(super) fn policy(&self, case: &CorpusCase, beside: &str) -> Policy {
         let root = self.root();
         let root = root.to_str().unwrap();
@@ -165,7 +165,7 @@ impl CaseDirectory {
         load_rules(&file, &PathVariables::default(), &SkipExamples).unwrap().rules
     }
 
-    /// Says what a scripted server is from now on.
+    /// Sets the definition of a scripted server from now on.
     pub(super) fn define(&self, server: &str, script: &Value) {
         std::fs::write(self.file(server), script.to_string()).unwrap();
     }
@@ -174,13 +174,13 @@ impl CaseDirectory {
         self.root().join("state").join(format!("{server}.json"))
     }
 
-    /// A scripted server whose word the person trusts.
+    /// A scripted server whose declarations the user trusts.
     pub(super) fn server(&self, server: &str, script: &Value) -> ServerDefinition {
         self.define(server, script);
         self.hostile(server, &["scripted", self.file(server).to_str().unwrap()])
     }
 
-    /// The fixture with these words.
+    /// The hostile fixture with these arguments.
     pub(super) fn hostile(&self, server: &str, words: &[&str]) -> ServerDefinition {
         let args = words.iter().map(|word| (*word).to_owned()).collect();
         let command = example("hostile").to_str().unwrap().to_owned();
@@ -188,12 +188,13 @@ impl CaseDirectory {
         ServerDefinition { trusted: true, ..ServerDefinition::new(name(server), launch) }
     }
 
-    /// A gate with servers behind it, none of them started; as after a restart, where there was one before.
+    /// A gate with servers behind it, none of them started. It uses the state of an earlier gate, as after a
+    /// restart.
     pub(super) fn bench(&self, policy: Policy, says: Reply, servers: Vec<ServerDefinition>) -> CorpusFixture {
         self.bench_in(policy, says, servers, true)
     }
 
-    /// The same, with the servers in the sandbox or without it.
+    /// The same, with or without the sandbox.
     pub(super) fn bench_in(
         &self,
         policy: Policy,
@@ -212,7 +213,7 @@ impl CaseDirectory {
             hidden_paths: Vec::new(),
             environment: std::env::vars().chain([("BLOCKED".to_owned(), "x".to_owned())]).collect(),
             policy: Arc::new(Policy::new(Vec::new()).unwrap()),
-            // Not every machine that tests run on lets us make groups of processes.
+            // Some test machines do not allow cgroups.
             waived: [Guarantee::MemoryLimited].into(),
             logins: LoginStore::in_state_dir(&root.join("state")),
             bare,
@@ -271,7 +272,7 @@ impl CorpusFixture {
         bounded(self.upstream.refresh(&name(server))).await
     }
 
-    /// Has the person asked about whatever of a server is not accepted yet.
+    /// Asks the approver about everything of a server that is not accepted yet.
     pub(super) async fn ask(&self, server: &str) -> Result<(), String> {
         bounded(self.upstream.accept(&self.gate, &self.asking(), &name(server))).await
     }
@@ -280,14 +281,14 @@ impl CorpusFixture {
         AcceptanceContext { tenant: "local".parse().unwrap(), cwd: self.cwd() }
     }
 
-    /// The tools of servers that agents are offered.
+    /// The server tools that agents are offered.
     pub(super) fn offered(&self) -> Vec<String> {
         let entries = self.gate.catalog().list();
         let names = entries.iter().filter(|entry| entry.manifest().server.is_some());
         names.map(|entry| entry.name().to_owned()).collect()
     }
 
-    /// An agent before the gateway, which offers under these names.
+    /// An agent connected to the gateway, which uses this naming scheme.
     pub(super) async fn agent(
         &self,
         names: NamingScheme,
@@ -297,7 +298,7 @@ impl CorpusFixture {
             cwd: self.cwd(),
             mode: Mode::ConfirmSensitive,
             agent: None,
-            // The person is asked by the gate alone, so that forms are the servers' own.
+            // Only the gate asks the person, so that every form comes from a server.
             elicitation: false,
             pages: None,
             call_timeout: None,
@@ -320,7 +321,7 @@ impl CorpusFixture {
     }
 }
 
-/// Reads a resource as an agent does; what it gets, as text.
+/// Reads a resource as an agent does, and returns it as text.
 pub(super) async fn resource(
     client: &RunningService<RoleClient, PermissiveClient>,
     uri: &str,
@@ -329,7 +330,7 @@ pub(super) async fn resource(
     read.map(|read| serde_json::to_string(&read).unwrap()).map_err(|error| error.to_string())
 }
 
-/// Everything is over by then.
+/// Fails if this takes longer than the limit.
 pub(super) async fn bounded<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.unwrap()
 }
@@ -339,7 +340,7 @@ impl FixedApprover {
         self.shown.lock().unwrap().len()
     }
 
-    /// All that was shown; it could be approved only if it was whole.
+    /// All the text that was shown. Every question view must have been complete.
     pub(super) fn shown(&self) -> String {
         let shown = self.shown.lock().unwrap();
         assert!(shown.iter().all(|rendering| rendering.complete), "something was left out");
@@ -398,7 +399,7 @@ impl ClientHandler for PermissiveClient {
     }
 }
 
-/// What the program calls `bash`, as far as it is judged; it runs nothing, and says that it was reached.
+/// A tool with the name and the effects of `bash`. It runs nothing, and answers that it was reached.
 struct FakeBash(Manifest);
 
 impl FakeBash {

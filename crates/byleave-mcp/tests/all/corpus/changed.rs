@@ -1,4 +1,4 @@
-//! What changes after somebody accepted it: another way to start a server is not started, another tool is not offered.
+//! Changes after acceptance: a changed launch is not started, and a changed tool is not offered.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ async fn a_server_that_would_be_started_otherwise_is_not_started() {
         let (first, then) = match case.id.as_str() {
             "unpinned-package-version" => {
                 let from = |package| by_npx(&place, &first, package);
-                // The same words run another program tomorrow, so they are asked about tomorrow.
+                // The same arguments may run another program tomorrow, so they are asked about again.
                 pinned(&place, &case, from("some-mcp@1.2.3")).await;
                 (from("some-mcp@latest"), from("some-mcp@latest"))
             }
@@ -45,7 +45,7 @@ async fn a_server_that_would_be_started_otherwise_is_not_started() {
         }
         assert!(!is_there(&place.marker()) && after.offered().is_empty(), "{}", case.id);
 
-        // Once somebody says yes, it is started as it is now.
+        // After a yes, it is started as it is now.
         let after = place.bench(place.policy(&case, ""), yes(), vec![then]);
         let asked = after.ask(server).await;
         match case.id.as_str() {
@@ -70,7 +70,7 @@ fn swapped(place: &CaseDirectory, first: &ServerDefinition, id: &str) -> ServerD
     then
 }
 
-/// The server, as a package runner of this machine would start it.
+/// The server, started through a package runner.
 fn by_npx(place: &CaseDirectory, server: &ServerDefinition, package: &str) -> ServerDefinition {
     use std::os::unix::fs::PermissionsExt as _;
     let npx = place.root().join("npx");
@@ -86,7 +86,7 @@ fn by_npx(place: &CaseDirectory, server: &ServerDefinition, package: &str) -> Se
     server
 }
 
-/// With its version, the same words mean the same, and nobody is asked again.
+/// With a fixed version the arguments always mean the same, so nobody is asked again.
 async fn pinned(place: &CaseDirectory, case: &CorpusCase, server: ServerDefinition) {
     drop(place.accepted(place.policy(case, ""), no(), vec![server.clone()]).await);
     let again = place.bench(place.policy(case, ""), no(), vec![server]);
@@ -124,7 +124,7 @@ async fn a_tool_that_is_another_is_not_offered() {
             told(&place, &bench, &then).await;
         } else {
             place.define("a", &script(&then));
-            // Whether it is looked at again by the same process, or by the next.
+            // Checked by the same process, or by the next one.
             if case.id == "tool-description-changed" {
                 bench = place.bench(place.policy(&case, ""), no(), vec![place.server("a", &script(&then))]);
             }
@@ -145,7 +145,7 @@ async fn a_tool_that_is_another_is_not_offered() {
     }
 }
 
-/// What the server lists later, and a word of it that the person must be shown.
+/// The later tool list of the server, and a word of it that the person must be shown.
 fn redefined(case: &CorpusCase, was: Value) -> (Vec<Value>, &'static str) {
     let mut then = was.clone();
     match case.id.as_str() {
@@ -168,7 +168,7 @@ fn redefined(case: &CorpusCase, was: Value) -> (Vec<Value>, &'static str) {
     }
 }
 
-/// The server says in the middle of a call that it has changed, and is looked at without anybody's doing.
+/// The server announces a change in the middle of a call, and is checked without any request.
 async fn told(place: &CaseDirectory, bench: &CorpusFixture, then: &[Value]) {
     let mut news = bench.upstream.subscribe();
     let attending = tokio::spawn(bench.upstream.clone().supervise(bench.gate.clone(), bench.asking()));
@@ -179,7 +179,7 @@ async fn told(place: &CaseDirectory, bench: &CorpusFixture, then: &[Value]) {
     let last = bench.call(&called("a", "read"), json!({})).await;
     assert!(last.reached, "{:?}", last.result);
     bounded(news.recv()).await.unwrap();
-    // Somebody is asked, in the time that takes.
+    // Waits until the approver is asked.
     let asked = async {
         while bench.person.asked() == 0 {
             tokio::task::yield_now().await;
@@ -189,7 +189,7 @@ async fn told(place: &CaseDirectory, bench: &CorpusFixture, then: &[Value]) {
     attending.abort();
 }
 
-/// Harmless to whoever accepts it, and then another to the agent.
+/// A server that shows a harmless tool for acceptance, and a different one afterwards.
 async fn two_faced(case: &CorpusCase) {
     let place = CaseDirectory::of(case);
     let bench = place.bench(place.policy(case, ""), yes(), vec![place.hostile("a", &["turning"])]);
@@ -201,7 +201,7 @@ async fn two_faced(case: &CorpusCase) {
     assert!(bench.offered().is_empty());
     let tried = bench.call(&called("a", "go"), json!({})).await;
     assert!(is_refused(&tried) && !tried.reached, "{:?}", tried.result);
-    // Shown as it is, and accepted, it is offered.
+    // After the real definition was shown and accepted, the tool is offered.
     bench.ask("a").await.unwrap();
     assert!(bench.person.shown().contains("id_ed25519"));
     assert_eq!(bench.offered(), [called("a", "go")]);

@@ -1,4 +1,4 @@
-//! Calls that rules are about: each is held, and its harmless twin goes through under the same rules without a question.
+//! Calls that a rule covers: each is held, and a harmless variant succeeds under the same rules without a question.
 
 use byleave_mcp::gateway::NamingScheme;
 use byleave_mcp::upstream::pins::PinFile;
@@ -11,12 +11,12 @@ use super::bench::{
 };
 use super::{CaseTest, CorpusCase, shown_by};
 
-/// What stands beside a case so that it shows something.
+/// The control for a case, so that the case proves something.
 struct ControlCase {
     id: &'static str,
-    /// More rules: those that the notes of the case tell of, and what the twin needs.
+    /// Further rules: those that the notes of the case mention, and those that the control call needs.
     rules: &'static str,
-    /// The call that goes through: server, tool and arguments.
+    /// The call that succeeds: server, tool and arguments.
     call: (&'static str, &'static str, &'static str),
 }
 
@@ -67,7 +67,7 @@ const TWINS: &[ControlCase] = &[
     ControlCase { id: "deny-misses-double-underscore", rules: "", call: ("a", "run", "{}") },
     ControlCase { id: "server-name-spoofing", rules: "", call: ("trusted", "read", "{}") },
     ControlCase { id: "duplicate-tool-two-servers", rules: "", call: ("github", "create_issue", "{}") },
-    // What only reads is allowed: but by whose word?
+    // Read-only tools are allowed, if the server is trusted to declare them.
     ControlCase {
         id: "readonly-hint-lie",
         rules: "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nmcp = [\"a\", \"trusted\"]\n",
@@ -100,17 +100,17 @@ async fn a_call_is_judged_by_who_does_it_and_what_its_arguments_look_like() {
         let arguments = place.arguments(&case.input["arguments"]);
         let tried = held.call(&called(server, case.called()), arguments.clone()).await;
         is_held(&case, &tried);
-        // It is there, and a yes is all that it lacks.
+        // The tool exists, and only needs a yes.
         let free = place.accepted(place.policy(&without_rules(&case), ""), yes(), servers).await;
         let tried = free.call(&called(server, case.called()), arguments).await;
         assert!(tried.reached && tried.asked == 1, "{}: without rules: {:?}", case.id, tried.result);
-        // A name without a server is nobody's.
+        // A name without a server belongs to no tool.
         let bare = held.call(case.called(), json!({})).await;
         assert!(is_refused(&bare) && bare.asked == 0, "{}: {:?}", case.id, bare.result);
     }
 }
 
-/// The server of the case and that of its twin; they may be one.
+/// The server of the case and that of its control, which may be the same.
 fn servers(
     place: &CaseDirectory,
     case: &CorpusCase,
@@ -169,7 +169,7 @@ async fn names_mean_one_thing_and_a_server_that_is_denied_is_denied_whole() {
     }
 }
 
-/// Ours is called `bash`, and nothing else is.
+/// Only the built-in tool is called `bash`.
 async fn exactly(place: &CaseDirectory, case: &CorpusCase) {
     let bench = place.bench(place.policy(case, ""), yes(), Vec::new());
     let arguments = place.arguments(&case.input["arguments"]);
@@ -196,7 +196,7 @@ async fn shadowing(place: &CaseDirectory, case: &CorpusCase) {
     assert!(ours.result.to_text().contains("our own"), "{:?}", ours.result);
 }
 
-/// Every tool, and what it has beside tools.
+/// Every tool, and the resources and prompts.
 async fn denied_whole(place: &CaseDirectory, case: &CorpusCase) {
     let servers = vec![place.server("x", &script(&[tool("t", ""), tool("u", "")]))];
     for (case, is_denied) in [(case.clone(), true), (without_rules(case), false)] {
@@ -213,7 +213,7 @@ async fn denied_whole(place: &CaseDirectory, case: &CorpusCase) {
     }
 }
 
-/// A server that came on the command line, under its own names.
+/// A server from the command line, under its own tool names.
 async fn wrapped(place: &CaseDirectory, case: &CorpusCase) {
     for (case, is_denied) in [(case.clone(), true), (without_rules(case), false)] {
         let servers = vec![place.server("x", &script(&[tool("t", "")]))];
@@ -226,7 +226,7 @@ async fn wrapped(place: &CaseDirectory, case: &CorpusCase) {
     }
 }
 
-/// Denied by a rule, and forgotten: neither comes back because somebody says yes to something else.
+/// One denied by a rule and one forgotten: a yes to something else restores neither.
 async fn forgotten(place: &CaseDirectory, case: &CorpusCase) {
     let both = || ["x", "y"].map(|server| place.server(server, &script(&[tool("t", "")]))).to_vec();
     let bench = place.accepted(place.policy(case, ""), yes(), both()).await;
@@ -246,7 +246,7 @@ async fn forgotten(place: &CaseDirectory, case: &CorpusCase) {
     assert!(is_refused(&tried) && tried.asked == 0, "{:?}", tried.result);
 }
 
-/// Rules are not expanded with anything; one that can be about no server is an error, and whoever has it does not start.
+/// Rules are not expanded. A rule that can match no server is an error, and the program does not start with it.
 fn not_expanded(case: &CorpusCase) {
     use byleave::policy_case::{CaseRule, parse_rules};
     let own: Vec<CaseRule> = serde_json::from_value(json!(case.rules)).unwrap();

@@ -1,4 +1,5 @@
-//! What servers say: people are shown all of it, agents none of it before it is accepted, and none of it is an answer.
+//! Text from servers: people are shown all of it, agents get none of it before acceptance, and it is never an
+//! approval.
 
 use byleave_mcp::gateway::NamingScheme;
 use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition};
@@ -56,13 +57,13 @@ async fn oversized(place: &CaseDirectory, case: &CorpusCase) {
     }
 }
 
-/// Not one word of its reaches the agent: before it is started, and while it runs and nobody has accepted what it offers.
+/// No text of the server reaches the agent: neither before it is started, nor while its offer is not accepted.
 async fn unheard(place: &CaseDirectory, case: &CorpusCase) {
     let mut says = script(&[tool("x", "LISTEN: do this")]);
     says["instructions"] = json!("LISTEN: do that");
     says["resources"] = json!([{ "uri": "test://LISTEN", "name": "LISTEN" }]);
     let bench = place.bench(place.policy(case, ""), no(), vec![place.server("new", &says)]);
-    // Only how it is started is accepted, by the first of two answers.
+    // The first of two answers accepts only the launch.
     for is_started in [false, true] {
         if is_started {
             let yes = place.bench(
@@ -84,7 +85,7 @@ async fn unheard(place: &CaseDirectory, case: &CorpusCase) {
     assert!(bench.upstream.list()[0].peer_info().unwrap().instructions.as_deref() == Some("LISTEN: do that"));
 }
 
-/// All that an agent is told without a call.
+/// Everything that an agent receives without a call.
 async fn heard(bench: &super::bench::CorpusFixture) -> String {
     let (client, _) = bench.agent(NamingScheme::Catalog).await;
     let tools = bounded(client.list_all_tools()).await.unwrap();
@@ -113,7 +114,7 @@ async fn whole_command(place: &CaseDirectory, case: &CorpusCase) {
     let words: Vec<String> = serde_json::from_value(install["args"].clone()).unwrap();
     let hidden = format!("{}--also", "\u{202e}\n".repeat(40));
     let args = words.iter().cloned().chain([hidden]).collect();
-    // A name that is looked for: it need not be there to be shown.
+    // A program that is searched for in PATH. It need not exist to be shown.
     let launch = Launch::Child {
         command: install["command"].as_str().unwrap().into(),
         args,
@@ -139,7 +140,7 @@ async fn no_result_is_an_answer() {
         let told = case.input["result"].as_str().unwrap();
         says["answers"]["x"] =
             json!({ "content": [{ "type": "text", "text": told }], "isError": told.starts_with("Error") });
-        // With the result and without it, what follows is asked about just the same.
+        // With or without the result, the next call is asked about just the same.
         let allowed = "[[rule]]\nid = \"x\"\nverdict = \"allow\"\nmcp = \"a/x\"\n";
         let bench = place.accepted(place.policy(&case, allowed), no(), vec![place.server("a", &says)]).await;
         let result = bench.call(&called("a", "x"), json!({})).await;
@@ -167,7 +168,7 @@ async fn only_what_is_listed_is_read_and_it_is_judged_as_what_it_names() {
         let asked = bench.person.asked();
         let read = resource(&client, uri).await;
         assert!(read.is_err() && bench.person.asked() == asked, "{}: {read:?}", case.id);
-        // Listed, it is asked about as what it is.
+        // If it is listed, it is asked about under its real URI.
         let mut lists = script(&[]);
         lists["resources"] = json!([{ "uri": uri, "name": "harmless" }]);
         for (says, is_read) in [(no(), false), (yes(), true)] {

@@ -1,4 +1,5 @@
-//! Servers that nobody has accepted are not started; those that run do nothing outside their profile, and get words, not a shell.
+//! Servers that nobody accepted are not started. Running servers cannot leave their profile, and their arguments are not
+//! interpreted by a shell.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ async fn nothing_is_started_that_nobody_accepted() {
 async fn not_started(place: &CaseDirectory, case: &CorpusCase, only_listed: bool) {
     let marker = place.marker();
     let words = ["starts", marker.to_str().unwrap()];
-    // The repository says that it is approved, as loudly as it likes.
+    // The repository declares itself approved.
     let server = json!({ "command": "hostile", "args": words });
     let ws = place.root().join("ws");
     std::fs::write(ws.join(".mcp.json"), json!({ "mcpServers": { "repo": server } }).to_string()).unwrap();
@@ -50,7 +51,7 @@ async fn not_started(place: &CaseDirectory, case: &CorpusCase, only_listed: bool
     assert!(is_there(&marker) && !bench.offered().is_empty(), "{}", case.id);
 }
 
-/// A definition has no key for a program that makes headers.
+/// A definition has no key for a program that generates headers.
 fn no_helper(place: &CaseDirectory) {
     let plain = "[server.repo]\nurl = \"https://a.example/mcp\"\nheaders = { A = \"$(id)\" }\n";
     let Launch::Http { headers, .. } = &config_file::parse_servers(plain).unwrap()[0].launch else {
@@ -62,7 +63,7 @@ fn no_helper(place: &CaseDirectory) {
     assert!(fault.line == 4 && fault.to_string().contains("headersHelper"), "{fault}");
 }
 
-/// What stands in a definition is handed over word by word.
+/// The arguments of a definition are passed on unchanged, one by one.
 async fn words(place: &CaseDirectory, case: &CorpusCase) {
     let value = place.meant(case.input["arguments"]["user_config.name"].as_str().unwrap());
     let mut server = place.hostile("plugin", &["env", &value]);
@@ -72,7 +73,7 @@ async fn words(place: &CaseDirectory, case: &CorpusCase) {
     let said = bench.call(&called("plugin", "go"), json!({})).await.result.to_text();
     assert!(said.contains(&format!("argv {value}")) && said.contains(&format!("NAME={value}")), "{said}");
     assert!(!is_there(&place.marker()));
-    // A variable is one of the person's environment, or the server is not started.
+    // A variable must be in the user's environment, or the server is not started.
     let Launch::Child { env, .. } = &mut server.launch else { panic!() };
     env.insert("NAME".into(), "${user_config.name}".into());
     let bench = place.bench(place.policy(case, ""), yes(), vec![server]);
@@ -91,7 +92,7 @@ fn a_server_does_nothing_outside_its_profile() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         return runtime.unwrap().block_on(confined());
     }
-    // The sandbox refuses root: somebody else does it, with programs that they can read.
+    // The sandbox refuses root, so another user runs this, with programs that it can read.
     let folder = tempfile::tempdir().unwrap();
     let open =
         |path: &PathBuf| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -117,7 +118,7 @@ fn a_server_does_nothing_outside_its_profile() {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
-/// Allowed by rule and by person, so that nothing stands in the way but the sandbox.
+/// Rules and approver allow the call, so that only the sandbox can prevent it.
 async fn confined() {
     for case in shown_by(CaseTest::Confined) {
         for bare in [true, false] {

@@ -1,5 +1,5 @@
-//! A fake: an MCP server that wants a login, and the authorization server that gives it, on sockets of this machine. There is no
-//! real one without a network. It holds a client to the protocol: registration, PKCE, `resource`, rotated refresh tokens.
+//! A fake MCP server that requires login, and its authorization server, on sockets of this machine. A real one would need a
+//! network. It enforces the protocol: registration, PKCE, `resource`, rotated refresh tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -11,37 +11,37 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Stands in every token and code, and nowhere else.
+/// Part of every token and code, and of nothing else.
 pub(crate) const SECRET: &str = "SECRETSECRET";
 
-/// The two servers. They last as long as the process.
+/// The two servers. They run until the process ends.
 #[derive(Clone)]
 pub(crate) struct FakeOAuthServers {
-    /// Where the MCP server is.
+    /// The URL of the MCP server.
     pub(crate) url: String,
-    /// Where the authorization server is.
+    /// The URL of the authorization server.
     pub(crate) issuer: String,
     shared: Arc<Mutex<FakeOAuthState>>,
 }
 
-/// What the servers do, and what they have seen.
+/// The behaviour of the servers, and the requests that they have received.
 #[derive(Default)]
 pub(crate) struct FakeOAuthState {
-    /// Says other things of the authorization server.
+    /// Overrides for the metadata of the authorization server.
     pub(crate) metadata: Map<String, Value>,
-    /// Says other things of the MCP server.
+    /// Overrides for the metadata of the MCP server.
     pub(crate) resource: Map<String, Value>,
-    /// How long tokens last.
+    /// The lifetime of tokens.
     pub(crate) lasts_s: u64,
-    /// The issuer that comes with a code, where it is another.
+    /// The issuer returned with a code, if it differs.
     pub(crate) iss: Option<String>,
-    /// Answers every request for a token so.
+    /// The response to every token request.
     pub(crate) token_answer: Option<(u16, String, String)>,
-    /// Tokens that are good.
+    /// The valid access tokens.
     pub(crate) access: BTreeSet<String>,
-    /// What a token can be had for, once.
+    /// The valid refresh tokens. Each can be used once.
     pub(crate) refresh: BTreeSet<String>,
-    /// All that was asked for.
+    /// All requests.
     pub(crate) seen: Vec<SeenRequest>,
     clients: BTreeMap<String, String>,
     codes: BTreeMap<String, AuthorizationCodeGrant>,
@@ -54,7 +54,6 @@ struct AuthorizationCodeGrant {
     redirect: String,
 }
 
-/// A request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeenRequest {
     pub(crate) method: String,
@@ -64,7 +63,7 @@ pub(crate) struct SeenRequest {
     pub(crate) body: String,
 }
 
-/// What is answered.
+/// Status, headers and body.
 type FakeHttpResponse = (u16, Vec<(String, String)>, String);
 
 impl FakeOAuthServers {
@@ -84,7 +83,7 @@ impl FakeOAuthServers {
         self.shared.lock().unwrap()
     }
 
-    /// How often something was asked for.
+    /// How many times a path was requested.
     pub(crate) fn asked(&self, path: &str) -> usize {
         self.shared().seen.iter().filter(|seen| seen.path == path).count()
     }
@@ -164,7 +163,7 @@ impl FakeOAuthServers {
         }
     }
 
-    /// The person says yes at once.
+    /// The person agrees at once.
     fn authorize(&self, seen: &SeenRequest) -> FakeHttpResponse {
         let asked = |name: &str| seen.query.get(name).cloned().unwrap_or_default();
         let mut shared = self.shared();
@@ -230,7 +229,7 @@ impl FakeOAuthState {
     }
 }
 
-/// Goes where a browser would, and follows redirects: the last status and what was said.
+/// Opens an address as a browser would and follows redirects. Returns the last status and body.
 pub(crate) fn browse(address: &str) -> (u16, String) {
     let mut address = address.to_owned();
     for _ in 0..5 {
@@ -254,7 +253,7 @@ pub(crate) fn fetch(address: &str) -> (u16, BTreeMap<String, String>, String) {
     (status, headers(head), body.to_owned())
 }
 
-/// The value of a name in the query of an address.
+/// The value of a query parameter of an address.
 pub(crate) fn in_query(address: &str, name: &str) -> String {
     pairs(address.split_once('?').unwrap().1).remove(name).unwrap()
 }
@@ -265,7 +264,7 @@ fn serve(listener: TcpListener, answer: impl Fn(&SeenRequest) -> FakeHttpRespons
         for stream in listener.incoming().map_while(Result::ok) {
             let answer = Arc::clone(&answer);
             std::thread::spawn(move || {
-                // Whoever goes away early is not missed.
+                // A client may disconnect early.
                 one(stream, &*answer).unwrap_or_default();
             });
         }

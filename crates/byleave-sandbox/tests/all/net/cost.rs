@@ -1,4 +1,4 @@
-//! What the proxy costs: a connection with one request, direct and proxied, interleaved in one run.
+//! The cost of the proxy: a connection with one request, direct and proxied, interleaved in one run.
 //!
 //! `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p byleave-sandbox --test all -- --ignored net::cost --nocapture`
 

@@ -1,4 +1,4 @@
-//! What a hostile program tries at the proxy, byte by byte. Each case says what must not happen.
+//! Attacks of a hostile program on the proxy, byte by byte. Each case says what must not happen.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn the_second_request_on_a_connection_is_judged_like_the_first() {
     let mut stream = proxy.connect().await;
     let first = format!("GET http://a.example:{port}/1 HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n");
     let second = format!("GET http://b.example:{port}/2 HTTP/1.1\r\nHost: b.example:{port}\r\n\r\n");
-    // Both at once: the second must not ride along in the bytes of the first.
+    // Both at once: the second request must not pass within the bytes of the first.
     stream.write_all(format!("{first}{first}{second}").as_bytes()).await.unwrap();
     let answer = text(&mut stream).await;
     assert_eq!(answer.matches("hello\n").count(), 2, "{answer}");
@@ -60,7 +60,7 @@ async fn a_request_in_a_tunnel_is_for_the_host_of_the_tunnel() {
         tunnel.write_all(request.as_bytes()).await.unwrap();
         tunnel.shutdown().await.unwrap();
         let answer = text(&mut tunnel).await;
-        // A head without an end has no answer.
+        // A request head without an end gets no answer.
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{:.80} {answer}", request);
     }
     assert_eq!(server.seen(), "");
@@ -93,7 +93,7 @@ async fn a_request_does_not_hide_in_the_body_of_another() {
         format!("Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\n{hidden}"),
         format!("Transfer-Encoding: chunked\r\n\r\n00000000000000000\r\n\r\n{hidden}"),
         format!("Transfer-Encoding: chunked\r\n\r\n1\nx\r\n0\r\n\r\n{hidden}"),
-        // What follows a whole request is the next one, and is read as such: without a host in full.
+        // The bytes after a complete request are parsed as the next one, which lacks an absolute URL.
         format!("\r\n{hidden}"),
     ] {
         let answer = proxy.told(format!("POST http://a.example:{port}/ HTTP/1.1\r\n{framing}")).await;
@@ -155,7 +155,7 @@ async fn an_address_is_not_a_name_however_it_is_spelled() {
         socks.read_exact(&mut answer).await.unwrap();
         assert_eq!(answer, [5, 0, 5, 2], "{host}");
     }
-    // By the number itself, in both families.
+    // By IP address, in both families.
     for (kind, address) in
         [(1, vec![127, 0, 0, 1]), (4, "::1".parse::<std::net::Ipv6Addr>().unwrap().octets().to_vec())]
     {
@@ -189,7 +189,7 @@ async fn a_redirect_inwards_leads_nowhere() {
 #[tokio::test]
 async fn a_head_has_an_end_in_bytes_and_in_time() {
     let server = FakeHttpServer::hello().await;
-    // Each bound by itself, so that on a slow machine none is reached before the one that is meant.
+    // Each limit separately, so that a slow machine does not reach another limit first.
     let bounded =
         |bounds| ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])).with_limits(bounds));
     let port = server.port;
@@ -198,7 +198,7 @@ async fn a_head_has_an_end_in_bytes_and_in_time() {
         .told(format!("GET http://a.example:{port}/ HTTP/1.1\r\nX: {long}\r\n\r\n"))
         .await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
-    // Begun, and never ended.
+    // Begun, and never completed.
     let proxy =
         bounded(NetworkLimits { head_timeout: Duration::from_millis(150), ..NetworkLimits::default() });
     assert!(proxy.told("GET http://a.example/ HTTP/1.1\r\n").await.starts_with("HTTP/1.1 408"));
@@ -206,12 +206,12 @@ async fn a_head_has_an_end_in_bytes_and_in_time() {
         let answer = proxy.told(begun).await;
         assert!(!answer.contains("200"), "{begun:?} {answer}");
     }
-    // A tunnel in which nothing moves, after something did.
+    // A tunnel that becomes idle after some traffic.
     let proxy = bounded(NetworkLimits { idle_timeout: Duration::from_secs(2), ..NetworkLimits::default() });
     let mut tunnel = proxy.tunnel("a.example", port).await;
     tunnel.write_all(b"\0 not http").await.unwrap();
     assert_eq!(tunnel.read(&mut [0; 1]).await.unwrap_or(0), 0);
-    // A body that never comes.
+    // A body that never arrives.
     let answer =
         proxy.told(format!("POST http://a.example:{port}/never HTTP/1.1\r\nContent-Length: 5\r\n\r\n")).await;
     assert!(!answer.contains("408"), "{answer}");
@@ -255,7 +255,7 @@ async fn a_flood_of_wishes_fills_neither_the_log_nor_a_persons_day() {
         assert!(answer.contains(code), "{n} {answer}");
     }
     assert_eq!((keeper.asked.lock().unwrap().len(), proxy.serving.decisions().len()), (3, 10));
-    // The same again is counted, not written.
+    // Repeated decisions are counted, not logged.
     let other = ProxyFixture::before(door(FakeHostPolicy::default()));
     for _ in 0..5 {
         other.told("GET http://b.example/ HTTP/1.1\r\n\r\n").await;

@@ -1,4 +1,5 @@
-//! Lookups: a granted name gets an address of ours, the rest is refused, and nothing of it leaves.
+//! Lookups: a granted name gets a placeholder address, other names are refused, and no query leaves the
+//! machine.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ fn responder() -> LookupFixture {
 }
 
 impl LookupFixture {
-    /// The code of the answer, and the address in it.
+    /// Returns the response code and the address.
     fn ask(&self, name: &str, kind: u16) -> (u8, Option<Ipv4Addr>) {
         let mut query = vec![7, 8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in name.split('.') {
@@ -51,7 +52,7 @@ impl LookupFixture {
         self.socket.send(&query).unwrap();
         let mut answer = [0; 512];
         let mut length = self.socket.recv(&mut answer).unwrap();
-        // An answer to something else that was sent before.
+        // Skips an answer to an earlier query.
         while answer[..2] != query[..2] {
             length = self.socket.recv(&mut answer).unwrap();
         }
@@ -68,7 +69,7 @@ async fn a_name_has_an_address_if_it_may_be_reached_and_no_lookup_leaves() {
     assert_eq!(asked.ask("a.example", A), (0, first));
     assert_eq!(asked.ask("A.EXAMPLE", A), (0, first), "the same name, the same address");
     assert_eq!((asked.ask("a.example", AAAA), asked.ask("a.example", TXT)), ((0, None), (0, None)));
-    // Who would be asked about is worth an address; the question comes with the connection.
+    // A name that would be asked about gets an address. The question comes with the connection.
     assert_eq!(asked.ask("ask.example", A), (0, Some(Ipv4Addr::new(198, 18, 0, 17))));
     for (name, code) in [
         ("b.example", 5),
@@ -81,7 +82,7 @@ async fn a_name_has_an_address_if_it_may_be_reached_and_no_lookup_leaves() {
     ] {
         assert_eq!(asked.ask(name, A), (code, None), "{name}");
     }
-    // Nonsense gets no answer, or a short one, and the next question is answered as before.
+    // Malformed queries get no answer or a short one, and the next query is answered as before.
     for nonsense in
         [&[][..], &[0], &[0xff; 12], &[0; 600], &[1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xc0, 12, 0, 1, 0, 1]]
     {

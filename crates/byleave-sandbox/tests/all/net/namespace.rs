@@ -1,6 +1,6 @@
-//! An empty network namespace whose sockets are handed out: served from outside, as the launcher will.
+//! An empty network namespace whose sockets are passed out and served from outside, as the launcher does.
 //!
-//! Needs unprivileged user namespaces, `unshare`, `ip`, `mount` and `curl`; where they are missing it fails, and says so.
+//! Needs unprivileged user namespaces, `unshare`, `ip`, `mount` and `curl`; it fails with a message if one is missing.
 
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
@@ -27,7 +27,7 @@ use super::world::{FakeHostPolicy, FakeHttpServer, FakeResolver, ProxyFixture, d
 
 const MEETING: &str = "BYLEAVE_TEST_MEETING";
 const PORT: &str = "BYLEAVE_TEST_PORT";
-/// Somebody who owns nothing.
+/// A user that owns nothing.
 const NOBODY: u32 = 61_001;
 
 // req: E7
@@ -45,7 +45,7 @@ async fn sockets_made_in_an_empty_namespace_are_the_only_way_out_of_it() {
     assert_eq!(got("by name"), "0 hello");
     assert_eq!(got("by the proxy"), "0 hello");
     assert_eq!(got("by socks"), "0 hello");
-    // 6: the name cannot be looked up; 52: closed without an answer; 7: no route.
+    // curl's exit codes: 6 is a failed lookup, 52 a close without an answer, 7 no route.
     assert_eq!(got("another name"), "6 ");
     assert_eq!(got("another by the proxy").split(':').next(), Some("0 blocked by policy"));
     assert_eq!(got("loopback"), "52 ");
@@ -65,7 +65,7 @@ async fn sockets_made_in_an_empty_namespace_are_the_only_way_out_of_it() {
     }
 }
 
-/// What the commands inside said, and what was decided outside.
+/// Returns the output of the commands inside, and the decisions outside.
 fn run_inside(server: &FakeHttpServer) -> (Vec<String>, Vec<String>) {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
@@ -110,10 +110,10 @@ fn run_inside(server: &FakeHttpServer) -> (Vec<String>, Vec<String>) {
     (said.lines().map(str::to_owned).collect(), told.collect())
 }
 
-/// Another test of this binary, as an unprivileged user in namespaces of its own.
+/// Starts another test of this binary, as an unprivileged user in its own namespaces.
 fn in_namespace(place: &Path, test: &str) -> Command {
     std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
-    // The binary of the tests may lie where nobody else can read.
+    // The test binary may be in a place that other users cannot read.
     let own = place.join("inside");
     std::fs::copy(std::env::current_exe().unwrap(), &own).unwrap();
     let mut command = Command::new("unshare");
@@ -139,7 +139,7 @@ fn public_addresses_of_this_machine_and_ports_of_the_web_are_guarded() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
 }
 
-/// In a namespace an address of the public internet can be ours, and ports 80 and 443 can be had.
+/// In a namespace, the test can use a public address and the ports 80 and 443.
 #[tokio::test]
 #[ignore = "run by the test above, in a namespace"]
 async fn inside_with_a_public_address() {
@@ -156,7 +156,7 @@ async fn inside_with_a_public_address() {
     let (mut stream, _) = listener.accept().await.unwrap();
     assert_eq!(text(&mut stream).await, "", "connected to, and told nothing");
 
-    // Whoever waits behind a port of the web for anything but the web hears nothing, even if it speaks first.
+    // A server with another protocol on a web port receives nothing, even if it speaks first.
     let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let secure = tokio::net::TcpListener::bind("127.0.0.1:443").await.unwrap();
     for (port, listener) in [(80, &listener), (443, &secure)] {
@@ -186,7 +186,7 @@ fn received(stream: &UnixStream) -> Vec<OwnedFd> {
     ancillary.drain().flat_map(rights).collect()
 }
 
-/// The part that runs inside; by itself it has nobody to meet.
+/// The part that runs inside. It fails if it is started alone.
 #[test]
 #[ignore = "run by the test above, in a namespace"]
 fn inside() {

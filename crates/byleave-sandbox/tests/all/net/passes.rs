@@ -1,4 +1,4 @@
-//! Calls that share a namespace, and the port in it: each by its own pass, through its own door.
+//! Calls that share a namespace and its proxy port: each with its own token and its own egress.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::world::{FakeHostPolicy, FakeHttpServer, curl, door, said, text};
 
-/// A proxy with a door for each of two calls, and none for whoever shows no pass.
+/// A proxy with an egress for each of two calls, and none for clients without a token.
 fn shared() -> (SocketAddr, ProxyServer, ProxyToken, ProxyToken) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -23,7 +23,7 @@ fn shared() -> (SocketAddr, ProxyServer, ProxyToken, ProxyToken) {
     (at, serving, one, two)
 }
 
-/// The same proxy, by SOCKS.
+/// The same proxy with SOCKS.
 fn socks(url: &str) -> String {
     url.replace("http://", "socks5h://")
 }
@@ -48,7 +48,7 @@ async fn each_call_goes_through_its_own_door_and_nobody_through_none() {
         (format!("socks5h://call:@{at}"), "a", false),
     ] {
         for tunnel in ["--proxytunnel", "--http1.1"] {
-            // `git` asks without a pass first, and shows it when told to.
+            // `git` connects without a token first, and sends it when it is requested.
             let got = curl(&["-x", &proxy, "--proxy-anyauth", tunnel, &url(host)]).await;
             assert_eq!(said(&got) == "hello\n", reached, "{proxy} {host} {got:?}");
             let got = curl(&["-x", &proxy, tunnel, &url(host)]).await;
@@ -74,7 +74,7 @@ async fn each_call_goes_through_its_own_door_and_nobody_through_none() {
     );
 }
 
-/// A tunnel to `a.example` or `b.example`, or the answer instead.
+/// Opens a tunnel to `a.example` or `b.example`. Returns the stream and the answer.
 async fn tunnel(at: SocketAddr, pass: &str, host: &str, port: u16) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let coded = base64(&format!("call:{pass}"));
@@ -107,7 +107,7 @@ async fn when_a_call_is_over_its_pass_opens_nothing_and_its_connections_end() {
     assert_eq!(decisions.len(), 1);
     text(&mut of_one).await;
     assert_eq!(tunnel(at, &first, "a.example", server.port).await.1, "HTTP/1.1 407");
-    // The other call goes on.
+    // The other call continues.
     of_two.write_all(b"GET / HTTP/1.1\r\nHost: b.example\r\nConnection: close\r\n\r\n").await.unwrap();
     assert!(text(&mut of_two).await.ends_with("hello\n"));
 }
@@ -163,7 +163,8 @@ async fn who_cannot_show_a_pass_is_known_while_one_call_runs_and_what_it_leaves_
     let _serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
     let open = || doors.register_call(door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
     let wanted = |pass: &ProxyToken| pass.decisions().iter().map(|one| one.times).sum::<u64>();
-    // Nothing is served before this waits: the connection of the first call is still to be taken when it is over.
+    // Nothing is served before this waits, so the connection of the first call is accepted after that call has
+    // ended.
     let one = open();
     let left = std::net::TcpStream::connect(at).unwrap();
     drop(one);
@@ -172,12 +173,12 @@ async fn who_cannot_show_a_pass_is_known_while_one_call_runs_and_what_it_leaves_
     text(&mut own).await;
     assert_eq!(wanted(&two), 1, "its own alone");
     drop(left);
-    // While two run, it stands with both, and is nobody's.
+    // While two run, it is logged for both and belongs to neither.
     let three = open();
     let mut either = TcpStream::connect(at).await.unwrap();
     text(&mut either).await;
     assert_eq!((wanted(&two), wanted(&three)), (2, 1));
-    assert!(three.decisions()[0].reason.as_deref().unwrap().contains("nothing says which of them"));
+    assert!(three.decisions()[0].reason.as_deref().unwrap().contains("it is unknown which of them"));
     drop(two);
     let mut own = TcpStream::connect(at).await.unwrap();
     text(&mut own).await;

@@ -1,4 +1,4 @@
-//! What a well-behaved program finds: the hosts that were granted, and reasons for the rest.
+//! The proxy for a well-behaved program: granted hosts work, and others are refused with a reason.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,11 +47,11 @@ async fn a_refusal_says_what_why_and_its_code() {
         assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
         assert!(answer.contains("x-byleave-refusal: host-not-granted\r\n"), "{answer}");
         assert!(
-            answer.ends_with("blocked by policy: `b.example:80` is not granted: no rule allows it\n"),
+            answer.ends_with("blocked by policy: `b.example:80` is not allowed: no rule allows it\n"),
             "{answer}"
         );
     }
-    assert_eq!(proxy.why().await, "`b.example:80` is not granted: no rule allows it");
+    assert_eq!(proxy.why().await, "`b.example:80` is not allowed: no rule allows it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,7 +116,7 @@ async fn a_person_is_asked_once_a_call_and_the_grant_ends_with_it() {
         let (first, second) = tokio::join!(proxy.told(&request), proxy.told(&request));
         assert!(first.ends_with("hello\n") && second.ends_with("hello\n"), "{first} {second}");
         assert_eq!(keeper.asked.lock().unwrap().len(), call);
-        // What is still open when the call ends, ends with it.
+        // Open connections are closed when the call ends.
         let mut tunnel = proxy.tunnel("ask.example", server.port).await;
         proxy.serving.close().await;
         assert_eq!(tunnel.read(&mut [0; 1]).await.unwrap_or(0), 0);
@@ -124,7 +124,7 @@ async fn a_person_is_asked_once_a_call_and_the_grant_ends_with_it() {
     let unwilling =
         FakeHostPolicy { asks: vec!["ask.example"], says: Some("Ada said no"), ..FakeHostPolicy::default() };
     let proxy = ProxyFixture::before(door(unwilling));
-    assert!(proxy.told(&request).await.ends_with("is not granted: Ada said no\n"));
+    assert!(proxy.told(&request).await.ends_with("is not allowed: Ada said no\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,7 +193,7 @@ async fn a_credential_for_tls_without_anybody_to_open_it_is_no_door() {
     let credential =
         Credential::new("a.example", 443, CredentialTransport::Tls, "Authorization", "x").unwrap();
     let flaw = door(FakeHostPolicy::default()).with_credentials(vec![credential], None).unwrap_err();
-    assert!(flaw.to_string().contains("no interception"), "{flaw}");
+    assert!(flaw.to_string().contains("TLS interception is off"), "{flaw}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -298,7 +298,7 @@ async fn a_name_is_looked_up_once_a_connection_and_what_was_checked_is_connected
     }
     assert!(answers[0].ends_with("hello\n"), "{answers:?}");
     assert!(
-        answers[1].contains("leads to 10.0.0.1, which is not an address of the public internet"),
+        answers[1].contains("resolves to 10.0.0.1, which is not an address of the public internet"),
         "{answers:?}"
     );
     assert!(answers[2].ends_with("hello\n"), "the one address that may be reached is: {answers:?}");

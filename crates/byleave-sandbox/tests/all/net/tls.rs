@@ -1,4 +1,4 @@
-//! TLS through the proxy: held to the name that was granted, and opened only to add a credential.
+//! TLS through the proxy: bound to the granted name, and intercepted only to add a credential.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::world::{FakeHostPolicy, ProxyFixture, curl, door, said, serve_one};
 
-/// A server of HTTPS that is `a.example`, and remembers.
+/// An HTTPS server for `a.example` that records requests.
 pub(crate) struct FakeHttpsServer {
     pub(crate) port: u16,
     certificate: rcgen::Certificate,
@@ -77,7 +77,7 @@ async fn tls_passes_untouched_and_only_by_the_name_that_was_granted() {
         let arguments = ["-x", &at, "--cacert", trusted];
         let url = format!("https://a.example:{port}/");
         assert_eq!(said(&curl(&[&arguments[..], &[&url]].concat()).await), "hello\n", "{at}");
-        // The tunnel goes to the one, the ClientHello to the other; the certificate would do for both.
+        // The tunnel goes to one host, and the ClientHello names another. The certificate is valid for both.
         let fronted = format!("b.example:{port}:a.example:{port}");
         let url = format!("https://b.example:{port}/");
         let got = curl(&[&arguments[..], &["--connect-to", &fronted, &url]].concat()).await;
@@ -85,7 +85,7 @@ async fn tls_passes_untouched_and_only_by_the_name_that_was_granted() {
         assert!(String::from_utf8_lossy(&got.stderr).contains("alert access denied"), "{got:?}");
     }
     assert_eq!(server.connections.load(Ordering::SeqCst), 2);
-    let why = "the connection was granted for `a.example`, and the TLS inside it asks for `b.example`";
+    let why = "the connection was allowed for `a.example`, but the TLS inside it asks for `b.example`";
     assert_eq!(proxy.why().await, why);
     let decisions = proxy.serving.decisions();
     assert_eq!(decisions.iter().map(|one| one.is_allowed).collect::<Vec<_>>(), [true, false, true, false]);
@@ -113,7 +113,8 @@ fn named(name: &str) -> (u16, Vec<u8>) {
     (0, [&[0, length + 3, 0, 0, length][..], name.as_bytes()].concat())
 }
 
-/// A server that keeps what it is sent, and what came to it through a tunnel for `a.example`.
+/// Sends these parts through a tunnel for `a.example` to a recording server. Returns what the server and the
+/// client received.
 async fn sent_through(parts: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>, ProxyFixture) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -163,7 +164,7 @@ async fn a_hello_that_hides_its_name_does_not_pass() {
             "cannot be read",
         ),
         ("no hello at all", vec![22, 3, 1, 0, 4, 2, 0, 0, 0], "cannot be read"),
-        ("half of one", hello(std::slice::from_ref(&a), 9_999)[..40].to_vec(), "has no end"),
+        ("half of one", hello(std::slice::from_ref(&a), 9_999)[..40].to_vec(), "is incomplete"),
     ] {
         let (arrived, answer, proxy) = sent_through(&[bytes]).await;
         assert!(arrived.is_empty(), "{what} {arrived:?}");
@@ -171,7 +172,7 @@ async fn a_hello_that_hides_its_name_does_not_pass() {
         let why = proxy.why().await;
         assert!(why.contains(code), "{what} {why}");
     }
-    // In pieces, with the right name, it passes as it came.
+    // In chunks, with the right name, it passes unchanged.
     let pieces: Vec<Vec<u8>> = hello(&[a], 3).chunks(2).map(<[u8]>::to_vec).collect();
     assert_eq!(sent_through(&pieces).await.0, pieces.concat());
 }
@@ -223,16 +224,16 @@ async fn a_credential_is_added_in_tls_that_the_proxy_opened_and_the_host_is_chec
     assert_eq!(said(&got), "hello\n", "{got:?}");
     let seen = server.seen.lock().unwrap().clone();
     assert!(seen.contains("authorization: Bearer hunter2\r\n") && !seen.contains("from inside"), "{seen}");
-    // Inside the TLS that was opened, too, a request is for the host that was granted.
+    // Inside intercepted TLS too, a request must be for the granted host.
     let got = curl(&["-x", &at, "--cacert", ours_file, "-H", "Host: b.example", &url("a.example")]).await;
     assert!(said(&got).contains("the request inside it is for `b.example`"), "{got:?}");
-    // A host without a credential is not opened: it shows its own certificate.
+    // A host without a credential is not intercepted: it shows its own certificate.
     let own = server.pem.path().to_str().unwrap();
     assert_eq!(said(&curl(&["-x", &at, "--cacert", own, &url("b.example")]).await), "hello\n");
     let log = format!("{:?}", proxy.serving.decisions());
     assert!(!log.contains("hunter2") && log.contains("credential: true"), "{log}");
 
-    // A host that nobody vouches for does not get the credential.
+    // A host with an untrusted certificate does not get the credential.
     let seen = server.seen.lock().unwrap().len();
     let mut others = RootCertStore::empty();
     let other = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();

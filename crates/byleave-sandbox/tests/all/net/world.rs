@@ -1,4 +1,4 @@
-//! What the tests of the network need: a keeper, a resolver, servers that remember, and the proxy before them.
+//! Fixtures for the network tests: a host policy, a resolver, recording servers, and a proxy.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,12 +15,12 @@ use byleave_sandbox::net::session_router::SessionRouter;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Grants what it was told to, on every port; asks about what it was told to ask.
+/// Grants and asks about the given hosts, on every port.
 #[derive(Default)]
 pub(crate) struct FakeHostPolicy {
     pub(crate) granted: Vec<&'static str>,
     pub(crate) asks: Vec<&'static str>,
-    /// What a person says to a question.
+    /// A person's answer to a question.
     pub(crate) says: Option<&'static str>,
     pub(crate) asked: Mutex<Vec<String>>,
 }
@@ -50,7 +50,7 @@ impl HostPolicy for FakeHostPolicy {
     }
 }
 
-/// Every name is at 127.0.0.1, unless it was told otherwise; then the answers are gone through, one a lookup.
+/// Resolves every name to 127.0.0.1, unless there are other answers. Those are used in order, one per lookup.
 #[derive(Default)]
 pub(crate) struct FakeResolver {
     pub(crate) answers: HashMap<&'static str, Vec<Vec<IpAddr>>>,
@@ -68,7 +68,7 @@ impl Resolver for FakeResolver {
     }
 }
 
-/// A door for tests: names lead to loopback, and loopback may be reached.
+/// An egress for tests: names resolve to loopback, and loopback is allowed.
 pub(crate) fn door(keeper: FakeHostPolicy) -> Egress {
     door_of(Arc::new(keeper))
 }
@@ -79,7 +79,7 @@ pub(crate) fn door_of(keeper: Arc<FakeHostPolicy>) -> Egress {
         .with_address_policy(AddressPolicy::with_loopback())
 }
 
-/// A proxy being served.
+/// A running proxy.
 pub(crate) struct ProxyFixture {
     pub(crate) at: SocketAddr,
     pub(crate) serving: ProxyServer,
@@ -105,7 +105,7 @@ impl ProxyFixture {
         text(&mut stream).await
     }
 
-    /// A tunnel to this host and port.
+    /// Opens a tunnel to this host and port.
     pub(crate) async fn tunnel(&self, host: &str, port: u16) -> TcpStream {
         let mut stream = self.connect().await;
         stream.write_all(format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
@@ -116,7 +116,7 @@ impl ProxyFixture {
         stream
     }
 
-    /// What was decided, a line each.
+    /// The decisions, one line each.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |one: byleave_sandbox::net::decision_log::HostAccessRecord| {
             let given = if one.is_allowed { "given" } else { "refused" };
@@ -125,7 +125,7 @@ impl ProxyFixture {
         self.serving.decisions().into_iter().map(line).collect()
     }
 
-    /// Why something was refused: the first reason there is. It is written down after the connection was ended.
+    /// The first reason for a refusal. It is logged after the connection has ended.
     pub(crate) async fn why(&self) -> String {
         for _ in 0..3_000 {
             if let Some(why) = self.serving.decisions().into_iter().find_map(|one| one.reason) {
@@ -137,7 +137,7 @@ impl ProxyFixture {
     }
 }
 
-/// Everything until the other end closes; a reset is an end, too.
+/// Reads until the other end closes or resets.
 pub(crate) async fn text(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
     let mut part = [0; 4096];
@@ -147,7 +147,7 @@ pub(crate) async fn text(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// A server of HTTP that remembers what it was sent.
+/// An HTTP server that records requests.
 pub(crate) struct FakeHttpServer {
     pub(crate) port: u16,
     seen: Arc<Mutex<String>>,
@@ -175,7 +175,7 @@ impl FakeHttpServer {
         Self::answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n").await
     }
 
-    /// Everything that it was sent.
+    /// Everything that it received.
     pub(crate) fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
     }
@@ -185,7 +185,8 @@ impl FakeHttpServer {
     }
 }
 
-/// An answer for each empty line that ends a head: enough for a server, and just what a smuggled request would exploit.
+/// Answers each empty line that ends a request head. This is enough for a server, and is what a smuggled request would
+/// exploit.
 pub(crate) async fn serve_one<S>(mut stream: S, answer: Arc<[u8]>, seen: Arc<Mutex<String>>)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -205,7 +206,7 @@ where
     }
 }
 
-/// Runs `curl`, without any of our settings.
+/// Runs `curl` without any user settings.
 pub(crate) async fn curl(arguments: &[&str]) -> Output {
     let mut command = std::process::Command::new("curl");
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).stdin(Stdio::null());

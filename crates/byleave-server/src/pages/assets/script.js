@@ -1,10 +1,10 @@
-// What makes the pages live and quick to use. Every page works without it; nothing here decides anything: the server looks again.
+// Live updates and keyboard shortcuts. Every page works without this script, and the server checks every answer again.
 "use strict";
 
 const $ = (what, within = document) => within.querySelector(what);
 const $$ = (what, within = document) => [...within.querySelectorAll(what)];
 
-/* The list, and whether the question on this page is still open. */
+/* Updates the list, and closes the question on this page when it is no longer open. */
 function follow() {
   const list = $("[data-live]");
   const article = $("article[data-question]");
@@ -36,28 +36,28 @@ async function refresh(list) {
     if (marked.has(item.dataset.id)) $("input", item).checked = true;
     if (item.dataset.id === focused) $("a", item).focus();
   }
-  // Said to those who do not see it.
+  // Announced to screen readers.
   const arrived = $$("li.fresh", list).length;
   if (!arrived) return;
   const said = $("#notice .arrived") ?? $("#notice").appendChild(document.createElement("p"));
   said.className = "arrived";
-  said.textContent = arrived === 1 ? "A question came in." : `${arrived} questions came in.`;
+  said.textContent = arrived === 1 ? "One new question." : `${arrived} new questions.`;
 }
 
-/* What is closed cannot be answered; what is on the page stays as it was. */
+/* Disables the answers of a closed question. The text of the page stays. */
 function close(article) {
   $(".closed", article).hidden = false;
   for (const button of $$(".answers button, form.card button", article)) button.disabled = true;
   article.dataset.closed = "";
 }
 
-/* An approval is possible once the end of the question was in view for long enough, with the window in front all that time. */
+/* Enables approval after the end of the question was visible for long enough in the focused window. */
 function guard() {
   const article = $("article[data-dwell]");
   const forms = $$("form[data-approves]");
   if (!article || !forms.length) return;
   const buttons = forms.flatMap((form) => $$("button", form));
-  // Only where this script is there to put buttons to sleep.
+  // Shown only if this script disables the buttons.
   const hints = $$(".sleeping", article);
   for (const hint of hints) hint.hidden = false;
   const dwell = Number(article.dataset.dwell);
@@ -92,13 +92,13 @@ function guard() {
       for (const button of buttons) setTimeout(() => (button.disabled = true));
     });
   }
-  // Words are typed: what is pasted or dropped is no answer.
+  // The confirmation text must be typed, not pasted or dropped.
   for (const field of $$("[data-typed]")) {
     for (const way of ["paste", "drop"]) field.addEventListener(way, (event) => event.preventDefault());
   }
 }
 
-/* A letter goes to an answer; Enter, there, gives it. */
+/* A letter focuses an answer, and Enter sends it. */
 function keys() {
   let typedAt = 0;
   addEventListener("keydown", (event) => {
@@ -110,7 +110,7 @@ function keys() {
       return;
     }
     if (field) return;
-    // Who is typing, or was when the page came up, does not mean an answer.
+    // Keys of a person who was typing when the page appeared are ignored.
     const running = event.timeStamp - typedAt < 400;
     if (event.key.length === 1) typedAt = event.timeStamp;
     const list = $$(".questions a");
@@ -135,7 +135,7 @@ function keys() {
   });
 }
 
-/* How much time is left. */
+/* Shows the remaining time. */
 function clocks() {
   const all = $$("[data-until]");
   if (!all.length) return;
@@ -147,7 +147,7 @@ function clocks() {
   setInterval(tick, 1000);
 }
 
-/* Without TLS people are signed in under a host of its own. No other port can read what this origin remembers, as it could a cookie. */
+/* Without TLS, sessions live under a separate host. Unlike a cookie, local storage of this origin is not readable from other ports. */
 function home() {
   const leads = $("a[data-leads]");
   if (leads) {
@@ -158,7 +158,7 @@ function home() {
   const known = localStorage.getItem("pages");
   if (!form || !known || known === location.origin) return;
   const link = Object.assign(document.createElement("a"), { href: known + $("input[name=next]", form).value });
-  link.textContent = "Go on where you signed in before";
+  link.textContent = "Continue where you signed in before";
   form.after(link);
 }
 

@@ -44,7 +44,7 @@ pub(in super::super) fn analyze_extra(
         "forge" => forge(teller, parsed),
         "clone" => clone(teller, parsed),
         "kubectl" => kubectl(teller, parsed),
-        _ => teller.add_unknown(format!("the manual names a reader `{name}` that does not exist")),
+        _ => teller.add_unknown(format!("the manual names a special handler `{name}` that does not exist")),
     }
 }
 
@@ -91,7 +91,7 @@ fn add_copied_contents(teller: &mut CommandAnalyzer<'_>, source: &str, target: &
                 teller.add_written_file(target, &name);
             }
         }
-        None => teller.add_unknown(format!("it cannot be told what is in `{source}`")),
+        None => teller.add_unknown(format!("the contents of `{source}` are not known")),
     }
 }
 
@@ -122,7 +122,7 @@ fn add_downloaded_file(teller: &mut CommandAnalyzer<'_>, url: &str, folder: &str
     let path = path.split(['?', '#']).next().unwrap_or(path);
     let Some((_, name)) = path.rsplit_once('/').filter(|(_, name)| !name.is_empty()) else { return };
     if name.contains(['{', '[', '\\', '%']) {
-        teller.add_unknown(format!("it cannot be told what the file of `{url}` is called"));
+        teller.add_unknown(format!("the file name for `{url}` is not known"));
     }
     teller.add_path(WordRole::Write, &format!("{folder}/{name}"));
 }
@@ -131,7 +131,7 @@ fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let folder = parsed.values(&["--output-dir"]).last().copied();
     for file in parsed.values(&["--output"]) {
         if file.contains('#') {
-            teller.add_unknown(format!("`{file}`: `#` stands for a part of the address"));
+            teller.add_unknown(format!("`{file}`: `#` stands for a part of the URL"));
         }
         if let Some(folder) = folder.filter(|_| !file.starts_with('/')) {
             teller.add_path(WordRole::Write, &format!("{folder}/{file}"));
@@ -158,7 +158,7 @@ fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
 fn add_uploaded_files(teller: &mut CommandAnalyzer<'_>, value: &Word) {
     teller.apply_role(WordRole::Read, value);
     let Some(text) = value.as_text().filter(|text| text.contains(['{', '['])) else { return };
-    teller.add_unknown(format!("`{text}` stands for several files"));
+    teller.add_unknown(format!("`{text}` matches several files"));
     if let Some((before, rest)) = text.split_once('{')
         && let Some((names, behind)) = rest.split_once('}')
     {
@@ -230,7 +230,7 @@ fn interpreter(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
 fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     for module in parsed.values(&["-m"]) {
         if CODE_RUNNING_MODULES.contains(&module.split('.').next().unwrap_or(module)) {
-            teller.add_unknown(format!("module `{module}` runs code that is not read here"));
+            teller.add_unknown(format!("module `{module}` runs code that is not analyzed"));
         }
     }
 }
@@ -239,7 +239,7 @@ fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
 fn input(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     modules(teller, parsed);
     if let Some(name) = operands(parsed).first().filter(|name| **name == "-" || name.contains("://")) {
-        teller.add_unknown(format!("`{name}`: code that comes from elsewhere is run"));
+        teller.add_unknown(format!("`{name}` runs code from elsewhere"));
     }
 }
 
@@ -250,7 +250,7 @@ fn package(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let elsewhere =
         name.contains('/') && !name.starts_with(['@', '.', '/']) && teller.facts.program != "deno";
     if name.contains(':') || elsewhere || name.get(1..).is_some_and(|rest| rest.contains('@')) {
-        teller.add_unknown(format!("`{name}` is fetched and run"));
+        teller.add_unknown(format!("`{name}` is downloaded and run"));
     }
     if fetched {
         teller.apply_role(WordRole::Url, &Word::literal(name));
@@ -260,14 +260,14 @@ fn package(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
 /// Checks for `host/module@version`, which is fetched.
 fn module(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if let Some(name) = operands(parsed).into_iter().find(|name| name.contains('@')) {
-        teller.add_unknown(format!("`{name}` is fetched and built"));
+        teller.add_unknown(format!("`{name}` is downloaded and built"));
     }
 }
 
 /// Checks for words after `--`, which are passed to Git.
 fn forge(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if let Some(operand) = parsed.operands.iter().find(|operand| operand.certain) {
-        teller.add_unknown(format!("`{}` is given to git", operand.word));
+        teller.add_unknown(format!("`{}` is passed to git", operand.word));
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
             matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
         });
         if valued.len() > 1 {
-            teller.add_unknown("`tar`: several letters of the old form take a value");
+            teller.add_unknown("`tar`: several letters of the old option style take a value");
         }
         *first = Word::literal(format!("-{plain}{valued}"));
     }
@@ -81,7 +81,7 @@ pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     for operand in &parsed.operands {
         if let Word::Unknown(_) = operand.word {
             teller.add_unknown(format!(
-                "{}, so it could be options or several words",
+                "{}, so it could be options or several arguments",
                 unknown_reason(&operand.word)
             ));
         } else if makes {
@@ -96,14 +96,14 @@ pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
         }
     }
     if !(extracts || lists || makes || parsed.has(&["--version"])) {
-        teller.add_unknown("`tar` without a task that the manual knows");
+        teller.add_unknown("`tar` without an operation that the manual knows");
     }
 }
 
 /// Adds the writes of an archive member that is unpacked into the current directory.
 pub(super) fn add_unpacked_member(teller: &mut CommandAnalyzer<'_>, member: &str, shortened: bool) {
     if member.contains(['*', '?', '[', '\\']) {
-        teller.add_unknown(format!("`{member}` may stand for several names in the archive"));
+        teller.add_unknown(format!("`{member}` may match several names in the archive"));
     }
     let mut name = member;
     loop {

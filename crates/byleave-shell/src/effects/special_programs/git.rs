@@ -60,7 +60,7 @@ pub(crate) fn add_git_directory(teller: &mut CommandAnalyzer<'_>) {
         if is_directory("objects") && is_directory("refs") {
             let is_linked = |names: Vec<String>| names.iter().any(|name| name == ".git");
             if !teller.env.list_directory(directory).is_some_and(is_linked) {
-                let why = "is a repository without `.git`: plain files are its settings";
+                let why = "is a bare repository: plain files are its configuration";
                 teller.add_unknown(format!("`{directory}` {why}"));
             }
             return;

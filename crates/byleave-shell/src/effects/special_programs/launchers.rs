@@ -102,7 +102,7 @@ pub(super) fn fd(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, word
         let mut command: Vec<Word> =
             written.iter().map(|word| fill_placeholder(word, "{}", &Word::literal("."))).collect();
         command.push(Word::Unknown(UnknownWord {
-            reason: "what fd finds".into(),
+            reason: "the results of fd".into(),
             pieces: Vec::new(),
             single_word: true,
         }));
@@ -130,10 +130,14 @@ pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
     }
     let input = teller.command.input.as_ref().and_then(Word::as_text).map(str::to_owned);
     let from_input = |one| {
-        Word::Unknown(UnknownWord { reason: "what xargs reads".into(), pieces: Vec::new(), single_word: one })
+        Word::Unknown(UnknownWord {
+            reason: "the input of xargs".into(),
+            pieces: Vec::new(),
+            single_word: one,
+        })
     };
     if !is_plain && (input.is_some() || mark.is_some()) {
-        teller.add_unknown("`xargs` makes words of its input in a way that is not told here");
+        teller.add_unknown("`xargs` splits its input in a way that is not analyzed");
     }
     if let Some(text) = input.as_ref().filter(|_| !is_plain) {
         // A deny still sees the possible words.
@@ -148,12 +152,12 @@ pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
             for line in input.lines().take(100) {
                 // Quotes are removed here, too.
                 let Some(words) = embedded_languages::split_words(line) else {
-                    teller.add_unknown("xargs reads a line whose quotes do not end");
+                    teller.add_unknown("xargs reads a line with an unclosed quote");
                     continue;
                 };
                 let line = words.join(" ");
                 if line != *line.trim() || words.len() > 1 {
-                    teller.add_unknown("xargs reads a line with blanks in it");
+                    teller.add_unknown("xargs reads a line that contains spaces");
                 }
                 let filled = inner.iter().map(|word| match word.as_text() {
                     Some(text) => Word::literal(text.replace(&mark, line.trim())),
@@ -162,7 +166,7 @@ pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
                 teller.add_nested_command(filled.collect());
             }
             if input.lines().count() > 100 {
-                teller.add_unknown("xargs reads more lines than are looked at");
+                teller.add_unknown("xargs reads more lines than are analyzed");
             }
         }
         (Some(mark), None) => {
@@ -210,7 +214,7 @@ pub(super) fn parallel(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual
         .iter()
         .position(|word| word.as_text().is_some_and(|text| text.starts_with(":::")))
         .unwrap_or(words.len());
-    teller.add_unknown("`parallel` gives a shell text that it fills in when it runs");
+    teller.add_unknown("`parallel` runs shell text that it completes at run time");
     let command: Vec<&Word> = words.iter().take(end).copied().collect();
     if command.is_empty() {
         for argument in words.iter().skip(end.saturating_add(1)) {
@@ -237,7 +241,7 @@ fn fill_placeholder(word: &Word, mark: &str, found: &Word) -> Word {
     match word.as_text() {
         Some(text) if text == mark => found.clone(),
         Some(text) if text.contains(mark) => Word::Unknown(UnknownWord {
-            reason: format!("`{mark}` is filled in when it runs"),
+            reason: format!("`{mark}` is filled in at run time"),
             pieces: text.split(mark).filter(|piece| !piece.is_empty()).map(str::to_owned).collect(),
             single_word: true,
         }),

@@ -19,7 +19,7 @@ pub(super) fn ssh(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     teller.add_unknown(if command.is_empty() {
         "a shell on another machine".to_owned()
     } else {
-        "what is run on another machine is not known here".to_owned()
+        "the effects on another machine are not known".to_owned()
     });
     let words: Vec<&Word> = command.iter().map(|operand| &operand.word).collect();
     if !words.is_empty() {

@@ -74,7 +74,7 @@ pub(super) fn shell(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
 /// Reads `source FILE`, which searches `PATH` first if the name has no slash.
 pub(super) fn source_by_path(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     if let Some(name) = words.first().and_then(Word::as_text).filter(|name| !name.contains('/')) {
-        teller.add_unknown(format!("`{name}` is looked for along the path first"));
+        teller.add_unknown(format!("`{name}` is searched for in `PATH` first"));
     }
     source(teller, words);
 }
@@ -90,7 +90,7 @@ fn source(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     teller.result.depends_on.push(path.clone());
     match teller.env.read_script(&path) {
         Some(text) => teller.add_nested_text(text),
-        None => teller.add_unknown(format!("what the script `{name}` does is not known")),
+        None => teller.add_unknown(format!("the effects of the script `{name}` are not known")),
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn env(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
                 operands.push(Word::literal("env"));
                 operands.extend(words.into_iter().map(Word::literal));
             }
-            None => teller.add_unknown("`env -S` with a text that cannot be taken apart"),
+            None => teller.add_unknown("`env -S` with a text that cannot be split"),
         }
     }
     let mut rest = parsed.operands.iter().map(|operand| &operand.word).peekable();

@@ -1,5 +1,5 @@
-//! Published bypasses, each run for real through the gate and the real `bash`, rehearsal on. The person says no, but where a case
-//! must be contained although it was approved; and what really happened on the machine is looked at afterwards.
+//! Published bypasses, each run through the gate and the real `bash`, with rehearsal. The approver says no, except if a case must
+//! be contained although it was approved. Afterwards the test checks what really happened on the machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,10 +21,10 @@ use super::machine::{MachineJob, SECRET, tell};
 use super::played::{CallScenario, ScenarioResult, play};
 
 const MARKER: &str = "/tmp/gate-marker";
-/// Where the marker is planted for the second round: in the workspace, where a command can really leave it.
+/// The marker for the second round: in the workspace, where a command can really leave it.
 const PLANTED: &str = "/ws/gate-marker";
 
-/// Cases whose text tells of something and is not a command.
+/// Cases whose text is a description and not a command.
 const NOT_COMMANDS: [&str; 6] = [
     "git-email-config-injection",
     "git-replace-refs",
@@ -34,55 +34,56 @@ const NOT_COMMANDS: [&str; 6] = [
     "seccomp-io-uring",
 ];
 
-/// Cases about a shell that the built-in `bash` does not start, so that their text means something else.
+/// Cases for a shell that the built-in `bash` does not start, so that their text means something else.
 const OTHER_SHELLS: [&str; 3] =
     ["windows-caret-quote-differential", "powershell-newline-separator", "cmd-percent-expansion"];
 
-/// Starts a process for every few lines of a long file: stopped early, so that it comes to the same on every machine.
+/// Starts a process for every few lines of a long file. Stopped early, so that the result is the same on every
+/// machine.
 const ENDLESS: &str = "sort-compress-program-abbreviated";
 
-/// Cases whose helpers may or may not have ended when they are over: what is left running is asked about. They are shown as asked.
+/// Cases whose helpers may still run at the end. Processes left running are asked about, so these cases are listed as asked.
 pub(super) const LINGERING: [&str; 2] = ["git-ext-transport", "sort-compress-program"];
 
-/// What must not be there afterwards, where the case says so in words.
+/// Paths that must not exist afterwards, for cases that say so in prose.
 const NOT_THERE: [(&str, &str); 3] = [
     ("settings-file-created-inside-sandbox", "/ws/.agent/settings.json"),
     ("git-dir-hooks-writable", "/ws/.git/hooks/pre-commit"),
     ("symlink-deny-write-real-path", "/ws/real/locked"),
 ];
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BypassResult {
     pub(super) at: usize,
     pub(super) id: String,
     pub(super) class: String,
     pub(super) must: String,
-    /// It was seen to do harm where nothing stands between it and the machine.
+    /// It was seen to do harm without a gate.
     pub(super) harms: bool,
-    /// Another part of the system answers it.
+    /// Another part of the system covers it.
     pub(super) elsewhere: bool,
     pub(super) fate: BypassOutcome,
-    /// What happened that must not.
+    /// Forbidden effects that happened.
     pub(super) wrong: Vec<String>,
-    /// It was named in the question, and somebody said yes to just that.
+    /// The effect was named in the question, and the approver said yes to it.
     pub(super) by_name: bool,
-    /// A program that it needs is not on this machine.
+    /// A program that it needs is not installed.
     pub(super) not_here: bool,
-    /// For whoever reads the output of the test.
+    /// For readers of the test output.
     pub(super) why: String,
 }
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum BypassOutcome {
-    /// Refused, and nobody was asked.
+    /// Refused without a question.
     Refused,
     /// Somebody was asked.
     Asked,
-    /// Nobody was asked, because on the copy it did nothing.
+    /// Nobody was asked, because it had no effect on the copy.
     Spared,
-    /// It ran by the rules.
+    /// Allowed by the rules.
     Allowed,
 }
 
@@ -93,17 +94,17 @@ pub(super) fn cases() -> Vec<Case> {
     cases.filter(|case: &Case| case.tool == "bash" && !others().any(|id| *id == case.id)).collect()
 }
 
-/// Runs the cases of a job as they are.
+/// Runs the cases of a job unchanged.
 pub(super) fn run(job: MachineJob) {
     for (at, case) in job.share(cases()) {
         tell(&saw(at, &case, MARKER));
     }
 }
 
-/// Runs the cases of a job with the marker in the workspace: those that leave it there where nothing stands in between.
+/// Runs the cases of a job with the marker in the workspace, if they leave it there without a gate.
 pub(super) fn run_planted(job: MachineJob) {
     let leaves = |case: &Case| case.effect_when_ungated.as_deref() == Some("marker");
-    // What must be contained is allowed by the rules of its case, and a command that is allowed may work in the workspace.
+    // A case that must be contained is allowed by its own rules, and an allowed command may change the workspace.
     let cases = cases().into_iter().filter(|case| leaves(case) && case.must != "contained");
     for (at, case) in job.share(cases.map(planted).collect()) {
         prepare(&case);
@@ -166,7 +167,7 @@ fn saw(at: usize, case: &Case, marker: &str) -> BypassResult {
     BypassResult { wrong, by_name, not_here: played.lacks_a_program(), ..told(at, case, fate, why) }
 }
 
-/// Whether the question named the very path that the effect of a case is about.
+/// Tests whether the question named the path of the effect of a case.
 fn is_named(effect: &str, played: &ScenarioResult) -> bool {
     let path = effect.rsplit(':').next().unwrap_or_default();
     let named = |effect: &Effect| match effect {
@@ -192,7 +193,7 @@ fn told(at: usize, case: &Case, fate: BypassOutcome, why: String) -> BypassResul
     }
 }
 
-/// The call of a case, made; none where a gate would not start.
+/// Makes the call of a case. `None` if the gate would not start.
 fn through_the_gate(at: usize, case: &Case) -> Option<ScenarioResult> {
     let mut arguments = case.input.clone();
     let fields = arguments.as_object_mut().unwrap();
@@ -215,7 +216,7 @@ fn through_the_gate(at: usize, case: &Case) -> Option<ScenarioResult> {
     Some(played)
 }
 
-/// The mode that the call is made in, where its case tells of one.
+/// The mode of the call, if its case names one.
 pub(super) fn mode(case: &Case) -> Mode {
     match case.setup.as_str() {
         "plan (read-only) mode" => Mode::ReadOnly,
@@ -224,7 +225,7 @@ pub(super) fn mode(case: &Case) -> Mode {
     }
 }
 
-/// Whose sub-agent makes the call, where its case tells of one.
+/// The parent sessions of the call, if its case names any.
 pub(super) fn lineage(case: &Case) -> Vec<SessionNode> {
     let opening = |session: &str, parent: Option<&str>, mode| SessionNode {
         session: SessionId::new(session).unwrap(),
@@ -242,7 +243,7 @@ pub(super) fn lineage(case: &Case) -> Vec<SessionNode> {
     }
 }
 
-/// Runs it with nothing between it and the machine.
+/// Runs it without a gate.
 fn bare(case: &Case) {
     let Some(text) = case.input.get("command").and_then(Value::as_str) else { return };
     let mut bare = Command::new("timeout");
@@ -250,7 +251,7 @@ fn bare(case: &Case) {
     bare.output().unwrap();
 }
 
-/// The fixture as the case wants it.
+/// Prepares the fixture for the case.
 pub(super) fn prepare(case: &Case) {
     for place in ["/ws", "/outside", "/home/u", "/main", "/tmp", "/var/tmp"] {
         let cleared = Command::new("find").args([place, "-mindepth", "1", "-delete"]).status().unwrap();
@@ -264,14 +265,14 @@ pub(super) fn prepare(case: &Case) {
     let Some(commands) = case.setup.strip_prefix("sh:") else { return };
     let mut setup = Command::new("bash");
     setup.args(["--norc", "-c", commands]).current_dir("/ws").env_remove("API_TOKEN").stdin(Stdio::null());
-    // Some end in a remark in words; what stands before it has been done.
+    // Some end in a prose remark. The commands before it have run.
     setup.output().unwrap();
 }
 
-/// What may not change, whatever runs.
+/// The directories that must not change, whatever runs.
 pub(super) const OUTSIDE: [&str; 5] = ["/outside", "/home/u", "/main", "/tmp", "/var/tmp"];
 
-/// Everything in these places, by path: mode, size, where it leads and content.
+/// Everything in these directories, by path: mode, size, and link target or content.
 pub(super) fn places(places: &[&str]) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();

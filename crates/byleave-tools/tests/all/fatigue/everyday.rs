@@ -1,4 +1,4 @@
-//! Everyday commands, each run for real in a project of its own, through a gate whose person says yes to everything and is counted.
+//! Everyday commands, each run in its own project, through a gate whose approver says yes to everything. The questions are counted.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,20 +14,20 @@ use super::case::{EverydayCommand, PLACES, read_user};
 use super::machine::{MachineJob, is_long, tell};
 use super::played::{CallScenario, ScenarioResult, play};
 
-/// What became of an everyday command.
+/// The result of an everyday command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CommandResult {
     pub(super) at: usize,
     pub(super) class: String,
     pub(super) command: String,
-    /// Reading alone would have asked.
+    /// Without a rehearsal, the gate would have asked.
     pub(super) by_text: bool,
     pub(super) asked: bool,
     pub(super) spared: bool,
     pub(super) ended: CommandExit,
-    /// It failed, and does not where nothing stands between it and the machine.
+    /// It failed, but succeeds without a gate.
     pub(super) is_broken: bool,
-    /// For whoever reads the output of the test.
+    /// For readers of the test output.
     pub(super) why: String,
 }
 
@@ -36,12 +36,13 @@ pub(super) struct CommandResult {
 pub(super) enum CommandExit {
     Ran,
     Failed,
-    /// A program that it needs is not on this machine.
+    /// A program that it needs is not installed.
     NotHere,
     Refused,
 }
 
-/// The policy that the docs offer for ordinary development; by its name, the built-in rules alone.
+/// The policy that the docs recommend for ordinary development, or only the built-in rules, by the name of
+/// the job.
 fn policy(job: MachineJob) -> Policy {
     let mut rules = builtin_rules(&PLACES).unwrap();
     if job.name == super::DEV {
@@ -50,7 +51,7 @@ fn policy(job: MachineJob) -> Policy {
     Policy::new(rules).unwrap()
 }
 
-/// What must be so before a command, beyond what the project is like.
+/// The preparation for a command, in addition to the project.
 const BEFORE: [(&str, &str); 8] = [
     ("git stash pop", "git reset -q --hard"),
     ("git switch main", "git reset -q --hard"),
@@ -62,7 +63,7 @@ const BEFORE: [(&str, &str); 8] = [
     ("ctest --test-dir build", "mkdir build"),
 ];
 
-/// Commands that need the network, which the machine does not have. They are let go on for a while; a sample does without them.
+/// Commands that need the network, which the machine does not have. They run for a while. A sample leaves them out.
 const NETWORK: [&str; 4] =
     ["npm view react version", "npm outdated", "cargo search serde --limit 3", "mvn -q test"];
 
@@ -109,7 +110,7 @@ pub(super) fn run(job: MachineJob) {
     }
 }
 
-/// The project as it is before a command.
+/// Restores the project to its state before a command.
 fn prepare(command: &str) {
     shell("find /ws -mindepth 1 -delete; cp -a /state/template/. /ws/");
     if let Some((_, before)) = BEFORE.iter().find(|(one, _)| *one == command) {
@@ -117,11 +118,11 @@ fn prepare(command: &str) {
     }
 }
 
-/// Whether a command does not fail where nothing stands between it and the machine.
+/// Tests whether a command succeeds without a gate.
 fn works_bare(command: &str) -> bool {
     prepare(command);
     let mut bare = Command::new("timeout");
-    // Not among the arguments, where `pgrep` would find it.
+    // Not in the arguments, where `pgrep` would find it.
     bare.args(["-k1", "4", "/bin/bash", "-c", "eval \"$COMMAND\""]).env("COMMAND", command);
     bare.current_dir("/ws").stdin(Stdio::null());
     bare.output().unwrap().status.success()

@@ -1,5 +1,5 @@
-//! The cases of the corpus for `read_file`, `write_file`, `edit` and `apply_patch`: each through a gate with its rules and the real
-//! tool, on a machine that is thrown away. The person says no, but where a case must be contained although it was approved.
+//! The corpus cases for `read_file`, `write_file`, `edit` and `apply_patch`: each through a gate with its rules and the real tool,
+//! on a temporary machine. The approver says no, except if a case must be contained although it was approved.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,20 +17,20 @@ use super::case::{Case, policy_of};
 use super::machine::{self, MachineJob, SECRET, tell};
 use super::played::{CallScenario, ScenarioResult, play};
 
-/// The cases are played by this many tests.
+/// The number of tests that share the cases.
 const PARTS: usize = 2;
 const TOOLS: [(&str, usize); 4] = [("read_file", 29), ("write_file", 45), ("edit", 1), ("apply_patch", 14)];
 
-/// Cases that cannot be played here, and why. None of them.
+/// Cases that cannot run here, with the reason. There are none.
 const NOT_HERE: [(&str, &str); 0] = [];
 
-/// How often a case is played whose point is what happens meanwhile.
+/// The number of repetitions of a race.
 const SWAPPED_ROUNDS: usize = 20;
 const SWAPPED_ROUNDS_LONG: usize = 60;
 /// A call that takes longer hangs.
 const CALL_MAX: Duration = Duration::from_secs(60);
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Debug, Serialize, Deserialize)]
 struct FileToolResult {
     at: usize,
@@ -44,13 +44,13 @@ struct FileToolResult {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum FileToolOutcome {
-    /// Refused, and nobody was asked.
+    /// Refused without a question.
     Refused,
     /// Somebody was asked.
     Asked,
-    /// It was let through, and failed.
+    /// Allowed, and failed.
     Failed,
-    /// It was let through and done.
+    /// Allowed, and succeeded.
     Done,
 }
 
@@ -66,7 +66,7 @@ fn the_other_cases_of_the_file_tools_hold() {
     cases_hold("fatigue::file_tools::the_other_cases_of_the_file_tools_hold", 1);
 }
 
-/// Plays every second case, from this one on.
+/// Runs every second case, from this one on.
 fn cases_hold(test: &str, part: usize) {
     let jobs = [MachineJob { name: "file tools", builds: false, part, parts: PARTS }];
     if machine::began_again(test, &jobs, work) {
@@ -102,7 +102,7 @@ fn is_not_here(case: &Case) -> bool {
 }
 
 fn work(job: MachineJob) {
-    // Not a sample in the short form: every case is played.
+    // Every case runs, also in the short form.
     let ours = cases().into_iter().enumerate().skip(job.part).step_by(job.parts);
     for (at, mut case) in ours.filter(|(_, case)| !is_not_here(case)) {
         made_ready(&mut case);
@@ -124,11 +124,11 @@ fn work(job: MachineJob) {
     }
 }
 
-/// The fixture as the case wants it, also where it says so in words.
+/// Prepares the fixture for the case, including preparation that is described in prose.
 fn made_ready(case: &mut Case) {
-    // A directory that nobody may look into is in the way of clearing.
+    // A directory without permissions would prevent the cleanup.
     assert!(Command::new("chmod").args(["-R", "u+rwX", "/ws", "/outside"]).status().unwrap().success());
-    // A remark behind commands is none.
+    // Removes a remark after the commands.
     if let Some((commands, remark)) = case.setup.clone().rsplit_once(" (")
         && remark.ends_with(')')
     {
@@ -151,7 +151,7 @@ fn is_swapped(case: &Case) -> bool {
         || case.setup.starts_with("after verification /ws/d becomes")
 }
 
-/// Does something while a directory is swapped for a link that leads out, and back.
+/// Runs the work while a directory is swapped back and forth with a link that leads out.
 fn while_swapping<T>(case: &Case, work: impl FnOnce() -> T) -> T {
     if !is_swapped(case) {
         return work();
@@ -179,7 +179,7 @@ fn while_swapping<T>(case: &Case, work: impl FnOnce() -> T) -> T {
 }
 
 fn saw_of(at: usize, round: usize, case: &Case) -> FileToolResult {
-    // For what leads to a descriptor of ours.
+    // For a path that leads to a descriptor of this process.
     let held = (case.id == "proc-pid-fd").then(|| {
         fs::write("/outside/secret.txt", SECRET).unwrap();
         File::open("/outside/secret.txt").unwrap()
@@ -206,7 +206,7 @@ fn saw_of(at: usize, round: usize, case: &Case) -> FileToolResult {
         ("deny", FileToolOutcome::Refused)
         | ("ask", FileToolOutcome::Refused | FileToolOutcome::Asked)
         | ("contained", _) => {}
-        // Nobody need be asked about what cannot be done.
+        // A question is not required if the call fails anyway.
         ("ask", FileToolOutcome::Failed) => {}
         (must, fate) => wrong.push(format!("must {must}, and {fate:?}")),
     }
@@ -228,7 +228,7 @@ fn told(at: usize, case: &Case, fate: FileToolOutcome, wrong: Vec<String>, why: 
     FileToolResult { at, id, tool, must, fate, wrong, why }
 }
 
-/// The call of a case, made; none where a gate would not start.
+/// Makes the call of a case. `None` if the gate would not start.
 fn through_the_gate(at: usize, round: usize, case: &Case) -> Option<ScenarioResult> {
     let mut arguments = case.input.clone();
     let agent = arguments.as_object_mut().unwrap().remove("agent");
@@ -242,7 +242,7 @@ fn through_the_gate(at: usize, round: usize, case: &Case) -> Option<ScenarioResu
             agent: agent.as_ref().and_then(|agent| agent.as_str()).unwrap_or("a").into(),
             mode: mode(case),
             lineage: lineage(case),
-            // Where links are swapped, the question would name what is outside: a yes to that is no escape.
+            // If links are swapped, the question would name the path outside. A yes to that is not an escape.
             says_yes: case.must == "contained" && !is_swapped(case),
             timeout_ms: 20_000,
         },

@@ -1,4 +1,4 @@
-//! A machine that is thrown away, on which the places of the corpus are where the corpus says. Root makes it; another user works on it.
+//! A temporary machine with the paths of the corpus. Root creates it, and another user works on it.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use crate::user::UID;
 
 const ROLE: &str = "BYLEAVE_TEST_ROLE";
 const JOB: &str = "BYLEAVE_TEST_JOB";
-/// What begins a line in which a job tells what it saw.
+/// Begins a line in which a job reports a result.
 const SAW: &str = "saw ";
 
-/// A secret that commands must not come by; it is in the environment as well.
+/// A secret that commands must not get. It is in the environment as well.
 pub(super) const SECRET: &str = "GATE_SECRET";
 
-/// One part of the work, on a machine of its own.
+/// One part of the work, on its own machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MachineJob {
     pub(super) name: &'static str,
-    /// Whether it needs the compilers of whoever runs the tests.
+    /// Whether it needs the compilers of the user who runs the tests.
     pub(super) builds: bool,
     pub(super) part: usize,
     pub(super) parts: usize,
 }
 
-/// The short form takes one case of so many.
+/// The short form takes one of this many cases.
 const SAMPLE: usize = 8;
 
 impl MachineJob {
@@ -40,12 +40,13 @@ impl MachineJob {
     }
 }
 
-/// Whether the proof runs in its long form (`scripts/prove`).
+/// Tests whether the proof runs in its long form (`scripts/prove`).
 pub(super) fn is_long() -> bool {
     std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long")
 }
 
-/// Runs jobs side by side, each on a machine of its own, by the test of this name; says what they saw, by name.
+/// Runs jobs in parallel, each on its own machine, through the test of this name. Returns their results by
+/// name.
 pub(super) fn run<T: DeserializeOwned + Send>(
     test: &str,
     jobs: &[MachineJob],
@@ -65,7 +66,8 @@ pub(super) fn run<T: DeserializeOwned + Send>(
     })
 }
 
-/// Does the work of a test that began again: makes the machine, or is the user on it. False where it did not begin again.
+/// Does the work of a restarted test: creates the machine, or is the user on it. Returns false if the test was not
+/// restarted.
 pub(super) fn began_again(test: &str, jobs: &[MachineJob], work: fn(MachineJob)) -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     let at: usize = std::env::var(JOB).unwrap().parse().unwrap();
@@ -79,9 +81,9 @@ pub(super) fn began_again(test: &str, jobs: &[MachineJob], work: fn(MachineJob))
     true
 }
 
-/// Tells what a job saw.
+/// Reports a result of a job.
 pub(super) fn tell(saw: &impl Serialize) {
-    // A line of its own, whatever the harness has begun to print.
+    // Begins on a new line, because the test harness may have printed part of one.
     println!("\n{SAW}{}", serde_json::to_string(saw).unwrap());
 }
 
@@ -89,7 +91,7 @@ fn arguments(test: &str) -> [&str; 5] {
     ["--exact", test, "--include-ignored", "--nocapture", "--test-threads=1"]
 }
 
-/// Begins again as root of namespaces of its own.
+/// Restarts the test as root in its own namespaces.
 fn on_a_machine<T: DeserializeOwned>(test: &str, jobs: &[MachineJob], job: MachineJob) -> Vec<T> {
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--pid", "--ipc", "--net", "--fork", "--kill-child"]);
@@ -105,7 +107,7 @@ fn on_a_machine<T: DeserializeOwned>(test: &str, jobs: &[MachineJob], job: Machi
     saw.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Makes the machine, and begins again on it as another user.
+/// Creates the machine, and restarts the test on it as another user.
 fn become_somebody_else(test: &str, job: MachineJob) {
     let exe = std::env::current_exe().unwrap();
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
@@ -115,7 +117,7 @@ fn become_somebody_else(test: &str, job: MachineJob) {
     machine.args(["-c", MACHINE, "machine"]).arg(exe);
     machine.arg(place("RUSTUP_HOME", ".rustup")).arg(place("CARGO_HOME", ".cargo"));
     machine.arg(job.builds.to_string());
-    // The program itself, where the tests are its own.
+    // The `byleave` program itself, if these are its tests.
     machine.args(option_env!("CARGO_BIN_EXE_byleave"));
     let ended = machine.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
@@ -133,7 +135,8 @@ fn become_somebody_else(test: &str, job: MachineJob) {
     assert!(ended.status.success() && told.contains("1 passed"), "as user {UID}");
 }
 
-/// A root of its own. The compilers of whoever runs the tests are in the home of the user on it, for reading.
+/// Its own root filesystem. The compilers of the user who runs the tests are in the home of the user on it,
+/// read-only.
 const MACHINE: &str = r#"
 set -eu
 # Held open: it may lie in a place that is not there any more.

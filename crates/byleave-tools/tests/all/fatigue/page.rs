@@ -1,4 +1,4 @@
-//! The section of docs/security/scores.md that tells of this.
+//! The section of docs/security/scores.md with these results.
 
 #![expect(clippy::string_slice, reason = "tests")]
 
@@ -12,10 +12,10 @@ use super::{FatigueResults, asked, false_allows, softened};
 
 const BEGINS: &str = "<!-- rehearsal -->";
 const ENDS: &str = "<!-- /rehearsal -->\n";
-/// Begins the line that tells what the machine did not have: with other programs on it the numbers are others.
+/// Begins the line that lists the missing programs. With other programs the numbers differ.
 const NOT_HERE: &str = "Could not run where this was written: ";
 
-/// Writes the section where that is wanted; says in which lines the page is another, if it is.
+/// Writes the section if requested. Returns the lines in which the page differs.
 pub(super) fn differs(seen: &FatigueResults) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
     let section = section(seen);
@@ -73,7 +73,8 @@ fn four_numbers(text: &mut String, seen: &FatigueResults) {
     writeln!(text, "| effects stopped | {stopped} of {} |\n", harms.count()).unwrap();
 }
 
-/// How many of a class were asked about by text alone, were asked about, were spared.
+/// The commands of a class that would be asked about without a rehearsal, that were asked about, and that
+/// needed no question.
 #[derive(Default)]
 struct ClassCounts([usize; 3]);
 
@@ -191,7 +192,7 @@ fn bypasses(text: &mut String, seen: &FatigueResults) {
     .unwrap();
 }
 
-/// How a call went, as the page has it.
+/// The outcome of a call as the page shows it.
 fn shown(saw: &bypasses::BypassResult) -> BypassOutcome {
     let is_lingering = saw.fate == BypassOutcome::Spared && bypasses::LINGERING.contains(&saw.id.as_str());
     if is_lingering { BypassOutcome::Asked } else { saw.fate }

@@ -1,4 +1,4 @@
-//! One call through a real gate with the real `bash`, on the paths of the machine: what the rules said, who was asked, what ran.
+//! One call through a real gate with the real `bash`, on the paths of the machine: the decision, the questions, and the outcome.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use byleave_sandbox::guarantee::Guarantee;
 use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::Value;
 
-/// A call, and the person who is there.
+/// A call, and the approver's answer.
 pub(super) struct CallScenario {
     pub(super) policy: Policy,
     pub(super) tool: &'static str,
@@ -34,12 +34,12 @@ pub(super) struct CallScenario {
     pub(super) timeout_ms: u64,
 }
 
-/// What came of it.
+/// The result of a scenario.
 pub(super) struct ScenarioResult {
-    /// What the rules said of the text; none where it did not come to that.
+    /// The verdict of the rules on the text. `None` if it was not evaluated.
     pub(super) by_text: Option<Verdict>,
     pub(super) asked: Vec<QuestionView>,
-    /// Nobody was asked, because of what was seen on the copy.
+    /// Nobody was asked, because of the rehearsal.
     pub(super) is_spared: bool,
     pub(super) ending: CallOutcome,
 }
@@ -55,42 +55,44 @@ impl ScenarioResult {
         )
     }
 
-    /// Everything that the model is told.
+    /// Everything that the model receives.
     pub(super) fn told(&self) -> String {
         match &self.ending {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
                 format!("{}{}", output.text, output.error.as_deref().unwrap_or_default())
             }
-            other => other.refusal().map(|refusal| refusal.why.clone()).unwrap_or_default(),
+            other => other.refusal().map(|refusal| refusal.message.clone()).unwrap_or_default(),
         }
     }
 
-    /// Whether it failed because a program is not on this machine.
+    /// Tests whether it failed because a program is not installed.
     pub(super) fn lacks_a_program(&self) -> bool {
         let lacks = |text: &str| text.contains("command not found") || text.contains("No module named");
         matches!(&self.ending, CallOutcome::Failed(output) if lacks(&output.text))
     }
 
-    /// What the person was asked about, in a line: the reasons and what was seen.
+    /// The questions in one line: the reasons and the observations.
     pub(super) fn why(&self) -> String {
         let mut why = String::new();
         for sheet in &self.asked {
-            let reasons = sheet.ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
+            let reasons = sheet.decision.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
             let reasons: Vec<String> =
-                reasons.map(|reason| format!("{:?}: {}", reason.cause, reason.why)).collect();
+                reasons.map(|reason| format!("{:?}: {}", reason.cause, reason.message)).collect();
             why.push_str(&reasons.join("; "));
-            match &sheet.seen {
+            match &sheet.rehearsal {
                 None => why.push_str(" [no rehearsal]"),
-                Some(RehearsalView::Not { why: not }) => why.push_str(&format!(" [not rehearsed: {not}]")),
+                Some(RehearsalView::Unavailable { reason: not }) => {
+                    why.push_str(&format!(" [not rehearsed: {not}]"))
+                }
                 Some(RehearsalView::Ran { rehearsal, .. }) => {
                     let paths: Vec<&str> =
                         rehearsal.changes.list.iter().map(|one| one.path.as_str()).take(6).collect();
                     why.push_str(&format!(
                         " [changed {paths:?}, limits {:?}, wanted {:?}, left {}, weaker {:?}, {:?}]",
-                        rehearsal.changes.limits,
-                        rehearsal.wanted,
-                        rehearsal.left_running,
-                        rehearsal.weaker,
+                        rehearsal.changes.caveats,
+                        rehearsal.blocked_hosts,
+                        rehearsal.leftover_processes,
+                        rehearsal.missing_guarantees,
                         rehearsal.status
                     ));
                 }
@@ -100,7 +102,7 @@ impl ScenarioResult {
     }
 }
 
-/// Plays a call, with a gate and a store of copies of its own.
+/// Makes a call, with its own gate and copy store.
 pub(super) fn play(play: CallScenario, state: &Path) -> ScenarioResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(played(play, state))
@@ -112,7 +114,7 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
     workplace.home = Some("/home/u".into());
     workplace.private_paths = vec!["/state".into(), "/supervisor".into()];
     workplace.environment = std::env::vars().collect();
-    // No cgroups are delegated to tests.
+    // Tests have no delegated cgroups.
     workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
     let asked = Arc::<Mutex<Vec<QuestionView>>>::default();
     let shown = Arc::clone(&asked);

@@ -1,8 +1,8 @@
-//! Every case of the corpus about `web_fetch`, through the real tool behind a real gate, in a network of its own: nothing leaves it,
-//! and where nobody may go somebody listens.
+//! Every corpus case about `web_fetch`, through the real tool behind a real gate, in its own network. Nothing leaves it, and
+//! listeners wait at the forbidden addresses.
 //!
-//! Twice: by the rules of the case; and as if every rule allowed it and a person had said yes, while every name leads where nobody
-//! may go. Then only the tool stands in between.
+//! Each runs twice. First with the rules of the case. Then as if every rule allowed it and a person had said yes, while every name
+//! resolves to a forbidden address. In the second run only the tool can prevent access.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -28,9 +28,9 @@ const AGAIN: &str = "BYLEAVE_TEST_IN_A_NETWORK";
 const NO: Reply = Reply::No { feedback: None };
 const YES: Reply = Reply::Yes { note: None };
 
-/// Where the hosts of the public web are, in the network of the test.
+/// The address of public hosts in the network of the test.
 const PUBLIC: &str = "127.9.0.1";
-/// Where nobody may go, and the ports that cases name.
+/// The forbidden addresses.
 const INNER: [&str; 9] = [
     "127.0.0.1",
     "10.0.0.1",
@@ -44,7 +44,7 @@ const INNER: [&str; 9] = [
 ];
 const PORTS: [u16; 8] = [22, 80, 443, 2375, 3128, 6379, 8080, 9222];
 
-/// The names that cases lead to, for the certificate.
+/// The host names of the cases, for the certificate.
 const HOSTS: [&str; 12] = [
     "public.example",
     "allowed.example",
@@ -60,11 +60,11 @@ const HOSTS: [&str; 12] = [
     "other.example",
 ];
 
-/// Cases whose second step is the point: the first is public, and may well be made.
+/// Cases about the second step. The first is public, and may be made.
 const SECOND_STEP: [&str; 4] =
     ["redirect-to-metadata", "redirect-from-citation", "meta-refresh-redirect", "second-hop-websocket-url"];
 
-/// Beneath this, and the corpus has lost cases.
+/// With fewer, the corpus has lost cases.
 const CASES_MIN: usize = 64;
 
 // req: B5
@@ -84,7 +84,7 @@ fn every_case_of_the_corpus_holds_when_it_is_approved_and_leads_inside() {
     );
 }
 
-/// Checks every case in a network that is thrown away.
+/// Checks every case in a temporary network.
 fn in_a_network(test: &str, check: impl AsyncFn(&Case, &FakeNetwork) -> Result<(), String>) {
     if std::env::var_os(AGAIN).is_some() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -100,14 +100,14 @@ fn in_a_network(test: &str, check: impl AsyncFn(&Case, &FakeNetwork) -> Result<(
     );
     again.args(["--net", "sh", "-c", &script]).arg(std::env::current_exe().unwrap());
     again.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(AGAIN, "1");
-    // Whoever honoured these would go to the proxy, which is a trap.
+    // A client that used these variables would connect to the proxy, which is a trap.
     for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
         again.env(name, "http://127.0.0.1:3128");
     }
     passes(&mut again, test);
 }
 
-/// The network: the public web at one address, traps at all others.
+/// The network: public hosts at one address, traps at all others.
 struct FakeNetwork {
     web: Vec<FakeSite>,
     traps: Vec<TcpListener>,
@@ -128,7 +128,7 @@ impl FakeNetwork {
         Self { web, traps, authority }
     }
 
-    /// Where somebody came who may not.
+    /// The traps that were reached.
     fn trapped(&self) -> Vec<String> {
         let came = self.traps.iter().filter(|trap| trap.accept().is_ok());
         came.map(|trap| trap.local_addr().unwrap().to_string()).collect()
@@ -143,7 +143,7 @@ impl FakeNetwork {
     }
 }
 
-/// What the public web says, as the setups of the cases tell it.
+/// The responses of the public hosts, as the setups of the cases describe them.
 fn public_web(head: &str, stream: &mut dyn std::io::Write) {
     let says: SiteHandler = match path(head) {
         "/r" => redirect("302 Found", "http://169.254.169.254/latest/meta-data/"),
@@ -170,7 +170,7 @@ fn public_web(head: &str, stream: &mut dyn std::io::Write) {
 
 async fn every_case(check: impl AsyncFn(&Case, &FakeNetwork) -> Result<(), String>) {
     let network = FakeNetwork::new();
-    // The traps work.
+    // Control: the traps work.
     std::net::TcpStream::connect("127.0.0.1:8080").unwrap();
     assert_eq!(network.trapped(), ["127.0.0.1:8080"]);
     let cases: Vec<Case> = lines("bypasses.jsonl");
@@ -184,7 +184,7 @@ async fn every_case(check: impl AsyncFn(&Case, &FakeNetwork) -> Result<(), Strin
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The case as it is: who is asked, what is refused, where somebody came.
+/// The case with its own rules: questions, refusals and reached traps.
 async fn by_its_rules(case: &Case, network: &FakeNetwork) -> Result<(), String> {
     let before = network.heads().len();
     let names = Arc::new(
@@ -204,7 +204,7 @@ async fn by_its_rules(case: &Case, network: &FakeNetwork) -> Result<(), String> 
     let ran = matches!(fetched.result.outcome, CallOutcome::Completed(_) | CallOutcome::Failed(_));
     let held = match (case.id.as_str(), case.must.as_str()) {
         ("dns-rebinding", _) => {
-            // The first answer is a public address like any other; there is no second lookup.
+            // The first answer is an ordinary public address, and the tool does not look it up again.
             names.lookups().len() == 1 && fetched.asked.is_empty()
         }
         ("meta-refresh-redirect", _) => {
@@ -250,7 +250,7 @@ async fn by_its_rules(case: &Case, network: &FakeNetwork) -> Result<(), String> 
     }
 }
 
-/// Whether the person saw the name as it is, and not as it looks.
+/// Tests whether the person saw the real name, and not only its appearance.
 fn is_shown(fetched: &FetchOutcome) -> bool {
     let [sheet] = fetched.asked.as_slice() else { return false };
     let rendering = render(sheet);
@@ -258,7 +258,7 @@ fn is_shown(fetched: &FetchOutcome) -> bool {
     rendering.complete && text.contains("xn--") && text.contains("U+043E") && !text.contains("dоcs")
 }
 
-/// The tool alone: everything is allowed, somebody said yes, and every name leads inside.
+/// The tool alone: everything is allowed, somebody said yes, and every name resolves to a forbidden address.
 async fn as_approved(case: &Case, network: &FakeNetwork) -> Result<(), String> {
     let all = Rule::new("all", Layer::User, Verdict::Allow, vec![Pattern::Reach("*:*".into())]);
     let names = Arc::new(FakeResolver::all(&[
@@ -279,7 +279,7 @@ async fn as_approved(case: &Case, network: &FakeNetwork) -> Result<(), String> {
     match () {
         () if !trapped.is_empty() => Err(format!("somebody came to {trapped:?}")),
         () if !is_told => Err(format!("it went: {}", fetched.told())),
-        // It was refused, and did not try until its time was over.
+        // It must be refused at once, and not try until the timeout.
         () if fetched.told().contains("did not answer within") => {
             Err(format!("it tried: {}", fetched.told()))
         }

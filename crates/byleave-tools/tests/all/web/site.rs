@@ -1,4 +1,4 @@
-//! Sites for tests: real sockets on loopback, in plain HTTP or in TLS, and names that lead to them.
+//! Sites for tests: real sockets on loopback, with plain HTTP or TLS, and names for them.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What a site says to a request, given its head.
+/// Writes the response to a request, given its head.
 pub(crate) type SiteHandler = Arc<dyn Fn(&str, &mut dyn Write) + Send + Sync>;
 
-/// A site; it serves as long as the test runs.
+/// A site that serves until the test ends.
 #[derive(Clone)]
 pub(crate) struct FakeSite {
     pub(crate) at: SocketAddr,
@@ -21,12 +21,12 @@ pub(crate) struct FakeSite {
 }
 
 impl FakeSite {
-    /// A site that says this to every request; port 0 takes one that is free.
+    /// A site with this response to every request. Port 0 picks a free one.
     pub(crate) fn new(at: (&str, u16), says: SiteHandler) -> Self {
         Self::serving(at, None, says)
     }
 
-    /// The same in TLS, with a certificate for these names.
+    /// The same with TLS, with a certificate for these names.
     pub(crate) fn secure(
         at: (&str, u16),
         authority: &TestCertificateAuthority,
@@ -36,7 +36,7 @@ impl FakeSite {
         Self::serving(at, Some(authority.config(names)), says)
     }
 
-    /// The heads of all requests so far; of what was no request, whatever came.
+    /// The heads of all requests so far. For anything else, the received bytes.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
@@ -64,7 +64,7 @@ impl FakeSite {
     fn serve(&self, mut stream: impl Read + Write, says: &SiteHandler) {
         let mut head = Vec::new();
         let mut byte = [0];
-        // What begins so is TLS, and has no end that we would know.
+        // This byte begins TLS, for which the end is not known.
         while !head.ends_with(b"\r\n\r\n") && head != [0x16] && matches!(stream.read(&mut byte), Ok(1)) {
             head.extend_from_slice(&byte);
         }
@@ -75,7 +75,7 @@ impl FakeSite {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> SiteHandler {
     let body = body.as_ref();
     let mut whole =
@@ -86,17 +86,16 @@ pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Sit
     })
 }
 
-/// A redirect.
 pub(crate) fn redirect(status: &str, to: &str) -> SiteHandler {
     answer(status, &format!("Location: {to}\r\n"), "moved")
 }
 
-/// The path that a head asks for.
+/// The path of a request head.
 pub(crate) fn path(head: &str) -> &str {
     head.split(' ').nth(1).unwrap_or_default()
 }
 
-/// Who certifies the sites of a test.
+/// The certificate authority for the sites of a test.
 pub(crate) struct TestCertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) root: CertificateDer<'static>,
@@ -123,7 +122,7 @@ impl TestCertificateAuthority {
     }
 }
 
-/// Names, and what each lookup of them gives, one after the other; the last again and again.
+/// Names, with the results of their lookups in order. The last is repeated.
 #[derive(Default)]
 pub(crate) struct FakeResolver {
     known: BTreeMap<String, Vec<Vec<IpAddr>>>,
@@ -132,12 +131,12 @@ pub(crate) struct FakeResolver {
 }
 
 impl FakeResolver {
-    /// Every name leads to these.
+    /// Resolves every name to these.
     pub(crate) fn all(addresses: &[&str]) -> Self {
         Self { otherwise: addresses.iter().map(|one| one.parse().unwrap()).collect(), ..Self::default() }
     }
 
-    /// This name leads to these, first to last.
+    /// Resolves this name to these, in order.
     pub(crate) fn with(mut self, name: &str, answers: &[&[&str]]) -> Self {
         let answers = answers.iter().map(|answer| answer.iter().map(|one| one.parse().unwrap()).collect());
         self.known.insert(name.to_owned(), answers.collect());

@@ -1,4 +1,4 @@
-//! A gate with `web_fetch` alone, the built-in rules, and a person who is shown questions.
+//! A gate with only `web_fetch`, the built-in rules, and an approver that stores questions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 
 use super::site::FakeResolver;
 
-/// What a fetch came to, and what was asked on the way.
+/// The result of a fetch, and the questions.
 pub(crate) struct FetchOutcome {
     pub(crate) result: CallResult,
     pub(crate) asked: Vec<QuestionView>,
 }
 
 impl FetchOutcome {
-    /// Everything that the model is told.
+    /// Everything that the model receives.
     pub(crate) fn told(&self) -> String {
         match &self.result.outcome {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
@@ -47,16 +47,13 @@ impl FetchOutcome {
     /// The content alone.
     #[track_caller]
     pub(crate) fn content(&self) -> &str {
-        let (_, content) = self
-            .output()
-            .text
-            .split_once("and no instructions\n")
-            .unwrap_or_else(|| panic!("{}", self.told()));
+        let (_, content) =
+            self.output().text.split_once("not instructions\n").unwrap_or_else(|| panic!("{}", self.told()));
         content
     }
 }
 
-/// A fetcher whose names are these, and whose foreign hosts are on loopback. Its limit is for what hangs, not for a slow machine.
+/// A fetcher with these names, for which foreign hosts are on loopback. Its time limit is for hangs, not for a slow machine.
 pub(crate) fn on_loopback(names: &Arc<FakeResolver>) -> Fetcher {
     Fetcher::new()
         .with_resolver(Arc::clone(names) as _)
@@ -64,7 +61,7 @@ pub(crate) fn on_loopback(names: &Arc<FakeResolver>) -> Fetcher {
         .with_timeout(Duration::from_secs(120))
 }
 
-/// The built-in rules, and these of the user.
+/// The built-in rules, and these user rules.
 pub(crate) fn rules(text: &str) -> Policy {
     let places = PathVariables { workspace: Some("/ws"), home: Some("/home/u"), ..PathVariables::default() };
     let mut all = builtin_rules(&places).unwrap();
@@ -76,7 +73,7 @@ pub(crate) fn rules(text: &str) -> Policy {
     Policy::new(all).unwrap()
 }
 
-/// A rule that allows these hosts, at every port.
+/// A rule that allows these hosts, on every port.
 pub(crate) fn allowing(hosts: &[&str]) -> Policy {
     let hosts: Vec<String> = hosts.iter().map(|host| format!("{host}:*")).collect();
     rules(&format!("[[rule]]\nid = \"web\"\nverdict = \"allow\"\nreach = {hosts:?}"))

@@ -22,7 +22,7 @@ pub(super) async fn forgetting_takes_the_contents_and_leaves_the_record(
     let held = script.content_ref(b"to be forgotten");
     one.append(&mut script).await?;
     let given = standing_approval();
-    script.answer(Answer::Leave(given.clone()))?;
+    script.answer(Answer::StandingApproval(given.clone()))?;
     one.finish(&mut script).await?;
     one.audit_log.seal().await?;
     let lines = one.stored_call(script.call()).await?.chained_entries;
@@ -33,15 +33,19 @@ pub(super) async fn forgetting_takes_the_contents_and_leaves_the_record(
         id: act.id,
         at: NOW + 5,
         tenant: script.tenant().clone(),
-        by: "eve".into(),
-        deed: AdminActionKind::Forget { call: script.call() },
+        actor: "eve".into(),
+        kind: AdminActionKind::Forget { call: script.call() },
     };
-    same("the act", &act, &wanted)?;
+    same("the admin action", &act, &wanted)?;
     for opened in [&one, &two] {
         is_forgotten(opened, &script, held).await?;
         same("its lines", &opened.stored_call(script.call()).await?.chained_entries, &lines)?;
-        same("the acts", &opened.audit_log.admin_actions().await?, &vec![act.clone()])?;
-        same("the leaves", &opened.audit_log.list_standing_approvals(script.tenant(), NOW).await?, &leaves)?;
+        same("the admin actions", &opened.audit_log.admin_actions().await?, &vec![act.clone()])?;
+        same(
+            "the standing approvals",
+            &opened.audit_log.list_standing_approvals(script.tenant(), NOW).await?,
+            &leaves,
+        )?;
         let kept = opened.stored_call(other.call()).await?;
         same("another's listing", &kept.call_summary, &Some(other.call_summary().clone()))?;
         ensure!(!kept.forgotten, "another was forgotten too");
@@ -93,7 +97,7 @@ pub(super) async fn what_was_forgotten_while_it_waits_can_still_be_closed(
     opened.append(&mut script).await?;
     is_forgotten(&opened, &script, held).await?;
     let asked = opened.audit_log.questions(QuestionFilter::default(), PageRequest::with_limit(9)).await?;
-    ensure!(asked.is_empty(), "it still waits: {asked:?}");
+    ensure!(asked.is_empty(), "the call still waits: {asked:?}");
     let settled = CallFilter { state: Some(CallState::Settled), ..CallFilter::default() };
     same("settled", &opened.audit_log.calls(settled, PageRequest::with_limit(9)).await?.len(), &1)?;
     opened.check_intact("once it was closed").await
@@ -110,7 +114,7 @@ pub(super) async fn forgetting_again_does_no_harm(
     opened.audit_log.seal().await?;
     let second = forget(&opened, script.call(), NOW + 1).await?.action;
     is_forgotten(&opened, &script, held).await?;
-    same("the acts", &opened.audit_log.admin_actions().await?, &vec![first, second])?;
+    same("the admin actions", &opened.audit_log.admin_actions().await?, &vec![first, second])?;
     opened.check_intact("forgotten twice,").await
 }
 
@@ -121,7 +125,7 @@ pub(super) async fn what_never_was_is_not_forgotten(
     let never = CallId::new(Uuid::now_v7());
     let forgotten = opened.audit_log.forget(never, "eve".into(), NOW).await?;
     ensure!(forgotten.is_none(), "a call that never was is forgotten: {forgotten:?}");
-    same("the acts", &opened.audit_log.admin_actions().await?, &Vec::new())
+    same("the admin actions", &opened.audit_log.admin_actions().await?, &Vec::new())
 }
 
 async fn forget(opened: &OpenedStore, call: CallId, at: u64) -> Result<EraseReport, ConformanceError> {
@@ -140,13 +144,14 @@ async fn is_forgotten(
     ensure!(matches!(content, Err(ContentError::Forgotten)), "expected a forgotten content: {content:?}");
     same("its contents", &opened.audit_log.contents(call).await?, &Vec::new())?;
     let kept = opened.stored_call(call).await?;
-    ensure!(kept.forgotten, "the book does not know that it was forgotten");
+    ensure!(kept.forgotten, "the audit log does not show that the call was forgotten");
     same("its record", &kept.record, &script.record)?;
     same("its damage", &kept.record.damage(), &None)?;
     let summary = kept.call_summary.map(|listing| listing.summary);
     same("its summary", &summary, &Some(String::new()))?;
     let listed = opened.audit_log.calls(CallFilter::default(), PageRequest::with_limit(100)).await?;
     let item = listed.into_iter().find(|item| item.call == call);
-    let summary = item.ok_or_else(|| ConformanceError::new("it is listed no more"))?.call_summary.summary;
+    let summary =
+        item.ok_or_else(|| ConformanceError::new("the call is no longer listed"))?.call_summary.summary;
     same("its summary in the list", &summary, &String::new())
 }

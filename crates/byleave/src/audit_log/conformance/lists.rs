@@ -170,11 +170,11 @@ pub(super) async fn what_is_new_is_told_once(bench: &dyn AuditLogHarness) -> Res
     old.answer(Answer::No { feedback: None })?;
     writes.append(&mut old).await?;
     // An admin action is not a call and is not reported, but it does not hide what comes after it.
-    admin_action(&*writes.ledger, "local", AdminActionKind::Halt { why: "for a while".into() }).await?;
+    admin_action(&*writes.ledger, "local", AdminActionKind::Halt { reason: "for a while".into() }).await?;
     old.settle()?;
     writes.append(&mut old).await?;
     let news = watches.audit_log.records_since(Some(begin.cursor), 100).await?;
-    same("what is new", &news.calls, &vec![fresh.call(), old.call()])?;
+    same("calls with new entries", &news.calls, &vec![fresh.call(), old.call()])?;
     let none = watches.audit_log.records_since(Some(news.cursor), 100).await?;
     same("told once", &none.calls, &Vec::new())?;
 
@@ -278,7 +278,7 @@ async fn is_listed(
     state: CallState,
 ) -> Result<(), ConformanceError> {
     let listed = opened.audit_log.calls(CallFilter::default(), PageRequest::with_limit(1)).await?;
-    let [item] = listed.as_slice() else { return Err(ConformanceError::new("it is not listed")) };
+    let [item] = listed.as_slice() else { return Err(ConformanceError::new("the call is not listed")) };
     let entries = script.record.entries();
     let outcome = script.record.outcome();
     let wanted = CallItem {
@@ -382,8 +382,8 @@ pub(super) async fn a_question_is_listed_until_it_is_closed(
 fn held_result(opened: &OpenedStore, setting: ScriptSettings) -> Result<CallScript, ConformanceError> {
     let mut script = CallScript::beginning(setting, opened.ledger.owner())?;
     script.end()?;
-    let note = ReviewNote { reviewer: "r".into(), said: ReviewOutcome::Held, why: None, cached: false };
-    script.push(RecordEvent::OutputReviewed(Ok(Review { notes: vec![note], change: None })))?;
+    let note = ReviewNote { reviewer: "r".into(), outcome: ReviewOutcome::Held, reason: None, cached: false };
+    script.push(RecordEvent::OutputReviewed(Ok(Review { notes: vec![note], replacement: None })))?;
     script.ask()?;
     Ok(script)
 }

@@ -37,7 +37,7 @@ async fn goes_on(opened: &OpenedStore, spent: ScriptSettings) -> Result<(), Conf
     let again = opened.ledger.append(CallScript::beginning(spent, opened.ledger.owner())?.batch()).await;
     ensure!(
         matches!(again, Err(AppendError::StartBlocked(StartBlockedError::ApprovalUsedUp))),
-        "a spent leave is used again: {again:?}"
+        "a used-up standing approval is used again: {again:?}"
     );
     let busy = ScriptSettings { session: "busy", ..ScriptSettings::default() };
     let busy = opened.ledger.append(CallScript::beginning(busy, opened.ledger.owner())?.batch()).await;

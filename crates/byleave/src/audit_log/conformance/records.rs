@@ -33,7 +33,7 @@ pub(super) async fn a_record_is_kept_as_it_was_written(
         same("its damage", &kept.record.damage(), &None)?;
         same("its lines", &kept.chained_entries, &lines)?;
         same("its listing", &kept.call_summary, &Some(script.call_summary().clone()))?;
-        ensure!(!kept.forgotten, "nobody has forgotten it");
+        ensure!(!kept.forgotten, "the call was not forgotten");
         let never = opened.audit_log.record(CallId::new(Uuid::now_v7())).await?;
         ensure!(never.is_none(), "there is a record of a call that never was");
     }
@@ -73,7 +73,7 @@ pub(super) async fn tenants_do_not_see_each_other(
     let shared = standing_approval();
     let mut scripts = Vec::new();
     for (tenant, uses_max) in [("local", 1), ("other", 2)] {
-        let given = StandingApproval { uses_max: Some(uses_max), ..shared.clone() };
+        let given = StandingApproval { max_uses: Some(uses_max), ..shared.clone() };
         grant_approval(&*opened.ledger, ScriptSettings { tenant, ..ScriptSettings::default() }, &given)
             .await?;
         let mut script =
@@ -81,9 +81,9 @@ pub(super) async fn tenants_do_not_see_each_other(
         opened.append(&mut script).await?;
         scripts.push((given, script));
     }
-    admin_action(&*opened.ledger, "other", AdminActionKind::Revoke { leave: shared.id }).await?;
+    admin_action(&*opened.ledger, "other", AdminActionKind::Revoke { standing_approval: shared.id }).await?;
     for ((given, script), state) in
-        scripts.iter().zip([StandingApprovalState::Standing, StandingApprovalState::Revoked])
+        scripts.iter().zip([StandingApprovalState::Active, StandingApprovalState::Revoked])
     {
         let tenant = script.tenant();
         let calls = opened
@@ -109,6 +109,6 @@ pub(super) async fn tenants_do_not_see_each_other(
         same("its leaves", &leaves, &vec![(given.clone(), state)])?;
     }
     let nobody = opened.audit_log.list_standing_approvals(&TenantId::new("nobody")?, NOW).await?;
-    ensure!(nobody.is_empty(), "leaves of nobody: {nobody:?}");
+    ensure!(nobody.is_empty(), "standing approvals of an unknown tenant: {nobody:?}");
     opened.check_intact("at the end").await
 }

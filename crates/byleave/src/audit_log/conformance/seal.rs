@@ -14,28 +14,34 @@ pub(super) async fn acts_are_listed_in_order(bench: &dyn AuditLogHarness) -> Res
     let mut script = CallScript::ready(ScriptSettings::default())?;
     one.append(&mut script).await?;
     let deeds = [
-        ("local", AdminActionKind::Halt { why: "fire".into() }),
-        ("other", AdminActionKind::Halt { why: "flood".into() }),
-        ("local", AdminActionKind::Revoke { leave: standing_approval().id }),
+        ("local", AdminActionKind::Halt { reason: "fire".into() }),
+        ("other", AdminActionKind::Halt { reason: "flood".into() }),
+        ("local", AdminActionKind::Revoke { standing_approval: standing_approval().id }),
         ("other", AdminActionKind::Lift),
         ("local", AdminActionKind::Lift),
         ("local", AdminActionKind::Forget { call: script.call() }),
         (
             "local",
-            AdminActionKind::Waive { guarantees: vec!["memory-limited".into()], why: "no cgroups".into() },
+            AdminActionKind::Waive { guarantees: vec!["memory-limited".into()], reason: "no cgroups".into() },
         ),
     ];
     let mut acts = Vec::new();
     // They are ordered as written, regardless of their times and ids.
     for ((tenant, deed), ago) in deeds.into_iter().zip(0..) {
         let id = AdminActionId::new(Uuid::from_u128(u128::MAX - u128::from(ago)));
-        let act = AdminAction { id, at: NOW - ago, tenant: TenantId::new(tenant)?, by: "ada".into(), deed };
+        let act = AdminAction {
+            id,
+            at: NOW - ago,
+            tenant: TenantId::new(tenant)?,
+            actor: "ada".into(),
+            kind: deed,
+        };
         let opened = if ago % 2 == 0 { &one } else { &two };
         opened.ledger.record_admin_action(act.clone()).await?;
         acts.push(act);
     }
     for opened in [&one, &two] {
-        same("the acts", &opened.audit_log.admin_actions().await?, &acts)?;
+        same("the admin actions", &opened.audit_log.admin_actions().await?, &acts)?;
         same("how many are verified", &opened.audit_log.verify().await?.admin_actions, &7)?;
         opened.check_intact("with acts").await?;
     }
@@ -57,7 +63,7 @@ pub(super) async fn what_is_written_is_counted(bench: &dyn AuditLogHarness) -> R
     let (id, tenant) = (AdminActionId::new(Uuid::now_v7()), TenantId::new("local")?);
     opened
         .ledger
-        .record_admin_action(AdminAction { id, at: NOW, tenant, by, deed: AdminActionKind::Lift })
+        .record_admin_action(AdminAction { id, at: NOW, tenant, actor: by, kind: AdminActionKind::Lift })
         .await?;
     let open = Verification {
         records: 3,
@@ -82,7 +88,7 @@ pub(super) async fn sealing_moves_the_anchor_and_leaves_nothing_behind(
     bench: &dyn AuditLogHarness,
 ) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
-    same("an empty book", &one.audit_log.seal().await?, &0)?;
+    same("an empty audit log", &one.audit_log.seal().await?, &0)?;
     same("its anchor", &one.audit_log.anchor().await?, &None)?;
     let (mut segments, mut before) = (0, None);
     for (opened, beside) in [(&one, &two), (&two, &one), (&one, &two)] {

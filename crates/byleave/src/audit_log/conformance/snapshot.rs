@@ -50,7 +50,7 @@ impl AuditLogView {
             Effect::Write { path: "/w/a".into() },
             Effect::Read { path: "/w/b".into() },
             Effect::Read { path: "/w/c".into() },
-            Effect::Unknown { why: "x".into() },
+            Effect::Unknown { reason: "x".into() },
         ] {
             let (plan, stranger) =
                 (Plan { effects: vec![effect], ..Plan::default() }, CallId::new(Uuid::now_v7()));
@@ -103,9 +103,9 @@ pub(super) async fn fill(opened: &OpenedStore) -> Result<StandingApproval, Confo
     opened.append(&mut declined).await?;
     opened.audit_log.seal().await?;
 
-    let spent = StandingApproval { uses_max: Some(1), ..standing_approval() };
+    let spent = StandingApproval { max_uses: Some(1), ..standing_approval() };
     let (standing, revoked) =
-        (StandingApproval { uses_max: Some(2), ..standing_approval() }, standing_approval());
+        (StandingApproval { max_uses: Some(2), ..standing_approval() }, standing_approval());
     for leave in [&spent, &standing, &revoked] {
         grant_approval(ledger, in_session("leaves"), leave).await?;
     }
@@ -114,7 +114,7 @@ pub(super) async fn fill(opened: &OpenedStore) -> Result<StandingApproval, Confo
             .append(&mut CallScript::beginning(ScriptSettings::with_approval(leave), ledger.owner())?)
             .await?;
     }
-    admin_action(ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    admin_action(ledger, "local", AdminActionKind::Revoke { standing_approval: revoked.id }).await?;
 
     let mut forgotten = CallScript::ready(in_session("forgotten"))?;
     opened.finish(&mut forgotten).await?;

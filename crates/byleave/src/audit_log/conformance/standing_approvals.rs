@@ -17,9 +17,9 @@ pub(super) async fn leaves_are_listed_with_what_became_of_them(
 ) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
     let tenant = TenantId::new("local")?;
-    let standing = StandingApproval { uses_max: Some(2), ..standing_approval() };
-    let spent = StandingApproval { uses_max: Some(2), ..standing_approval() };
-    let short = StandingApproval { until: Some(NOW + 10_000), ..standing_approval() };
+    let standing = StandingApproval { max_uses: Some(2), ..standing_approval() };
+    let spent = StandingApproval { max_uses: Some(2), ..standing_approval() };
+    let short = StandingApproval { expires_at: Some(NOW + 10_000), ..standing_approval() };
     let revoked = StandingApproval { tool: "u".into(), ..standing_approval() };
     for leave in [&standing, &spent, &short, &revoked] {
         grant_approval(&*one.ledger, ScriptSettings::default(), leave).await?;
@@ -28,35 +28,35 @@ pub(super) async fn leaves_are_listed_with_what_became_of_them(
         one.append(&mut CallScript::beginning(ScriptSettings::with_approval(used), one.ledger.owner())?)
             .await?;
     }
-    admin_action(&*one.ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    admin_action(&*one.ledger, "local", AdminActionKind::Revoke { standing_approval: revoked.id }).await?;
     let mut script = CallScript::waiting(ScriptSettings { session: "endless", ..ScriptSettings::asking() })?;
     one.append(&mut script).await?;
     let endless = standing_approval();
     script.later(NOW + 7_000);
-    script.answer(Answer::Leave(endless.clone()))?;
+    script.answer(Answer::StandingApproval(endless.clone()))?;
     one.append(&mut script).await?;
 
     for opened in [&one, &two] {
         for (now, of_short) in
-            [(NOW + 9_999, StandingApprovalState::Standing), (NOW + 10_000, StandingApprovalState::Expired)]
+            [(NOW + 9_999, StandingApprovalState::Active), (NOW + 10_000, StandingApprovalState::Expired)]
         {
             let wanted = vec![
-                (endless.id, StandingApprovalState::Standing, 0),
+                (endless.id, StandingApprovalState::Active, 0),
                 (revoked.id, StandingApprovalState::Revoked, 0),
                 (short.id, of_short, 1),
-                (spent.id, StandingApprovalState::Spent, 2),
-                (standing.id, StandingApprovalState::Standing, 1),
+                (spent.id, StandingApprovalState::UsedUp, 2),
+                (standing.id, StandingApprovalState::Active, 1),
             ];
-            same(&format!("the leaves at {now}"), &states(opened, &tenant, now).await?, &wanted)?;
+            same(&format!("the standing approvals at {now}"), &states(opened, &tenant, now).await?, &wanted)?;
         }
         let listed = opened.audit_log.list_standing_approvals(&tenant, NOW).await?;
         let wanted = StandingApprovalItem {
             standing_approval: endless.clone(),
             call: script.call(),
-            approver: ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal },
+            approver: ApproverIdentity { name: "ada".into(), assurance: Assurance::Terminal },
             granted_at: NOW + 7_000,
             uses: 0,
-            state: StandingApprovalState::Standing,
+            state: StandingApprovalState::Active,
         };
         same("the newest", &listed.first(), &Some(&wanted))?;
     }
@@ -68,8 +68,8 @@ pub(super) async fn a_leave_given_twice_is_listed_as_it_counts(
 ) -> Result<(), ConformanceError> {
     let opened = bench.open().await?;
     let tenant = TenantId::new("local")?;
-    let once = StandingApproval { uses_max: Some(1), ..standing_approval() };
-    let short = StandingApproval { until: Some(NOW + 10), ..standing_approval() };
+    let once = StandingApproval { max_uses: Some(1), ..standing_approval() };
+    let short = StandingApproval { expires_at: Some(NOW + 10), ..standing_approval() };
     let revoked = standing_approval();
     for leave in [&once, &short, &revoked] {
         grant_approval(&*opened.ledger, ScriptSettings::default(), leave).await?;
@@ -77,23 +77,27 @@ pub(super) async fn a_leave_given_twice_is_listed_as_it_counts(
     opened
         .append(&mut CallScript::beginning(ScriptSettings::with_approval(&once), opened.ledger.owner())?)
         .await?;
-    admin_action(&*opened.ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    admin_action(&*opened.ledger, "local", AdminActionKind::Revoke { standing_approval: revoked.id }).await?;
     let before = opened.audit_log.list_standing_approvals(&tenant, NOW + 10).await?;
     for leave in [&once, &short, &revoked] {
-        let more = StandingApproval { until: None, uses_max: Some(9), ..leave.clone() };
+        let more = StandingApproval { expires_at: None, max_uses: Some(9), ..leave.clone() };
         grant_approval(&*opened.ledger, ScriptSettings::default(), &more).await?;
     }
-    same("the leaves", &opened.audit_log.list_standing_approvals(&tenant, NOW + 10).await?, &before)?;
+    same(
+        "the standing approvals",
+        &opened.audit_log.list_standing_approvals(&tenant, NOW + 10).await?,
+        &before,
+    )?;
     let given: Vec<StandingApproval> = before.into_iter().map(|item| item.standing_approval).collect();
     same("as they were first given", &given, &vec![revoked.clone(), short.clone(), once.clone()])?;
     let wanted = vec![
         (revoked.id, StandingApprovalState::Revoked, 0),
         (short.id, StandingApprovalState::Expired, 0),
-        (once.id, StandingApprovalState::Spent, 1),
+        (once.id, StandingApprovalState::UsedUp, 1),
     ];
     same("their states", &states(&opened, &tenant, NOW + 10).await?, &wanted)?;
     let stand = opened.ledger.standing_approvals(&tenant, &once.tool, NOW + 10).await?;
-    ensure!(stand.is_empty(), "the ledger takes them otherwise: {stand:?}");
+    ensure!(stand.is_empty(), "the ledger disagrees about them: {stand:?}");
     opened.check_intact("at the end").await
 }
 

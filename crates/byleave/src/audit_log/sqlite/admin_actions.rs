@@ -35,19 +35,19 @@ impl ActiveActions {
 
     fn apply(&mut self, pos: i64, act: AdminAction) {
         self.up_to_pos = pos;
-        match &act.deed {
+        match &act.kind {
             AdminActionKind::Halt { .. } => {
                 self.halts.insert(act.tenant.clone(), act);
             }
             AdminActionKind::Lift => {
                 self.halts.remove(&act.tenant);
             }
-            AdminActionKind::Revoke { leave } => {
+            AdminActionKind::Revoke { standing_approval: leave } => {
                 let leave = *leave;
                 self.revoked.insert((act.tenant, leave));
             }
             // Found by id and not kept in memory, because there may be very many.
-            AdminActionKind::Open(_) | AdminActionKind::Forget { .. } => {}
+            AdminActionKind::OpenSession(_) | AdminActionKind::Forget { .. } => {}
             // It applies to one command, which has begun by now.
             AdminActionKind::Waive { .. } => {}
         }
@@ -83,14 +83,14 @@ impl ActionCache {
     pub(super) fn read_uncached(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
         let known = Arc::clone(&lock_ignoring_poison(&self.cached));
         let rows = actions_after(connection, known.up_to_pos)
-            .map_err(|error| LedgerError::new("cannot read the acts of the book", error))?;
+            .map_err(|error| LedgerError::new("cannot read the admin actions of the audit log", error))?;
         if rows.is_empty() {
             return Ok(known);
         }
         let mut force = ActiveActions::clone(&known);
         for row in rows {
             let act = read_action(&row)
-                .map_err(|why| LedgerError::new(format!("act {} is damaged", row.call), why))?;
+                .map_err(|why| LedgerError::new(format!("admin action {} is damaged", row.call), why))?;
             force.apply(row.pos, act);
         }
         Ok(Arc::new(force))
@@ -100,7 +100,7 @@ impl ActionCache {
 fn actions_after(connection: &Connection, than: i64) -> Result<Vec<EntryRow>, rusqlite::Error> {
     // The partial index is only used with a literal.
     let sql = format!(
-        "SELECT {LINE_COLUMNS} FROM line INDEXED BY line_act WHERE kind = {KIND_ADMIN_ACTION} AND pos > ?1 ORDER BY pos"
+        "SELECT {LINE_COLUMNS} FROM batch INDEXED BY batch_admin_action WHERE kind = {KIND_ADMIN_ACTION} AND pos > ?1 ORDER BY pos"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map([than], EntryRow::from_row)?;
@@ -114,21 +114,22 @@ pub(super) fn session_node(
     session: &SessionId,
 ) -> Result<Option<SessionNode>, LedgerError> {
     let cannot =
-        |why: String| LedgerError::new(format!("cannot read the opening of session `{session}`"), why);
+        |why: String| LedgerError::new(format!("cannot read how session `{session}` was opened"), why);
     let place = record_id(opening_action_id(tenant, session));
-    let sql =
-        format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND seq = 0 AND kind = {KIND_ADMIN_ACTION}");
+    let sql = format!(
+        "SELECT {LINE_COLUMNS} FROM batch WHERE call = ?1 AND seq = 0 AND kind = {KIND_ADMIN_ACTION}"
+    );
     let found = connection
         .prepare_cached(&sql)
         .and_then(|mut statement| statement.query_row([place.as_bytes()], EntryRow::from_row).optional())
         .map_err(|error| cannot(error.to_string()))?;
     let Some(row) = found else { return Ok(None) };
     let act = read_action(&row).map_err(cannot)?;
-    match act.deed {
-        AdminActionKind::Open(opening) if act.tenant == *tenant && opening.session == *session => {
+    match act.kind {
+        AdminActionKind::OpenSession(opening) if act.tenant == *tenant && opening.session == *session => {
             Ok(Some(opening))
         }
-        _ => Err(cannot("another act stands in its place".into())),
+        _ => Err(cannot("the entry is another admin action".into())),
     }
 }
 
@@ -140,7 +141,7 @@ pub(super) fn all_action_rows(connection: &Connection) -> Result<Vec<EntryRow>, 
 /// Decodes the admin action of a row. Fails if the row was altered.
 pub(super) fn read_action(row: &EntryRow) -> Result<AdminAction, String> {
     if row.key.is_some() {
-        return Err("it has a key".into());
+        return Err("an admin action must not have a key".into());
     }
     crate::audit_log::admin_records::read_action(row.call, row.encoded_batch())
 }

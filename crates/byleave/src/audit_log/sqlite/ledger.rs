@@ -120,14 +120,14 @@ impl Ledger for SqliteLedger {
                 bench
                     .approval_cache
                     .usable(connection, &force, &tenant, &tool, now)
-                    .map_err(|error| LedgerError::new("cannot read the leaves", error))
+                    .map_err(|error| LedgerError::new("cannot read the standing approvals", error))
             })?
         })
     }
 
     fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         Box::pin(async move {
-            self.store.readers.read("cannot look a question up", |connection| {
+            self.store.readers.read("cannot look up a question", |connection| {
                 let sql = "SELECT call.id FROM question JOIN call ON call.pos = question.call WHERE question.id = ?1";
                 let mut statement = connection.prepare_cached(sql)?;
                 let found = statement.query_row([question.as_bytes()], |row| uuid_from_row(row, 0)).optional()?;
@@ -143,7 +143,7 @@ impl Ledger for SqliteLedger {
         call: CallId,
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        let found = self.store.readers.read("cannot look up who waits", |connection| {
+        let found = self.store.readers.read("cannot look up waiting calls", |connection| {
             pending_effects::blocking_call(connection, tenant.as_str(), session.as_str(), call, plan)
         });
         Box::pin(async move { found })
@@ -151,7 +151,7 @@ impl Ledger for SqliteLedger {
 
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move {
-            self.store.readers.read("cannot list what can be driven on", |connection| {
+            self.store.readers.read("cannot list the calls that can be resumed", |connection| {
                 let sql = "SELECT id FROM call INDEXED BY call_due WHERE due <= ?1 ORDER BY pos LIMIT ?2";
                 let mut statement = connection.prepare_cached(sql)?;
                 let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -174,11 +174,11 @@ impl SqliteStore {
     /// session was not opened by an admin action and has no waiting call, and its tool has no standing approval.
     fn lookup_new_call(&self, comer: IncomingCall<'_>) -> Result<Option<SessionContext>, LedgerError> {
         let look = |connection: &Connection| {
-            let sql = "SELECT EXISTS(SELECT 1 FROM line WHERE call = ?1),
-                EXISTS(SELECT 1 FROM hold WHERE tenant = ?2 AND session = ?3),
-                EXISTS(SELECT 1 FROM leave WHERE tenant = ?2 AND tool = ?4),
-                EXISTS(SELECT 1 FROM line WHERE call = ?5),
-                (SELECT coalesce(max(pos), 0) FROM line INDEXED BY line_act WHERE kind = 1)";
+            let sql = "SELECT EXISTS(SELECT 1 FROM batch WHERE call = ?1),
+                EXISTS(SELECT 1 FROM pending_effect WHERE tenant = ?2 AND session = ?3),
+                EXISTS(SELECT 1 FROM standing_approval WHERE tenant = ?2 AND tool = ?4),
+                EXISTS(SELECT 1 FROM batch WHERE call = ?5),
+                (SELECT coalesce(max(pos), 0) FROM batch INDEXED BY batch_admin_action WHERE kind = 1)";
             let IncomingCall { call, tenant, session, tool, .. } = comer;
             let opened = admin_records::record_id(opening_action_id(tenant, session));
             connection.prepare_cached(sql)?.query_row(
@@ -190,8 +190,8 @@ impl SqliteStore {
             )
         };
         let seen = match self.writer.read_if_idle(look) {
-            Some(seen) => seen.map_err(|error| LedgerError::new("cannot look into the book", error)),
-            None => self.readers.read("cannot look into the book", look),
+            Some(seen) => seen.map_err(|error| LedgerError::new("cannot read the audit log", error)),
+            None => self.readers.read("cannot read the audit log", look),
         };
         let (is_anything, newest_act) = seen?;
         let force = if is_anything { None } else { self.context.action_cache.cached_at(newest_act) };
@@ -216,15 +216,15 @@ impl SqliteStore {
     /// Prepares a batch for writing: encodes it, encrypts it, and computes everything that the writer need not compute.
     fn prepare(&self, batch: Batch) -> Result<RecordAppend, AppendError> {
         let cannot = |why: &str| AppendError::Ledger(LedgerError::new("cannot append to a record", why));
-        let body =
-            encode(&batch.chained_entries).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
+        let body = encode(&batch.chained_entries)
+            .ok_or_else(|| cannot("there are no entries, or an entry is too long"))?;
         let head = batch
             .chained_entries
             .last()
             .map(|line| line.link())
-            .ok_or_else(|| cannot("there are no lines"))?;
+            .ok_or_else(|| cannot("there are no entries"))?;
         let count =
-            u32::try_from(batch.chained_entries.len()).map_err(|_| cannot("there are too many lines"))?;
+            u32::try_from(batch.chained_entries.len()).map_err(|_| cannot("there are too many entries"))?;
 
         let opens = batch.expected_len == 0;
         let key = match batch.key {
@@ -234,7 +234,9 @@ impl SqliteStore {
             None => self.record_key(batch.call)?.ok_or(AppendError::Stale)?,
         };
         let (wrapped, contents) = match &key {
-            None if opens && !batch.contents.is_empty() => return Err(cannot("it has contents and no key")),
+            None if opens && !batch.contents.is_empty() => {
+                return Err(cannot("the batch has contents but no key"));
+            }
             // Contents added to an erased record are dropped at once.
             None => (None, Vec::new()),
             Some(key) => {
@@ -247,7 +249,7 @@ impl SqliteStore {
             }
         };
         if body.len().saturating_add(contents.len()) > APPEND_BYTES_MAX {
-            return Err(cannot("it is too large"));
+            return Err(cannot("the batch is too large"));
         }
         self.remember_key(batch.call, key, batch.is_final);
 
@@ -260,7 +262,9 @@ impl SqliteStore {
         let seat = exclusive
             .map(|begins| {
                 let owner = attempt_owner(&batch.entries, begins.attempt);
-                owner.map(|owner| (begins.attempt, owner)).ok_or_else(|| cannot("it begins without a claim"))
+                owner
+                    .map(|owner| (begins.attempt, owner))
+                    .ok_or_else(|| cannot("the batch begins an attempt without a claim"))
             })
             .transpose()?;
         Ok(RecordAppend {
@@ -296,7 +300,7 @@ impl SqliteStore {
     /// Returns the stored wrapped key of a record: `None` without such a record.
     pub(super) fn wrapped_key(&self, call: CallId) -> Result<Option<Option<Vec<u8>>>, LedgerError> {
         self.readers.read("cannot read the key of a record", |connection| {
-            let sql = "SELECT key FROM line WHERE call = ?1 AND seq = 0";
+            let sql = "SELECT key FROM batch WHERE call = ?1 AND seq = 0";
             let mut statement = connection.prepare_cached(sql)?;
             let found = statement.query_row([call.as_bytes()], |row| row.get::<_, Option<Vec<u8>>>(0));
             found.optional()
@@ -357,14 +361,14 @@ impl SqliteStore {
                     return Ok(Interruption::OwnerAlive);
                 }
                 let taken = owner_locks::remove_dead_owner(&self.owners_dir, owner)
-                    .map_err(|error| LedgerError::new("cannot look at the lock of an owner", error))?;
+                    .map_err(|error| LedgerError::new("cannot check the lock of an owner", error))?;
                 match taken {
                     Some(lock) => Some(lock),
                     None => return Ok(Interruption::OwnerAlive),
                 }
             };
             let (at_len, before) = (record.len(), record.head());
-            let entry = Entry { at, fact: RecordEvent::Interrupted { attempt } };
+            let entry = Entry { at, event: RecordEvent::Interrupted { attempt } };
             let line = match record.push(entry.clone()) {
                 Ok(line) => line,
                 Err(misplaced) => return Err(LedgerError::new("cannot interrupt an attempt", misplaced)),
@@ -402,17 +406,17 @@ impl SqliteStore {
     fn call_summary(&self, call: CallId, record: &Record) -> Result<CallSummary, LedgerError> {
         let known = self
             .readers
-            .read("cannot look a call up", |connection| queries::call_summary(connection, call))?;
+            .read("cannot look up a call", |connection| queries::call_summary(connection, call))?;
         known
             .or_else(|| call_summary(record, None))
-            .ok_or_else(|| LedgerError::new("cannot look a call up", "its record does not begin with a call"))
+            .ok_or_else(|| LedgerError::new("cannot look up a call", "the record does not begin with a call"))
     }
 
     /// Records an admin action and applies it. Returns whether nothing is left of what it destroys.
     pub(super) async fn act(&self, act: &AdminAction) -> Result<bool, LedgerError> {
         let line = admin_records::to_chained_entry(act)?;
         let body = encode(std::slice::from_ref(&line))
-            .ok_or_else(|| LedgerError::new("cannot write an act", "it is too long"))?;
+            .ok_or_else(|| LedgerError::new("cannot write an admin action", "the entry is too long"))?;
         let new = NewAdminAction {
             record_id: admin_records::record_id(act.id),
             head: line.link(),
@@ -422,9 +426,9 @@ impl SqliteStore {
         match self.writer.submit(WriteOp::AdminAction(Box::new(new))).await {
             Ok(()) => {}
             Err(AppendError::Ledger(fault)) => return Err(fault),
-            Err(other) => return Err(LedgerError::new("cannot write an act", other)),
+            Err(other) => return Err(LedgerError::new("cannot write an admin action", other)),
         }
-        match &act.deed {
+        match &act.kind {
             AdminActionKind::Forget { call } => {
                 self.forget_key(*call);
                 self.scrub()
@@ -432,7 +436,7 @@ impl SqliteStore {
             AdminActionKind::Halt { .. }
             | AdminActionKind::Lift
             | AdminActionKind::Revoke { .. }
-            | AdminActionKind::Open(_)
+            | AdminActionKind::OpenSession(_)
             | AdminActionKind::Waive { .. } => Ok(true),
         }
     }
@@ -442,10 +446,12 @@ impl SqliteStore {
         let busy = self.writer.with_connection(|connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
         });
-        let busy = busy.map_err(|error| LedgerError::new("cannot empty the log of the book", error))?;
+        let busy = busy.map_err(|error| {
+            LedgerError::new("cannot truncate the write-ahead log of the audit log", error)
+        })?;
         if busy != 0 {
             tracing::warn!(
-                "the key is destroyed, but another process still reads an old copy of it; forget again later"
+                "the key is destroyed, but another process still reads an old copy of it; run `forget` again later"
             );
         }
         Ok(busy == 0)

@@ -24,7 +24,7 @@ pub(super) fn insert_holds(
     listing: &CallSummary,
     effects: &[Effect],
 ) -> Result<(), rusqlite::Error> {
-    let sql = "INSERT INTO hold(tenant, session, kind, target, call) VALUES(?1, ?2, ?3, ?4, ?5)
+    let sql = "INSERT INTO pending_effect(tenant, session, kind, target, call) VALUES(?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO NOTHING";
     for effect in effects {
         let (kind, target) = index_key(effect);
@@ -41,7 +41,7 @@ pub(super) fn insert_holds(
 
 /// Deletes the pending effects of a call.
 pub(super) fn clear_holds(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
-    connection.prepare_cached("DELETE FROM hold WHERE call = ?1")?.execute([first])?;
+    connection.prepare_cached("DELETE FROM pending_effect WHERE call = ?1")?.execute([first])?;
     Ok(())
 }
 
@@ -54,17 +54,17 @@ pub(super) fn blocking_call(
     plan: &Plan,
 ) -> Result<Option<CallId>, rusqlite::Error> {
     // Usually no call waits.
-    let any = "SELECT 1 FROM hold WHERE tenant = ?1 AND session = ?2 LIMIT 1";
+    let any = "SELECT 1 FROM pending_effect WHERE tenant = ?1 AND session = ?2 LIMIT 1";
     if plan.effects.is_empty() || !connection.prepare_cached(any)?.exists([tenant, session])? {
         return Ok(None);
     }
-    let own = "SELECT pos FROM line WHERE call = ?1 AND seq = 0";
+    let own = "SELECT pos FROM batch WHERE call = ?1 AND seq = 0";
     let own: Option<i64> =
         connection.prepare_cached(own)?.query_row([call.as_bytes()], |row| row.get(0)).optional()?;
     let search = ConflictSearch { connection, tenant, session, before: own.unwrap_or(i64::MAX) };
     for effect in &plan.effects {
         if let Some(first) = search.find_conflict(effect)? {
-            let sql = "SELECT call FROM line WHERE pos = ?1";
+            let sql = "SELECT call FROM batch WHERE pos = ?1";
             let found =
                 connection.prepare_cached(sql)?.query_row([first], |row| uuid_from_row(row, 0)).optional()?;
             return Ok(found.map(CallId::new));
@@ -114,7 +114,7 @@ impl ConflictSearch<'_> {
     }
 
     fn find_any(&self) -> Result<Option<i64>, rusqlite::Error> {
-        let sql = "SELECT call FROM hold WHERE tenant = ?1 AND session = ?2 AND call < ?3 LIMIT 1";
+        let sql = "SELECT call FROM pending_effect WHERE tenant = ?1 AND session = ?2 AND call < ?3 LIMIT 1";
         self.connection
             .prepare_cached(sql)?
             .query_row(params![self.tenant, self.session, self.before], |row| row.get(0))
@@ -125,7 +125,7 @@ impl ConflictSearch<'_> {
         if !effect.conflicts_with(&effect_from_key(kind, target)) {
             return Ok(None);
         }
-        let sql = "SELECT call FROM hold
+        let sql = "SELECT call FROM pending_effect
              WHERE tenant = ?1 AND session = ?2 AND kind = ?3 AND target = ?4 AND call < ?5 LIMIT 1";
         self.connection
             .prepare_cached(sql)?
@@ -142,7 +142,7 @@ impl ConflictSearch<'_> {
             }
         }
         // `0` comes right after `/`. Everything beneath the path sorts between the two.
-        let sql = "SELECT call, target FROM hold
+        let sql = "SELECT call, target FROM pending_effect
              WHERE tenant = ?1 AND session = ?2 AND kind = ?3 AND target >= ?4 AND target < ?5 AND call < ?6";
         let mut statement = self.connection.prepare_cached(sql)?;
         let (from, to) = (format!("{path}/"), format!("{path}0"));
@@ -178,6 +178,6 @@ fn effect_from_key(kind: i64, target: &str) -> Effect {
         WRITE => Effect::Write { path: target },
         REACH => Effect::Reach { host: target, port: 0 },
         INVOKE => Effect::Invoke { tool: target },
-        _ => Effect::Unknown { why: target },
+        _ => Effect::Unknown { reason: target },
     }
 }

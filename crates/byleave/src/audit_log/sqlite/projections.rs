@@ -33,8 +33,8 @@ pub(super) struct ProjectionUpdate {
 
 /// Returns the owner of an attempt that these entries begin.
 pub(super) fn attempt_owner(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId> {
-    entries.iter().find_map(|entry| match &entry.fact {
-        RecordEvent::Begun(Ok(claim)) if claim.attempt == attempt => Some(claim.owner),
+    entries.iter().find_map(|entry| match &entry.event {
+        RecordEvent::Started(Ok(claim)) if claim.attempt == attempt => Some(claim.owner),
         _ => None,
     })
 }
@@ -155,7 +155,7 @@ fn write_exclusive_attempt(
 ) -> Result<(), rusqlite::Error> {
     let CallSummary { tenant, session, .. } = &change.call_summary;
     if !change.is_first && (change.index_fields.attempt_ended || change.state == CallState::Settled) {
-        let sql = "DELETE FROM seat WHERE tenant = ?1 AND session = ?2 AND call = ?3";
+        let sql = "DELETE FROM exclusive_attempt WHERE tenant = ?1 AND session = ?2 AND call = ?3";
         connection.prepare_cached(sql)?.execute(params![
             tenant.as_str(),
             session.as_str(),
@@ -163,8 +163,7 @@ fn write_exclusive_attempt(
         ])?;
     }
     if let Some((attempt, owner)) = &change.exclusive_attempt {
-        let sql =
-            "INSERT OR REPLACE INTO seat(tenant, session, call, attempt, owner) VALUES(?1, ?2, ?3, ?4, ?5)";
+        let sql = "INSERT OR REPLACE INTO exclusive_attempt(tenant, session, call, attempt, owner) VALUES(?1, ?2, ?3, ?4, ?5)";
         connection.prepare_cached(sql)?.execute(params![
             tenant.as_str(),
             session.as_str(),
@@ -178,7 +177,7 @@ fn write_exclusive_attempt(
 
 fn write_approvals(connection: &Connection, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
     for (leave, tool) in &change.index_fields.approvals_granted {
-        let sql = "INSERT INTO leave(tenant, tool, id, call) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+        let sql = "INSERT INTO standing_approval(tenant, tool, id, call) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
         let tenant = change.call_summary.tenant.as_str();
         connection.prepare_cached(sql)?.execute(params![
             tenant,
@@ -188,7 +187,7 @@ fn write_approvals(connection: &Connection, change: &ProjectionUpdate) -> Result
         ])?;
     }
     for (leave, attempt) in &change.index_fields.approvals_used {
-        let sql = "INSERT INTO leave_use(leave, call, attempt) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        let sql = "INSERT INTO standing_approval_use(approval, call, attempt) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
         connection.prepare_cached(sql)?.execute(params![
             leave.as_bytes(),
             change.call.as_bytes(),
@@ -211,7 +210,7 @@ pub(super) fn rebuild(connection: &Connection, vault: &KeyVault) -> Result<(), r
     }
     connection.execute_batch(PROJECTIONS)?;
     let mut calls = connection
-        .prepare(&format!("SELECT call FROM line WHERE kind = {KIND_RECORD} AND seq = 0 ORDER BY pos"))?;
+        .prepare(&format!("SELECT call FROM batch WHERE kind = {KIND_RECORD} AND seq = 0 ORDER BY pos"))?;
     let mut calls = calls.query([])?;
     while let Some(row) = calls.next()? {
         let call = CallId::new(uuid_from_row(row, 0)?);
@@ -266,7 +265,7 @@ fn rebuild_call(connection: &Connection, vault: &KeyVault, rows: &[EntryRow]) ->
 }
 
 fn contents_at(connection: &Connection, pos: i64) -> Result<Vec<u8>, rusqlite::Error> {
-    connection.prepare_cached("SELECT contents FROM line WHERE pos = ?1")?.query_row([pos], |row| row.get(0))
+    connection.prepare_cached("SELECT contents FROM batch WHERE pos = ?1")?.query_row([pos], |row| row.get(0))
 }
 
 fn read_note(key: &RecordKey, row: &EntryRow, packed: &[u8]) -> Option<ListNote> {

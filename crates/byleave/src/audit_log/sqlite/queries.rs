@@ -102,11 +102,11 @@ pub(super) fn records_since(
     limit: usize,
 ) -> Result<NewRecords, rusqlite::Error> {
     let Some(after) = after else {
-        let sql = "SELECT coalesce(max(pos), 0) FROM line";
+        let sql = "SELECT coalesce(max(pos), 0) FROM batch";
         let upto = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
         return Ok(NewRecords { cursor: Cursor(upto), calls: Vec::new() });
     };
-    let sql = "SELECT pos, kind, call FROM line WHERE pos > ?1 ORDER BY pos LIMIT ?2";
+    let sql = "SELECT pos, kind, call FROM batch WHERE pos > ?1 ORDER BY pos LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![after.0, i64::try_from(limit).unwrap_or(i64::MAX)])?;
     let (mut upto, mut calls, mut seen) = (after, Vec::new(), HashSet::new());
@@ -159,7 +159,7 @@ pub(super) fn call_summary(
     call: CallId,
 ) -> Result<Option<CallSummary>, rusqlite::Error> {
     let sql = format!(
-        "SELECT {SUMMARY_COLUMNS} FROM line JOIN call ON call.pos = line.pos WHERE line.call = ?1 AND line.seq = 0"
+        "SELECT {SUMMARY_COLUMNS} FROM batch JOIN call ON call.pos = batch.pos WHERE batch.call = ?1 AND batch.seq = 0"
     );
     connection.prepare_cached(&sql)?.query_row([call.as_bytes()], summary_from_row).optional()
 }
@@ -169,7 +169,8 @@ pub(super) fn packed_contents(
     connection: &Connection,
     call: CallId,
 ) -> Result<Vec<(u32, Vec<u8>)>, rusqlite::Error> {
-    let sql = format!("SELECT seq, contents FROM line WHERE call = ?1 AND kind = {KIND_RECORD} ORDER BY seq");
+    let sql =
+        format!("SELECT seq, contents FROM batch WHERE call = ?1 AND kind = {KIND_RECORD} ORDER BY seq");
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map([call.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()

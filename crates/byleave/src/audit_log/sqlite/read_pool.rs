@@ -31,7 +31,7 @@ impl ReadConnectionPool {
         let connection = match idle {
             Some(connection) => connection,
             None => schema::connect_reader(&self.path, self.busy_timeout)
-                .map_err(|error| LedgerError::new("cannot open the book", error))?,
+                .map_err(|error| LedgerError::new("cannot open the audit log", error))?,
         };
         let value = read(&connection);
         let mut idle = lock_ignoring_poison(&self.idle);

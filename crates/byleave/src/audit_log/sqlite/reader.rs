@@ -37,9 +37,9 @@ impl AuditLog for SqliteLedger {
         limit: usize,
     ) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
         Box::pin(async move {
-            self.store
-                .readers
-                .read("cannot see what is new", |connection| queries::records_since(connection, after, limit))
+            self.store.readers.read("cannot list new entries", |connection| {
+                queries::records_since(connection, after, limit)
+            })
         })
     }
 
@@ -74,16 +74,18 @@ impl AuditLog for SqliteLedger {
                 let bench = &self.store.context;
                 let force = bench.action_cache.refresh(connection)?;
                 let listed = bench.approval_cache.list_all(connection, &force, &tenant, now);
-                listed.map_err(|error| LedgerError::new("cannot list the leaves", error))
+                listed.map_err(|error| LedgerError::new("cannot list the standing approvals", error))
             })?
         })
     }
 
     fn admin_actions(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>> {
         Box::pin(async move {
-            let rows = self.store.readers.read("cannot read the acts", admin_actions::all_action_rows)?;
+            let rows =
+                self.store.readers.read("cannot read the admin actions", admin_actions::all_action_rows)?;
             let read = |row| {
-                admin_actions::read_action(row).map_err(|why| LedgerError::new("an act is damaged", why))
+                admin_actions::read_action(row)
+                    .map_err(|why| LedgerError::new("an admin action is damaged", why))
             };
             rows.iter().map(read).collect()
         })
@@ -105,15 +107,15 @@ impl AuditLog for SqliteLedger {
                 (Some(heading), _) => heading.tenant.clone(),
                 (None, Some(listing)) => listing.tenant,
                 (None, None) => {
-                    return Err(LedgerError::new("cannot forget a call", "nobody can say whose it is"));
+                    return Err(LedgerError::new("cannot forget a call", "its tenant is not known"));
                 }
             };
             let act = AdminAction {
                 id: AdminActionId::new(Uuid::now_v7()),
                 at,
                 tenant,
-                by,
-                deed: AdminActionKind::Forget { call },
+                actor: by,
+                kind: AdminActionKind::Forget { call },
             };
             let scrubbed = self.store.act(&act).await?;
             Ok(Some(EraseReport { action: act, key_wiped: scrubbed }))
@@ -148,7 +150,7 @@ impl SqliteStore {
         let forgotten = first.key.as_deref().is_some_and(encryption::is_destroyed);
         let listed = self
             .readers
-            .read("cannot look a call up", |connection| queries::call_summary(connection, call))?;
+            .read("cannot look up a call", |connection| queries::call_summary(connection, call))?;
         let listing = listed.or_else(|| call_summary(&record, None));
         Ok(Some(StoredCall { record, chained_entries: lines, call_summary: listing, forgotten }))
     }
@@ -171,7 +173,7 @@ impl SqliteStore {
 
     /// Verifies with a new connection, so that no cache of this process affects the result.
     fn verify(&self) -> Result<Verification, LedgerError> {
-        let cannot = |error| LedgerError::new("cannot verify the book", error);
+        let cannot = |error| LedgerError::new("cannot verify the audit log", error);
         let connection = schema::connect_reader(&self.path, self.busy_timeout).map_err(cannot)?;
         let key = self.sealer.public_key();
         // Read before the entries: a concurrent seal must not make the anchor look newer than the audit log.

@@ -48,7 +48,7 @@ impl EntryRow {
 /// Reads the rows of a record, in order.
 pub(super) fn load_rows(connection: &Connection, call: CallId) -> Result<Vec<EntryRow>, rusqlite::Error> {
     let sql =
-        format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND kind = {KIND_RECORD} ORDER BY seq");
+        format!("SELECT {LINE_COLUMNS} FROM batch WHERE call = ?1 AND kind = {KIND_RECORD} ORDER BY seq");
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map([call.as_bytes()], EntryRow::from_row)?;
     rows.collect()

@@ -77,14 +77,14 @@ impl Sealer {
         readers: &ReadConnectionPool,
         writer: &SqliteWriter,
     ) -> Result<u64, LedgerError> {
-        let cannot = |error| LedgerError::new("cannot read what is to be sealed", error);
+        let cannot = |error| LedgerError::new("cannot read the unsealed entries", error);
         let newest = readers.with_connection(newest_segment)?.map_err(cannot)?;
         self.check_anchor(readers)?;
         let (mut number, mut before, mut first) = match newest {
             None => (1, Digest::from_bytes([0; 32]), 1),
             Some(segment) => {
                 let seal = SegmentBody::parse(&segment.body).ok_or_else(|| {
-                    LedgerError::new("cannot seal the book", "its newest segment is damaged")
+                    LedgerError::new("cannot seal the audit log", "the newest segment is damaged")
                 })?;
                 (segment.number.saturating_add(1), segment_digest(&segment.body), seal.end_pos())
             }
@@ -121,16 +121,16 @@ impl Sealer {
             .with_connection(|connection| segment_at(connection, anchor.number))?
             .map_err(|error| LedgerError::new("cannot read the anchored segment", error))?;
         match found {
-            None => Err(LedgerError::new("cannot seal the book", OLDER_THAN_ANCHOR)),
+            None => Err(LedgerError::new("cannot seal the audit log", OLDER_THAN_ANCHOR)),
             Some(segment) if segment_digest(&segment.body) != anchor.digest => {
-                Err(LedgerError::new("cannot seal the book", "the anchored segment was changed"))
+                Err(LedgerError::new("cannot seal the audit log", "the anchored segment was changed"))
             }
             Some(_) => Ok(()),
         }
     }
 
     fn write_anchor(&self, number: u64, digest: Digest) -> Result<(), LedgerError> {
-        self.anchor.write(&Anchor { number, digest, key: hex(self.public_key().as_bytes()) })
+        self.anchor.write(&Anchor { number, digest, public_key: hex(self.public_key().as_bytes()) })
     }
 }
 
@@ -158,11 +158,11 @@ pub(super) fn has_unsealed(connection: &Connection) -> Result<bool, rusqlite::Er
     let end = newest_segment(connection)?
         .and_then(|segment| SegmentBody::parse(&segment.body))
         .map_or(1, |seal| seal.end_pos());
-    connection.prepare_cached("SELECT 1 FROM line WHERE pos >= ?1 LIMIT 1")?.exists([end])
+    connection.prepare_cached("SELECT 1 FROM batch WHERE pos >= ?1 LIMIT 1")?.exists([end])
 }
 
 fn rows_from(connection: &Connection, first: i64) -> Result<Vec<SealedRow>, rusqlite::Error> {
-    let sql = "SELECT call, seq, count, head, pos FROM line WHERE pos >= ?1 ORDER BY pos LIMIT ?2";
+    let sql = "SELECT call, seq, count, head, pos FROM batch WHERE pos >= ?1 ORDER BY pos LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([first, MAX_ROWS])?;
     let mut sealed = Vec::new();

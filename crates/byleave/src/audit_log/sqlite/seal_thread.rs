@@ -65,7 +65,7 @@ impl SealThread {
                 let bell = Arc::clone(&bell);
                 move || seal_loop(&store, &bell, every)
             })
-            .map_err(|error| LedgerError::new("cannot start the sealer of the book", error))?;
+            .map_err(|error| LedgerError::new("cannot start the seal thread of the audit log", error))?;
         Ok(Self { signal: bell, thread: Some(thread) })
     }
 }
@@ -76,7 +76,7 @@ impl Drop for SealThread {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the sealer of the book panicked");
+            tracing::error!("the seal thread of the audit log panicked");
         }
     }
 }
@@ -89,7 +89,7 @@ fn seal_loop(store: &SqliteStore, bell: &WriteSignal, every: Duration) {
         let sealed = store
             .sealer
             .seal_if_free(&store.readers, &store.writer)
-            .and_then(|_| store.readers.read("cannot tell what is not sealed", seal::has_unsealed));
+            .and_then(|_| store.readers.read("cannot check for unsealed entries", seal::has_unsealed));
         match sealed {
             Ok(behind) => {
                 last_fault.clear();
@@ -101,7 +101,7 @@ fn seal_loop(store: &SqliteStore, bell: &WriteSignal, every: Duration) {
                 bell.signaled.store(true, Ordering::Release);
                 let fault = fault.to_string();
                 if fault != last_fault {
-                    tracing::error!(%fault, "the book could not be sealed");
+                    tracing::error!(%fault, "cannot seal the audit log");
                     last_fault = fault;
                 }
             }

@@ -51,7 +51,7 @@ impl ApprovalCache {
         for leave in self.first_granted(connection, tenant, tool, None)? {
             if invariants::is_in_time(&leave, now)
                 && !force.is_revoked(tenant, leave.id)
-                && invariants::has_uses_left(&leave, self.uses(connection, &leave, leave.uses_max)?, 1, None)
+                && invariants::has_uses_left(&leave, self.uses(connection, &leave, leave.max_uses)?, 1, None)
             {
                 standing.push(leave);
             }
@@ -73,7 +73,7 @@ impl ApprovalCache {
         let Some(leave) = given.first().filter(|leave| !force.is_revoked(tenant, leave.id)) else {
             return Ok(false);
         };
-        let uses = self.uses(connection, leave, leave.uses_max.into_iter().chain(asked_max).min())?;
+        let uses = self.uses(connection, leave, leave.max_uses.into_iter().chain(asked_max).min())?;
         Ok(invariants::has_uses_left(leave, uses, more, asked_max))
     }
 
@@ -85,7 +85,7 @@ impl ApprovalCache {
         tool: &str,
         only: Option<StandingApprovalId>,
     ) -> Result<Vec<Arc<StandingApproval>>, rusqlite::Error> {
-        let sql = "SELECT id, call FROM leave WHERE tenant = ?1 AND tool = ?2 AND (?3 IS NULL OR id = ?3)";
+        let sql = "SELECT id, call FROM standing_approval WHERE tenant = ?1 AND tool = ?2 AND (?3 IS NULL OR id = ?3)";
         let mut statement = connection.prepare_cached(sql)?;
         let only = only.as_ref().map(StandingApprovalId::as_bytes);
         let rows = statement.query_map(params![tenant.as_str(), tool, only], |row| {
@@ -116,8 +116,8 @@ impl ApprovalCache {
     ) -> Result<u32, rusqlite::Error> {
         let Some(uses_max) = uses_max else { return Ok(0) };
         let mut uses: u32 = 0;
-        let mut statement =
-            connection.prepare_cached("SELECT call, attempt FROM leave_use WHERE leave = ?1")?;
+        let mut statement = connection
+            .prepare_cached("SELECT call, attempt FROM standing_approval_use WHERE approval = ?1")?;
         let mut rows = statement.query([leave.id.as_bytes()])?;
         while uses < uses_max
             && let Some(row) = rows.next()?
@@ -139,7 +139,7 @@ impl ApprovalCache {
         tenant: &TenantId,
         now: Millis,
     ) -> Result<Vec<StandingApprovalItem>, rusqlite::Error> {
-        let sql = "SELECT DISTINCT id, call FROM leave WHERE tenant = ?1";
+        let sql = "SELECT DISTINCT id, call FROM standing_approval WHERE tenant = ?1";
         let mut statement = connection.prepare_cached(sql)?;
         let rows = statement.query_map([tenant.as_str()], |row| {
             Ok((StandingApprovalId::new(uuid_from_row(row, 0)?), CallId::new(uuid_from_row(row, 1)?)))
@@ -165,17 +165,17 @@ impl ApprovalCache {
             else {
                 continue;
             };
-            let uses = self.uses(connection, &leave, leave.uses_max.or(Some(u32::MAX)))?;
+            let uses = self.uses(connection, &leave, leave.max_uses.or(Some(u32::MAX)))?;
             let state = if force.is_revoked(tenant, leave.id) {
                 StandingApprovalState::Revoked
             } else if !invariants::is_in_time(&leave, now) {
                 StandingApprovalState::Expired
             } else if !invariants::has_uses_left(&leave, uses, 1, None) {
-                StandingApprovalState::Spent
+                StandingApprovalState::UsedUp
             } else {
-                StandingApprovalState::Standing
+                StandingApprovalState::Active
             };
-            let (leave, by) = ((*leave).clone(), answered.by.clone());
+            let (leave, by) = ((*leave).clone(), answered.approver.clone());
             items.push(StandingApprovalItem {
                 standing_approval: leave,
                 call,

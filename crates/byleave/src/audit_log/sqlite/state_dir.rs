@@ -12,7 +12,7 @@ use crate::ledger::LedgerError;
 
 /// Creates a directory that only its owner can access.
 pub(super) fn create_private_dir(dir: &Path) -> Result<(), LedgerError> {
-    let cannot = |error: io::Error| LedgerError::new(format!("cannot make `{}`", dir.display()), error);
+    let cannot = |error: io::Error| LedgerError::new(format!("cannot create `{}`", dir.display()), error);
     match fs::metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(cannot);
@@ -22,10 +22,10 @@ pub(super) fn create_private_dir(dir: &Path) -> Result<(), LedgerError> {
         Ok(_) => {}
     }
     // An empty directory or one that already has an audit log is closed to others. Any other directory is left unchanged.
-    let ours = dir.join("book.sqlite").exists() || fs::read_dir(dir).map_err(cannot)?.next().is_none();
+    let ours = dir.join("audit.sqlite").exists() || fs::read_dir(dir).map_err(cannot)?.next().is_none();
     if !ours {
-        let why = "others can look into it, and it holds other things; close it with `chmod 700`";
-        return Err(LedgerError::new(format!("cannot keep a book in `{}`", dir.display()), why));
+        let why = "other users can read the directory, and it contains other files; run `chmod 700` on it";
+        return Err(LedgerError::new(format!("cannot store an audit log in `{}`", dir.display()), why));
     }
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(cannot)
 }
@@ -35,7 +35,7 @@ pub(super) fn create_private_file(path: &Path) -> Result<(), LedgerError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(LedgerError::new(format!("cannot make `{}`", path.display()), error)),
+        Err(error) => Err(LedgerError::new(format!("cannot create `{}`", path.display()), error)),
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn read_or_create_key(path: &Path, is_new: bool) -> Result<Zeroizing<
 }
 
 fn create_key(path: &Path) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
-    let what = || format!("cannot make the key `{}`", path.display());
+    let what = || format!("cannot create the key `{}`", path.display());
     let mut key = Zeroizing::new([0; 32]);
     getrandom::fill(key.as_mut()).map_err(|error| LedgerError::new(what(), error))?;
     let write = || -> io::Result<()> {

@@ -88,7 +88,7 @@ impl LogVerifier<'_> {
     /// Checks the admin actions, and returns the calls that were erased.
     fn check_actions(&mut self) -> Result<HashSet<CallId>, rusqlite::Error> {
         let sql = format!(
-            "SELECT {LINE_COLUMNS} FROM line NOT INDEXED WHERE kind = {KIND_ADMIN_ACTION} ORDER BY pos"
+            "SELECT {LINE_COLUMNS} FROM batch NOT INDEXED WHERE kind = {KIND_ADMIN_ACTION} ORDER BY pos"
         );
         let mut statement = self.connection.prepare(&sql)?;
         let mut rows = statement.query([])?;
@@ -98,7 +98,7 @@ impl LogVerifier<'_> {
             self.report.admin_actions += 1;
             match admin_actions::read_action(&row) {
                 Ok(act) => {
-                    if let AdminActionKind::Forget { call } = act.deed {
+                    if let AdminActionKind::Forget { call } = act.kind {
                         forgotten.insert(call);
                     }
                 }
@@ -115,7 +115,7 @@ impl LogVerifier<'_> {
     /// Checks every record: its entries from the first to the last, its key and its contents.
     fn check_records(&mut self, forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
         let sql = format!(
-            "SELECT call, pos FROM line NOT INDEXED WHERE kind <> {KIND_ADMIN_ACTION} ORDER BY call, seq, pos"
+            "SELECT call, pos FROM batch NOT INDEXED WHERE kind <> {KIND_ADMIN_ACTION} ORDER BY call, seq, pos"
         );
         let mut statement = self.connection.prepare(&sql)?;
         let mut places = statement.query([])?;
@@ -132,7 +132,7 @@ impl LogVerifier<'_> {
     }
 
     fn load_row(&self, pos: i64) -> Result<EntryRow, rusqlite::Error> {
-        let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE pos = ?1");
+        let sql = format!("SELECT {LINE_COLUMNS} FROM batch WHERE pos = ?1");
         self.connection.prepare_cached(&sql)?.query_row([pos], EntryRow::from_row)
     }
 
@@ -150,7 +150,7 @@ impl LogVerifier<'_> {
             self.add_error(
                 row.pos,
                 LogPosition::Entry { call, seq: row.seq },
-                "it is neither of a record nor an act",
+                "the entry is neither part of a record nor an admin action",
             );
         }
         let record = Record::from_stored_entries(call, &lines);
@@ -160,7 +160,11 @@ impl LogVerifier<'_> {
             self.add_error(row.pos, LogPosition::Entry { call, seq }, damage.to_string());
         }
         for row in rows.iter().skip(1).filter(|row| row.key.is_some()) {
-            self.add_error(row.pos, LogPosition::Key { call }, "it stands on a line where none belongs");
+            self.add_error(
+                row.pos,
+                LogPosition::Key { call },
+                "only the first entry of a record may have a key",
+            );
         }
         let key = self.check_key(first, forgotten.contains(&call));
         self.check_contents(rows, key.as_ref(), first.key.is_some())?;
@@ -174,19 +178,23 @@ impl LogVerifier<'_> {
             (true, true) => return None,
             (true, false) => {
                 // The admin action for it may itself be missing or damaged. That error must be reported first.
-                self.add_error(POS_LAST, LogPosition::Key { call }, "it was destroyed, but no act says so");
+                self.add_error(
+                    POS_LAST,
+                    LogPosition::Key { call },
+                    "the key was destroyed, but no admin action says so",
+                );
                 return None;
             }
             (false, true) => self.add_error(
                 first.pos,
                 LogPosition::Key { call },
-                "the call was forgotten, but it is still there",
+                "the call was forgotten, but its key still exists",
             ),
             (false, false) => {}
         }
         let key = self.vault.unwrap(call, wrapped);
         if key.is_none() {
-            self.add_error(first.pos, LogPosition::Key { call }, "it is not what was written");
+            self.add_error(first.pos, LogPosition::Key { call }, "the key was changed");
         }
         key
     }
@@ -198,16 +206,16 @@ impl LogVerifier<'_> {
         had_key: bool,
     ) -> Result<(), rusqlite::Error> {
         for row in rows {
-            let sql = "SELECT contents FROM line WHERE pos = ?1";
+            let sql = "SELECT contents FROM batch WHERE pos = ?1";
             let packed: Vec<u8> =
                 self.connection.prepare_cached(sql)?.query_row([row.pos], |found| found.get(0))?;
             let place = LogPosition::Content { call: row.call, seq: row.seq };
             match key {
                 // The error for a destroyed or damaged key was already reported.
                 None if had_key || packed.is_empty() => {}
-                None => self.add_error(row.pos, place, "their key is missing"),
+                None => self.add_error(row.pos, place, "the key of the contents is missing"),
                 Some(key) if encryption::unpack(key, row.call, row.seq, &packed).is_ok() => {}
-                Some(_) => self.add_error(row.pos, place, "they are not what was written"),
+                Some(_) => self.add_error(row.pos, place, "the contents were changed"),
             }
         }
         Ok(())
@@ -222,16 +230,18 @@ impl LogVerifier<'_> {
         for (seq, moved) in approval_usage::approval_events(record) {
             let (what, id, sql, third) = match moved {
                 ApprovalEvent::Granted(leave) => {
-                    let sql = "SELECT 1 FROM leave WHERE id = ?1 AND call = ?2 AND tool = ?3";
-                    ("giving", leave.id, sql, Value::from(leave.tool.clone()))
+                    let sql = "SELECT 1 FROM standing_approval WHERE id = ?1 AND call = ?2 AND tool = ?3";
+                    ("grant", leave.id, sql, Value::from(leave.tool.clone()))
                 }
                 ApprovalEvent::Used(leave, attempt) => {
-                    let sql = "SELECT 1 FROM leave_use WHERE leave = ?1 AND call = ?2 AND attempt = ?3";
+                    let sql = "SELECT 1 FROM standing_approval_use WHERE approval = ?1 AND call = ?2 AND attempt = ?3";
                     ("use", leave, sql, Value::from(attempt.as_bytes().to_vec()))
                 }
             };
             if !self.connection.prepare_cached(sql)?.exists(params![id.as_bytes(), call.as_bytes(), third])? {
-                let why = format!("its {what} of leave {id} is not listed; rebuild the projections");
+                let why = format!(
+                    "the {what} of standing approval {id} is not in the index; rebuild the projections"
+                );
                 self.add_error(POS_LAST, LogPosition::Entry { call, seq }, why);
             }
         }
@@ -248,16 +258,16 @@ impl LogVerifier<'_> {
             let segment = seal::read_segment(row)?;
             self.report.segments += 1;
             if segment.number != number {
-                self.add_error(place, LogPosition::Segment { number }, "it is missing");
+                self.add_error(place, LogPosition::Segment { number }, "the segment is missing");
                 number = segment.number;
             }
             let here = LogPosition::Segment { number };
             let digest = segment_digest(&segment.body);
             let signed = has_valid_signature(self.key, &segment.body, &segment.signature);
             match SegmentBody::parse(&segment.body).filter(|_| signed) {
-                None => self.add_error(place, here, "its signature does not fit"),
+                None => self.add_error(place, here, "the signature is not valid"),
                 Some(seal) if (seal.number, seal.prev_digest, seal.first_pos) != (number, before, place) => {
-                    self.add_error(place, here, "it does not follow the one before it");
+                    self.add_error(place, here, "the segment does not follow the previous one");
                     place = seal.end_pos();
                 }
                 Some(seal) => {
@@ -272,15 +282,17 @@ impl LogVerifier<'_> {
     }
 
     fn check_sealed_rows(&mut self, seal: &SegmentBody) -> Result<(), rusqlite::Error> {
-        let sql = "SELECT call, seq, count, head FROM line WHERE pos = ?1";
+        let sql = "SELECT call, seq, count, head FROM batch WHERE pos = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         for (pos, sealed) in (seal.first_pos..).zip(&seal.rows) {
             let found = statement.query_row([pos], seal::sealed_row_from).optional()?;
             if found.as_ref() == Some(sealed) {
                 continue;
             }
-            let how = if found.is_none() { "is missing" } else { "is not the one" };
-            let why = format!("it {how} that segment {} sealed", seal.number);
+            let why = match found {
+                None => format!("the entry that segment {} sealed is missing", seal.number),
+                Some(_) => format!("the entry differs from the one that segment {} sealed", seal.number),
+            };
             self.add_error(pos, LogPosition::Entry { call: sealed.call, seq: sealed.seq }, why);
         }
         Ok(())
@@ -288,7 +300,7 @@ impl LogVerifier<'_> {
 
     /// Counts unsealed rows, and checks them for gaps.
     fn count_unsealed(&mut self, from: i64) -> Result<(), rusqlite::Error> {
-        let sql = "SELECT pos, count, call, seq FROM line WHERE pos >= ?1 OR pos < 1 ORDER BY pos";
+        let sql = "SELECT pos, count, call, seq FROM batch WHERE pos >= ?1 OR pos < 1 ORDER BY pos";
         let mut statement = self.connection.prepare(sql)?;
         let mut rows = statement.query([from])?;
         let mut expected = from;
@@ -300,7 +312,7 @@ impl LogVerifier<'_> {
                 self.add_error(
                     expected.min(pos),
                     LogPosition::Entry { call, seq: row.get(3)? },
-                    "what stood before it is missing",
+                    "the entry before it is missing",
                 );
             }
             expected = pos.saturating_add(1);
@@ -309,8 +321,8 @@ impl LogVerifier<'_> {
     }
 
     fn check_anchor(&mut self, anchor: &Anchor) -> Result<(), rusqlite::Error> {
-        if anchor.key != hex(self.key.as_bytes()) {
-            self.add_error(POS_LAST, LogPosition::Anchor, "it names another signing key");
+        if anchor.public_key != hex(self.key.as_bytes()) {
+            self.add_error(POS_LAST, LogPosition::Anchor, "the anchor names another signing key");
         }
         match seal::segment_at(self.connection, anchor.number)? {
             None => self.add_error(POS_LAST, LogPosition::Anchor, OLDER_THAN_ANCHOR),

@@ -107,7 +107,8 @@ impl RecordAppend {
             first = self.check_position(connection)?;
             let Some(FirstRow { pos, .. }) = first else { return Ok(Err(AppendError::Stale)) };
             if !self.is_same_session(connection, pos)? {
-                let fault = LedgerError::new("cannot append to a record", "the call is of another session");
+                let fault =
+                    LedgerError::new("cannot append to a record", "the call belongs to another session");
                 return Ok(Err(AppendError::Ledger(fault)));
             }
         } else if self.prev_link != byleave_core::hash_chain::GENESIS {
@@ -125,7 +126,7 @@ impl RecordAppend {
                 Err(CheckError::Ledger(fault)) => return Ok(Err(AppendError::Ledger(fault))),
             }
         }
-        let sql = "INSERT INTO line(call, kind, seq, count, head, key, body, contents)
+        let sql = "INSERT INTO batch(call, kind, seq, count, head, key, body, contents)
              VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
         let written = connection.prepare_cached(sql)?.execute(params![
             self.change.call.as_bytes(),
@@ -152,7 +153,7 @@ impl RecordAppend {
 
     /// Returns the first row of the record, if the record has the expected length and last link.
     fn check_position(&self, connection: &Connection) -> Result<Option<FirstRow>, rusqlite::Error> {
-        let sql = "SELECT seq + count, head, kind FROM line WHERE call = ?1 ORDER BY seq DESC LIMIT 1";
+        let sql = "SELECT seq + count, head, kind FROM batch WHERE call = ?1 ORDER BY seq DESC LIMIT 1";
         let end = connection
             .prepare_cached(sql)?
             .query_row([self.change.call.as_bytes()], |row| {
@@ -162,7 +163,7 @@ impl RecordAppend {
         if end != Some((i64::from(self.expected_len), *self.prev_link.as_bytes(), KIND_RECORD)) {
             return Ok(None);
         }
-        let sql = "SELECT pos, key FROM line WHERE call = ?1 AND seq = 0";
+        let sql = "SELECT pos, key FROM batch WHERE call = ?1 AND seq = 0";
         let first = connection.prepare_cached(sql)?.query_row([self.change.call.as_bytes()], |row| {
             let wrapped = row.get_ref(1)?.as_bytes_or_null()?;
             Ok(FirstRow { pos: row.get(0)?, forgotten: wrapped.is_some_and(encryption::is_destroyed) })
@@ -240,7 +241,7 @@ fn running_exclusive(
     session: &str,
     but: CallId,
 ) -> Result<Option<(CallId, AttemptId)>, rusqlite::Error> {
-    let sql = "SELECT call, attempt FROM seat WHERE tenant = ?1 AND session = ?2 AND call <> ?3";
+    let sql = "SELECT call, attempt FROM exclusive_attempt WHERE tenant = ?1 AND session = ?2 AND call <> ?3";
     let seats: Vec<(CallId, AttemptId)> = connection
         .prepare_cached(sql)?
         .query_map(params![tenant, session, but.as_bytes()], |row| {
@@ -253,24 +254,24 @@ fn running_exclusive(
         if open.is_some_and(|(open, _)| open == attempt) {
             return Ok(Some((call, attempt)));
         }
-        let sql = "DELETE FROM seat WHERE tenant = ?1 AND session = ?2 AND call = ?3";
+        let sql = "DELETE FROM exclusive_attempt WHERE tenant = ?1 AND session = ?2 AND call = ?3";
         connection.prepare_cached(sql)?.execute(params![tenant, session, call.as_bytes()])?;
     }
     Ok(None)
 }
 
 fn exists(connection: &Connection, call: CallId) -> Result<bool, rusqlite::Error> {
-    connection.prepare_cached("SELECT 1 FROM line WHERE call = ?1 LIMIT 1")?.exists([call.as_bytes()])
+    connection.prepare_cached("SELECT 1 FROM batch WHERE call = ?1 LIMIT 1")?.exists([call.as_bytes()])
 }
 
 impl NewAdminAction {
     fn perform(&self, connection: &Connection) -> Result<WriteResult, rusqlite::Error> {
-        if let AdminActionKind::Open(opening) = &self.action.deed
+        if let AdminActionKind::OpenSession(opening) = &self.action.kind
             && let Err(fault) = self.check_opening(connection, opening)
         {
             return Ok(Err(AppendError::Ledger(fault)));
         }
-        let sql = "INSERT INTO line(call, kind, seq, count, head, body, contents)
+        let sql = "INSERT INTO batch(call, kind, seq, count, head, body, contents)
              VALUES(?1, ?2, 0, 1, ?3, ?4, x'') ON CONFLICT DO NOTHING";
         let place = self.record_id.as_bytes();
         let written = connection.prepare_cached(sql)?.execute(params![
@@ -280,10 +281,10 @@ impl NewAdminAction {
             self.body
         ])?;
         if written == 0 && !self.is_recorded(connection)? {
-            let fault = LedgerError::new("cannot write an act", "its id is taken");
+            let fault = LedgerError::new("cannot write an admin action", "its id is already in use");
             return Ok(Err(AppendError::Ledger(fault)));
         }
-        if let AdminActionKind::Forget { call } = &self.action.deed {
+        if let AdminActionKind::Forget { call } = &self.action.kind {
             destroy_key(connection, *call, &self.action.tenant)?;
         }
         Ok(Ok(()))
@@ -298,7 +299,7 @@ impl NewAdminAction {
     }
 
     fn is_recorded(&self, connection: &Connection) -> Result<bool, rusqlite::Error> {
-        let sql = "SELECT 1 FROM line WHERE call = ?1 AND kind = ?2 AND head = ?3";
+        let sql = "SELECT 1 FROM batch WHERE call = ?1 AND kind = ?2 AND head = ?3";
         connection.prepare_cached(sql)?.exists(params![
             self.record_id.as_bytes(),
             KIND_ADMIN_ACTION,
@@ -314,12 +315,12 @@ fn destroy_key(connection: &Connection, call: CallId, tenant: &TenantId) -> Resu
     if load_record(connection, call)?.header().is_some_and(|heading| heading.tenant != *tenant) {
         return Ok(());
     }
-    let sql = format!("SELECT pos FROM line WHERE call = ?1 AND seq = 0 AND kind = {KIND_RECORD}");
+    let sql = format!("SELECT pos FROM batch WHERE call = ?1 AND seq = 0 AND kind = {KIND_RECORD}");
     let first = connection.query_row(&sql, [call.as_bytes()], |row| row.get::<_, i64>(0)).optional()?;
     let Some(first) = first else { return Ok(()) };
     let zeros = [0_u8; WRAPPED_BYTES];
     connection
-        .execute("UPDATE line SET key = ?2 WHERE pos = ?1 AND key IS NOT NULL", params![first, zeros])?;
+        .execute("UPDATE batch SET key = ?2 WHERE pos = ?1 AND key IS NOT NULL", params![first, zeros])?;
     projections::forget(connection, first)
 }
 

@@ -87,7 +87,7 @@ impl SqliteWriter {
                 let office = Arc::clone(&office);
                 move || office.run()
             })
-            .map_err(|error| LedgerError::new("cannot start the writer of the book", error))?;
+            .map_err(|error| LedgerError::new("cannot start the writer thread of the audit log", error))?;
         Ok(Self { shared: office, thread: Some(thread) })
     }
 
@@ -148,7 +148,7 @@ impl Drop for SqliteWriter {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the writer of the book panicked");
+            tracing::error!("the writer thread of the audit log panicked");
         }
     }
 }
@@ -237,7 +237,7 @@ impl WriterShared {
             for (reply, done) in replies {
                 // The caller may be gone. The write remains.
                 if reply.send(done).is_err() {
-                    tracing::trace!("nobody waits for what was written");
+                    tracing::trace!("the caller stopped waiting for its write");
                 }
             }
             (self.on_write)();
@@ -273,7 +273,7 @@ impl WriteConnection {
         let done = match self.transact(&works, bench) {
             Ok(done) => done,
             Err(error) if together > 1 => {
-                tracing::warn!(%error, together, "a transaction of the book failed; trying each write alone");
+                tracing::warn!(%error, together, "a transaction of the audit log failed; retrying each write separately");
                 works.iter().map(|work| self.write_alone(work, bench)).collect()
             }
             Err(error) => vec![Err(AppendError::Ledger(write_error(&error)))],
@@ -316,7 +316,7 @@ impl WriteConnection {
             && let Err(fault) = bench.action_cache.refresh(connection)
         {
             // The operations that need it will get the same error.
-            tracing::error!(%fault, "cannot tell what is in force");
+            tracing::error!(%fault, "cannot read the admin actions in force");
         }
         let done = works.iter().map(|work| work.perform(connection, bench)).collect::<Result<Vec<_>, _>>()?;
         connection.prepare_cached("COMMIT")?.execute([])?;
@@ -330,15 +330,15 @@ impl WriteConnection {
         }
         match schema::connect(&self.path, self.busy_timeout) {
             Ok(connection) => self.connection = connection,
-            Err(error) => tracing::error!(%error, "cannot open the book again"),
+            Err(error) => tracing::error!(%error, "cannot reopen the audit log"),
         }
     }
 }
 
 fn closed_error() -> LedgerError {
-    LedgerError::new("cannot write the book", "it was closed")
+    LedgerError::new("cannot write the audit log", "it was closed")
 }
 
 fn write_error(error: &rusqlite::Error) -> LedgerError {
-    LedgerError::new("cannot write the book", error)
+    LedgerError::new("cannot write the audit log", error)
 }

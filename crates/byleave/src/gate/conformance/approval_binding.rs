@@ -27,7 +27,7 @@ use crate::tool::Tool;
 const GRANT_MS: u64 = 60_000;
 
 fn settings() -> GateSettings {
-    GateSettings { limits: Limits { grant_ms: GRANT_MS, ..Limits::default() }, ..inbox() }
+    GateSettings { limits: Limits { grant_lifetime_ms: GRANT_MS, ..Limits::default() }, ..inbox() }
 }
 
 /// A change of the environment between the answer and the execution.
@@ -144,7 +144,7 @@ pub(super) async fn what_was_approved_is_what_runs(
 pub(super) async fn what_became_looser_voids_nothing(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
-    for what in ["nothing", "a looser policy", "a new leave", "a read file", "almost too late"] {
+    for what in ["nothing", "a looser policy", "a new standing approval", "a read file", "almost too late"] {
         let stage = ScenarioContext::new(bench)?;
         let gate = stage.gate().await?.settings(settings()).build()?;
         let call = stage.write("f", "1")?;
@@ -157,7 +157,7 @@ pub(super) async fn what_became_looser_voids_nothing(
                 let looser = rule("f", Verdict::Allow, vec![Pattern::Write(glob)]);
                 gate.set_policy(stage.policy([looser])?);
             }
-            "a new leave" => {
+            "a new standing approval" => {
                 let scope = vec![Pattern::Write(glob)];
                 let id = StandingApprovalId::new(fresh_id());
                 let leave = StandingApproval {
@@ -165,8 +165,8 @@ pub(super) async fn what_became_looser_voids_nothing(
                     tool: "write".into(),
                     scope,
                     session: None,
-                    until: None,
-                    uses_max: Some(1),
+                    expires_at: None,
+                    max_uses: Some(1),
                 };
                 answer(&gate, &question, Reply::StandingApproval(leave)).await?;
             }
@@ -203,7 +203,7 @@ pub(super) async fn an_answer_is_for_one_question_once(
         reply: yes(),
         approver: by,
     };
-    let agent = By { name: "agent".into(), grade: Assurance::Program };
+    let agent = By { name: "agent".into(), assurance: Assurance::Program };
     let nobody = QuestionId::new(fresh_id());
     let mismatch = gate.answer(given(mine.id, &other, ada())).await;
     ensure!(matches!(mismatch, Err(AnswerError::Mismatch)), "another's digest: {mismatch:?}");
@@ -221,7 +221,7 @@ pub(super) async fn an_answer_is_for_one_question_once(
     ensure!(matches!(after, Err(AnswerError::QuestionClosed)), "after the end: {after:?}");
     same("runs", &stage.run_log.count(), &1)?;
 
-    stage.clock.advance(Limits::default().question_ms + 1);
+    stage.clock.advance(Limits::default().question_timeout_ms + 1);
     let late = answer(&gate, &other, yes()).await;
     ensure!(matches!(late, Err(AnswerError::QuestionClosed)), "too late: {late:?}");
     let standings = gate.resume_all().await?;

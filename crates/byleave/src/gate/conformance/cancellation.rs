@@ -58,7 +58,7 @@ fn endless(stage: &ScenarioContext<'_>, listens: bool) -> (ProbeTool, mpsc::Unbo
             if listens {
                 run.cancel.cancelled().await;
                 alive.tell(ToolSignal::Told);
-                return Output::text("what it had until then");
+                return Output::text("the output until then");
             }
             std::future::pending().await
         }
@@ -70,7 +70,7 @@ async fn next(
     signs: &mut mpsc::UnboundedReceiver<ToolSignal>,
     wanted: ToolSignal,
 ) -> Result<(), ConformanceError> {
-    same("what the tool tells", &signs.recv().await, &Some(wanted))
+    same("the signal of the tool", &signs.recv().await, &Some(wanted))
 }
 
 fn in_background(gate: &Gate, call: Call) -> JoinHandle<CallResult> {
@@ -92,7 +92,7 @@ pub(super) async fn a_timeout_stops_the_tool(bench: &dyn LedgerHarness) -> Resul
         next(&mut signs, ToolSignal::Started).await?;
         if listens {
             next(&mut signs, ToolSignal::Told).await?;
-            same("what it had", &output.text.as_str(), &"what it had until then")?;
+            same("the output so far", &output.text.as_str(), &"the output until then")?;
         }
         // The end is recorded only after the tool is gone.
         same("after its end", &signs.try_recv().ok(), &Some(ToolSignal::Dropped))?;
@@ -121,7 +121,7 @@ pub(super) async fn a_cancellation_stops_the_tool(bench: &dyn LedgerHarness) -> 
         }
         next(&mut signs, ToolSignal::Dropped).await?;
         let record = record(&*ledger, id).await?;
-        same("who cancelled it", &record.cancelled_by(), &Some("ada"))?;
+        same("the canceller", &record.cancelled_by(), &Some("ada"))?;
         // A settled call does not change.
         gate.cancel(id, "eve").await?;
         same("after another cancellation", &settled(gate.resume(id).await)?, &result)?;
@@ -175,7 +175,7 @@ pub(super) async fn a_queued_call_can_be_cancelled(
     let both = async {
         let queued = gate.settle(second);
         tokio::pin!(queued);
-        ensure!(futures::poll!(&mut queued).is_pending(), "it does not queue");
+        ensure!(futures::poll!(&mut queued).is_pending(), "the call does not queue");
         gate.cancel(second_id, "ada").await?;
         Ok(queued.await)
     };
@@ -201,7 +201,7 @@ pub(super) async fn another_gate_can_cancel(bench: &dyn LedgerHarness) -> Result
     let result = running.await?;
     failed(&result)?;
     ensure!(result.error().is_some_and(|error| error.contains("cancelled")), "{result:?}");
-    same("who cancelled it", &record(&*ledger, id).await?.cancelled_by(), &Some("bob"))?;
+    same("the canceller", &record(&*ledger, id).await?.cancelled_by(), &Some("bob"))?;
     same("over there", &settled(other.resume(id).await)?.outcome, &result.outcome)?;
 
     let call = stage.call("ask", json!({}))?;
@@ -284,7 +284,7 @@ pub(super) async fn a_halt_refuses_everything_until_it_is_lifted(
             let result = gate.settle(call.clone()).await;
             refused(&result, Code::Halted)?;
             let told = result.error().unwrap_or_default();
-            ensure!(told.contains("something is wrong") && told.contains("--lift"), "not told: {told}");
+            ensure!(told.contains("something is wrong") && told.contains("--lift"), "not reported: {told}");
             same("again", &gate.settle(call).await, &result)?;
         }
         let mut other = stage.read("f")?;

@@ -49,7 +49,7 @@ impl Challenger for CountingChallenger {
             assumptions: vec![format!("`{}` is the right tool", subject.tool)],
             failure_scenarios: vec![format!("{} is wrong", subject.arguments)],
             verdict: self.verdict,
-            why: subject.reason.unwrap_or("no reason was given").to_owned(),
+            reason: subject.reason.unwrap_or("no reason was given").to_owned(),
         };
         Box::pin(async move { Ok(case) })
     }
@@ -126,11 +126,14 @@ pub(super) async fn no_leave_answers_a_checkpoint(bench: &dyn LedgerHarness) -> 
         tool: "final".into(),
         scope,
         session: None,
-        until: None,
-        uses_max: None,
+        expires_at: None,
+        max_uses: None,
     };
     let taken = answer(&other, &question, Reply::StandingApproval(leave)).await;
-    ensure!(matches!(taken, Err(AnswerError::InvalidAnswer(_))), "a leave was taken: {taken:?}");
+    ensure!(
+        matches!(taken, Err(AnswerError::InvalidAnswer(_))),
+        "a standing approval was accepted: {taken:?}"
+    );
     // A person elsewhere is faster than the handler. The first answer on the record is used.
     answer(&other, &question, Reply::No { feedback: None }).await?;
     refused(&task.await?, Code::CheckpointRefused)?;
@@ -157,7 +160,7 @@ pub(super) async fn challenges_are_made_only_where_they_are_asked_for(
 
     // The challenge is stored with the call and can be read again.
     let record = record(&*ledger, call.id).await?;
-    let head = record.entries().iter().find_map(|entry| match &entry.fact {
+    let head = record.entries().iter().find_map(|entry| match &entry.event {
         RecordEvent::Challenged(Ok(head)) => Some(head.clone()),
         _ => None,
     });
@@ -165,7 +168,7 @@ pub(super) async fn challenges_are_made_only_where_they_are_asked_for(
     let stored: Challenge = serde_json::from_slice(&ledger.content(call.id, head.challenge).await?)?;
     same("the assumption", &stored.assumptions, &vec!["`free-doubted` is the right tool".to_owned()])?;
     same("the scenario", &stored.failure_scenarios, &vec![r#"{"n":1} is wrong"#.to_owned()])?;
-    same("why", &Some(stored.why), &call.reason)?;
+    same("why", &Some(stored.reason), &call.reason)?;
 
     let (against, _) = CountingChallenger::that(ChallengeVerdict::Stop);
     let stopping =
@@ -261,7 +264,7 @@ pub(super) async fn a_checkpoint_can_wait_for_another_process(
     });
     until(&mut events, |fact| matches!(fact, RecordEvent::Asked(Ok(_)))).await?;
     task.abort();
-    ensure!(task.await.is_err(), "it is still being driven");
+    ensure!(task.await.is_err(), "the call is still being driven");
     drop((gate, events));
     stage.bench.kill(ledger).await?;
     let gate = stage.gate().await?.tool(final_tool(&stage, "final")).settings(inbox()).build()?;

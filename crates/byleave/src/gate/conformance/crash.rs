@@ -74,7 +74,7 @@ impl CallKind {
         let mut builder = stage
             .gate_on(ledger)?
             .settings(inbox())
-            .tool(did("free-again").with(|manifest| manifest.repeatable = true))
+            .tool(did("free-again").with(|manifest| manifest.idempotent = true))
             .tool(did("free-final").with(|manifest| manifest.requires_checkpoint = true))
             .tool(did("free-doubted").with(|manifest| manifest.requires_reverse_thinking = true))
             .tool(stage.probe("free-fails", |_, _| async { Output::failure("no") }))
@@ -128,7 +128,7 @@ impl Challenger for ProceedingChallenger {
                 assumptions: vec!["it is there".into()],
                 failure_scenarios: vec!["it is not".into()],
                 verdict: ChallengeVerdict::Proceed,
-                why: "it was looked at".into(),
+                reason: "it was looked at".into(),
             })
         })
     }
@@ -260,7 +260,7 @@ async fn crash(
     gate.resume(call.id).await;
     let second = play(&gate, kind, &call).await;
     let Some(result) = &second.result else {
-        return Err(ConformanceError::new("it has no outcome after the restart"));
+        return Err(ConformanceError::new("the call has no outcome after the restart"));
     };
 
     let (wanted, seen) = (gist(&unharmed.outcome), gist(&result.outcome));
@@ -271,20 +271,20 @@ async fn crash(
     );
     ensure!(!unknown || runs > 0, "unknown, though it never runs");
     let ran = stage.run_log.count();
-    ensure!(ran <= runs || kind.may_repeat(), "it ran {ran} times (before the restart {ran_before})");
-    ensure!(unknown || ran >= runs, "it has an outcome and never ran");
+    ensure!(ran <= runs || kind.may_repeat(), "the call ran {ran} times (before the restart {ran_before})");
+    ensure!(unknown || ran >= runs, "the call has an outcome but never ran");
     if let Some(told) = &first.result {
         let code = told.outcome.refusal().map(|refusal| refusal.code);
         let excused = matches!(code, Some(Code::NotRecorded | Code::EndNotRecorded));
-        ensure!(excused || gist(&told.outcome) == seen, "told {:?}, then {seen:?}", told.outcome);
+        ensure!(excused || gist(&told.outcome) == seen, "reported {:?}, then {seen:?}", told.outcome);
         let refused = matches!(told.outcome, CallOutcome::Refused(_)) && excused;
-        ensure!(!refused || ran_before == 0, "told that it did not run, and it had");
+        ensure!(!refused || ran_before == 0, "reported as not run, but the call had run");
         let unknown = matches!(told.outcome, CallOutcome::Unknown(_));
-        ensure!(!unknown || ran_before > 0, "told that it may have run, and it had not");
+        ensure!(!unknown || ran_before > 0, "reported as possibly run, but the call had not run");
     }
     if trouble == AppendFailure::Unacknowledged {
         let told = first.result.as_ref().map(|told| gist(&told.outcome));
-        ensure!(told.as_ref() == Some(&wanted), "everything was taken, and yet it ended as {told:?}");
+        ensure!(told.as_ref() == Some(&wanted), "every write was accepted, but the call ended as {told:?}");
     }
 
     let record = record(&*ledger, call.id).await?;

@@ -41,7 +41,7 @@ pub(super) async fn the_same_call_at_once_runs_once(
     let (one, two, three) = tokio::join!(gate.settle(call.clone()), gate.settle(call.clone()), late);
     completed(&one)?;
     same("the second", &two, &one)?;
-    same("the one that came later", &three, &one)?;
+    same("the later call", &three, &one)?;
     same("after the end", &gate.settle(call.clone()).await, &one)?;
     same("advanced after the end", &settled(gate.advance(call).await)?, &one)?;
     same("runs", &stage.run_log.count(), &1)

@@ -45,8 +45,8 @@ pub(super) async fn a_question_outlives_its_gate(bench: &dyn LedgerHarness) -> R
     ensure!(gate.resume_all().await?.is_empty(), "something that waits was driven");
     let Some((id, question)) = asked.get(2) else { return Err(ConformanceError::new("there are five")) };
     let sheet = gate.question_view(question.id).await?;
-    same("the sheet's call", &sheet.call, id)?;
-    same("the sheet's arguments", &sheet.arguments, &json!({"path": "f", "text": "2"}))?;
+    same("the call in the question view", &sheet.call, id)?;
+    same("the arguments in the question view", &sheet.arguments, &json!({"path": "f", "text": "2"}))?;
     answer(&gate, question, yes()).await?;
     ensure!(
         matches!(gate.question_view(question.id).await, Err(AnswerError::QuestionClosed)),
@@ -56,9 +56,13 @@ pub(super) async fn a_question_outlives_its_gate(bench: &dyn LedgerHarness) -> R
     let [standing] = standings.as_slice() else {
         return Err(ConformanceError::new(format!("more than the answered call was driven: {standings:?}")));
     };
-    same("who was driven", &standing.call(), id)?;
+    same("the driven call", &standing.call(), id)?;
     completed(&settled(standing.clone())?)?;
-    same("what ran", &stage.run_log.all(), &vec![("write".into(), json!({"path": "f", "text": "2"}))])?;
+    same(
+        "the executed calls",
+        &stage.run_log.all(),
+        &vec![("write".into(), json!({"path": "f", "text": "2"}))],
+    )?;
     for (other, question) in asked.iter().filter(|(other, _)| other != id) {
         same("the others still wait", &waiting(gate.resume(*other).await)?, question)?;
     }
@@ -92,8 +96,8 @@ pub(super) async fn a_question_expires(bench: &dyn LedgerHarness) -> Result<(), 
     let gate = stage.gate().await?.settings(inbox()).build()?;
     let call = stage.write("f", "1")?;
     let question = waiting(gate.advance(call.clone()).await)?;
-    same("when", &question.expires_at, &(NOW + Limits::default().question_ms))?;
-    stage.clock.advance(Limits::default().question_ms - 1);
+    same("when", &question.expires_at, &(NOW + Limits::default().question_timeout_ms))?;
+    stage.clock.advance(Limits::default().question_timeout_ms - 1);
     waiting(gate.resume(call.id).await)?;
     stage.clock.advance(1);
     refused(&gate.settle(call).await, Code::Unanswered)?;
@@ -123,7 +127,7 @@ pub(super) async fn a_held_result_waits_for_a_person(
         let question = waiting(gate.advance(call.clone()).await)?;
         same("the kind", &question.kind, &QuestionKind::Release)?;
         let sheet = gate.question_view(question.id).await?;
-        same("what is held", &sheet.output.map(|output| output.text), &Some("old f".into()))?;
+        same("the held result", &sheet.output.map(|output| output.text), &Some("old f".into()))?;
         asked.push((what, reply, call, question));
     }
     same("runs", &stage.run_log.count(), &4)?;
@@ -134,7 +138,7 @@ pub(super) async fn a_held_result_waits_for_a_person(
         let ledger = stage.ledger().await?;
         let gate = build(ledger.clone())?;
         if what == "expiry" {
-            stage.clock.advance(Limits::default().question_ms);
+            stage.clock.advance(Limits::default().question_timeout_ms);
         } else {
             answer(&gate, &question, reply).await?;
         }
@@ -145,7 +149,7 @@ pub(super) async fn a_held_result_waits_for_a_person(
                 same(what, &completed(&result)?.text.as_str(), &"edited f")?;
                 let changes: Vec<_> = result.modifications.iter().map(|change| change.part).collect();
                 same("changes", &changes, &vec![ModifiedPart::Output])?;
-                ensure!(result.to_text().contains("names taken out"), "not told: {}", result.to_text());
+                ensure!(result.to_text().contains("names taken out"), "not reported: {}", result.to_text());
             }
             "withhold" => {
                 ended(&result, "withheld", Code::OutputDeclined)?;

@@ -44,12 +44,12 @@ pub(super) async fn a_call_goes_the_whole_way(bench: &dyn LedgerHarness) -> Resu
         "resolved",
         "validated",
         "planned",
-        "permitted",
+        "policy_evaluated",
         "reviewed",
         "challenged",
         "asked",
         "answered",
-        "begun",
+        "started",
         "ended",
         "output_reviewed",
         "settled",
@@ -69,7 +69,7 @@ impl Challenger for ProceedingChallenger {
                 assumptions: said("it is there"),
                 failure_scenarios: said("it is not"),
                 verdict: ChallengeVerdict::Proceed,
-                why: "it was looked at".into(),
+                reason: "it was looked at".into(),
             })
         })
     }
@@ -93,7 +93,7 @@ pub(super) async fn an_error_is_a_result_and_the_next_call_works(
         let result = gate.settle(call).await;
         refused(&result, code)?;
         let error = result.error().unwrap_or_default();
-        ensure!(error.contains(word) && error.contains(code.as_str()), "the model is not told: {error}");
+        ensure!(error.contains(word) && error.contains(code.as_str()), "the model does not see it: {error}");
         ensure!(!result.is_success(), "{code} is a success");
         stage.run_log.nothing(code)?;
         let next = gate.settle(stage.read("f")?).await;
@@ -136,7 +136,7 @@ pub(super) async fn a_panicking_tool_is_a_failed_result(
 // req: E3
 pub(super) async fn output_is_cut_and_marked(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
-    let limits = Limits { output_bytes: 10, ..Limits::default() };
+    let limits = Limits { max_output_bytes: 10, ..Limits::default() };
     let gate = stage.gate().await?.settings(GateSettings { limits, ..quick() }).build()?;
     std::fs::write(stage.temp_dir.path("long"), "0123456789abcdef")?;
     let result = gate.settle(stage.read("long")?).await;
@@ -145,7 +145,7 @@ pub(super) async fn output_is_cut_and_marked(bench: &dyn LedgerHarness) -> Resul
     let ends = output.text.starts_with("01234\n") && output.text.ends_with("\nbcdef");
     ensure!(ends && !output.text.contains("56789a"), "not cut: {output:?}");
     let report = result.to_report();
-    ensure!(report.truncated && report.success, "not told: {report:?}");
+    ensure!(report.truncated && report.success, "not reported: {report:?}");
     std::fs::write(stage.temp_dir.path("short"), "0123456789")?;
     let whole = gate.settle(stage.read("short")?).await;
     ensure!(!completed(&whole)?.truncated && completed(&whole)?.text == "0123456789", "cut: {whole:?}");

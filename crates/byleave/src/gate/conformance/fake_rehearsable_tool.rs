@@ -54,9 +54,9 @@ fn seen(arguments: &Value) -> Rehearsal {
                 digest: Some(Digest::compute(text.as_bytes())),
             },
             mode: 0o644,
-            modified: 0,
+            modified_ns: 0,
         }),
-        standing: GitStatus::Untracked,
+        git_status: GitStatus::Untracked,
         diff: Some(format!("+{text}")),
     };
     let want = |host: &str| BlockedHost { host: Some(host.to_owned()), port: 443 };
@@ -65,11 +65,11 @@ fn seen(arguments: &Value) -> Rehearsal {
             list: files(arguments).iter().map(change).collect(),
             ..FileChanges::default()
         },
-        scratch: 0,
-        wanted: arguments.get("wants").and_then(Value::as_str).map(want).into_iter().collect(),
-        left_running: u32::from(arguments.get("leaves").is_some()),
-        weaker: Vec::new(),
-        status: ExecutionStatus::Done,
+        scratch_files: 0,
+        blocked_hosts: arguments.get("wants").and_then(Value::as_str).map(want).into_iter().collect(),
+        leftover_processes: u32::from(arguments.get("leaves").is_some()),
+        missing_guarantees: Vec::new(),
+        status: ExecutionStatus::Succeeded,
         output: Output::text("printed on the copy"),
     }
 }
@@ -83,7 +83,7 @@ impl Tool for MemoryCopyTool {
         _: &'a Value,
         _: &'a ToolContext,
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
-        let effects = vec![Effect::Unknown { why: "only running it tells".into() }];
+        let effects = vec![Effect::Unknown { reason: "only running it tells".into() }];
         Some(Box::pin(async move { Ok(Plan { effects, ..Plan::default() }) }))
     }
     fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {

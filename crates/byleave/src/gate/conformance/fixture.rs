@@ -84,7 +84,7 @@ impl<'a> ScenarioContext<'a> {
             .tool(self.probe("ask", |arguments, _| async move { Output::text(format!("did {arguments}")) }))
             .tool(self.file("read", PermissionClass::Readonly, ArgumentRole::ReadPath).with(|manifest| {
                 manifest.concurrency_safe = true;
-                manifest.repeatable = true;
+                manifest.idempotent = true;
             }))
             .tool(self.file("write", PermissionClass::File, ArgumentRole::WritePath))
             .tool(self.file("edit", PermissionClass::File, ArgumentRole::EditPath));
@@ -193,7 +193,7 @@ pub(super) fn inbox() -> GateSettings {
 
 /// Creates a rule of the user layer.
 pub(super) fn rule(id: &str, verdict: Verdict, patterns: Vec<Pattern>) -> Rule {
-    Rule { why: format!("so says `{id}`"), ..Rule::new(id, Layer::User, verdict, patterns) }
+    Rule { reason: format!("so says `{id}`"), ..Rule::new(id, Layer::User, verdict, patterns) }
 }
 
 pub(super) fn tenant() -> Result<TenantId, ConformanceError> {
@@ -347,7 +347,7 @@ impl Tool for ProbeTool {
 
 /// Returns the person who answers.
 pub(super) fn ada() -> By {
-    By { name: "ada".into(), grade: Assurance::Terminal }
+    By { name: "ada".into(), assurance: Assurance::Terminal }
 }
 
 /// Returns a yes without a note.
@@ -412,12 +412,12 @@ pub(super) async fn record(ledger: &dyn Ledger, call: CallId) -> Result<Record, 
 
 /// Returns the kinds of the events on a record, in order.
 pub(super) fn kinds(record: &Record) -> Vec<&'static str> {
-    record.entries().iter().map(|entry| entry.fact.kind()).collect()
+    record.entries().iter().map(|entry| entry.event.kind()).collect()
 }
 
 /// Counts the events on a record that match.
 pub(super) fn how_often(record: &Record, is: impl Fn(&RecordEvent) -> bool) -> usize {
-    record.entries().iter().filter(|entry| is(&entry.fact)).count()
+    record.entries().iter().filter(|entry| is(&entry.event)).count()
 }
 
 /// Waits until a matching event is recorded.
@@ -427,7 +427,7 @@ pub(super) async fn until(
 ) -> Result<CallId, ConformanceError> {
     loop {
         if let GateEvent::Entry { call, entry, .. } = events.recv().await?
-            && wanted(&entry.fact)
+            && wanted(&entry.event)
         {
             return Ok(call);
         }

@@ -66,7 +66,7 @@ pub(super) async fn what_is_left_to_others_is_answered_here_and_never_begun(
     let there = builder().await?.build()?;
     let call = stage.call("asks", json!({}))?;
     let elsewhere = CallStatus::RunningElsewhere { call: call.id };
-    ensure!(here.accept(&call).await.is_ok(), "it was not taken in");
+    ensure!(here.accept(&call).await.is_ok(), "the call was not accepted");
     same("taken in", &here.resume(call.id).await, &elsewhere)?;
     let question = waiting(there.resume(call.id).await)?;
     same("asked about", &here.resume(call.id).await, &elsewhere)?;
@@ -78,7 +78,7 @@ pub(super) async fn what_is_left_to_others_is_answered_here_and_never_begun(
     completed(&settled(here.resume(call.id).await)?)?;
     // This gate records that a call is over.
     let other = stage.call("asks", json!({ "n": 2 }))?;
-    ensure!(here.accept(&other).await.is_ok(), "it was not taken in");
+    ensure!(here.accept(&other).await.is_ok(), "the call was not accepted");
     here.cancel(other.id, "ada").await?;
     refused(&settled(here.resume(other.id).await)?, Code::Cancelled)?;
     same("runs", &stage.run_log.count(), &1)
@@ -100,7 +100,7 @@ pub(super) async fn a_no_that_was_given_elsewhere_counts_where_the_call_ends(
     let again = settled(here.advance(stage.call("asks", json!({ "n": 1 }))?).await)?;
     refused(&again, Code::Declined)?;
     let told = again.error().unwrap_or_default();
-    ensure!(told.contains("not now") && told.contains("asked about the same call again"), "{told}");
+    ensure!(told.contains("not now") && told.contains("not asked about again"), "{told}");
     // A different call is asked about.
     waiting(here.advance(stage.call("asks", json!({ "n": 2 }))?).await)?;
     same("runs", &stage.run_log.count(), &0)
@@ -135,21 +135,21 @@ async fn died_at_work(
 ) -> Result<AbandonedCall, ConformanceError> {
     let (starts, mut started) = mpsc::unbounded_channel();
     let dying = stage.ledger().await?;
-    let probe = || stuck(stage, tool, starts.clone()).with(|manifest| manifest.repeatable = repeatable);
+    let probe = || stuck(stage, tool, starts.clone()).with(|manifest| manifest.idempotent = repeatable);
     let gate = stage.gate_on(dying.clone())?.tool(probe()).build()?;
     let call = stage.call(tool, json!({}))?;
     let task = tokio::spawn({
         let (gate, call) = (gate.clone(), call.clone());
         async move { gate.settle(call).await }
     });
-    started.recv().await.ok_or_else(|| ConformanceError::new("it never started"))?;
+    started.recv().await.ok_or_else(|| ConformanceError::new("the call never started"))?;
 
     let ledger = stage.ledger().await?;
     let other = stage.gate_on(ledger.clone())?.tool(probe()).build()?;
     let standing = other.resume(call.id).await;
     ensure!(matches!(standing, CallStatus::RunningElsewhere { .. }), "its owner lives: {standing:?}");
     task.abort();
-    ensure!(task.await.is_err(), "it is still being driven");
+    ensure!(task.await.is_err(), "the call is still being driven");
     drop(gate);
     stage.bench.kill(dying).await?;
     Ok(AbandonedCall { call, gate: other, ledger })
@@ -171,7 +171,7 @@ pub(super) async fn what_a_dead_owner_ran_is_unknown_and_never_run_again(
         let result = gate.settle(call.clone()).await;
         ended(&result, "unknown", Code::Interrupted)?;
         let told = result.error().unwrap_or_default();
-        ensure!(told.contains("do not repeat it unasked"), "the model is not told: {told}");
+        ensure!(told.contains("do not repeat it without asking"), "the model does not see it: {told}");
         same("runs", &stage.run_log.of("free-stuck"), &1)?;
         same("attempts", &record(&*ledger, call.id).await?.attempts(), &1)?;
         ensure!(gate.resume_all().await?.is_empty(), "something is left to do");
@@ -201,7 +201,7 @@ pub(super) async fn everything_unfinished_can_be_resumed(
     let AbandonedCall { call, gate, .. } = died_at_work(&stage, "free-stuck", false).await?;
     let standings = gate.resume_all().await?;
     let calls: Vec<CallId> = standings.iter().map(CallStatus::call).collect();
-    same("who was resumed", &calls, &vec![call.id])?;
+    same("the resumed calls", &calls, &vec![call.id])?;
     for standing in standings {
         ended(&settled(standing)?, "unknown", Code::Interrupted)?;
     }
@@ -219,7 +219,7 @@ pub(super) async fn what_cannot_be_marked_does_not_run(
     let result = gate.settle(stage.call("free", json!({}))?).await;
     same("how it ended", &result.outcome.as_str(), &"failed")?;
     let told = result.error().unwrap_or_default();
-    ensure!(told.contains("it was not started"), "the model is not told: {told}");
+    ensure!(told.contains("the call was not started"), "the model does not see it: {told}");
     same("runs", &stage.run_log.count(), &0)?;
     // A repeatable attempt is not marked at all.
     completed(&gate.settle(stage.read("f")?).await)?;

@@ -64,13 +64,13 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn LedgerHarness) -> R
     }
     for id in &ids {
         let record = record(&*ledger, *id).await?;
-        same("what was told", &told.remove(id).unwrap_or_default(), &record.entries().to_vec())?;
+        same("the reported events", &told.remove(id).unwrap_or_default(), &record.entries().to_vec())?;
     }
-    ensure!(told.is_empty(), "more was told than there is");
+    ensure!(told.is_empty(), "more was reported than exists");
     let Some(far) = ids.get(3) else { return Err(ConformanceError::new("there are five")) };
     let wanted = vec![(*far, Some(0.5), "half of it".to_owned()), (*far, None, "the rest".to_owned())];
     same("progress", &progress, &wanted)?;
-    same("what was printed", &said, &vec![(*far, "a word".to_owned(), 3)])
+    same("the printed text", &said, &vec![(*far, "a word".to_owned(), 3)])
 }
 
 /// Settles a call on its own thread, within the thread-local setup of `around`.

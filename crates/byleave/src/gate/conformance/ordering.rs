@@ -253,12 +253,13 @@ pub(super) async fn who_waits_for_a_person_holds_up_only_who_conflicts(
                 ended.push(until(&mut events, |fact| matches!(fact, RecordEvent::Settled(_))).await?);
             }
             ensure!(!ended.contains(&write) && !ended.contains(&read), "one that waits has ended");
-            ensure!(ended.contains(&beside), "one that does not conflict was held up");
+            ensure!(ended.contains(&beside), "a call without a conflict was blocked");
             let touches_f = |(_, arguments): &(String, Value)| arguments.get("path") == Some(&json!("f"));
             ensure!(!stage.run_log.all().iter().any(touches_f), "the file was touched");
             if at_hand {
-                let say = questions.recv().await.ok_or_else(|| ConformanceError::new("nobody was asked"))?;
-                say.send(yes()).map_err(|_| ConformanceError::new("nobody listens to the answer"))?;
+                let say =
+                    questions.recv().await.ok_or_else(|| ConformanceError::new("no approver was asked"))?;
+                say.send(yes()).map_err(|_| ConformanceError::new("the answer has no receiver"))?;
             } else {
                 let question = waiting(gate.resume(write).await)?;
                 answer(&gate, &question, yes()).await?;
@@ -271,7 +272,7 @@ pub(super) async fn who_waits_for_a_person_holds_up_only_who_conflicts(
             completed(result)?;
         }
         let seen = results.iter().find(|result| result.call == read).map(|result| result.to_text());
-        same("what the later call reads", &seen, &Some("old f+new".into()))?;
+        same("the content that the later call reads", &seen, &Some("old f+new".into()))?;
     }
     Ok(())
 }
@@ -286,13 +287,13 @@ pub(super) async fn who_stands_behind_an_answered_call_sees_it_through(
     let question = waiting(gate.advance(stage.write("f", "new")?).await)?;
     let behind = stage.read("f")?;
     let standing = gate.advance(behind.clone()).await;
-    ensure!(matches!(standing, CallStatus::Blocked { .. }), "it is not held up: {standing:?}");
+    ensure!(matches!(standing, CallStatus::Blocked { .. }), "the call is not blocked: {standing:?}");
     answer(&gate, &question, yes()).await?;
     drop(gate);
     stage.bench.kill(ledger).await?;
     // The process that answered is gone. Only the blocked call resumes the answered one.
     let gate = stage.gate().await?.settings(inbox()).build()?;
-    same("what it reads", &gate.settle(behind).await.to_text().as_str(), &"old f+new")
+    same("the content that it reads", &gate.settle(behind).await.to_text().as_str(), &"old f+new")
 }
 
 // req: E4

@@ -25,11 +25,11 @@ async fn ruling(ledger: &dyn Ledger, gate: &Gate, call: Call) -> Result<PolicyDe
     let id = call.id;
     gate.settle(call).await;
     let record = record(ledger, id).await?;
-    let ruling = record.entries().iter().find_map(|entry| match &entry.fact {
-        RecordEvent::Permitted(Ok(ruling)) => Some(ruling.clone()),
+    let ruling = record.entries().iter().find_map(|entry| match &entry.event {
+        RecordEvent::PolicyEvaluated(Ok(ruling)) => Some(ruling.clone()),
         _ => None,
     });
-    ruling.ok_or_else(|| ConformanceError::new("the call was not ruled"))
+    ruling.ok_or_else(|| ConformanceError::new("the record has no policy decision"))
 }
 
 // req: P1, P7
@@ -49,16 +49,17 @@ pub(super) async fn a_ruling_names_its_rule_and_deny_beats_ask_beats_allow(
         gate.set_policy(stage.policy(more)?);
         let ruling = ruling(&*ledger, &gate, stage.call("free", json!({}))?).await?;
         same("the verdict", &ruling.verdict, &verdict)?;
-        let decisive = ruling.decisive_reason().ok_or_else(|| ConformanceError::new("there is no reason"))?;
+        let decisive =
+            ruling.decisive_reason().ok_or_else(|| ConformanceError::new("the decision has no reason"))?;
         same("the rule", &decisive.rule.as_deref(), &Some(id))?;
-        same("where it stands", &decisive.origin.as_deref(), &Some("user"))?;
-        ensure!(decisive.why.contains(id), "it does not say why: {decisive:?}");
+        same("the origin", &decisive.origin.as_deref(), &Some("user"))?;
+        ensure!(decisive.message.contains(id), "the reason has no message: {decisive:?}");
     }
     let result = gate.settle(stage.call("free", json!({}))?).await;
     refused(&result, Code::Denied)?;
     ensure!(
         result.error().is_some_and(|error| error.contains("`a-deny`")),
-        "the model is not told: {result:?}"
+        "the model does not see it: {result:?}"
     );
     for mode in Mode::ALL {
         let mut call = stage.call("free", json!({}))?;
@@ -143,7 +144,7 @@ pub(super) async fn what_reviewers_always_say_is_remembered_and_recorded(
         let call = stage.call("free", json!({}))?;
         completed(&gate.settle(call.clone()).await)?;
         let record = record(&*ledger, call.id).await?;
-        cached.push(record.entries().iter().find_map(|entry| match &entry.fact {
+        cached.push(record.entries().iter().find_map(|entry| match &entry.event {
             RecordEvent::Reviewed(Ok(review)) => review.notes.first().map(|note| note.cached),
             _ => None,
         }));
@@ -164,7 +165,7 @@ pub(super) async fn what_a_tool_says_of_itself_loosens_nothing(
             manifest.read_only = true;
             manifest.reversible = true;
             manifest.concurrency_safe = true;
-            manifest.repeatable = true;
+            manifest.idempotent = true;
         })
     };
     let bare = plain("bare").with(|manifest| {

@@ -13,7 +13,7 @@ use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::result::CallStatus;
 
 fn ready(standing: &CallStatus) -> Result<(), ConformanceError> {
-    ensure!(matches!(standing, CallStatus::Ready { .. }), "it is not ready: {standing:?}");
+    ensure!(matches!(standing, CallStatus::Ready { .. }), "the call is not ready: {standing:?}");
     Ok(())
 }
 
@@ -33,9 +33,9 @@ pub(super) async fn what_is_prepared_is_begun_by_another_gate(
     // A repeated preparation has no effect, and neither has the same call again.
     ready(&gate.prepare_existing(id).await)?;
     ready(&gate.prepare(call).await)?;
-    stage.run_log.nothing("it is prepared")?;
+    stage.run_log.nothing("the call is prepared")?;
     let written = kinds(&record(&*ledger, id).await?);
-    ensure!(!written.contains(&"begun") && written.contains(&"answered"), "on the record: {written:?}");
+    ensure!(!written.contains(&"started") && written.contains(&"answered"), "on the record: {written:?}");
 
     // The process that prepared the call is gone.
     drop(gate);
@@ -57,7 +57,7 @@ pub(super) async fn what_needs_no_question_is_ready_at_once_and_a_no_settles(
     let call = stage.read("f")?;
     let id = call.id;
     ready(&gate.prepare(call).await)?;
-    stage.run_log.nothing("it is prepared")?;
+    stage.run_log.nothing("the call is prepared")?;
     completed(&settled(gate.resume(id).await)?)?;
 
     let call = stage.write("f", "1")?;

@@ -54,7 +54,7 @@ pub(super) async fn a_person_sees_the_call_and_answers(
     completed(&result)?;
     ensure!(result.to_text().contains("but be quick"), "the note is lost: {}", result.to_text());
     same(
-        "what was changed",
+        "the changes",
         &result.modifications.iter().map(|c| c.part).collect::<Vec<_>>(),
         &vec![ModifiedPart::NoteOnly],
     )?;
@@ -63,16 +63,19 @@ pub(super) async fn a_person_sees_the_call_and_answers(
         return Err(ConformanceError::new(format!("asked {} times", sheets.len())));
     };
     same("the call", &sheet.call, &call.id)?;
-    same("the tool", &sheet.terms.tool.as_str(), &"write")?;
+    same("the tool", &sheet.resolved_tool.tool.as_str(), &"write")?;
     same("the arguments", &sheet.arguments, &call.arguments)?;
     same("the model's reason", &sheet.reason, &call.reason)?;
     let effects: Vec<String> = sheet.plan.effects.iter().map(ToString::to_string).collect();
-    same("what would happen", &effects, &vec![format!("write {}", stage.temp_dir.text("f")?)])?;
+    same("the predicted effects", &effects, &vec![format!("write {}", stage.temp_dir.text("f")?)])?;
 
     let declined = gate.settle(stage.write("f", "2")?).await;
     refused(&declined, Code::Declined)?;
     let told = declined.error().unwrap_or_default();
-    ensure!(told.contains("write to open/ instead") && told.contains("ada"), "the model is not told: {told}");
+    ensure!(
+        told.contains("write to open/ instead") && told.contains("ada"),
+        "the model does not see it: {told}"
+    );
     same("runs", &stage.run_log.count(), &1)
 }
 
@@ -90,7 +93,7 @@ pub(super) async fn an_edit_is_checked_anew_and_asks_again_where_it_widens(
         (json!({"path": "g", "text": "2"}), 2, None),
         (json!({"path": "closed/x", "text": "2"}), 1, Some(Code::Denied)),
         (json!({"path": "f", "text": 2}), 1, Some(Code::ArgumentsInvalid)),
-        (json!("f"), 1, Some(Code::ApproverInvalid)),
+        (json!("f"), 1, Some(Code::ApproverFailed)),
     ];
     for (value, asked, code) in cases {
         let stage = ScenarioContext::new(bench)?;
@@ -108,11 +111,11 @@ pub(super) async fn an_edit_is_checked_anew_and_asks_again_where_it_widens(
             }
             None => {
                 completed(&result)?;
-                same("what ran", &stage.run_log.all(), &vec![("write".into(), value.clone())])?;
+                same("the executed calls", &stage.run_log.all(), &vec![("write".into(), value.clone())])?;
                 same("the arguments", &result.arguments, &value)?;
                 ensure!(
                     result.to_text().contains("ada changed the arguments"),
-                    "not told: {}",
+                    "not reported: {}",
                     result.to_text()
                 );
             }
@@ -120,7 +123,7 @@ pub(super) async fn an_edit_is_checked_anew_and_asks_again_where_it_widens(
         if let [_, again] = sheets.as_slice() {
             same("the draft", &again.draft, &2)?;
             same("shown again", &again.arguments, &value)?;
-            same("what the model wrote", &again.first_arguments, &Some(json!({"path": "f", "text": "1"})))?;
+            same("the model's arguments", &again.first_arguments, &Some(json!({"path": "f", "text": "1"})))?;
         }
     }
     Ok(())
@@ -175,11 +178,7 @@ pub(super) async fn nobody_there_refuses_unless_said_otherwise(
         .build()?;
     let result = gate.settle(stage.write("f", "1")?).await;
     completed(&result)?;
-    ensure!(
-        result.to_text().contains("nobody was there to ask"),
-        "there is no warning: {}",
-        result.to_text()
-    );
+    ensure!(result.to_text().contains("there was no approver"), "there is no warning: {}", result.to_text());
     refused(&gate.settle(stage.write("closed/x", "1")?).await, Code::Denied)?;
     // Only a person may let a tool leave the workspace (P4).
     refused(&gate.settle(stage.write("../beside", "1")?).await, Code::NoApprover)?;

@@ -52,13 +52,13 @@ pub(super) async fn a_rehearsal_is_shown_and_a_yes_commits_that_very_run(
     same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 1, 0))?;
     same("the file", &fs::read_to_string(&path)?, &"new f".to_owned())?;
     let sheets = lock_ignoring_poison(&shown.0).clone();
-    let [QuestionView { seen: Some(RehearsalView::Ran { rehearsal, ruling: Some(ruling) }), .. }] =
+    let [QuestionView { rehearsal: Some(RehearsalView::Ran { rehearsal, decision: Some(ruling) }), .. }] =
         sheets.as_slice()
     else {
         return Err(ConformanceError::new(format!("shown: {sheets:?}")));
     };
-    same("what was shown", &rehearsal.changes.list.len(), &1)?;
-    same("what the rules say of it", &ruling.verdict, &Verdict::Ask)?;
+    same("the shown effects", &rehearsal.changes.list.len(), &1)?;
+    same("the policy on the effects", &ruling.verdict, &Verdict::Ask)?;
 
     // A no drops the copy and changes nothing.
     let declined = gate.settle(stage.call("copyist", json!({"files": {&*path: "other"}}))?).await;
@@ -77,12 +77,12 @@ pub(super) async fn what_was_seen_is_judged_by_the_same_rules(
     let denied = stage.temp_dir.text("closed/x")?;
     let result = gate.settle(stage.call("copyist", json!({"files": {&*denied: "x"}}))?).await;
     refused(&result, Code::Denied)?;
-    same("asked about what is denied", &shown.count(), &0)?;
+    same("asked about a denied call", &shown.count(), &0)?;
     same("copies kept", &stage.copies.count(), &0)?;
     // Permitted writes are shown too, because the command was not understood and changed something.
     let allowed = stage.temp_dir.text("open/x")?;
     completed(&gate.settle(stage.call("copyist", json!({"files": {&*allowed: "x"}}))?).await)?;
-    same("asked about what changed something", &shown.count(), &1)
+    same("asked about a call that changed something", &shown.count(), &1)
 }
 
 // req: E5
@@ -97,8 +97,8 @@ pub(super) async fn what_did_nothing_on_the_copy_is_not_asked_about(
     same("asked", &shown.count(), &0)?;
     same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 1, 0))?;
     let record = record(&*stage.ledger().await?, call.id).await?;
-    let by = record.entries().iter().find_map(|entry| match &entry.fact {
-        RecordEvent::Begun(Ok(claim)) => Some(claim.by),
+    let by = record.entries().iter().find_map(|entry| match &entry.event {
+        RecordEvent::Started(Ok(claim)) => Some(claim.granted_by),
         _ => None,
     });
     same("the reason on the record", &by, &Some(GrantedBy::Rehearsal))?;

@@ -27,8 +27,8 @@ fn leave(tool: &str, scope: Vec<Pattern>) -> StandingApproval {
         tool: tool.into(),
         scope,
         session: None,
-        until: None,
-        uses_max: None,
+        expires_at: None,
+        max_uses: None,
     }
 }
 
@@ -65,11 +65,11 @@ pub(super) async fn a_leave_covers_the_next_call(bench: &dyn LedgerHarness) -> R
     let call = stage.write("f", "2")?;
     completed(&settled(gate.advance(call.clone()).await)?)?;
     let record = record(&*ledger, call.id).await?;
-    let by = record.entries().iter().find_map(|entry| match &entry.fact {
-        RecordEvent::Begun(Ok(claim)) => Some(claim.by),
+    let by = record.entries().iter().find_map(|entry| match &entry.event {
+        RecordEvent::Started(Ok(claim)) => Some(claim.granted_by),
         _ => None,
     });
-    same("what it rests on", &by, &Some(GrantedBy::Leave(given.id)))?;
+    same("the basis of the grant", &by, &Some(GrantedBy::StandingApproval(given.id)))?;
     // It also holds in another process. It does not cover another file, another tool, or a call that is not understood.
     let other = stage.gate().await?.settings(inbox()).build()?;
     completed(&settled(other.advance(stage.write("f", "3")?).await)?)?;
@@ -82,8 +82,8 @@ pub(super) async fn a_leave_covers_the_next_call(bench: &dyn LedgerHarness) -> R
 pub(super) async fn a_leave_runs_out(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     type LimitSetter = fn(&mut StandingApproval);
     const LIMITS: &[(&str, LimitSetter)] = &[
-        ("uses", |leave| leave.uses_max = Some(2)),
-        ("time", |leave| leave.until = Some(NOW + 1_000)),
+        ("uses", |leave| leave.max_uses = Some(2)),
+        ("time", |leave| leave.expires_at = Some(NOW + 1_000)),
         ("session", |leave| leave.session = "s".parse().ok()),
         ("revocation", |_| {}),
     ];
@@ -118,7 +118,7 @@ pub(super) async fn a_use_is_counted_once_for_many_at_once(
     let gates =
         [stage.gate().await?.settings(inbox()).build()?, stage.gate().await?.settings(inbox()).build()?];
     let [first, _] = &gates;
-    let given = StandingApproval { uses_max: Some(3), ..leave("write", writes(&stage, "f")?) };
+    let given = StandingApproval { max_uses: Some(3), ..leave("write", writes(&stage, "f")?) };
     give(&stage, first, &given).await?;
     let mut tasks = Vec::new();
     for gate in gates.iter().cycle().take(8) {
@@ -145,8 +145,10 @@ pub(super) async fn no_leave_answers_what_a_person_must_see(
 ) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
     let unknown = || {
-        let effects =
-            vec![Effect::Invoke { tool: "murky".into() }, Effect::Unknown { why: "nobody can say".into() }];
+        let effects = vec![
+            Effect::Invoke { tool: "murky".into() },
+            Effect::Unknown { reason: "nobody can say".into() },
+        ];
         std::future::ready(Ok(Plan { effects, ..Plan::default() }))
     };
     let final_one = stage.probe("final", |_, _| async { Output::text("") });
@@ -178,10 +180,10 @@ pub(super) async fn a_leave_beside_another_ceremony_is_not_used(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
-    let given = StandingApproval { uses_max: Some(1), ..leave("ask", vec![Pattern::Invoke("ask".into())]) };
+    let given = StandingApproval { max_uses: Some(1), ..leave("ask", vec![Pattern::Invoke("ask".into())]) };
     let plain = stage.gate().await?.settings(inbox()).build()?;
     give(&stage, &plain, &given).await?;
-    // The same tool with a reviewer that wants a person to look. The standing approval covers the rule and not the reviewer.
+    // The same tool with a reviewer that asks for a person to look. The standing approval covers the rule and not the reviewer.
     let watched = stage
         .gate()
         .await?
@@ -214,5 +216,5 @@ pub(super) async fn a_leave_that_makes_no_sense_is_not_taken(
         let taken = answer(&gate, &question, Reply::StandingApproval(leave)).await;
         ensure!(matches!(taken, Err(AnswerError::InvalidAnswer(_))), "{what}: {taken:?}");
     }
-    stage.run_log.nothing("leaves that make no sense")
+    stage.run_log.nothing("invalid standing approvals")
 }

@@ -78,7 +78,7 @@ pub(super) async fn a_sub_agent_is_bound_by_what_binds_its_parent(
         refused(&gate.settle(of(session, "child", Mode::Yolo, edit)?).await, Code::Denied)?;
         completed(&gate.settle(of(session, "child", Mode::Yolo, stage.read("f")?)?).await)?;
     }
-    same("what ran", &stage.run_log.of("edit"), &0)?;
+    same("the executed calls", &stage.run_log.of("edit"), &0)?;
     same("the file", &stage.temp_dir.read("f")?, &"old f".to_owned())?;
     // A session without ancestors has no other limits.
     let edit = stage.call("edit", json!({"path": "f", "text": "1"}))?;
@@ -99,7 +99,7 @@ pub(super) async fn a_sub_agent_cannot_give_itself_a_mode(
         let call = of(session, "bold", Mode::Yolo, stage.call("ask", json!({}))?)?;
         refused(&gate.settle(call).await, Code::NoApprover)?;
     }
-    stage.run_log.nothing("a mode that nobody above has")?;
+    stage.run_log.nothing("a mode that no ancestor has")?;
     completed(&gate.settle(of("alone", "bold", Mode::Yolo, stage.call("ask", json!({}))?)?).await)?;
     Ok(())
 }
@@ -182,7 +182,7 @@ pub(super) async fn what_may_only_be_delegated_is_done_by_who_is_named(
         let call = of(session, agent, Mode::Yolo, stage.call("ask", json!({}))?)?;
         refused(&gate.settle(call).await, Code::Denied)?;
     }
-    stage.run_log.nothing("who is not named, or has nobody above")?;
+    stage.run_log.nothing("sessions that are not named or have no ancestor")?;
     completed(
         &gate.settle(of("d", "deployer", Mode::ConfirmSensitive, stage.call("ask", json!({}))?)?).await,
     )?;
@@ -202,10 +202,13 @@ pub(super) async fn a_question_of_a_sub_agent_says_whose_it_is(
     let other = stage.gate().await?.settings(inbox()).build()?;
     let sheet = other.question_view(question.id).await?;
     let shown = render(&sheet).lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>().join("\n");
-    ensure!(shown.contains("Asked by sub-agent “tester” of “main”"), "it does not say whose it is: {shown}");
+    ensure!(
+        shown.contains("Asked by sub-agent “tester” of “main”"),
+        "the question does not name the agent: {shown}"
+    );
     // Neither the asking agent nor an ancestor may answer.
     for name in ["tester", "main"] {
-        let by = By { name: name.into(), grade: Assurance::Program };
+        let by = By { name: name.into(), assurance: Assurance::Program };
         let given =
             SubmittedAnswer { question: question.id, digest: question.digest(), reply: yes(), approver: by };
         let own = other.answer(given).await;

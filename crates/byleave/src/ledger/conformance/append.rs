@@ -31,7 +31,7 @@ pub(super) async fn what_was_appended_is_loaded(bench: &dyn LedgerHarness) -> Re
         let loaded = ledger
             .load(script.call())
             .await?
-            .ok_or_else(|| ConformanceError::new("the record is not there"))?;
+            .ok_or_else(|| ConformanceError::new("the record is missing"))?;
         same("the record", &loaded.record, &script.record)?;
         same("the key", &loaded.key.map(|key| *key.expose()), &Some(*script.key.expose()))?;
         for content in &contents {
@@ -120,7 +120,7 @@ pub(super) async fn racing_writers_never_share_a_place(
                 (Err(fault), _) => return Err(fault.into()),
             }
         }
-        script = winner.ok_or_else(|| ConformanceError::new(format!("nobody took place {place}")))?;
+        script = winner.ok_or_else(|| ConformanceError::new(format!("no writer got position {place}")))?;
         for ledger in &owners {
             same("the record", &loaded(&**ledger, script.call()).await?, &script.record)?;
         }
@@ -146,7 +146,7 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn LedgerHarness) -> Resu
                 *line = ChainedEntry::from_stored(line.seq() + 1, line.body().to_owned(), line.link());
             }
         }),
-        ("numbers that leave one out, well linked", |batch| {
+        ("numbers with a gap, but valid links", |batch| {
             for line in &mut batch.chained_entries {
                 *line = ChainedEntry::from_stored(line.seq() + 1, line.body().to_owned(), line.link());
             }
@@ -160,7 +160,7 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn LedgerHarness) -> Resu
         ("a missing last line", |batch| {
             batch.chained_entries.truncate(batch.chained_entries.len().saturating_sub(1))
         }),
-        ("no lines", |batch| {
+        ("no entries", |batch| {
             batch.chained_entries.clear();
             batch.entries.clear();
         }),
@@ -188,18 +188,18 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
                 begins.attempt = AttemptId::new(Uuid::now_v7());
             }
         }),
-        ("it begins on a leave that its claim does not name", |batch| {
+        ("the start names another standing approval than the claim", |batch| {
             if let Some(begins) = &mut batch.attempt_start {
                 begins.standing_approval = Some((standing_approval().id, None));
             }
         }),
-        ("it settles nothing", |batch| batch.is_final = true),
-        ("it is listed in another session", |batch| {
+        ("a final batch that does not settle", |batch| batch.is_final = true),
+        ("a summary with another session", |batch| {
             if let Ok(session) = SessionId::new("elsewhere") {
                 batch.call_summary.session = session;
             }
         }),
-        ("it has contents and no key", |batch| batch.key = None),
+        ("the batch has contents but no key", |batch| batch.key = None),
     ];
     let ledger = bench.open().await?;
     for (what, lie) in LIES {
@@ -223,10 +223,10 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
         waits.question.expires_at += 1;
     }
     for (what, batch) in [
-        ("no lines", nothing),
+        ("no entries", nothing),
         ("a second key", Batch { key: Some(key), ..honest.clone() }),
-        ("it is listed in another session than before", listed_elsewhere),
-        ("it waits for another question than it asks", waits_for_another),
+        ("a summary with another session than before", listed_elsewhere),
+        ("a pending question other than the asked one", waits_for_another),
     ] {
         expect_ledger_error(what, &ledger.append(batch).await)?;
     }
@@ -240,18 +240,18 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
     if let Some((attempt, _)) = invariants::open_attempt(&begun.record) {
         begun.push(RecordEvent::Interrupted { attempt })?;
     }
-    expect_ledger_error("an interruption that nobody looked into", &ledger.append(begun.batch()).await)?;
+    expect_ledger_error("an interruption without a check", &ledger.append(begun.batch()).await)?;
 
     let mut waiting = CallScript::waiting(ScriptSettings { session: "w", ..ScriptSettings::asking() })?;
     ledger.append(waiting.batch()).await?;
     waiting.answer(Answer::Yes { note: None })?;
     let mut batch = waiting.batch();
-    if let Some(Entry { fact: RecordEvent::Answered(answered), .. }) = batch.entries.last_mut() {
-        answered.answer = Answer::Leave(standing_approval());
+    if let Some(Entry { event: RecordEvent::Answered(answered), .. }) = batch.entries.last_mut() {
+        answered.answer = Answer::StandingApproval(standing_approval());
     }
-    expect_ledger_error("a leave that no line speaks of", &ledger.append(batch).await)?;
+    expect_ledger_error("a standing approval without an entry", &ledger.append(batch).await)?;
     let leaves = ledger.standing_approvals(waiting.tenant(), waiting.setting.tool, NOW).await?;
-    ensure!(leaves.is_empty(), "a leave that no line speaks of is in force");
+    ensure!(leaves.is_empty(), "a standing approval without an entry is in force");
     Ok(())
 }
 
@@ -265,7 +265,7 @@ pub(super) async fn a_content_that_does_not_fit_is_refused(
         let mut batch = honest.clone();
         match (change, batch.contents.last_mut()) {
             ("bytes", Some(content)) => content.bytes.reverse(),
-            ("size", Some(content)) => content.content_ref.bytes += 1,
+            ("size", Some(content)) => content.content_ref.size += 1,
             _ => batch.key = Some(CallScript::new(ScriptSettings::default())?.key.clone()),
         }
         expect_ledger_error(&format!("a content with other {change}"), &ledger.append(batch).await)?;
@@ -322,7 +322,11 @@ pub(super) async fn what_is_forgotten_stays_forgotten(
     ledger.append(script.batch()).await?;
 
     admin_action(&*other, "stranger", AdminActionKind::Forget { call: script.call() }).await?;
-    same("after another tenant's act", &ledger.content(script.call(), early).await?, &b"early".to_vec())?;
+    same(
+        "after another tenant's admin action",
+        &ledger.content(script.call(), early).await?,
+        &b"early".to_vec(),
+    )?;
     admin_action(&*other, script.setting.tenant, AdminActionKind::Forget { call: script.call() }).await?;
 
     // The call continues. Its end must be recorded, although its contents are forgotten.
@@ -345,12 +349,12 @@ pub(super) async fn a_hindered_batch_leaves_no_trace(
     ledger.append(script.batch()).await?;
     let before = script.record.clone();
     let (tenant, tool) = (script.tenant().clone(), script.setting.tool);
-    script.answer(Answer::Leave(standing_approval()))?;
+    script.answer(Answer::StandingApproval(standing_approval()))?;
     let note = script.content_ref(b"a note");
     script.start(ledger.owner())?;
     let batch = script.batch();
 
-    admin_action(&*ledger, script.setting.tenant, AdminActionKind::Halt { why: "stop".into() }).await?;
+    admin_action(&*ledger, script.setting.tenant, AdminActionKind::Halt { reason: "stop".into() }).await?;
     let hindered = ledger.append(batch.clone()).await;
     ensure!(
         matches!(hindered, Err(AppendError::StartBlocked(StartBlockedError::Halted { .. }))),
@@ -359,17 +363,20 @@ pub(super) async fn a_hindered_batch_leaves_no_trace(
     same("the record", &loaded(&*ledger, script.call()).await?, &before)?;
     let content = ledger.content(script.call(), note).await;
     ensure!(matches!(content, Err(ContentError::Missing)), "its content was taken: {content:?}");
-    ensure!(ledger.standing_approvals(&tenant, tool, NOW).await?.is_empty(), "its leave is in force");
+    ensure!(
+        ledger.standing_approvals(&tenant, tool, NOW).await?.is_empty(),
+        "its standing approval is in force"
+    );
     let stranger = CallId::new(Uuid::now_v7());
     let held_up = ledger.blocking_call(&tenant, script.session(), stranger, &script.plan()).await?;
-    same("who waits", &held_up, &Some(script.call()))?;
+    same("the blocking call", &held_up, &Some(script.call()))?;
     ensure!(ledger.resumable_calls(NOW, 10).await?.is_empty(), "its question is closed");
 
     admin_action(&*ledger, script.setting.tenant, AdminActionKind::Lift).await?;
     ledger.append(batch).await?;
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)?;
     same("the content", &ledger.content(script.call(), note).await?, &b"a note".to_vec())?;
-    same("leaves in force", &ledger.standing_approvals(&tenant, tool, NOW).await?.len(), &1)
+    same("standing approvals in force", &ledger.standing_approvals(&tenant, tool, NOW).await?.len(), &1)
 }
 
 pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
@@ -385,7 +392,7 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> 
     let given = standing_approval();
     grant_approval(&*ledger, ScriptSettings { session: "third", ..ScriptSettings::default() }, &given)
         .await?;
-    admin_action(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
+    admin_action(&*ledger, "local", AdminActionKind::Halt { reason: "stop".into() }).await?;
     bench.kill(ledger).await?;
     bench.restart().await?;
 
@@ -397,9 +404,9 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> 
     same("the question's call", &ledger.call_for_question(question.id).await?, &Some(waiting.call()))?;
     let later = CallId::new(Uuid::now_v7());
     let held_up = ledger.blocking_call(waiting.tenant(), waiting.session(), later, &waiting.plan()).await?;
-    same("who waits", &held_up, &Some(waiting.call()))?;
+    same("the blocking call", &held_up, &Some(waiting.call()))?;
     let leaves = ledger.standing_approvals(running.tenant(), &given.tool, NOW).await?;
-    same("the leaves", &leaves.iter().map(|leave| (**leave).clone()).collect(), &vec![given])?;
+    same("the standing approvals", &leaves.iter().map(|leave| (**leave).clone()).collect(), &vec![given])?;
     ensure!(ledger.active_halt(running.tenant()).await?.is_some(), "the halt is gone");
     admin_action(&*ledger, "local", AdminActionKind::Lift).await?;
     let mut next = CallScript::beginning(ScriptSettings::default(), ledger.owner())?;

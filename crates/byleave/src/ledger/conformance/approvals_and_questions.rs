@@ -25,18 +25,21 @@ pub(super) async fn leaves_come_from_answers(bench: &dyn LedgerHarness) -> Resul
     let given = StandingApproval {
         scope: vec![Pattern::Write("/w/**".into())],
         session: Some(SessionId::new("s")?),
-        until: Some(NOW + 1),
-        uses_max: Some(3),
+        expires_at: Some(NOW + 1),
+        max_uses: Some(3),
         ..standing_approval()
     };
     let mut script = CallScript::waiting(ScriptSettings::asking())?;
     one.append(script.batch()).await?;
-    ensure!(one.standing_approvals(&tenant, &given.tool, NOW).await?.is_empty(), "a leave before the answer");
-    script.answer(Answer::Leave(given.clone()))?;
+    ensure!(
+        one.standing_approvals(&tenant, &given.tool, NOW).await?.is_empty(),
+        "a standing approval before the answer"
+    );
+    script.answer(Answer::StandingApproval(given.clone()))?;
     one.append(script.batch()).await?;
     for ledger in [&one, &two] {
         let leaves = ledger.standing_approvals(&tenant, &given.tool, NOW).await?;
-        same("the leave", &leaves, &vec![Arc::new(given.clone())])?;
+        same("the standing approval", &leaves, &vec![Arc::new(given.clone())])?;
     }
     // The call that the approval was given for runs on the answer and does not use up a use.
     script.start(one.owner())?;
@@ -51,7 +54,10 @@ pub(super) async fn leaves_come_from_answers(bench: &dyn LedgerHarness) -> Resul
     one.append(yes.batch()).await?;
     yes.answer(Answer::Yes { note: None })?;
     one.append(yes.batch()).await?;
-    ensure!(one.standing_approvals(&tenant, &given.tool, NOW).await?.is_empty(), "a leave from a mere yes");
+    ensure!(
+        one.standing_approvals(&tenant, &given.tool, NOW).await?.is_empty(),
+        "a standing approval from a plain yes"
+    );
     Ok(())
 }
 
@@ -60,7 +66,7 @@ pub(super) async fn leaves_keep_to_tool_tenant_and_time(
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let endless = standing_approval();
-    let short = StandingApproval { until: Some(NOW + 10), ..standing_approval() };
+    let short = StandingApproval { expires_at: Some(NOW + 10), ..standing_approval() };
     let other_tool = StandingApproval { tool: "u".into(), ..standing_approval() };
     let other_tenant = standing_approval();
     for (tenant, leave) in
@@ -82,7 +88,7 @@ pub(super) async fn leaves_keep_to_tool_tenant_and_time(
         let mut wanted: Vec<StandingApprovalId> = wanted.iter().map(|leave| leave.id).collect();
         seen.sort_unstable();
         wanted.sort_unstable();
-        same(&format!("leaves of {tenant} for {tool} at {now}"), &seen, &wanted)?;
+        same(&format!("standing approvals of {tenant} for {tool} at {now}"), &seen, &wanted)?;
     }
     Ok(())
 }
@@ -92,20 +98,20 @@ pub(super) async fn a_leave_cannot_be_renewed_under_its_id(
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let tenant = TenantId::new("local")?;
-    let once = StandingApproval { uses_max: Some(1), ..standing_approval() };
+    let once = StandingApproval { max_uses: Some(1), ..standing_approval() };
     let revoked = standing_approval();
     grant_approval(&*ledger, ScriptSettings::default(), &once).await?;
     ledger
         .append(CallScript::beginning(ScriptSettings::with_approval(&once), ledger.owner())?.batch())
         .await?;
     grant_approval(&*ledger, ScriptSettings::default(), &revoked).await?;
-    admin_action(&*ledger, "local", AdminActionKind::Revoke { leave: revoked.id }).await?;
+    admin_action(&*ledger, "local", AdminActionKind::Revoke { standing_approval: revoked.id }).await?;
 
     for leave in [once, revoked] {
         grant_approval(
             &*ledger,
             ScriptSettings::default(),
-            &StandingApproval { uses_max: Some(9), ..leave.clone() },
+            &StandingApproval { max_uses: Some(9), ..leave.clone() },
         )
         .await?;
         ensure!(
@@ -146,7 +152,7 @@ pub(super) async fn waiting_calls_hold_up_what_conflicts(
     one.append(script.batch()).await?;
     let stranger = CallId::new(Uuid::now_v7());
     let waits = Some(script.call());
-    let unknown = Effect::Unknown { why: "x".into() };
+    let unknown = Effect::Unknown { reason: "x".into() };
     let checks = [
         ("local", "s", stranger, vec![write("/w/a")], waits),
         ("local", "s", stranger, vec![read("/w/z"), read("/w/a/x")], waits),
@@ -186,7 +192,7 @@ pub(super) async fn who_comes_in_is_shown_what_every_look_shows(
                 )
                 .await?
             }
-            3 => admin_action(&*one, "local", AdminActionKind::Halt { why: "enough".into() }).await?,
+            3 => admin_action(&*one, "local", AdminActionKind::Halt { reason: "enough".into() }).await?,
             _ => {}
         }
         for (ledger, tenant, call) in [
@@ -243,7 +249,7 @@ pub(super) async fn what_was_asked_about_holds_up_until_it_has_ended(
             }
             NextStep::Settle(_) => script.settle()?,
             _ => {
-                script.push(RecordEvent::Cancelled { by: "ada".into() })?;
+                script.push(RecordEvent::Cancelled { actor: "ada".into() })?;
                 script.settle()?;
             }
         }

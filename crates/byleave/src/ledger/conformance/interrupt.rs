@@ -86,7 +86,7 @@ pub(super) async fn racing_interruptions_write_once(
             }
         }
     }
-    same("who wrote it", &written, &1)?;
+    same("the number of writers", &written, &1)?;
     let [ledger, ..] = &owners;
     same("how often it is written", &interruptions(&loaded(&**ledger, script.call()).await?), &1)
 }
@@ -131,5 +131,5 @@ async fn running(ledger: &dyn Ledger) -> Result<(CallScript, AttemptId), Conform
 }
 
 fn interruptions(record: &Record) -> usize {
-    record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Interrupted { .. })).count()
+    record.entries().iter().filter(|entry| matches!(entry.event, RecordEvent::Interrupted { .. })).count()
 }

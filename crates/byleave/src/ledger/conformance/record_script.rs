@@ -77,7 +77,7 @@ impl ScriptSettings {
 
     /// Returns settings for a concurrency-safe call on a standing approval.
     pub fn with_approval(leave: &StandingApproval) -> Self {
-        Self { exclusive: false, standing_approval: Some((leave.id, leave.uses_max)), ..Self::default() }
+        Self { exclusive: false, standing_approval: Some((leave.id, leave.max_uses)), ..Self::default() }
     }
 }
 
@@ -186,7 +186,7 @@ impl CallScript {
 
     /// Records an event, one millisecond after the last.
     pub fn push(&mut self, fact: RecordEvent) -> Result<(), ConformanceError> {
-        let entry = Entry { at: self.at, fact };
+        let entry = Entry { at: self.at, event: fact };
         self.chained_entries.push(self.record.push(entry.clone())?);
         self.entries.push(entry);
         self.at += 1;
@@ -220,7 +220,7 @@ impl CallScript {
                 let held = self.content_ref(&content);
                 RecordEvent::Planned(Ok(self.plan().summarize(&self.key, held)))
             }
-            NextStep::Do(Task::EvaluatePolicy) => RecordEvent::Permitted(Ok(self.decision())),
+            NextStep::Do(Task::EvaluatePolicy) => RecordEvent::PolicyEvaluated(Ok(self.decision())),
             NextStep::Do(Task::ReviewInput) => RecordEvent::Reviewed(Ok(Review::default())),
             _ => return Ok(false),
         };
@@ -254,7 +254,7 @@ impl CallScript {
             question: question.id,
             digest: question.digest(),
             answer,
-            by: ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal },
+            approver: ApproverIdentity { name: "ada".into(), assurance: Assurance::Terminal },
         }))
     }
 
@@ -269,7 +269,7 @@ impl CallScript {
     pub fn fail_approver(&mut self) -> Result<(), ConformanceError> {
         let NextStep::Wait(question) = next_step(&self.record) else { return Err(self.lost("unask")) };
         let refusal = Refusal::new(Code::ApproverFailed, "it broke");
-        self.push(RecordEvent::Unasked { question: question.id, refusal })
+        self.push(RecordEvent::ApproverFailed { question: question.id, refusal })
     }
 
     /// Claims an attempt.
@@ -278,9 +278,11 @@ impl CallScript {
             return Err(self.lost("begin"));
         };
         let attempt = AttemptId::new(Uuid::now_v7());
-        self.push(RecordEvent::Begun(Ok(grant.claim(attempt, owner))))?;
-        let leave =
-            self.setting.standing_approval.filter(|(id, _)| grant.granted_by() == GrantedBy::Leave(*id));
+        self.push(RecordEvent::Started(Ok(grant.claim(attempt, owner))))?;
+        let leave = self
+            .setting
+            .standing_approval
+            .filter(|(id, _)| grant.granted_by() == GrantedBy::StandingApproval(*id));
         self.attempt_start =
             Some(AttemptStart { attempt, exclusive: self.setting.exclusive, standing_approval: leave });
         Ok(attempt)
@@ -293,9 +295,9 @@ impl CallScript {
         };
         let output = self.content_ref(format!("the output of {attempt}").as_bytes());
         let end = ExecutionEnd {
-            status: ExecutionStatus::Done,
+            status: ExecutionStatus::Succeeded,
             output,
-            ran_ms: 1,
+            duration_ms: 1,
             truncated: false,
             undoable: false,
         };
@@ -327,7 +329,7 @@ impl CallScript {
     fn header(&mut self) -> Result<CallHeader, ConformanceError> {
         let arguments = self.content_ref(br#"{"path":"a"}"#);
         Ok(CallHeader {
-            walk: RECORD_VERSION,
+            record_version: RECORD_VERSION,
             tenant: self.call_summary.tenant.clone(),
             session: self.call_summary.session.clone(),
             agent: AgentId::new("agent")?,
@@ -349,7 +351,7 @@ impl CallScript {
             read_only: false,
             destructive: false,
             concurrency_safe: !self.setting.exclusive,
-            repeatable: self.setting.idempotent,
+            idempotent: self.setting.idempotent,
             checkpoint: self.setting.checkpoint,
             rehearsal: None,
             challenge: None,
@@ -369,10 +371,10 @@ impl CallScript {
                 rule: None,
                 origin: None,
                 effects: Vec::new(),
-                why,
+                message: why,
             }],
             policy: Digest::compute(b"policy"),
-            leave: self.setting.standing_approval.map(|(leave, _)| leave),
+            standing_approval: self.setting.standing_approval.map(|(leave, _)| leave),
             guarantees: Vec::new(),
             cached: false,
         }
@@ -386,7 +388,7 @@ impl CallScript {
 /// Loads the record of a call.
 pub async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, ConformanceError> {
     let loaded = ledger.load(call).await?;
-    let record = loaded.ok_or_else(|| ConformanceError::new("the record is not there"))?.record;
+    let record = loaded.ok_or_else(|| ConformanceError::new("the record is missing"))?.record;
     match record.damage() {
         None => Ok(record),
         Some(damage) => Err(ConformanceError::new(format!("the record was damaged by the ledger: {damage}"))),
@@ -400,8 +402,8 @@ pub fn standing_approval() -> StandingApproval {
         tool: ScriptSettings::default().tool.into(),
         scope: Vec::new(),
         session: None,
-        until: None,
-        uses_max: None,
+        expires_at: None,
+        max_uses: None,
     }
 }
 
@@ -413,7 +415,7 @@ pub async fn grant_approval(
 ) -> Result<(), ConformanceError> {
     let mut script = CallScript::waiting(ScriptSettings { verdict: Verdict::Ask, ..setting })?;
     ledger.append(script.batch()).await?;
-    script.answer(Answer::Leave(leave.clone()))?;
+    script.answer(Answer::StandingApproval(leave.clone()))?;
     ledger.append(script.batch()).await?;
     Ok(())
 }
@@ -430,8 +432,8 @@ pub async fn admin_action(
             id,
             at: NOW,
             tenant: TenantId::new(tenant)?,
-            by: "ada".into(),
-            deed,
+            actor: "ada".into(),
+            kind: deed,
         })
         .await?;
     Ok(())
@@ -452,7 +454,7 @@ type QuestionCloser = fn(&mut CallScript) -> Result<(), ConformanceError>;
 pub const CLOSINGS: &[(&str, QuestionCloser)] = &[
     ("a yes", |script| script.answer(Answer::Yes { note: None })),
     ("a no", |script| script.answer(Answer::No { feedback: None })),
-    ("a leave", |script| script.answer(Answer::Leave(standing_approval()))),
+    ("a standing approval", |script| script.answer(Answer::StandingApproval(standing_approval()))),
     ("an edit", |script| {
         let content = script.content_ref(br#"{"path":"b"}"#);
         script.answer(Answer::Edit { content, note: None })
@@ -460,5 +462,5 @@ pub const CLOSINGS: &[(&str, QuestionCloser)] = &[
     ("an abort", |script| script.answer(Answer::Abort)),
     ("expiry", CallScript::expire),
     ("an approver that broke", CallScript::fail_approver),
-    ("a cancel", |script| script.push(RecordEvent::Cancelled { by: "ada".into() })),
+    ("a cancel", |script| script.push(RecordEvent::Cancelled { actor: "ada".into() })),
 ];

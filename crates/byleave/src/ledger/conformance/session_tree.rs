@@ -24,7 +24,13 @@ fn opening(session: &str, parent: Option<&str>) -> Result<SessionNode, Conforman
 fn open_act(tenant: &str, opening: &SessionNode) -> Result<AdminAction, ConformanceError> {
     let tenant = TenantId::new(tenant)?;
     let id = opening_action_id(&tenant, &opening.session);
-    Ok(AdminAction { id, at: NOW, tenant, by: "ada".into(), deed: AdminActionKind::Open(opening.clone()) })
+    Ok(AdminAction {
+        id,
+        at: NOW,
+        tenant,
+        actor: "ada".into(),
+        kind: AdminActionKind::OpenSession(opening.clone()),
+    })
 }
 
 async fn open(
@@ -69,7 +75,7 @@ pub(super) async fn a_session_keeps_the_place_it_took(
         opening("main", Some("child"))?,
     ] {
         let taken = open(&*other, "local", &again).await?;
-        ensure!(taken.is_err(), "it was opened again: {again:?}");
+        ensure!(taken.is_err(), "the session was opened again: {again:?}");
     }
     same("afterwards", &lineage(&*one, "local", "grandchild").await?, &all)
 }

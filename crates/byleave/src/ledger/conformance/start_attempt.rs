@@ -19,10 +19,10 @@ pub(super) async fn a_halt_holds_for_every_owner_at_once(
     let tenant = TenantId::new(ScriptSettings::default().tenant)?;
     ensure!(one.active_halt(&tenant).await?.is_none(), "halted from the start");
     for why in ["first", "second"] {
-        admin_action(&*one, tenant.as_str(), AdminActionKind::Halt { why: why.into() }).await?;
+        admin_action(&*one, tenant.as_str(), AdminActionKind::Halt { reason: why.into() }).await?;
         for ledger in [&one, &two] {
-            let deed = ledger.active_halt(&tenant).await?.map(|act| act.deed);
-            same("the newest halt", &deed, &Some(AdminActionKind::Halt { why: why.into() }))?;
+            let deed = ledger.active_halt(&tenant).await?.map(|act| act.kind);
+            same("the newest halt", &deed, &Some(AdminActionKind::Halt { reason: why.into() }))?;
             let hindrance = begin(ledger, ScriptSettings::default()).await?.1;
             same("a beginning", &hindrance, &Some(StartBlockedError::Halted { why: why.into() }))?;
         }
@@ -46,7 +46,7 @@ pub(super) async fn a_halt_holds_for_its_tenant_only(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    admin_action(&*ledger, "other", AdminActionKind::Halt { why: "stop".into() }).await?;
+    admin_action(&*ledger, "other", AdminActionKind::Halt { reason: "stop".into() }).await?;
     ensure!(ledger.active_halt(&TenantId::new("local")?).await?.is_none(), "halted by another tenant");
     same("a beginning", &begin(&ledger, ScriptSettings::default()).await?.1, &None)
 }
@@ -57,7 +57,7 @@ pub(super) async fn a_leave_is_never_used_too_often(
     const USES: usize = 5;
     let owners = [bench.open().await?, bench.open().await?];
     let [first, second] = &owners;
-    let limited = StandingApproval { uses_max: Some(5), ..standing_approval() };
+    let limited = StandingApproval { max_uses: Some(5), ..standing_approval() };
     grant_approval(&**first, ScriptSettings { session: "people", ..ScriptSettings::default() }, &limited)
         .await?;
     let tenant = TenantId::new("local")?;
@@ -78,7 +78,7 @@ pub(super) async fn a_leave_is_never_used_too_often(
     for ledger in &owners {
         ensure!(
             ledger.standing_approvals(&tenant, &limited.tool, NOW).await?.is_empty(),
-            "a spent leave is listed"
+            "a used-up standing approval is listed"
         );
     }
     Ok(())
@@ -88,7 +88,7 @@ pub(super) async fn a_use_is_counted_whether_or_not_it_is_still_open(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let once = StandingApproval { uses_max: Some(1), ..standing_approval() };
+    let once = StandingApproval { max_uses: Some(1), ..standing_approval() };
     grant_approval(&*ledger, ScriptSettings { session: "people", ..ScriptSettings::default() }, &once)
         .await?;
     for used in [false, true] {
@@ -118,14 +118,14 @@ pub(super) async fn a_revoked_leave_begins_nothing(
     let given = standing_approval();
     grant_approval(&*one, ScriptSettings { session: "people", ..ScriptSettings::default() }, &given).await?;
     same("before", &begin(&one, ScriptSettings::with_approval(&given)).await?.1, &None)?;
-    admin_action(&*two, "other", AdminActionKind::Revoke { leave: given.id }).await?;
+    admin_action(&*two, "other", AdminActionKind::Revoke { standing_approval: given.id }).await?;
     same("revoked by another tenant", &begin(&one, ScriptSettings::with_approval(&given)).await?.1, &None)?;
-    admin_action(&*two, "local", AdminActionKind::Revoke { leave: given.id }).await?;
+    admin_action(&*two, "local", AdminActionKind::Revoke { standing_approval: given.id }).await?;
     for ledger in [&one, &two] {
         let hindrance = begin(ledger, ScriptSettings::with_approval(&given)).await?.1;
         same("after", &hindrance, &Some(StartBlockedError::ApprovalUsedUp))?;
         let leaves = ledger.standing_approvals(&TenantId::new("local")?, &given.tool, NOW).await?;
-        ensure!(leaves.is_empty(), "a revoked leave is listed");
+        ensure!(leaves.is_empty(), "a revoked standing approval is listed");
     }
     Ok(())
 }
@@ -246,7 +246,7 @@ pub(super) async fn the_gravest_hindrance_is_named(
         &begin(&ledger, setting.clone()).await?.1,
         &Some(StartBlockedError::ApprovalUsedUp),
     )?;
-    admin_action(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
+    admin_action(&*ledger, "local", AdminActionKind::Halt { reason: "stop".into() }).await?;
     let ((script, _), hindrance) = begin(&ledger, setting).await?;
     same("halted, spent and busy", &hindrance, &Some(StartBlockedError::Halted { why: "stop".into() }))?;
     // A blocked attempt is not begun.

@@ -1,4 +1,4 @@
-//! The cases of the corpus, and what the words in them mean as rules.
+//! The cases of the corpus, and the meaning of their words as rules.
 
 use std::error::Error;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) struct Case {
     #[serde(default)]
     pub(super) policy_notes: Vec<String>,
     pub(super) must: String,
-    /// What was seen to happen when the case ran without a gate.
+    /// The observed effect of the case without a gate.
     #[serde(default)]
     pub(super) effect_when_ungated: Option<String>,
 }
@@ -52,15 +52,15 @@ pub(super) const PLACES: PathVariables<'static> = PathVariables {
     config: Some("/home/u/.config/byleave"),
 };
 
-/// The policy that a case is judged under: the built-in rules, its own rules, and what its notes say in words.
+/// The policy of a case: the built-in rules, its own rules, and the rules in its notes.
 pub(super) fn policy_of(case: &Case) -> Result<Policy, Box<dyn Error>> {
     static BUILT_IN: LazyLock<Vec<Rule>> = LazyLock::new(|| builtin_rules(&PLACES).unwrap());
     Ok(Policy::new(BUILT_IN.iter().cloned().chain(rules_of(case)?).collect()).unwrap())
 }
 
-/// The rules of a case besides the built-in ones.
+/// The rules of a case in addition to the built-in ones.
 pub(super) fn rules_of(case: &Case) -> Result<Vec<Rule>, Box<dyn Error>> {
-    // What cannot be said (a path within a host) is left out, and so not allowed.
+    // Rules that cannot be expressed (a path within a host) are left out, and so not allowed.
     let (mut rules, _) = policy_case::parse_rules(&case.rules, &PLACES)?;
     let words = case.profile.as_deref().map(profile).unwrap_or_default();
     if !words.is_empty() {
@@ -77,7 +77,7 @@ pub(super) fn read_user(text: &str) -> Result<Vec<Rule>, PolicyFileError> {
     Ok(load_rules(&file, &PLACES, &SkipExamples)?.rules)
 }
 
-/// What a note says that is a rule; the rest describes what a gate does by itself.
+/// The rule in a note. Other notes describe what a gate does by itself.
 fn noted(note: &str) -> &'static str {
     match note {
         "deny edit:/ws/locked.txt" => "[[rule]]\nid = \"n1\"\nverdict = \"deny\"\nwrite = \"/ws/locked.txt\"",
@@ -101,7 +101,7 @@ fn noted(note: &str) -> &'static str {
     }
 }
 
-/// Programs that only read, for the profiles that say so in words.
+/// Programs that only read, for the profiles that name them in prose.
 const READERS: &[&str] = &[
     "cat", "head", "tail", "less", "more", "grep", "egrep", "fgrep", "rg", "ls", "find", "fd", "wc", "sort",
     "uniq", "cut", "tr", "awk", "sed", "jq", "echo", "printf", "pwd", "true", "test", "diff", "stat", "file",
@@ -113,7 +113,7 @@ const READERS: &[&str] = &[
 const BUILDERS: &[&str] =
     &["cargo", "npm", "npx", "pip", "python3", "node", "go", "make", "git", "pytest", "curl", "wget"];
 
-/// What the words of a profile mean as patterns that are allowed.
+/// The allowed patterns of a profile that is described in prose.
 fn profile(words: &str) -> Vec<Pattern> {
     let runs = |names: &[&str]| -> Vec<Pattern> {
         names.iter().map(|name| Pattern::Run(vec![(*name).to_owned()])).collect()
@@ -137,7 +137,7 @@ fn profile(words: &str) -> Vec<Pattern> {
         }
         "shell builtins" => return runs(&["enable", "set", "export", "cd", "echo"]),
         "*" => return [runs(&["touch"]), vec![Pattern::Write("/**".into())]].concat(),
-        // A method or a path within a host is more than a rule can say, so it cannot be allowed either.
+        // A rule cannot express a method or a path within a host, so it cannot allow one either.
         _ => return Vec::new(),
     }
     patterns

@@ -1,8 +1,8 @@
-//! The corpus with the sandbox on: the gate was fooled, or somebody said yes; the command runs, and the sandbox alone stops it.
+//! The corpus with the sandbox on: the gate was fooled, or somebody said yes. The command runs, and only the sandbox stops it.
 //!
-//! Granted is that a shell may run, and nothing of what it then does. Every case runs for real, at the paths that it names, on a
-//! machine of its own that is thrown away: root makes it, another user does the rest. Afterwards nothing may have changed
-//! outside the workspace, no secret may have been printed, and what the case says happens without a gate must not have happened.
+//! The grant says only that a shell may run. Every case runs at the paths that it names, on its own temporary machine. Root
+//! creates it, and another user does the rest. Afterwards nothing may have changed outside the workspace, and no secret may have
+//! been printed. The effect of the case without a gate must not have happened.
 
 #![expect(clippy::print_stdout, reason = "a test that begins again tells what it saw")]
 
@@ -32,10 +32,10 @@ const ROLE: &str = "BYLEAVE_TEST_ROLE";
 const UID: u32 = 61_001;
 const MARKER: &str = "/tmp/gate-marker";
 const SECRET: &str = "GATE_SECRET";
-/// What may not change, whatever runs. The marker's directory is looked at by itself.
+/// The directories that must not change, whatever runs. The marker's directory is checked separately.
 const OUTSIDE: [&str; 3] = ["/outside", "/home/u", "/main"];
 
-/// Cases whose text tells of something and is not a command.
+/// Cases whose text is a description and not a command.
 const NOT_COMMANDS: [&str; 6] = [
     "git-email-config-injection",
     "git-replace-refs",
@@ -45,7 +45,7 @@ const NOT_COMMANDS: [&str; 6] = [
     "seccomp-io-uring",
 ];
 
-/// Cases that the sandbox alone does not stop, and why.
+/// Cases that the sandbox alone does not stop, with the reason.
 const NOT_STOPPED: [(&str, &str); 5] = [
     ("find-delete", REHEARSAL),
     ("git-show-denied-blob", HISTORY),
@@ -57,19 +57,20 @@ const REHEARSAL: &str =
     "a program that may run may work in the workspace; only a rehearsal shows what it does there";
 const HISTORY: &str = "what was committed lies in git's own store, without its name";
 
-/// What must not be there afterwards, where the case says so in words.
+/// Paths that must not exist afterwards, for cases that say so in prose.
 const NOT_THERE: [(&str, &str); 3] = [
     ("settings-file-created-inside-sandbox", "/ws/.agent/settings.json"),
     ("git-dir-hooks-writable", "/ws/.git/hooks/pre-commit"),
     ("symlink-deny-write-real-path", "/ws/real/locked"),
 ];
 
-/// So many of the effects happen where nothing stands between the command and the machine: else the fixture has gone stale.
+/// The least number of effects that happen without a sandbox. With fewer, the fixture is outdated.
 const BARE_MIN: usize = 300;
 
-/// The cases are shared among so many tests, which run side by side.
+/// The number of parallel tests that share the cases.
 const PARTS: usize = 4;
-/// The short form takes one case of so many. In the long form (`scripts/prove confined`) the first test takes all of them.
+/// The short form takes one of this many cases. In the long form (`scripts/prove confined`) the first test takes all of
+/// them.
 const SAMPLE: usize = 3;
 
 // req: E7
@@ -113,7 +114,7 @@ fn is_long() -> bool {
     std::env::var("BYLEAVE_PROOF").is_ok_and(|form| form == "long")
 }
 
-/// Begins again as root of namespaces of its own.
+/// Restarts the test as root in its own namespaces.
 fn on_a_machine(arguments: [&str; 4]) {
     assert!(rustix::process::geteuid().is_root(), "needs root, to make a machine that is thrown away");
     let mut unshare = Command::new("unshare");
@@ -135,7 +136,7 @@ fn on_a_machine(arguments: [&str; 4]) {
     assert!(ended.status.success() && told.matches("1 passed").count() == 2, "{told}");
 }
 
-/// Makes the machine, and begins again in it as another user.
+/// Creates the machine, and restarts the test in it as another user.
 fn become_somebody_else(arguments: [&str; 4]) {
     let exe = std::env::current_exe().unwrap();
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/bypasses.jsonl");
@@ -155,7 +156,7 @@ fn become_somebody_else(arguments: [&str; 4]) {
     assert!(ended.status.success() && told.contains("1 passed"), "as user {UID}");
 }
 
-/// A root of its own, in which the places of the corpus are where the corpus says.
+/// Its own root filesystem, with the paths of the corpus.
 const MACHINE: &str = r#"
 set -eu
 # Held open: they may lie in places that are not there any more.
@@ -182,14 +183,14 @@ rmdir /old
 chown -R 61001:61001 /ws /outside /home/u /main
 "#;
 
-/// The commands that were seen to do harm without a gate, or must be contained.
+/// The commands that did harm without a gate, or must be contained.
 fn is_run(case: &Case) -> bool {
     case.tool == "bash"
         && (case.effect_when_ungated.is_some() || case.must == "contained")
         && !NOT_COMMANDS.contains(&case.id.as_str())
 }
 
-/// What the page says of this; the test says that it is so.
+/// The section of the page about this, which the test verifies.
 pub(super) fn section() -> String {
     let count = lines::<Case>("bypasses.jsonl").iter().filter(|case| is_run(case)).count();
     let stopped = count - NOT_STOPPED.len();
@@ -227,7 +228,7 @@ fn every_case_is_stopped(part: usize) {
     let mut listed: Vec<&str> = NOT_STOPPED.iter().map(|(id, _)| *id).filter(is_here).collect();
     listed.sort_unstable();
     assert_eq!(not_stopped.keys().copied().collect::<Vec<_>>(), listed, "{not_stopped:#?}");
-    // The same share of a sample, in which a few cases weigh more.
+    // The same share for a sample, with a tolerance, because a few cases have more weight in it.
     let slack = if is_long() { 0 } else { 4 };
     assert!(
         (bare + slack) * harmful >= BARE_MIN * told.len(),
@@ -236,7 +237,7 @@ fn every_case_is_stopped(part: usize) {
     );
 }
 
-/// Runs a case, and says what happened that must not.
+/// Runs a case, and returns the forbidden effects that happened.
 fn ran(case: &Case, run: fn(&Case, &str) -> Result<String, String>) -> Vec<String> {
     prepare(case);
     let before = outside();
@@ -270,7 +271,7 @@ fn ran(case: &Case, run: fn(&Case, &str) -> Result<String, String>) -> Vec<Strin
     wrong
 }
 
-/// Runs it with nothing between it and the machine.
+/// Runs it without a sandbox.
 fn bare(_: &Case, text: &str) -> Result<String, String> {
     let mut bare = Command::new("timeout");
     bare.args(["-k1", "20", "/bin/bash", "-c", text]).current_dir("/ws").stdin(Stdio::null());
@@ -278,11 +279,11 @@ fn bare(_: &Case, text: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned())
 }
 
-/// Runs it as it would run here; what is not begun prints nothing.
+/// Runs it in the sandbox. A command that is not started prints nothing.
 fn confined(case: &Case, text: &str) -> Result<String, String> {
     let cwd = case.input.get("cwd").and_then(Value::as_str).unwrap_or("/ws");
     let nothing = Ok(String::new());
-    // A session whose directory leads out of the workspace is not begun; nor is a gate whose policy cannot be used.
+    // A session whose directory leads out of the workspace does not start, nor does a gate with an invalid policy.
     let cwd = Path::new(cwd).canonicalize().ok().filter(|cwd| cwd.starts_with("/ws"));
     let (Some(cwd), Ok(policy)) = (cwd, shared_policy_of(case)) else { return nothing };
     let plan = Plan {
@@ -315,7 +316,7 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&[outcome.stdout.bytes, outcome.stderr.bytes].concat()).into_owned())
 }
 
-/// The fixture as the case wants it.
+/// Prepares the fixture for the case.
 fn prepare(case: &Case) {
     for place in ["/ws", "/outside", "/home/u", "/main", "/tmp", "/var/tmp"] {
         let cleared = Command::new("find").args([place, "-mindepth", "1", "-delete"]).status().unwrap();
@@ -324,7 +325,7 @@ fn prepare(case: &Case) {
     let Some(commands) = case.setup.strip_prefix("sh:") else { return };
     let mut setup = Command::new("bash");
     setup.args(["--norc", "-c", commands]).current_dir("/ws").env_remove("API_TOKEN").stdin(Stdio::null());
-    // Some end in a remark in words; what stands before it has been done.
+    // Some end in a prose remark. The commands before it have run.
     setup.output().unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! Disguises: whatever a command is wrapped in, however it is quoted and whatever harmless stands beside it, its verdict is
-//! at least as strict as without (P3, P4).
+//! Disguises: a disguised command has a verdict at least as strict as the plain one (P3, P4). Disguises are
+//! wrappers, quoting, and harmless commands next to it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use super::everyday;
 use super::examine::{judge, planned, shared_policy_of};
 use super::fixture::Fixture;
 
-/// What any command may stand in: `@` is the command, `'@'` the command as one quoted word.
+/// Wrappers for any command: `@` is the command, `'@'` the command as one quoted word.
 const AROUND: &[&str] = &[
     "( @\n)",
     "{ @\n}",
@@ -91,7 +91,7 @@ const AROUND: &[&str] = &[
     "{ @\n} 2>&1",
 ];
 
-/// What the words of one plain command may be written behind.
+/// Prefixes for a simple command.
 const BEFORE: &[&str] = &[
     "env",
     "env -u zz",
@@ -124,7 +124,7 @@ const BEFORE: &[&str] = &[
 const BEHIND: &[&str] =
     &["", "&", "; echo done", "&& echo done", "| cat", "# done", "2>&1", ">/dev/null", ";", "\n"];
 
-/// How a stretch of a word is written.
+/// The quoting of a part of a word.
 #[derive(Clone, Copy, Debug)]
 enum Quotes {
     Single,
@@ -166,18 +166,18 @@ fn written(text: &str, quotes: Quotes) -> String {
     }
 }
 
-/// A word written anew: cut into stretches of this length, each in the quotes whose turn it is.
+/// Writes a word again: split into parts of this length, each with the next kind of quotes.
 fn requoted(word: &str, stretch: usize, turns: &[Quotes]) -> String {
     if word.is_empty() {
         return "''".to_owned();
     }
     let chars: Vec<char> = word.chars().collect();
     let stretches = chars.chunks(stretch).map(|stretch| stretch.iter().collect::<String>());
-    // A tilde that nothing quotes is a directory, and so are braces words.
+    // An unquoted tilde is a directory, and unquoted braces are expanded.
     stretches.zip(turns.iter().cycle()).map(|(text, quotes)| written(&text, *quotes)).collect()
 }
 
-/// How a command is disguised.
+/// A way to disguise a command.
 #[derive(Clone, Debug)]
 enum Disguise {
     Around(&'static str),
@@ -187,13 +187,13 @@ enum Disguise {
 }
 
 impl Disguise {
-    /// The command so disguised; `None` where that would make another command of it.
+    /// The disguised command. `None` if that would make it another command.
     fn of(&self, command: &str, fixture: &Fixture) -> Option<String> {
         match self {
             Self::Around(around) if around.contains("'@'") => {
                 Some(around.replace("'@'", &written(command, Quotes::Single)))
             }
-            // A line that goes on is joined to the next within a here-document, even in a comment.
+            // Within a here-document, a continued line is joined with the next, even in a comment.
             Self::Around(around) if around.contains("<<ZZ") && command.contains("\\\n") => None,
             Self::Around(around) => Some(around.replace('@', command)),
             Self::Before(before) => {
@@ -213,7 +213,7 @@ impl Disguise {
     }
 }
 
-/// The words of a text that is nothing but one command of a program, all of them known.
+/// The words of a text that is one simple command of a program, if all are known.
 fn words(text: &str, fixture: &Fixture) -> Option<Vec<String>> {
     const OWN: &[&str] = &[
         ".",
@@ -286,7 +286,7 @@ fn disguise() -> impl Strategy<Value = Disguise> {
     ]
 }
 
-/// A command to disguise, the policy it is judged under, and where.
+/// A command to disguise, with its policy and its fixture.
 struct CommandUnderTest {
     command: String,
     policy: Arc<Policy>,
@@ -307,14 +307,14 @@ impl CommandUnderTest {
         judge(&self.policy, &manifest, &plan, "a")
     }
 
-    /// Whether the command can be wrapped at all: what does not parse may end anywhere.
+    /// Tests whether the command can be wrapped. A text that does not parse may end anywhere.
     fn is_whole(&self) -> bool {
         let reading = parse_commands(&self.command, &self.fixture);
         let broken = |why: &str| why.contains("parsed") || why.contains("longer than") || why.contains("NUL");
         !reading.unresolved.iter().any(|riddle| broken(&riddle.reason))
     }
 
-    /// Disguises it, one within the other; the text that is judged less strictly, if one is.
+    /// Applies the disguises, nested. Returns the text with a less strict verdict, if there is one.
     fn loosened(&self, disguises: &[Disguise]) -> Option<String> {
         let mut text = self.command.clone();
         for disguise in disguises {
@@ -361,7 +361,7 @@ fn no_disguise_of_a_hostile_command_loosens_its_verdict() {
     ended.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// What ordinary work may do, with a few denies of every kind.
+/// The rules for ordinary work, with a few denies of every kind.
 fn strict() -> Policy {
     let mut rules = builtin_rules(&PLACES).unwrap();
     rules.extend(everyday_rules());
@@ -476,7 +476,7 @@ fn no_disguise_of_an_everyday_or_made_up_command_loosens_its_verdict() {
     ended.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The words that a text comes to are those that were written: or requoting shows nothing.
+/// The requoted text parses to the original words. Otherwise requoting would show nothing.
 #[test]
 fn what_is_requoted_means_the_same() {
     let fixture = Fixture::new();
@@ -521,7 +521,7 @@ fn check_single_disguises(part: usize) {
         BEFORE.iter().copied().map(Disguise::Before).chain(BEHIND.iter().copied().map(Disguise::Behind));
     let requoted = quotes.into_iter().map(|quotes| Disguise::Requoted(2, vec![quotes, Quotes::Plain]));
     let disguises: Vec<Disguise> = around.chain(beside).chain(requoted).collect();
-    // In the short form one disguise in eight, others for every case, so that all have their turn.
+    // The short form tries one disguise in eight, different ones for each case, so that all are used.
     let stride = if is_long() { 1 } else { 8 };
     let mut loosened = Vec::new();
     let cases = lines::<Case>("bypasses.jsonl");

@@ -1,4 +1,4 @@
-//! Cases that no reading of a call can answer, and the part of the system that must.
+//! Cases that evaluation of a call cannot cover, and the part of the system that does.
 
 use super::case::Case;
 
@@ -14,10 +14,10 @@ const SHELL_TOOL: &str = "the shell tool, which starts a fixed shell with an env
 const TRANSPORT: &str = "whoever takes calls from a wire, where they are bytes";
 const UNDO: &str = "rehearsal and undo, which copy, restore and remove files";
 
-/// The part of the system that answers a case, where judging a call cannot.
+/// The part of the system that covers a case, if evaluation of a call cannot.
 pub(super) fn answered_by(case: &Case) -> Option<&'static str> {
     let by_id = match case.id.as_str() {
-        // What a name leads to, and where a server sends on to, shows only when it is fetched.
+        // The address of a name, and the target of a redirect, are known only when it is fetched.
         "trusted-name-resolves-unspecified"
         | "dns-rebinding"
         | "redirect-to-metadata"

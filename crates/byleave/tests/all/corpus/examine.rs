@@ -1,4 +1,4 @@
-//! The examiners: what becomes of a case, by the kind of tool that it is about.
+//! Scores a case by the kind of tool that it uses.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,7 +21,7 @@ use super::case::{Case, PLACES, policy_of, rules_of};
 use super::elsewhere::answered_by;
 use super::fixture::Fixture;
 
-/// What a case came to.
+/// The score of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaseScore {
     Held,
@@ -44,7 +44,8 @@ pub(super) fn score(case: &Case) -> CaseScore {
     }
 }
 
-/// Returns the policy of a case, made once for the same rules: making it takes longer than judging a case.
+/// Returns the policy of a case, compiled once for the same rules, because that takes longer than evaluating
+/// a case.
 pub(super) fn shared_policy_of(case: &Case) -> Result<Arc<Policy>, Box<dyn Error>> {
     static MADE: LazyLock<Mutex<HashMap<String, Arc<Policy>>>> = LazyLock::new(Mutex::default);
     let rules = format!("{:?}", rules_of(case)?);
@@ -57,15 +58,15 @@ pub(super) fn shared_policy_of(case: &Case) -> Result<Arc<Policy>, Box<dyn Error
     Ok(policy)
 }
 
-/// The cases whose point is a rule that cannot be used.
+/// The cases about an invalid rule.
 const BAD_FILES: [&str; 2] = ["malformed-rule-ignored", "backslash-rule-spelling"];
 
-/// What a gate says to the call of a case. Whatever keeps it from judging refuses the call.
+/// The verdict of a gate on the call of a case. If it cannot be evaluated, it is refused.
 fn verdict(case: &Case) -> Verdict {
     let fixture = Fixture::of(case);
     let manifest = manifest_for(&case.tool);
     let agent = case.input.get("agent").and_then(Value::as_str).unwrap_or("a").replace(' ', "-");
-    // A gate whose policy cannot be used does not start.
+    // A gate with an invalid policy does not start.
     let policy = match shared_policy_of(case) {
         Ok(policy) => policy,
         Err(fault) => {
@@ -79,7 +80,7 @@ fn verdict(case: &Case) -> Verdict {
     }
 }
 
-/// Whether a file that a repository brings changes nothing: where it lies nobody reads it, and as our own it is refused.
+/// Tests whether a file in a repository has no effect: it is not read in its place, and is refused as our own file.
 fn is_without_effect(case: &Case) -> bool {
     let content = case.input["content"].as_str().unwrap();
     let layer = if case.input["file"] == "policy" { Layer::User } else { Layer::Project };
@@ -95,7 +96,7 @@ fn is_without_effect(case: &Case) -> bool {
     is_refused && fixture.loaded() == before
 }
 
-/// The mode that the call is made in, where its case tells of one.
+/// The mode of the call, if its case names one.
 pub(super) fn mode(case: &Case) -> Mode {
     match case.setup.as_str() {
         "plan (read-only) mode" => Mode::ReadOnly,
@@ -104,7 +105,7 @@ pub(super) fn mode(case: &Case) -> Mode {
     }
 }
 
-/// Whose sub-agent makes the call, where its case tells of one.
+/// The parent sessions of the call, if its case names any.
 fn lineage(case: &Case) -> Vec<SessionNode> {
     let opening = |session: &str, parent: Option<&str>, mode| SessionNode {
         session: SessionId::new(session).unwrap(),
@@ -139,7 +140,7 @@ fn judge_in(
     policy.evaluate_in_session(&request, lineage).verdict
 }
 
-/// What a call would do in the fixture; `None` where its arguments are wrong or it cannot be planned, which refuses it.
+/// The plan of a call in the fixture. `None` if its arguments are invalid or it cannot be planned, which refuses it.
 pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> Option<Plan> {
     Validator::new(&manifest.input_schema).unwrap().check(input, &JsonLimits::default()).ok()?;
     if manifest.name == "bash" {
@@ -150,7 +151,7 @@ pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> 
     let mut input = input.clone();
     if let Some(path) = input.get_mut("path") {
         let text = path.as_str()?.to_owned();
-        // What is of the machine and not of the fixture is left as it is.
+        // Paths of the machine, outside the fixture, are not changed.
         let is_inside = text.starts_with('/') && !text.starts_with("/proc") && !text.starts_with("/dev");
         *path = if is_inside { json!(fixture.real(&text)) } else { json!(text) };
     }

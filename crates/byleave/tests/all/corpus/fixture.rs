@@ -1,4 +1,4 @@
-//! The fixture of the corpus: a world under a temporary directory that calls itself `/ws`, `/outside` and `/home/u`.
+//! The fixture of the corpus: a temporary directory with its own `/ws`, `/outside` and `/home/u`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use regex::{Captures, Regex};
 
 use super::case::Case;
 
-/// Where programs are, whatever machine this is.
+/// The directories of programs, on every machine.
 const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
-/// What is in them, as far as the cases need it.
+/// Their programs, as far as the cases need them.
 const PROGRAMS: [&str; 10] = ["bash", "cat", "curl", "env", "git", "ls", "rm", "sh", "touch", "wget"];
 
-/// A world of its own. Paths in it begin at its root; nothing outside is looked at.
+/// A temporary root directory. Paths begin there, and nothing outside is read.
 pub(super) struct Fixture {
     root: tempfile::TempDir,
     /// The shell that would run a command.
@@ -35,7 +35,7 @@ impl Fixture {
         Self { root, shell: "bash", cwd: "/ws".to_owned() }
     }
 
-    /// The world of a case.
+    /// The fixture of a case.
     pub(super) fn of(case: &Case) -> Self {
         let mut fixture = Self::new();
         fixture.prepare(&case.setup);
@@ -75,7 +75,7 @@ impl Fixture {
         fs::write(path, content).unwrap();
     }
 
-    /// The rules that are in force here.
+    /// The rules that apply here.
     pub(super) fn loaded(&self) -> Vec<Rule> {
         let (workspace, home) = (self.real("/ws"), self.real("/home/u"));
         let config = home.join(".config/byleave");
@@ -90,7 +90,7 @@ impl Fixture {
         policy_files::load(&files, &places, &SkipExamples).unwrap().policy.rules().cloned().collect()
     }
 
-    /// Brings it into the state that a case needs, as far as that is written as commands.
+    /// Runs the setup of a case, as far as it consists of commands.
     fn prepare(&self, setup: &str) {
         if setup.starts_with("an alias or wrapper named safe-tool") {
             fs::create_dir_all(self.real("/ws/bin")).unwrap();
@@ -106,13 +106,13 @@ impl Fixture {
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .stdin(Stdio::null())
             .output();
-        // Some end in a remark in words; what stands before it has been done.
+        // Some end in a prose remark. The commands before it have run.
         ended.unwrap();
     }
 
-    /// A text with the paths of the fixture as they really are.
+    /// Replaces the paths of the fixture in a text with the real ones.
     pub(super) fn inside(&self, text: &str) -> String {
-        // Only where a path begins: `/ws/outside-link` is one.
+        // Only at the beginning of a path: `/ws/outside-link` is one path.
         let places = Regex::new(r"(^|[^\w./-])/(ws|outside|home/u|tmp)\b").unwrap();
         let root = self.root.path().to_str().unwrap();
         places
@@ -124,12 +124,12 @@ impl Fixture {
         self.root.path().join(path.trim_start_matches('/'))
     }
 
-    /// The world of the fixture, without what the cases need beside it.
+    /// The environment of the fixture, without the additions for cases.
     fn world(&self) -> CaseEnvironment {
         CaseEnvironment::new(self.root.path(), &self.cwd, Some("/home/u"))
     }
 
-    /// Follows every link, as the kernel would. What is not there is taken as it is written.
+    /// Follows every link, as the kernel would. A missing path is used as it is written.
     fn follow(&self, path: &str) -> Option<String> {
         self.world().resolve("/", path)
     }
@@ -166,7 +166,7 @@ impl ShellEnv for Fixture {
 
     fn list_directory(&self, directory: &str) -> Option<Vec<String>> {
         let directory = self.follow(directory)?;
-        // The directories of the system are not in the fixture, but a command may name what is in them.
+        // The system directories are not in the fixture, but a command may name their content.
         if SYSTEM.contains(&directory.as_str()) {
             return Some(PROGRAMS.iter().map(|name| (*name).to_owned()).collect());
         }

@@ -10,8 +10,8 @@ use byleave::ledger::Ledger as _;
 
 use super::worker::{all_calls, lines_of, open, start, take_up};
 
-/// After every restart each call has exactly one outcome, no line of a call that may run only once stands there twice,
-/// no accepted answer is lost, and what was caught in the middle is unknown and was not run again.
+/// After every restart each call has exactly one outcome. No line of a call that may run only once appears twice. No
+/// accepted answer is lost. An interrupted call has an unknown outcome and was not run again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crash() {
     let kills = if super::long() { 1_000 } else { 25 };
@@ -24,7 +24,8 @@ async fn crash() {
         let submitted = || lines_of(&path.join("submitted")).len();
         let before = submitted();
         let mut child = start(path, "crash", "");
-        // Most kills come while calls run, some calls later; every tenth while the process starts and takes up what was left.
+        // Most kills come while calls run, after some calls. Every tenth comes while the process starts and resumes earlier
+        // calls.
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let calls = usize::try_from((dice >> 40) % 24).unwrap();
         let moment = Duration::from_micros((dice >> 33) % 5_000);
@@ -33,7 +34,8 @@ async fn crash() {
                 assert!(child.try_wait().unwrap().is_none(), "{}", stderr(path));
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // So many calls and not so many milliseconds: on a slow machine nothing happens in a few of those.
+            // Waits for a number of calls and not for milliseconds, because on a slow machine nothing happens
+            // in a few of those.
             while submitted() < before + calls {
                 assert!(child.try_wait().unwrap().is_none(), "{}", stderr(path));
                 std::thread::sleep(Duration::from_millis(1));
@@ -57,7 +59,7 @@ async fn crash() {
         let id = item.call.to_string();
         let record: Record = book.load(item.call).await.unwrap().unwrap().record;
         let settled =
-            record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Settled(_))).count();
+            record.entries().iter().filter(|entry| matches!(entry.event, RecordEvent::Settled(_))).count();
         assert_eq!((settled, item.state), (1, CallState::Settled), "{id}: {item:?}");
         let outcome = record.outcome().unwrap().as_str();
         *outcomes.entry(outcome.into()).or_default() += 1;
@@ -76,7 +78,7 @@ async fn crash() {
         if answered.contains_key(&id) {
             answers_kept += 1;
             assert!(
-                record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Answered(_))),
+                record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::Answered(_))),
                 "{id}"
             );
             assert_ne!(outcome, "refused", "{id} was answered yes: {:?}", record.outcome());

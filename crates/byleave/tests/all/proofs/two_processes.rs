@@ -1,4 +1,4 @@
-//! Two processes on one book, each with many calls in one session; one of them is killed half-way.
+//! Two processes on one audit log, each with many calls in one session. One of them is killed half-way.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use byleave::audit_log::CallState;
 
 use super::worker::{all_calls, calls_of_a_session, lines_of, open, start};
 
-/// Order is kept, nothing is run twice, nothing is stuck.
+/// Order is kept, nothing runs twice, and nothing is stuck.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Waiting costs nothing: a great many open questions in one book, and a fresh process that looks at them.
+//! Waiting is cheap: a very large number of open questions in one audit log, and a new process that lists
+//! them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,11 +10,12 @@ use byleave::result::CallStatus;
 
 use super::worker::{append, call, lines_of, open, start, yes};
 
-/// The bars. The long form fails beyond twice the time, as machines are noisy; the short form does not look at the time.
+/// The bars. The long form fails beyond twice the time, because machines are noisy. The short form does not check the
+/// time.
 const LIST_MS_MAX: u128 = 20;
 const RESIDENT_MB_MAX: u64 = 64;
 
-/// The process restarts; the newest 50 are listed at once; answering one resumes just that call; an idle gate is small.
+/// After a restart, the newest 50 are listed quickly, an answer resumes only its call, and an idle gate is small.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting() {
     let questions: usize = if super::long() { 100_000 } else { 2_000 };
@@ -26,7 +28,7 @@ async fn waiting() {
         tokio::spawn(async move {
             for number in (lane..questions).step_by(64) {
                 let (session, line) = (format!("s{}", number % 1_000), format!("line {number}"));
-                // A path of its own each, so that none holds another up.
+                // A different path each, so that none blocks another.
                 let file = format!("d{}/f{number}", number % 100);
                 let asked = call(&path, &session, "append_line", &file, &line, Mode::ConfirmSensitive);
                 let standing = gate.advance(asked).await;
@@ -52,7 +54,7 @@ async fn waiting() {
     );
 }
 
-/// What the fresh process does: lists, measures itself, answers one.
+/// The work of the new process: lists, measures itself, and answers one.
 pub(super) async fn look(folder: &Path) {
     let started = Instant::now();
     let (book, gate) = open(folder);

@@ -37,7 +37,7 @@ pub(crate) fn append(path: &Path, line: &str) {
 fn appender(name: &str) -> TypedTool<AppendLine> {
     TypedTool::new(name, "appends a line to a file", |args: AppendLine, _run| async move {
         append(&args.path, &args.line);
-        // Wide enough for a kill to come between the effect and its end.
+        // Long enough for a kill to come between the effect and the end.
         tokio::time::sleep(std::time::Duration::from_micros(300)).await;
         Output::text("appended")
     })
@@ -45,7 +45,7 @@ fn appender(name: &str) -> TypedTool<AppendLine> {
     .role("/path", ArgumentRole::WritePath)
 }
 
-/// A book and a gate on it, as every process of these proofs opens them.
+/// Opens an audit log and a gate on it, as every process of these proofs does.
 pub(crate) fn open(folder: &Path) -> (Arc<SqliteLedger>, Gate) {
     let book = Arc::new(SqliteLedger::open(&folder.join("state"), &SqliteOptions::default()).unwrap());
     let settings = GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() };
@@ -79,11 +79,11 @@ pub(crate) fn yes(question: &Question) -> SubmittedAnswer {
         question: question.id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        approver: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
+        approver: ApproverIdentity { name: "person".into(), assurance: Assurance::Terminal },
     }
 }
 
-/// All calls of a book.
+/// All calls of an audit log.
 pub(crate) async fn all_calls(book: &SqliteLedger) -> Vec<CallItem> {
     let mut all = Vec::new();
     let mut page = PageRequest::with_limit(1_000);
@@ -95,7 +95,7 @@ pub(crate) async fn all_calls(book: &SqliteLedger) -> Vec<CallItem> {
     }
 }
 
-/// How often each line stands in a file.
+/// How many times each line appears in a file.
 pub(crate) fn lines_of(path: &Path) -> HashMap<String, u32> {
     let mut lines = HashMap::new();
     for line in std::fs::read_to_string(path).unwrap_or_default().lines() {
@@ -117,7 +117,7 @@ pub(crate) fn start(folder: &Path, job: &str, detail: &str) -> Child {
         .unwrap()
 }
 
-/// Not a test of its own: what the other process does. Does nothing unless it was started as one.
+/// Not a test, but the work of the other process. Does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker() {
     let Some(folder) = std::env::var_os("BYLEAVE_WORKER").map(PathBuf::from) else { return };
@@ -130,7 +130,7 @@ async fn worker() {
     }
 }
 
-/// Takes up what was left, then makes calls of every kind in four sessions until it is killed.
+/// Resumes earlier calls, then makes calls of every kind in four sessions until it is killed.
 async fn run_until_killed(folder: &Path) {
     let (book, gate) = open(folder);
     take_up(&book, &gate, folder).await;
@@ -150,7 +150,7 @@ async fn run_until_killed(folder: &Path) {
                 append(&folder.join("submitted"), &call.id.to_string());
                 if let CallStatus::Waiting { call, question } = gate.advance(call).await {
                     gate.answer(yes(&question)).await.unwrap();
-                    // Written down here only once it was accepted: from now on it must not be lost.
+                    // Logged only after it was accepted. From now on it must not be lost.
                     append(&folder.join("answered"), &call.to_string());
                     gate.resume(call).await;
                 }
@@ -160,7 +160,7 @@ async fn run_until_killed(folder: &Path) {
     futures::future::join_all(sessions).await;
 }
 
-/// Does what a person and a fresh process do: answers what is open, and drives on what can be driven.
+/// Does what a person and a new process do: answers open questions, and resumes calls.
 pub(crate) async fn take_up(book: &SqliteLedger, gate: &Gate, folder: &Path) {
     loop {
         gate.resume_all().await.unwrap();

@@ -1,4 +1,4 @@
-//! Lists, forgetting, export, rebuilding.
+//! Lists, erasure, export, rebuilding.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::scribe::{
 };
 use crate::support::ManifestOnlyTool;
 
-/// A gate on the book, with an inbox.
+/// A gate on the audit log, with an inbox.
 fn gate(dir: &Path) -> (Arc<SqliteLedger>, Gate) {
     let book = Arc::new(open(dir));
     let settings = GateSettings { inbox: true, ..GateSettings::default() };
@@ -61,7 +61,7 @@ async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_d
     drop((book, first));
 
     let (book, second) = gate(dir.path());
-    let by = ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal };
+    let by = ApproverIdentity { name: "ann".into(), assurance: Assurance::Terminal };
     let reply = Reply::Yes { note: None };
     let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
     let call = second.answer(given).await.unwrap();
@@ -87,23 +87,23 @@ async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() 
         question: id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        approver: ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal },
+        approver: ApproverIdentity { name: "ann".into(), assurance: Assurance::Terminal },
     };
-    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
+    let peer = rusqlite::Connection::open(dir.path().join("audit.sqlite")).unwrap();
     let waits = async || match gate.resume(id).await {
         CallStatus::Waiting { question: open, .. } => assert_eq!(open, question),
         standing => panic!("it went on without an answer: {standing:?}"),
     };
 
-    // As if it had been answered, or there were nothing to be asked.
+    // As if it had been answered, or there were no question.
     peer.execute_batch("UPDATE question SET open = 0; UPDATE call SET state = 0, due = 0;").unwrap();
     waits().await;
-    peer.execute_batch("DELETE FROM question; DELETE FROM hold;").unwrap();
+    peer.execute_batch("DELETE FROM question; DELETE FROM pending_effect;").unwrap();
     waits().await;
     assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerError::UnknownQuestion(_))));
     book.rebuild().await.unwrap();
 
-    // A question that nobody asked, and one that is made out to be of another call.
+    // A question that was never asked, and one that is attributed to another call.
     let forged = QuestionId::new(fresh_id());
     let forge =
         "INSERT INTO question SELECT pos + 1000, ?1, call, tenant, session, kind, asked_at, expires_at, 1
@@ -143,8 +143,8 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
     }
     book.seal().await.unwrap();
     let forgotten = &calls[20];
-    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
-    let sql = "SELECT key FROM line WHERE call = ?1 AND seq = 0";
+    let peer = rusqlite::Connection::open(dir.path().join("audit.sqlite")).unwrap();
+    let sql = "SELECT key FROM batch WHERE call = ?1 AND seq = 0";
     let wrapped: Vec<u8> = peer.query_row(sql, [forgotten.call.as_bytes()], |row| row.get(0)).unwrap();
     assert!(files_hold(dir.path(), &wrapped) && files_hold(dir.path(), b"summary-number-020"));
 
@@ -168,9 +168,9 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
         book.forget(RecordWriter::new("s", Vec::new()).call, "ada".into(), now()).await.unwrap().is_none()
     );
 
-    // A key that is destroyed behind the book's back is no forgetting.
+    // A key that is destroyed directly in the database is not an erasure.
     peer.execute(
-        "UPDATE line SET key = zeroblob(72) WHERE call = ?1 AND seq = 0",
+        "UPDATE batch SET key = zeroblob(72) WHERE call = ?1 AND seq = 0",
         [calls[5].call.as_bytes()],
     )
     .unwrap();
@@ -179,9 +179,16 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
 }
 
 fn projections(dir: &Path) -> Vec<String> {
-    let connection = rusqlite::Connection::open(dir.join("book.sqlite")).unwrap();
+    let connection = rusqlite::Connection::open(dir.join("audit.sqlite")).unwrap();
     let mut dump = Vec::new();
-    for table in ["call", "question", "hold", "seat", "leave", "leave_use"] {
+    for table in [
+        "call",
+        "question",
+        "pending_effect",
+        "exclusive_attempt",
+        "standing_approval",
+        "standing_approval_use",
+    ] {
         let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
         let columns = statement.column_count();
         let mut rows = statement.query([]).unwrap();
@@ -216,13 +223,20 @@ async fn projections_can_be_made_again() {
     book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
 
     let before = projections(dir.path());
-    for table in ["call", "question", "hold", "seat", "leave", "leave_use"] {
+    for table in [
+        "call",
+        "question",
+        "pending_effect",
+        "exclusive_attempt",
+        "standing_approval",
+        "standing_approval_use",
+    ] {
         assert!(before.iter().any(|row| row.starts_with(&format!("{table}:"))), "{table} is empty");
     }
     book.rebuild().await.unwrap();
     assert_eq!(projections(dir.path()), before);
-    let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
-    peer.execute_batch("UPDATE call SET tool = 'x', state = 2; DELETE FROM hold; DELETE FROM leave_use;")
+    let peer = rusqlite::Connection::open(dir.path().join("audit.sqlite")).unwrap();
+    peer.execute_batch("UPDATE call SET tool = 'x', state = 2; DELETE FROM pending_effect; DELETE FROM standing_approval_use;")
         .unwrap();
     book.rebuild().await.unwrap();
     assert_eq!(projections(dir.path()), before);

@@ -1,4 +1,4 @@
-//! A large book: counted record by record, in a time that a person waits for.
+//! A large audit log: its records are counted one by one, in an acceptable time.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use byleave::stats::{self, StatsFilter};
 
 use super::scribe::{RecordWriter, open, write_to};
 
-/// How many calls. For figures: `BYLEAVE_LARGE_BOOK=20000 cargo nextest run -p byleave --no-capture -E 'test(counting)'`
+/// The number of calls. For figures: `BYLEAVE_LARGE_BOOK=20000 cargo nextest run -p byleave --no-capture -E
+/// 'test(counting)'`
 fn size() -> u64 {
     std::env::var("BYLEAVE_LARGE_BOOK").ok().and_then(|size| size.parse().ok()).unwrap_or(2_000)
 }
@@ -50,7 +51,7 @@ async fn a_large_book_is_counted_and_looked_through() {
     assert_eq!((stats.calls, told, stats.outcomes.completed), (calls, calls, calls));
     assert_eq!(stats.questions.answers.yes, calls.div_ceil(10));
 
-    // What fits nowhere is looked for in the whole list: the worst that a filter can cost.
+    // A text that no call contains requires a scan of the whole list, the worst case of a filter.
     let begun = Instant::now();
     let nowhere = CallFilter { text: Some("nowhere to be found".into()), ..CallFilter::default() };
     assert_eq!(book.calls(nowhere, PageRequest::with_limit(50)).await.unwrap(), []);
@@ -62,7 +63,7 @@ async fn a_large_book_is_counted_and_looked_through() {
     let figures = format!(
         "{calls} calls: counted in {counted:?}, all of the list in {listed:?}, those asked about in {looked_up:?}"
     );
-    // Ten times what it takes here, in a build that is not optimised.
+    // Ten times the duration here, in an unoptimised build.
     let each = Duration::from_millis(5);
     assert!(counted < each * u32::try_from(calls).unwrap(), "{figures}");
     eprintln!("{figures}");

@@ -1,4 +1,4 @@
-//! Appends, claims, and what is in force.
+//! Appends, claims, and standing approvals in force.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -74,7 +74,8 @@ async fn one_place_is_taken_once() {
     let mut forked = second.clone();
     forked.prev_link = scribe.record.head();
     assert!(book.append(forked).await.is_err(), "the same length, another end");
-    // Of many at once just one gets in, and the others that came with them are not spoilt.
+    // Of many concurrent appends only one succeeds, and unrelated appends of the same commit are not
+    // affected.
     let mut others: Vec<RecordWriter> = (0..8).map(|_| RecordWriter::new("s", Vec::new())).collect();
     let fresh = others.iter_mut().map(|other| {
         other.ruled(Verdict::Allow, None);
@@ -94,8 +95,8 @@ async fn a_halt_holds_until_it_is_lifted() {
     scribe.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let begin = scribe.batch();
-    other.record_admin_action(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
-    assert_eq!(book.active_halt(&tenant()).await.unwrap().unwrap().by, "ada");
+    other.record_admin_action(act(AdminActionKind::Halt { reason: "fire".into() })).await.unwrap();
+    assert_eq!(book.active_halt(&tenant()).await.unwrap().unwrap().actor, "ada");
     let Err(AppendError::StartBlocked(StartBlockedError::Halted { why })) = book.append(begin.clone()).await
     else {
         panic!("began while halted")
@@ -164,7 +165,7 @@ async fn a_leave_counts_while_it_has_uses_and_is_not_revoked() {
 
     let id = gives_leave(&book, None).await;
     assert_eq!(standing().await, [id]);
-    book.record_admin_action(act(AdminActionKind::Revoke { leave: id })).await.unwrap();
+    book.record_admin_action(act(AdminActionKind::Revoke { standing_approval: id })).await.unwrap();
     assert!(standing().await.is_empty());
     let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, Some(id)).append(&book).await.unwrap();
@@ -179,14 +180,14 @@ async fn what_is_written_into_a_projection_counts_for_nothing() {
     let book = open(dir.path());
     let given = gives_leave(&book, None).await;
     let (call, forged) = (whole(&book, "s").await.call, StandingApprovalId::new(Uuid::now_v7()));
-    let other = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
-    let insert = "INSERT INTO leave(tenant, tool, id, call) VALUES('local', ?1, ?2, ?3)";
+    let other = rusqlite::Connection::open(dir.path().join("audit.sqlite")).unwrap();
+    let insert = "INSERT INTO standing_approval(tenant, tool, id, call) VALUES('local', ?1, ?2, ?3)";
     for tool in ["append_line", "other"] {
         other.execute(insert, rusqlite::params![tool, forged.as_bytes(), call.as_bytes()]).unwrap();
         other.execute(insert, rusqlite::params![tool, Uuid::now_v7().as_bytes(), call.as_bytes()]).unwrap();
     }
     let giver: [u8; 16] = other
-        .query_row("SELECT call FROM leave WHERE id = ?1", [given.as_bytes()], |row| row.get(0))
+        .query_row("SELECT call FROM standing_approval WHERE id = ?1", [given.as_bytes()], |row| row.get(0))
         .unwrap();
     other.execute(insert, rusqlite::params!["other", given.as_bytes(), giver]).unwrap();
     let ids = async |tool: &str| {
@@ -198,22 +199,23 @@ async fn what_is_written_into_a_projection_counts_for_nothing() {
     let listed = book.list_standing_approvals(&tenant(), now()).await.unwrap();
     assert_eq!(listed.iter().map(|item| item.standing_approval.id).collect::<Vec<_>>(), [given]);
 
-    // An answered question, a settled call, a seat nobody sits on, a use that was none.
+    // Forged in the database: an answered question, a settled call, an attempt that does not exist,
+    // a use that did not happen.
     let (scribe, question) = waiting(&book, "s", write_to("/w/a")).await;
     let edits = "UPDATE question SET open = 0; UPDATE call SET state = 2, outcome = 'completed', due = NULL;
-         INSERT INTO seat SELECT 'local', 's', randomblob(16), randomblob(16), randomblob(16);";
+         INSERT INTO exclusive_attempt SELECT 'local', 's', randomblob(16), randomblob(16), randomblob(16);";
     other.execute_batch(edits).unwrap();
     assert_eq!(book.load(scribe.call).await.unwrap().unwrap().record, scribe.record);
     assert_eq!(book.call_for_question(question.id).await.unwrap(), Some(scribe.call));
     stepwise(&book, "s").await;
     let limited = gives_leave(&book, Some(1)).await;
-    let fake = "INSERT INTO leave_use(leave, call, attempt) VALUES(?1, ?2, randomblob(16))";
+    let fake = "INSERT INTO standing_approval_use(approval, call, attempt) VALUES(?1, ?2, randomblob(16))";
     other.execute(fake, rusqlite::params![limited.as_bytes(), call.as_bytes()]).unwrap();
     assert!(ids("append_line").await.contains(&limited));
 
-    // A leave whose record was changed is gone, though it was believed a moment ago.
+    // A standing approval whose record was changed is invalid at once, although it was valid before.
     other
-        .execute("UPDATE line SET body = zeroblob(length(body)) WHERE call = ?1 AND seq = 0", [giver])
+        .execute("UPDATE batch SET body = zeroblob(length(body)) WHERE call = ?1 AND seq = 0", [giver])
         .unwrap();
     assert!(!ids("append_line").await.contains(&given));
 }
@@ -228,7 +230,7 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
     let reach = |host: &str| Effect::Reach { host: host.into(), port: 443 };
     let invoke = |tool: &str| Effect::Invoke { tool: tool.into() };
     let run = || Effect::Run { program: "/bin/true".into(), argv: Vec::new() };
-    let unknown = || Effect::Unknown { why: "?".into() };
+    let unknown = || Effect::Unknown { reason: "?".into() };
     let all = [
         read("/w/a"),
         read("/w/a/"),
@@ -302,8 +304,8 @@ async fn a_full_disk_is_a_fault_and_nothing_is_half_written() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
     whole(&book, "s").await;
-    // A trigger that fails in the middle of an append stands in for a disk that does.
-    let other = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
+    // A trigger that fails in the middle of an append simulates a disk failure.
+    let other = rusqlite::Connection::open(dir.path().join("audit.sqlite")).unwrap();
     other
         .execute_batch(
             "CREATE TRIGGER full BEFORE INSERT ON call BEGIN SELECT RAISE(ABORT, 'disk is full'); END;",
@@ -321,7 +323,7 @@ async fn a_full_disk_is_a_fault_and_nothing_is_half_written() {
 
 #[tokio::test]
 async fn a_lost_key_is_not_replaced_in_silence() {
-    for file in ["book.key", "book.sign"] {
+    for file in ["audit.key", "signing.key"] {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path()));
         let key = std::fs::read(dir.path().join(file)).unwrap();

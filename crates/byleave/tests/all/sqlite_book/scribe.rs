@@ -1,4 +1,4 @@
-//! Writes records the way a driver does, without a gate.
+//! Writes records as a gate does, without a gate.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use byleave::ledger::{
 };
 use uuid::Uuid;
 
-/// A clock that only these tests wind.
+/// A clock that only these tests advance.
 static CLOCK: AtomicU64 = AtomicU64::new(1_000_000);
 
 pub(crate) fn now() -> u64 {
@@ -54,8 +54,8 @@ pub(crate) fn act(deed: AdminActionKind) -> AdminAction {
         id: AdminActionId::new(Uuid::now_v7()),
         at: now(),
         tenant: tenant(),
-        by: "ada".into(),
-        deed,
+        actor: "ada".into(),
+        kind: deed,
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn write_to(path: &str) -> Vec<Effect> {
     vec![Effect::Write { path: path.into() }]
 }
 
-/// One call and what has been written of it.
+/// One call and the entries written for it.
 pub(crate) struct RecordWriter {
     pub(crate) call: CallId,
     pub(crate) record: Record,
@@ -109,20 +109,20 @@ impl RecordWriter {
     }
 
     pub(crate) fn put(&mut self, fact: RecordEvent) -> &mut Self {
-        let entry = Entry { at: now(), fact };
+        let entry = Entry { at: now(), event: fact };
         self.lines.push(self.record.push(entry.clone()).unwrap());
         self.entries.push(entry);
         self
     }
 
-    /// From the top to the question or the claim.
+    /// From the start to the question or the claim.
     pub(crate) fn ruled(&mut self, verdict: Verdict, leave: Option<StandingApprovalId>) -> &mut Self {
         let arguments = self.hold(br#"{"path":"/w/secret-path"}"#);
         let plan = serde_json::to_vec(&self.plan).unwrap();
         let held = self.hold(&plan);
         let head = self.plan.summarize(&self.key, held);
         self.put(RecordEvent::Received(CallHeader {
-            walk: RECORD_VERSION,
+            record_version: RECORD_VERSION,
             tenant: tenant(),
             session: self.session.clone(),
             agent: AgentId::new("agent").unwrap(),
@@ -141,7 +141,7 @@ impl RecordWriter {
             read_only: false,
             destructive: false,
             concurrency_safe: self.concurrency_safe,
-            repeatable: true,
+            idempotent: true,
             checkpoint: false,
             rehearsal: None,
             challenge: None,
@@ -149,7 +149,7 @@ impl RecordWriter {
         })));
         self.put(RecordEvent::Validated(Ok(ValidDraft {})));
         self.put(RecordEvent::Planned(Ok(head)));
-        self.put(RecordEvent::Permitted(Ok(PolicyDecision {
+        self.put(RecordEvent::PolicyEvaluated(Ok(PolicyDecision {
             verdict,
             reasons: vec![DecisionReason {
                 verdict,
@@ -157,10 +157,10 @@ impl RecordWriter {
                 rule: None,
                 origin: None,
                 effects: Vec::new(),
-                why: "because".into(),
+                message: "because".into(),
             }],
             policy: Digest::compute(b"policy"),
-            leave,
+            standing_approval: leave,
             guarantees: Vec::new(),
             cached: false,
         })));
@@ -187,7 +187,7 @@ impl RecordWriter {
             question: question.id,
             digest: question.digest(),
             answer,
-            by: ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal },
+            approver: ApproverIdentity { name: "ada".into(), assurance: Assurance::Terminal },
         }))
     }
 
@@ -196,16 +196,16 @@ impl RecordWriter {
             panic!("{:?}", next_step(&self.record))
         };
         let attempt = AttemptId::new(Uuid::now_v7());
-        self.put(RecordEvent::Begun(Ok(grant.claim(attempt, owner))));
+        self.put(RecordEvent::Started(Ok(grant.claim(attempt, owner))));
         attempt
     }
 
     pub(crate) fn end(&mut self, attempt: AttemptId) -> &mut Self {
         let output = self.hold(b"{\"text\":\"the true output\"}");
         let end = ExecutionEnd {
-            status: ExecutionStatus::Done,
+            status: ExecutionStatus::Succeeded,
             output,
-            ran_ms: 3,
+            duration_ms: 3,
             truncated: false,
             undoable: false,
         };
@@ -221,7 +221,7 @@ impl RecordWriter {
         self.put(RecordEvent::Settled(outcome))
     }
 
-    /// What has been written since the last batch.
+    /// The entries since the last batch.
     pub(crate) fn batch(&mut self) -> Batch {
         let (at_len, before) = self.written;
         self.written = (self.record.len(), self.record.head());
@@ -231,13 +231,13 @@ impl RecordWriter {
             }
             _ => None,
         };
-        let begun = self.entries.iter().any(|entry| matches!(entry.fact, RecordEvent::Begun(Ok(_))));
+        let begun = self.entries.iter().any(|entry| matches!(entry.event, RecordEvent::Started(Ok(_))));
         let begins = match self.record.attempt() {
             Some(Attempt::Open(claim)) if begun => Some(AttemptStart {
                 attempt: claim.attempt,
                 exclusive: !self.concurrency_safe,
-                standing_approval: match claim.by {
-                    byleave::core::grant::GrantedBy::Leave(leave) => Some((leave, self.uses_max)),
+                standing_approval: match claim.granted_by {
+                    byleave::core::grant::GrantedBy::StandingApproval(leave) => Some((leave, self.uses_max)),
                     _ => None,
                 },
             }),
@@ -280,7 +280,7 @@ pub(crate) async fn whole(book: &SqliteLedger, in_session: &str) -> RecordWriter
     scribe
 }
 
-/// A call in three batches: begun, ended.
+/// A call in two batches: one up to its start, one with its end.
 pub(crate) async fn stepwise(book: &SqliteLedger, in_session: &str) -> RecordWriter {
     let mut scribe = RecordWriter::new(in_session, write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None);
@@ -304,7 +304,7 @@ pub(crate) async fn waiting(
     (scribe, question)
 }
 
-/// A call that was answered with a leave, and settled.
+/// A call that was answered with a standing approval, and settled.
 pub(crate) async fn gives_leave(book: &SqliteLedger, uses_max: Option<u32>) -> StandingApprovalId {
     let (mut scribe, question) = waiting(book, "leaves", write_to("/w/a")).await;
     let id = StandingApprovalId::new(Uuid::now_v7());
@@ -313,10 +313,10 @@ pub(crate) async fn gives_leave(book: &SqliteLedger, uses_max: Option<u32>) -> S
         tool: "append_line".into(),
         scope: vec![Pattern::Write("/w/**".into())],
         session: None,
-        until: None,
-        uses_max,
+        expires_at: None,
+        max_uses: uses_max,
     };
-    scribe.answer(&question, Answer::Leave(leave));
+    scribe.answer(&question, Answer::StandingApproval(leave));
     let attempt = scribe.begin(book.owner());
     scribe.append(book).await.unwrap();
     scribe.end(attempt);

@@ -1,4 +1,4 @@
-//! Several owners on one book.
+//! Several owners on one audit log.
 
 use byleave::core::decision::Verdict;
 use byleave::ledger::{Interruption, Ledger};

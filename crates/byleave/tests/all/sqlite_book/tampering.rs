@@ -1,4 +1,4 @@
-//! Whatever is changed in a sealed book shows, and the first bad place is named.
+//! Every change in a sealed audit log is detected, and its first position is reported.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::scribe::{
     RecordWriter, act, gives_leave, now, open, stepwise, unsealed, waiting, whole, write_to,
 };
 
-/// A sealed book with some of everything.
+/// A sealed audit log with entries of every kind.
 struct SealedLog {
     dir: tempfile::TempDir,
     book: SqliteLedger,
@@ -33,7 +33,7 @@ async fn sealed() -> SealedLog {
     book.seal().await.unwrap();
     gives_leave(&book, None).await;
     waiting(&book, "s", write_to("/w/b")).await;
-    book.record_admin_action(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
+    book.record_admin_action(act(AdminActionKind::Halt { reason: "fire".into() })).await.unwrap();
     book.record_admin_action(act(AdminActionKind::Lift)).await.unwrap();
     book.seal().await.unwrap();
     let forgotten = whole(&book, "s").await;
@@ -46,7 +46,7 @@ async fn sealed() -> SealedLog {
 
 impl SealedLog {
     fn peer(&self) -> Connection {
-        Connection::open(self.dir.path().join("book.sqlite")).unwrap()
+        Connection::open(self.dir.path().join("audit.sqlite")).unwrap()
     }
 
     async fn flaw(&self) -> Option<IntegrityError> {
@@ -55,7 +55,7 @@ impl SealedLog {
 }
 
 fn rows(peer: &Connection) -> Vec<(i64, CallId, u32, u32)> {
-    let mut statement = peer.prepare("SELECT pos, call, seq, count FROM line ORDER BY pos").unwrap();
+    let mut statement = peer.prepare("SELECT pos, call, seq, count FROM batch ORDER BY pos").unwrap();
     statement
         .query_map([], |row| {
             let call = CallId::new(uuid::Uuid::from_bytes(row.get(1)?));
@@ -66,7 +66,7 @@ fn rows(peer: &Connection) -> Vec<(i64, CallId, u32, u32)> {
         .collect()
 }
 
-/// Flips one bit of one byte of one column, has the book checked, and flips it back.
+/// Flips one bit of one byte of one column, verifies the audit log, and flips it back.
 async fn flip(
     sealed: &SealedLog,
     table: &str,
@@ -76,7 +76,7 @@ async fn flip(
     bit: u8,
 ) -> Option<IntegrityError> {
     let peer = sealed.peer();
-    let key = if table == "line" { "pos" } else { "number" };
+    let key = if table == "batch" { "pos" } else { "number" };
     let sql = format!("SELECT {column} FROM {table} WHERE {key} = ?1");
     let bytes: Vec<u8> = peer.query_row(&sql, [id], |row| row.get(0)).unwrap();
     let mut flipped = bytes.clone();
@@ -108,7 +108,7 @@ fn any_flipped_byte_shows() {
         let (pos, call, seq, count) = rows[row];
         let segment = i64::try_from(row % 3).unwrap() + 1;
         let filled = |column: &str| -> bool {
-            let sql = format!("SELECT length({column}) > 0 FROM line WHERE pos = ?1");
+            let sql = format!("SELECT length({column}) > 0 FROM batch WHERE pos = ?1");
             sealed.peer().query_row(&sql, [pos], |row| row.get::<_, Option<bool>>(0)).unwrap() == Some(true)
         };
         let column = columns[column];
@@ -116,9 +116,9 @@ fn any_flipped_byte_shows() {
             "signature" => runtime.block_on(flip(&sealed, "segment", "signature", segment, at, bit)),
             "segment" => runtime.block_on(flip(&sealed, "segment", "body", segment, at, bit)),
             "key" | "contents" if !filled(column) => return Ok(()),
-            // What was forgotten can no longer be checked: that is what forgetting is.
+            // Erased content can no longer be verified. This is the purpose of erasure.
             "contents" if is_forgotten(&sealed.peer(), pos) => return Ok(()),
-            column => runtime.block_on(flip(&sealed, "line", column, pos, at, bit)),
+            column => runtime.block_on(flip(&sealed, "batch", column, pos, at, bit)),
         };
         let flaw = flaw.ok_or_else(|| TestCaseError::fail(format!("{column} of row {pos} was flipped unseen")))?;
         match (column, flaw.position) {
@@ -140,8 +140,7 @@ fn any_flipped_byte_shows() {
 }
 
 fn is_forgotten(peer: &Connection, pos: i64) -> bool {
-    let sql =
-        "SELECT key = zeroblob(72) FROM line WHERE seq = 0 AND call = (SELECT call FROM line WHERE pos = ?1)";
+    let sql = "SELECT key = zeroblob(72) FROM batch WHERE seq = 0 AND call = (SELECT call FROM batch WHERE pos = ?1)";
     peer.query_row(sql, [pos], |row| row.get::<_, Option<bool>>(0)).unwrap() == Some(true)
 }
 
@@ -155,12 +154,12 @@ fn any_changed_number_shows() {
         let column = ["seq", "count", "kind", "pos"][column];
         let peer = sealed.peer();
         let moved = if column == "pos" { by + 1_000 } else { 0 };
-        let sql = format!("UPDATE line SET {column} = {column} + ?2 WHERE pos = ?1");
-        // Two rows cannot claim the same place; that much SQLite sees to.
+        let sql = format!("UPDATE batch SET {column} = {column} + ?2 WHERE pos = ?1");
+        // Two rows cannot have the same position, which SQLite enforces.
         prop_assume!(peer.execute(&sql, [pos, by + moved]).is_ok());
         let flaw = runtime.block_on(sealed.flaw());
         let now_at = if column == "pos" { pos + by + moved } else { pos };
-        peer.execute(&format!("UPDATE line SET {column} = {column} - ?2 WHERE pos = ?1"), [now_at, by + moved]).unwrap();
+        peer.execute(&format!("UPDATE batch SET {column} = {column} - ?2 WHERE pos = ?1"), [now_at, by + moved]).unwrap();
         prop_assert!(flaw.is_some(), "{} of row {} was changed unseen", column, pos);
     });
     assert_eq!(runtime.block_on(sealed.flaw()), None);
@@ -176,15 +175,15 @@ fn any_two_rows_that_change_places_show() {
         let peer = sealed.peer();
         let swap = || if whole_row {
             peer.execute_batch(&format!(
-                "UPDATE line SET pos = -1 WHERE pos = {a}; UPDATE line SET pos = {a} WHERE pos = {b};
-                 UPDATE line SET pos = {b} WHERE pos = -1;"
+                "UPDATE batch SET pos = -1 WHERE pos = {a}; UPDATE batch SET pos = {a} WHERE pos = {b};
+                 UPDATE batch SET pos = {b} WHERE pos = -1;"
             )).unwrap();
         } else {
             peer.execute_batch(&format!(
-                "CREATE TEMP TABLE keep AS SELECT body, head, count FROM line WHERE pos = {a};
-                 UPDATE line SET (body, head, count) = (SELECT body, head, count FROM line WHERE pos = {b})
+                "CREATE TEMP TABLE keep AS SELECT body, head, count FROM batch WHERE pos = {a};
+                 UPDATE batch SET (body, head, count) = (SELECT body, head, count FROM batch WHERE pos = {b})
                      WHERE pos = {a};
-                 UPDATE line SET (body, head, count) = (SELECT body, head, count FROM keep) WHERE pos = {b};
+                 UPDATE batch SET (body, head, count) = (SELECT body, head, count FROM keep) WHERE pos = {b};
                  DROP TABLE keep;"
             )).unwrap();
         };
@@ -196,7 +195,7 @@ fn any_two_rows_that_change_places_show() {
     assert_eq!(runtime.block_on(sealed.flaw()), None);
 }
 
-/// Two lines inside one row, with everything in the row that can be computed without the key computed anew.
+/// Two entries inside one row, with everything in the row recomputed that needs no key.
 #[tokio::test]
 async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
     let sealed = sealed().await;
@@ -224,7 +223,7 @@ async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
     for (name, forged) in [("swapped", relink(&swapped)), ("removed", relink(&removed)), ("cut", relink(cut))]
     {
         let (body, head, count) = forged;
-        let sql = "UPDATE line SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
+        let sql = "UPDATE batch SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
         sealed.peer().execute(sql, params![pos, body, head.as_bytes(), count as i64]).unwrap();
         let flaw = sealed.flaw().await.unwrap_or_else(|| panic!("{name} unseen"));
         assert!(
@@ -233,7 +232,7 @@ async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
         );
     }
     let (body, head, count) = relink(&bodies);
-    let sql = "UPDATE line SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
+    let sql = "UPDATE batch SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
     sealed.peer().execute(sql, params![pos, body, head.as_bytes(), count as i64]).unwrap();
     assert_eq!(sealed.flaw().await, None);
 }
@@ -244,10 +243,10 @@ async fn what_is_removed_or_cut_off_shows() {
     for pos in 1..=last {
         let sealed = sealed().await;
         let (_, call, seq, _) = rows(&sealed.peer())[pos - 1];
-        sealed.peer().execute("DELETE FROM line WHERE pos = ?1", [pos as i64]).unwrap();
+        sealed.peer().execute("DELETE FROM batch WHERE pos = ?1", [pos as i64]).unwrap();
         let flaw = sealed.flaw().await.unwrap();
         assert_eq!(flaw.position, LogPosition::Entry { call, seq }, "row {pos}: {flaw}");
-        // Not sealed over, and so still seen, when the book goes on.
+        // It is not sealed over, so it is still detected when the audit log grows.
         whole(&sealed.book, "later").await;
         drop(sealed.book.seal().await);
         assert!(sealed.flaw().await.is_some(), "row {pos}");
@@ -256,8 +255,8 @@ async fn what_is_removed_or_cut_off_shows() {
         ("DELETE FROM segment WHERE number = 2", LogPosition::Segment { number: 2 }),
         ("DELETE FROM segment WHERE number = 3", LogPosition::Anchor),
         ("DELETE FROM segment", LogPosition::Anchor),
-        ("DELETE FROM line; DELETE FROM segment", LogPosition::Anchor),
-        ("DELETE FROM line WHERE pos > 4; DELETE FROM segment WHERE number > 1", LogPosition::Anchor),
+        ("DELETE FROM batch; DELETE FROM segment", LogPosition::Anchor),
+        ("DELETE FROM batch WHERE pos > 4; DELETE FROM segment WHERE number > 1", LogPosition::Anchor),
     ] {
         let sealed = sealed().await;
         sealed.peer().execute_batch(cut).unwrap();
@@ -270,7 +269,7 @@ async fn what_is_removed_or_cut_off_shows() {
 }
 
 fn copy(from: &Path, to: &Path) {
-    for name in ["book.sqlite", "book.key", "book.sign"] {
+    for name in ["audit.sqlite", "audit.key", "signing.key"] {
         std::fs::copy(from.join(name), to.join(name)).unwrap();
     }
 }
@@ -294,8 +293,8 @@ async fn an_old_copy_put_back_shows_against_the_anchor() {
     let book = SqliteLedger::open(state.path(), &options).unwrap();
     let flaw = book.verify().await.unwrap().integrity_error.unwrap();
     assert_eq!(flaw.position, LogPosition::Anchor);
-    assert!(flaw.reason.starts_with("the book is older than its anchor"), "{flaw}");
-    // Going on does not hide it: nothing is sealed over an old copy, and the anchor stays.
+    assert!(flaw.reason.starts_with("the audit log is older than its anchor"), "{flaw}");
+    // New entries do not hide it: nothing is sealed over an old copy, and the anchor stays.
     whole(&book, "s").await;
     assert!(book.seal().await.is_err());
     assert_eq!(book.anchor().await.unwrap().unwrap().number, 2);
@@ -305,7 +304,7 @@ async fn an_old_copy_put_back_shows_against_the_anchor() {
 #[tokio::test]
 async fn a_damaged_act_stops_everything() {
     let sealed = sealed().await;
-    sealed.peer().execute("UPDATE line SET body = zeroblob(length(body)) WHERE kind = 1", []).unwrap();
+    sealed.peer().execute("UPDATE batch SET body = zeroblob(length(body)) WHERE kind = 1", []).unwrap();
     let book = open(sealed.dir.path());
     assert!(
         book.active_halt(&super::scribe::tenant()).await.is_err(),
@@ -313,7 +312,7 @@ async fn a_damaged_act_stops_everything() {
     );
 }
 
-/// Begins a call on a leave that may be used once, and says where that stands.
+/// Begins a call on a standing approval that may be used once, and returns its position.
 async fn use_once(book: &SqliteLedger, leave: StandingApprovalId) -> Result<LogPosition, AppendError> {
     let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.concurrency_safe = true;
@@ -335,32 +334,32 @@ async fn a_use_of_a_leave_that_was_made_to_come_back_shows() {
     let flaw = async || open(dir.path()).verify().await.unwrap().integrity_error;
     assert_eq!(flaw().await, None);
 
-    let peer = Connection::open(dir.path().join("book.sqlite")).unwrap();
-    peer.execute("DELETE FROM leave_use", []).unwrap();
+    let peer = Connection::open(dir.path().join("audit.sqlite")).unwrap();
+    peer.execute("DELETE FROM standing_approval_use", []).unwrap();
     let missing = flaw().await.unwrap();
     assert_eq!(missing.position, first, "{missing}");
     book.rebuild().await.unwrap();
     assert_eq!(flaw().await, None, "nothing has come of it");
     assert!(use_once(&open(dir.path()), leave).await.is_err(), "it is spent again");
 
-    // Used once more in between: putting the list right again does not hide it.
-    peer.execute("DELETE FROM leave_use", []).unwrap();
+    // Used once more in between: restoring the list does not hide it.
+    peer.execute("DELETE FROM standing_approval_use", []).unwrap();
     let second = use_once(&open(dir.path()), leave).await.unwrap();
     for _ in 0..2 {
         book.rebuild().await.unwrap();
         book.seal().await.unwrap();
         let overdrawn = flaw().await.unwrap();
         assert_eq!(overdrawn.position, second, "{overdrawn}");
-        assert!(overdrawn.reason.ends_with("was used 2 times, and may be used 1 times"), "{overdrawn}");
+        assert!(overdrawn.reason.ends_with("was used 2 times, but allows only 1 uses"), "{overdrawn}");
     }
 }
 
 #[tokio::test]
 async fn a_giving_of_a_leave_that_is_taken_out_of_the_list_shows() {
     let sealed = sealed().await;
-    sealed.peer().execute("DELETE FROM leave", []).unwrap();
+    sealed.peer().execute("DELETE FROM standing_approval", []).unwrap();
     let flaw = sealed.flaw().await.unwrap();
-    assert!(flaw.reason.contains("its giving of leave"), "{flaw}");
+    assert!(flaw.reason.contains("the grant of standing approval"), "{flaw}");
     sealed.book.rebuild().await.unwrap();
     assert_eq!(sealed.flaw().await, None);
 }

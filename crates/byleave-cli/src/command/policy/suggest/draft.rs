@@ -85,7 +85,7 @@ fn likeness(effect: &Effect, alike: PathGrouping) -> EffectGroupKey {
         Effect::Reach { host, .. } => host.clone(),
         Effect::Invoke { tool } => tool.clone(),
         Effect::Unconfined { guarantee } => guarantee.clone(),
-        Effect::Unknown { why } => why.clone(),
+        Effect::Unknown { reason: why } => why.clone(),
     };
     (effect.kind(), what)
 }
@@ -165,7 +165,7 @@ fn folder(path: &str) -> &str {
 /// Returns a name that no rule has yet.
 fn name(patterns: &[Pattern], taken: &mut HashSet<String>) -> String {
     let text = match patterns.first() {
-        Some(Pattern::Run(words) | Pattern::Exactly(words)) => {
+        Some(Pattern::Run(words) | Pattern::RunExact(words)) => {
             let last_step = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
             words.iter().take(2).map(last_step).collect::<Vec<_>>().join(" ")
         }
@@ -199,7 +199,7 @@ impl RuleDraft {
         for line in patterns_to_toml(&self.patterns) {
             toml.push_str(&format!("{line}\n"));
         }
-        toml.push_str(&format!("why = \"asked {} times, and always answered yes\"\n", self.calls.len()));
+        toml.push_str(&format!("reason = \"asked {} times, and always answered yes\"\n", self.calls.len()));
         toml
     }
 }

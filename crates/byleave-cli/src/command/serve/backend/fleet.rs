@@ -34,7 +34,7 @@ impl FleetBackend {
         let gateway = fleet.gateway(&fleet_dir(options))?;
         // Before any client is accepted, because only one gateway knows which workers are alive.
         let wait = |awaited: Awaited<'_>| match awaited {
-            Awaited::Place => "another gateway serves this fleet; waiting for its place".to_owned(),
+            Awaited::Place => "another gateway serves this fleet; waiting to take over".to_owned(),
             Awaited::Engine(fault) => format!("waiting for the engine: {fault}"),
         };
         gateway.take(|awaited| screen.message(&prose(&wait(awaited)))).await?;
@@ -64,13 +64,13 @@ impl FleetBackend {
             served = serving => served?,
             fault = self.gateway.keep() => {
                 return Err(CliError::new(fault.to_string())
-                    .hint("the other one serves now; start this one again if it is to wait for its turn")
+                    .hint("another gateway serves now; start this one again if it should wait for its turn")
                     .into());
             }
         }
         // The server has ended anyway.
         if let Err(fault) = self.gateway.leave().await {
-            let what = "the engine could not be told, so another gateway waits some seconds for this place";
+            let what = "the engine could not be notified, so another gateway waits some seconds before it takes over";
             screen.message_with_tone(Tone::Careful, "note:", &prose(&format!("{what}: {fault}")));
         }
         Ok(())

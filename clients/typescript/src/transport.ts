@@ -1,9 +1,9 @@
-// Requests to the server, and again where that is safe and the server is away or busy.
+// Sends requests to the server. Retries if that is safe and the server is unreachable or busy.
 
-import { ByleaveError, Nonsense, type Problem, Unreachable, problemClass } from "./errors.js";
+import { ByleaveError, InvalidResponse, type Problem, Unreachable, problemClass } from "./errors.js";
 import { isObject } from "./models.js";
 
-/** How long one request waits for a call to be settled; the server allows 60. */
+/** The time that one request waits for a call to be settled, in seconds. The server allows 60. */
 export const WAIT_S = 30;
 
 export interface Request {
@@ -12,41 +12,42 @@ export interface Request {
   query?: { [name: string]: string | number | undefined };
   body?: unknown;
   headers?: { [name: string]: string };
-  /** Sent twice, it does the same as once. */
+  /** Whether the request is idempotent. */
   repeatable?: boolean;
 }
 
-export interface Where {
-  /** Where the server is; BYLEAVE_URL if not said. */
+/** Options of a client. */
+export interface ClientOptions {
+  /** The address of the server; BYLEAVE_URL by default. */
   baseUrl?: string;
-  /** Who asks; BYLEAVE_TOKEN if not said. */
+  /** The token; BYLEAVE_TOKEN by default. */
   token?: string;
-  /** How often a request is sent that is safe to send again, before the server counts as away. */
+  /** The maximum number of attempts for requests that are safe to repeat. */
   tries?: number;
 }
 
 export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-export class Wire {
+export class Transport {
   readonly tries: number;
   readonly #base: string;
   readonly #token: string;
 
-  constructor(where: Where) {
-    const base = where.baseUrl ?? process.env["BYLEAVE_URL"];
-    const token = where.token ?? process.env["BYLEAVE_TOKEN"];
-    if (!base || !token) throw new ByleaveError("give `baseUrl` and `token`, or set BYLEAVE_URL and BYLEAVE_TOKEN");
+  constructor(options: ClientOptions) {
+    const base = options.baseUrl ?? process.env["BYLEAVE_URL"];
+    const token = options.token ?? process.env["BYLEAVE_TOKEN"];
+    if (!base || !token) throw new ByleaveError("the server address or the token is missing; pass `baseUrl` and `token`, or set BYLEAVE_URL and BYLEAVE_TOKEN");
     this.#base = base.replace(/\/+$/, "").replace(/\/v1$/, "");
     this.#token = token;
-    this.tries = Math.max(1, where.tries ?? 5);
+    this.tries = Math.max(1, options.tries ?? 5);
   }
 
-  /** Sends a request, and reads the JSON of the answer. */
-  async ask(request: Request, tries = this.tries): Promise<unknown> {
-    return parsed(await this.text(request, tries));
+  /** Sends a request and returns the JSON of the response. */
+  async json(request: Request, tries = this.tries): Promise<unknown> {
+    return parseJson(await this.text(request, tries));
   }
 
-  /** Sends a request, and gives the answer as text. */
+  /** Sends a request and returns the response as text. */
   async text(request: Request, tries = this.tries): Promise<string> {
     for (let attempt = 1; ; attempt += 1) {
       const isLast = attempt >= tries || !request.repeatable;
@@ -56,7 +57,7 @@ export class Wire {
         response = await this.fetch(request, AbortSignal.timeout((WAIT_S + 30) * 1000));
         body = await response.text();
       } catch (error) {
-        if (isLast) throw new Unreachable(`the server cannot be reached: ${String(error)}`, { cause: error });
+        if (isLast) throw new Unreachable(`cannot reach the server: ${String(error)}`, { cause: error });
         await pause(Math.min(50 * 2 ** attempt, 5000));
         continue;
       }
@@ -67,9 +68,9 @@ export class Wire {
     }
   }
 
-  /** Sends a request once. A redirect is not followed: it would carry the token elsewhere. */
+  /** Sends a request once. Does not follow redirects, which would send the token to another server. */
   fetch(request: Request, signal: AbortSignal): Promise<Response> {
-    // What is no name of its own (`..`) would leave its place in the path.
+    // A part such as `..` would change the path.
     const path = request.path.map((part) => (/^\.*$/.test(part) ? "-" : encodeURIComponent(part))).join("/");
     const url = new URL(`${this.#base}/v1/${path}`);
     for (const [name, value] of Object.entries(request.query ?? {})) {
@@ -85,21 +86,21 @@ export class Wire {
   }
 }
 
-/** The problem that was answered. What does not read as one is nonsense. */
+/** Returns the problem in a response. Throws `InvalidResponse` if the response is not a problem. */
 export function problemOf(response: Response, body: string): Problem {
-  const said = response.headers.get("content-type") === "application/problem+json" ? parsed(body) : undefined;
-  if (!isObject(said)) throw new Nonsense(`the server answered ${response.status} and does not say why`);
-  const part = (name: string) => String(said[name] ?? "");
+  const problem = response.headers.get("content-type") === "application/problem+json" ? parseJson(body) : undefined;
+  if (!isObject(problem)) throw new InvalidResponse(`the server answered with status ${response.status} and without a problem document`);
+  const part = (name: string) => String(problem[name] ?? "");
   const after = Number.parseInt(response.headers.get("retry-after") ?? "", 10);
   const kind = problemClass(response.status);
   const retryAfterS = Number.isNaN(after) ? undefined : after;
   return new kind(response.status, part("code"), part("title"), part("detail"), part("type"), retryAfterS);
 }
 
-function parsed(body: string): unknown {
+function parseJson(body: string): unknown {
   try {
     return JSON.parse(body);
   } catch (error) {
-    throw new Nonsense("the answer is no JSON", { cause: error });
+    throw new InvalidResponse("the response of the server is not valid JSON", { cause: error });
   }
 }
