@@ -162,6 +162,7 @@ impl CliTestWorld {
             (r#""(day|(sum|median|longest)_ms)": \d+"#, r#""$1": [n]"#),
             (r#""execution_time_ms": ?\d+"#, r#""execution_time_ms": [n]"#),
             (r"after \d+ ms", "after [n] ms"),
+            (r"took \d+ ms", "took [n] ms"),
             (r#""ran_ms": ?\d+"#, r#""ran_ms": [n]"#),
             (r"\(\d+ bytes\)", "([n] bytes)"),
             (r#""bytes": ?\d+"#, r#""bytes": [n]"#),
