@@ -53,19 +53,11 @@ class Program:
         return subprocess.run([os.environ["BYLEAVE"], *words], env=environment, cwd=self.home, text=True, timeout=60, check=False, **streams)
 
 
-def subcommands(said):
-    """The names under `Commands:` of a help text."""
-    part = re.search(r"^Commands:\n((?: +.*\n|\n)*)", said, re.MULTILINE)
-    names = re.findall(r"^  ([a-z][a-z-]*)\b", part.group(1), re.MULTILINE) if part else []
-    return [name for name in names if name != "help"]
-
-
-def helps(program, words=()):
-    """Every command with its help, each before those beneath it."""
-    said = program.says(*words, "--help")
-    yield words, said
-    for name in subcommands(said):
-        yield from helps(program, (*words, name))
+def helps(program):
+    """Every command with its help, each before its subcommands. The manual pages list the commands, also those that `--help` hides."""
+    for page in json.loads(program.says("man", "--json")):
+        words = tuple(page["command"])
+        yield words, program.says(*words, "--help")
 
 
 def own(said):
@@ -78,8 +70,8 @@ def own(said):
 def commands(program):
     yield "# Commands\n"
     yield WRITTEN + "\n"
-    yield "Every command, as `--help` says it. [Exit codes](../../README.md#exit-codes) are the same for all; `byleave man` prints manual pages, and"
-    yield "`byleave completions` what shells complete commands by. The options for every command are those at the end of [byleave](#byleave).\n"
+    yield "The help text of every command. [Exit codes](exit-codes.md) are the same for all commands. `byleave man` prints manual pages,"
+    yield "and `byleave completions` generates shell completions. The options for every command are at the end of [byleave](#byleave).\n"
     every = list(helps(program))
     for words, _ in every:
         if len(words) == 1:

@@ -43,9 +43,9 @@ before(async () => {
   writeFileSync(secret, `${client.client_secret}\n`);
   if (process.getuid() === 0) chownSync(secret, 61003, 61003);
   chmodSync(secret, 0o600);
-  stage.byleave("token", "add", "carol", "--person", "--at", issuer, "--as", "email:carol@example.org");
-  stage.byleave("token", "add", "dan", "--person", "--at", issuer, "--as", "sub:dan");
-  stage.byleave("token", "add", "una", "--person", "--at", issuer, "--as", "email:unverified@example.org");
+  stage.byleave("serve", "token", "add", "carol", "--person", "--at", issuer, "--as", "email:carol@example.org");
+  stage.byleave("serve", "token", "add", "dan", "--person", "--at", issuer, "--as", "sub:dan");
+  stage.byleave("serve", "token", "add", "una", "--person", "--at", issuer, "--as", "email:unverified@example.org");
   await stage.serve(["--oidc-issuer", issuer, "--oidc-client", "byleave", "--oidc-secret", secret]);
 });
 after(async () => {
@@ -109,9 +109,9 @@ test("what comes back counts once, in the browser that went, and until the list 
   // Removing the token ends the session at once.
   await page.goto("/log");
   await page.getByText("carol in local").waitFor();
-  const carol = JSON.parse(stage.byleave("token", "list", "--json")).find(({ name }) => name === "carol");
+  const carol = JSON.parse(stage.byleave("serve", "token", "list", "--json")).find(({ name }) => name === "carol");
   assert.equal(carol.signs_in.subject, "email:carol@example.org");
-  stage.byleave("token", "remove", carol.id);
+  stage.byleave("serve", "token", "remove", carol.id);
   await page.goto("/log");
   await page.getByLabel("Your token").waitFor();
 });

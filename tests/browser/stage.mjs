@@ -37,8 +37,8 @@ export class Stage {
       BYLEAVE_WAIVE: "memory-limited",
       ...env(dir),
     };
-    stage.bot = stage.byleave("token", "add", "bot").trim();
-    stage.ann = stage.byleave("token", "add", "ann", "--person", "--scope", "answer,read,administer").trim();
+    stage.bot = stage.byleave("serve", "token", "add", "bot").trim();
+    stage.ann = stage.byleave("serve", "token", "add", "ann", "--person", "--scope", "answer,read,administer").trim();
     await stage.serve(serve);
     return stage;
   }

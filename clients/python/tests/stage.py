@@ -25,7 +25,7 @@ class Server:
         self.start()
 
     def token(self, name: str, *more: str) -> str:
-        command = [PROGRAM, "token", "add", name, *more]
+        command = [PROGRAM, "serve", "token", "add", name, *more]
         added = subprocess.run(command, cwd=self.dir, env=self._env, check=True, capture_output=True, text=True)
         return added.stdout.strip()
 

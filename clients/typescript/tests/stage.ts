@@ -30,7 +30,7 @@ export class Server {
   }
 
   token(...words: string[]): string {
-    return execFileSync(PROGRAM, ["token", "add", ...words], { cwd: this.dir, env: this.#env, stdio: "pipe" }).toString().trim();
+    return execFileSync(PROGRAM, ["serve", "token", "add", ...words], { cwd: this.dir, env: this.#env, stdio: "pipe" }).toString().trim();
   }
 
   /** Starts the server. The second time it uses the same port and the same audit log. */

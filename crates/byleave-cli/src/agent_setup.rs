@@ -11,20 +11,94 @@ use byleave::gate::Gate;
 use byleave_agent::agent_loop::{Agent, ConversationContext, EventListener, ModelHandle};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::history::History;
-use byleave_agent::limits::{TaskLimits, TaskUsage};
+use byleave_agent::limits::{TaskLimits, TaskUsage, TokenPrices};
 use byleave_agent::model::ModelError;
 use byleave_agent::model_turn::MODEL_TURN;
 use byleave_agent::persona::{LoadedPersona, ModelName, Persona};
 use byleave_agent::provider::{ProviderKind, ProviderModel, ProviderSettings};
 use byleave_agent::tool_block_adapter::{ToolBlockModel, ToolCallStyle};
+use clap::{Args as Group, ValueEnum};
 
 use crate::app_context::AppContext;
-use crate::args::{AskArg, ModelArgs};
+use crate::args::{AskArg, ModeArg};
 use crate::call_display::format_count;
 use crate::error::CliError;
 use crate::resolved_options::{ResolvedOptions, variable};
 use crate::terminal_approver;
 use crate::time::{format_duration, now, parse_duration};
+
+/// The model, its persona and its limits.
+#[derive(Debug, Group)]
+pub(crate) struct ModelArgs {
+    /// Persona: a name (see `byleave agent persona`) or a file [default: that of the session, or coder]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) persona: Option<String>,
+    /// Model, as in `anthropic/claude-sonnet-4-5` [default: that of the session, $BYLEAVE_MODEL, or that of the persona]
+    ///
+    /// Providers: openai, anthropic, gemini and ollama.
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+    /// Compatible endpoint, as in `http://localhost:8000/v1` [default: $BYLEAVE_MODEL_URL, or that of the provider]
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// How the model calls tools
+    #[arg(long, value_enum, default_value_t = ToolCallStyleArg::Auto)]
+    pub(crate) tool_calls: ToolCallStyleArg,
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// Where questions go [default: setting `ask`, or terminal if there is one, else none]
+    #[arg(long, value_enum)]
+    pub(crate) ask: Option<AskArg>,
+    /// Maximum number of turns for each of your messages
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: u32,
+    /// Maximum number of input and output tokens for each of your messages
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// Maximum cost for each of your messages, in the unit of `--prices`
+    #[arg(long, value_name = "AMOUNT", requires = "prices", value_parser = amount)]
+    pub(crate) max_cost: Option<f64>,
+    /// Prices of a million input and output tokens, as in `3/15`
+    #[arg(long, value_name = "INPUT/OUTPUT", value_parser = prices)]
+    pub(crate) prices: Option<TokenPrices>,
+    /// Maximum time for each of your messages: a number and s, m, h, d or w, as in `30m`
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) max_time: Option<String>,
+}
+
+/// How a model calls tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolCallStyleArg {
+    /// Native tool calls, or tool blocks if the model has none
+    Auto,
+    /// Native tool calls of the model
+    Native,
+    /// Fenced blocks tagged `tool`
+    Blocks,
+}
+
+impl From<ToolCallStyleArg> for ToolCallStyle {
+    fn from(typed: ToolCallStyleArg) -> Self {
+        match typed {
+            ToolCallStyleArg::Auto => Self::Auto,
+            ToolCallStyleArg::Native => Self::Native,
+            ToolCallStyleArg::Blocks => Self::Blocks,
+        }
+    }
+}
+
+fn amount(typed: &str) -> Result<f64, String> {
+    let amount: Option<f64> = typed.parse().ok();
+    amount
+        .filter(|amount| amount.is_finite() && *amount >= 0.0)
+        .ok_or_else(|| "expected a number, as in `1.50`".into())
+}
+
+fn prices(typed: &str) -> Result<TokenPrices, String> {
+    let (input, output) = typed.split_once('/').ok_or("expected two numbers, as in `3/15`")?;
+    Ok(TokenPrices { input: amount(input)?, output: amount(output)? })
+}
 
 /// The maximum number of turns that are searched for sessions.
 const TURNS_MAX: usize = 100_000;
@@ -37,8 +111,9 @@ pub(crate) fn personas(options: &ResolvedOptions) -> Option<PathBuf> {
 /// Loads the persona with this name.
 pub(crate) fn persona(name: &str, options: &ResolvedOptions) -> Result<LoadedPersona> {
     let found = Persona::load(name, personas(options).as_deref());
-    Ok(found
-        .map_err(|fault| CliError::new(fault.to_string()).hint("`byleave persona` lists the personas"))?)
+    Ok(found.map_err(|fault| {
+        CliError::new(fault.to_string()).hint("`byleave agent persona` lists the personas")
+    })?)
 }
 
 /// Creates a gate and a conversation on it.
@@ -167,7 +242,7 @@ pub(crate) async fn sessions(house: &AppContext, options: &ResolvedOptions) -> R
 /// Finds the session that was typed in full or by its end.
 pub(crate) async fn session(typed: &str, house: &AppContext, options: &ResolvedOptions) -> Result<SessionId> {
     let sessions = sessions(house, options).await?;
-    let hint = "`byleave history` lists the conversations";
+    let hint = "`byleave agent history` lists the conversations";
     if let Some(whole) = sessions.iter().find(|session| session.as_str() == typed) {
         return Ok(whole.clone());
     }

@@ -97,7 +97,7 @@ impl AppContext {
         let heading = kept.as_ref().and_then(|kept| kept.record.header());
         let unreadable = || {
             CliError::new(format!("the record of call {call} does not name its working directory"))
-                .hint("`byleave book verify` checks whether the audit log is intact")
+                .hint("`byleave audit verify` checks whether the audit log is intact")
         };
         Ok(heading.ok_or_else(unreadable)?.cwd.clone())
     }

@@ -142,7 +142,7 @@ fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallRes
     screen.message_with_tone(Tone::Bad, word, &prose(&refusal.to_string()));
     let hint = match (&result.outcome, refusal.code) {
         (CallOutcome::Unknown(_), _) => format!(
-            "the call may or may not have taken effect: check before you repeat it; `byleave book show {}` shows \
+            "the call may or may not have taken effect: check before you repeat it; `byleave log show {}` shows \
              how far it got",
             short(&result.call)
         ),

@@ -2,7 +2,7 @@
 //!
 //! Standard output is for results, standard error for messages. Outside text must go through [`one_line`], [`prose`] or
 //! [`many_lines`] first, so that it can neither control a terminal nor imitate our lines. A reader that went away
-//! (`byleave book log | head`) is not an error.
+//! (`byleave log | head`) is not an error.
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write};

@@ -62,7 +62,7 @@ impl From<AnswerError> for CliError {
                 Self::new(what).hint("`byleave inbox` lists the open questions")
             }
             AnswerError::QuestionClosed => {
-                Self::new(what).hint("`byleave book log` shows the outcome of its call")
+                Self::new(what).hint("`byleave log` shows the outcome of its call")
             }
             AnswerError::Mismatch => {
                 Self::refused(what).hint("`byleave inbox show` shows the current question")

@@ -54,7 +54,7 @@ fn advice(error: &Error) -> Option<&'static str> {
             "check the owner with `ls -ld`; `--state` chooses another directory for the audit log"
         }
         _ if told.contains("not a database") || told.contains("not an audit log") => {
-            "choose another audit log with `--state`, or restore a backup and check it with `byleave book verify`"
+            "choose another audit log with `--state`, or restore a backup and check it with `byleave audit verify`"
         }
         _ if told.contains("has the format") => {
             "choose another directory with `--state`, or use the version of byleave that wrote this audit log"

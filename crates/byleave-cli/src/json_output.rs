@@ -1,7 +1,7 @@
 //! The JSON of `--json`: stable shapes, exact values. A field may be added; none changes its meaning.
 //!
-//! Standard output has one value, also after an error: an object whose only field is `error`. Only `explain --batch`, `run` and
-//! `watch` print one value per line. With `sandbox exec` standard output belongs to the command.
+//! Standard output has one value, also after an error: an object whose only field is `error`. Only `explain --batch`,
+//! `agent run` and `log follow` print one value per line. With `sandbox exec` standard output belongs to the command.
 
 use byleave::audit_log::{CallItem, QuestionItem, StandingApprovalItem, Verification};
 use byleave::core::call::Millis;

@@ -1,7 +1,7 @@
 //! The `byleave` program: commands and the terminal, over the `byleave` library.
 //!
-//! It is thin on purpose. The command line is in [`args`], its meaning in [`resolved_options`], and one file for each command in
-//! [`command`]. It must not decide anything that the gate decides.
+//! It is thin on purpose. Each command has one file in [`command`], with its arguments. The options of every
+//! command are in [`args`], and [`resolved_options`] interprets them. It must not decide anything that the gate decides.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -16,6 +16,7 @@ mod atomic_replace;
 mod bar_chart;
 mod call_display;
 mod command;
+mod command_help;
 mod config;
 mod config_edit;
 mod console;
@@ -43,12 +44,13 @@ mod tool_catalog;
 mod undo_target;
 mod workers;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
-use crate::args::Args;
+use crate::command::Args;
 use crate::console::Console;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
@@ -58,7 +60,7 @@ use crate::resolved_options::ResolvedOptions;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match parse(std::env::args_os()) {
         Ok(args) => args,
         Err(said) => return misspelt(&said).into(),
     };
@@ -68,9 +70,17 @@ fn main() -> ExitCode {
     if screen.has_write_error() { ExitStatus::Unusable.into() } else { status.into() }
 }
 
+/// Parses the command line.
+fn parse(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Args, clap::Error> {
+    let mut command = command_help::with_grouped_help(Args::command());
+    let matches = command.try_get_matches_from_mut(words)?;
+    command_help::check_conflicts(&mut command, &matches)?;
+    Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
 fn run(args: Args, screen: &mut Console) -> Result<ExitStatus> {
     listen(args.global.verbose);
-    let options = if command::works_without_settings(&args.command) {
+    let options = if command::works_without_settings(args.command.as_ref()) {
         ResolvedOptions::ignoring_broken_config(&args.global)?
     } else {
         ResolvedOptions::new(&args.global)?
@@ -89,7 +99,7 @@ fn misspelt(said: &clap::Error) -> ExitStatus {
     let mut screen = Console::new(args::ColorArg::Auto, json);
     if said.use_stderr() {
         // The message contains typed words, and clap drops what it takes for colours. So the words are escaped beforehand.
-        let text = match Args::try_parse_from(typed) {
+        let text = match parse(typed) {
             Err(visible) => visible.render().to_string(),
             Ok(_) => console::many_lines(&said.render().to_string()).join("\n"),
         };

@@ -47,7 +47,7 @@ pub(crate) async fn call(house: &AppContext, typed: &str) -> Result<CallId> {
     let page = PageRequest::with_limit(LOOKED_THROUGH_MAX);
     let calls = house.audit_log.calls(CallFilter::default(), page).await?;
     let found = pick("call", typed, calls.iter().map(|item| item.call));
-    Ok(found.map_err(|complaint| complaint.hint("`byleave book log` lists the calls"))?)
+    Ok(found.map_err(|complaint| complaint.hint("`byleave log` lists the calls"))?)
 }
 
 /// Finds the standing approval of a typed id. It must exist.
@@ -58,7 +58,8 @@ pub(crate) async fn standing_approval(
 ) -> Result<StandingApprovalId> {
     let given = house.audit_log.list_standing_approvals(&options.tenant, now()).await?;
     let found = pick("standing approval", typed, given.iter().map(|item| item.standing_approval.id));
-    Ok(found.map_err(|complaint| complaint.hint("`byleave leaves` lists the standing approvals"))?)
+    Ok(found
+        .map_err(|complaint| complaint.hint("`byleave policy approvals` lists the standing approvals"))?)
 }
 
 fn whole<I: FromStr>(typed: &str) -> Option<I> {

@@ -134,7 +134,8 @@ impl QuestionBackend for LocalBackend {
     }
 
     fn last_change(&self) -> Option<String> {
-        self.handle.block_on(undo_target::last_change(&self.house, &self.options)).ok().flatten()
+        let last = self.handle.block_on(undo_target::last_change(&self.house, &self.options)).ok().flatten();
+        last.map(|last| last.description)
     }
 
     fn undo(&self) -> String {

@@ -41,15 +41,24 @@ pub(crate) enum UndoScope {
     Anywhere,
 }
 
-/// Describes the change that an undo without arguments would revert.
-pub(crate) async fn last_change(house: &AppContext, options: &ResolvedOptions) -> Result<Option<String>> {
+/// The change that an undo without arguments would revert.
+#[derive(Debug)]
+pub(crate) struct LastChange {
+    pub(crate) call: CallId,
+    pub(crate) description: String,
+}
+
+/// Returns the change that an undo without arguments would revert.
+pub(crate) async fn last_change(house: &AppContext, options: &ResolvedOptions) -> Result<Option<LastChange>> {
     let Some(item) = newest_undoable(CallFilter::default(), UndoScope::Here, house, options).await? else {
         return Ok(None);
     };
     let changes = workplace(options, &options.cwd).open_store()?.changes(item.call.uuid())?;
     let ago = format_duration(now().saturating_sub(item.changed_at));
     let files = named(&changes, Path::new(&options.cwd));
-    Ok(Some(format!("{} of {ago} ago ({}: {files})", item.call_summary.tool, summarize_changes(&changes))))
+    let description =
+        format!("{} of {ago} ago ({}: {files})", item.call_summary.tool, summarize_changes(&changes));
+    Ok(Some(LastChange { call: item.call, description }))
 }
 
 /// Describes the files that a call changed, and its directory if that is not the current one.

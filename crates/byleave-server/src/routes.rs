@@ -41,7 +41,7 @@ impl Modify for BearerAuthModifier {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let bearer = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("A token from `byleave token add`"))
+            .description(Some("A token from `byleave serve token add`"))
             .build();
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(bearer));

@@ -179,10 +179,10 @@ fn words(error: &Refused) -> String {
     let Refused::Http(response) = error else { return error.to_string() };
     let why = match response.status().as_u16() {
         401 => {
-            "the token of the worker is wrong, expired or removed (create one with `byleave token add NAME --scope work`)"
+            "the token of the worker is wrong, expired or removed (create one with `byleave serve token add NAME --scope work`)"
         }
         403 => {
-            "the token of the worker does not have the scope `work` (create one with `byleave token add NAME --scope work`)"
+            "the token of the worker does not have the scope `work` (create one with `byleave serve token add NAME --scope work`)"
         }
         404 => {
             "the server does not accept workers: it was started without `--workers`, or the address is not that of the server"

@@ -47,8 +47,8 @@ async function as(ground, token, does) {
 async function strangers(ground, page, item) {
   const { stage } = ground;
   const call = await touches(ground, item);
-  const reader = stage.byleave("token", "add", "carl", "--person", "--scope", "read").trim();
-  const foreigner = stage.byleave("token", "add", "eve", "--person", "--tenant", "other").trim();
+  const reader = stage.byleave("serve", "token", "add", "carl", "--person", "--scope", "read").trim();
+  const foreigner = stage.byleave("serve", "token", "add", "eve", "--person", "--tenant", "other").trim();
   for (const [token, status] of [[reader, 403], [foreigner, 404]]) {
     await as(ground, token, async (theirs) => {
       assert.equal((await theirs.goto(`/questions/${call.question.id}`)).status(), status);
@@ -93,13 +93,13 @@ async function fromElsewhere(page, to, form) {
 async function otherRole(ground, page, item) {
   const { stage } = ground;
   const call = await touches(ground, item);
-  const warden = stage.byleave("token", "add", "walt", "--person", "--scope", "read,administer").trim();
+  const warden = stage.byleave("serve", "token", "add", "walt", "--person", "--scope", "read,administer").trim();
   await as(ground, warden, async (theirs) => {
     assert.equal((await theirs.goto(`/questions/${call.question.id}`)).status(), 403);
     await theirs.goto("/approvals");
     assert.equal((await send(theirs, answerOf(call), await yesOf(theirs, call))).status, 403);
   });
-  const helper = stage.byleave("token", "add", "helper", "--scope", "answer").trim();
+  const helper = stage.byleave("serve", "token", "add", "helper", "--scope", "answer").trim();
   const approval = { digest: call.question.digest, answer: { kind: "standing-approval", scope: 1, lifetime_s: 60, this_session: true } };
   const edit = { digest: call.question.digest, answer: { kind: "edit", value: { command: "true" } } };
   for (const [token, body] of [[warden], [stage.bot], [helper, approval], [helper, edit]]) {
@@ -120,13 +120,13 @@ async function itself(ground, page, item) {
   await door.getByText("This token belongs to an agent. Only people can sign in here.").waitFor();
   await context.close();
   assert.equal((await overHttp(ground, stage.bot, call)).status, 403);
-  const both = stage.byleave("token", "add", "bot", "--scope", "submit,answer").trim();
+  const both = stage.byleave("serve", "token", "add", "bot", "--scope", "submit,answer").trim();
   const { status, json } = await overHttp(ground, both, call);
   assert.deepEqual([status, json.code], [403, "own-question"]);
   await ground.no(call);
 
   // A person who made the call cannot answer either.
-  const dan = stage.byleave("token", "add", "dan", "--person", "--scope", "submit,answer,read").trim();
+  const dan = stage.byleave("serve", "token", "add", "dan", "--person", "--scope", "submit,answer,read").trim();
   const made = await stage.api(dan, "POST", "/v1/calls?wait=5", { tool: "bash", arguments: { command: "touch gate-marker" }, session: item.id }, { "idempotency-key": "dan" });
   const own = made.json;
   assert.equal(own.state, "waiting", JSON.stringify(own));

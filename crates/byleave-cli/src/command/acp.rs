@@ -1,20 +1,50 @@
 //! `byleave acp`: a proxy between an editor on our standard streams and an agent that it starts.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
+use byleave::core::id::AgentId;
 use byleave::gate::Gate;
 use byleave::settings::GateSettings;
 use byleave_acp::{CallerIdentity, EditorApprover, GateProvider, Proxy};
+use clap::{Args as Group, ValueEnum};
 use tokio::process::Command as Program;
 
 use crate::app_context::AppContext;
-use crate::args::{AcpArgs, AcpAskArg, AskArg};
+use crate::args::{AskArg, ModeArg};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
+
+#[derive(Debug, Group)]
+pub(crate) struct AcpArgs {
+    /// Name of the agent in the audit log
+    #[arg(long, default_value = "acp")]
+    pub(crate) agent: AgentId,
+    /// Where questions go
+    #[arg(long, value_enum, default_value_t = AcpAskArg::Inbox)]
+    pub(crate) ask: AcpAskArg,
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// Agent command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "AGENT")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Where questions go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AcpAskArg {
+    /// Keep the question open, to be answered with `byleave inbox`; the agent waits
+    Inbox,
+    /// Ask in the editor, which is trusted that a person answers
+    Editor,
+    /// Ask nobody: refuse calls that need an answer
+    None,
+}
 
 pub(crate) async fn run(typed: AcpArgs, options: &ResolvedOptions) -> Result<ExitStatus> {
     let chosen = options.settings.clone().with_mode(typed.mode);
@@ -32,7 +62,7 @@ pub(crate) async fn run(typed: AcpArgs, options: &ResolvedOptions) -> Result<Exi
     let gates =
         Arc::new(GatesByDirectory { house, options, ask, settings, client: asked, gates: Mutex::default() });
     let mut words = typed.command.iter();
-    let program = words.next().map(std::ffi::OsString::as_os_str).unwrap_or_default();
+    let program = words.next().map(OsString::as_os_str).unwrap_or_default();
     let started = Program::new(program)
         .args(words)
         .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! `byleave book`: reads, verifies and exports the audit log, and erases contents on request.
+//! `byleave audit`: verifies and exports the audit log, and deletes contents on request.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -6,73 +6,86 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
-use byleave::audit_log::{AuditLog as _, CallFilter, CallItem, CallState, PageRequest};
+use byleave::audit_log::{AuditLog as _, CallFilter};
 use byleave::core::admin_action::{AdminAction, AdminActionKind};
-use byleave::core::id::CallId;
+use clap::{Subcommand, ValueEnum};
 use futures::StreamExt as _;
 use serde_json::json;
 
 use crate::app_context::AppContext;
-use crate::args::{AuditCommand, ExportFormatArg, LogArgs};
 use crate::call_display::{format_count, table};
+use crate::command::log::{include_contents, record};
 use crate::console::{Console, Tone, escape_json, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::time::{format_utc, now, parse_time};
+use crate::time::{format_utc, now};
 use crate::tool_catalog::workplace;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Verify the audit log and report the first error (the default)
+    ///
+    /// Exits with 1 if the audit log is not intact.
+    Verify {
+        /// Anchor from another place. Without it, a restored old copy is not detected
+        #[arg(long, value_name = "FILE")]
+        anchor: Option<PathBuf>,
+    },
+    /// Permanently delete the contents of a call
+    ///
+    /// The record of the call stays and still verifies. The call can no longer be undone.
+    Forget {
+        /// Call id
+        call: String,
+    },
+    /// Export records as JSON or Markdown
+    Export {
+        /// Output format
+        #[arg(long, value_enum)]
+        format: ExportFormatArg,
+        /// Include the contents
+        #[arg(long)]
+        contents: bool,
+        /// Call ids [default: all calls]
+        calls: Vec<String>,
+    },
+    /// List admin actions, such as halts and waivers
+    ///
+    /// Admin actions are halts and their lifting, revoked standing approvals, opened sessions, deleted contents and waivers.
+    Actions,
+    /// Rebuild the lists from the entries
+    Rebuild,
+    /// Seal the audit log and print its anchor
+    ///
+    /// Keep the anchor in another place, for `verify --anchor`.
+    Anchor,
+}
+
+/// The format of exported records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormatArg {
+    Json,
+    Markdown,
+}
 
 pub(crate) async fn run(
     command: Option<AuditCommand>,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    match command.unwrap_or_else(|| AuditCommand::Log(LogArgs::default())) {
-        AuditCommand::Log(which) => log(which, options, screen).await,
-        AuditCommand::Show { call, contents } => show(&call, wanted(contents), options, screen).await,
+    match command.unwrap_or(AuditCommand::Verify { anchor: None }) {
         AuditCommand::Verify { anchor } => verify(anchor, options, screen).await,
-        AuditCommand::Forget { call } => forget(&call, options, screen).await,
         AuditCommand::Export { format, contents, calls } => {
-            export(format, wanted(contents), &calls, options, screen).await
+            export(format, include_contents(contents), &calls, options, screen).await
         }
+        AuditCommand::Forget { call } => forget(&call, options, screen).await,
         AuditCommand::Actions => actions(options, screen).await,
         AuditCommand::Rebuild => rebuild(options, screen).await,
         AuditCommand::Anchor => anchor(options, screen).await,
     }
-}
-
-const fn wanted(contents: bool) -> IncludeContents {
-    if contents { IncludeContents::Included } else { IncludeContents::Omitted }
-}
-
-async fn log(which: LogArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let now = now();
-    let filter = CallFilter {
-        tenant: None,
-        session: which.list.session,
-        tool: which.tool,
-        agent: which.agent,
-        state: which.call_state.map(CallState::from),
-        outcome: which.outcome,
-        code: which.code,
-        text: which.text,
-        asked_only: which.asked,
-        since: which.since.as_deref().map(|typed| parse_time(typed, now)).transpose()?,
-        until: which.until.as_deref().map(|typed| parse_time(typed, now)).transpose()?,
-    };
-    let house = AppContext::open_to_read(options, None)?;
-    let calls = house.audit_log.calls(filter, PageRequest::with_limit(which.list.limit)).await?;
-    if screen.json() {
-        screen.value(&calls.iter().map(json_output::call_item).collect());
-    } else if calls.is_empty() {
-        screen.message("the audit log has no such call");
-    } else {
-        let rows: Vec<Vec<String>> = calls.iter().map(row).collect();
-        table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
-    }
-    Ok(ExitStatus::Completed)
 }
 
 async fn actions(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
@@ -100,76 +113,6 @@ fn act_row(act: &AdminAction) -> Vec<String> {
     vec![format_utc(act.at), one_line(&act.actor), act.kind.as_str().to_owned(), one_line(&what)]
 }
 
-fn row(item: &CallItem) -> Vec<String> {
-    let outcome = item.outcome.as_deref().unwrap_or(item.state.as_str());
-    let code = item.code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
-    vec![
-        short(&item.call),
-        format_utc(item.opened_at),
-        one_line(&item.call_summary.agent),
-        one_line(item.call_summary.session.as_str()),
-        one_line(&item.call_summary.tool),
-        one_line(&format!("{outcome}{code}")),
-        one_line(&item.call_summary.summary),
-    ]
-}
-
-/// Returns the record of a call, if it exists.
-async fn record(house: &AppContext, call: CallId, contents: IncludeContents) -> Result<ExportedRecord> {
-    let missing = || CliError::new(format!("there is no call {call} in the audit log"));
-    let found = export::export_one(&*house.audit_log, call, contents).await?;
-    Ok(found.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?)
-}
-
-async fn show(
-    call: &str,
-    contents: IncludeContents,
-    options: &ResolvedOptions,
-    screen: &mut Console,
-) -> Result<ExitStatus> {
-    let house = AppContext::open_to_read(options, None)?;
-    let found = record(&house, short_ids::call(&house, call).await?, contents).await?;
-    if screen.json() {
-        screen.value(&found.to_json());
-        return Ok(ExitStatus::Completed);
-    }
-    screen.title(&format!("call {}", found.call));
-    if let Some(listing) = &found.stored.call_summary {
-        let who = format!("{} by {} in session {}", listing.tool, listing.agent, listing.session);
-        screen.line(&one_line(&who));
-        if !listing.summary.is_empty() {
-            screen.line(&one_line(&listing.summary));
-        }
-        // The operation is more than a word: the call describes itself.
-        if listing.operation.contains(' ') {
-            screen.line(&one_line(&listing.operation));
-        }
-    }
-    if found.stored.forgotten {
-        screen.line("the contents of this call were forgotten");
-    }
-    screen.line("");
-    for (seq, entry) in found.stored.record.entries().iter().enumerate() {
-        let remark = one_line(&export::describe_entry(entry));
-        let line = format!("{seq:>3}  {}  {:<22}  {remark}", format_utc(entry.at), entry.event.kind());
-        screen.line(line.trim_end());
-    }
-    for content in &found.contents {
-        screen.line("");
-        screen.title(&format!(
-            "content {} ({} bytes)",
-            content.content_ref.digest.short_hex(),
-            content.content_ref.size
-        ));
-        screen.text(&String::from_utf8_lossy(&content.bytes));
-    }
-    if let Some(damage) = found.stored.record.damage() {
-        screen.message_with_tone(Tone::Bad, "damaged:", &one_line(&damage.to_string()));
-        return Ok(ExitStatus::Failed);
-    }
-    Ok(ExitStatus::Completed)
-}
-
 async fn verify(
     anchor: Option<PathBuf>,
     options: &ResolvedOptions,
@@ -177,7 +120,7 @@ async fn verify(
 ) -> Result<ExitStatus> {
     if let Some(path) = anchor.as_ref().filter(|path| !path.exists()) {
         let missing = CliError::new(format!("there is no anchor in `{}`", path.display()));
-        return Err(missing.hint("`byleave book anchor > FILE` creates one; keep it elsewhere").into());
+        return Err(missing.hint("`byleave audit anchor > FILE` creates one; keep it elsewhere").into());
     }
     let house = AppContext::open_to_read(options, anchor)?;
     let found = house.audit_log.verify().await?;
@@ -216,7 +159,7 @@ async fn forget(call: &str, options: &ResolvedOptions, screen: &mut Console) -> 
     let call = short_ids::call(&house, call).await?;
     let forgotten = house.audit_log.forget(call, options.person.name.clone(), now()).await?;
     let missing = || CliError::new(format!("there is no call {call} in the audit log"));
-    let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?;
+    let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave log` lists the calls"))?;
     // The earlier contents of changed files belong to the call as well.
     let store = workplace(options, &options.cwd).open_store()?;
     let images = store.forget_copy(call.uuid(), SystemTime::now(), "the call was forgotten")?;

@@ -6,27 +6,62 @@ use std::io::{self, Read};
 use anyhow::{Context as _, Result};
 use byleave::clock::fresh_id;
 use byleave::core::call::Call;
-use byleave::core::id::CallId;
+use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::result::CallStatus;
+use clap::Args as Group;
 use serde_json::Value;
 
 use crate::app_context::AppContext;
-use crate::args::{self, AskArg};
-use crate::call_display;
+use crate::args::{AskArg, ModeArg};
 use crate::command::session;
 use crate::console::Console;
 use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::notify;
 use crate::resolved_options::ResolvedOptions;
-use crate::terminal_approver;
+use crate::{call_display, notify, terminal_approver};
+
+#[derive(Debug, Group)]
+pub(crate) struct CallArgs {
+    /// Tool
+    pub(crate) tool: String,
+    /// Arguments: JSON, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) args: String,
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// Show what would happen, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Session of the call. Calls of a session run in order
+    #[arg(long, default_value = "cli")]
+    pub(crate) session: SessionId,
+    /// Parent session. Cannot be changed later
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) parent: Option<SessionId>,
+    /// Name of the agent that makes the call
+    #[arg(long, default_value = "cli")]
+    pub(crate) agent: AgentId,
+    /// Reason, in the words of the agent; shown in questions
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Id of the call. A call with the same id is never run twice
+    #[arg(long, value_name = "UUID")]
+    pub(crate) id: Option<CallId>,
+    /// Where questions go [default: setting `ask`, or terminal if there is one, else none]
+    #[arg(long, value_enum)]
+    pub(crate) ask: Option<AskArg>,
+    /// Timeout for tools that set none [default: setting `call_timeout`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub(crate) timeout_ms: Option<u64>,
+}
 
 /// The maximum size of JSON input. The gate has further limits.
 const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(crate) async fn run(
-    typed: args::CallArgs,
+    typed: CallArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {

@@ -1,11 +1,19 @@
 //! `byleave completions`: shell completions, generated from the definition of the commands.
 
-use clap::CommandFactory as _;
+use clap::{Args as Group, CommandFactory as _};
+use clap_complete::Shell;
 use serde_json::json;
 
-use crate::args::{Args, CompletionsArgs};
+use crate::command::Args;
 use crate::console::Console;
 use crate::exit_status::ExitStatus;
+
+#[derive(Debug, Group)]
+pub(crate) struct CompletionsArgs {
+    /// Shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
 
 pub(crate) fn run(typed: &CompletionsArgs, screen: &mut Console) -> ExitStatus {
     let mut script = Vec::new();

@@ -8,9 +8,9 @@ use std::process::Command as Program;
 
 use anyhow::Result;
 use byleave_files::own;
+use clap::Subcommand;
 use serde_json::json;
 
-use crate::args::ConfigCommand;
 use crate::call_display::table;
 use crate::config::{self, ConfigFile, ConfigValue, SettingSource};
 use crate::console::{Console, one_line};
@@ -18,6 +18,19 @@ use crate::diagnostics;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show all settings, their values and sources (the default)
+    Show,
+    /// Edit your own settings file
+    ///
+    /// The editor is the setting `editor`, $VISUAL, $EDITOR or vi. An invalid file is not saved: the old one stays, and your draft is
+    /// kept for the next edit. A new file starts with every setting and its default, commented out.
+    Edit,
+    /// List the settings files and whether they exist
+    Path,
+}
 
 pub(crate) fn run(
     command: Option<ConfigCommand>,

@@ -11,19 +11,26 @@ use byleave::core::id::CallId;
 use byleave::event::GateEvent;
 use byleave::result::{CallOutcome, CallResult, CallStatus};
 use byleave_tools::strip_gate_prefix;
+use clap::Args as Group;
 use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
 use crate::app_context::AppContext;
-use crate::args::{AskArg, HookTicketArgs};
+use crate::args::AskArg;
 use crate::console::{Console, prose};
 use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::hook::TicketStore;
 use crate::resolved_options::ResolvedOptions;
+
+#[derive(Debug, Group)]
+pub(crate) struct HookTicketArgs {
+    /// Call id
+    pub(crate) call: CallId,
+}
 
 pub(crate) async fn run(
     typed: &HookTicketArgs,
@@ -41,7 +48,7 @@ pub(crate) async fn run(
     let heading = kept.record.header().ok_or_else(unknown)?;
     if heading.tool != "bash" {
         return Err(CliError::not_run(format!("call {call} must be executed by the agent, not by a shell"))
-            .hint("`byleave book show` shows the evaluated call")
+            .hint("`byleave log show` shows the evaluated call")
             .into());
     }
     if kept.record.attempts() > 0 {

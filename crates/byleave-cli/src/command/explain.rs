@@ -17,11 +17,12 @@ use byleave::plan;
 use byleave::policy_case::CaseDefaults;
 use byleave::policy_files::USER_FILE_NAME;
 use byleave::tool::{Tool, ToolContext};
+use clap::Args as Group;
 use serde_json::{Value, json};
 
 use self::evaluation::CallExplanation;
 use crate::active_policy::ActivePolicy;
-use crate::args;
+use crate::args::ModeArg;
 use crate::command::call;
 use crate::console::Console;
 use crate::error::CliError;
@@ -30,8 +31,33 @@ use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::time::now;
 use crate::tool_catalog;
 
+#[derive(Debug, Group)]
+pub(crate) struct ExplainArgs {
+    /// Tool
+    #[arg(conflicts_with = "command")]
+    pub(crate) tool: Option<String>,
+    /// Arguments: JSON, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) args: String,
+    /// Shell command, explained as a call of a tool of class `bash`
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) command: Option<String>,
+    /// Use only the file of `--policy`; with `--batch`, only the rules of each case
+    #[arg(long)]
+    pub(crate) only: bool,
+    /// Evaluate cases from stdin, one JSON object per line
+    ///
+    /// A case has `id`, `tool`, `input`, `rules`, `default`, `cwd`, `home` and `workspace`. It is evaluated with the built-in rules and
+    /// its own. The output has one line per case, with `id`, `verdict` and `because`.
+    #[arg(long, conflicts_with_all = ["tool", "command"])]
+    pub(crate) batch: bool,
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+}
+
 pub(crate) async fn run(
-    typed: &args::ExplainArgs,
+    typed: &ExplainArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
@@ -81,7 +107,7 @@ pub(crate) async fn run(
 }
 
 /// Loads the policy: the one in force, or one file alone.
-fn policy(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<Policy> {
+fn policy(typed: &ExplainArgs, options: &ResolvedOptions) -> Result<Policy> {
     let state = real_path(&options.state)?.ok_or_else(CliError::no_state_dir)?;
     let rules = ActivePolicy { options, workspace: &options.cwd, state: &state };
     if !typed.only {
@@ -101,7 +127,7 @@ struct ExplainSubject {
 }
 
 /// Returns the tool and the arguments to explain. A command is explained as that of any tool of the class `bash`.
-fn subject(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<ExplainSubject> {
+fn subject(typed: &ExplainArgs, options: &ResolvedOptions) -> Result<ExplainSubject> {
     match (&typed.command, &typed.tool) {
         (Some(command), _) => Ok(ExplainSubject {
             tool: None,

@@ -2,16 +2,27 @@
 
 use anyhow::Result;
 use byleave::settings::GateSettings;
+use clap::Args as Group;
 use serde_json::json;
 
 use crate::app_context::AppContext;
-use crate::args::{self, AskArg};
+use crate::args::AskArg;
 use crate::console::{Console, one_line};
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 
+#[derive(Debug, Group)]
+pub(crate) struct HaltArgs {
+    /// Reason, recorded in the audit log [default: requested by NAME]
+    #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
+    pub(crate) reason: Option<String>,
+    /// Lift the halt, so that calls can start again
+    #[arg(long)]
+    pub(crate) lift: bool,
+}
+
 pub(crate) async fn run(
-    typed: args::HaltArgs,
+    typed: HaltArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {

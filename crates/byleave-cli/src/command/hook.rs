@@ -9,15 +9,65 @@ use anyhow::{Context as _, Result};
 use byleave_hook::{
     Dialect, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES, format_response, parse_request,
 };
+use clap::{Args as Group, Subcommand};
 use tokio::sync::oneshot;
 
 use crate::app_context::AppContext;
-use crate::args::{self, HookCommand};
 use crate::console::Console;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::hook::HookEvaluator;
 use crate::resolved_options::ResolvedOptions;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HookCommand {
+    /// Evaluate one call of Claude Code
+    ClaudeCode(HookArgs),
+    /// Evaluate one call of Codex
+    Codex(HookArgs),
+    /// Evaluate one call of Gemini CLI
+    Gemini(HookArgs),
+    /// Evaluate one call of Cursor
+    Cursor(HookArgs),
+    /// Evaluate one call of Goose
+    Goose(HookArgs),
+    /// Evaluate one call of Copilot, in a terminal or in VS Code
+    Copilot(HookArgs),
+    /// Evaluate calls for all hooks in one process, until Ctrl-C
+    ///
+    /// Hooks connect to its socket in the state directory, which only you can open. Without it, every hook starts its own gate. It
+    /// exits when the settings or the program have changed.
+    Serve(HookServeArgs),
+}
+
+#[derive(Clone, Debug, Group)]
+pub(crate) struct HookArgs {
+    /// The agent's timeout for its hook, as configured there [default: that of the agent]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=86_400_000))]
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct HookServeArgs {
+    /// Exit after this many seconds without a request
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub(crate) idle_s: Option<u64>,
+}
+
+impl HookCommand {
+    /// Returns the dialect and its arguments. Returns `None` for `serve`.
+    pub(crate) const fn dialect(&self) -> Option<(Dialect, &HookArgs)> {
+        match self {
+            Self::ClaudeCode(typed) => Some((Dialect::ClaudeCode, typed)),
+            Self::Codex(typed) => Some((Dialect::Codex, typed)),
+            Self::Gemini(typed) => Some((Dialect::Gemini, typed)),
+            Self::Cursor(typed) => Some((Dialect::Cursor, typed)),
+            Self::Goose(typed) => Some((Dialect::Goose, typed)),
+            Self::Copilot(typed) => Some((Dialect::Copilot, typed)),
+            Self::Serve(_) => None,
+        }
+    }
+}
 
 /// The time limit for reading the agent's request.
 const LISTENS: Duration = Duration::from_secs(5);
@@ -37,7 +87,7 @@ pub(crate) async fn run(
 /// Evaluates one call by itself. Every failure is a deny, in the agent's format.
 async fn judge_one(
     dialect: Dialect,
-    typed: &args::HookArgs,
+    typed: &HookArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
@@ -97,7 +147,7 @@ fn denied(dialect: Dialect, heard: Option<&HookRequest>, error: &anyhow::Error) 
 fn speak(screen: &mut Console, said: &HookOutput, error: &anyhow::Error) -> Result<ExitStatus> {
     let status = if said.exit_code == 0 { ExitStatus::Completed } else { ExitStatus::Unusable };
     if screen.json() && status != ExitStatus::Completed {
-        let hint = CliError::hint_in(error).unwrap_or("`byleave inbox` and `byleave book log` show more");
+        let hint = CliError::hint_in(error).unwrap_or("`byleave inbox` and `byleave log` show more");
         return Err(CliError::new(format!("{error:#}")).hint(hint).into());
     }
     said.stderr.lines().for_each(|line| screen.message(&crate::console::one_line(line)));
@@ -105,4 +155,24 @@ fn speak(screen: &mut Console, said: &HookOutput, error: &anyhow::Error) -> Resu
         screen.raw_text(&said.stdout);
     }
     Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches as _};
+
+    use super::*;
+
+    // req: M2
+    #[test]
+    fn every_dialect_has_a_command_of_its_name() {
+        let command = HookCommand::augment_subcommands(Command::new("hook"));
+        for dialect in Dialect::ALL {
+            let typed = command.clone().try_get_matches_from(["hook", dialect.name()]).unwrap();
+            let hook = HookCommand::from_arg_matches(&typed).unwrap();
+            assert_eq!(hook.dialect().map(|(dialect, _)| dialect), Some(dialect));
+        }
+        // And `serve`. One more is a dialect that is not in `ALL`.
+        assert_eq!(command.get_subcommands().count(), Dialect::ALL.len() + 1);
+    }
 }

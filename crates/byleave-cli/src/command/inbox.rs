@@ -21,23 +21,54 @@ use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::render::{LineRole, render};
 use byleave::ledger::Ledger as _;
 use byleave_terminal::inbox::{self, InboxBackend, InboxExit};
+use clap::Subcommand;
 use serde_json::{Value, json};
 use tokio::signal::ctrl_c;
 use tokio::task::spawn_blocking;
 
+use self::answer::AnswerCommand;
 use crate::app_context::AppContext;
-use crate::args::{AskArg, InboxCommand, ListArgs};
+use crate::args::{AskArg, ListArgs};
 use crate::call_display::{self, table};
 use crate::console::{Console, one_line};
 use crate::drive_call::{self, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::hook;
-use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
 use crate::terminal_approver::{LocalBackend, is_dumb_terminal, prompt_settings};
 use crate::time::{format_duration, format_utc, now};
+use crate::{hook, json_output};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InboxCommand {
+    /// List the open questions, newest first (the default)
+    List(ListArgs),
+    /// Show a question on a full screen and answer it there
+    ///
+    /// The exit code is that of the call.
+    Open {
+        /// Question id
+        id: String,
+    },
+    /// Show a question in full
+    Show {
+        /// Question id
+        id: String,
+    },
+    /// Answer a question and continue its call
+    ///
+    /// Prints the result of the call.
+    Answer {
+        /// Question id
+        id: String,
+        #[command(subcommand)]
+        answer: AnswerCommand,
+        /// Digest of the question as shown; a different question is then not answered
+        #[arg(long, global = true)]
+        digest: Option<String>,
+    },
+}
 
 pub(crate) async fn run(
     command: Option<InboxCommand>,

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use byleave_sandbox::launch::RunAs;
 use byleave_sandbox::probe::ProbeReport;
+use clap::Args as Group;
 use serde_json::{Value, json};
 
 use self::plan::InitPlan;
 use crate::agent_configs::{self, KnownAgent, ProgramPaths};
-use crate::args::InitArgs;
 use crate::call_display::table;
 use crate::command::doctor::can_run;
 use crate::console::{Console, one_line};
@@ -25,6 +25,22 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::init_journal::{self, InitJournal};
 use crate::resolved_options::ResolvedOptions;
+
+#[derive(Debug, Group)]
+pub(crate) struct InitArgs {
+    /// Agent
+    #[arg(value_enum)]
+    pub(crate) agent: Option<KnownAgent>,
+    /// Use the settings of the project in this directory, not your own
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// Show the changes, with secrets masked, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Revert the setup, of all agents if none is named. Later changes to the files stay
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
 
 pub(crate) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let project = typed.project.then(|| PathBuf::from(&options.cwd));

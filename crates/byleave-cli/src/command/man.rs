@@ -1,18 +1,25 @@
 //! `byleave man`: manual pages, one for each command, generated from the definition of the commands.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::{Command, CommandFactory as _};
+use clap::{Args as Group, Command, CommandFactory as _};
 use clap_mangen::Man as Page;
 use serde_json::json;
 
-use crate::args::{Args, ManArgs};
 use crate::call_display::format_count;
+use crate::command::Args;
 use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+
+#[derive(Debug, Group)]
+pub(crate) struct ManArgs {
+    /// Directory for the pages of all commands: `byleave.1`, `byleave-call.1` and so on
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
 
 /// A page, and the words of its command.
 struct ManPage {
@@ -58,8 +65,7 @@ fn write(command: &Command, above: &[String], pages: &mut Vec<ManPage>) -> Resul
     let whole = concat!("byleave ", env!("CARGO_PKG_VERSION"));
     Page::new(page).source(whole).manual("Byleave").render(&mut text)?;
     pages.push(ManPage { words: above.to_vec(), text: String::from_utf8(text)? });
-    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
-    {
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
         let words = above.iter().cloned().chain([inner.get_name().to_owned()]).collect::<Vec<_>>();
         write(inner, &words, pages)?;
     }

@@ -1,24 +1,81 @@
 //! `byleave policy`: shows the rules in force, and checks rule files.
 
+pub(super) mod approvals;
 mod recorded_calls;
 mod replay;
 mod suggest;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use byleave::core::policy::{BUILTIN_TOML, Layer, Policy as Compiled, PolicyFileError, Rule, builtin_rules};
 use byleave::policy_files::{LoadedPolicy, PROJECT_PATH, PolicyFile, PolicyLoadError};
+use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use self::approvals::ApprovalsCommand;
 use crate::active_policy::ActivePolicy;
 use crate::approval_scope;
-use crate::args::{LayerArg, PolicyCommand};
 use crate::call_display::{format_count, table};
 use crate::console::{Console, Tone, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Show the rules in force and their sources (the default)
+    Show,
+    /// Check a policy file and show its errors
+    Check {
+        /// Policy file
+        file: PathBuf,
+        /// Layer of the file [default: project for `.byleave/policy.toml`, else user]
+        #[arg(long, value_enum)]
+        layer: Option<LayerArg>,
+    },
+    /// Test the examples of all rules in force
+    Test,
+    /// Print the source of the built-in rules
+    Builtin,
+    /// Evaluate recorded calls with another policy file
+    ///
+    /// The file replaces your own rules. Shows the calls whose decision would change.
+    Replay {
+        /// Policy file
+        file: PathBuf,
+    },
+    /// List and revoke standing approvals
+    Approvals {
+        #[command(subcommand)]
+        command: Option<ApprovalsCommand>,
+    },
+    /// Suggest rules for questions that you always answered yes
+    ///
+    /// A rule is suggested if at least two calls were approved. No rule is suggested for calls that are dangerous, irreversible or
+    /// could not be predicted, or if one such question had another answer. You can paste the output into your policy file.
+    Suggest,
+}
+
+/// The layer of a policy file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayerArg {
+    Organisation,
+    User,
+    Project,
+    Session,
+}
+
+impl From<LayerArg> for Layer {
+    fn from(layer: LayerArg) -> Self {
+        match layer {
+            LayerArg::Organisation => Self::Organisation,
+            LayerArg::User => Self::User,
+            LayerArg::Project => Self::Project,
+            LayerArg::Session => Self::Session,
+        }
+    }
+}
 
 pub(crate) async fn run(
     command: Option<PolicyCommand>,
@@ -33,6 +90,7 @@ pub(crate) async fn run(
         PolicyCommand::Test => test(&rules.load()?, screen),
         PolicyCommand::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN_TOML })),
         PolicyCommand::Builtin => screen.raw_text(BUILTIN_TOML),
+        PolicyCommand::Approvals { command } => return approvals::run(command, options, screen).await,
         PolicyCommand::Suggest => return suggest::run(options, &rules, screen).await,
         PolicyCommand::Replay { file } => return replay::run(&file, options, &rules, screen).await,
     }

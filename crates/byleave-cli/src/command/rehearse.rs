@@ -7,6 +7,7 @@ mod report;
 
 pub(crate) use report::differences;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,7 +16,7 @@ use anyhow::Result;
 use byleave::approver::{Reply, RiskLevel};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId};
+use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::question::Question;
 use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::refusal::Code;
@@ -23,12 +24,13 @@ use byleave::core::rehearsal::Rehearsal;
 use byleave::gate::Gate;
 use byleave::result::{CallOutcome, CallResult, CallStatus};
 use byleave_sandbox::guarantee::Guarantee;
+use clap::Args as Group;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
 use self::keyboard::{KeyboardInput, LineReader};
 use crate::app_context::{AppContext, recover_and_gc_copies};
-use crate::args::{self, AskArg};
+use crate::args::{AskArg, guarantee};
 use crate::call_display::{self, relative};
 use crate::console::{Console, Tone, prose};
 use crate::drive_call::{DriveResult, answer_and_drive, drive, record_waivers};
@@ -37,8 +39,42 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::short_ids::short;
 
+#[derive(Debug, Group)]
+pub(crate) struct RehearseArgs {
+    /// Apply the changes without asking
+    #[arg(short, long, conflicts_with_all = ["no", "later"])]
+    pub(crate) yes: bool,
+    /// Show the changes and discard them
+    #[arg(short, long, conflicts_with = "later")]
+    pub(crate) no: bool,
+    /// Show the changes and keep them in `byleave inbox` for a day
+    #[arg(short, long)]
+    pub(crate) later: bool,
+    /// Show the differences of all text files at once
+    #[arg(short, long)]
+    pub(crate) diff: bool,
+    /// Directory outside this one that the command may write, on a copy
+    #[arg(long, value_name = "DIR")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Path outside this directory that the command may read
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Sandbox guarantee to waive; recorded in the audit log (for all commands: BYLEAVE_WAIVE)
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
+    pub(crate) waive: Vec<String>,
+    /// Session of the call
+    #[arg(long, default_value = "cli")]
+    pub(crate) session: SessionId,
+    /// Timeout of the command
+    #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub(crate) timeout_ms: u64,
+    /// Command and its arguments; a single word with spaces is parsed by the shell
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
 pub(crate) async fn run(
-    typed: args::RehearseArgs,
+    typed: RehearseArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
@@ -125,7 +161,7 @@ pub(crate) async fn run(
 }
 
 /// Returns the typed call, in the mode that asks about everything, so that it is shown before it is committed.
-fn call(typed: &args::RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
+fn call(typed: &RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
     let words: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = match words.as_slice() {
         [one] if one.contains(' ') => one.clone(),
@@ -195,7 +231,7 @@ enum RehearsalChoice {
 
 /// Returns the choice from the options, or asks the person.
 async fn choose(
-    typed: &args::RehearseArgs,
+    typed: &RehearseArgs,
     rehearsal: &Rehearsal,
     options: &ResolvedOptions,
     screen: &mut Console,
@@ -299,7 +335,7 @@ async fn not_rehearsed(
         CliError::not_run(format!("the command was not run: no copy is available: {}", prose(&why)));
     let hint = format!(
         "`byleave doctor` shows what this machine supports; `--waive GUARANTEE` waives a guarantee; `byleave \
-         book show {}` shows the record",
+         log show {}` shows the record",
         short(&id)
     );
     Err(complaint.hint(hint).into())

@@ -6,24 +6,29 @@ use anyhow::Result;
 use byleave::core::id::CallId;
 use byleave::ledger::Ledger as _;
 use byleave::result::CallStatus;
+use clap::Args as Group;
 
 use crate::app_context::AppContext;
-use crate::args::{self, AskArg};
+use crate::args::AskArg;
 use crate::console::{Console, one_line};
 use crate::drive_call::drive;
 use crate::exit_status::ExitStatus;
-use crate::hook;
-use crate::json_output;
-use crate::proxied;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
-use crate::terminal_approver;
 use crate::time::now;
+use crate::{hook, json_output, proxied, terminal_approver};
+
+#[derive(Debug, Group)]
+pub(crate) struct ResumeArgs {
+    /// Where new questions go [default: setting `ask`, or terminal if there is one, else inbox]
+    #[arg(long, value_enum)]
+    pub(crate) ask: Option<AskArg>,
+}
 
 const AT_ONCE: usize = 1_000;
 
 pub(crate) async fn run(
-    typed: &args::ResumeArgs,
+    typed: &ResumeArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {

@@ -5,6 +5,7 @@
 
 mod stdio_forward;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,27 +27,100 @@ use byleave_sandbox::net::egress::Egress;
 use byleave_sandbox::plan::CommandSpec;
 use byleave_sandbox::probe::ProbeReport;
 use byleave_sandbox::report::describe_outcome;
+use clap::{Args as Group, Subcommand, ValueEnum};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::app_context::AppContext;
-use crate::args::{self, AskArg, SandboxProfileArg};
+use crate::args::{AskArg, guarantee};
 use crate::console::{Console, Tone, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
-use crate::signals;
-use crate::tool_catalog;
+use crate::{signals, tool_catalog};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Run a command confined to this directory, without network
+    ///
+    /// The command has no access to secrets. The options grant more access. The policy applies to everything that the command does:
+    /// denied files are hidden or read-only, and allowed hosts can be reached. At a terminal, the command gets its own terminal. The
+    /// exit code is that of the command, 128 plus the signal that ended it, or 125 if the command was not run.
+    Exec(SandboxExecArgs),
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct SandboxExecArgs {
+    /// Kind of command
+    #[arg(long, value_enum, default_value_t = SandboxProfileArg::Workspace)]
+    pub(crate) profile: SandboxProfileArg,
+    /// Path outside this directory that the command may write
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Path outside this directory that the command may read
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Host that the command may reach; port 443 if none is given
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) reach: Vec<String>,
+    /// Environment variable to pass on, besides the usual ones
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Vec<String>,
+    /// Sandbox guarantee to waive; recorded in the audit log
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
+    pub(crate) waive: Vec<String>,
+    /// Reason for the waiver, for the audit log [default: requested by NAME]
+    #[arg(long, value_name = "TEXT", requires = "waive")]
+    pub(crate) reason: Option<String>,
+    /// Sandbox backend [default: the strongest that gives all guarantees]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub(crate) backend: Option<BackendArg>,
+    /// Command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// The kind of a confined command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SandboxProfileArg {
+    /// Works in this directory
+    Workspace,
+    /// Reads and changes nothing
+    ReadOnly,
+    /// Runs a whole agent in this directory: no time limit, four times the memory
+    Agent,
+}
+
+/// A sandbox backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendArg {
+    /// Namespaces and mounts of Byleave, with Landlock and a system call filter
+    Native,
+    /// The same, created by the bwrap of the system
+    Bwrap,
+    /// Landlock and the system call filter only
+    Landlock,
+}
+
+impl From<BackendArg> for Backend {
+    fn from(backend: BackendArg) -> Self {
+        match backend {
+            BackendArg::Native => Self::Native,
+            BackendArg::Bwrap => Self::Bwrap,
+            BackendArg::Landlock => Self::Landlock,
+        }
+    }
+}
 
 /// The time limit of a command that runs as long as a person wants.
 const NO_END: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(crate) async fn run(
-    command: args::SandboxCommand,
+    command: SandboxCommand,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let args::SandboxCommand::Exec(mut typed) = command;
+    let SandboxCommand::Exec(mut typed) = command;
     // From the settings and from the command line.
     let set = options.waived.iter().map(|guarantee| guarantee.name().to_owned());
     let set: Vec<String> = set.filter(|name| !typed.waive.contains(name)).collect();
@@ -113,7 +187,7 @@ async fn waited(
 }
 
 /// Returns the effects that the person grants by typing them.
-fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan> {
+fn plan(typed: &SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan> {
     let argv: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = argv.first().cloned().unwrap_or_default();
     let mut effects = vec![Effect::Run { program, argv }];
@@ -166,7 +240,7 @@ fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) ->
 }
 
 fn confinement(
-    typed: &args::SandboxExecArgs,
+    typed: &SandboxExecArgs,
     plan: &Plan,
     policy: &Arc<Policy>,
     options: &ResolvedOptions,
@@ -199,7 +273,7 @@ fn confinement(
 
 fn started(
     confinement: &Confinement,
-    argv: Vec<std::ffi::OsString>,
+    argv: Vec<OsString>,
     keeper: CallHostPolicy,
     on: Option<Backend>,
 ) -> Result<RunningCommand, LaunchError> {

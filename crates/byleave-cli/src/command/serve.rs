@@ -1,6 +1,11 @@
 //! `byleave serve`: the gate over HTTP, for agents and people in any language.
 
 mod backend;
+#[cfg(feature = "fleet")]
+mod fleet;
+pub(super) mod token;
+pub(super) mod webhook;
+mod worker;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,21 +13,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use backend::{ServeBackend, TenantBackend};
 use byleave::core::id::TenantId;
 use byleave_server::listen::{self, ListenError};
 use byleave_server::oidc::OidcProvider;
 use byleave_server::otlp_export::OtlpExporter;
+use byleave_server::principal::Slug;
 use byleave_server::{
     ClientTools, PublicUrl, Server, ServerLimits, Tenant, fresh_pages_host, is_for_workers, metrics,
 };
+use clap::{Args as Group, Subcommand};
 use tokio::net::TcpListener;
 
+#[cfg(feature = "fleet")]
+use self::fleet::FleetCommand;
+use self::token::TokenCommand;
+use self::webhook::WebhookCommand;
+use self::worker::WorkerArgs;
 use crate::active_policy::ActivePolicy;
 use crate::app_context::{AppContext, state_dir, with_tools};
-use crate::args::{AskArg, ServeArgs};
-use crate::atomic_replace;
-use crate::call_display;
-use crate::command::{token, webhook};
+use crate::args::{AskArg, ModeArg};
 use crate::config::Config;
 use crate::console::{Console, one_line, prose};
 use crate::drive_call::record_waivers;
@@ -30,9 +40,101 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::private_file::read_private;
 use crate::resolved_options::ResolvedOptions;
-use crate::signals;
+use crate::{atomic_replace, call_display, signals};
 
-use backend::{ServeBackend, TenantBackend};
+#[derive(Debug, Group)]
+pub(crate) struct ServeCommandArgs {
+    #[command(subcommand)]
+    command: Option<ServeCommand>,
+    #[command(flatten)]
+    server: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum ServeCommand {
+    /// Create, list and remove tokens for the server
+    Token {
+        #[command(subcommand)]
+        command: Option<TokenCommand>,
+    },
+    /// Manage webhooks that are notified of new questions
+    ///
+    /// The server sends the notifications while it runs, and signs them as Standard Webhooks specifies. A notification has the
+    /// question as lists show it and a link to its page, and never the contents of the call.
+    Webhook {
+        #[command(subcommand)]
+        command: Option<WebhookCommand>,
+    },
+    /// Execute calls of a remote server on this machine
+    ///
+    /// The server must use workers (`byleave serve --workers`). The worker opens the connection, so it needs no open port. It plans,
+    /// rehearses and runs calls in its working directory, which must have the same path as the server's. The policy of the worker
+    /// applies. On a signal it accepts no new calls, and exits when its running calls have ended. A second signal exits at once, with
+    /// code 5.
+    Worker(WorkerArgs),
+    /// Show fleet health and repair its audit log
+    #[cfg(feature = "fleet")]
+    Fleet {
+        #[command(subcommand)]
+        command: FleetCommand,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on; other than this machine only with TLS
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    pub(crate) listen: SocketAddr,
+    /// TLS certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// TLS key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Host name that clients use, besides localhost
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+    /// Public URL of the pages, for links to questions [default: the listening address]
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<PublicUrl>,
+    /// Let workers execute all calls (`byleave serve worker`), and run nothing here
+    #[arg(long, group = "crewed")]
+    pub(crate) workers: bool,
+    /// Fleet file: use a durable engine and Postgres, and let workers execute all calls
+    #[cfg(feature = "fleet")]
+    #[arg(long, value_name = "FILE", group = "crewed")]
+    pub(crate) fleet: Option<PathBuf>,
+    /// Time that a disconnected worker keeps its calls: a number and s, m or h
+    #[arg(long, value_name = "DURATION", default_value = "60s", requires = "crewed")]
+    pub(crate) worker_lease: String,
+    /// Tenant with its own audit log, besides `local`
+    #[arg(long = "tenant", value_name = "NAME")]
+    pub(crate) tenants: Vec<Slug>,
+    /// Least strict mode; calls may use a stricter one [default: setting `mode`, or confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// OpenID Connect issuer that authenticates people, as in https://id.example.org
+    #[arg(long, value_name = "URL", requires = "oidc_client")]
+    pub(crate) oidc_issuer: Option<String>,
+    /// Client id of the server at the issuer; the redirect path is /sign-in/callback
+    #[arg(long, value_name = "ID", requires = "oidc_issuer")]
+    pub(crate) oidc_client: Option<String>,
+    /// File with the client secret, if there is one; only its owner may read it
+    #[arg(long, value_name = "FILE", requires = "oidc_client")]
+    pub(crate) oidc_secret: Option<PathBuf>,
+    /// Requests per second for each principal; 1/25 for an address without a valid token
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) requests_per_second: u32,
+    /// Maximum concurrent calls of a tenant; further calls are rejected, to be retried later
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) calls: u32,
+    /// Maximum concurrent connections; further ones are rejected
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections: u32,
+    /// Maximum concurrent event streams of a tenant; 1/8 of that for each principal
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=1_000_000))]
+    pub(crate) streams: u32,
+}
 
 /// The factor by which clients without a valid token are limited more strictly.
 const STRANGERS: u32 = 25;
@@ -41,10 +143,21 @@ const STRANGERS: u32 = 25;
 const GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(
-    typed: ServeArgs,
+    typed: ServeCommandArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
+    match typed.command {
+        None => serve(typed.server, options, screen).await,
+        Some(ServeCommand::Token { command }) => token::run(command, options, screen),
+        Some(ServeCommand::Webhook { command }) => webhook::run(command, options, screen).await,
+        Some(ServeCommand::Worker(typed)) => worker::run(typed, options, screen).await,
+        #[cfg(feature = "fleet")]
+        Some(ServeCommand::Fleet { command }) => fleet::run(command, options, screen).await,
+    }
+}
+
+async fn serve(typed: ServeArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let options = &options.for_many();
     let usable = |fault: ListenError| {
         CliError::new(fault.to_string())
@@ -101,8 +214,8 @@ pub(crate) async fn run(
     screen.message(&format!("people sign in at {pages}/"));
     if ground.has_workers() {
         screen.message(&prose(&format!(
-            "workers execute calls in {}: `byleave token add NAME --scope work` creates a token for a worker, \
-             `byleave worker` starts one",
+            "workers execute calls in {}: `byleave serve token add NAME --scope work` creates a token for a worker, \
+             `byleave serve worker` starts one",
             options.cwd
         )));
     }
@@ -110,7 +223,8 @@ pub(crate) async fn run(
         screen.message(&format!("calls are reported to the collector: {}", one_line(&place)));
     }
     if known.is_empty() {
-        screen.message(&prose("nobody can use the server yet: `byleave token add NAME` creates a token"));
+        screen
+            .message(&prose("nobody can use the server yet: `byleave serve token add NAME` creates a token"));
     }
     let serving = listen::serve(server, listener, tls, signals::shutdown_token()?, GRACE);
     ground.serve(serving, screen).await?;

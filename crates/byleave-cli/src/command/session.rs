@@ -6,32 +6,63 @@ use byleave::core::id::{AgentId, SessionId};
 use byleave::core::session::{Ceiling, SessionNode};
 use byleave::gate::{Gate, OpenSessionError};
 use byleave::settings::GateSettings;
+use clap::{Args as Group, Subcommand};
 use serde_json::json;
 
 use crate::app_context::AppContext;
 use crate::approval_scope;
-use crate::args::{self, AskArg};
+use crate::args::{AskArg, ModeArg};
 use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// Set the parent and the limits of a session
+    ///
+    /// Open a session before its first call. Its parent and its limits cannot be changed later.
+    Open(OpenSessionArgs),
+    /// Show a session and its ancestors
+    Show {
+        /// Session
+        session: SessionId,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct OpenSessionArgs {
+    /// Session
+    pub(crate) session: SessionId,
+    /// Parent session
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) parent: Option<SessionId>,
+    /// Agent of the session [default: name of the session]
+    #[arg(long)]
+    pub(crate) agent: Option<AgentId>,
+    /// Least strict mode of the session and its descendants
+    #[arg(long, value_enum, default_value_t = ModeArg::ConfirmSensitive)]
+    pub(crate) mode: ModeArg,
+    /// Effects to deny, also for descendants: effect, colon, pattern, as in `write:/w/notes/**`
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) deny: Vec<String>,
+    /// Effects to ask about, also for descendants: same format as `--deny`
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) ask: Vec<String>,
+}
+
 pub(crate) async fn run(
-    command: args::SessionCommand,
+    command: SessionCommand,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     match command {
-        args::SessionCommand::Open(typed) => open(typed, options, screen).await,
-        args::SessionCommand::Show { session } => show(&session, options, screen).await,
+        SessionCommand::Open(typed) => open(typed, options, screen).await,
+        SessionCommand::Show { session } => show(&session, options, screen).await,
     }
 }
 
-async fn open(
-    typed: args::OpenSessionArgs,
-    options: &ResolvedOptions,
-    screen: &mut Console,
-) -> Result<ExitStatus> {
+async fn open(typed: OpenSessionArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let read =
         |scopes: &[String]| scopes.iter().map(|typed| approval_scope::parse(typed)).collect::<Result<_, _>>();
     let ceiling = Ceiling { mode: typed.mode.into(), deny: read(&typed.deny)?, ask: read(&typed.ask)? };

@@ -8,16 +8,62 @@ use byleave::catalog::CatalogEntry;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
 use byleave::provider_formats;
+use byleave::provider_formats::ProviderFormat;
 use byleave::tool::ToolContext;
+use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::args::ToolsCommand;
 use crate::call_display::table;
 use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::tool_catalog::catalog;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// List the tools (the default)
+    List,
+    /// Show the manifest of a tool
+    Show {
+        /// Tool
+        name: String,
+    },
+    /// Print tool schemas in the format of a model provider
+    Schema {
+        /// Output format
+        #[arg(long, value_enum)]
+        format: ToolFormatArg,
+        /// Tools [default: all]
+        names: Vec<String>,
+    },
+    /// Search tools by name or description
+    Search {
+        /// Search words
+        #[arg(required = true)]
+        query: Vec<String>,
+    },
+}
+
+/// The format of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolFormatArg {
+    Openai,
+    Anthropic,
+    Gemini,
+    Mcp,
+}
+
+impl From<ToolFormatArg> for ProviderFormat {
+    fn from(format: ToolFormatArg) -> Self {
+        match format {
+            ToolFormatArg::Openai => Self::OpenAi,
+            ToolFormatArg::Anthropic => Self::Anthropic,
+            ToolFormatArg::Gemini => Self::Gemini,
+            ToolFormatArg::Mcp => Self::Mcp,
+        }
+    }
+}
 
 const FOUND_MAX: usize = 20;
 

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::Result;
 use byleave::approver::Reply;
 use byleave::audit_log::CallFilter;
-use byleave::core::id::CallId;
+use byleave::core::id::{CallId, SessionId};
 use byleave::core::render::summarize_changes;
 use byleave::result::{CallOutcome, CallStatus};
 use byleave_copy::CopyState;
+use clap::Args as Group;
 use serde_json::{Value, json};
 
 use crate::app_context::{AppContext, recover_and_gc_copies};
-use crate::args;
 use crate::call_display::{self, relative};
 use crate::command::rehearse::differences;
 use crate::console::{Console, Tone, one_line, prose};
@@ -26,8 +26,27 @@ use crate::time::{now, parse_duration};
 use crate::tool_catalog::workplace;
 use crate::undo_target::{self, UndoScope, prepare_undo};
 
+#[derive(Debug, Group)]
+pub(crate) struct UndoArgs {
+    /// Call id [default: the newest call that changed files in this directory or a parent]
+    #[arg(conflicts_with = "session")]
+    pub(crate) call: Option<String>,
+    /// Undo the newest call that changed files, in any directory
+    #[arg(long, conflicts_with_all = ["call", "session"])]
+    pub(crate) anywhere: bool,
+    /// Undo all file changes of this session, newest first
+    #[arg(long)]
+    pub(crate) session: Option<SessionId>,
+    /// Only calls since this long ago: a number and s, m, h, d or w, as in `2h`
+    #[arg(long, value_name = "DURATION", requires = "session")]
+    pub(crate) since: Option<String>,
+    /// Undo even if a file was changed since; the store keeps its current content
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
 pub(crate) async fn run(
-    typed: args::UndoArgs,
+    typed: UndoArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
@@ -88,7 +107,7 @@ pub(crate) async fn run(
 }
 
 /// Returns the calls to undo, newest first.
-async fn which(typed: &args::UndoArgs, house: &AppContext, options: &ResolvedOptions) -> Result<Vec<CallId>> {
+async fn which(typed: &UndoArgs, house: &AppContext, options: &ResolvedOptions) -> Result<Vec<CallId>> {
     if let Some(call) = &typed.call {
         return Ok(vec![short_ids::call(house, call).await?]);
     }
@@ -106,7 +125,7 @@ async fn which(typed: &args::UndoArgs, house: &AppContext, options: &ResolvedOpt
 
 /// Reports that there is nothing to undo here, and what could be undone elsewhere.
 async fn nothing_here(
-    typed: &args::UndoArgs,
+    typed: &UndoArgs,
     house: &AppContext,
     options: &ResolvedOptions,
     screen: &mut Console,
@@ -151,12 +170,19 @@ async fn take_back(
 }
 
 /// `byleave diff`: shows what a call changed, or would change after a yes.
-pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+pub(crate) async fn diff(
+    call: Option<&str>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
-    let call = short_ids::call(&house, call).await?;
+    let call = match call {
+        Some(call) => short_ids::call(&house, call).await?,
+        None => newest_change(&house, options).await?,
+    };
     let store = workplace(options, &options.cwd).open_store()?;
     let state = store.state(call.uuid())?;
-    let none = |why: String| CliError::new(why).hint("`byleave book show` shows the record of the call");
+    let none = |why: String| CliError::new(why).hint("`byleave log show` shows the record of the call");
     let changes = store.changes(call.uuid()).map_err(|fault| none(prose(&fault.to_string())))?;
     if screen.json() {
         screen.value(&json!({ "call": call, "state": word(&state), "changes": changes }));
@@ -168,6 +194,16 @@ pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Con
         screen.line(&format!("{} {}", change.kind(), relative(&change.path, Path::new(&options.cwd))));
     }
     Ok(ExitStatus::Completed)
+}
+
+/// Returns the newest call that changed files here.
+async fn newest_change(house: &AppContext, options: &ResolvedOptions) -> Result<CallId> {
+    let none = || {
+        CliError::new("no call has changed files in this directory")
+            .hint("`byleave log` lists the calls; `byleave diff CALL` shows the changes of one")
+    };
+    let newest = undo_target::newest_undoable(CallFilter::default(), UndoScope::Here, house, options).await?;
+    Ok(newest.ok_or_else(none)?.call)
 }
 
 const fn word(state: &CopyState) -> &'static str {

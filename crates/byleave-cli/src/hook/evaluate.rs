@@ -371,7 +371,7 @@ impl HookEvaluator {
                 short(by)
             ),
             Some(CallStatus::RunningElsewhere { .. }) => {
-                "denied: another process has started this call; `byleave book log` shows the outcome".into()
+                "denied: another process has started this call; `byleave log` shows the outcome".into()
             }
             Some(CallStatus::Settled(_) | CallStatus::Ready { .. }) | None => {
                 "denied: the call could not be evaluated in time; make exactly the same call again".into()

@@ -62,6 +62,6 @@ fn what_an_agent_asks_leave_for_waits_in_the_inbox() {
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     assert_eq!(proxy.wait().unwrap().code(), Some(7));
     assert_eq!(chosen(&world), "y");
-    let last = world.json(&["book", "show", &world.call(), "--json"]).to_string();
+    let last = world.json(&["log", "show", &world.call(), "--json"]).to_string();
     assert!(last.contains("evaluated, not enforced"), "{last}");
 }

@@ -28,13 +28,13 @@ fn calls_are_listed_and_shown() {
     let call = world.call();
     world.run(&["call", "ecko"]);
     world.run(&["call", "echo", "--session", "other", "--args", r#"{"text":"hi"}"#]);
-    world.run(&["book"]);
-    world.run(&["book", "log", "--session", "other", "--json"]);
-    world.run(&["book", "log", "--outcome", "refused", "-n", "1"]);
-    world.run(&["book", "log", "--tool", "nothing"]);
-    world.run(&["book", "show", &call, "--contents"]);
-    world.run(&["book", "show", "00000000"]);
-    world.run(&["book", "show", "0190a000-0000-7000-8000-00000000cafe"]);
+    world.run(&["log"]);
+    world.run(&["log", "--session", "other", "--json"]);
+    world.run(&["log", "--outcome", "refused", "-n", "1"]);
+    world.run(&["log", "--tool", "nothing"]);
+    world.run(&["log", "show", &call, "--contents"]);
+    world.run(&["log", "show", "00000000"]);
+    world.run(&["log", "show", "0190a000-0000-7000-8000-00000000cafe"]);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -43,13 +43,13 @@ fn what_is_forgotten_is_gone_and_the_book_still_verifies() {
     let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--args", r#"{"text":"a secret"}"#]);
     let call = world.call();
-    world.run(&["book", "forget", &call]);
-    let shown = world.run(&["book", "show", &call, "--contents"]);
+    world.run(&["audit", "forget", &call]);
+    let shown = world.run(&["log", "show", &call, "--contents"]);
     assert!(!String::from_utf8_lossy(&shown.stdout).contains("a secret"));
-    world.run(&["book", "verify"]);
-    world.run(&["book", "verify", "--json"]);
+    world.run(&["audit", "verify"]);
+    world.run(&["audit", "verify", "--json"]);
     world.run(&["call", "echo", "--id", &call, "--args", r#"{"text":"a secret"}"#]);
-    world.run(&["book", "forget", "0190a000-0000-7000-8000-00000000cafe"]);
+    world.run(&["audit", "forget", "0190a000-0000-7000-8000-00000000cafe"]);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -59,8 +59,8 @@ fn a_changed_line_is_named() {
     for text in ["one", "two", "three"] {
         world.run(&["call", "echo", "--args", &format!(r#"{{"text":"{text}"}}"#)]);
     }
-    world.run(&["book", "verify"]);
-    let second = world.json(&["book", "--json"])[1]["call"].as_str().unwrap().to_owned();
+    world.run(&["audit", "verify"]);
+    let second = world.json(&["log", "--json"])[1]["call"].as_str().unwrap().to_owned();
     let second: rusqlite::types::Value = hex(&second).into();
     let peer = peer(&world);
     let (at, mut body): (i64, Vec<u8>) = peer
@@ -73,9 +73,9 @@ fn a_changed_line_is_named() {
     peer.execute("UPDATE batch SET body = ?2 WHERE pos = ?1", rusqlite::params![at, body]).unwrap();
     drop(peer);
     world.note("a bit of the second record is flipped");
-    let bad = world.run(&["book", "verify"]);
+    let bad = world.run(&["audit", "verify"]);
     assert_eq!(bad.status.code(), Some(1));
-    world.run(&["book", "verify", "--json"]);
+    world.run(&["audit", "verify", "--json"]);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -91,16 +91,16 @@ fn an_old_copy_shows_against_an_anchor_kept_elsewhere() {
     let old = world.workspace().join("old");
     copy(&world.state(), &old);
     world.run(&["call", "echo", "--args", r#"{"text":"two"}"#]);
-    let anchor = world.run(&["book", "anchor"]);
+    let anchor = world.run(&["audit", "anchor"]);
     std::fs::write(world.workspace().join("anchor.json"), anchor.stdout).unwrap();
-    world.run(&["book", "verify", "--anchor", "anchor.json"]);
+    world.run(&["audit", "verify", "--anchor", "anchor.json"]);
     for leftover in ["audit.sqlite-wal", "audit.sqlite-shm"] {
         drop(std::fs::remove_file(world.state().join(leftover)));
     }
     copy(&old, &world.state());
     world.note("the old copy is put back");
-    world.run(&["book", "verify", "--anchor", "anchor.json"]);
-    world.run(&["book", "verify", "--anchor", "nowhere.json"]);
+    world.run(&["audit", "verify", "--anchor", "anchor.json"]);
+    world.run(&["audit", "verify", "--anchor", "nowhere.json"]);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -110,7 +110,7 @@ fn lists_can_be_made_again() {
     world.run(&["call", "append_line", "--ask", "inbox", "--args", NOTE]);
     peer(&world).execute_batch("DELETE FROM question; DELETE FROM call;").unwrap();
     world.run(&["inbox"]);
-    world.run(&["book", "rebuild"]);
+    world.run(&["audit", "rebuild"]);
     world.run(&["inbox"]);
     insta::assert_snapshot!(world.transcript());
 }
@@ -120,19 +120,23 @@ fn records_go_out() {
     let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--args", r#"{"text":"one"}"#]);
     world.run(&["call", "ecko"]);
-    world.run(&["book", "export", "--format", "markdown", "--contents"]);
+    world.run(&["audit", "export", "--format", "markdown", "--contents"]);
     let call = world.call();
-    world.run(&["book", "export", "--format", "json", &call]);
-    assert_eq!(world.json(&["book", "export", "--format", "json"]).as_array().unwrap().len(), 2);
+    world.run(&["audit", "export", "--format", "json", &call]);
+    assert_eq!(world.json(&["audit", "export", "--format", "json"]).as_array().unwrap().len(), 2);
     insta::assert_snapshot!(world.transcript());
 }
 
 #[test]
 fn no_book_is_not_a_sound_book() {
     let mut world = CliTestWorld::new();
-    for words in
-        [&["book", "verify"][..], &["inbox"], &["leaves"], &["resume"], &["book", "--state", "elsewhere"]]
-    {
+    for words in [
+        &["audit", "verify"][..],
+        &["inbox"],
+        &["policy", "approvals"],
+        &["resume"],
+        &["log", "--state", "elsewhere"],
+    ] {
         world.run(words);
     }
     assert!(!world.state().exists());
@@ -145,7 +149,7 @@ fn a_file_that_is_no_book_is_said() {
     std::fs::create_dir(world.state()).unwrap();
     std::fs::write(world.state().join("audit.sqlite"), "this is not a database, whatever it is called")
         .unwrap();
-    world.run(&["book", "verify"]);
+    world.run(&["audit", "verify"]);
     world.run(&["call", "echo", "--args", r#"{"text":"one"}"#]);
     insta::assert_snapshot!(world.transcript());
 }

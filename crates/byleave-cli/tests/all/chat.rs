@@ -28,7 +28,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     // The environment differs between machines, so the turn that runs `env` is removed.
     says.remove(1);
     let project = ProjectFixture::new(says);
-    let mut sitting = project.sitting_at(120, 40, &["chat"]);
+    let mut sitting = project.sitting_at(120, 40, &["agent", "chat"]);
     sitting.await_shown("Describe the task.");
     insta::assert_snapshot!("empty", shown(&project, &sitting));
     sitting.press("Mend the failing test.\r");
@@ -46,7 +46,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     sitting.press("/export html talk.html\r");
     sitting.await_shown("written to talk.html");
     assert!(project.desk.world.file("talk.html").contains("Mend the failing test."));
-    sitting.press("/leave\r");
+    sitting.press("/approvals\r");
     sitting.await_shown("no standing approval was ever given");
     sitting.press("\u{1b}");
     sitting.await_shown("written to talk.html");
@@ -59,10 +59,10 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     assert_eq!(project.desk.world.file("src/lib.rs"), WRONG);
     sitting.press("/quit\r");
     let (code, seen) = sitting.end();
-    assert!(code == Some(0) && seen.contains("byleave chat --resume chat-"), "{seen}");
+    assert!(code == Some(0) && seen.contains("byleave agent chat --resume chat-"), "{seen}");
 
     // The conversation is still there and can be continued.
-    let mut sitting = project.sitting_at(120, 20, &["chat", "--resume"]);
+    let mut sitting = project.sitting_at(120, 20, &["agent", "chat", "--resume"]);
     sitting.await_shown("Conversations");
     insta::assert_snapshot!("picker", shown(&project, &sitting));
     sitting.press("\r");
@@ -76,7 +76,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     let messages = last["messages"].as_array().unwrap();
     assert_eq!(messages.last().unwrap()["content"], json!("Thank you."));
     assert_eq!(messages.iter().filter(|message| message["role"] == "tool").count(), 4);
-    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
+    assert_eq!(project.json(&["audit", "verify", "--json"])["intact"], json!(true));
 }
 
 // req: L7
@@ -84,7 +84,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
 fn work_is_called_off_and_gone_on_with() {
     let slow = Some(("bash", json!({"command": "sleep 600"})));
     let project = ProjectFixture::new(vec![("I wait.", slow), ("Done.", None)]);
-    let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
+    let mut sitting = project.sitting(&["agent", "chat", "Wait.", "--mode", "yolo"]);
     sitting.await_shown("sleep 600");
     sitting.await_shown("a tool is running");
     // A message typed during the work is sent when the model is done.
@@ -106,7 +106,7 @@ fn work_is_called_off_and_gone_on_with() {
 fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
     let slow = Some(("bash", json!({"command": "sleep 600"})));
     let project = ProjectFixture::new(vec![("I wait.", slow), ("Done.", None)]);
-    let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
+    let mut sitting = project.sitting(&["agent", "chat", "Wait.", "--mode", "yolo"]);
     sitting.await_shown("sleep 600");
     sitting.await_shown("a tool is running");
     // The tool has started. A tool that has not started would start when the chat continues.
@@ -114,8 +114,8 @@ fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
     // The chat ends, although the tool would run for longer than a test may take.
     sitting.signal(rustix::process::Signal::TERM);
     assert_eq!(sitting.end().0, Some(130));
-    let session = project.json(&["history", "--json"])[0]["session"].as_str().unwrap().to_owned();
-    let mut sitting = project.sitting(&["chat", "--resume", &session]);
+    let session = project.json(&["agent", "history", "--json"])[0]["session"].as_str().unwrap().to_owned();
+    let mut sitting = project.sitting(&["agent", "chat", "--resume", &session]);
     sitting.await_shown("Done.");
     sitting.await_shown("2 turns");
     sitting.press("\u{4}");
@@ -126,12 +126,12 @@ fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
 #[test]
 fn a_chat_says_what_it_needs_before_there_is_a_screen() {
     let project = ProjectFixture::new(mends());
-    let (code, _, told) = said(&project.command(&["chat"]).output().unwrap());
+    let (code, _, told) = said(&project.command(&["agent", "chat"]).output().unwrap());
     assert!(code == Some(2) && told.contains("the chat needs an interactive terminal"), "{told}");
-    let sitting = project.sitting(&["chat", "--model", "nobody/knows"]);
+    let sitting = project.sitting(&["agent", "chat", "--model", "nobody/knows"]);
     let (code, seen) = sitting.end();
     assert!(code == Some(2) && seen.contains("does not name a model of a known provider"), "{seen}");
-    let sitting = project.sitting(&["chat", "--resume", "chat-none"]);
+    let sitting = project.sitting(&["agent", "chat", "--resume", "chat-none"]);
     let (code, seen) = sitting.end();
     assert!(code == Some(2) && seen.contains("there is no conversation"), "{seen}");
 }
@@ -175,7 +175,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         std::fs::write(&source, WRONG).unwrap();
         std::fs::remove_file(&log).unwrap_or_default();
         let began = Instant::now();
-        let mut sitting = project.sitting(&["chat", "Mend it."]);
+        let mut sitting = project.sitting(&["agent", "chat", "Mend it."]);
         assert!(attend(&mut sitting, done, long), "{}", sitting.screen());
         takes = began.elapsed();
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "mended\n");
@@ -184,12 +184,12 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         assert_eq!(sitting.end().0, Some(0));
     }
     let takes = u64::try_from(takes.as_millis()).unwrap();
-    let conversations = || project.json(&["history", "list", "-n", "100000", "--json"]);
+    let conversations = || project.json(&["agent", "history", "list", "-n", "100000", "--json"]);
     let mut known = conversations().as_array().unwrap().len();
     for kill in 0..kills {
         std::fs::write(&source, WRONG).unwrap();
         std::fs::remove_file(&log).unwrap_or_default();
-        let mut sitting = project.sitting(&["chat", "Mend it."]);
+        let mut sitting = project.sitting(&["agent", "chat", "Mend it."]);
         late += usize::from(attend(&mut sitting, done, Duration::from_millis(dice.below(takes))));
         asked += usize::from(sitting.screen().contains("a abort"));
         sitting.kill();
@@ -198,11 +198,11 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         let is_begun = list.len() > known;
         let session = list[0]["session"].as_str().unwrap_or_default().to_owned();
         let mut sitting = if is_begun {
-            project.sitting(&["chat", "--resume", &session])
+            project.sitting(&["agent", "chat", "--resume", &session])
         } else {
             // The chat was killed before it accepted the task, so nothing has happened.
             assert_eq!((std::fs::read_to_string(&source).unwrap().as_str(), log.exists()), (WRONG, false));
-            project.sitting(&["chat", "Mend it."])
+            project.sitting(&["agent", "chat", "Mend it."])
         };
         known = list.len() + usize::from(!is_begun);
         assert!(attend(&mut sitting, done, long), "{kill}: {}", sitting.screen());
@@ -212,7 +212,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         assert_eq!(std::fs::read_to_string(&source).unwrap(), WRONG.replace("a - b", "a + b"), "{kill}");
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "mended\n", "{kill}");
     }
-    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
+    assert_eq!(project.json(&["audit", "verify", "--json"])["intact"], json!(true));
     println!(
         "figure: {kills} kills within {takes} ms, {late} of them after the end, {asked} of them with a question on the screen"
     );

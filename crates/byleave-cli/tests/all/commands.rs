@@ -28,18 +28,19 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     // The call may already be undone in this workspace, so `--force` is needed.
     ("undo", &["WROTE", "--force"], &[0]),
     ("diff", &["WROTE"], &[0]),
+    ("agent", &[], &[2]),
     // No model is configured.
-    ("run", &["hello"], &[2]),
-    ("chat", &[], &[2]),
-    ("persona", &[], &[0]),
-    ("persona list", &[], &[0]),
-    ("persona show", &["coder"], &[0]),
-    ("persona export", &["coder"], &[0]),
-    ("history", &[], &[0]),
-    ("history list", &[], &[0]),
+    ("agent run", &["hello"], &[2]),
+    ("agent chat", &[], &[2]),
+    ("agent persona", &[], &[0]),
+    ("agent persona list", &[], &[0]),
+    ("agent persona show", &["coder"], &[0]),
+    ("agent persona export", &["coder"], &[0]),
+    ("agent history", &[], &[0]),
+    ("agent history list", &[], &[0]),
     // No session has this name.
-    ("history show", &["none"], &[2]),
-    ("history export", &["none"], &[2]),
+    ("agent history show", &["none"], &[2]),
+    ("agent history export", &["none"], &[2]),
     ("explain", &["--command", "git status"], &[0]),
     ("tools", &[], &[0]),
     ("tools list", &[], &[0]),
@@ -62,9 +63,9 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("inbox answer release", &["QUESTION"], &[2]),
     ("inbox answer withhold", &["QUESTION"], &[2]),
     ("inbox answer redact", &["QUESTION"], &[2]),
-    ("leaves", &[], &[0]),
-    ("leaves list", &[], &[0]),
-    ("leaves revoke", &["LEAVE"], &[0]),
+    ("policy approvals", &[], &[0]),
+    ("policy approvals list", &[], &[0]),
+    ("policy approvals revoke", &["LEAVE"], &[0]),
     ("session", &[], &[2]),
     ("session open", &["s"], &[0]),
     ("session show", &["s"], &[0]),
@@ -106,32 +107,32 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("mcp wrap", &["--", "nothing-such"], &[2]),
     // This machine does not have this address, and TLS is not configured.
     ("serve", &["--listen", "192.0.2.1:1"], &[2]),
-    ("fleet", &[], &[2]),
-    ("fleet status", &["/dev/null"], &[2]),
-    ("fleet resend", &["/dev/null"], &[2]),
-    ("worker", &["--server", "http://192.0.2.1:1", "--token", "/dev/null"], &[2]),
-    ("token", &[], &[0]),
-    ("token add", &["bot"], &[0]),
-    ("token list", &[], &[0]),
+    ("serve fleet", &[], &[2]),
+    ("serve fleet status", &["/dev/null"], &[2]),
+    ("serve fleet resend", &["/dev/null"], &[2]),
+    ("serve worker", &["--server", "http://192.0.2.1:1", "--token", "/dev/null"], &[2]),
+    ("serve token", &[], &[0]),
+    ("serve token add", &["bot"], &[0]),
+    ("serve token list", &[], &[0]),
     // No token has this id.
-    ("token remove", &["00000000"], &[2]),
-    ("webhook", &[], &[0]),
-    ("webhook add", &["http://127.0.0.1:9/x"], &[0]),
-    ("webhook list", &[], &[0]),
+    ("serve token remove", &["00000000"], &[2]),
+    ("serve webhook", &[], &[0]),
+    ("serve webhook add", &["http://127.0.0.1:9/x"], &[0]),
+    ("serve webhook list", &[], &[0]),
     // No webhook has this id.
-    ("webhook remove", &["00000000"], &[2]),
-    ("webhook test", &["00000000"], &[2]),
-    ("book", &[], &[0]),
-    ("book log", &[], &[0]),
-    ("book show", &["CALL"], &[0]),
-    ("book verify", &[], &[0]),
-    ("book forget", &["CALL"], &[0]),
-    ("book export", &["--format", "json"], &[0]),
-    ("book actions", &[], &[0]),
-    ("book rebuild", &[], &[0]),
-    ("book anchor", &[], &[0]),
-    ("stats", &[], &[0]),
-    ("watch", &["--once"], &[0]),
+    ("serve webhook remove", &["00000000"], &[2]),
+    ("serve webhook test", &["00000000"], &[2]),
+    ("log", &[], &[0]),
+    ("log show", &["CALL"], &[0]),
+    ("audit", &[], &[0]),
+    ("audit verify", &[], &[0]),
+    ("audit forget", &["CALL"], &[0]),
+    ("audit export", &["--format", "json"], &[0]),
+    ("audit actions", &[], &[0]),
+    ("audit rebuild", &[], &[0]),
+    ("audit anchor", &[], &[0]),
+    ("log stats", &[], &[0]),
+    ("log follow", &["--once"], &[0]),
     ("config", &[], &[0]),
     ("config show", &[], &[0]),
     ("config edit", &[], &[2]),
@@ -190,7 +191,10 @@ impl CommandFixture {
         done(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "b"], 4);
         let question = world.question();
         done(&["inbox", "answer", &question, "standing-approval", "--pattern", "write:/nowhere/**"], 0);
-        let leave = world.json(&["leaves", "--json"])[0]["standing_approval"].as_str().unwrap().to_owned();
+        let leave = world.json(&["policy", "approvals", "--json"])[0]["standing_approval"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         done(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "c"], 4);
         let ids =
             vec![("QUESTION", world.question()), ("CALL", world.call()), ("LEAVE", leave), ("WROTE", wrote)];
@@ -470,7 +474,7 @@ fn colour_is_used_where_it_was_asked_for_and_nowhere_else() {
         (&["--color", "never"], &[("BYLEAVE_COLOR", "always")], false),
     ];
     for (options, variables, wanted) in cases {
-        for words in [&["tools"][..], &["config"], &["policy"], &["book", "log"], &["doctor"]] {
+        for words in [&["tools"][..], &["config"], &["policy"], &["log"], &["doctor"]] {
             let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
             let told = command.args(words).args(*options).envs(variables.iter().copied()).output().unwrap();
             let coloured = [&told.stdout, &told.stderr].iter().any(|text| text.contains(&0x1b));

@@ -84,7 +84,7 @@ fn a_settings_file_that_is_not_right_stops_everything() {
     let mut world = CliTestWorld::new();
     let path = own(&world);
     fs::write(&path, "mdoe = \"yolo\"\ncall_timeout = \"1y\"\n").unwrap();
-    for words in [&["tools"][..], &["book"], &["call", "echo"], &["config", "show"]] {
+    for words in [&["tools"][..], &["log"], &["call", "echo"], &["config", "show"]] {
         let told = world.run(words);
         assert_eq!(told.status.code(), Some(2));
         assert!(told.stdout.is_empty());
@@ -117,7 +117,7 @@ fn settings_hold_for_calls() {
     let told = world.quietly(&[&call[..], &["--session", "other"]].concat(), "");
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     assert_eq!(world.file("notes.txt"), "first\n");
-    let record = world.json(&["book", "show", &world.call(), "--json"]).to_string();
+    let record = world.json(&["log", "show", &world.call(), "--json"]).to_string();
     assert!(record.contains("unattended"), "{record}");
     project(&world, "unattended = \"refuse\"\n");
     let told = world.quietly(&[&call[..], &["--session", "third"]].concat(), "");

@@ -196,7 +196,7 @@ fn a_gateway_that_stands_still_for_too_long_is_followed_by_another_and_ends() {
     let mut said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().unwrap(), "another gateway serves this fleet; waiting to take over");
     let status = |code| {
-        let looked = world.quietly(&["fleet", "status", words[1]], "");
+        let looked = world.quietly(&["serve", "fleet", "status", words[1]], "");
         let text = String::from_utf8_lossy(&[looked.stdout, looked.stderr].concat()).into_owned();
         assert_eq!(looked.status.code(), Some(code), "{text}");
         text

@@ -28,7 +28,7 @@ fn asked_listed_shown_edited_and_answered() {
     world.run(&["inbox", "show", &second]);
     world.run(&["inbox", "answer", &second, "yes", "--note", "fine"]);
     world.run(&["inbox"]);
-    world.run(&["book"]);
+    world.run(&["log"]);
     assert_eq!(world.file("other.txt"), "edited\n");
     assert!(!world.workspace().join("notes.txt").exists());
     insta::assert_snapshot!(world.transcript());
@@ -111,19 +111,20 @@ fn a_leave_is_given_listed_used_up_and_revoked() {
         "1",
         "--this-session",
     ]);
-    world.run(&["leaves"]);
+    world.run(&["policy", "approvals"]);
     let call = ["call", "append_line", "--args", NOTE];
     world.run(&call);
     world.note("used up");
     world.run(&call);
-    world.run(&["leaves", "--json"]);
+    world.run(&["policy", "approvals", "--json"]);
     ask(&mut world, NOTE);
     world.run(&["inbox", "answer", &world.question(), "standing-approval", "--pattern", &scope]);
-    let leave = world.json(&["leaves", "--json"])[0]["standing_approval"].as_str().unwrap().to_owned();
-    world.run(&["leaves", "revoke", &end(&leave)]);
-    world.run(&["leaves", "revoke", "00000000"]);
+    let leave =
+        world.json(&["policy", "approvals", "--json"])[0]["standing_approval"].as_str().unwrap().to_owned();
+    world.run(&["policy", "approvals", "revoke", &end(&leave)]);
+    world.run(&["policy", "approvals", "revoke", "00000000"]);
     world.run(&call);
-    world.run(&["leaves"]);
+    world.run(&["policy", "approvals"]);
     assert_eq!(world.file("notes.txt"), "first\nfirst\nfirst\n");
     insta::assert_snapshot!(world.transcript());
 }

@@ -75,7 +75,7 @@ impl OtherUserWorld {
     /// Returns the outcome of a call in the audit log, after the rest of the call was resumed.
     fn outcome(&self, call: &str) -> String {
         self.plainly(&["resume", "--ask", "inbox"]);
-        let calls = self.told(&["book", "log", "--json"]);
+        let calls = self.told(&["log", "--json"]);
         let found = calls.as_array().unwrap().iter().find(|one| one["call"] == call);
         let found = found.unwrap_or_else(|| panic!("{call} is not in the book: {calls}"));
         found["outcome"].as_str().or(found["state"].as_str()).unwrap().to_owned()
@@ -130,7 +130,7 @@ fn a_commit_and_an_undo_are_whole_or_not_at_all() {
 
         let after = Duration::from_micros(dice.below(spans[1].as_micros()));
         kills[1] += usize::from(desk.killed(&["undo", call], after));
-        let newest = desk.told(&["book", "log", "--json"])[0].clone();
+        let newest = desk.told(&["log", "--json"])[0].clone();
         let undo = newest["call"].as_str().unwrap();
         let outcome = if undo == call { "waiting".to_owned() } else { desk.outcome(undo) };
         if outcome != "completed" {
@@ -150,7 +150,7 @@ fn a_commit_and_an_undo_are_whole_or_not_at_all() {
         }
         assert_eq!(desk.tree(), before, "round {round}");
     }
-    let (code, out, err) = desk.plainly(&["book", "verify"]);
+    let (code, out, err) = desk.plainly(&["audit", "verify"]);
     assert_eq!(code, Some(0), "{out}{err}");
     println!("figure: {done} rounds, killed {} commits and {} undos", kills[0], kills[1]);
     assert!(kills.iter().sum::<usize>() * 2 > rounds, "hardly anything was killed: {kills:?}");

@@ -116,7 +116,7 @@ fn another_policy_is_held_against_the_book() {
     asked(&world, "other.txt", &["yes"]);
     asked(&world, "gone.txt", &["yes"]);
     let gone = world.call();
-    world.quietly(&["book", "forget", &gone], "");
+    world.quietly(&["audit", "forget", &gone], "");
     world.quietly(&["call", "echo", "--args", r#"{"text":"hello"}"#], "");
     world.quietly(&["call", "nowhere"], "");
     world.run(&["policy", "replay", "strict.toml"]);

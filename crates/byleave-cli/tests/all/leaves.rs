@@ -74,7 +74,7 @@ fn a_leave_is_chosen_looked_at_and_given() {
     world.note("the same directory no longer asks, another one does");
     world.run(&["call", "append_line", "--args", r#"{"path":"notes/c.txt","line":"x"}"#]);
     world.run(&["call", "append_line", "--args", r#"{"path":"other.txt","line":"x"}"#]);
-    world.run(&["leaves"]);
+    world.run(&["policy", "approvals"]);
     insta::assert_snapshot!(world.transcript());
 }
 

@@ -59,6 +59,7 @@ mod server_killed;
 mod sessions;
 mod shells;
 mod sitting;
+mod status;
 #[cfg(feature = "agent")]
 mod task;
 #[cfg(feature = "serve")]

@@ -139,7 +139,7 @@ fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
         assert_eq!((text(&said).as_str(), &said["isError"]), ("hello", &json!(false)));
         assert_eq!(served.ends(), Some(0));
     }
-    let agents = world.json(&["book", "--json"]);
+    let agents = world.json(&["log", "--json"]);
     assert_eq!(agents[0]["agent"], "tester");
 }
 
@@ -162,7 +162,7 @@ fn the_newest_protocol_needs_no_beginning() {
     let said = served.ask("tools/call", &params);
     assert_eq!(text(&said["result"]), "hello", "{said}");
     assert_eq!(served.ends(), Some(0));
-    assert_eq!(world.json(&["book", "--json"])[0]["agent"], "somebody");
+    assert_eq!(world.json(&["log", "--json"])[0]["agent"], "somebody");
 }
 
 // req: R5

@@ -67,11 +67,11 @@ fn served(world: &CliTestWorld, words: &[&str]) -> serve::HttpServerProcess {
 fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_shown() {
     let world = CliTestWorld::new();
     let (url, told) = receiver();
-    let made = world.quietly(&["--json", "webhook", "add", "-"], &format!("{url}\n"));
+    let made = world.quietly(&["--json", "serve", "webhook", "add", "-"], &format!("{url}\n"));
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     let (id, secret) = (made["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
     assert!(secret.starts_with("whsec_"));
-    let said = world.quietly(&["webhook", "test"], "");
+    let said = world.quietly(&["serve", "webhook", "test"], "");
     assert_eq!(said.status.code(), Some(0), "{said:?}");
     assert_eq!(told.recv_timeout(SOON).unwrap()["type"], "webhook.test");
 
@@ -94,16 +94,16 @@ fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_show
     );
 
     let until = Instant::now() + SOON;
-    while world.json(&["--json", "webhook"])[0]["status"]["delivered"] != 3 {
-        assert!(Instant::now() < until, "{}", world.json(&["--json", "webhook"]));
+    while world.json(&["--json", "serve", "webhook"])[0]["status"]["delivered"] != 3 {
+        assert!(Instant::now() < until, "{}", world.json(&["--json", "serve", "webhook"]));
         std::thread::sleep(Duration::from_millis(20));
     }
     for words in [
-        &["webhook"][..],
-        &["--json", "webhook"],
+        &["serve", "webhook"][..],
+        &["--json", "serve", "webhook"],
         &["doctor"],
         &["--json", "doctor"],
-        &["webhook", "remove", id],
+        &["serve", "webhook", "remove", id],
     ] {
         let said = world.quietly(words, "");
         let said =
@@ -115,14 +115,14 @@ fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_show
     assert!(!world.state().join("serving.json").exists());
 
     // The receiver does not exist. The test message fails, and the command reports that.
-    let gone = world.json(&["--json", "webhook", "add", "http://127.0.0.1:1/secret-path"]);
-    let tried = world.quietly(&["webhook", "test", gone["id"].as_str().unwrap()], "");
+    let gone = world.json(&["--json", "serve", "webhook", "add", "http://127.0.0.1:1/secret-path"]);
+    let tried = world.quietly(&["serve", "webhook", "test", gone["id"].as_str().unwrap()], "");
     assert_eq!(tried.status.code(), Some(1));
-    for said in [tried, world.quietly(&["webhook"], ""), world.quietly(&["doctor"], "")] {
+    for said in [tried, world.quietly(&["serve", "webhook"], ""), world.quietly(&["doctor"], "")] {
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.contains("cannot reach the webhook") && !said.contains("secret-path"), "{said}");
     }
-    let open = world.quietly(&["webhook", "add", "http://192.0.2.1/secret-path"], "");
+    let open = world.quietly(&["serve", "webhook", "add", "http://192.0.2.1/secret-path"], "");
     assert_eq!(open.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&open.stderr).contains("https"));
 }
@@ -171,7 +171,7 @@ fn a_client_is_sent_to_the_page_and_what_it_says_itself_is_no_answer() {
         assert_eq!(agent.ends(), Some(0));
     }
     assert_eq!(world.file("notes.txt"), "one\ntwo\nthree\n");
-    let shown = String::from_utf8(world.quietly(&["book", "show", &world.call()], "").stdout).unwrap();
+    let shown = String::from_utf8(world.quietly(&["log", "show", &world.call()], "").stdout).unwrap();
     assert!(!shown.contains("elicitation"), "{shown}");
     server.stop();
 }

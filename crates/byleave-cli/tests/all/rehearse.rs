@@ -55,7 +55,7 @@ fn a_command_is_seen_kept_and_taken_back() {
     );
 
     // The changes are shown. Undo without an id reverts the newest call.
-    let call = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
+    let call = desk.json(&["log", "--json"])[0]["call"].as_str().unwrap().to_owned();
     let (code, out, _) = desk.does(&["diff", &call]);
     assert_eq!(code, Some(0));
     assert!(out.contains("committed") && out.contains("-hello") && out.contains("+bye"), "{out}");
@@ -66,11 +66,11 @@ fn a_command_is_seen_kept_and_taken_back() {
     let (_, out, _) = desk.does(&["diff", &call]);
     assert!(out.contains("undone"), "{out}");
     // An undo is a call and can be undone.
-    let undo = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
+    let undo = desk.json(&["log", "--json"])[0]["call"].as_str().unwrap().to_owned();
     let (code, out, err) = desk.does(&["undo", &undo]);
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
-    let (code, out, err) = desk.does(&["book", "verify"]);
+    let (code, out, err) = desk.does(&["audit", "verify"]);
     assert_eq!(code, Some(0), "{out}{err}");
 }
 
@@ -81,7 +81,7 @@ fn exit_codes_and_json_are_for_programs() {
     let kept = desk.json(&["rehearse", "--yes", "--json", "--", "touch", "a b"]);
     assert_eq!(kept["kept"], true, "{kept}");
     // The audit log names the waived guarantee, also if the environment waived it.
-    let (_, acts, _) = desk.does(&["book", "actions"]);
+    let (_, acts, _) = desk.does(&["audit", "actions"]);
     assert!(acts.contains("memory-limited"), "{acts}");
     let path = kept["rehearsal"]["changes"]["list"][0]["path"].as_str().unwrap();
     assert!(path.ends_with("/a b") && Path::new(path).exists(), "{kept}");
@@ -228,12 +228,12 @@ fn an_undo_stays_in_its_workspace_and_names_the_files() {
 fn what_is_forgotten_can_no_longer_be_undone() {
     let desk = OtherUserWorld::new();
     assert_eq!(desk.rehearse(&["--yes"], "printf secret > notes.txt").0, Some(0));
-    let call = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
-    let (code, out, err) = desk.does(&["book", "forget", &call]);
+    let call = desk.json(&["log", "--json"])[0]["call"].as_str().unwrap().to_owned();
+    let (code, out, err) = desk.does(&["audit", "forget", &call]);
     assert!(code == Some(0) && out.contains("can no longer be undone"), "{out}{err}");
     let (code, _, err) = desk.does(&["undo", &call]);
     assert!(code != Some(0) && err.contains("forgotten"), "{err}");
     let left = fs::read_dir(desk.world.state().join("copies/copies")).unwrap().count();
     assert_eq!(left, 0, "something is left of it");
-    assert_eq!(desk.does(&["book", "verify"]).0, Some(0));
+    assert_eq!(desk.does(&["audit", "verify"]).0, Some(0));
 }

@@ -36,7 +36,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 fn refused(world: &CliTestWorld, found: &str) {
-    for command in [&["call", "echo", "--args", r#"{"text":"x"}"#][..], &["inbox"], &["book", "verify"]] {
+    for command in [&["call", "echo", "--args", r#"{"text":"x"}"#][..], &["inbox"], &["audit", "verify"]] {
         let (code, printed, errors) = said(&world.quietly(command, ""));
         assert_eq!(code, Some(2), "{command:?}: {printed}{errors}");
         for wanted in [found, "this program reads 2-draft (", "move the state directory away"] {

@@ -65,12 +65,12 @@ fn what_cannot_be_given_refuses_and_what_is_waived_stands_in_the_book() {
     let why = ["--waive", "memory-limited", "--waive", "tmp-limited", "--reason", "a small machine"];
     let (code, _, err) = said(&desk.exec(&why, "touch made", ""));
     assert_eq!(code, Some(0), "{err}");
-    let acts = desk.command(&["book", "actions", "--json"]).output().unwrap();
+    let acts = desk.command(&["audit", "actions", "--json"]).output().unwrap();
     let acts: serde_json::Value = serde_json::from_slice(&acts.stdout).unwrap();
     let waive = &acts[0]["kind"]["waive"];
     assert_eq!(waive["guarantees"], serde_json::json!(["memory-limited", "tmp-limited"]), "{acts}");
     assert_eq!((waive["reason"].as_str(), acts[0]["actor"].as_str()), (Some("a small machine"), Some("ann")));
-    let (_, out, _) = said(&desk.command(&["book", "actions"]).output().unwrap());
+    let (_, out, _) = said(&desk.command(&["audit", "actions"]).output().unwrap());
     assert!(out.contains("waive") && out.contains("memory-limited, tmp-limited: a small machine"), "{out}");
 }
 

@@ -1,4 +1,4 @@
-//! `byleave serve` and `byleave token`, the real program: a token is made and used for a call, which leads to a question and an answer.
+//! `byleave serve` and `byleave serve token`, the real program: a token is made and used for a call, which leads to a question and an answer.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -150,7 +150,7 @@ pub(crate) fn said(
 }
 
 pub(crate) fn token(world: &CliTestWorld, words: &[&str]) -> String {
-    let mut all = vec!["--json", "token", "add"];
+    let mut all = vec!["--json", "serve", "token", "add"];
     all.extend(words);
     world.json(&all)["token"].as_str().unwrap().to_owned()
 }
@@ -179,8 +179,8 @@ fn a_call_over_http_is_asked_about_and_answered_there_or_in_the_inbox() {
     let explained = served.ask(&bot, "POST", "/v1/policy/explain", &spy).1;
     assert_eq!(explained["verdict"], "deny", "{explained}");
     // A removed token is not valid any more. A request without a token never was.
-    let removed = world.json(&["--json", "token"])[0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(world.quietly(&["token", "remove", &removed], "").status.code(), Some(0));
+    let removed = world.json(&["--json", "serve", "token"])[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(world.quietly(&["serve", "token", "remove", &removed], "").status.code(), Some(0));
     assert_eq!(served.ask(&bot, "GET", "/v1/health", &Value::Null).0, 401);
     assert_eq!(served.ask("", "GET", "/v1/health", &Value::Null).0, 401);
     served.stop();

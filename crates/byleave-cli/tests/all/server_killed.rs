@@ -33,7 +33,7 @@ fn a_server_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
         scene.await_calls(kills, kills / 4);
     });
     served.stop();
-    let verified = world.quietly(&["book", "verify"], "");
+    let verified = world.quietly(&["audit", "verify"], "");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
     println!("figure: {kills} kills {told}");
     // With fewer calls, answers and broken requests the test would show nothing.

@@ -38,7 +38,7 @@ fn a_sub_agent_stands_beneath_its_parent_and_says_so() {
     ]);
     world.run(&["call", "append_line", "--session", "t", "--mode", "yolo", "--args", NOTE]);
     assert_eq!(world.file("notes.txt"), "first\n");
-    world.run(&["book"]);
+    world.run(&["log"]);
     insta::assert_snapshot!(world.transcript());
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn mends() -> Vec<ScriptedTurn> {
 #[test]
 fn a_model_mends_a_failing_test_and_a_person_answers_once() {
     let project = ProjectFixture::new(mends());
-    let mut sitting = project.sitting(&["run", "Mend the failing test."]);
+    let mut sitting = project.sitting(&["agent", "run", "Mend the failing test."]);
     let mut asked = 0;
     while sitting.asks() {
         asked += 1;
@@ -146,25 +146,25 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
     assert!(!format!("{told:?}").contains("sk-very-secret"), "the key is for the provider alone");
 
     // The audit log has all of it and verifies.
-    let session = project.json(&["history", "--json"])[0]["session"].as_str().unwrap().to_owned();
-    let calls = project.json(&["book", "log", "--session", &session, "--json"]);
+    let session = project.json(&["agent", "history", "--json"])[0]["session"].as_str().unwrap().to_owned();
+    let calls = project.json(&["log", "--session", &session, "--json"]);
     let tools: Vec<&str> =
         calls.as_array().unwrap().iter().map(|call| call["tool"].as_str().unwrap()).collect();
     assert_eq!(tools.iter().filter(|tool| **tool == "model_turn").count(), 6, "{tools:?}");
     assert_eq!(tools.len(), 11, "{tools:?}");
-    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
-    let all = project.command(&["book", "export"]).output().unwrap();
+    assert_eq!(project.json(&["audit", "verify", "--json"])["intact"], json!(true));
+    let all = project.command(&["audit", "export"]).output().unwrap();
     assert!(!said(&all).1.contains("sk-very-secret"));
 
     // The export that people keep.
-    let page = said(&project.command(&["history", "export", &session]).output().unwrap()).1;
+    let page = said(&project.command(&["agent", "history", "export", &session]).output().unwrap()).1;
     assert!(page.starts_with("# Mend the failing test.\n"), "{page}");
     for part in
         ["## Person", "> It subtracts.", "asks for `edit`", "## Tool `edit`: completed", "> It is mended"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let kept = project.json(&["history", "export", &session, "--format", "json"]);
+    let kept = project.json(&["agent", "history", "export", &session, "--format", "json"]);
     let roles: Vec<&str> = kept["messages"]
         .as_array()
         .unwrap()
@@ -173,15 +173,25 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
         .collect();
     assert_eq!(roles.len(), 12, "{roles:?}");
     assert_eq!(roles[..3], ["user", "assistant", "tool"]);
-    let page =
-        said(&project.command(&["history", "export", &session, "--format", "html"]).output().unwrap()).1;
+    let page = said(
+        &project.command(&["agent", "history", "export", &session, "--format", "html"]).output().unwrap(),
+    )
+    .1;
     assert!(page.contains("<title>Mend the failing test.</title>") && !page.contains("<script"), "{page}");
     assert_eq!(
-        project.json(&["history", "list", "--text", "SUBTRACTS", "--json"]).as_array().unwrap().len(),
+        project
+            .json(&["agent", "history", "list", "--text", "SUBTRACTS", "--json"])
+            .as_array()
+            .unwrap()
+            .len(),
         1
     );
     assert!(
-        project.json(&["history", "list", "--text", "multiplies", "--json"]).as_array().unwrap().is_empty()
+        project
+            .json(&["agent", "history", "list", "--text", "multiplies", "--json"])
+            .as_array()
+            .unwrap()
+            .is_empty()
     );
 
     // The whole session can be undone.
@@ -194,12 +204,13 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
 #[test]
 fn with_nobody_there_it_is_refused_or_waits_for_an_answer_and_goes_on() {
     let project = ProjectFixture::new(mends());
-    let (code, printed, told) = said(&project.command(&["run", "Mend the failing test."]).output().unwrap());
+    let (code, printed, told) =
+        said(&project.command(&["agent", "run", "Mend the failing test."]).output().unwrap());
     assert_eq!(code, Some(0), "{printed}{told}");
     assert_eq!(project.desk.world.file("src/lib.rs"), WRONG, "nobody was there to ask");
     assert!(project.model.got().iter().any(|body| body.to_string().contains("refused:")), "{told}");
 
-    let words = ["run", "Mend the failing test.", "--ask", "inbox", "--json"];
+    let words = ["agent", "run", "Mend the failing test.", "--ask", "inbox", "--json"];
     let (code, printed, told) = said(&project.command(&words).output().unwrap());
     assert_eq!(code, Some(4), "{printed}{told}");
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -212,22 +223,24 @@ fn with_nobody_there_it_is_refused_or_waits_for_an_answer_and_goes_on() {
     let asked = project.model.got().len();
 
     // The session cannot be resumed in another directory or with another provider.
-    let mut elsewhere = project.command(&["run", "--resume", session]);
+    let mut elsewhere = project.command(&["agent", "run", "--resume", session]);
     let (code, _, told) = said(&elsewhere.current_dir("/tmp").output().unwrap());
     assert!(code == Some(2) && told.contains("this conversation belongs to"), "{told}");
-    let mut elsewhere = project.command(&["run", "--resume", session]);
+    let mut elsewhere = project.command(&["agent", "run", "--resume", session]);
     let (code, _, told) =
         said(&elsewhere.env("BYLEAVE_MODEL_URL", "http://127.0.0.1:9/v1").output().unwrap());
     assert!(code == Some(2) && told.contains("would now be sent to http://127.0.0.1:9"), "{told}");
 
     // Repeated resumes make nothing twice.
-    let again = said(&project.command(&["run", "--resume", session, "--ask", "inbox"]).output().unwrap());
+    let again =
+        said(&project.command(&["agent", "run", "--resume", session, "--ask", "inbox"]).output().unwrap());
     assert_eq!((again.0, project.model.got().len()), (Some(4), asked), "{again:?}");
 
     let question = last["questions"][0]["id"].as_str().unwrap();
     let answered = said(&project.command(&["inbox", "answer", question, "yes"]).output().unwrap());
     assert_eq!(answered.0, Some(0), "{answered:?}");
-    let done = said(&project.command(&["run", "--resume", session, "--ask", "inbox"]).output().unwrap());
+    let done =
+        said(&project.command(&["agent", "run", "--resume", session, "--ask", "inbox"]).output().unwrap());
     assert_eq!(done.0, Some(0), "{done:?}");
     assert_eq!(project.desk.world.file("src/lib.rs"), WRONG.replace("a - b", "a + b"));
     let last =
@@ -248,7 +261,7 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
         ("Done.", None)
     }));
     let turns = || turns.load(Ordering::SeqCst);
-    let mut first = project.command(&["run", "Tidy up.", "--every", "1s"]);
+    let mut first = project.command(&["agent", "run", "Tidy up.", "--every", "1s"]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let awaits = |what: &str, is_so: &dyn Fn() -> bool| {
         let began = Instant::now();
@@ -258,7 +271,7 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
         }
     };
     awaits("it does not begin", &|| turns() == 1);
-    let (code, printed, told) = said(&project.command(&["run", "Tidy up."]).output().unwrap());
+    let (code, printed, told) = said(&project.command(&["agent", "run", "Tidy up."]).output().unwrap());
     assert_eq!((code, turns()), (Some(2), 1), "{printed}{told}");
     assert!(told.contains("another run is active in this directory"), "{told}");
     go_on.send(()).unwrap();
@@ -318,7 +331,7 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
     for _ in 0..2 {
         std::fs::write(&source, WRONG).unwrap();
         let began = Instant::now();
-        let done = said(&project.command(&["run", "Mend it.", "--mode", "yolo"]).output().unwrap());
+        let done = said(&project.command(&["agent", "run", "Mend it.", "--mode", "yolo"]).output().unwrap());
         assert_eq!(done.0, Some(0), "{done:?}");
         takes = began.elapsed();
     }
@@ -327,7 +340,7 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
         std::fs::write(&source, WRONG).unwrap();
         std::fs::remove_file(&log).unwrap_or_default();
         let begin = || {
-            let mut command = project.command(&["run", "Mend it.", "--mode", "yolo", "--json"]);
+            let mut command = project.command(&["agent", "run", "Mend it.", "--mode", "yolo", "--json"]);
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
         };
         let mut child = begin();
@@ -337,14 +350,14 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
         late += usize::from(printed.contains("\"event\":\"end\""));
         let session = printed.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok());
         let session = session.map(|event| event["session"].as_str().unwrap().to_owned());
-        let words = ["run", "--mode", "yolo", "--resume", session.as_deref().unwrap_or("run-none")];
+        let words = ["agent", "run", "--mode", "yolo", "--resume", session.as_deref().unwrap_or("run-none")];
         let (mut code, _, mut told) = said(&project.command(&words).output().unwrap());
         if code == Some(2) {
             // The run was killed before it accepted the task, so nothing has happened.
             assert!(told.contains("there is no"), "{told}");
             assert_eq!((std::fs::read_to_string(&source).unwrap().as_str(), log.exists()), (WRONG, false));
             (code, _, told) =
-                said(&project.command(&["run", "Mend it.", "--mode", "yolo"]).output().unwrap());
+                said(&project.command(&["agent", "run", "Mend it.", "--mode", "yolo"]).output().unwrap());
         }
         assert_eq!(code, Some(0), "{kill}: {told}");
         unsure += usize::from(told.contains("may or may not"));
@@ -355,7 +368,7 @@ fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
         );
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "mended\n", "{kill}: {told}");
     }
-    assert_eq!(project.json(&["book", "verify", "--json"])["intact"], json!(true));
+    assert_eq!(project.json(&["audit", "verify", "--json"])["intact"], json!(true));
     println!(
         "figure: {kills} kills within {takes} ms, {late} of them after the end, {unsure} of them in the middle of what nobody can tell"
     );

@@ -21,7 +21,7 @@ fn yes_runs_it() {
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.contains("appended 6 bytes"), "{seen}");
     assert_eq!(world.file("notes.txt"), "first\n");
-    let lines = world.json(&["book", "show", &world.call(), "--json"])["entries"].to_string();
+    let lines = world.json(&["log", "show", &world.call(), "--json"])["entries"].to_string();
     assert!(lines.contains(r#""approver":{"assurance":"terminal","name":"ann"}"#), "{lines}");
 }
 
@@ -82,7 +82,7 @@ fn ctrl_c_calls_it_off() {
     assert_eq!(code, Some(130), "{seen}");
     assert!(seen.contains("(cancelled)"), "{seen}");
     assert!(!world.workspace().join("notes.txt").exists());
-    assert_eq!(world.json(&["book", "--json"])[0]["outcome"], "refused");
+    assert_eq!(world.json(&["log", "--json"])[0]["outcome"], "refused");
     assert_eq!(world.json(&["inbox", "--json"]).as_array().unwrap().len(), 0);
 }
 
@@ -216,7 +216,7 @@ fn what_cannot_be_taken_back_needs_the_words() {
     sitting.press("for good\r");
     let (_, seen) = sitting.end();
     assert!(seen.contains("asked about bash: yes"), "{seen}");
-    let lines = world.json(&["book", "show", &world.call(), "--json"])["entries"].to_string();
+    let lines = world.json(&["log", "show", &world.call(), "--json"])["entries"].to_string();
     assert!(lines.contains("\"assurance\":\"terminal\""), "{lines}");
 }
 
@@ -251,7 +251,7 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
     sitting.press("\r");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(0), "{seen}");
-    let leaves = world.json(&["leaves", "--json"]);
+    let leaves = world.json(&["policy", "approvals", "--json"]);
     assert_eq!(leaves.as_array().unwrap().len(), 1, "{leaves}");
     // The next call within its scope needs no question.
     let output = world.quietly(&["call", "append_line", "--args", r#"{"path":"notes.txt","line":"x"}"#], "");

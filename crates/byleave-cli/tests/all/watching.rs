@@ -1,4 +1,4 @@
-//! Viewing calls: `book log` with filters, `stats`, and `watch` during a call of another process.
+//! Viewing calls: `log` with filters, `log stats`, and `log follow` during a call of another process.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -42,7 +42,7 @@ fn calls_are_found_by_what_is_asked_for() {
         &["--since", "1h", "--until", "1m"],
         &["--since", "2020-01-01", "--until", "2099-12-31T23:59", "--tool", "ecko", "--json"],
     ] {
-        assert_eq!(world.run(&[&["book", "log"], words].concat()).status.code(), Some(0));
+        assert_eq!(world.run(&[&["log"], words].concat()).status.code(), Some(0));
     }
     world.note("invalid values are refused with a list of the valid ones");
     for words in [
@@ -52,7 +52,7 @@ fn calls_are_found_by_what_is_asked_for() {
         &["--since", "yesterday"],
         &["--until", "2026-02-30"],
     ] {
-        assert_eq!(world.run(&[&["book", "log"], words].concat()).status.code(), Some(2));
+        assert_eq!(world.run(&[&["log"], words].concat()).status.code(), Some(2));
     }
     insta::assert_snapshot!(world.transcript());
 }
@@ -61,11 +61,11 @@ fn calls_are_found_by_what_is_asked_for() {
 #[test]
 fn what_was_called_and_asked_is_counted() {
     let mut world = busy();
-    world.run(&["stats", "--since", "1d"]);
-    world.run(&["stats", "--since", "1d", "--tool", "echo", "--color", "always"]);
-    world.run(&["stats", "--since", "1d", "--agent", "bob", "--json"]);
-    world.run(&["stats", "--since", "1h", "--until", "1m"]);
-    world.run(&["stats", "--since", "soon"]);
+    world.run(&["log", "stats", "--since", "1d"]);
+    world.run(&["log", "stats", "--since", "1d", "--tool", "echo", "--color", "always"]);
+    world.run(&["log", "stats", "--since", "1d", "--agent", "bob", "--json"]);
+    world.run(&["log", "stats", "--since", "1h", "--until", "1m"]);
+    world.run(&["log", "stats", "--since", "soon"]);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -76,7 +76,7 @@ fn rules_that_are_always_answered_yes_are_named() {
         world.quietly(&["call", "append_line", "--ask", "inbox", "--args", NOTE], "");
         world.quietly(&["inbox", "answer", &world.question(), "yes"], "");
     }
-    let said = world.run(&["stats"]);
+    let said = world.run(&["log", "stats"]);
     assert!(String::from_utf8_lossy(&said.stderr).contains("byleave policy suggest"));
 }
 
@@ -88,13 +88,13 @@ fn of_a_damaged_record_nothing_is_counted() {
     let book = rusqlite::Connection::open(world.state().join("audit.sqlite")).unwrap();
     book.execute("UPDATE batch SET body = x'00' WHERE pos = (SELECT min(pos) FROM batch)", []).unwrap();
     drop(book);
-    let said = world.run(&["stats", "--json"]);
+    let said = world.run(&["log", "stats", "--json"]);
     let stats: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!((&stats["calls"], &stats["damaged"]), (&1.into(), &1.into()), "{stats}");
     assert!(String::from_utf8_lossy(&said.stderr).contains("1 record not counted"));
 }
 
-/// The program with `watch`, and its output line by line.
+/// The program with `log follow`, and its output line by line.
 struct WatchProcess {
     child: Child,
     lines: Option<BufReader<ChildStdout>>,
@@ -150,7 +150,7 @@ fn calls_of_other_processes_are_watched_line_by_line() {
     world.quietly(&["call", "append_line", "--ask", "inbox", "--args", NOTE], "");
     let first = world.question();
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
-    command.arg("watch");
+    command.args(["log", "follow"]);
     let mut watching = WatchProcess::start(command);
     let line = watching.until("ongoing");
     assert!(line.contains("waits for a person") && line.contains("byleave inbox answer"), "{line}");
@@ -176,7 +176,7 @@ fn only_what_is_wanted_is_watched_and_once_is_once() {
     let mut world = busy();
     let program = Path::new(env!("CARGO_BIN_EXE_byleave"));
     let mut command = world.command(program);
-    command.args(["watch", "--json", "--session", "mine", "--tool", "echo"]);
+    command.args(["log", "follow", "--json", "--session", "mine", "--tool", "echo"]);
     let mut watching = WatchProcess::start(command);
     // Nothing shows that it has begun to watch, so the calls are repeated until it reports one.
     let heard = std::thread::scope(|scope| {
@@ -195,9 +195,9 @@ fn only_what_is_wanted_is_watched_and_once_is_once() {
     }
     assert_eq!(watching.interrupt(), Some(0));
 
-    world.run(&["watch", "--once"]);
-    world.run(&["watch", "--once", "--json"]);
-    world.run(&["watch", "--once", "--tool", "echo"]);
+    world.run(&["log", "follow", "--once"]);
+    world.run(&["log", "follow", "--once", "--json"]);
+    world.run(&["log", "follow", "--once", "--tool", "echo"]);
     insta::assert_snapshot!(world.transcript());
 }
 
@@ -205,7 +205,7 @@ fn only_what_is_wanted_is_watched_and_once_is_once() {
 fn it_ends_when_nobody_reads() {
     let world = busy();
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
-    command.arg("watch");
+    command.args(["log", "follow"]);
     let mut watching = WatchProcess::start(command);
     // Everything has been printed. The program needs no further line to notice the closed pipe.
     watching.until("ongoing");
@@ -218,7 +218,7 @@ fn at_a_terminal_it_is_drawn_in_place() {
     world.quietly(&["call", "append_line", "--ask", "inbox", "--args", NOTE], "");
     let question = world.question();
     let mut command = world.command(Path::new("setsid"));
-    command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave"), "watch"]);
+    command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave"), "log", "follow"]);
     let mut sitting = TerminalSession::before(command);
     sitting.await_text("waits for a person");
     sitting.await_text(&format!("byleave inbox answer {} yes", question.get(28..).unwrap()));
@@ -246,7 +246,7 @@ fn what_a_command_prints_is_seen_while_it_runs_and_left_nowhere() {
     };
     // The audit log must exist before it can be watched.
     assert!(waived(&["call", "echo", "--args", r#"{"text":"hi"}"#]).output().unwrap().status.success());
-    let mut watching = WatchProcess::start(waived(&["watch", "--tool", "bash"]));
+    let mut watching = WatchProcess::start(waived(&["log", "follow", "--tool", "bash"]));
     // Prints an escape sequence, and then does not end by itself.
     let arguments = serde_json::json!({ "command": r"printf 'one\033[2J\n'; sleep 600" }).to_string();
     let words = ["call", "bash", "--mode", "yolo", "--args", &arguments];
@@ -256,7 +256,7 @@ fn what_a_command_prints_is_seen_while_it_runs_and_left_nowhere() {
     assert!(line.contains("one") && !line.contains('\u{1b}'), "{line:?}");
     let live = desk.world.state().join("live");
     assert_eq!(std::fs::read_dir(&live).unwrap().count(), 1);
-    let once = waived(&["watch", "--once"]).output().unwrap();
+    let once = waived(&["log", "follow", "--once"]).output().unwrap();
     let once = String::from_utf8(once.stdout).unwrap();
     assert!(once.contains("runs for") && once.contains("  | one"), "{once}");
     watching.until("progress");

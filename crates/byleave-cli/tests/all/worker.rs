@@ -1,4 +1,4 @@
-//! `byleave worker`, the real program: it runs calls of a server with its own files, while processes are killed.
+//! `byleave serve worker`, the real program: it runs calls of a server with its own files, while processes are killed.
 //!
 //! `BYLEAVE_KILLS=300` for the long form of the last test.
 
@@ -39,7 +39,7 @@ impl WorkerProcess {
         server: &str,
     ) -> Self {
         command.env("BYLEAVE_STATE", world.workspace().join(format!("../worker-{name}")));
-        command.args(["worker", "--server", &format!("http://{server}"), "--token"]).arg(token);
+        command.args(["serve", "worker", "--server", &format!("http://{server}"), "--token"]).arg(token);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // A worker first reports the calls that were interrupted.
@@ -209,7 +209,7 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
         let said = world.quietly(words, "");
         (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
     };
-    let (code, why) = said(&["token", "add", "w", "--scope", "work,submit"]);
+    let (code, why) = said(&["serve", "token", "add", "w", "--scope", "work,submit"]);
     assert!(code == Some(2) && why.contains("with other scopes"), "{why}");
     let (bot, worker) = (token(&world, &["bot"]), token(&world, &["w", "--scope", "work"]));
     let served = HttpServerProcess::start(&world, &["--workers"]);
@@ -232,9 +232,11 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
     served.stop();
     let open = world.workspace().join("../open.token");
     std::fs::write(&open, "byl_x").unwrap();
-    let (code, why) = said(&["worker", "--server", "http://127.0.0.1:9", "--token", open.to_str().unwrap()]);
+    let (code, why) =
+        said(&["serve", "worker", "--server", "http://127.0.0.1:9", "--token", open.to_str().unwrap()]);
     assert!(code == Some(2) && why.contains("other users can read the file"), "{why}");
-    let (code, why) = said(&["worker", "--server", "http://gate.example.org", "--token", "/dev/null"]);
+    let (code, why) =
+        said(&["serve", "worker", "--server", "http://gate.example.org", "--token", "/dev/null"]);
     assert!(code == Some(2), "{why}");
 }
 
@@ -259,7 +261,7 @@ fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     assert_eq!(world.file("done.txt"), "done\n");
     // The audit log names the waived guarantee under the worker's name.
-    let acts = world.json(&["--json", "book", "actions"]).to_string();
+    let acts = world.json(&["--json", "audit", "actions"]).to_string();
     assert!(acts.contains("memory-limited") && acts.contains("\"w1\""), "{acts}");
     served.stop();
 }
@@ -313,7 +315,7 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
     });
     hired.into_iter().for_each(WorkerProcess::stop);
     served.stop();
-    let verified = world.quietly(&["book", "verify"], "");
+    let verified = world.quietly(&["audit", "verify"], "");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
     let [server, worker, stopped, server_stopped] = deaths;
     println!(

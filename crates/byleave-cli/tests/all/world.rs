@@ -127,7 +127,7 @@ impl CliTestWorld {
 
     /// The newest call.
     pub(crate) fn call(&self) -> String {
-        self.json(&["book", "--json"])[0]["call"].as_str().unwrap().to_owned()
+        self.json(&["log", "--json"])[0]["call"].as_str().unwrap().to_owned()
     }
 
     /// Adds a remark to the transcript.

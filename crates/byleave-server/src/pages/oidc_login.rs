@@ -79,7 +79,7 @@ pub(super) async fn finish_sign_in(
             return Ok(sign_in::start_session(&app, &headers, holds, &known.next)?);
         }
     }
-    let why = "The provider knows you, but this server does not. Ask an administrator to run `byleave token add NAME --person --at ISSUER --as email:ADDRESS`.";
+    let why = "The provider knows you, but this server does not. Ask an administrator to run `byleave serve token add NAME --person --at ISSUER --as email:ADDRESS`.";
     let page = sign_in::render_form(&app, &known.next, Some(why));
     Ok((StatusCode::FORBIDDEN, Html(page.into_string())).into_response())
 }

@@ -161,7 +161,7 @@ pub(super) fn render_form(app: &App, next: &str, wrong: Option<&str>) -> Markup 
                 input #token type="password" name="token" required autocomplete="current-password"
                     aria-describedby="hint" autofocus;
                 p #hint.hint {
-                    "To create a token, run " code { "byleave token add NAME --person" } " on the server."
+                    "To create a token, run " code { "byleave serve token add NAME --person" } " on the server."
                 }
                 @if let Some(wrong) = wrong { p.wrong role="alert" { (wrong) } }
                 button.yes type="submit" { "Sign in" }

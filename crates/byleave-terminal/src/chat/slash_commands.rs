@@ -53,7 +53,7 @@ pub(super) enum ChatInput {
 /// Each slash command: its name, its arguments and its description.
 pub(super) const SLASH_COMMANDS: [(&str, &str, &str); 9] = [
     ("/undo", "", "undoes the last change of this conversation"),
-    ("/leave", "[revoke ID]", "lists standing approvals, or revokes one"),
+    ("/approvals", "[revoke ID]", "lists standing approvals, or revokes one"),
     ("/policy", "", "shows the rules in force"),
     ("/export", "[markdown|json|html] [FILE]", "exports the conversation to a file"),
     ("/sessions", "", "switches to another conversation"),
@@ -111,8 +111,8 @@ pub(super) fn parse_input(text: &str) -> ChatInput {
     let order = match (name, words.as_slice()) {
         ("help", []) => SlashCommand::Help,
         ("undo", []) => SlashCommand::Undo,
-        ("leave" | "leaves", []) => SlashCommand::Approvals { revoke: None },
-        ("leave" | "leaves", ["revoke", id]) => SlashCommand::Approvals { revoke: Some((*id).to_owned()) },
+        ("approvals", []) => SlashCommand::Approvals { revoke: None },
+        ("approvals", ["revoke", id]) => SlashCommand::Approvals { revoke: Some((*id).to_owned()) },
         ("policy", []) => SlashCommand::Policy,
         ("export", []) => SlashCommand::Export { format: "markdown".to_owned(), file: None },
         ("export", [file]) if form_of(file).is_some() => SlashCommand::Export {
@@ -184,7 +184,7 @@ mod tests {
             assert!(order(name).is_some(), "{name}");
         }
         let revoke = |id: &str| SlashCommand::Approvals { revoke: Some(id.to_owned()) };
-        assert_eq!(order("/leave revoke a1b2"), Some(revoke("a1b2")));
+        assert_eq!(order("/approvals revoke a1b2"), Some(revoke("a1b2")));
         let html = SlashCommand::Export { format: "html".to_owned(), file: Some("a.html".to_owned()) };
         assert_eq!(order("/export html a.html"), Some(html));
         for text in
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_looks_like_an_order_is_never_said_to_the_model() {
-        for text in ["/undoo", "/etc/passwd", "/leave them"] {
+        for text in ["/undoo", "/etc/passwd", "/approvals them"] {
             assert!(matches!(parse_input(text), ChatInput::Unknown(_)), "{text}");
         }
         assert!(matches!(parse_input("//etc/passwd"), ChatInput::Message(word) if word == "/etc/passwd"));

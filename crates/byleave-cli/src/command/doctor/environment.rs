@@ -174,11 +174,11 @@ fn book(options: &ResolvedOptions) -> Option<DoctorFinding> {
             let engine = sqlite::sqlite_version();
             DoctorFinding::ok(
                 "audit log",
-                format!("opens: {} KB, SQLite {engine}; `byleave book verify` checks it", bytes >> 10),
+                format!("opens: {} KB, SQLite {engine}; `byleave audit verify` checks it", bytes >> 10),
             )
         }
         Err(error) => {
-            let hint = "restore a backup, or choose another directory with `--state`; `byleave book verify` \
+            let hint = "restore a backup, or choose another directory with `--state`; `byleave audit verify` \
                 names the first damaged place";
             DoctorFinding::problem("audit log", format!("{error:#}"), hint)
         }

@@ -2,7 +2,7 @@
 
 use super::environment::DoctorFinding;
 use crate::call_display::format_count;
-use crate::command::webhook;
+use crate::command::serve::webhook;
 use crate::resolved_options::ResolvedOptions;
 
 /// Checks whether the webhooks were delivered, if there are any.
@@ -16,7 +16,7 @@ pub(super) fn webhooks(options: &ResolvedOptions) -> Option<DoctorFinding> {
     };
     if let Some((webhook, standing)) = found.iter().find(|(_, standing)| !standing.is_healthy()) {
         let what = format!("{} at {}: {}", webhook.id, webhook.origin(), webhook::format_status(standing));
-        let hint = format!("`byleave webhook test {}` tries it again", webhook.id);
+        let hint = format!("`byleave serve webhook test {}` tries it again", webhook.id);
         return Some(DoctorFinding::problem("webhooks", what, hint));
     }
     let count = u64::try_from(found.len()).unwrap_or(u64::MAX);

@@ -23,8 +23,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::ctrl_c;
 use tokio::sync::Notify;
 
+use super::HookServeArgs;
 use crate::app_context::AppContext;
-use crate::args;
 use crate::console::{Console, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -51,7 +51,7 @@ struct HookServerState {
 }
 
 pub(super) async fn run(
-    typed: &args::HookServeArgs,
+    typed: &HookServeArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {

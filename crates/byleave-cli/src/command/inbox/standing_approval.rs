@@ -11,18 +11,18 @@ use byleave::recorded_calls::{Coverage, PastAnswer, find_covered};
 use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
+use super::answer::AnswerCommand;
 use super::digest::digest_to_confirm;
 use crate::app_context::AppContext;
-use crate::approval_scope;
-use crate::args::{AnswerCommand, AskArg};
+use crate::args::AskArg;
 use crate::call_display::{format_count, table};
 use crate::console::{Console, Tone, many_lines, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
 use crate::time::{format_duration, now, parse_duration};
+use crate::{approval_scope, json_output};
 
 /// The number of past calls that are listed. The rest is counted.
 const SHOWN_MAX: usize = 20;

@@ -8,15 +8,68 @@ use byleave_mcp::upstream::config_file;
 use byleave_mcp::upstream::server_definition::{
     DirectoryAccess, Launch, ServerDefinition, ServerName, ServerProfile,
 };
+use clap::{Args as Group, ValueEnum};
 use serde_json::json;
 
 use super::list;
-use crate::args::{self, AddServerArgs, ProfileArgs};
 use crate::console::Console;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::{atomic_replace, mcp_config_file, mcp_servers};
+
+#[derive(Debug, Group)]
+pub(crate) struct AddServerArgs {
+    /// Name of the server, used in rules and tool names
+    pub(crate) name: String,
+    /// Command that starts the server, with its arguments
+    #[arg(trailing_var_arg = true, required_unless_present = "url", value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    /// URL of the server, instead of a command
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// Environment variable for the server; `NAME` alone passes on your value
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// HTTP header to send; `${NAME}` in the value is replaced from your environment
+    #[arg(long = "header", value_name = "NAME=VALUE", requires = "url")]
+    pub(crate) headers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) profile: ProfileArgs,
+    /// Trust the server when it declares a tool read-only
+    #[arg(long)]
+    pub(crate) trusted: bool,
+}
+
+/// The access of a server.
+#[derive(Debug, Group)]
+pub(crate) struct ProfileArgs {
+    /// Access to the directory that the agent works in
+    #[arg(long, value_enum, default_value_t = AccessArg::Read)]
+    pub(crate) workspace: AccessArg,
+    /// Additional path that the server can read
+    #[arg(long = "read", value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Additional path that the server can write
+    #[arg(long = "write", value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Host that the server can reach
+    #[arg(long = "reach", value_name = "HOST")]
+    pub(crate) reach: Vec<String>,
+    /// Run the server outside the sandbox, with all your permissions
+    #[arg(long)]
+    pub(crate) unconfined: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessArg {
+    /// No access
+    None,
+    /// Read
+    Read,
+    /// Read and write
+    Write,
+}
 
 pub(super) fn run(
     typed: AddServerArgs,
@@ -87,9 +140,9 @@ pub(super) fn profile(typed: ProfileArgs, options: &ResolvedOptions) -> ServerPr
         |paths: Vec<PathBuf>| paths.into_iter().map(|path| PathBuf::from(&options.cwd).join(path)).collect();
     ServerProfile {
         workspace: match typed.workspace {
-            args::AccessArg::None => DirectoryAccess::None,
-            args::AccessArg::Read => DirectoryAccess::Read,
-            args::AccessArg::Write => DirectoryAccess::Write,
+            AccessArg::None => DirectoryAccess::None,
+            AccessArg::Read => DirectoryAccess::Read,
+            AccessArg::Write => DirectoryAccess::Write,
         },
         read: absolute(typed.read),
         write: absolute(typed.write),

@@ -9,15 +9,36 @@ use std::time::Duration;
 
 use anyhow::Result;
 use byleave_mcp::upstream::login::{LoginDestination, LoginError, LoginOptions};
+use clap::Args as Group;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
-use crate::args::LoginArgs;
 use crate::console::{Console, Tone, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::mcp_servers;
 use crate::resolved_options::ResolvedOptions;
+
+#[derive(Debug, Group)]
+pub(crate) struct LoginArgs {
+    /// Server name
+    pub(crate) name: String,
+    /// Print the login URL and open no browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Do not ask if the login involves hosts other than that of the server
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// OAuth client id, if the authorization server does not register clients itself
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+    /// Allow login hosts with private addresses, for a login in your own network
+    #[arg(long)]
+    pub(crate) allow_private_network: bool,
+    /// Time limit for the login in the browser
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) wait: u64,
+}
 
 /// The default program that opens a URL in a browser.
 const OPENER: &str = "xdg-open";

@@ -8,27 +8,54 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use byleave::core::id::AgentId;
 use byleave::core::question::Question;
 use byleave_mcp::active_callers::ActiveCallers;
 use byleave_mcp::gateway::http::{self, GatewayToken, PATH};
 use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, stdio};
 use byleave_mcp::upstream::server_definition::ServerDefinition;
 use byleave_mcp::upstream::{ServerStatus, Upstream};
+use clap::Args as Group;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::pages::pages;
 use crate::app_context::AppContext;
-use crate::args::{AskArg, GatewayArgs, McpServeArgs};
-use crate::call_display;
+use crate::args::{AskArg, ModeArg};
 use crate::console::{Console, prose};
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::mcp_servers;
-use crate::notify;
 use crate::resolved_options::ResolvedOptions;
-use crate::signals;
+use crate::{call_display, mcp_servers, notify, signals};
+
+#[derive(Debug, Group)]
+pub(crate) struct McpServeArgs {
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
+    /// Offer only the one server, under its own names (for conformance tests)
+    #[arg(long)]
+    pub(crate) transparent: bool,
+}
+
+/// The connection of the gateway to its agents.
+#[derive(Debug, Group)]
+pub(crate) struct GatewayArgs {
+    /// Serve HTTP on this machine, as in `127.0.0.1:PORT`, instead of stdin and stdout
+    ///
+    /// Clients need the token in the file that is printed at the start.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<SocketAddr>,
+    /// Name of the agent that makes the calls [default: name of the client]
+    #[arg(long)]
+    pub(crate) agent: Option<AgentId>,
+    /// The client's timeout for a call [default: that of a known client, else 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) deadline: Option<u64>,
+    /// How much is asked [default: setting `mode`, or confirm-sensitive]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+}
 
 /// The interval at which a client is notified that a call still waits.
 const TICK: Duration = Duration::from_secs(5);

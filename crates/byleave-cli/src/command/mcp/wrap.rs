@@ -1,16 +1,37 @@
 //! `byleave mcp wrap`: the gate in front of one server, whose tool names stay unchanged.
 
+use std::ffi::OsString;
+
 use anyhow::Result;
 use byleave_mcp::gateway::NamingScheme;
 use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
+use clap::Args as Group;
 
+use super::add::ProfileArgs;
+use super::serve::GatewayArgs;
 use super::{add, serve};
-use crate::args::McpWrapArgs;
 use crate::console::Console;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::mcp_servers;
 use crate::resolved_options::{ResolvedOptions, text_of};
+
+#[derive(Debug, Group)]
+pub(crate) struct McpWrapArgs {
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
+    /// Name of the server in rules and in the audit log [default: name of the program]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) profile: ProfileArgs,
+    /// Allow the server to use the agent's model (MCP sampling)
+    #[arg(long)]
+    pub(crate) sampling: bool,
+    /// Server command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
 
 pub(super) async fn run(
     typed: McpWrapArgs,

@@ -12,17 +12,16 @@ use byleave::audit_log::AuditLog;
 use byleave::ledger::Ledger;
 use byleave_server::listen::ListenError;
 use byleave_worker::{SqliteOwnerBackend, WorkerRegistry};
+#[cfg(feature = "fleet")]
+use fleet::FleetBackend;
 
+use super::ServeArgs;
 use crate::app_context::AppContext;
-use crate::args::ServeArgs;
 use crate::console::Console;
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::parse_duration;
 use crate::workers::workers_file;
-
-#[cfg(feature = "fleet")]
-use fleet::FleetBackend;
 
 /// The backend of a server, for all of its tenants.
 pub(super) enum ServeBackend {

@@ -114,7 +114,7 @@ fn shift_tab(surface: Surface) -> CaseProof {
     sitting.press("\u{1b}");
     sitting.await_shown("y yes");
     still_open(sitting);
-    assert_eq!(stage::json(&["leaves", "--json"]).as_array().map(Vec::len), Some(0));
+    assert_eq!(stage::json(&["policy", "approvals", "--json"]).as_array().map(Vec::len), Some(0));
     "the program; Shift and Tab do nothing, in the comment as well: no leave is given"
 }
 
@@ -391,10 +391,10 @@ fn sandbox_off(case: &CorpusCase) -> CaseProof {
 fn nothing_recorded(surface: Surface) -> CaseProof {
     let said = stage::without_terminal(&["call", "bash", "--args", TOUCH], |_| {});
     assert_eq!(said.status.code(), Some(3), "{said:?}");
-    let call = stage::json(&["book", "--json"])[0]["call"].as_str().unwrap().to_owned();
-    let lines = stage::json(&["book", "show", &call, "--json"])["entries"].to_string();
+    let call = stage::json(&["log", "--json"])[0]["call"].as_str().unwrap().to_owned();
+    let lines = stage::json(&["log", "show", &call, "--json"])["entries"].to_string();
     assert!(!lines.contains("answered"), "{lines}");
-    assert_eq!(stage::json(&["leaves", "--json"]).as_array().map(Vec::len), Some(0));
+    assert_eq!(stage::json(&["policy", "approvals", "--json"]).as_array().map(Vec::len), Some(0));
     // Later, with somebody there, the call leads to a question.
     still_open(touches(surface));
     "the program without a terminal; refused, no answer and no leave stand in the book, and it asks once somebody is there"

@@ -75,7 +75,7 @@ fn the_whole_way(dialect: Dialect) {
     assert!(is_denied(dialect, &told), "{told:?}");
     assert!(String::from_utf8_lossy(&told.stderr).contains("use the old one"), "{told:?}");
 
-    let book = stand.json(&["book", "log", "--json"]);
+    let book = stand.json(&["log", "--json"]);
     let calls: Vec<(&str, &str)> = book
         .as_array()
         .unwrap()
@@ -95,7 +95,7 @@ fn the_whole_way(dialect: Dialect) {
 }
 
 fn show(stand: &HookFixture, call: &Value) -> String {
-    let told = stand.byleave(&["book", "show", call["call"].as_str().unwrap(), "--json"]);
+    let told = stand.byleave(&["log", "show", call["call"].as_str().unwrap(), "--json"]);
     String::from_utf8(told.stdout).unwrap()
 }
 

@@ -14,7 +14,7 @@ fn the_picture_shows_the_chat() {
         ("It subtracts where it should add. I mend that.", Some(("edit", edit))),
         ("It is mended.", None),
     ]);
-    let mut sitting = project.sitting_at(COLUMNS, 52, &["--color", "always", "chat"]);
+    let mut sitting = project.sitting_at(COLUMNS, 52, &["--color", "always", "agent", "chat"]);
     sitting.await_shown("Describe the task.");
     sitting.press("Mend the failing test.\r");
     sitting.await_ready();

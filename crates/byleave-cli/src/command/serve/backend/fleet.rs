@@ -10,7 +10,7 @@ use byleave_server::listen::ListenError;
 use byleave_worker::WorkerRegistry;
 
 use super::TenantBackend;
-use crate::command::fleet::load_fleet;
+use crate::command::serve::fleet::load_fleet;
 use crate::console::{Console, Tone, prose};
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;

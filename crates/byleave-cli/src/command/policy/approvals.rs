@@ -1,18 +1,30 @@
-//! `byleave leaves`: lists and revokes standing approvals.
+//! `byleave policy approvals`: lists and revokes standing approvals.
 
 use anyhow::Result;
 use byleave::audit_log::AuditLog as _;
 use byleave::settings::GateSettings;
+use clap::Subcommand;
 use serde_json::json;
 
 use crate::app_context::AppContext;
-use crate::args::{ApprovalsCommand, AskArg};
+use crate::args::AskArg;
 use crate::console::{Console, many_lines, prose};
 use crate::exit_status::ExitStatus;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
 use crate::time::{format_duration, now};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List the standing approvals, newest first (the default)
+    List,
+    /// Revoke a standing approval
+    Revoke {
+        /// Standing approval id
+        id: String,
+    },
+}
 
 pub(crate) async fn run(
     command: Option<ApprovalsCommand>,

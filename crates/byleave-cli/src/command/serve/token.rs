@@ -1,21 +1,75 @@
-//! `byleave token`: manages who may use the server, and for what.
+//! `byleave serve token`: manages who may use the server, and for what.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 
 use anyhow::{Context as _, Result};
 use byleave_server::PrivateFileError;
-use byleave_server::principal::{AccessScope, PrincipalKind};
+use byleave_server::principal::{AccessScope, PrincipalKind, Slug};
 use byleave_server::tokens::{NewToken, OidcIdentity, StoredToken, TokenError, TokenStore};
+use clap::{Args as Group, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::args::{AddTokenArgs, ScopeArg, TokenCommand};
 use crate::call_display::table;
 use crate::console::{Console, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{format_duration, now, parse_duration};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Create a token
+    ///
+    /// The token is printed once. Only its digest is stored.
+    Add(AddTokenArgs),
+    /// List the tokens (the default)
+    List,
+    /// Remove a token; it is rejected at once
+    Remove {
+        /// Token id, as shown in the list
+        id: String,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct AddTokenArgs {
+    /// Name of the holder; calls and answers are recorded under it
+    pub(crate) name: Slug,
+    /// The holder is a person, not an agent
+    #[arg(long)]
+    pub(crate) person: bool,
+    /// Scopes, separated by commas [default: submit for an agent, answer and read for a person]
+    #[arg(long = "scope", value_enum, value_delimiter = ',', value_name = "SCOPE")]
+    pub(crate) scopes: Vec<ScopeArg>,
+    /// OpenID Connect issuer where the person signs in, instead of a token
+    #[arg(long, value_name = "ISSUER", requires = "signs_in_as", requires = "person")]
+    pub(crate) at: Option<String>,
+    /// Identity at the issuer: sub:SUBJECT, or email:ADDRESS if the issuer has verified it
+    #[arg(long = "as", value_name = "IDENTITY", requires = "at")]
+    pub(crate) signs_in_as: Option<String>,
+    /// Lifetime: a number and s, m, h, d or w
+    #[arg(long = "for", value_name = "DURATION", default_value = "90d")]
+    pub(crate) lasting: String,
+    /// Tenant
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    pub(crate) tenant: Slug,
+}
+
+/// The scope of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopeArg {
+    /// Make calls and read their results
+    Submit,
+    /// Read questions in full, and answer those of others
+    Answer,
+    /// Read the audit log
+    Read,
+    /// Halt, revoke and cancel; for people only
+    Administer,
+    /// Execute calls as a worker; not combined with other scopes
+    Work,
+}
 
 pub(crate) fn run(
     command: Option<TokenCommand>,
@@ -49,9 +103,11 @@ pub(super) fn unusable(fault: &TokenError) -> CliError {
         TokenError::WorkAlone => "create a token with only `--scope work`, and another one for other scopes",
         TokenError::AgentSignsIn => "add `--person`",
         TokenError::InvalidIdentity => "use `--as sub:SUBJECT` or `--as email:ADDRESS`",
-        TokenError::AlreadyRegistered => "`byleave token list` lists who may sign in",
+        TokenError::AlreadyRegistered => "`byleave serve token list` lists who may sign in",
         TokenError::OtherKind { .. } => "choose another name",
-        TokenError::TooMany => "`byleave token list` lists the tokens, `byleave token remove` removes one",
+        TokenError::TooMany => {
+            "`byleave serve token list` lists the tokens, `byleave serve token remove` removes one"
+        }
     };
     CliError::new(fault.to_string()).hint(hint)
 }
@@ -104,7 +160,7 @@ fn admitted(token: &StoredToken, screen: &mut Console) -> ExitStatus {
         screen.value(&shown(token));
     } else {
         screen.message(&prose(&format!(
-            "`{}` may sign in{}, with scope {}; `byleave token remove {}` revokes this",
+            "`{}` may sign in{}, with scope {}; `byleave serve token remove {}` revokes this",
             token.name,
             elsewhere(token),
             words(token),
@@ -125,7 +181,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     if screen.json() {
         screen.value(&found.iter().map(shown).collect());
     } else if found.is_empty() {
-        screen.message("there are no tokens; `byleave token add NAME` creates one");
+        screen.message("there are no tokens; `byleave serve token add NAME` creates one");
     } else {
         let now = now();
         let rows = found.iter().map(|token| {
@@ -143,8 +199,9 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
 }
 
 fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let missing =
-        || CliError::new(format!("there is no token `{id}`")).hint("`byleave token list` lists the tokens");
+    let missing = || {
+        CliError::new(format!("there is no token `{id}`")).hint("`byleave serve token list` lists the tokens")
+    };
     // Do not create the file if there is none.
     if !tokens(options).list().map_err(|fault| unusable(&fault))?.iter().any(|token| token.id == id) {
         return Err(missing().into());

@@ -15,10 +15,9 @@ use byleave_terminal::chat::ChatEvent;
 use tokio::sync::oneshot;
 
 use crate::app_context::AppContext;
-use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::now;
-use crate::undo_target;
+use crate::{notify, undo_target};
 
 /// The person at the chat.
 pub(super) struct ChatApprover {
@@ -58,7 +57,7 @@ impl ChatApprover {
         let (give, given) = oneshot::channel();
         self.answers.at().insert(sheet.question.id, give);
         let _withdrawn = WithdrawQuestionGuard { at: self, question: sheet.question.id };
-        let asked = ChatEvent::QuestionAsked(Box::new(sheet.clone()), undo);
+        let asked = ChatEvent::QuestionAsked(Box::new(sheet.clone()), undo.map(|last| last.description));
         if self.tell.send(asked).is_err() {
             return nobody().await;
         }

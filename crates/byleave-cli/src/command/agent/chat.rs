@@ -1,4 +1,4 @@
-//! `byleave chat`: a conversation with a model on a full screen.
+//! `byleave agent chat`: a conversation with a model on a full screen.
 //!
 //! The screen has its own thread; it receives events and returns the person's actions. This module connects it to the agent loop:
 //! one conversation at a time, and the task that works on it.
@@ -22,26 +22,39 @@ use byleave_agent::model_turn::new_session_id;
 use byleave_files::own;
 use byleave_terminal::QuestionBackend as _;
 use byleave_terminal::chat::{self, ChatAction, ChatEvent, ChatStatusBar, PickerItem, SlashCommand};
-use clap::ValueEnum as _;
+use clap::{Args as Group, ValueEnum as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::approver::{AnswerWaiters, ChatApprover};
-use crate::agent_setup;
+use super::history;
+use super::history::HistoryFormat;
+use crate::agent_setup::ModelArgs;
 use crate::app_context::AppContext;
-use crate::args::{ApprovalsCommand, AskArg, ChatArgs, HistoryFormat, ModelArgs};
-use crate::command::{approvals, history, policy};
+use crate::args::AskArg;
+use crate::command::policy::approvals::ApprovalsCommand;
+use crate::command::policy::{self, approvals};
 use crate::console::Console;
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::terminal_approver::{self, LocalBackend};
-use crate::undo_target;
+use crate::{agent_setup, notify, undo_target};
+
+#[derive(Debug, Group)]
+pub(crate) struct ChatArgs {
+    /// First message
+    pub(crate) message: Option<String>,
+    /// Continue this conversation; without a session, choose one from a list
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) resume: Option<String>,
+    #[command(flatten)]
+    pub(crate) model_args: ModelArgs,
+}
 
 /// The maximum number of conversations to choose from.
 const PICKS_MAX: usize = 200;
@@ -53,7 +66,7 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     if screen.json() || terminal_approver::is_dumb_terminal() || own::open("/dev/tty").is_err() {
         return Err(CliError::new("the chat needs an interactive terminal")
-            .hint("`byleave run` works without a terminal")
+            .hint("`byleave agent run` works without a terminal")
             .into());
     }
     let house = AppContext::open_or_create(options)?;
@@ -97,7 +110,7 @@ pub(crate) async fn run(
     if there.context("the terminal failed")?
         && let Some(session) = last
     {
-        screen.hint(&format!("continue with `byleave chat --resume {session}`"));
+        screen.hint(&format!("continue with `byleave agent chat --resume {session}`"));
     }
     if chat.work.is_some() {
         // Open calls stay open until somebody continues the conversation. Nobody waits for a command to end.
@@ -260,7 +273,7 @@ impl ChatController<'_> {
                 approvals::run(command, self.options, &mut page).await?;
                 let text = page.into_text();
                 let how =
-                    "To give a standing approval, press l at a question. `/leave revoke ID` revokes one.";
+                    "To give a standing approval, press l at a question. `/approvals revoke ID` revokes one.";
                 self.tell(ChatEvent::Page("Standing approvals".into(), format!("{text}\n{how}\n")));
             }
             SlashCommand::Policy => {

@@ -1,16 +1,37 @@
-//! `byleave persona`: lists personas and shows their prompts.
+//! `byleave agent persona`: lists personas and shows their prompts.
 
 use anyhow::Result;
 use byleave_agent::persona::{Persona, PersonaSource, ToolCallFormat, ToolDescription};
 use byleave_agent::tool_block_adapter::ToolCallStyle;
+use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::agent_setup;
-use crate::args::PersonaCommand;
+use crate::agent_setup::ToolCallStyleArg;
 use crate::console::{Console, Tone, one_line, prose};
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
-use crate::tool_catalog;
+use crate::{agent_setup, tool_catalog};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PersonaCommand {
+    /// List the personas and their sources (the default)
+    List,
+    /// Show the system prompt of a persona
+    Show {
+        /// Name or file
+        name: String,
+        /// How the model calls tools
+        #[arg(long, value_enum, default_value_t = ToolCallStyleArg::Native)]
+        tool_calls: ToolCallStyleArg,
+    },
+    /// Print the prompt for a persona that a provider hosts
+    ///
+    /// Its tool calls are still evaluated and run on this machine.
+    Export {
+        /// Name or file
+        name: String,
+    },
+}
 
 pub(crate) fn run(
     command: Option<PersonaCommand>,

@@ -1,21 +1,41 @@
-//! `byleave stats`: the number of calls and questions in a period, as numbers and bars. The library counts; this module only draws.
+//! `byleave log stats`: the number of calls and questions in a period, as numbers and bars. The library counts; this module only draws.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use byleave::core::call::Millis;
+use byleave::core::id::{AgentId, SessionId};
 use byleave::stats::{self, AnswerCounts, DayCount, RuleCount, Stats, StatsFilter};
+use clap::Args as Group;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::app_context::AppContext;
-use crate::args;
 use crate::bar_chart::{self, Bar};
 use crate::call_display::format_count;
 use crate::console::{Console, Tone, one_line};
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{DAY, date, format_duration, format_utc, now, parse_time};
+
+#[derive(Debug, Group)]
+pub(crate) struct StatsArgs {
+    /// Only calls received since: a duration, as in `2h`, or a UTC date, as in `2026-03-01` or `2026-03-01T14:30`
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(crate) since: String,
+    /// Only calls received before: same format as `--since`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only this session
+    #[arg(long)]
+    pub(crate) session: Option<SessionId>,
+    /// Only this tool
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Only this agent
+    #[arg(long)]
+    pub(crate) agent: Option<AgentId>,
+}
 
 /// The number of tools and rules that are drawn. `--json` has all of them.
 const BARS_MAX: usize = 15;
@@ -25,7 +45,7 @@ const DAYS_MAX: u64 = 31;
 const SILENCE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(
-    typed: args::StatsArgs,
+    typed: StatsArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
@@ -52,7 +72,7 @@ pub(crate) async fn run(
     if stats.damaged > 0 {
         let records = format_count(stats.damaged, "record");
         screen.message_with_tone(Tone::Careful, "warning:", &format!("{records} not counted: damaged"));
-        screen.hint("`byleave book verify` names the first damaged place");
+        screen.hint("`byleave audit verify` names the first damaged place");
     }
     Ok(ExitStatus::Completed)
 }

@@ -1,4 +1,4 @@
-//! `byleave watch`: shows the calls of this audit log as they arrive, run, wait and end, in any process.
+//! `byleave log follow`: shows the calls of this audit log as they arrive, run, wait and end, in any process.
 //!
 //! Events are read from the audit log only, record by record. Progress and output of a running call come from
 //! [`crate::live_output`] and are for display only. It changes nothing and asks nobody.
@@ -12,19 +12,33 @@ use std::time::Duration;
 
 use anyhow::Result;
 use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest};
+use byleave::core::id::SessionId;
 use byleave::stats::StatsFilter;
+use clap::Args as Group;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::call_tracker::{CallTracker, WatchEvent};
 use self::live_region::Region;
 use crate::app_context::AppContext;
-use crate::args;
 use crate::console::Console;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::live_output;
 use crate::resolved_options::ResolvedOptions;
+
+#[derive(Debug, Group)]
+pub(crate) struct FollowArgs {
+    /// Only this session
+    #[arg(long)]
+    pub(crate) session: Option<SessionId>,
+    /// Only this tool
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Show the open calls once and exit
+    #[arg(long)]
+    pub(crate) once: bool,
+}
 
 /// The polling interval. A poll costs one index lookup, and one small file for each running call.
 const EVERY: Duration = Duration::from_millis(100);
@@ -34,7 +48,7 @@ const NEWS_MAX: usize = 512;
 const OPEN_MAX: usize = 1_000;
 
 pub(crate) async fn run(
-    typed: args::WatchArgs,
+    typed: FollowArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {

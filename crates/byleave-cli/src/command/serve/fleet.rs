@@ -1,13 +1,14 @@
-//! `byleave fleet`: shows the status of a fleet, and maintains its audit log.
+//! `byleave serve fleet`: shows the status of a fleet, and maintains its audit log.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use byleave::core::id::TenantId;
 use byleave_fleet::{BookHealth, BookLag, Fleet, Health};
+use byleave_server::principal::Slug;
+use clap::{Args as Group, Subcommand};
 use serde_json::{Value, json};
 
-use crate::args::{FleetArgs, FleetCommand as Command};
 use crate::console::{Console, Tone, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -15,14 +16,35 @@ use crate::private_file::read_private;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{format_duration, now};
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Show the health of a fleet
+    ///
+    /// Checks the engine, the service, the gateway and the audit log of each tenant. Exits with 1 unless all are healthy.
+    Status(FleetArgs),
+    /// Send entries that the engine holds to the audit logs again
+    ///
+    /// Use this after you have restored the audit logs from a backup.
+    Resend(FleetArgs),
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct FleetArgs {
+    /// Fleet file, as for `byleave serve --fleet`
+    pub(crate) file: PathBuf,
+    /// Tenant to include, besides `local`
+    #[arg(long = "tenant", value_name = "NAME")]
+    pub(crate) tenants: Vec<Slug>,
+}
+
 pub(crate) async fn run(
-    command: Command,
+    command: FleetCommand,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     match command {
-        Command::Status(typed) => status(&typed, options, screen).await,
-        Command::Resend(typed) => resend(&typed, options, screen).await,
+        FleetCommand::Status(typed) => status(&typed, options, screen).await,
+        FleetCommand::Resend(typed) => resend(&typed, options, screen).await,
     }
 }
 
@@ -132,7 +154,7 @@ async fn resend(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Conso
     if screen.json() {
         screen.value(&Value::Object(sent));
     } else {
-        screen.message(&prose("`byleave fleet status` shows when they have arrived"));
+        screen.message(&prose("`byleave serve fleet status` shows when they have arrived"));
     }
     Ok(ExitStatus::Completed)
 }

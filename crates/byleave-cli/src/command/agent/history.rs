@@ -1,23 +1,70 @@
-//! `byleave history`: conversations from the audit log.
+//! `byleave agent history`: conversations from the audit log.
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use byleave::core::id::SessionId;
 use byleave::gate::Gate;
 use byleave_agent::history::{History, render_html, render_markdown};
+use clap::{Args as Group, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::agent_setup;
 use crate::app_context::AppContext;
-use crate::args::{AskArg, HistoryCommand, HistoryFormat, HistoryListArgs};
+use crate::args::AskArg;
 use crate::console::{Console, Tone, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HistoryCommand {
+    /// List the conversations, newest first (the default)
+    List(HistoryListArgs),
+    /// Show a conversation
+    Show {
+        /// Session of the conversation
+        session: String,
+    },
+    /// Export a conversation in full
+    Export {
+        /// Session of the conversation
+        session: String,
+        /// Output format
+        #[arg(long, value_enum, default_value_t = HistoryFormat::Markdown)]
+        format: HistoryFormat,
+        /// New file to write to; must not exist [default: stdout]
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct HistoryListArgs {
+    /// Maximum number of conversations
+    #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
+    pub(crate) limit: usize,
+    /// Only conversations with this text in messages or calls (case-insensitive)
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+}
+
+impl Default for HistoryListArgs {
+    fn default() -> Self {
+        Self { limit: 20, text: None }
+    }
+}
+
+/// The format of an exported conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HistoryFormat {
+    Markdown,
+    Json,
+    Html,
+}
 
 pub(crate) async fn run(
     command: Option<HistoryCommand>,
@@ -105,7 +152,7 @@ impl HistoryReader<'_> {
         if screen.json() {
             screen.value(&Value::Array(values));
         } else if shown == 0 {
-            screen.message("there is no such conversation; `byleave run` starts one");
+            screen.message("there is no such conversation; `byleave agent run` starts one");
         }
         Ok(ExitStatus::Completed)
     }

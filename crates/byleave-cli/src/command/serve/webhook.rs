@@ -1,4 +1,4 @@
-//! `byleave webhook`: manages webhooks that are notified of questions while the server runs.
+//! `byleave serve webhook`: manages webhooks that are notified of questions while the server runs.
 
 use std::fs::DirBuilder;
 use std::io::{self, Read as _};
@@ -6,16 +6,49 @@ use std::os::unix::fs::DirBuilderExt as _;
 
 use anyhow::{Context as _, Result};
 use byleave_server::PrivateFileError;
+use byleave_server::principal::Slug;
 use byleave_server::webhooks::{DeliveryStatus, StoredWebhook, WebhookError, WebhookFormat, WebhookStore};
+use clap::{Args as Group, Subcommand};
 use serde_json::{Value, json};
 
-use crate::args::{AddWebhookArgs, WebhookCommand};
 use crate::call_display::table;
 use crate::console::{Console, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{format_duration, now};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WebhookCommand {
+    /// Add a webhook
+    ///
+    /// The secret that signs its messages is printed once.
+    Add(AddWebhookArgs),
+    /// List the webhooks and their delivery status (the default)
+    List,
+    /// Remove a webhook
+    Remove {
+        /// Webhook id, as shown in the list
+        id: String,
+    },
+    /// Send a test message
+    Test {
+        /// Webhook id, as shown in the list [default: all webhooks]
+        id: Option<String>,
+    },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct AddWebhookArgs {
+    /// URL: https, or http on this machine; `-` reads it from stdin, hidden from process lists
+    pub(crate) url: String,
+    /// Use the format of incoming webhooks of Slack
+    #[arg(long)]
+    pub(crate) slack: bool,
+    /// Tenant whose questions are sent
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    pub(crate) tenant: Slug,
+}
 
 /// The maximum length of a URL from standard input.
 const URL_BYTES_MAX: u64 = 8 * 1024;
@@ -45,9 +78,9 @@ fn unusable(fault: &WebhookError) -> CliError {
             "others may know the secrets in the file: remove it, and add the webhooks again"
         }
         WebhookError::File(_) => "remove the file and add the webhooks again",
-        WebhookError::Endpoint(_) => "`byleave webhook add https://HOST/PATH`",
+        WebhookError::Endpoint(_) => "`byleave serve webhook add https://HOST/PATH`",
         WebhookError::TooMany => {
-            "`byleave webhook list` lists the webhooks, `byleave webhook remove` removes one"
+            "`byleave serve webhook list` lists the webhooks, `byleave serve webhook remove` removes one"
         }
     };
     CliError::new(fault.to_string()).hint(hint)
@@ -91,7 +124,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     if screen.json() {
         screen.value(&found.iter().map(|(webhook, standing)| shown(webhook, standing)).collect());
     } else if found.is_empty() {
-        screen.message("there are no webhooks; `byleave webhook add URL` adds one");
+        screen.message("there are no webhooks; `byleave serve webhook add URL` adds one");
     } else {
         let rows = found.iter().map(|(webhook, standing)| {
             let tenant = webhook.tenant.to_string();
@@ -123,7 +156,9 @@ async fn test(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console)
         None => all.list().map_err(|fault| unusable(&fault))?,
     };
     if wanted.is_empty() {
-        return Err(CliError::new("there are no webhooks").hint("`byleave webhook add URL` adds one").into());
+        return Err(CliError::new("there are no webhooks")
+            .hint("`byleave serve webhook add URL` adds one")
+            .into());
     }
     let (mut status, mut values) = (ExitStatus::Completed, Vec::new());
     for webhook in wanted {
@@ -146,7 +181,7 @@ async fn test(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console)
 }
 
 /// Returns all webhooks with their delivery status.
-pub(super) fn with_status(
+pub(in crate::command) fn with_status(
     options: &ResolvedOptions,
 ) -> Result<Vec<(StoredWebhook, DeliveryStatus)>, CliError> {
     let all = webhooks(options);
@@ -165,11 +200,12 @@ fn named(id: &str, options: &ResolvedOptions) -> Result<StoredWebhook, CliError>
 }
 
 fn missing(id: &str) -> CliError {
-    CliError::new(format!("there is no webhook `{id}`")).hint("`byleave webhook list` lists the webhooks")
+    CliError::new(format!("there is no webhook `{id}`"))
+        .hint("`byleave serve webhook list` lists the webhooks")
 }
 
 /// Describes a delivery status.
-pub(super) fn format_status(standing: &DeliveryStatus) -> String {
+pub(in crate::command) fn format_status(standing: &DeliveryStatus) -> String {
     let ago = |at: Option<u64>| {
         at.map_or_else(String::new, |at| format!(" {} ago", format_duration(now().saturating_sub(at))))
     };

@@ -1,25 +1,45 @@
-//! `byleave worker`: drives the calls of a remote server with the tools and files of this machine.
+//! `byleave serve worker`: drives the calls of a remote server with the tools and files of this machine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use byleave_worker::websocket::{SocketConnector, tls_config};
 use byleave_worker::{Capabilities, ConnectionStatus, RemoteLedger, RemoteLedgerOptions as Place};
+use clap::Args as Group;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::active_policy::ActivePolicy;
 use crate::app_context::{AppContext, recover_and_gc_copies, state_dir, with_tools};
-use crate::args::{AskArg, WorkArgs};
+use crate::args::AskArg;
 use crate::console::{Console, one_line, prose};
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::private_file::read_private;
 use crate::resolved_options::ResolvedOptions;
-use crate::signals;
-use crate::tool_catalog;
+use crate::{signals, tool_catalog};
+
+#[derive(Debug, Group)]
+pub(crate) struct WorkerArgs {
+    /// Server URL: https, or http on this machine, as in https://gate.example.org:7411
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: String,
+    /// File with the token (`byleave serve token add NAME --scope work`); only its owner may read it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token: PathBuf,
+    /// Additional certificates to trust (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Maximum concurrent calls
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub(crate) capacity: u32,
+    /// Label of the worker, for people
+    #[arg(long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
+}
 
 /// The path of the worker endpoint on a server.
 const DOOR: &str = "v1/workers/connect";
@@ -27,7 +47,7 @@ const DOOR: &str = "v1/workers/connect";
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) async fn run(
-    typed: WorkArgs,
+    typed: WorkerArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {

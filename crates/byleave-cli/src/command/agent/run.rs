@@ -1,4 +1,4 @@
-//! `byleave run`: lets a model do a task by itself, once or repeatedly.
+//! `byleave agent run`: lets a model do a task by itself, once or repeatedly.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Read as _;
@@ -14,26 +14,42 @@ use byleave_agent::conversation::Conversation;
 use byleave_agent::limits::TaskUsage;
 use byleave_agent::model::{StreamEvent, ToolCall};
 use byleave_agent::model_turn::new_session_id;
+use clap::Args as Group;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent_setup;
+use crate::agent_setup::ModelArgs;
 use crate::app_context::AppContext;
-use crate::args::{AskArg, RunArgs};
-use crate::call_display;
+use crate::args::AskArg;
 use crate::console::{Console, Tone, escape_json, one_line, prose};
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
-use crate::error_report;
 use crate::exit_status::ExitStatus;
-use crate::json_output;
-use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::signals::two_stage_shutdown;
 use crate::time::{format_utc, now, parse_duration, parse_start_time, precise};
+use crate::{agent_setup, call_display, error_report, json_output, notify};
+
+#[derive(Debug, Group)]
+pub(crate) struct RunArgs {
+    /// Task, in words; `-` reads it from stdin
+    #[arg(required_unless_present = "resume")]
+    pub(crate) task: Option<String>,
+    /// Continue this session after a crash, a limit or an answer; a task is optional
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["every", "at"])]
+    pub(crate) resume: Option<String>,
+    /// Repeat the task, starting at this interval: a number and s, m, h, d or w, as in `15m`
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) every: Option<String>,
+    /// Start time in UTC: a time of day, as in `07:30`, or a date, as in `2026-03-01T14:30`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<String>,
+    #[command(flatten)]
+    pub(crate) model_args: ModelArgs,
+}
 
 /// The maximum length of a task.
 const TASK_BYTES_MAX: u64 = 256 * 1024;
@@ -199,10 +215,10 @@ fn ended(
     match went {
         RunOutcome::Done | RunOutcome::Cancelled => {}
         RunOutcome::Waiting(_) => screen.hint(&format!(
-            "answer with `byleave inbox`, then continue with `byleave run --ask inbox --resume {session}`"
+            "answer with `byleave inbox`, then continue with `byleave agent run --ask inbox --resume {session}`"
         )),
         RunOutcome::LimitReached(_) | RunOutcome::Failed(_) => screen
-            .hint(&format!("continue with `byleave run --resume {session}`, and add instructions if needed")),
+            .hint(&format!("continue with `byleave agent run --resume {session}`, and add instructions if needed")),
     }
     status
 }

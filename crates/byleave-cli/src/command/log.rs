@@ -1,0 +1,238 @@
+//! `byleave log`: lists, shows, follows and counts the calls in the audit log.
+
+mod follow;
+mod stats;
+
+use anyhow::Result;
+use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
+use byleave::audit_log::{AuditLog as _, CallFilter, CallItem, CallState, PageRequest};
+use byleave::core::id::CallId;
+use byleave::core::refusal::Code;
+use clap::builder::PossibleValuesParser;
+use clap::{Args as Group, Subcommand, ValueEnum};
+
+use self::follow::FollowArgs;
+use self::stats::StatsArgs;
+use crate::app_context::AppContext;
+use crate::args::ListArgs;
+use crate::call_display::table;
+use crate::console::{Console, Tone, one_line};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::json_output;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::{self, short};
+use crate::time::{format_utc, now, parse_time};
+
+#[derive(Debug, Group)]
+pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    command: Option<LogCommand>,
+    #[command(flatten)]
+    filter: LogFilterArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum LogCommand {
+    /// Show the record of a call, entry by entry
+    Show {
+        /// Call id
+        call: String,
+        /// Include the contents: arguments, plan and output
+        #[arg(long)]
+        contents: bool,
+    },
+    /// Follow the calls of all processes live, until Ctrl-C
+    ///
+    /// A terminal shows a live view. Otherwise each event is one line. The output of running commands is shown before any reviewer
+    /// has seen it, so it is for your eyes only.
+    Follow(FollowArgs),
+    /// Show statistics of calls, questions, answers and rules
+    Stats(StatsArgs),
+}
+
+/// The six outcomes, as the audit log names them.
+const OUTCOMES: [&str; 6] = ["completed", "failed", "withheld", "refused", "dry-run", "unknown"];
+
+#[derive(Debug, Default, Group)]
+pub(crate) struct LogFilterArgs {
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+    /// Only this tool
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Only this agent, as named in lists; a sub-agent also by its own name
+    #[arg(long)]
+    pub(crate) agent: Option<String>,
+    /// Only calls in this state (`--state` is the state directory)
+    #[arg(long = "is", value_enum, value_name = "STATE")]
+    pub(crate) call_state: Option<CallStateArg>,
+    /// Only calls with this outcome
+    #[arg(long, value_parser = PossibleValuesParser::new(OUTCOMES))]
+    pub(crate) outcome: Option<String>,
+    /// Only calls refused with this code (see docs/refusals)
+    #[arg(long, hide_possible_values = true, value_parser = PossibleValuesParser::new(codes()))]
+    pub(crate) code: Option<String>,
+    /// Only calls received since: a duration, as in `2h`, or a UTC date, as in `2026-03-01` or `2026-03-01T14:30`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Only calls received before: same format as `--since`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only calls with this text in their summary, as shown in the list (case-insensitive)
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+    /// Only calls that a person was asked about
+    #[arg(long)]
+    pub(crate) asked: bool,
+}
+
+/// The state of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CallStateArg {
+    /// Can continue
+    Open,
+    /// Waiting for a person
+    Waiting,
+    /// Finished, with an outcome
+    Settled,
+    /// Record is damaged
+    Damaged,
+}
+
+impl From<CallStateArg> for CallState {
+    fn from(state: CallStateArg) -> Self {
+        match state {
+            CallStateArg::Open => Self::Open,
+            CallStateArg::Waiting => Self::Waiting,
+            CallStateArg::Settled => Self::Settled,
+            CallStateArg::Damaged => Self::Damaged,
+        }
+    }
+}
+
+fn codes() -> Vec<&'static str> {
+    Code::ALL.iter().map(|code| code.as_str()).collect()
+}
+
+pub(crate) async fn run(
+    typed: LogArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    match typed.command {
+        None => list(typed.filter, options, screen).await,
+        Some(LogCommand::Show { call, contents }) => {
+            show(&call, include_contents(contents), options, screen).await
+        }
+        Some(LogCommand::Follow(typed)) => follow::run(typed, options, screen).await,
+        Some(LogCommand::Stats(typed)) => stats::run(typed, options, screen).await,
+    }
+}
+
+/// Returns whether the contents of calls are included.
+pub(super) const fn include_contents(contents: bool) -> IncludeContents {
+    if contents { IncludeContents::Included } else { IncludeContents::Omitted }
+}
+
+async fn list(which: LogFilterArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let now = now();
+    let filter = CallFilter {
+        tenant: None,
+        session: which.list.session,
+        tool: which.tool,
+        agent: which.agent,
+        state: which.call_state.map(CallState::from),
+        outcome: which.outcome,
+        code: which.code,
+        text: which.text,
+        asked_only: which.asked,
+        since: which.since.as_deref().map(|typed| parse_time(typed, now)).transpose()?,
+        until: which.until.as_deref().map(|typed| parse_time(typed, now)).transpose()?,
+    };
+    let house = AppContext::open_to_read(options, None)?;
+    let calls = house.audit_log.calls(filter, PageRequest::with_limit(which.list.limit)).await?;
+    if screen.json() {
+        screen.value(&calls.iter().map(json_output::call_item).collect());
+    } else if calls.is_empty() {
+        screen.message("the audit log has no such call");
+    } else {
+        let rows: Vec<Vec<String>> = calls.iter().map(row).collect();
+        table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
+    }
+    Ok(ExitStatus::Completed)
+}
+
+fn row(item: &CallItem) -> Vec<String> {
+    let outcome = item.outcome.as_deref().unwrap_or(item.state.as_str());
+    let code = item.code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
+    vec![
+        short(&item.call),
+        format_utc(item.opened_at),
+        one_line(&item.call_summary.agent),
+        one_line(item.call_summary.session.as_str()),
+        one_line(&item.call_summary.tool),
+        one_line(&format!("{outcome}{code}")),
+        one_line(&item.call_summary.summary),
+    ]
+}
+
+/// Returns the record of a call, if it exists.
+pub(super) async fn record(
+    house: &AppContext,
+    call: CallId,
+    contents: IncludeContents,
+) -> Result<ExportedRecord> {
+    let missing = || CliError::new(format!("there is no call {call} in the audit log"));
+    let found = export::export_one(&*house.audit_log, call, contents).await?;
+    Ok(found.ok_or_else(|| missing().hint("`byleave log` lists the calls"))?)
+}
+
+async fn show(
+    call: &str,
+    contents: IncludeContents,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
+    let found = record(&house, short_ids::call(&house, call).await?, contents).await?;
+    if screen.json() {
+        screen.value(&found.to_json());
+        return Ok(ExitStatus::Completed);
+    }
+    screen.title(&format!("call {}", found.call));
+    if let Some(listing) = &found.stored.call_summary {
+        let who = format!("{} by {} in session {}", listing.tool, listing.agent, listing.session);
+        screen.line(&one_line(&who));
+        if !listing.summary.is_empty() {
+            screen.line(&one_line(&listing.summary));
+        }
+        // The operation is more than a word: the call describes itself.
+        if listing.operation.contains(' ') {
+            screen.line(&one_line(&listing.operation));
+        }
+    }
+    if found.stored.forgotten {
+        screen.line("the contents of this call were forgotten");
+    }
+    screen.line("");
+    for (seq, entry) in found.stored.record.entries().iter().enumerate() {
+        let remark = one_line(&export::describe_entry(entry));
+        let line = format!("{seq:>3}  {}  {:<22}  {remark}", format_utc(entry.at), entry.event.kind());
+        screen.line(line.trim_end());
+    }
+    for content in &found.contents {
+        screen.line("");
+        screen.title(&format!(
+            "content {} ({} bytes)",
+            content.content_ref.digest.short_hex(),
+            content.content_ref.size
+        ));
+        screen.text(&String::from_utf8_lossy(&content.bytes));
+    }
+    if let Some(damage) = found.stored.record.damage() {
+        screen.message_with_tone(Tone::Bad, "damaged:", &one_line(&damage.to_string()));
+        return Ok(ExitStatus::Failed);
+    }
+    Ok(ExitStatus::Completed)
+}

@@ -1,0 +1,168 @@
+//! `byleave` without a command: the open questions, the agents that are set up, the policy, and the last change with its undo.
+
+use anyhow::Result;
+use byleave::audit_log::sqlite::has_audit_log;
+use byleave::audit_log::{AuditLog as _, PageRequest, QuestionFilter, QuestionItem};
+use byleave::core::admin_action::AdminActionKind;
+use byleave::ledger::Ledger as _;
+use byleave::policy_files::PolicyFile;
+use serde_json::{Value, json};
+
+use crate::active_policy::ActivePolicy;
+use crate::app_context::AppContext;
+use crate::call_display::format_count;
+use crate::console::{Console, Tone, one_line};
+use crate::exit_status::ExitStatus;
+use crate::init_journal::{self, InitJournal};
+use crate::json_output;
+use crate::resolved_options::{ResolvedOptions, real_path};
+use crate::short_ids::short;
+use crate::time::{format_duration, now};
+use crate::undo_target::{self, LastChange};
+
+/// The maximum number of questions that are counted.
+const QUESTIONS_MAX: usize = 1_000;
+/// The number of questions that are shown.
+const QUESTIONS_SHOWN: usize = 3;
+
+/// The status of this installation, seen from the current directory.
+struct Status {
+    /// Newest first.
+    questions: Vec<QuestionItem>,
+    /// The reason of the halt.
+    halt: Option<String>,
+    agents: Vec<InitJournal>,
+    /// The existing policy files, or why one of them does not load.
+    policy: Result<Vec<PolicyFile>, String>,
+    mode: &'static str,
+    last_change: Option<LastChange>,
+}
+
+pub(crate) async fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let status = Status::read(options).await?;
+    if screen.json() {
+        screen.value(&status.to_json());
+    } else {
+        status.print(screen);
+    }
+    Ok(ExitStatus::Completed)
+}
+
+impl Status {
+    /// Reads the status. It creates nothing: before the first call there is no audit log.
+    async fn read(options: &ResolvedOptions) -> Result<Self> {
+        let mut status = Self {
+            questions: Vec::new(),
+            halt: None,
+            agents: init_journal::all(options)?,
+            policy: policy_files(options),
+            mode: options.settings.mode().as_str(),
+            last_change: None,
+        };
+        if has_audit_log(&options.state) {
+            let context = AppContext::open_to_read(options, None)?;
+            let all = PageRequest::with_limit(QUESTIONS_MAX);
+            status.questions = context.audit_log.questions(QuestionFilter::default(), all).await?;
+            status.halt =
+                context.audit_log.active_halt(&options.tenant).await?.map(|action| match action.kind {
+                    AdminActionKind::Halt { reason } => reason,
+                    _ => String::new(),
+                });
+            status.last_change = undo_target::last_change(&context, options).await?;
+        }
+        Ok(status)
+    }
+
+    fn print(&self, screen: &mut Console) {
+        if let Some(reason) = &self.halt {
+            screen.message_with_tone(Tone::Bad, "halted:", &one_line(reason));
+            screen.hint("no call starts until `byleave halt --lift`");
+        }
+        self.print_questions(screen);
+        row(screen, "agents", &self.agents_text());
+        row(screen, "policy", &self.policy_text());
+        let last = match &self.last_change {
+            Some(last) => format!("{}; `byleave undo` reverts it", one_line(&last.description)),
+            None => "none in this directory".to_owned(),
+        };
+        row(screen, "last change", &last);
+        screen.hint("`byleave --help` lists the commands, `byleave doctor` checks the sandbox");
+    }
+
+    fn print_questions(&self, screen: &mut Console) {
+        let count = self.questions.len();
+        if count == 0 {
+            return row(screen, "questions", "none open");
+        }
+        let number = match count {
+            QUESTIONS_MAX => format!("{count} or more"),
+            _ => count.to_string(),
+        };
+        row(screen, "questions", &format!("{number} open; `byleave inbox` shows and answers them"));
+        let now = now();
+        for item in self.questions.iter().take(QUESTIONS_SHOWN) {
+            let ago = format_duration(now.saturating_sub(item.asked_at));
+            let what = format!(
+                "{}  {ago} ago  {}: {}",
+                short(&item.question),
+                item.call_summary.tool,
+                item.call_summary.summary
+            );
+            row(screen, "", &one_line(&what));
+        }
+        if count > QUESTIONS_SHOWN {
+            let more = (count - QUESTIONS_SHOWN) as u64;
+            row(screen, "", &format!("and {}", format_count(more, "older question")));
+        }
+    }
+
+    fn agents_text(&self) -> String {
+        if self.agents.is_empty() {
+            return "none set up; `byleave init` lists the agents".to_owned();
+        }
+        let text = |setup: &InitJournal| match &setup.project {
+            Some(project) => format!("{} (in {})", setup.agent.name(), project.display()),
+            None => setup.agent.name().to_owned(),
+        };
+        one_line(&self.agents.iter().map(text).collect::<Vec<_>>().join(", "))
+    }
+
+    fn policy_text(&self) -> String {
+        let files = match &self.policy {
+            Ok(files) => files,
+            Err(error) => return one_line(&format!("does not load, so calls are refused: {error}")),
+        };
+        let names = files.iter().map(|file| file.path.display().to_string());
+        let names: Vec<String> = std::iter::once("built-in rules".to_owned()).chain(names).collect();
+        one_line(&format!("{}; mode {}", names.join(", "), self.mode))
+    }
+
+    fn to_json(&self) -> Value {
+        let agent = |setup: &InitJournal| json!({ "agent": setup.agent.name(), "project": setup.project });
+        let (files, error) = match &self.policy {
+            Ok(files) => (files.iter().map(|file| json!(file.path)).collect(), None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        json!({
+            "questions": self.questions.iter().map(json_output::question_item).collect::<Vec<_>>(),
+            "halted": self.halt,
+            "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),
+            "policy": { "files": files, "mode": self.mode, "error": error },
+            "last_change": self.last_change.as_ref()
+                .map(|last| json!({ "call": last.call, "description": last.description })),
+        })
+    }
+}
+
+/// Prints a label and a text beside it.
+fn row(screen: &mut Console, label: &str, text: &str) {
+    let label = screen.painted(Tone::Strong, &format!("{label:<13}"));
+    screen.line(&format!("{label}{text}"));
+}
+
+/// Returns the existing policy files, or why they do not load.
+fn policy_files(options: &ResolvedOptions) -> Result<Vec<PolicyFile>, String> {
+    let state = real_path(&options.state).map_err(|error| format!("{error:#}"))?.unwrap_or_default();
+    let policy = ActivePolicy { options, workspace: &options.cwd, state: &state };
+    Ok(policy.load().map_err(|error| error.to_string())?.files)
+}
