@@ -4,9 +4,8 @@ import { type Tool, jsonSchema, tool } from "ai";
 
 import type { CallOptions, Client } from "./client.js";
 import type { GuardedFunction } from "./client_tools.js";
-import { NotCompleted } from "./errors.js";
 import { formatTools } from "./formats.js";
-import { type Arguments, type Result, text } from "./models.js";
+import { type Arguments, NotCompleted, type Result, text } from "./models.js";
 
 /** Returns the tools of the server, or those with these names, for `generateText` and similar functions. */
 export async function tools(client: Client, names?: string[], options: CallOptions = {}): Promise<{ [name: string]: Tool }> {

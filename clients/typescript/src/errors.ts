@@ -1,7 +1,5 @@
 // Errors. A guarded function has not run unless the class of the error says otherwise.
 
-import type { Result } from "./models.js";
-
 /** The base class of all errors of this package. */
 export class ByleaveError extends Error {
   constructor(message: string, options?: ErrorOptions) {
@@ -54,29 +52,6 @@ const BY_STATUS = new Map<number, typeof Problem>([
 
 /** The error class for this status. */
 export const problemClass = (status: number): typeof Problem => BY_STATUS.get(status) ?? Problem;
-
-/** The call was settled without a result for the model. */
-export class NotCompleted extends ByleaveError {
-  constructor(message: string, readonly result: Result) {
-    super(message);
-  }
-}
-
-/** The call ran and failed. */
-export class Failed extends NotCompleted {}
-
-/** The call did not run. */
-export class Refused extends NotCompleted {
-  constructor(result: Result, readonly code: string, readonly reason: string, readonly page: string) {
-    super(`${reason} (${code})`, result);
-  }
-}
-
-/** The call ran, but its result was not released. */
-export class Withheld extends Refused {}
-
-/** The call may have run; its outcome is unknown. */
-export class Unknown extends Refused {}
 
 /** The call is not settled yet. It continues, and can be found again with the same key. */
 export class WaitTimeout extends ByleaveError {

@@ -22,6 +22,11 @@ export {
   type State,
   type ToolEntry,
   type Verification,
+  Failed,
+  NotCompleted,
+  Refused,
+  Unknown,
+  Withheld,
   released,
   text,
 } from "./models.js";

@@ -1,6 +1,6 @@
 // Responses of the server as values. Fields that decide whether something runs are read strictly, and throw `InvalidResponse`.
 
-import { Failed, InvalidResponse, Refused, Unknown, Withheld } from "./errors.js";
+import { ByleaveError, InvalidResponse } from "./errors.js";
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Arguments = { [name: string]: Json };
@@ -36,6 +36,29 @@ export interface Result {
   modifications: { kind: string; actor: string; reason: string | null }[];
   receipt: { entries: number; head: string } | null;
 }
+
+/** The call was settled without a result for the model. */
+export class NotCompleted extends ByleaveError {
+  constructor(message: string, readonly result: Result) {
+    super(message);
+  }
+}
+
+/** The call ran and failed. */
+export class Failed extends NotCompleted {}
+
+/** The call did not run. */
+export class Refused extends NotCompleted {
+  constructor(result: Result, readonly code: string, readonly reason: string, readonly page: string) {
+    super(`${reason} (${code})`, result);
+  }
+}
+
+/** The call ran, but its result was not released. */
+export class Withheld extends Refused {}
+
+/** The call may have run; its outcome is unknown. */
+export class Unknown extends Refused {}
 
 /** A question, with the digest that an answer must repeat. */
 export interface QuestionRef {

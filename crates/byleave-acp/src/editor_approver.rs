@@ -2,14 +2,14 @@
 //! grant a lasting permission. The audit log says that the answer is the editor's; Byleave cannot know whether a person gave it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
-use byleave::approver::{Approver, ApproverError, Reply};
-use byleave::boxed::BoxFuture;
-use byleave::core::id::CallId;
-use byleave::core::question::Assurance;
-use byleave::core::question_view::QuestionView;
-use byleave::core::render::Rendering;
+use byleave_gate::approver::{Approver, ApproverError, Reply};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::question::Assurance;
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::render::Rendering;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -89,8 +89,8 @@ impl EditorApprover {
         Some((asked, to_client, waiting, params))
     }
 
-    fn inner(&self) -> std::sync::MutexGuard<'_, EditorApproverState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> parking_lot::MutexGuard<'_, EditorApproverState> {
+        self.inner.lock()
     }
 }
 

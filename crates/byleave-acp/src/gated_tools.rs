@@ -1,14 +1,14 @@
 //! The two intercepted requests as tools of the gate: a call that an agent asks permission for, and a file write through the editor.
 //! Executing such a tool only gives permission. The agent or the editor does the work, outside of Byleave's sandbox.
 
-use byleave::boxed::BoxFuture;
-use byleave::catalog::RegisterError;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::gate::Gate;
-use byleave::plan::plan_by_class;
-use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::catalog::RegisterError;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::gate::Gate;
+use byleave_gate::plan::plan_by_class;
+use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use serde_json::{Value, json};
 
 use crate::tool_call_effects::{ToolCallEffects, analyze_tool_call};

@@ -1,14 +1,15 @@
 //! The proxy: two streams of lines, and the few requests that it stops.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::digest::Digest;
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::gate::Gate;
-use byleave::result::{CallOutcome, CallResult};
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::gate::Gate;
+use byleave_gate::result::{CallOutcome, CallResult};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::mpsc;
@@ -311,13 +312,13 @@ impl Proxy {
         to.send(out).await.unwrap_or_default();
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, ProxyState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> parking_lot::MutexGuard<'_, ProxyState> {
+        self.known.lock()
     }
 }
 
 fn is_cancelled(result: &CallResult) -> bool {
-    use byleave::core::refusal::Code;
+    use byleave_gate::core::refusal::Code;
     result.outcome.refusal().is_some_and(|refusal| refusal.code == Code::Cancelled)
 }
 

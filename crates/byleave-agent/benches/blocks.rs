@@ -4,9 +4,6 @@
 //! it runs fewer rounds and writes nothing.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
-
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::Path;
@@ -81,7 +78,7 @@ fn main() {
     .unwrap();
     println!("{table}");
     if !short {
-        page::write("blocks", &table);
+        byleave_testkit::write_bench_page!("blocks", &table);
     }
     assert!(holds, "plain text is read too slowly");
 }

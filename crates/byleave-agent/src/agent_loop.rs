@@ -7,16 +7,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::catalog::RegisterError;
-use byleave::core::call::{Call as Made, Mode};
-use byleave::core::digest::{Digest, canonical_json};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::question::Question;
-use byleave::core::refusal::Code;
-use byleave::gate::Gate;
-use byleave::ledger::{ContentError, Ledger};
-use byleave::result::{CallResult, CallStatus};
-use byleave::tool::ToolContext;
+use byleave_gate::catalog::RegisterError;
+use byleave_gate::core::call::{Call as Made, Mode};
+use byleave_gate::core::digest::{Digest, canonical_json};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::question::Question;
+use byleave_gate::core::refusal::Code;
+use byleave_gate::gate::Gate;
+use byleave_gate::ledger::{ContentError, Ledger};
+use byleave_gate::result::{CallResult, CallStatus};
+use byleave_gate::tool::ToolContext;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

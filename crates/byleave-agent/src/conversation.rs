@@ -3,15 +3,15 @@
 //! Nothing else of a conversation is stored. It is read from the records, so it is the same after a crash, on another day, or on another
 //! screen.
 
-use byleave::core::call::{Call as Received, Millis};
-use byleave::core::digest::{ContentRef, Digest};
-use byleave::core::entry::CallHeader;
-use byleave::core::id::{CallId, SessionId, TenantId};
-use byleave::core::outcome::{Outcome, Output};
-use byleave::core::record::Record;
-use byleave::gate::Gate;
-use byleave::ledger::{ContentError, Ledger, LedgerError, LoadedRecord};
-use byleave::result::{CallResult, CallStatus, ModifiedPart};
+use byleave_gate::core::call::{Call as Received, Millis};
+use byleave_gate::core::digest::{ContentRef, Digest};
+use byleave_gate::core::entry::CallHeader;
+use byleave_gate::core::id::{CallId, SessionId, TenantId};
+use byleave_gate::core::outcome::{Outcome, Output};
+use byleave_gate::core::record::Record;
+use byleave_gate::gate::Gate;
+use byleave_gate::ledger::{ContentError, Ledger, LedgerError, LoadedRecord};
+use byleave_gate::result::{CallResult, CallStatus, ModifiedPart};
 
 use crate::model::{self, ChatMessage, InvalidToolCall, ModelResponse, StopReason, ToolCall};
 use crate::model_turn::{MODEL_TURN, TurnArguments, call_id, turn_id};

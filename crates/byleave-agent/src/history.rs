@@ -5,8 +5,8 @@
 mod html;
 mod markdown;
 
-use byleave::core::call::Millis;
-use byleave::core::id::CallId;
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::id::CallId;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

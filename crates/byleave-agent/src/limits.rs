@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use byleave::core::digest::canonical_json;
-use byleave::core::refusal::Code;
-use byleave::result::CallOutcome;
+use byleave_gate::core::digest::canonical_json;
+use byleave_gate::core::refusal::Code;
+use byleave_gate::result::CallOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

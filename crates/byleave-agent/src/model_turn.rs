@@ -5,15 +5,16 @@
 //! nothing is done twice.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::core::digest::Digest;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{CallId, SessionId, TenantId};
-use byleave::core::manifest::{Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{CallId, SessionId, TenantId};
+use byleave_gate::core::manifest::{Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -83,12 +84,12 @@ pub(crate) struct TurnSlot(Arc<Mutex<Option<TurnInput>>>);
 
 impl TurnSlot {
     pub(crate) fn put(&self, given: TurnInput) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
+        *self.0.lock() = Some(given);
     }
 
     /// Takes the input if it is for this call. A model that calls this tool itself gets nothing.
     fn take(&self, call: CallId) -> Option<TurnInput> {
-        let mut laid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut laid = self.0.lock();
         laid.take_if(|given| given.call == call)
     }
 }
@@ -204,9 +205,9 @@ fn unsaid(so_far: String, why: &str, fault: Option<&ModelError>) -> Output {
 }
 
 /// Returns a new name for a session.
-pub fn new_session_id(kind: &str) -> Result<SessionId, byleave::core::id::InvalidNameError> {
+pub fn new_session_id(kind: &str) -> Result<SessionId, byleave_gate::core::id::InvalidNameError> {
     // The end of the id is random: 48 bits are enough for one person's conversations.
-    let id = byleave::clock::fresh_id().simple().to_string();
+    let id = byleave_gate::clock::fresh_id().simple().to_string();
     let end = id.get(20..).unwrap_or(&id);
     format!("{kind}-{end}").parse()
 }

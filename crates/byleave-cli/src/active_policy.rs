@@ -5,9 +5,9 @@ mod tried;
 
 use std::path::Path;
 
-use byleave::core::policy::{Layer, LoadedRules, PathVariables, Policy, Rule};
-use byleave::policy_files::{self, LoadedPolicy, PolicyFile, PolicyLoadError};
-use byleave::rule_examples::WorkspaceExampleChecker;
+use byleave_gate::core::policy::{Layer, LoadedRules, PathVariables, Policy, Rule};
+use byleave_gate::policy_files::{self, LoadedPolicy, PolicyFile, PolicyLoadError};
+use byleave_gate::rule_examples::WorkspaceExampleChecker;
 
 use crate::resolved_options::ResolvedOptions;
 

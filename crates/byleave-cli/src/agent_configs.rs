@@ -9,8 +9,7 @@ mod paths;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use byleave_hook::AgentKind;
 use serde_json::Value;
 
 use crate::config_edit::{self, EditOp, FileFormat};
@@ -19,76 +18,47 @@ pub(crate) use self::mcp_entries::{MovableServer, NotMovable, parse_server};
 pub(crate) use self::our_entries::{ProgramPaths, gateway_program, hook_program};
 pub(crate) use self::paths::{SettingsDirs, local_servers, targets, usage_traces};
 
-/// An agent whose settings we know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum KnownAgent {
-    ClaudeCode,
-    Codex,
-    Gemini,
-    Cursor,
-    Goose,
-    Copilot,
+/// Returns the steps that remain for the person after the setup.
+pub(crate) const fn remaining_steps(agent: AgentKind) -> &'static [&'static str] {
+    match agent {
+        AgentKind::ClaudeCode => {
+            &["restart every Claude Code session: Claude Code reads its settings only at the start"]
+        }
+        AgentKind::Codex => &[
+            "in Codex, type `/hooks` and trust both byleave hooks: until then Codex silently skips them",
+            "restart Codex",
+        ],
+        AgentKind::Gemini => {
+            &["restart Gemini CLI; hooks in a project's settings only run in a folder that you trust"]
+        }
+        AgentKind::Cursor => &["restart Cursor, then check that `byleave` is on under Settings, MCP"],
+        AgentKind::Goose => &["restart Goose"],
+        AgentKind::Copilot => {
+            &["restart Copilot CLI; in a project, its hooks only run in a folder that you trust"]
+        }
+    }
 }
 
-impl KnownAgent {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::ClaudeCode, Self::Codex, Self::Gemini, Self::Cursor, Self::Goose, Self::Copilot];
-
-    /// Returns the name as typed on the command line and as used in calls.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::ClaudeCode => "claude-code",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Cursor => "cursor",
-            Self::Goose => "goose",
-            Self::Copilot => "copilot",
+/// Describes what is enforced for the agent once it is set up, and what is not.
+pub(crate) const fn enforcement_summary(agent: AgentKind) -> &'static str {
+    match agent {
+        AgentKind::ClaudeCode | AgentKind::Gemini | AgentKind::Cursor => {
+            "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
+             its other built-in tools; a hook that fails blocks the call"
         }
-    }
-
-    /// Returns the steps that remain for the person.
-    pub(crate) const fn remaining_steps(self) -> &'static [&'static str] {
-        match self {
-            Self::ClaudeCode => {
-                &["restart every Claude Code session: Claude Code reads its settings only at the start"]
-            }
-            Self::Codex => &[
-                "in Codex, type `/hooks` and trust both byleave hooks: until then Codex silently skips them",
-                "restart Codex",
-            ],
-            Self::Gemini => {
-                &["restart Gemini CLI; hooks in a project's settings only run in a folder that you trust"]
-            }
-            Self::Cursor => &["restart Cursor, then check that `byleave` is on under Settings, MCP"],
-            Self::Goose => &["restart Goose"],
-            Self::Copilot => {
-                &["restart Copilot CLI; in a project, its hooks only run in a folder that you trust"]
-            }
+        AgentKind::Codex => {
+            "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks \
+             under `/hooks`; evaluated and recorded only: apply_patch and the rest; a hook that fails blocks \
+             the call"
         }
-    }
-
-    /// Describes what is enforced for the agent once it is set up, and what is not.
-    pub(crate) const fn enforcement_summary(self) -> &'static str {
-        match self {
-            Self::ClaudeCode | Self::Gemini | Self::Cursor => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
-                 its other built-in tools; a hook that fails blocks the call"
-            }
-            Self::Codex => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks \
-                 under `/hooks`; evaluated and recorded only: apply_patch and the rest; a hook that fails blocks \
-                 the call"
-            }
-            Self::Goose => {
-                "enforced: MCP calls; evaluated and recorded only: its built-in tools, shell commands included; \
-                 a hook that fails blocks the call"
-            }
-            Self::Copilot => {
-                "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
-                 its other built-in tools; a hook that fails blocks the call; its built-in GitHub server is not \
-                 behind the gateway (start it with `--disable-builtin-mcps`)"
-            }
+        AgentKind::Goose => {
+            "enforced: MCP calls; evaluated and recorded only: its built-in tools, shell commands included; \
+             a hook that fails blocks the call"
+        }
+        AgentKind::Copilot => {
+            "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
+             its other built-in tools; a hook that fails blocks the call; its built-in GitHub server is not \
+             behind the gateway (start it with `--disable-builtin-mcps`)"
         }
     }
 }
@@ -145,27 +115,5 @@ impl AgentSettingsFile {
             .filter(is_so)
             .map(|(at, wrong)| format!("`{}` is {wrong}", at.join(".")))
             .collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use byleave_hook::Dialect;
-
-    use super::*;
-
-    // req: M2
-    #[test]
-    fn who_can_be_set_up_has_a_hook_of_the_same_name() {
-        assert_eq!(KnownAgent::value_variants(), KnownAgent::ALL, "one is not in `ALL`");
-        assert_eq!(
-            KnownAgent::ALL.map(KnownAgent::name).as_slice(),
-            Dialect::ALL.map(Dialect::name).as_slice()
-        );
-        for agent in KnownAgent::ALL {
-            // As typed, and as serialized.
-            assert_eq!(agent.to_possible_value().unwrap().get_name(), agent.name());
-            assert_eq!(serde_json::to_value(agent).unwrap(), agent.name());
-        }
     }
 }

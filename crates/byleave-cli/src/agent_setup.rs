@@ -5,9 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
-use byleave::core::id::{AgentId, SessionId};
-use byleave::gate::Gate;
 use byleave_agent::agent_loop::{Agent, ConversationContext, EventListener, ModelHandle};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::history::History;
@@ -17,6 +14,9 @@ use byleave_agent::model_turn::MODEL_TURN;
 use byleave_agent::persona::{LoadedPersona, ModelName, Persona};
 use byleave_agent::provider::{ProviderKind, ProviderModel, ProviderSettings};
 use byleave_agent::tool_block_adapter::{ToolBlockModel, ToolCallStyle};
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest};
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::gate::Gate;
 use clap::{Args as Group, ValueEnum};
 
 use crate::app_context::AppContext;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
-use byleave::audit_log::AuditLog as _;
-use byleave::audit_log::sqlite::{self, SqliteLedger};
-use byleave::core::id::CallId;
-use byleave::core::policy::Policy;
-use byleave::gate::{Gate, GateBuilder};
-use byleave::ledger::Ledger;
-use byleave::settings::GateSettings;
 use byleave_copy::{DroppedCopy, RecoveryOutcome, RecoveryReport};
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::audit_log::sqlite::{self, SqliteLedger};
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::policy::Policy;
+use byleave_gate::gate::{Gate, GateBuilder};
+use byleave_gate::ledger::Ledger;
+use byleave_gate::settings::GateSettings;
 
 use crate::active_policy::ActivePolicy;
 use crate::args::AskArg;

@@ -1,7 +1,7 @@
 //! Scopes of standing approvals as people write them: a kind of effect, a colon and a pattern.
 
-use byleave::core::pattern::{Pattern, PatternMatcher};
-use byleave::core::policy::class_judged_by_effects;
+use byleave_gate::core::pattern::{Pattern, PatternMatcher};
+use byleave_gate::core::policy::class_judged_by_effects;
 use serde_json::json;
 
 use crate::error::CliError;

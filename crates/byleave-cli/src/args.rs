@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use byleave::core::call::Mode;
-use byleave::core::id::SessionId;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::id::SessionId;
 use byleave_sandbox::guarantee::Guarantee;
 use clap::{Args as Group, ValueEnum};
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use byleave::core::refusal::{Code, Refusal};
-use byleave::core::standing_approval::StandingApproval;
-use byleave::recorded_calls::{Coverage, CoveredCall, PastAnswer};
-use byleave::result::{CallOutcome, CallResult, CallStatus, Modification, ModifiedPart};
+use byleave_gate::core::refusal::{Code, Refusal};
+use byleave_gate::core::standing_approval::StandingApproval;
+use byleave_gate::recorded_calls::{Coverage, CoveredCall, PastAnswer};
+use byleave_gate::result::{CallOutcome, CallResult, CallStatus, Modification, ModifiedPart};
 
 use crate::config::Config;
 use crate::console::{Console, Tone, one_line, prose};

@@ -83,7 +83,6 @@ mod tests {
     use super::*;
     use crate::command::Args;
 
-    // req: L1
     #[test]
     fn every_visible_command_is_in_one_group_and_there_are_at_most_fifteen() {
         let command = Args::command();

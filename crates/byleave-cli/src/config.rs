@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave::core::call::Mode;
-use byleave::core::policy::PathVariables;
-use byleave::policy_files;
-use byleave::settings::{GateSettings, UnattendedAction};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::policy::PathVariables;
+use byleave_gate::policy_files;
+use byleave_gate::settings::{GateSettings, UnattendedAction};
 use byleave_sandbox::guarantee::Guarantee;
 
 use self::file::FileSetting;
@@ -107,7 +107,7 @@ impl SettingSource {
 
 /// Returns the files that may contain settings for work in these directories.
 pub(crate) fn files(places: &PathVariables<'_>) -> Vec<ConfigFile> {
-    use byleave::core::policy::Layer;
+    use byleave_gate::core::policy::Layer;
     // Beside the policy files, so that both are easy to find.
     let beside = policy_files::candidate_files(places, None).into_iter().filter_map(|file| {
         let is_project = match file.layer {
@@ -299,7 +299,7 @@ impl Config {
 
     /// Returns how long a question must be looked at, in percent of the usual time.
     pub(crate) fn min_read_time_percent(&self) -> u32 {
-        u32::try_from(self.number("dwell_percent")).unwrap_or(u32::MAX)
+        u32::try_from(self.number("min_read_time_percent")).unwrap_or(u32::MAX)
     }
 
     /// Returns how a person is notified of a question.

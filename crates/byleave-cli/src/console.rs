@@ -7,8 +7,8 @@
 use std::env;
 use std::io::{self, IsTerminal as _, Write};
 
-pub(crate) use byleave::core::escape::escape_json;
-use byleave::core::escape::{EscapeLevel, Escaper};
+pub(crate) use byleave_gate::core::escape::escape_json;
+use byleave_gate::core::escape::{EscapeLevel, Escaper};
 use byleave_sandbox::closed_stdio::output_was_closed;
 use serde_json::Value;
 
@@ -251,12 +251,12 @@ fn styled(tone: Tone, word: &str, styled: bool) -> String {
 
 /// Escapes a sentence that contains outside words, on one line.
 pub(crate) fn prose(text: &str) -> String {
-    byleave::core::escape::make_visible(text, EscapeLevel::Text)
+    byleave_gate::core::escape::make_visible(text, EscapeLevel::Text)
 }
 
 /// Escapes an outside text on one line and marks look-alike characters: a name, a path, a word.
 pub(crate) fn one_line(text: &str) -> String {
-    byleave::core::escape::make_visible(text, EscapeLevel::Name)
+    byleave_gate::core::escape::make_visible(text, EscapeLevel::Name)
 }
 
 /// Escapes an outside text, line by line.
@@ -273,7 +273,7 @@ pub(crate) fn many_lines(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use byleave::core::escape::is_printable;
+    use byleave_gate::core::escape::is_printable;
 
     #[test]
     fn nothing_from_outside_acts_on_the_terminal() {

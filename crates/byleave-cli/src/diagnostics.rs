@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use byleave::core::policy::{Diagnostic, PolicyFileError};
+use byleave_gate::core::policy::{Diagnostic, PolicyFileError};
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
 use crate::config::ConfigError;

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::pin;
 
 use anyhow::Result;
-use byleave::approver::Reply;
-use byleave::core::id::CallId;
-use byleave::core::question::Question;
-use byleave::gate::{Gate, SubmittedAnswer};
-use byleave::result::CallStatus;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::question::Question;
+use byleave_gate::gate::{Gate, SubmittedAnswer};
+use byleave_gate::result::CallStatus;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::console::{Console, prose};

@@ -1,7 +1,7 @@
 //! Errors of the program: what failed and why, and what to do next.
 
-use byleave::catalog::UnknownToolError;
-use byleave::gate::AnswerError;
+use byleave_gate::catalog::UnknownToolError;
+use byleave_gate::gate::AnswerError;
 
 use crate::exit_status::ExitStatus;
 

@@ -1,7 +1,7 @@
 //! Reports an error: what failed, where in which file, and what to do next. With `--json` also as JSON.
 
 use anyhow::Error;
-use byleave::policy_files::PolicyLoadError;
+use byleave_gate::policy_files::PolicyLoadError;
 
 use crate::config::ConfigError;
 use crate::console::{Console, Tone, prose};

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use byleave::core::refusal::Code;
-use byleave::result::{CallOutcome, CallResult, CallStatus};
+use byleave_gate::core::refusal::Code;
+use byleave_gate::result::{CallOutcome, CallResult, CallStatus};
 use byleave_sandbox::launch;
 
 /// The exit status, in the order of severity.

@@ -14,9 +14,9 @@ pub(crate) use evaluate::HookEvaluator;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use tickets::TicketStore;
 
-use byleave::core::id::CallId;
-use byleave::gate::Gate;
-use byleave::result::CallStatus;
+use byleave_gate::core::id::CallId;
+use byleave_gate::gate::Gate;
+use byleave_gate::result::CallStatus;
 
 use crate::resolved_options::ResolvedOptions;
 

@@ -9,11 +9,11 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use byleave::core::digest::Digest;
 use byleave_files::own;
+use byleave_gate::core::digest::Digest;
+use byleave_hook::AgentKind;
 use serde::{Deserialize, Serialize};
 
-use crate::agent_configs::KnownAgent;
 use crate::config_edit::{EditOp, FileFormat};
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InitJournal {
     version: u32,
-    pub(crate) agent: KnownAgent,
+    pub(crate) agent: AgentKind,
     pub(crate) project: Option<PathBuf>,
     pub(crate) steps: Vec<InitStep>,
 }
@@ -79,7 +79,7 @@ impl InitJournal {
     /// Loads the journal of this agent, or creates an empty one.
     pub(crate) fn load_or_new(
         options: &ResolvedOptions,
-        agent: KnownAgent,
+        agent: AgentKind,
         project: Option<PathBuf>,
     ) -> Result<Self> {
         let new = Self { version: VERSION, agent, project, steps: Vec::new() };

@@ -3,12 +3,12 @@
 //! Standard output has one value, also after an error: an object whose only field is `error`. Only `explain --batch`,
 //! `agent run` and `log follow` print one value per line. With `sandbox exec` standard output belongs to the command.
 
-use byleave::audit_log::{CallItem, QuestionItem, StandingApprovalItem, Verification};
-use byleave::core::call::Millis;
-use byleave::core::question::Question;
-use byleave::core::standing_approval::StandingApproval;
-use byleave::provider_formats::result_json;
-use byleave::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
+use byleave_gate::audit_log::{CallItem, QuestionItem, StandingApprovalItem, Verification};
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::question::Question;
+use byleave_gate::core::standing_approval::StandingApproval;
+use byleave_gate::provider_formats::result_json;
+use byleave_gate::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
 use serde_json::{Map, Value, json};
 
 use crate::exit_status::ExitStatus;

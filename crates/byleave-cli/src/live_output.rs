@@ -12,12 +12,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::core::id::CallId;
-use byleave::event::GateEvent;
-use byleave::gate::Gate;
+use byleave_gate::core::id::CallId;
+use byleave_gate::event::GateEvent;
+use byleave_gate::gate::Gate;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::Receiver;
@@ -216,13 +217,13 @@ fn pass_over(done: io::Result<()>) {
 }
 
 fn at(desk: &Mutex<LiveFile>) -> MutexGuard<'_, LiveFile> {
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+    desk.lock()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use byleave::tool::{OutputChunk, Progress};
+    use byleave_gate::tool::{OutputChunk, Progress};
     use std::os::unix::fs::PermissionsExt as _;
 
     fn id(number: u128) -> CallId {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use byleave::gate::Gate;
+use byleave_gate::gate::Gate;
 use byleave_mcp::active_callers::ActiveCallers;
 use byleave_mcp::upstream::login_store::LoginStore;
 use byleave_mcp::upstream::pins::PinFile;

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
-use byleave::core::question::Question;
+use byleave_gate::core::question::Question;
 
 use crate::config::{Config, NotifySetting};
 use crate::console::{Console, Tone, one_line, prose};

@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use byleave::secret::Secret;
 use byleave_files::LinkPolicy;
+use byleave_gate::secret::Secret;
 
 /// An upper limit for the secret of a client or a worker.
 const SECRET_BYTES_MAX: u64 = 4_096;

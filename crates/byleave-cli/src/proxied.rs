@@ -1,7 +1,7 @@
 //! Calls of the ACP proxy (`byleave acp`), as the gates of other commands know them.
 
 use anyhow::Result;
-use byleave::gate::Gate;
+use byleave_gate::gate::Gate;
 
 /// Adds the proxy's tools, because an approver of such a call must know what it was about.
 #[cfg(feature = "agent")]

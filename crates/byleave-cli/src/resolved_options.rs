@@ -9,9 +9,9 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use byleave::core::id::TenantId;
-use byleave::core::policy::PathVariables;
-use byleave::core::question::{ApproverIdentity, Assurance};
+use byleave_gate::core::id::TenantId;
+use byleave_gate::core::policy::PathVariables;
+use byleave_gate::core::question::{ApproverIdentity, Assurance};
 use byleave_sandbox::guarantee::Guarantee;
 
 use crate::agent_configs;

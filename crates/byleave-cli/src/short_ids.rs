@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use anyhow::Result;
-use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest, QuestionFilter};
-use byleave::core::id::{CallId, QuestionId, StandingApprovalId};
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest, QuestionFilter};
+use byleave_gate::core::id::{CallId, QuestionId, StandingApprovalId};
 
 use crate::app_context::AppContext;
 use crate::error::CliError;

@@ -1,10 +1,10 @@
 //! Times for people: in UTC or relative, and durations.
 
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::call::Millis;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::call::Millis;
 
-use byleave::core::time_format::civil_date;
-pub(crate) use byleave::core::time_format::{format_duration, format_utc};
+use byleave_gate::core::time_format::civil_date;
+pub(crate) use byleave_gate::core::time_format::{format_duration, format_utc};
 
 use crate::error::CliError;
 

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::approver::Reply;
-use byleave::audit_log::{AuditLog as _, CallFilter, CallItem, PageRequest};
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::file_change::FileChanges;
-use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::render::summarize_changes;
-use byleave::gate::{Gate, SubmittedAnswer};
-use byleave::result::CallStatus;
 use byleave_copy::{CopyState, CopyStore};
+use byleave_gate::approver::Reply;
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallItem, PageRequest};
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
+use byleave_gate::core::render::summarize_changes;
+use byleave_gate::gate::{Gate, SubmittedAnswer};
+use byleave_gate::result::CallStatus;
 use serde_json::json;
 
 use crate::app_context::AppContext;

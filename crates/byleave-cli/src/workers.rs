@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use byleave::gate::GateBuilder;
+use byleave_gate::gate::GateBuilder;
 
 #[cfg(not(feature = "serve"))]
 use crate::error::CliError;

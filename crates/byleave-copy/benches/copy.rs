@@ -5,9 +5,6 @@
 //! takes more than twice its bar. It mounts overlays, so it needs root or user namespaces.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
-
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -68,7 +65,7 @@ fn main() {
     }
     println!("{table}");
     if !short {
-        page::write("copy", &table);
+        byleave_testkit::write_bench_page!("copy", &table);
     }
     assert!(far.is_empty(), "far beyond the bars of {LIST_BAR} and {COMMIT_BAR} µs: {far:?}");
 }

@@ -5,11 +5,15 @@
 //! copies/ID/lock           held by the process that works with it
 //! copies/ID/0/upper, work  the layers of the first directory
 //! copies/ID/listing.json   what differs
+//! copies/ID/changes.json   what a commit changes, with the states before and after
 //! copies/ID/journal.json   a commit began       copies/ID/done.json  … and ended
 //! copies/ID/before/N       what was there before
+//! copies/ID/undone.json    the commit that undid this one
 //! dropped/ID.json          what was forgotten, and why
 //! scratch/SESSION/…        layers of what is built again and again
 //! ```
+//!
+//! ID is the id of the call. The program keeps the store in `copies` of its state directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;

@@ -216,6 +216,12 @@ impl Plan {
         }
     }
 
+    /// Checks whether the plan affects paths only, and every path passes the test. A plan without effects fails, and so does any effect
+    /// that is not on a path, such as a program or a host.
+    pub fn only_affects_paths(&self, test: impl Fn(&str) -> bool) -> bool {
+        !self.effects.is_empty() && self.effects.iter().all(|effect| effect.path().is_some_and(&test))
+    }
+
     /// Checks whether this effect of the plan means something beneath its path, and not all of it.
     pub fn is_partial(&self, effect: &Effect) -> bool {
         self.partial_effects.contains(effect)
@@ -279,6 +285,19 @@ mod tests {
     }
     fn write(path: &str) -> Effect {
         Effect::Write { path: path.into() }
+    }
+
+    #[test]
+    fn a_plan_with_an_effect_that_is_not_on_a_path_does_not_affect_paths_only() {
+        let logs = |effects: &[Effect]| {
+            let plan = Plan { effects: effects.to_vec(), ..Plan::default() };
+            plan.only_affects_paths(|path| path.ends_with(".log"))
+        };
+        assert!(logs(&[read("/w/a.log"), write("/w/b.log")]));
+        assert!(!logs(&[read("/w/a.log"), write("/w/b.txt")]));
+        assert!(!logs(&[read("/w/a.log"), Effect::Reach { host: "h".into(), port: 443 }]));
+        assert!(!logs(&[Effect::Unknown { reason: "r".into() }]));
+        assert!(!logs(&[]));
     }
 
     #[test]

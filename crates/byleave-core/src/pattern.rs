@@ -103,6 +103,11 @@ impl Pattern {
         }
     }
 
+    /// Checks whether it matches every program, as `run = "*"` does.
+    pub fn is_any_program(&self) -> bool {
+        matches!(self, Self::Run(words) if is_any_program(words))
+    }
+
     /// Returns the name of the kind of effect that it matches.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -181,6 +186,10 @@ impl PatternMatcher {
             (Pattern::Run(words), Effect::Run { program, argv }) => {
                 run_matches(self.certainty, words, program, argv)
             }
+            // What could not be predicted could be any program.
+            (Pattern::Run(words), Effect::Unknown { .. }) => {
+                self.certainty == MatchCertainty::Possible && is_any_program(words)
+            }
             (Pattern::RunExact(words), Effect::Run { program, argv }) => {
                 exact_run_matches(self.certainty, words, program, argv)
             }
@@ -217,9 +226,15 @@ impl PatternMatcher {
     }
 }
 
+/// Checks whether the words of a run pattern name every program.
+pub(crate) fn is_any_program(words: &[String]) -> bool {
+    words == ["*"]
+}
+
 /// Checks whether a run fits program and words, with this certainty.
 pub(crate) fn run_matches(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
     match sense {
+        _ if is_any_program(words) => true,
         MatchCertainty::Certain => program::matches(words, program, argv),
         MatchCertainty::Possible => program::could_match(words, program, argv),
     }

@@ -20,8 +20,6 @@ mod bare;
 #[expect(dead_code, reason = "proofs do more with it")]
 #[path = "../tests/all/proofs/fleet.rs"]
 mod fleet;
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
 #[expect(dead_code, reason = "proofs do more with it")]
 #[path = "../tests/all/proofs/postgres.rs"]
 mod postgres;
@@ -134,7 +132,7 @@ fn main() {
     });
     println!("{table}");
     if !short {
-        page::write("engine", &table);
+        byleave_testkit::write_bench_page!("engine", &table);
     }
     assert!(failures.is_empty(), "{}", failures.join("; "));
 }

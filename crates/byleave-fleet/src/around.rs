@@ -7,11 +7,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byleave::ledger::LedgerError;
 use byleave_core::admin_action::AdminAction;
 use byleave_core::id::{SessionId, TenantId};
 use byleave_core::session::SessionNode;
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::ledger::LedgerError;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, try_join_all};
 use lru::LruCache;

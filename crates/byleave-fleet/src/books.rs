@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::str::FromStr as _;
 use std::sync::Arc;
 
-use byleave::ledger::LedgerError;
 use byleave_core::digest::Digest;
+use byleave_gate::ledger::LedgerError;
 use byleave_postgres::{PgConnectOptions, SealedAuditLog};
 use lru::LruCache;
 use tokio::sync::Mutex;

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use byleave::ledger::LedgerError;
+use byleave_gate::ledger::LedgerError;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::header::{ACCEPT, CONTENT_TYPE};

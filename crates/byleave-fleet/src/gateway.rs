@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use byleave::ledger::LedgerError;
+use byleave_gate::ledger::LedgerError;
 use byleave_worker::uptime;
 use uuid::Uuid;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use byleave::ledger::LedgerError;
 use byleave_core::call::Millis;
 use byleave_core::id::TenantId;
+use byleave_gate::ledger::LedgerError;
 use byleave_postgres::Backlog;
 use futures::future::join_all;
 

@@ -9,16 +9,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use byleave::audit_log::encryption::KeyVault;
-use byleave::audit_log::index_fields::ListNote;
-use byleave::boxed::BoxFuture;
-use byleave::ledger::invariants;
-use byleave::ledger::owner_locks::{self, OwnerLock};
-use byleave::ledger::start_markers::{self, StartMarkers};
-use byleave::ledger::{
-    AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
-    LoadedRecord, SessionContext, StartBlockedError,
-};
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
 use byleave_core::digest::{ContentRef, RecordKey};
@@ -27,6 +17,16 @@ use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, Tenant
 use byleave_core::record::Record;
 use byleave_core::session::SessionNode;
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::audit_log::encryption::KeyVault;
+use byleave_gate::audit_log::index_fields::ListNote;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::invariants;
+use byleave_gate::ledger::owner_locks::{self, OwnerLock};
+use byleave_gate::ledger::start_markers::{self, StartMarkers};
+use byleave_gate::ledger::{
+    AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
+    LoadedRecord, SessionContext, StartBlockedError,
+};
 use byleave_postgres::{IngestError, SealedAuditLog, SealedRecord};
 use byleave_worker::{OwnerBackend, OwnerLiveness};
 use futures::future::try_join_all;

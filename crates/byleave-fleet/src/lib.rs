@@ -1,4 +1,4 @@
-//! The same walk on a durable engine: a [`byleave::ledger::Ledger`] whose records are held by Restate.
+//! The same walk on a durable engine: a [`byleave_gate::ledger::Ledger`] whose records are held by Restate.
 //!
 //! Two halves that meet only at the engine. [`RestateLedger`] is what a gate stands on: it talks to the engine's ingress,
 //! seals contents before they leave the process, and marks on its own disk what it starts. [`service`] is what the engine

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use byleave::ledger::{CallSummary, LedgerError};
 use byleave_core::admin_action::AdminAction;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
+use byleave_gate::ledger::{CallSummary, LedgerError};
 use byleave_postgres::{Ingest, IngestError, RecordCompleteness, SealedAuditLog};
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};

@@ -1,13 +1,13 @@
 //! Sealing: contents and the note beside them, made small and sealed before anything leaves the process.
 //!
-//! The seal is that of every book ([`byleave::audit_log::encryption`]), so what the engine gives up to the book is read there as it is. Only
+//! The seal is that of every book ([`byleave_gate::audit_log::encryption`]), so what the engine gives up to the book is read there as it is. Only
 //! what is under the seal is laid out more tightly: an open question should cost the engine less than a kilobyte. Whatever was not
 //! written like this is changed, and never a shorter list.
 
-use byleave::audit_log::encryption::{self, KeyVault, UnpackedContents, VaultError};
-use byleave::ledger::{ContentError, RecordContent};
 use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::id::CallId;
+use byleave_gate::audit_log::encryption::{self, KeyVault, UnpackedContents, VaultError};
+use byleave_gate::ledger::{ContentError, RecordContent};
 use byleave_postgres::Unsealer;
 use zeroize::Zeroizing;
 

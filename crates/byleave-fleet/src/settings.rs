@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use byleave::audit_log::anchor_file::AnchorFile;
-use byleave::ledger::{Ledger, LedgerError};
 use byleave_core::digest::Digest;
 use byleave_core::id::TenantId;
+use byleave_gate::audit_log::anchor_file::AnchorFile;
+use byleave_gate::ledger::{Ledger, LedgerError};
 use byleave_postgres::PgAuditLog;
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;

@@ -1,7 +1,7 @@
 //! Looking after the book of a ledger: how far it is behind, and having it sent what it may have lost.
 
-use byleave::ledger::LedgerError;
 use byleave_core::call::Millis;
+use byleave_gate::ledger::LedgerError;
 use futures::future::try_join_all;
 
 use crate::engine::Engine;

@@ -81,15 +81,15 @@ pub(crate) struct Begins {
     pub(crate) leave: Option<(StandingApprovalId, Option<u32>)>,
 }
 
-impl From<byleave::ledger::AttemptStart> for Begins {
+impl From<byleave_gate::ledger::AttemptStart> for Begins {
     fn from(
-        byleave::ledger::AttemptStart { attempt, exclusive, standing_approval: leave }: byleave::ledger::AttemptStart,
+        byleave_gate::ledger::AttemptStart { attempt, exclusive, standing_approval: leave }: byleave_gate::ledger::AttemptStart,
     ) -> Self {
         Self { attempt, exclusive, leave }
     }
 }
 
-impl From<Begins> for byleave::ledger::AttemptStart {
+impl From<Begins> for byleave_gate::ledger::AttemptStart {
     fn from(Begins { attempt, exclusive, leave }: Begins) -> Self {
         Self { attempt, exclusive, standing_approval: leave }
     }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::dialect::Dialect;
+use crate::agent_kind::AgentKind;
 
 /// The kind of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,14 +158,14 @@ const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
 /// Only two facts are used. One is the agent's own prefix of server names, if it is distinct from the tool name. The other is the server
 /// that the agent names separately. The server chooses the rest of the name. Cursor and VS Code provide neither, so no tool of theirs is
 /// recognized.
-pub fn is_gateway_tool(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
+pub fn is_gateway_tool(dialect: AgentKind, tool: &str, server: Option<&str>) -> bool {
     match dialect {
-        Dialect::ClaudeCode | Dialect::Codex => tool.starts_with("mcp__byleave__"),
+        AgentKind::ClaudeCode | AgentKind::Codex => tool.starts_with("mcp__byleave__"),
         // Its tool names are `mcp_SERVER_TOOL`. In earlier versions they were the tool name alone.
-        Dialect::Gemini => server == Some("byleave"),
-        Dialect::Cursor => false,
-        Dialect::Goose => tool.starts_with("byleave__"),
-        Dialect::Copilot => tool.starts_with("byleave/"),
+        AgentKind::Gemini => server == Some("byleave"),
+        AgentKind::Cursor => false,
+        AgentKind::Goose => tool.starts_with("byleave__"),
+        AgentKind::Copilot => tool.starts_with("byleave/"),
     }
 }
 
@@ -388,11 +388,13 @@ mod tests {
     #[test]
     fn only_the_agent_says_that_a_tool_is_ours() {
         let named = |dialect, tool| is_gateway_tool(dialect, tool, None);
-        assert!(named(Dialect::ClaudeCode, "mcp__byleave__bash") && named(Dialect::Goose, "byleave__bash"));
-        assert!(is_gateway_tool(Dialect::Gemini, "mcp_byleave_bash", Some("byleave")));
-        assert!(!is_gateway_tool(Dialect::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
+        assert!(
+            named(AgentKind::ClaudeCode, "mcp__byleave__bash") && named(AgentKind::Goose, "byleave__bash")
+        );
+        assert!(is_gateway_tool(AgentKind::Gemini, "mcp_byleave_bash", Some("byleave")));
+        assert!(!is_gateway_tool(AgentKind::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
         // Names that other servers may give to their tools.
-        for dialect in Dialect::ALL {
+        for dialect in AgentKind::ALL {
             for tool in [
                 "mcp__byleaver__bash",
                 "mcp__other__byleave",
@@ -405,7 +407,7 @@ mod tests {
             }
         }
         for tool in ["byleave__x", "mcp__byleave__x", "mcp_byleave_x", "byleave/x", "MCP:mcp__byleave__x"] {
-            assert!(!named(Dialect::Cursor, tool) && !named(Dialect::Gemini, tool), "{tool}");
+            assert!(!named(AgentKind::Cursor, tool) && !named(AgentKind::Gemini, tool), "{tool}");
         }
     }
 }

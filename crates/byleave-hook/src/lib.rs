@@ -16,18 +16,18 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod agent_kind;
 mod agent_tools;
-mod dialect;
 mod exec_command;
 mod ipc;
 mod request;
 mod response;
 
+pub use agent_kind::AgentKind;
 pub use agent_tools::{
     ToolEffect, ToolEffects, ToolKind, is_gateway_tool, shell_command, tool_effects, with_command,
     working_directory,
 };
-pub use dialect::Dialect;
 pub use exec_command::{exec_command_line, parse_exec_call};
 pub use ipc::{GateReply, GateRequest, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME};
 pub use request::{HookEvent, HookParseError, HookRequest, parse_request};

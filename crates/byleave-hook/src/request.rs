@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::agent_kind::AgentKind;
 use crate::agent_tools::shell_command;
-use crate::dialect::Dialect;
 
 /// The time at which an agent starts its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,19 +71,21 @@ impl fmt::Display for HookParseError {
 impl std::error::Error for HookParseError {}
 
 /// Parses an agent's request.
-pub fn parse_request(dialect: Dialect, said: &[u8]) -> Result<HookRequest, HookParseError> {
+pub fn parse_request(dialect: AgentKind, said: &[u8]) -> Result<HookRequest, HookParseError> {
     let said: Value =
         serde_json::from_slice(said).map_err(|error| HookParseError::NotJson(error.to_string()))?;
     let Value::Object(said) = said else {
         return Err(HookParseError::NotJson("it is another JSON value".into()));
     };
     match dialect {
-        Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => usual(&said, "hook_event_name", "cwd"),
-        Dialect::Goose => usual(&said, "event", "working_dir")
+        AgentKind::ClaudeCode | AgentKind::Codex | AgentKind::Gemini => {
+            usual(&said, "hook_event_name", "cwd")
+        }
+        AgentKind::Goose => usual(&said, "event", "working_dir")
             .map(|heard| HookRequest { can_rewrite_input: false, ..heard }),
-        Dialect::Cursor => cursor(&said),
-        Dialect::Copilot if said.contains_key("toolName") => copilot(&said),
-        Dialect::Copilot => {
+        AgentKind::Cursor => cursor(&said),
+        AgentKind::Copilot if said.contains_key("toolName") => copilot(&said),
+        AgentKind::Copilot => {
             let heard = usual(&said, "hook_event_name", "cwd")?;
             Ok(HookRequest { is_editor: true, root: heard.cwd.clone(), ..heard })
         }

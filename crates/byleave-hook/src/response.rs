@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Dialect;
+use crate::agent_kind::AgentKind;
 use crate::request::{HookEvent, HookRequest};
 
 /// The gate's decision on a call.
@@ -54,7 +54,7 @@ impl HookOutput {
 }
 
 /// Formats an answer for the agent. Without a parsed request, the answer is always a deny.
-pub fn format_response(dialect: Dialect, heard: Option<&HookRequest>, answer: &HookDecision) -> HookOutput {
+pub fn format_response(dialect: AgentKind, heard: Option<&HookRequest>, answer: &HookDecision) -> HookOutput {
     match (answer, heard) {
         (HookDecision::Deny { reason: why }, heard) => deny(dialect, heard, why),
         (_, None) => deny(dialect, None, "the request could not be parsed"),
@@ -75,13 +75,13 @@ pub fn format_response(dialect: Dialect, heard: Option<&HookRequest>, answer: &H
     }
 }
 
-fn pass(dialect: Dialect, heard: &HookRequest, input: Option<&Value>, note: Option<&str>) -> HookOutput {
+fn pass(dialect: AgentKind, heard: &HookRequest, input: Option<&Value>, note: Option<&str>) -> HookOutput {
     match dialect {
-        Dialect::ClaudeCode => specific("PreToolUse", "allow", ("updatedInput", input), note),
+        AgentKind::ClaudeCode => specific("PreToolUse", "allow", ("updatedInput", input), note),
         // Codex treats a bare allow as unsupported and marks this hook and all later ones as failed. An empty answer allows the call.
-        Dialect::Codex if input.is_none() => HookOutput::nothing(),
-        Dialect::Codex => specific("PreToolUse", "allow", ("updatedInput", input), None),
-        Dialect::Gemini => {
+        AgentKind::Codex if input.is_none() => HookOutput::nothing(),
+        AgentKind::Codex => specific("PreToolUse", "allow", ("updatedInput", input), None),
+        AgentKind::Gemini => {
             let mut said = object([("decision", Some("allow")), ("systemMessage", note)]);
             if let Some(input) = input {
                 let inner = json!({ "hookEventName": "BeforeTool", "tool_input": input });
@@ -89,16 +89,18 @@ fn pass(dialect: Dialect, heard: &HookRequest, input: Option<&Value>, note: Opti
             }
             HookOutput::json(&said.into())
         }
-        Dialect::Cursor => {
+        AgentKind::Cursor => {
             let mut said = object([("permission", Some("allow")), ("agent_message", note)]);
             if let Some(input) = input {
                 said.insert("updated_input".into(), input.clone());
             }
             HookOutput::json(&said.into())
         }
-        Dialect::Goose => HookOutput::nothing(),
-        Dialect::Copilot if heard.is_editor => specific("PreToolUse", "allow", ("updatedInput", input), note),
-        Dialect::Copilot => {
+        AgentKind::Goose => HookOutput::nothing(),
+        AgentKind::Copilot if heard.is_editor => {
+            specific("PreToolUse", "allow", ("updatedInput", input), note)
+        }
+        AgentKind::Copilot => {
             let mut said =
                 object([("permissionDecision", Some("allow")), ("permissionDecisionReason", note)]);
             if let Some(input) = input {
@@ -109,33 +111,33 @@ fn pass(dialect: Dialect, heard: &HookRequest, input: Option<&Value>, note: Opti
     }
 }
 
-fn deny(dialect: Dialect, heard: Option<&HookRequest>, why: &str) -> HookOutput {
+fn deny(dialect: AgentKind, heard: Option<&HookRequest>, why: &str) -> HookOutput {
     let why = if why.trim().is_empty() { "denied" } else { why };
     let stderr = format!("byleave: {why}\n");
     // A tool that has already run cannot be denied; the agent only gets the message.
     let is_before = heard.is_none_or(|heard| heard.kind == HookEvent::PreToolUse);
     match dialect {
-        Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => {
+        AgentKind::ClaudeCode | AgentKind::Codex | AgentKind::Gemini => {
             HookOutput { stderr, exit_code: 2, ..HookOutput::nothing() }
         }
-        Dialect::Goose => {
+        AgentKind::Goose => {
             let said = object([("decision", Some("block")), ("reason", Some(why))]);
             HookOutput { stderr, exit_code: 2, ..HookOutput::json(&said.into()) }
         }
-        Dialect::Cursor | Dialect::Copilot if !is_before => {
+        AgentKind::Cursor | AgentKind::Copilot if !is_before => {
             HookOutput { stderr, exit_code: 2, ..HookOutput::nothing() }
         }
-        Dialect::Cursor => {
+        AgentKind::Cursor => {
             let said = [("permission", "deny"), ("user_message", why), ("agent_message", why)];
             HookOutput {
                 stderr,
                 ..HookOutput::json(&object(said.map(|(key, text)| (key, Some(text)))).into())
             }
         }
-        Dialect::Copilot if heard.is_some_and(|heard| heard.is_editor) => {
+        AgentKind::Copilot if heard.is_some_and(|heard| heard.is_editor) => {
             HookOutput { stderr, ..specific("PreToolUse", "deny", ("updatedInput", None), Some(why)) }
         }
-        Dialect::Copilot => {
+        AgentKind::Copilot => {
             let said = [("permissionDecision", Some("deny")), ("permissionDecisionReason", Some(why))];
             HookOutput { stderr, ..HookOutput::json(&object(said).into()) }
         }

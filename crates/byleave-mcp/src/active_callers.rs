@@ -4,9 +4,10 @@
 //! call to the gate.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use byleave::core::id::CallId;
+use byleave_gate::core::id::CallId;
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::{ClientCapabilities, InputResponses, ProgressToken, ProtocolVersion, RequestMetaObject};
 use rmcp::service::{Peer, RoleServer};
 
@@ -56,7 +57,7 @@ impl ActiveCallers {
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<CallId, Arc<Caller>>> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.callers.lock()
     }
 }
 

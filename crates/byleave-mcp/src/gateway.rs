@@ -29,11 +29,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::clock::fresh_id;
-use byleave::core::call::Mode;
-use byleave::core::id::{AgentId, QuestionId, SessionId, TenantId};
-use byleave::core::question::Question;
-use byleave::gate::Gate;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::id::{AgentId, QuestionId, SessionId, TenantId};
+use byleave_gate::core::question::Question;
+use byleave_gate::gate::Gate;
 use futures::future::BoxFuture;
 use rmcp::model::RequestStateCodec;
 use tokio::sync::{broadcast, watch};

@@ -4,9 +4,9 @@
 //! data, under one key; the text is generated from them. If the text was changed but the blocks were not, the blocks are not
 //! used.
 
-use byleave::core::outcome::Output;
-use byleave::core::refusal::Refusal;
-use byleave::result::{CallOutcome, CallResult};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::refusal::Refusal;
+use byleave_gate::result::{CallOutcome, CallResult};
 use rmcp::model::{
     CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, ErrorData, InputRequiredResult,
     MetaObject,

@@ -12,8 +12,6 @@
     reason = "a benchmark"
 )]
 
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
 #[expect(dead_code, reason = "tests do more with it")]
 #[path = "../tests/all/server.rs"]
 mod server;
@@ -22,8 +20,8 @@ mod story;
 
 use std::time::{Duration, Instant};
 
-use byleave::audit_log::AuditLog as _;
-use byleave::ledger::conformance::record_script::ScriptSettings;
+use byleave_conformance::ledger::record_script::ScriptSettings;
+use byleave_gate::audit_log::AuditLog as _;
 use byleave_postgres::Ingest;
 use futures::stream::{self, StreamExt as _};
 use sqlx_core::query::query;
@@ -201,7 +199,7 @@ fn main() {
     );
     println!("{table}");
     if !short {
-        page::write("taking", &table);
+        byleave_testkit::write_bench_page!("taking", &table);
     }
     assert!(ratios.iter().all(|ratio| *ratio >= RATIO_MIN / 2.0), "{ratios:?}");
 }

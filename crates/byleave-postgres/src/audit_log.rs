@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::ledger::{Ledger, LedgerError};
 use byleave_core::admin_action::AdminAction;
+use byleave_gate::ledger::{Ledger, LedgerError};
 use ed25519_dalek::SigningKey;
 use sqlx_postgres::PgConnectOptions;
 use tokio::task::JoinHandle;
@@ -28,7 +28,7 @@ pub struct PgAuditLogOptions {
     pub anchor_store: Arc<dyn AnchorStore>,
     /// The ledger, which erases contents before the audit log does. Without one, contents are erased here only.
     pub ledger: Option<Arc<dyn Ledger>>,
-    /// How often new rows are sealed. With `None`, only [`byleave::audit_log::AuditLog::seal`] seals them.
+    /// How often new rows are sealed. With `None`, only [`byleave_gate::audit_log::AuditLog::seal`] seals them.
     pub seal_interval: Option<Duration>,
     /// How long a sealer may take before another one takes over.
     pub lease: Duration,

@@ -8,12 +8,12 @@ mod tables;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use byleave::audit_log::CallState;
-use byleave::ledger::CallSummary;
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::digest::Digest;
 use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::{CallId, TenantId};
+use byleave_gate::audit_log::CallState;
+use byleave_gate::ledger::CallSummary;
 use sqlx_core::Error;
 use sqlx_core::connection::Connection as _;
 use sqlx_postgres::PgConnection;

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use byleave::audit_log::CallState;
-use byleave::audit_log::index_fields::{IndexFields, kind_to_number, state_to_number};
-use byleave::ledger::CallSummary;
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::id::{AttemptId, CallId, StandingApprovalId};
 use byleave_core::question::Question;
+use byleave_gate::audit_log::CallState;
+use byleave_gate::audit_log::index_fields::{IndexFields, kind_to_number, state_to_number};
+use byleave_gate::ledger::CallSummary;
 use sqlx_core::Error;
 use sqlx_core::query::query;
 use sqlx_postgres::PgConnection;

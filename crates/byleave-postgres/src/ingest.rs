@@ -1,15 +1,15 @@
 //! One incoming append, and the checks that need no lookup.
 
-use byleave::audit_log::admin_records;
-use byleave::audit_log::batch_encoding::encode;
-use byleave::audit_log::encryption::{self, KeyVault};
-use byleave::audit_log::index_fields::ListNote;
-use byleave::ledger::{Batch, CallSummary, LedgerError};
 use byleave_core::admin_action::AdminAction;
 use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::CallId;
+use byleave_gate::audit_log::admin_records;
+use byleave_gate::audit_log::batch_encoding::encode;
+use byleave_gate::audit_log::encryption::{self, KeyVault};
+use byleave_gate::audit_log::index_fields::ListNote;
+use byleave_gate::ledger::{Batch, CallSummary, LedgerError};
 
 /// The maximum size of one append. The limit of Postgres is higher.
 const BYTES_MAX: usize = 256 * 1024 * 1024;

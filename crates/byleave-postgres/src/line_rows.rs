@@ -1,9 +1,9 @@
 //! Rows of entries, and the functions that read a record back from them.
 
-use byleave::audit_log::batch_encoding::{EncodedBatch, decode};
 use byleave_core::digest::Digest;
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{CallId, SessionId, TenantId};
+use byleave_gate::audit_log::batch_encoding::{EncodedBatch, decode};
 use sqlx_core::Error;
 use sqlx_core::query::query;
 use sqlx_core::row::Row as _;

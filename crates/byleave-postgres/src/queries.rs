@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::audit_log::index_fields::{kind_from_number, kind_to_number, state_from_number};
-use byleave::audit_log::{
+use byleave_core::id::{CallId, QuestionId};
+use byleave_gate::audit_log::index_fields::{kind_from_number, kind_to_number, state_from_number};
+use byleave_gate::audit_log::{
     CallFilter, CallItem, CallState, Cursor, NewRecords, PageRequest, QuestionFilter, QuestionItem,
 };
-use byleave::ledger::CallSummary;
-use byleave_core::id::{CallId, QuestionId};
+use byleave_gate::ledger::CallSummary;
 use sqlx_core::Error;
 use sqlx_core::query::query;
 use sqlx_core::query_builder::QueryBuilder;
@@ -181,7 +181,7 @@ pub(crate) async fn list_questions(
     Ok(items)
 }
 
-/// Returns the calls that were appended to after a position; see [`byleave::audit_log::AuditLog::records_since`].
+/// Returns the calls that were appended to after a position; see [`byleave_gate::audit_log::AuditLog::records_since`].
 ///
 /// Positions are assigned under a lock that is held until the commit. A reader that has seen one position has seen all before
 /// it.

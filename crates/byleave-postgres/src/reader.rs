@@ -1,16 +1,16 @@
 //! The interface of the audit log for readers: lists, records, erasure.
 
-use byleave::audit_log::index_fields::call_summary;
-use byleave::audit_log::{
-    Anchor, AuditLog, CallFilter, CallItem, Cursor, EraseReport, NewRecords, PageRequest, QuestionFilter,
-    QuestionItem, StandingApprovalItem, StoredCall, Verification,
-};
-use byleave::boxed::BoxFuture;
-use byleave::ledger::{LedgerError, RecordContent};
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
 use byleave_core::id::{AdminActionId, CallId, TenantId};
 use byleave_core::record::Record;
+use byleave_gate::audit_log::index_fields::call_summary;
+use byleave_gate::audit_log::{
+    Anchor, AuditLog, CallFilter, CallItem, Cursor, EraseReport, NewRecords, PageRequest, QuestionFilter,
+    QuestionItem, StandingApprovalItem, StoredCall, Verification,
+};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::{LedgerError, RecordContent};
 use sqlx_core::Error;
 use sqlx_postgres::PgConnection;
 use uuid::Uuid;

@@ -1,10 +1,10 @@
 //! Deletes all projections and rebuilds them from the entries, while no process writes.
 
-use byleave::audit_log::index_fields::{ListNote, call_summary};
-use byleave::audit_log::{CallState, admin_records};
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::id::CallId;
 use byleave_core::record::Record;
+use byleave_gate::audit_log::index_fields::{ListNote, call_summary};
+use byleave_gate::audit_log::{CallState, admin_records};
 use sqlx_core::Error;
 use sqlx_core::connection::Connection as _;
 use sqlx_core::query::query;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use byleave::ledger::LedgerError;
 use byleave_core::digest::Digest;
 use byleave_core::id::TenantId;
+use byleave_gate::ledger::LedgerError;
 use sqlx_core::migrate::{Migration, MigrationType, Migrator};
 use sqlx_core::query::query;
 use sqlx_core::query_scalar::query_scalar;

@@ -12,13 +12,15 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use byleave::audit_log::Anchor;
-use byleave::audit_log::anchor_file::AnchorFile;
-use byleave::audit_log::segment::{MAX_ROWS, OLDER_THAN_ANCHOR, SealedRow, SegmentBody, hex, segment_digest};
-use byleave::boxed::BoxFuture;
-use byleave::ledger::LedgerError;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
+use byleave_gate::audit_log::Anchor;
+use byleave_gate::audit_log::anchor_file::AnchorFile;
+use byleave_gate::audit_log::segment::{
+    MAX_ROWS, OLDER_THAN_ANCHOR, SealedRow, SegmentBody, hex, segment_digest,
+};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::LedgerError;
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use sqlx_core::Error;
 use sqlx_core::query::query;

@@ -3,12 +3,12 @@
 //! It is for processes that carry records and must not be able to read them. It must never acknowledge an append that is not
 //! committed. It must never claim to have a record that it cannot return.
 
-use byleave::ledger::LedgerError;
 use byleave_core::admin_action::AdminAction;
 use byleave_core::digest::Digest;
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::CallId;
 use byleave_core::record::Record;
+use byleave_gate::ledger::LedgerError;
 use sqlx_core::Error;
 use sqlx_core::pool::PoolConnection;
 use sqlx_core::query::query;

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::audit_log::admin_records;
-use byleave::audit_log::approval_usage::{self, ApprovalOrigin, find_origin};
-use byleave::audit_log::{StandingApprovalItem, StandingApprovalState};
-use byleave::ledger::{LedgerError, invariants};
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
 use byleave_core::id::{AttemptId, CallId, StandingApprovalId, TenantId};
 use byleave_core::record::Record;
+use byleave_gate::audit_log::admin_records;
+use byleave_gate::audit_log::approval_usage::{self, ApprovalOrigin, find_origin};
+use byleave_gate::audit_log::{StandingApprovalItem, StandingApprovalState};
+use byleave_gate::ledger::{LedgerError, invariants};
 use sqlx_core::Error;
 use sqlx_core::query::query;
 use sqlx_core::row::Row as _;

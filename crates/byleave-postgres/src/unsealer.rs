@@ -1,9 +1,9 @@
 //! The trait that decrypts keys and contents that were sealed elsewhere.
 
-use byleave::audit_log::encryption::{self, KeyVault, UnpackedContents};
-use byleave::ledger::ContentError;
 use byleave_core::digest::RecordKey;
 use byleave_core::id::CallId;
+use byleave_gate::audit_log::encryption::{self, KeyVault, UnpackedContents};
+use byleave_gate::ledger::ContentError;
 
 /// Decrypts keys and contents that other processes have sealed. It never gives away its master key.
 pub trait Unsealer: Send + Sync + 'static {

@@ -4,16 +4,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::audit_log::approval_usage::{self, ApprovalEvent, ApprovalUsage};
-use byleave::audit_log::segment::{
-    OLDER_THAN_ANCHOR, SealedRow, SegmentBody, has_valid_signature, hex, segment_digest,
-};
-use byleave::audit_log::{Anchor, IntegrityError, LogPosition, Verification, admin_records};
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::id::{AdminActionId, CallId, TenantId};
 use byleave_core::record::Record;
+use byleave_gate::audit_log::approval_usage::{self, ApprovalEvent, ApprovalUsage};
+use byleave_gate::audit_log::segment::{
+    OLDER_THAN_ANCHOR, SealedRow, SegmentBody, has_valid_signature, hex, segment_digest,
+};
+use byleave_gate::audit_log::{Anchor, IntegrityError, LogPosition, Verification, admin_records};
 use ed25519_dalek::VerifyingKey;
 use sqlx_core::Error;
 use sqlx_core::connection::Connection as _;

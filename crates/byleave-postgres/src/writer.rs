@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byleave::ledger::LedgerError;
+use byleave_gate::ledger::LedgerError;
 use sqlx_core::Error;
 use sqlx_core::connection::ConnectOptions as _;
 use sqlx_postgres::{PgConnectOptions, PgConnection};

@@ -5,9 +5,6 @@
 //! more than twice its bar. Run by root, it measures as another user.
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a benchmark")]
 
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -87,7 +84,7 @@ fn as_somebody_else() {
          network namespace is made as well, and every mask is a mount. What would lift it: one namespace of interprocess\n\
          communication for a session, which would let a command leave something behind for the next, so we do not.\n",
     );
-    page::write("launch", &table);
+    byleave_testkit::write_bench_page!("launch", &table);
 }
 
 /// A test measures the cost of the proxy, because only a build with assertions lets its servers on loopback

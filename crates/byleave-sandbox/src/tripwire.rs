@@ -5,13 +5,13 @@
 //! nothing runs them. It follows no symbolic link, and deletes nothing.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use byleave_files::LinkPolicy;
+use parking_lot::Mutex;
 use rustix::fs::{Access, CWD, Mode, OFlags, RenameFlags, ResolveFlags, access, openat2, renameat_with};
 use rustix::io::Errno;
 
@@ -111,7 +111,7 @@ pub enum TripwireError {
 impl Tripwire {
     /// Takes a snapshot from an index.
     pub(crate) fn from_index(index: &Arc<Mutex<DynDirectoryIndex>>) -> Result<Self, TripwireError> {
-        let mut looked = index.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = index.lock();
         let before = RunnableSnapshot::by(&mut looked)?;
         Ok(Self { index: Arc::clone(index), before, earlier: Vec::new(), note: None })
     }
@@ -123,7 +123,7 @@ impl Tripwire {
 
     /// Writes the snapshot to a directory, for the next run in case this process is killed.
     pub(crate) fn with_marker_in(self, directory: &Path) -> Result<Self, TripwireError> {
-        let roots = self.index.lock().unwrap_or_else(PoisonError::into_inner).roots().to_vec();
+        let roots = self.index.lock().roots().to_vec();
         let RunnableSnapshot { places, commands, unseen } = &self.before;
         let (commands, unseen) = (commands.clone(), unseen.clone());
         let before = PreRunState {
@@ -138,7 +138,7 @@ impl Tripwire {
 
     /// Renames new files and returns them. While several commands run, it does not determine which of them planted a file.
     fn spring(&self) -> Result<Vec<PlantedFile>, TripwireError> {
-        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.index.lock();
         let after = RunnableSnapshot::by(&mut index)?;
         spring(&after, &self.before, |_| true)
     }

@@ -17,8 +17,6 @@
 
 #[path = "load/client.rs"]
 mod client;
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
 #[path = "load/sides.rs"]
 mod sides;
 
@@ -146,7 +144,7 @@ fn main() {
     );
     println!("{table}");
     if !short {
-        page::write("load", &table);
+        byleave_testkit::write_bench_page!("load", &table);
     }
     assert!(failures.is_empty(), "{}", failures.join("; "));
 }

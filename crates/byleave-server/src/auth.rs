@@ -13,7 +13,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use byleave::clock::{Clock as _, SystemClock};
+use byleave_gate::clock::{Clock as _, SystemClock};
 use metrics::counter;
 
 use crate::caller::Caller;

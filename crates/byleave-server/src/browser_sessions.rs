@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::core::call::Millis;
-use byleave::core::digest::Digest;
-use byleave::core::id::{CallId, QuestionId};
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::{CallId, QuestionId};
+use parking_lot::Mutex;
 
 use crate::secure_random;
 
@@ -69,7 +70,7 @@ impl BrowserSessions {
             shown: Mutex::default(),
             said: Mutex::default(),
         };
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.len() >= VISITS_MAX {
             open.retain(|_, visit| now < visit.until);
         }
@@ -82,19 +83,19 @@ impl BrowserSessions {
 
     /// Returns the session of a cookie.
     pub(crate) fn find(&self, secret: &str, now: Millis) -> Option<Arc<BrowserSession>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.lock();
         open.get(&Digest::compute(secret.as_bytes())).filter(|visit| now < visit.until).cloned()
     }
 
     /// Ends a session.
     pub(crate) fn end(&self, secret: &str) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&Digest::compute(secret.as_bytes()));
+        self.open.lock().remove(&Digest::compute(secret.as_bytes()));
     }
 
     /// Creates a ticket that is valid once.
     pub(crate) fn issue_ticket(&self, token: Digest, next: String) -> io::Result<String> {
         let secret = secure_random::hex::<32>()?;
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tickets = self.tickets.lock();
         tickets.retain(|_, ticket| ticket.made.elapsed() < TICKET);
         if tickets.len() >= TICKETS_MAX {
             return Err(io::Error::other("too many sign-ins are in progress"));
@@ -106,7 +107,7 @@ impl BrowserSessions {
 
     /// Redeems a ticket.
     pub(crate) fn take_ticket(&self, secret: &str) -> Option<SignInTicket> {
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tickets = self.tickets.lock();
         tickets.remove(&Digest::compute(secret.as_bytes())).filter(|ticket| ticket.made.elapsed() < TICKET)
     }
 }
@@ -114,7 +115,7 @@ impl BrowserSessions {
 impl BrowserSession {
     /// Notes that a question was shown completely, in the version of this digest.
     pub(crate) fn mark_shown(&self, question: QuestionId, digest: Digest) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         if shown.len() >= SHOWN_MAX {
             shown.clear();
         }
@@ -126,19 +127,19 @@ impl BrowserSession {
 
     /// Returns how long ago a question was first shown in the version of this digest.
     pub(crate) fn time_since_shown(&self, question: QuestionId, digest: Digest) -> Option<Duration> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = self.shown.lock();
         let (then, at) = shown.get(&question)?;
         (*then == digest).then(|| at.elapsed())
     }
 
     /// Sets a message for the next page.
     pub(crate) fn set_notice(&self, notice: PageNotice) {
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(notice);
+        *self.said.lock() = Some(notice);
     }
 
     /// Takes the message, so that it is shown once.
     pub(crate) fn take_notice(&self) -> Option<PageNotice> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.said.lock().take()
     }
 }
 
@@ -171,7 +172,7 @@ mod tests {
         let visits = BrowserSessions::default();
         let secret = visits.start(Digest::compute(b"token"), 0).unwrap();
         let visit = visits.find(&secret, 1).unwrap();
-        let question = QuestionId::new(byleave::clock::fresh_id());
+        let question = QuestionId::new(byleave_gate::clock::fresh_id());
         assert!(visit.time_since_shown(question, Digest::compute(b"a")).is_none());
         visit.mark_shown(question, Digest::compute(b"a"));
         assert!(visit.time_since_shown(question, Digest::compute(b"a")).is_some());

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use byleave::core::id::CallId;
+use byleave_gate::core::id::CallId;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// The events of one read of a record.
@@ -44,7 +45,7 @@ pub(crate) struct CallWatcher {
 impl CallWatchers {
     /// Returns the watcher of a call for one more follower.
     pub(crate) fn watch(&self, call: CallId) -> Arc<CallWatcher> {
-        let mut looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = self.calls.lock();
         if let Some(look) = looks.get(&call).and_then(Weak::upgrade) {
             return look;
         }
@@ -67,14 +68,14 @@ impl CallWatchers {
         if self.any.receiver_count() > 0 {
             return false;
         }
-        let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = self.calls.lock();
         looks.values().all(|look| look.strong_count() == 0)
     }
 
     /// Wakes the followers of this call, because its record may have grown.
     pub(crate) fn notify(&self, call: CallId) {
         self.any.send_replace(());
-        let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = self.calls.lock();
         if let Some(look) = looks.get(&call).and_then(Weak::upgrade) {
             look.grown.send_replace(());
         }
@@ -83,7 +84,7 @@ impl CallWatchers {
     /// Wakes all followers, because it is unknown which record has grown.
     pub(crate) fn notify_all(&self) {
         self.any.send_replace(());
-        let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = self.calls.lock();
         for look in looks.values().filter_map(Weak::upgrade) {
             look.grown.send_replace(());
         }
@@ -117,7 +118,7 @@ impl CallWatcher {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use byleave::clock::fresh_id;
+    use byleave_gate::clock::fresh_id;
     use tokio::sync::Notify;
 
     use super::*;
@@ -148,6 +149,6 @@ mod tests {
         assert_eq!(looked.load(Ordering::SeqCst), 2);
         drop((one, other));
         drop(looks.watch(CallId::new(fresh_id())));
-        assert_eq!(looks.calls.lock().unwrap().len(), 1, "what nobody follows is forgotten");
+        assert_eq!(looks.calls.lock().len(), 1, "what nobody follows is forgotten");
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use byleave::core::entry::CallHeader;
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::question_view::QuestionView;
+use byleave_gate::core::entry::CallHeader;
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::question_view::QuestionView;
 
 use crate::principal::{AccessScope, Principal};
 use crate::problem::{Problem, ProblemKind};

@@ -7,19 +7,20 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::catalog::RegisterError;
-use byleave::core::id::{AgentId, CallId};
-use byleave::core::manifest::Manifest;
-use byleave::core::outcome::Output;
-use byleave::gate::{Gate, GateBuilder};
-use byleave::result::CallStatus;
-use byleave::review::{
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::catalog::RegisterError;
+use byleave_gate::core::id::{AgentId, CallId};
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::gate::{Gate, GateBuilder};
+use byleave_gate::result::CallStatus;
+use byleave_gate::review::{
     InputReviewer, InputSubject, Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewScope,
 };
-use byleave::tool::{RunContext, Tool};
+use byleave_gate::tool::{RunContext, Tool};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
@@ -209,7 +210,7 @@ impl ClientTools {
     }
 
     fn desk(&self) -> MutexGuard<'_, ClientToolsInner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

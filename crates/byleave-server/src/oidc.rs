@@ -6,15 +6,15 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use byleave::secret::Secret;
+use byleave_gate::secret::Secret;
 use openidconnect::core::{CoreAuthenticationFlow, CoreClient, CoreProviderMetadata};
 use openidconnect::{
     AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest, HttpResponse, IssuerUrl, Nonce,
     PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope, TokenResponse as _,
 };
+use parking_lot::Mutex;
 use url::Url;
 
 use crate::tokens::OidcIdentity;
@@ -125,7 +125,7 @@ impl OidcProvider {
         if !may_ask(&to) {
             return Err(bad("its authorization address does not use https".to_owned()));
         }
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         pending.retain(|_, begun| begun.at.elapsed() < PENDING);
         if pending.len() >= PENDING_MAX {
             return Err(OidcError::Refused("too many sign-ins are in progress; try again later".to_owned()));
@@ -145,7 +145,7 @@ impl OidcProvider {
         code: String,
     ) -> Result<VerifiedSignIn, OidcError> {
         let refused = |why: String| OidcError::Refused(why);
-        let begun = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(state);
+        let begun = self.pending.lock().remove(state);
         let begun = begun.filter(|begun| begun.at.elapsed() < PENDING);
         let begun = begun.ok_or_else(|| {
             refused("this sign-in was not started here, or took too long; sign in again".into())

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{Request, Response};
-use byleave::core::entry::RecordEvent;
-use byleave::core::record::Record;
-use byleave::event::GateEvent;
+use byleave_gate::core::entry::RecordEvent;
+use byleave_gate::core::record::Record;
+use byleave_gate::event::GateEvent;
 use opentelemetry::metrics::{Histogram, MeterProvider as _};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError};

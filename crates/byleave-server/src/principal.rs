@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use byleave::core::id::TenantId;
+use byleave_gate::core::id::TenantId;
 use serde::{Deserialize, Serialize};
 
 /// The maximum length of a principal's or tenant's name.

@@ -5,9 +5,9 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use byleave::core::refusal::{Code, Refusal};
-use byleave::gate::AnswerError;
-use byleave::ledger::LedgerError;
+use byleave_gate::core::refusal::{Code, Refusal};
+use byleave_gate::gate::AnswerError;
+use byleave_gate::ledger::LedgerError;
 use serde::Serialize;
 use utoipa::ToSchema;
 

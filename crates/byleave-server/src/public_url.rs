@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use byleave::core::id::QuestionId;
-use byleave::endpoint::Endpoint;
+use byleave_gate::core::id::QuestionId;
+use byleave_gate::endpoint::Endpoint;
 use url::Url;
 
 /// The reason why an address cannot be used for links.

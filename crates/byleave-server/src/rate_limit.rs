@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// The maximum number of buckets. Beyond it, full buckets are dropped.
 const BUCKETS_MAX: usize = 10_000;
@@ -28,7 +29,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
 
     /// Takes one token, or returns the number of seconds until there is one.
     pub(crate) fn try_acquire(&self, who: K, now: Instant) -> Result<(), u64> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if buckets.len() >= BUCKETS_MAX && !buckets.contains_key(&who) {
             let (rate, burst) = (self.per_second, self.burst);
             buckets.retain(|_, bucket| bucket.filled(rate, burst, now) < burst);
@@ -81,7 +82,7 @@ mod tests {
             assert!(who >= BUCKETS_MAX || pace.try_acquire(who, now).is_ok());
             assert!(who < BUCKETS_MAX || pace.try_acquire(who, now).is_err());
         }
-        assert!(pace.buckets.lock().unwrap().len() <= BUCKETS_MAX);
+        assert!(pace.buckets.lock().len() <= BUCKETS_MAX);
         assert!(pace.try_acquire(BUCKETS_MAX + 11, now + Duration::from_secs(2)).is_ok());
     }
 }

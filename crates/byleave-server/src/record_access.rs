@@ -1,8 +1,8 @@
 //! Looks up records and revokes standing approvals in a tenant's audit log, for both the API and the pages.
 
-use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::id::{CallId, StandingApprovalId};
+use byleave_gate::audit_log::export::{self, ExportedRecord, IncludeContents};
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::id::{CallId, StandingApprovalId};
 
 use crate::caller::Caller;
 use crate::principal::AccessScope;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use byleave::audit_log::export::{self, IncludeContents};
-use byleave::audit_log::{CallFilter, PageRequest};
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::policy::Policy;
-use byleave::replay::{PolicyReplay, ReplayableCall};
+use byleave_gate::audit_log::export::{self, IncludeContents};
+use byleave_gate::audit_log::{CallFilter, PageRequest};
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::policy::Policy;
+use byleave_gate::replay::{PolicyReplay, ReplayableCall};
 use tokio::runtime::Handle;
 
 use crate::problem::{Problem, ProblemKind};

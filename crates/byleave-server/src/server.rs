@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware;
 use axum::routing::get;
-use byleave::core::id::TenantId;
+use byleave_gate::core::id::TenantId;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use byleave::endpoint::Endpoint;
+use byleave_gate::endpoint::Endpoint;
 use serde::{Deserialize, Serialize};
 
 use crate::private_json_file::{PrivateJsonFile, open_private};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byleave::core::id::TenantId;
+use byleave_gate::core::id::TenantId;
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 

@@ -1,7 +1,9 @@
 //! Limits on open streams, in total and for each client. A permit is returned on every path.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Counts open streams.
 pub(crate) struct StreamLimiter {
@@ -23,7 +25,7 @@ impl StreamLimiter {
 
     /// Takes a permit, if there is one left.
     pub(crate) fn try_acquire(&self, who: &str) -> Option<StreamPermit> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
         let mine = taken.get(who).copied().unwrap_or(0);
         if mine >= self.each || taken.values().sum::<usize>() >= self.all {
             return None;
@@ -35,7 +37,7 @@ impl StreamLimiter {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
         match taken.get(&self.who).copied() {
             Some(many) if many > 1 => {
                 taken.insert(self.who.clone(), many - 1);
@@ -61,6 +63,6 @@ mod tests {
         drop(a);
         assert!(seats.try_acquire("c").is_some());
         drop((b, c));
-        assert!(seats.taken.lock().unwrap().is_empty());
+        assert!(seats.taken.lock().is_empty());
     }
 }

@@ -1,16 +1,16 @@
 //! Accepts an answer after checking its author and what was shown. The API and the pages both use it.
 
-use byleave::approver::Reply;
-use byleave::clock::{Clock as _, SystemClock, fresh_id};
-use byleave::core::approval_scopes::approval_scopes;
-use byleave::core::digest::Digest;
-use byleave::core::id::{CallId, QuestionId, StandingApprovalId};
-use byleave::core::question::{ApproverIdentity, Assurance, QuestionKind};
-use byleave::core::question_view::QuestionView;
-use byleave::core::refusal::{Code, Refusal};
-use byleave::core::render::render;
-use byleave::core::standing_approval::StandingApproval;
-use byleave::gate::{AnswerError, SubmittedAnswer};
+use byleave_gate::approver::Reply;
+use byleave_gate::clock::{Clock as _, SystemClock, fresh_id};
+use byleave_gate::core::approval_scopes::approval_scopes;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::{CallId, QuestionId, StandingApprovalId};
+use byleave_gate::core::question::{ApproverIdentity, Assurance, QuestionKind};
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::refusal::{Code, Refusal};
+use byleave_gate::core::render::render;
+use byleave_gate::core::standing_approval::StandingApproval;
+use byleave_gate::gate::{AnswerError, SubmittedAnswer};
 
 use crate::api_types::{AnswerChoice, check_length};
 use crate::caller::Caller;

@@ -6,12 +6,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use byleave::core::call::Millis;
-use byleave::core::digest::Digest;
-use byleave::core::id::TenantId;
-use byleave::secret::Secret;
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::TenantId;
+use byleave_gate::secret::Secret;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::principal::{AccessScope, Principal, PrincipalKind, Slug};
@@ -276,7 +277,7 @@ impl TokenStore {
     }
 
     fn all(&self) -> Result<TokensByDigest, TokenError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let now = self.file.version()?;
         if let (Some(now), Some((then, tokens))) = (now, &*known)
             && now == *then

@@ -4,15 +4,15 @@
 //! not part of the call. A call that outlives the server, or that ten thousand others follow, has a trace of its own.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 
 use axum::http::HeaderMap;
-use byleave::core::id::CallId;
+use byleave_gate::core::id::CallId;
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::TraceContextExt as _;
 use opentelemetry::{SpanId, TraceId};
 use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
+use parking_lot::Mutex;
 
 const KEPT_MAX: usize = 10_000;
 
@@ -43,7 +43,7 @@ impl TraceParents {
             return;
         }
         let parent = TraceParent { trace: said.trace_id(), span: said.span_id() };
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let TraceParentMap { of, order } = &mut *kept;
         if of.contains_key(&call) {
             return;
@@ -62,13 +62,13 @@ impl TraceParents {
     }
 
     pub(crate) fn remove(&self, call: CallId) -> Option<TraceParent> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).of.remove(&call)
+        self.0.lock().of.remove(&call)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use byleave::clock::fresh_id;
+    use byleave_gate::clock::fresh_id;
 
     use super::*;
 
@@ -92,7 +92,7 @@ mod tests {
         let calls: Vec<CallId> = (0..=KEPT_MAX).map(|_| CallId::new(fresh_id())).collect();
         let keep = |call: &CallId| parents.insert(*call, &headers("00f067aa0ba902b7"));
         calls.iter().for_each(keep);
-        assert_eq!(parents.0.lock().unwrap().of.len(), KEPT_MAX);
+        assert_eq!(parents.0.lock().of.len(), KEPT_MAX);
         assert!(parents.remove(calls[KEPT_MAX]).is_some() && parents.remove(calls[0]).is_none());
         // Calls that come and go displace no call that stays.
         for _ in 0..3 * KEPT_MAX {
@@ -101,6 +101,6 @@ mod tests {
             parents.remove(passing).unwrap();
         }
         assert!(parents.remove(calls[1]).is_some());
-        assert!(parents.0.lock().unwrap().order.len() <= 2 * KEPT_MAX);
+        assert!(parents.0.lock().order.len() <= 2 * KEPT_MAX);
     }
 }

@@ -15,9 +15,9 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use byleave::core::call::Millis;
-use byleave::endpoint::{Endpoint, InvalidEndpointError};
-use byleave::secret::Secret;
+use byleave_gate::core::call::Millis;
+use byleave_gate::endpoint::{Endpoint, InvalidEndpointError};
+use byleave_gate::secret::Secret;
 use serde::{Deserialize, Serialize};
 use url::Url;
 

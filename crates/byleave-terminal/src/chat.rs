@@ -13,11 +13,11 @@ mod transcript;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use byleave::approver::Reply;
 use byleave_core::call::Millis;
 use byleave_core::id::{CallId, QuestionId};
 use byleave_core::question_view::QuestionView;
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::approver::Reply;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 

@@ -4,26 +4,26 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use byleave::approver::{Approver, ApproverError, Reply};
-use byleave::boxed::BoxFuture;
 use byleave_core::escape::{EscapeLevel, make_visible};
 use byleave_core::question::Assurance;
 use byleave_core::question_view::QuestionView;
 use byleave_core::render::Rendering;
+use byleave_gate::approver::{Approver, ApproverError, Reply};
+use byleave_gate::boxed::BoxFuture;
+use parking_lot::Mutex;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::editor;
 use crate::prompt_settings::PromptSettings;
 use crate::question_backend::QuestionBackend;
 use crate::question_dialog::{DialogEvent, DialogSettings, QuestionDialog, offered_scopes};
-use crate::stderr_hold;
 use crate::text::now;
 use crate::tty::{DrawMode, Tty, TtyEvent};
+use crate::{editor, stderr_hold};
 
 /// The interval at which the remaining time and a withdrawal of the question are checked.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -83,7 +83,7 @@ impl Approver for Prompt {
             // If the caller stops waiting, the thread must release the terminal. Otherwise it would take the next answer.
             let _withdraw = WithdrawPromptGuard(Arc::clone(&asking.withdrawn));
             let asked = tokio::task::spawn_blocking(move || {
-                let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut turn = turn.lock();
                 asking.hold(&mut turn)
             });
             asked.await.unwrap_or_else(|_| Err(failed("the prompt failed")))

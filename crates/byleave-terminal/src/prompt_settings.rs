@@ -18,13 +18,7 @@ pub struct PromptSettings {
 impl PromptSettings {
     /// Returns the settings of a dialog that begins now. It has nothing to undo, and the question cannot be left open.
     pub(crate) fn setting(&self) -> DialogSettings {
-        let (palette, dwell_percent) = (self.palette, self.min_read_time_percent);
-        DialogSettings {
-            palette,
-            min_read_time_percent: dwell_percent,
-            can_go_back: false,
-            undo: None,
-            now: now(),
-        }
+        let (palette, min_read_time_percent) = (self.palette, self.min_read_time_percent);
+        DialogSettings { palette, min_read_time_percent, can_go_back: false, undo: None, now: now() }
     }
 }

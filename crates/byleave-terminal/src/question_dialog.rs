@@ -10,13 +10,13 @@ mod standing_approval;
 
 use std::time::Duration;
 
-use byleave::approver::{Reply, RiskLevel};
 use byleave_core::approval_scopes::ApprovalScope;
 use byleave_core::call::Millis;
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::{QuestionView, RehearsalView};
 use byleave_core::render::{LineRole, RenderLine, Rendering, render};
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::approver::{Reply, RiskLevel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 

@@ -3,7 +3,8 @@
 //! Held output is kept and written afterwards. Output of other programs cannot be held back.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The maximum number of bytes that are kept. The rest is counted.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
@@ -69,5 +70,5 @@ impl Drop for StderrHold {
 }
 
 fn state() -> MutexGuard<'static, StderrState> {
-    FLOOR.lock().unwrap_or_else(PoisonError::into_inner)
+    FLOOR.lock()
 }

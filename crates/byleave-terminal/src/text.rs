@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use byleave::clock::{Clock as _, SystemClock};
 use byleave_core::call::Millis;
+use byleave_gate::clock::{Clock as _, SystemClock};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Returns the current time.

@@ -4,9 +4,6 @@
 //! runs fewer rounds and writes nothing. Either way it fails beyond twice its bar. As root the builds run as another user.
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a benchmark")]
 
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
@@ -17,11 +14,11 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use byleave::core::call::Mode;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{PathVariables, Policy, builtin_rules};
-use byleave::tool::{RunContext, Tool as _, ToolContext};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
+use byleave_gate::core::policy::{PathVariables, Policy, builtin_rules};
+use byleave_gate::tool::{RunContext, Tool as _, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::RunAs;
 use byleave_sandbox::plan::UserIdentity;
@@ -73,7 +70,7 @@ fn main() {
     }
     println!("{table}");
     if !short {
-        page::write("build", &table);
+        byleave_testkit::write_bench_page!("build", &table);
     }
     assert!(worst <= 2.0 * BAR, "a rehearsed build takes {worst:.2} times as long");
 }

@@ -5,9 +5,6 @@
 //! it uses a smaller tree and fewer rounds, and writes nothing. Needs `rg`, `fdfind` (or `fd`) and `find`.
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::panic, reason = "a benchmark")]
 
-#[path = "../../byleave/benches/page/mod.rs"]
-mod page;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -16,12 +13,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::catalog::Catalog;
-use byleave::core::call::Mode;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{PathVariables, Policy, builtin_rules};
-use byleave::tool::{RunContext, ToolContext};
+use byleave_gate::catalog::Catalog;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
+use byleave_gate::core::policy::{PathVariables, Policy, builtin_rules};
+use byleave_gate::tool::{RunContext, ToolContext};
 use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -91,7 +88,7 @@ fn main() {
     .unwrap();
     println!("{table}");
     if !short {
-        page::write("search", &table);
+        byleave_testkit::write_bench_page!("search", &table);
     }
     assert!(worst <= LOOSE, "something takes {worst:.2} times as long");
 }

@@ -1,16 +1,16 @@
 //! The tool `apply_patch`: changes, creates, moves and deletes files according to a patch, completely or not at all.
 //!
-//! `byleave::patch` found the files of the patch, and the gate evaluated them. The names found here must be exactly the same. Each file is
+//! `byleave_gate::patch` found the files of the patch, and the gate evaluated them. The names found here must be exactly the same. Each file is
 //! changed at its evaluated path; no path is resolved again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::patch::PatchChange;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_for;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::patch::PatchChange;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn revision(args: &ApplyPatch, files: &Files, run: &RunContext) -> Result<Planne
 
 /// Returns the evaluated path of each name. The plan lists the paths in the order of the names in the patch.
 fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
-    let patch = byleave::patch::parse(text).map_err(|why| why.to_string())?;
+    let patch = byleave_gate::patch::parse(text).map_err(|why| why.to_string())?;
     let mut effects = plan.effects.iter();
     let mut places = BTreeMap::new();
     for change in patch.changes {

@@ -6,18 +6,19 @@
 mod tools;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use byleave::core::id::{SessionId, TenantId};
-use byleave::tool::{RunContext, ToolContext};
+use byleave_gate::core::id::{SessionId, TenantId};
+use byleave_gate::tool::{RunContext, ToolContext};
 use byleave_sandbox::confinement::Confinement;
 use byleave_sandbox::launch::{CommandStatus, LaunchError, RunningCommand, Stopper};
 use byleave_sandbox::limits::LimitKind;
 use byleave_sandbox::report;
 use byleave_sandbox::tripwire::PlantedFile;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 pub use tools::{bash_kill, bash_output};
@@ -180,7 +181,7 @@ impl Jobs {
 
     fn table(&self) -> Result<&JobTable, String> {
         self.0.as_deref().ok_or_else(|| {
-            "there are no background jobs here, because this process ends with the call; run the command without `background`, with a `timeout_ms` that is long enough".into()
+            "there are no background jobs here, because this process ends with the call; run the command without `background`, with a `timeout` that is long enough".into()
         })
     }
 
@@ -335,5 +336,5 @@ impl Job {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -5,13 +5,13 @@ mod rehearse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::core::effect::Plan;
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{Rehearsable, RunContext, Tool, ToolContext, ToolError};
-use byleave::typed_tool::TypedTool;
 use byleave_copy::WorkspaceCopy;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::effect::Plan;
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{Rehearsable, RunContext, Tool, ToolContext, ToolError};
+use byleave_gate::typed_tool::TypedTool;
 use byleave_sandbox::confinement::Confinement;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,8 +28,6 @@ use crate::run_command::{self, CompletedCommand, RunAdvice};
 
 /// The maximum running time of a command within its call, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 600_000;
-/// The default running time, in milliseconds.
-const TIMEOUT_MS: u64 = 120_000;
 /// The default number of output bytes that are kept. It is slightly less than a gate keeps of an output.
 const OUTPUT_BYTES_MAX: usize = 4_000_000;
 
@@ -56,7 +54,11 @@ struct BashArguments {
     #[serde(default)]
     #[expect(dead_code, reason = "the plan contains the evaluated value")]
     read: Vec<String>,
-    /// Timeout in milliseconds; by default 120000, or 8 hours for a background job
+    /// Timeout in milliseconds; by default that of a call (usually 30000), or 8 hours for a background job. Set it for builds and tests
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 600_000))]
+    timeout: Option<u64>,
+    /// Same as `timeout`
     #[serde(default)]
     #[schemars(range(min = 1, max = 600_000))]
     timeout_ms: Option<u64>,
@@ -110,6 +112,9 @@ impl Bash {
         if arguments.command.contains('\0') {
             return Err("a command cannot contain a zero byte; write it as `\\0` for `printf`".into());
         }
+        if arguments.timeout.zip(arguments.timeout_ms).is_some_and(|(one, other)| one != other) {
+            return Err("`timeout` and `timeout_ms` differ; give one of them".into());
+        }
         if arguments.background {
             self.jobs.check_available()?;
         }
@@ -122,9 +127,15 @@ impl Bash {
 }
 
 impl BashArguments {
+    /// Returns the maximum running time of the command that the call asks for.
+    fn requested_timeout(&self) -> Option<Duration> {
+        let requested = self.timeout.or(self.timeout_ms)?;
+        Some(Duration::from_millis(requested.clamp(1, TIMEOUT_MS_MAX)))
+    }
+
     /// Returns the maximum running time of the command within its call.
-    fn timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS).clamp(1, TIMEOUT_MS_MAX))
+    fn timeout(&self, run: &RunContext) -> Duration {
+        self.requested_timeout().unwrap_or(run.default_timeout).min(Duration::from_millis(TIMEOUT_MS_MAX))
     }
 }
 
@@ -168,7 +179,7 @@ impl Bash {
     /// Starts a granted command in the background.
     fn start(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
         let confinement = self.workplace.build_confinement(run, NetworkAccess::Granted)?;
-        let time = arguments.timeout_ms.map(|_| arguments.timeout());
+        let time = arguments.requested_timeout();
         let job = self.jobs.start(&self.workplace, confinement, &arguments.command, time, run)?;
         let mut text = String::new();
         push_gate_line(
@@ -185,7 +196,7 @@ impl Bash {
     fn execute(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
         let workplace = &*self.workplace;
         let mut confinement = workplace.build_confinement(run, NetworkAccess::Granted)?;
-        confinement.limits.wall_time = arguments.timeout();
+        confinement.limits.wall_time = arguments.timeout(run);
         let ready = match workplace.create_copy(run, &mut confinement, NetworkAccess::Granted) {
             Ok(ready) => Some(ready),
             Err(PrepareCopyError::RunningElsewhere) => {

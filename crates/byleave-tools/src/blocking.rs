@@ -1,8 +1,8 @@
 //! Runs blocking work on a separate thread, so that nothing else has to wait for it.
 
-use byleave::core::outcome::Output;
-use byleave::core::rehearsal::Rehearsal;
-use byleave::tool::RehearseError;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::tool::RehearseError;
 
 /// Runs blocking work on a separate thread. An error becomes a failure that the model can read.
 pub(crate) async fn run_blocking(work: impl FnOnce() -> Result<Output, String> + Send + 'static) -> Output {

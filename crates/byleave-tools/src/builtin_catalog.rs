@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use byleave::catalog::{Catalog, RegisterError};
-use byleave::ledger::Ledger;
-use byleave::tool_search::tool_search;
+use byleave_gate::catalog::{Catalog, RegisterError};
+use byleave_gate::ledger::Ledger;
+use byleave_gate::tool_search::tool_search;
 
 use crate::apply_patch::apply_patch;
 use crate::delete_file::delete_file;
@@ -26,7 +26,7 @@ pub struct BuiltinToolOptions {
     /// Whether to include `delete_file`.
     pub allow_delete: bool,
     /// The ledger that stores outputs. With it the catalog includes `read_output`. The gate must use the same ledger, and must know of the
-    /// tool by [`GateSettings::read_more_tool`](byleave::settings::GateSettings::read_more_tool).
+    /// tool by [`GateSettings::read_more_tool`](byleave_gate::settings::GateSettings::read_more_tool).
     pub ledger: Option<Arc<dyn Ledger>>,
     /// The table of background jobs. With it `bash` can start jobs, and the catalog includes `bash_output` and `bash_kill`. Jobs end with
     /// the process that holds them.

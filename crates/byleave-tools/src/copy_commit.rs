@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::core::file_change::FileChanges;
-use byleave::core::id::CallId;
-use byleave::core::outcome::Output;
-use byleave::core::rehearsal::Rehearsal;
-use byleave::tool::RunContext;
 use byleave_copy::{CopyState, Error, WorkspaceCopy};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::tool::RunContext;
 use serde_json::{Value, json};
 
 use crate::execution_env::ExecutionEnv;

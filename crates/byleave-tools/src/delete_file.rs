@@ -1,10 +1,10 @@
 //! The tool `delete_file`: deletes a file, which `undo` can restore. It is offered only if the operator allows it.
 
-use byleave::core::effect::Effect;
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_for;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -17,22 +17,24 @@ use std::ffi::{CStr, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 
+use dir_entry::{OpenDirectory, for_each_name_with_buffer, is_hidden, open_directory, write_joined};
+use ignore_rules::{IgnoreMarkers, IgnoreMatch, IgnoreStack};
+use options::MAX_DEPTH;
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
+use worker_pool::{TaskDoneGuard, TaskQueue, WalkTask, WorkerPool};
 
 use crate::workspace_files::Files;
+
 pub(crate) use dir_entry::WalkEntry;
-use dir_entry::{OpenDirectory, for_each_name_with_buffer, is_hidden, open_directory, write_joined};
 pub(crate) use display_name::display_name;
-use ignore_rules::{IgnoreMarkers, IgnoreMatch, IgnoreStack};
-use options::MAX_DEPTH;
 pub(crate) use options::{MAX_ENTRIES, WalkOptions};
 pub(crate) use worker_pool::WalkSummary;
-use worker_pool::{TaskDoneGuard, TaskQueue, WalkTask, WorkerPool};
 
 /// The maximum number of threads.
 const THREADS_MAX: usize = 12;

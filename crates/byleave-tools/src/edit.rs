@@ -3,10 +3,10 @@
 //! A string must match exactly; differences in whitespace and line ends are never ignored. If it is not found, the error explains why and
 //! shows the actual text.
 
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_for;
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use byleave::core::call::Mode;
-use byleave::core::policy::Policy;
-use byleave::tool::RunContext;
 use byleave_copy::{CopyMethod, CopySettings, CopyStore, Error, MountSource, WorkspaceCopy, scratch};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::policy::Policy;
+use byleave_gate::tool::RunContext;
 use byleave_sandbox::confinement::{self, Confinement};
 use byleave_sandbox::from_plan::{self, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;

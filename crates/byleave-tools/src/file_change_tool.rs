@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::core::effect::Effect;
-use byleave::core::file_change::{FileChange, FileChanges, FileNodeKind};
-use byleave::core::id::CallId;
-use byleave::core::manifest::Manifest;
-use byleave::core::outcome::{ExecutionStatus, Output};
-use byleave::core::rehearsal::Rehearsal;
-use byleave::tool::{Rehearsable, RehearseError, RunContext, Tool};
 use byleave_copy::{CopyMethod, CopySettings, CopyStore, Error, WorkspaceCopy};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::file_change::{FileChange, FileChanges, FileNodeKind};
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::core::outcome::{ExecutionStatus, Output};
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! A planned edit: the content that a tool wants, computed from the current content. It is only data; it must be put on a copy to take
 //! effect.
 
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::outcome::Output;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::outcome::Output;
 
 use crate::workspace_files::FileContent;
 

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use byleave::core::manifest::{ArgumentRole, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::TypedTool;
+use byleave_gate::core::manifest::{ArgumentRole, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::TypedTool;
 use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -2,10 +2,10 @@
 
 mod file_search;
 
-use byleave::core::manifest::{ArgumentRole, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::TypedTool;
+use byleave_gate::core::manifest::{ArgumentRole, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::TypedTool;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use byleave::core::manifest::{ArgumentRole, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::TypedTool;
+use byleave_gate::core::manifest::{ArgumentRole, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::TypedTool;
 use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Deserialize;

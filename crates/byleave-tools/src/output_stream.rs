@@ -3,11 +3,12 @@
 //! A listener must never delay the command, which waits only for bytes to be copied. Output that arrives faster than listeners read is not
 //! passed on, and the omitted size is reported.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use byleave::tool::{OutputChunk, RunContext};
+use byleave_gate::tool::{OutputChunk, RunContext};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::head_tail_buffer::HeadTailBuffer;
 
@@ -112,13 +113,14 @@ impl Drop for OutputListener {
 
 impl OutputShared {
     fn lock(&self) -> MutexGuard<'_, OutputState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits for this time, or until `is_due`.
     fn wait(&self, long: Duration, is_due: impl Fn(&OutputState) -> bool) -> MutexGuard<'_, OutputState> {
-        let waited = self.stirred.wait_timeout_while(self.lock(), long, |state| !is_due(state));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        let mut state = self.lock();
+        self.stirred.wait_while_for(&mut state, |state| !is_due(state), long);
+        state
     }
 
     fn pass_on(&self, run: &RunContext) {

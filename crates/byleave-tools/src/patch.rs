@@ -1,6 +1,6 @@
 //! Parses patches for application: unified diffs as `diff -u` and `git diff` write them, and the `*** Begin Patch` form. Pure.
 //!
-//! This parser is strict, whereas `byleave::patch` is lenient. That one returns all files that a patch could mean to any reader, and the
+//! This parser is strict, whereas `byleave_gate::patch` is lenient. That one returns all files that a patch could mean to any reader, and the
 //! gate evaluates by it. This one must never accept input with two readings. Both use the same functions for names. The caller must compare
 //! the names found here with the evaluated ones.
 //!

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use byleave::core::effect::Effect;
-use byleave::core::manifest::{ArgumentRole, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::TypedTool;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::manifest::{ArgumentRole, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::TypedTool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use byleave::core::id::CallId;
-use byleave::core::manifest::PermissionClass;
-use byleave::core::outcome::{Outcome, Output};
-use byleave::core::pipeline::{NextStep, next_step};
-use byleave::ledger::{Ledger, LoadedRecord};
-use byleave::tool::{RunContext, Tool, ToolContext};
-use byleave::typed_tool::TypedTool;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::manifest::PermissionClass;
+use byleave_gate::core::outcome::{Outcome, Output};
+use byleave_gate::core::pipeline::{NextStep, next_step};
+use byleave_gate::ledger::{Ledger, LoadedRecord};
+use byleave_gate::tool::{RunContext, Tool, ToolContext};
+use byleave_gate::typed_tool::TypedTool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -1,10 +1,10 @@
 //! Checks which paths may be read without a question. Tools that change files use it, because their results could reveal file content.
 
-use byleave::core::decision::Verdict;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::Manifest;
-use byleave::core::policy::PolicyRequest;
-use byleave::tool::RunContext;
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::core::policy::PolicyRequest;
+use byleave_gate::tool::RunContext;
 
 /// Checks whether the rules alone allow a tool to read a path.
 pub(crate) fn may_read_without_asking(path: &str, manifest: &Manifest, run: &RunContext) -> bool {

@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use byleave::core::file_change::FileChanges;
-use byleave::core::outcome::{ExecutionStatus, Output};
-use byleave::core::rehearsal::{BlockedHost, Rehearsal};
 use byleave_copy::{Error, WorkspaceCopy};
+use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::outcome::{ExecutionStatus, Output};
+use byleave_gate::core::rehearsal::{BlockedHost, Rehearsal};
 use byleave_sandbox::confinement::{Confinement, CopySource};
 use byleave_sandbox::launch::{CommandOutcome, CommandStatus};
 use byleave_sandbox::protected_paths::find_protected_paths;

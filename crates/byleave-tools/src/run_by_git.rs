@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use byleave::core::file_change::{FileChange, FileChanges};
 use byleave_copy::{Error, WorkspaceCopy};
+use byleave_gate::core::file_change::{FileChange, FileChanges};
 use byleave_sandbox::repository::{RepositoryDetector, SETTINGS, is_command, is_list};
 
 /// Returns the paths of such changes, and of all changes beneath them.

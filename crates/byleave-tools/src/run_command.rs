@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use byleave::core::outcome::Output;
-use byleave::tool::RunContext;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::RunContext;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::CallHostPolicy;
 use byleave_sandbox::launch::{
@@ -156,7 +156,7 @@ pub(crate) fn format_output(
     describe_outcome(confinement, outcome).iter().for_each(|line| push_gate_line(&mut text, line));
     if outcome.limit_exceeded == Some(LimitKind::Wall) {
         let or = if advice.background { ", or `background: true`" } else { "" };
-        push_gate_line(&mut text, &format!("for more time set `timeout_ms`, at most 600000{or}"));
+        push_gate_line(&mut text, &format!("for more time set `timeout`, at most 600000 ms{or}"));
     }
     if outcome.survivors > 0 {
         let how = if advice.background { "; to keep something running, set `background: true`" } else { "" };

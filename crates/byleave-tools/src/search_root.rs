@@ -1,8 +1,8 @@
 //! The start directory of tools that search directories: their plan, the evaluated path, and the notes in their result.
 
-use byleave::core::effect::{Effect, Plan};
-use byleave::path_resolution::resolve_argument;
-use byleave::tool::{RunContext, ToolContext, ToolError};
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::path_resolution::resolve_argument;
+use byleave_gate::tool::{RunContext, ToolContext, ToolError};
 
 use crate::dir_walk::{MAX_ENTRIES, WalkSummary};
 use crate::gate_lines::push_gate_line;

@@ -10,12 +10,12 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::core::digest::Digest;
-use byleave::core::manifest::PermissionClass;
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool, ToolContext};
-use byleave::typed_tool::TypedTool;
 use byleave_files::own;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::manifest::PermissionClass;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool, ToolContext};
+use byleave_gate::typed_tool::TypedTool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

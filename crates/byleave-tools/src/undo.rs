@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::file_change::FileChanges;
-use byleave::core::id::CallId;
-use byleave::core::manifest::{Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::core::render::summarize_changes;
-use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
 use byleave_copy::{Conflict, CopyState, Error, OnConflict};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::manifest::{Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::render::summarize_changes;
+use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use serde_json::{Value, json};
 
 use crate::blocking::run_blocking;

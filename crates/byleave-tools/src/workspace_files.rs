@@ -13,8 +13,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use byleave::core::effect::{Effect, Plan, is_resolved};
-use byleave::tool::RunContext;
+use byleave_gate::core::effect::{Effect, Plan, is_resolved};
+use byleave_gate::tool::RunContext;
 use byleave_sandbox::from_plan;
 use byleave_sandbox::protected_paths::PathPolicy;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -41,7 +41,7 @@ pub(crate) struct Files {
     bytes_max: u64,
     veil: OnceLock<HiddenInodes>,
     sieve: OnceLock<HiddenPrefilter>,
-    rules: Arc<byleave::core::policy::Policy>,
+    rules: Arc<byleave_gate::core::policy::Policy>,
 }
 
 impl Files {

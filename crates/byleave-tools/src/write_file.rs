@@ -1,9 +1,9 @@
 //! The tool `write_file`: creates a file, replaces its content, or appends to it.
 
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::schema_for;
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::schema_for;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

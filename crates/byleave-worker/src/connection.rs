@@ -1,12 +1,13 @@
 //! One connection to the server that reconnects whenever it breaks. Unanswered requests are repeated.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::ledger::LedgerError;
 use byleave_core::id::{CallId, OwnerId};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::LedgerError;
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -135,7 +136,7 @@ impl Connection {
 
     /// Checks whether the server may consider this worker gone, because it has not received a message for too long.
     pub(crate) fn may_be_presumed_dead(&self) -> bool {
-        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = *self.heard.lock();
         // Zero means a server that has no lease and offers no calls.
         !heard.lease.is_zero() && uptime().saturating_sub(heard.at) >= heard.lease
     }
@@ -234,7 +235,7 @@ impl ConnectionTask {
     }
 
     fn was_heard(&self, at: Duration, lease: Option<Duration>) {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard.lock();
         heard.at = heard.at.max(at);
         heard.lease = lease.unwrap_or(heard.lease);
     }

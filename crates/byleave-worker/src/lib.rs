@@ -38,4 +38,4 @@ pub use self::registry::{OwnerBackend, WorkerRegistry};
 pub use self::remote_ledger::{RemoteLedger, RemoteLedgerOptions};
 pub use self::sqlite_backend::SqliteOwnerBackend;
 pub use self::worker_loop::CallOffers;
-pub use byleave::ledger::owner_locks::OwnerLiveness;
+pub use byleave_gate::ledger::owner_locks::OwnerLiveness;

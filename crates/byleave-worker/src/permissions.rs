@@ -1,10 +1,10 @@
 //! The permissions of the peer of a connection.
 
-use byleave::clock::fresh_id;
-use byleave::ledger::{Batch, LedgerError};
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::{AdminActionId, TenantId};
+use byleave_gate::clock::fresh_id;
+use byleave_gate::ledger::{Batch, LedgerError};
 
 /// The permissions of the peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use byleave::ledger::{
-    AttemptStart, Batch, CallSummary, ContentError, IncomingState, Interruption, LedgerError, LoadedRecord,
-    PendingQuestion, RecordContent, SessionContext, StartBlockedError,
-};
 use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
 use byleave_core::digest::{ContentRef, Digest, RecordKey};
@@ -22,6 +18,10 @@ use byleave_core::question::Question;
 use byleave_core::record::Record;
 use byleave_core::session::SessionNode;
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::ledger::{
+    AttemptStart, Batch, CallSummary, ContentError, IncomingState, Interruption, LedgerError, LoadedRecord,
+    PendingQuestion, RecordContent, SessionContext, StartBlockedError,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use tokio::sync::mpsc;

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::ledger::owner_locks::OwnerLiveness;
-use byleave::ledger::{Ledger, LedgerError};
 use byleave_core::id::{CallId, OwnerId};
+use byleave_gate::ledger::owner_locks::OwnerLiveness;
+use byleave_gate::ledger::{Ledger, LedgerError};
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::{Notify, OnceCell, broadcast, mpsc, oneshot};
 use tokio::time::Instant;
@@ -281,7 +282,7 @@ impl WorkerRegistry {
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<OwnerId, RegisteredOwner>> {
-        self.0.owners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.owners.lock()
     }
 }
 
@@ -304,11 +305,11 @@ impl RegistrationGuard {
 
     /// Remembers that a call was offered to the worker.
     pub(crate) fn note_offered(&self, call: CallId) {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner).put(call, ());
+        self.offered.lock().put(call, ());
     }
 
     pub(crate) fn was_offered(&self, call: CallId) -> bool {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner).contains(&call)
+        self.offered.lock().contains(&call)
     }
 
     pub(crate) fn is_sole_registry(&self) -> bool {
@@ -340,7 +341,7 @@ impl ResponseCache {
         work: impl FnOnce() -> W,
     ) -> LedgerResponse {
         let cell = {
-            let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut answers = self.0.lock();
             Arc::clone(answers.get_or_insert(id, Arc::default))
         };
         cell.get_or_init(work).await.clone()

@@ -5,14 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::ledger::invariants;
-use byleave::ledger::owner_locks::{self, OwnerLock};
-use byleave::ledger::start_markers::StartMarkers;
-use byleave::ledger::{
-    AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
-    LoadedRecord, StartBlockedError,
-};
 use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
 use byleave_core::digest::{ContentRef, Digest};
@@ -21,6 +13,14 @@ use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::session::SessionNode;
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::invariants;
+use byleave_gate::ledger::owner_locks::{self, OwnerLock};
+use byleave_gate::ledger::start_markers::StartMarkers;
+use byleave_gate::ledger::{
+    AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
+    LoadedRecord, StartBlockedError,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;

@@ -2,17 +2,18 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::ledger::{AppendError, Batch, IncomingCall, Ledger, LedgerError, LoadedRecord, invariants};
 use byleave_core::call::Millis;
 use byleave_core::effect::Plan;
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::CallId;
 use byleave_core::record::Record;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::ledger::{AppendError, Batch, IncomingCall, Ledger, LedgerError, LoadedRecord, invariants};
 use lru::LruCache;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -244,7 +245,7 @@ impl WorkerSession {
         match self.ledger().append(batch).await {
             Ok(()) => {
                 if let Some(record) = grown.filter(|record| record.outcome().is_none()) {
-                    self.records.lock().unwrap_or_else(PoisonError::into_inner).put(call, record);
+                    self.records.lock().put(call, record);
                 }
                 self.remember(call);
                 self.present.notify_written(call);
@@ -262,7 +263,7 @@ impl WorkerSession {
     async fn may_write(&self, batch: &Batch) -> Result<Record, LedgerResponseError> {
         let is_before =
             |record: &Record| (record.len(), record.head()) == (batch.expected_len, batch.prev_link);
-        let known = self.records.lock().unwrap_or_else(PoisonError::into_inner).pop(&batch.call);
+        let known = self.records.lock().pop(&batch.call);
         let mut record = match known.filter(is_before) {
             Some(record) => record,
             None => {
@@ -310,7 +311,7 @@ impl WorkerSession {
         if self.rights == Permissions::All {
             return Ok(());
         }
-        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&call).is_some() {
+        if self.seen.lock().get(&call).is_some() {
             return Ok(());
         }
         self.load(call).await.map(|_| ())
@@ -330,7 +331,7 @@ impl WorkerSession {
     }
 
     fn remember(&self, call: CallId) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).put(call, ());
+        self.seen.lock().put(call, ());
     }
 }
 

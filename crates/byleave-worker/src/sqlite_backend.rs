@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use byleave::audit_log::sqlite::SqliteLedger;
-use byleave::ledger::owner_locks::OwnerLiveness;
-use byleave::ledger::{Ledger, LedgerError};
 use byleave_core::id::OwnerId;
+use byleave_gate::audit_log::sqlite::SqliteLedger;
+use byleave_gate::ledger::owner_locks::OwnerLiveness;
+use byleave_gate::ledger::{Ledger, LedgerError};
 
 use crate::registry::OwnerBackend;
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::endpoint::Endpoint;
-use byleave::secret::Secret;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::endpoint::Endpoint;
+use byleave_gate::secret::Secret;
 use futures::{SinkExt as _, StreamExt as _};
 use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject as _;

@@ -1,11 +1,12 @@
 //! Executes the calls that the server offers, each in one task at a time, until the worker is asked to leave.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use byleave::gate::Gate;
-use byleave::result::CallStatus;
 use byleave_core::id::CallId;
+use byleave_gate::gate::Gate;
+use byleave_gate::result::CallStatus;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -54,7 +55,7 @@ impl CallOffers {
                 },
             };
             // Offered again: the running task reports its status.
-            if !driven.lock().unwrap_or_else(PoisonError::into_inner).insert(call) {
+            if !driven.lock().insert(call) {
                 continue;
             }
             let (gate, say, driven) = (gate.clone(), self.say.clone(), Arc::clone(&driven));
@@ -64,7 +65,7 @@ impl CallOffers {
                     _ => None,
                 };
                 // Removed first, because a server that learns the outcome may offer the call again immediately.
-                driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
+                driven.lock().remove(&call);
                 say.send(WorkerNotice::Driven { call, blocked_by: held_up_by }).await.unwrap_or_default();
             });
         }

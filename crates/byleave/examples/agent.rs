@@ -1,43 +1,33 @@
-//! The gate in your own agent. All calls of a model's turn go to the gate at once, and the results go back to the model. The audit log
-//! is a real one, and is verified at the end.
+//! The gate in the loop of an agent. All calls of a model's turn go to the gate at once, and the results go back to the model. The
+//! audit log is in SQLite, and is verified at the end.
 //!
-//! The model here is three lines of script. For a loop with real models, see the crate `byleave-agent`.
+//! The model here is a short script. For a loop with real models, see the crate `byleave-agent`.
 //!
 //! `cargo run -p byleave --example agent`
-#![expect(clippy::print_stdout, reason = "an example says what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
 use std::sync::Arc;
 
-use byleave::approver::callback;
-use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
-use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{ArgumentRole, PermissionClass};
-use byleave::core::question_view::QuestionView;
-use byleave::gate::Gate;
-use byleave::provider_formats::result_json;
-use byleave::tool::RunContext;
-use byleave::typed_tool::TypedTool;
-use serde_json::{Value, json};
+use byleave::audit_log::{CallFilter, PageRequest, SqliteLedger, SqliteOptions};
+use byleave::prelude::*;
+use byleave::tool::result_json;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 struct WriteNote {
     /// The file.
     path: String,
-    /// All of its text.
+    /// The whole text.
     text: String,
 }
 
 async fn write_note(args: WriteNote, run: RunContext) -> std::io::Result<String> {
-    std::fs::write(run.context.cwd.join(&args.path), args.text)?;
+    std::fs::write(run.resolve(&args.path), args.text)?;
     Ok(format!("wrote {}", args.path))
 }
 
-/// A scripted model: its calls in each turn, by the results of the last.
-fn model(told: &[Value]) -> Vec<(&'static str, Value)> {
-    match told {
+/// A scripted model: its calls in each turn, from the results of the last turn.
+fn model(results: &[Value]) -> Vec<(&'static str, Value)> {
+    match results {
         [] => vec![
             ("write_note", json!({ "path": "a.md", "text": "one" })),
             ("write_note", json!({ "path": "../b.md", "text": "two" })),
@@ -53,73 +43,43 @@ fn model(told: &[Value]) -> Vec<(&'static str, Value)> {
     }
 }
 
-fn call(tool: &str, arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
-    Ok(Call {
-        id: CallId::new(fresh_id()),
-        tenant: TenantId::new("local")?,
-        session: SessionId::new("example")?,
-        agent: AgentId::new("demo")?,
-        tool: tool.into(),
-        arguments,
-        reason: None,
-        cwd: std::env::temp_dir().canonicalize()?.display().to_string(),
-        mode: Mode::ConfirmSensitive,
-        dry_run: false,
-    })
-}
-
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let place = tempfile::tempdir()?;
-    let (work, state) = (place.path().canonicalize()?.join("work"), place.path().join("state"));
+async fn main() -> byleave::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let work = dir.path().canonicalize()?.join("work");
     std::fs::create_dir(&work)?;
-    let work = work.display().to_string();
 
-    let tool = TypedTool::new("write_note", "Writes a note", write_note)
-        .permission_class(PermissionClass::File)
-        .role("/path", ArgumentRole::WritePath);
-    let inside = format!("{work}/");
-    let approver = callback("only-inside", move |sheet: &QuestionView| {
-        sheet.plan.effects.iter().all(|effect| effect.path().is_none_or(|path| path.starts_with(&inside)))
-    });
-    let book = Arc::new(SqliteLedger::open(&state, &SqliteOptions::default())?);
+    let inside = format!("{}/", work.display());
+    let log = Arc::new(SqliteLedger::open(&dir.path().join("state"), &SqliteOptions::default())?);
     let gate = Gate::builder()
-        .ledger(Arc::clone(&book) as Arc<_>)
-        .tool(tool)
-        .approver(Arc::new(approver))
+        .ledger(log.clone())
+        .tool(TypedTool::new("write_note", "Writes a note", write_note).writes_path("/path"))
+        .approve_with(move |question: &QuestionView| {
+            question.plan.only_affects_paths(|path| path.starts_with(&inside))
+        })
         .build()?;
+    let session = gate.session("example").agent("demo").cwd(&work);
 
-    let mut told: Vec<Value> = Vec::new();
+    let mut results: Vec<Value> = Vec::new();
     loop {
-        let asked = model(&told);
-        if asked.is_empty() {
+        let calls = model(&results);
+        if calls.is_empty() {
             break;
         }
-        let calls: Result<Vec<Call>, _> = asked
-            .into_iter()
-            .map(|(tool, arguments)| {
-                Ok::<_, Box<dyn std::error::Error>>(Call { cwd: work.clone(), ..call(tool, arguments)? })
-            })
-            .collect();
-        // There are always as many results as calls, in the same order. This never fails.
-        let results = gate.settle_all(calls?).await;
+        // There are as many results as calls, in the same order. This never fails.
+        let turn = session.call_all(calls).await;
         // In a format for any model. `openai_messages`, `anthropic_messages` and `gemini_messages` are for providers.
-        told = results.iter().map(|result| result_json(&result.to_report())).collect();
-        for report in &told {
-            println!("{report}");
+        results = turn.iter().map(|result| result_json(&result.to_report())).collect();
+        for result in &results {
+            println!("{result}");
         }
     }
-    assert_eq!(std::fs::read_to_string(place.path().join("work/b.md"))?, "two");
-    assert!(!place.path().join("b.md").exists());
+    assert_eq!(std::fs::read_to_string(work.join("b.md"))?, "two");
+    assert!(!dir.path().join("b.md").exists());
 
-    let calls = book.calls(CallFilter::default(), PageRequest::with_limit(10)).await?;
-    let verified = book.verify().await?;
-    println!(
-        "{} calls in the book, {} lines, flaw: {:?}",
-        calls.len(),
-        verified.entries,
-        verified.integrity_error
-    );
-    assert!(calls.len() == 4 && verified.integrity_error.is_none());
+    let calls = log.calls(CallFilter::default(), PageRequest::with_limit(10)).await?;
+    let verified = log.verify().await?;
+    println!("{} calls, {} entries, intact: {}", calls.len(), verified.entries, verified.is_intact());
+    assert!(calls.len() == 4 && verified.is_intact());
     Ok(())
 }

@@ -1,18 +1,15 @@
-//! Your own layer of rules over the built-in ones: from a file with examples, and made by a program. Nothing runs here. A policy
-//! is a function from the effects of a call to a decision with its reasons.
+//! Your own rules on top of the built-in ones: from a file with examples, and made by a program. Nothing runs here: a policy is a
+//! function from the effects of a call to a decision with its reasons.
 //!
 //! `cargo run -p byleave --example policy_layer`
-#![expect(clippy::print_stdout, reason = "an example says what it does")]
+#![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
-use byleave::core::decision::Verdict;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::Manifest;
-use byleave::core::pattern::Pattern;
-use byleave::core::policy::{
-    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleFile, SkipExamples, builtin_rules, load_rules,
+use byleave::policy::{
+    Layer, PathVariables, Pattern, PolicyRequest, Rule, RuleFile, SkipExamples, builtin_rules, load_rules,
 };
-use serde_json::json;
+use byleave::prelude::*;
+use byleave::tool::Manifest;
+use byleave::{AgentId, SessionId};
 
 /// The rules of an organisation for all its users. Each rule has examples, which are checked when it is loaded.
 const OURS: &str = r#"
@@ -31,14 +28,14 @@ run = "terraform"
 reason = "infrastructure is changed by the pipeline alone"
 "#;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> byleave::Result<()> {
     let places = PathVariables { workspace: Some("/work"), ..PathVariables::default() };
     let mut rules = builtin_rules(&places)?;
 
     // A rule file is valid as a whole, including its examples, or it is rejected as a whole.
     let file = RuleFile { name: "ours.toml", layer: Layer::Organisation, text: OURS };
     let ours = load_rules(&file, &places, &SkipExamples)?;
-    println!("{} rules of ours, {} examples hold", ours.rules.len(), ours.checked_count);
+    println!("{} rules, {} examples checked", ours.rules.len(), ours.checked_count);
     rules.extend(ours.rules);
 
     // A rule made by a program, for this session only.
@@ -48,10 +45,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (manifest, session, agent) =
         (Manifest::new("any", "Any tool", json!({})), SessionId::new("s")?, AgentId::new("a")?);
-    let ruling = |effect: Effect| {
+    let verdict = |effect: Effect| {
         let plan = Plan { effects: vec![effect], ..Plan::default() };
-        let ruling = policy.evaluate(&PolicyRequest::new(&manifest, &plan, &session, &agent));
-        for reason in &ruling.reasons {
+        let decision = policy.evaluate(&PolicyRequest::new(&manifest, &plan, &session, &agent));
+        for reason in &decision.reasons {
             println!(
                 "{:?}: {} ({})",
                 reason.verdict,
@@ -59,14 +56,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 reason.rule.as_deref().unwrap_or("no rule")
             );
         }
-        ruling.verdict
+        decision.verdict
     };
     let apply =
         Effect::Run { program: "/usr/bin/terraform".into(), argv: vec!["terraform".into(), "apply".into()] };
-    assert_eq!(ruling(Effect::Reach { host: "mirror.example.com".into(), port: 443 }), Verdict::Allow);
-    assert_eq!(ruling(apply), Verdict::Deny);
-    assert_eq!(ruling(Effect::Write { path: "/work/drafts/a.md".into() }), Verdict::Allow);
+    assert_eq!(verdict(Effect::Reach { host: "mirror.example.com".into(), port: 443 }), Verdict::Allow);
+    assert_eq!(verdict(apply), Verdict::Deny);
+    assert_eq!(verdict(Effect::Write { path: "/work/drafts/a.md".into() }), Verdict::Allow);
     // An effect that no rule covers is asked about.
-    assert_eq!(ruling(Effect::Write { path: "/work/src/a.rs".into() }), Verdict::Ask);
+    assert_eq!(verdict(Effect::Write { path: "/work/src/a.rs".into() }), Verdict::Ask);
     Ok(())
 }

@@ -1,20 +1,14 @@
-//! A gate between AI agents and tools.
+//! A policy gate for AI agents.
 //!
-//! Every call takes the same path: call → plan → decision → question → execution → audit log. An application holds one
-//! [`gate::Gate`]. Agents use tools that implement [`tool::Tool`]. A [`ledger::Ledger`] stores the records.
+//! Byleave works out what a tool call would do, checks the effects against a policy, asks a person when needed, runs the call once, and
+//! records every step in a tamper-evident audit log.
 //!
 //! ```
-//! use byleave::clock::fresh_id;
-//! use byleave::core::call::{Call, Mode};
-//! use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-//! use byleave::gate::Gate;
-//! use byleave::tool::RunContext;
-//! use byleave::typed_tool::TypedTool;
-//! use serde_json::json;
+//! use byleave::prelude::*;
 //!
-//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[derive(Deserialize, JsonSchema)]
 //! struct Greet {
-//!     /// Whom.
+//!     /// Name of the person.
 //!     name: String,
 //! }
 //!
@@ -23,111 +17,78 @@
 //!     Ok::<_, std::convert::Infallible>(format!("hello {}", args.name))
 //! });
 //! let gate = Gate::builder().tool(greet).build()?;
-//! let call = Call {
-//!     id: CallId::new(fresh_id()),
-//!     tenant: TenantId::new("local")?,
-//!     session: SessionId::new("docs")?,
-//!     agent: AgentId::new("demo")?,
-//!     tool: "greet".into(),
-//!     arguments: json!({ "name": "Ann" }),
-//!     reason: None,
-//!     cwd: "/".into(),
-//!     mode: Mode::ConfirmSensitive,
-//!     dry_run: false,
-//! };
-//! let result = gate.settle(call).await;
-//! // Nobody said that greeting is harmless, and nobody is there to ask.
-//! assert_eq!(result.outcome.as_str(), "refused");
-//! assert!(result.error().is_some_and(|why| why.contains("no-approver")));
-//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! let result = gate.session("docs").call("greet", json!({ "name": "Ann" })).await;
+//! // The tool does not declare that it is harmless, and there is no approver to ask.
+//! assert_eq!(result.code(), Some(Code::NoApprover));
+//! # Ok::<_, Error>(())
 //! # })?;
-//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # Ok::<_, Error>(())
 //! ```
 //!
-//! The gate always returns a result and never a separate error. The refusal says what the call above needs before it can run: an
-//! [approver], a [rule](policy_files), or a declaration by the [tool](typed_tool::TypedTool::not_sensitive).
+//! A call never returns an error instead of a result. A refusal is a result with a [`Code`], and each code has a page in the manual.
+//! If a tool, an approver or a reviewer fails, hangs or panics, the gate refuses the call. It never skips the extension.
 //!
-//! # Extension points
+//! # Start here
 //!
-//! | Extension | Made with | Complete program, run with the tests |
+//! | You want | Use | Complete program, run with the tests |
 //! |---|---|---|
-//! | a tool | [`typed_tool::TypedTool`], or the trait [`tool::Tool`] | `examples/tool.rs` |
-//! | a reviewer of arguments or results | closures of [`review`], or its traits | `examples/reviewer.rs` |
-//! | an approver | [`approver::callback`], or the trait [`approver::Approver`] | `examples/approver.rs` |
-//! | a policy layer | [`core::policy`] and [`policy_files`] | `examples/policy_layer.rs` |
-//! | the loop of an agent | [`gate::Gate::settle_all`] and [`provider_formats`] | `examples/agent.rs` |
-//! | a store | the trait [`ledger::Ledger`], tested with [`ledger::conformance`]; [`audit_log::sqlite::SqliteLedger`] is included | |
+//! | a tool | [`TypedTool`], or the trait [`Tool`] | `examples/tool.rs` |
+//! | a shell in the sandbox, with undo | `Gate::local` (feature `local`) | `examples/sandboxed_shell.rs` |
+//! | the loop of an agent | [`Session::call_all`] and [`tool::result_json`] | `examples/agent.rs` |
+//! | an approver | [`GateBuilder::approve_with`], or the trait [`Approver`] | `examples/approver.rs` |
+//! | rules of your own | [`policy`] | `examples/policy_layer.rs` |
+//! | a reviewer of arguments or results | the functions of [`review`], or its traits | `examples/reviewer.rs` |
+//! | a store | the traits [`Ledger`] and [`AuditLog`], tested with the feature `conformance` | |
 //!
-//! If an extension fails, hangs or panics, the gate refuses the call. It never skips the extension.
+//! # Features
 //!
-//! # Modules
-//!
-//! | Module | Purpose |
+//! | Feature | Adds |
 //! |---|---|
-//! | [`gate`] | The object that an application holds. Every call goes through it. |
-//! | [`ledger`] | The trait of a store that appends entries, a ledger in memory, and the test suite of a ledger. |
-//! | [`audit_log`] | The trait of a store that lists, verifies, exports and forgets records, and the SQLite store. |
-//! | [`tool`], [`typed_tool`] | The `Tool` trait; tools from a struct and an async function. |
-//! | [`catalog`] | The registered tools. |
-//! | [`schema`] | Validates arguments against JSON Schema, with bounds on everything. |
-//! | [`tool_search`], `tool_ranking` | The tool that offers tool search to a model; finds tools by words. |
-//! | [`plan`], [`patch`] | Effects from the permission class and argument roles; the files that a patch names. |
-//! | [`plan_bindings`] | The files that a plan depends on, and whether they are unchanged. |
-//! | [`path_resolution`], `local_shell_env` | Resolves a path to one file; this machine as the shell analyzer sees it. |
-//! | [`policy_files`], [`rule_examples`] | Finds and merges policy files; checks the commands in rule examples. |
-//! | [`policy_case`] | Evaluates a test case in a fictional environment. |
-//! | [`recorded_calls`], [`replay`], [`stats`] | Past calls; past calls under another policy; statistics from records. |
-//! | [`review`], [`builtin_reviewers`] | The reviewer traits, their registry and cache; the reviewers that come with the library. |
-//! | [`approver`], [`challenge`] | The approver trait with callbacks, a terminal and a webhook; the challenger trait. |
-//! | [`signed_http`], [`endpoint`] | Signed messages to a service and back; a URL that is posted to. |
-//! | [`secret`], [`redact`] | A secret that cannot print itself; removes secrets from text by shape. |
-//! | [`provider_formats`] | Tools and results in the formats of OpenAI, Anthropic, Gemini and MCP. |
-//! | [`event`] | Entries and progress for subscribers. |
-//! | [`result`], [`settings`] | The result for the caller; limits and choices of a gate. |
-//! | `plugin_guard` | Runs foreign code with a time limit and catches panics. |
-//! | [`clock`], [`boxed`], `lock` | Time and fresh ids; boxed futures; locks that survive a panic. |
-
-#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+//! | `sqlite` (default) | the SQLite audit log |
+//! | `local` | `Gate::local`: the built-in tools, the sandbox and the SQLite audit log |
+//! | `webhooks` | approvers and reviewers over HTTP |
+//! | `terminal` | an approver that asks at the terminal |
+//! | `conformance` | the conformance suites for ledgers and audit logs |
+//!
+//! This crate is the promise to applications. The crates beneath it, such as `byleave-gate` and `byleave-core`, are its parts, and
+//! change without notice.
 
 pub mod approver;
 pub mod audit_log;
-pub mod boxed;
-pub mod builtin_reviewers;
-pub mod catalog;
-pub mod challenge;
-pub mod clock;
-pub mod endpoint;
-pub mod event;
-pub mod gate;
 pub mod ledger;
-mod local_shell_env;
-mod lock;
-pub mod patch;
-pub mod path_resolution;
-pub mod plan;
-pub mod plan_bindings;
-mod plugin_guard;
-pub mod policy_case;
-pub mod policy_files;
-pub mod provider_formats;
-pub mod recorded_calls;
-pub mod redact;
-pub mod replay;
-pub mod result;
+pub mod policy;
+pub mod prelude;
 pub mod review;
-pub mod rule_examples;
-pub mod schema;
-pub mod secret;
-pub mod settings;
-pub mod signed_http;
-pub mod stats;
 pub mod tool;
-mod tool_ranking;
-pub mod tool_search;
-pub mod typed_tool;
 
-pub use byleave_core as core;
-pub use byleave_shell as shell;
+#[cfg(feature = "local")]
+mod local;
+
+pub use byleave_core::call::{Call, Mode};
+pub use byleave_core::effect::{Effect, Plan};
+pub use byleave_core::id::{AgentId, CallId, InvalidNameError, SessionId, TenantId};
+pub use byleave_core::refusal::{Code, FailureCause, Refusal};
+pub use byleave_gate::event::{CallEvents, GateEvent};
+pub use byleave_gate::gate::{BuildError, Explanation, Gate, GateBuilder, OpenSessionError, Session};
+pub use byleave_gate::result::{CallOutcome, CallResult, CallStatus, Modification, ModifiedPart, Receipt};
+pub use byleave_gate::settings::{GateSettings, UnattendedAction};
+
+#[cfg(feature = "conformance")]
+pub use byleave_conformance as conformance;
+
+pub use self::approver::{Approver, QuestionView};
+pub use self::audit_log::AuditLog;
+pub use self::ledger::Ledger;
+#[cfg(feature = "local")]
+pub use self::local::{LocalGate, LocalGateBuilder, LocalGateError};
+pub use self::policy::{Policy, Verdict};
+pub use self::tool::{RunContext, Tool, TypedTool};
+
+/// The error of a program that uses this crate. Any error converts to it with `?`.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// A result with any error, for `main` and for examples.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Compiles and runs the example of the README as a doctest.
 #[cfg(doctest)]

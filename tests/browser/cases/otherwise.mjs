@@ -112,7 +112,7 @@ async function untrusted(ground, item) {
   const { stage } = ground;
   stage.env = { ...stage.env, CI: "true" };
   const loosens = {
-    "config.toml": ['mode = "yolo"\n', 'unattended = "allow-with-warning"\n', 'ask = "auto"\nquestions_per_minute = 99999\n', "dwell_percent = 1\n"],
+    "config.toml": ['mode = "yolo"\n', 'unattended = "allow-with-warning"\n', 'ask = "auto"\nquestions_per_minute = 99999\n', "min_read_time_percent = 1\n"],
     "policy.toml": ['[[rule]]\nid = "all"\nverdict = "allow"\nrun = "*"\n'],
   };
   for (const [name, texts] of Object.entries(loosens)) {

@@ -4,23 +4,29 @@ from .client import AsyncClient, Client
 from .errors import (
     ByleaveError,
     Conflict,
-    Failed,
     Forbidden,
     InvalidResponse,
-    NotCompleted,
     NotFound,
     Problem,
-    Refused,
     ReportFailed,
     TooManyRequests,
     Unauthenticated,
-    Unknown,
     Unreachable,
     WaitTimeout,
-    Withheld,
 )
 from .guarded import AsyncGuardedFunction, Declaration, GuardedFunction, tool
-from .models import CallStatus, Event, QuestionView, Refusal, Result
+from .models import (
+    CallStatus,
+    Event,
+    Failed,
+    NotCompleted,
+    QuestionView,
+    Refusal,
+    Refused,
+    Result,
+    Unknown,
+    Withheld,
+)
 from .reviews import Input, Output, change, deny
 
 __all__ = [

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .models import Result
-
 
 class ByleaveError(Exception):
     """The base class of all exceptions of this package."""
@@ -65,36 +60,6 @@ _BY_STATUS: dict[int, type[Problem]] = {
 def problem_class(status: int) -> type[Problem]:
     """Returns the exception class for this status."""
     return _BY_STATUS.get(status, Problem)
-
-
-class NotCompleted(ByleaveError):
-    """The call was settled without a result for the model."""
-
-    def __init__(self, message: str, result: Result) -> None:
-        super().__init__(message)
-        self.result = result
-
-
-class Refused(NotCompleted):
-    """The call did not run."""
-
-    def __init__(self, result: Result, code: str, reason: str, page: str) -> None:
-        super().__init__(f"{reason} ({code})", result)
-        self.code = code
-        self.reason = reason
-        self.page = page
-
-
-class Withheld(Refused):
-    """The call ran, but its result was not released."""
-
-
-class Unknown(Refused):
-    """The call may have run; its outcome is unknown."""
-
-
-class Failed(NotCompleted):
-    """The call ran and failed."""
 
 
 class WaitTimeout(ByleaveError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from .errors import Failed, InvalidResponse, Refused, Unknown, Withheld
+from .errors import ByleaveError, InvalidResponse
 
 Json = Any
 T = TypeVar("T")
@@ -63,6 +63,36 @@ class ResultBody:
     effects: list[Json] | None
     modifications: list[Modification]
     receipt: Receipt | None
+
+
+class NotCompleted(ByleaveError):
+    """The call was settled without a result for the model."""
+
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class Refused(NotCompleted):
+    """The call did not run."""
+
+    def __init__(self, result: Result, code: str, reason: str, page: str) -> None:
+        super().__init__(f"{reason} ({code})", result)
+        self.code = code
+        self.reason = reason
+        self.page = page
+
+
+class Withheld(Refused):
+    """The call ran, but its result was not released."""
+
+
+class Unknown(Refused):
+    """The call may have run; its outcome is unknown."""
+
+
+class Failed(NotCompleted):
+    """The call ran and failed."""
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::core::call::Mode;
-use byleave::core::id::{AgentId, TenantId};
-use byleave::core::policy::{PathVariables, Policy};
-use byleave::gate::Gate;
 use byleave_acp::{CallerIdentity, EditorApprover, GateProvider, Proxy, ProxyError};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::id::{AgentId, TenantId};
+use byleave_gate::core::policy::{PathVariables, Policy};
+use byleave_gate::gate::Gate;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::task::JoinHandle;

@@ -1,7 +1,7 @@
 //! Tests, line by line, which messages the proxy forwards, blocks and answers.
 
-use byleave::core::call::Mode;
 use byleave_acp::ProxyError;
+use byleave_gate::core::call::Mode;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 

@@ -1,6 +1,6 @@
 //! Renders a conversation as Markdown.
 
-use byleave::core::time_format::format_utc;
+use byleave_gate::core::time_format::format_utc;
 use serde_json::Value;
 
 use super::{History, HistoryMessage, MessageRole};

@@ -1,8 +1,8 @@
 //! Rules that a server tries out.
 
-use byleave::core::policy::{Layer, Policy, RuleFile, SkipExamples, load_rules};
-use byleave::policy_files::{self, PolicyLoadError};
-use byleave::rule_examples::WorkspaceExampleChecker;
+use byleave_gate::core::policy::{Layer, Policy, RuleFile, SkipExamples, load_rules};
+use byleave_gate::policy_files::{self, PolicyLoadError};
+use byleave_gate::rule_examples::WorkspaceExampleChecker;
 
 use super::ActivePolicy;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use byleave_hook::AgentKind;
 use byleave_mcp::upstream::server_definition::Launch;
 use serde_json::{Map, Value};
 
-use super::KnownAgent;
 use crate::mcp_config_file::ServerEntry;
 
 /// A server that can be moved behind the gateway.
@@ -55,7 +55,7 @@ const DROPPED: [&str; 23] = [
 
 /// Converts a server to a definition. `base` is the project that it belongs to; relative paths start there.
 pub(crate) fn parse_server(
-    agent: KnownAgent,
+    agent: AgentKind,
     entry: &Value,
     base: Option<&Path>,
 ) -> Result<MovableServer, NotMovable> {
@@ -64,7 +64,7 @@ pub(crate) fn parse_server(
     let kind = text(fields, "type").unwrap_or_default();
     let is_off = fields.get("enabled") == Some(&Value::Bool(false))
         || fields.get("disabled") == Some(&Value::Bool(true));
-    if is_off || agent == KnownAgent::Goose && !["stdio", "sse", "streamable_http"].contains(&kind.as_str()) {
+    if is_off || agent == AgentKind::Goose && !["stdio", "sse", "streamable_http"].contains(&kind.as_str()) {
         return Err(NotMovable::Harmless);
     }
     let mut used: Vec<&str> = Vec::new();
@@ -78,7 +78,7 @@ pub(crate) fn parse_server(
     let streamable = first(&["httpUrl"]);
     let url = first(&["url", "uri", "serverUrl"]);
     let cwd = first(&["cwd"]);
-    let is_old = kind == "sse" || agent == KnownAgent::Gemini && streamable.is_none() && kind != "http";
+    let is_old = kind == "sse" || agent == AgentKind::Gemini && streamable.is_none() && kind != "http";
     let launch = match (command, streamable.or(url)) {
         (Some(command), None) => {
             used.extend(["args", "env", "envs", "env_keys", "env_vars"]);
@@ -122,13 +122,13 @@ pub(crate) fn parse_server(
     Ok(MovableServer { entry: ServerEntry { launch, from: Some(agent.name().to_owned()) }, notes })
 }
 
-fn args(agent: KnownAgent, fields: &Map<String, Value>) -> Vec<String> {
+fn args(agent: AgentKind, fields: &Map<String, Value>) -> Vec<String> {
     let all = fields.get("args").and_then(Value::as_array).into_iter().flatten();
     all.map(|arg| referred(agent, &plain(arg))).collect()
 }
 
 fn environment(
-    agent: KnownAgent,
+    agent: AgentKind,
     fields: &Map<String, Value>,
     notes: &mut Vec<String>,
 ) -> BTreeMap<String, String> {
@@ -144,7 +144,7 @@ fn environment(
     env
 }
 
-fn headers(agent: KnownAgent, fields: &Map<String, Value>) -> BTreeMap<String, String> {
+fn headers(agent: AgentKind, fields: &Map<String, Value>) -> BTreeMap<String, String> {
     let mut headers = texts(agent, fields, "headers");
     headers.extend(texts(agent, fields, "http_headers"));
     for (header, name) in texts(agent, fields, "env_http_headers") {
@@ -157,19 +157,17 @@ fn headers(agent: KnownAgent, fields: &Map<String, Value>) -> BTreeMap<String, S
 }
 
 /// Returns a value with references to variables in Byleave's form: `${NAME}`.
-fn referred(agent: KnownAgent, value: &str) -> String {
+fn referred(agent: AgentKind, value: &str) -> String {
     match agent {
-        KnownAgent::Cursor => value.replace("${env:", "${"),
+        AgentKind::Cursor => value.replace("${env:", "${"),
         // `$NAME` is a reference too.
-        KnownAgent::Gemini => {
+        AgentKind::Gemini => {
             let name = value.strip_prefix('$').filter(|name| !name.is_empty());
             let is_name =
                 |name: &&str| name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
             name.filter(is_name).map_or_else(|| value.to_owned(), |name| format!("${{{name}}}"))
         }
-        KnownAgent::ClaudeCode | KnownAgent::Codex | KnownAgent::Goose | KnownAgent::Copilot => {
-            value.to_owned()
-        }
+        AgentKind::ClaudeCode | AgentKind::Codex | AgentKind::Goose | AgentKind::Copilot => value.to_owned(),
     }
 }
 
@@ -185,7 +183,7 @@ fn text(fields: &Map<String, Value>, key: &str) -> Option<String> {
     fields.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn texts(agent: KnownAgent, fields: &Map<String, Value>, key: &str) -> BTreeMap<String, String> {
+fn texts(agent: AgentKind, fields: &Map<String, Value>, key: &str) -> BTreeMap<String, String> {
     let all = fields.get(key).and_then(Value::as_object).into_iter().flatten();
     all.map(|(key, value)| (key.clone(), referred(agent, &plain(value)))).collect()
 }
@@ -219,47 +217,47 @@ mod tests {
         let url = |headers: BTreeMap<String, String>| Launch::Http { url: "https://h/mcp".into(), headers };
         let cases = [
             (
-                KnownAgent::ClaudeCode,
+                AgentKind::ClaudeCode,
                 json!({ "type": "stdio", "command": "npx", "args": ["-y"], "env": { "A": "${B}" } }),
                 command(env("A", "${B}")),
             ),
             (
-                KnownAgent::Cursor,
+                AgentKind::Cursor,
                 json!({ "command": "npx", "args": ["-y"], "env": { "A": "${env:B}" } }),
                 command(env("A", "${B}")),
             ),
             (
-                KnownAgent::Gemini,
+                AgentKind::Gemini,
                 json!({ "command": "npx", "args": ["-y"], "env": { "A": "$B" }, "trust": true }),
                 command(env("A", "${B}")),
             ),
             (
-                KnownAgent::Codex,
+                AgentKind::Codex,
                 json!({ "command": "npx", "args": ["-y"], "env_vars": ["B"] }),
                 command(env("B", "${B}")),
             ),
             (
-                KnownAgent::Goose,
+                AgentKind::Goose,
                 json!({ "type": "stdio", "cmd": "npx", "args": ["-y"], "env_keys": ["B"] }),
                 command(env("B", "${B}")),
             ),
             (
-                KnownAgent::Copilot,
+                AgentKind::Copilot,
                 json!({ "type": "local", "command": "npx", "args": ["-y"], "env": { "N": 1 } }),
                 command(env("N", "1")),
             ),
             (
-                KnownAgent::Codex,
+                AgentKind::Codex,
                 json!({ "url": "https://h/mcp", "bearer_token_env_var": "T" }),
                 url(env("Authorization", "Bearer ${T}")),
             ),
             (
-                KnownAgent::Gemini,
+                AgentKind::Gemini,
                 json!({ "httpUrl": "https://h/mcp", "headers": { "A": "b" } }),
                 url(env("A", "b")),
             ),
             (
-                KnownAgent::Goose,
+                AgentKind::Goose,
                 json!({ "type": "streamable_http", "uri": "https://h/mcp" }),
                 url(BTreeMap::new()),
             ),
@@ -275,15 +273,15 @@ mod tests {
     fn what_cannot_be_moved_stays_and_is_told() {
         let ungoverned =
             |agent, entry: Value| matches!(parse_server(agent, &entry, None), Err(NotMovable::Ungoverned(_)));
-        assert!(ungoverned(KnownAgent::ClaudeCode, json!({ "type": "sse", "url": "https://h" })));
-        assert!(ungoverned(KnownAgent::Gemini, json!({ "url": "https://h" })));
-        assert!(ungoverned(KnownAgent::Cursor, json!({ "command": "a", "url": "https://h" })));
-        assert!(ungoverned(KnownAgent::Cursor, json!("odd")));
+        assert!(ungoverned(AgentKind::ClaudeCode, json!({ "type": "sse", "url": "https://h" })));
+        assert!(ungoverned(AgentKind::Gemini, json!({ "url": "https://h" })));
+        assert!(ungoverned(AgentKind::Cursor, json!({ "command": "a", "url": "https://h" })));
+        assert!(ungoverned(AgentKind::Cursor, json!("odd")));
         let harmless = |agent, entry: Value| parse_server(agent, &entry, None) == Err(NotMovable::Harmless);
-        assert!(harmless(KnownAgent::Goose, json!({ "type": "builtin", "enabled": true })));
-        assert!(harmless(KnownAgent::Codex, json!({ "command": "x", "enabled": false })));
+        assert!(harmless(AgentKind::Goose, json!({ "type": "builtin", "enabled": true })));
+        assert!(harmless(AgentKind::Codex, json!({ "command": "x", "enabled": false })));
         let noted = parse_server(
-            KnownAgent::Gemini,
+            AgentKind::Gemini,
             &json!({ "command": "x", "includeTools": ["a"], "trust": true }),
             Some(Path::new("/p")),
         )

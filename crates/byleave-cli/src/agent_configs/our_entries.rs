@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use byleave_hook::AgentKind;
 use serde_json::{Value, json};
-
-use super::KnownAgent;
 
 /// The name of the gateway in every agent's settings.
 pub(super) const NAME: &str = "byleave";
@@ -53,43 +52,43 @@ pub(super) fn is_our_hook(item: &Value) -> bool {
 }
 
 /// Returns the gateway's entry as an MCP server.
-pub(super) fn gateway(agent: KnownAgent, programs: &ProgramPaths) -> Value {
+pub(super) fn gateway(agent: AgentKind, programs: &ProgramPaths) -> Value {
     let command = programs.gateway.to_string_lossy();
     let args = ["mcp", "serve", "--agent", agent.name()];
     match agent {
-        KnownAgent::ClaudeCode => {
+        AgentKind::ClaudeCode => {
             json!({ "type": "stdio", "command": command, "args": args, "env": {}, "timeout": CALL_S * 1_000 })
         }
         // `approve` and `trust`: Byleave asks whatever has to be asked.
-        KnownAgent::Codex => json!({
+        AgentKind::Codex => json!({
             "command": command, "args": args, "startup_timeout_sec": 30, "tool_timeout_sec": CALL_S,
             "default_tools_approval_mode": "approve",
         }),
-        KnownAgent::Gemini => {
+        AgentKind::Gemini => {
             json!({ "command": command, "args": args, "timeout": CALL_S * 1_000, "trust": true })
         }
-        KnownAgent::Cursor => json!({ "type": "stdio", "command": command, "args": args }),
-        KnownAgent::Goose => json!({
+        AgentKind::Cursor => json!({ "type": "stdio", "command": command, "args": args }),
+        AgentKind::Goose => json!({
             "name": NAME, "type": "stdio", "cmd": command, "args": args, "envs": {}, "env_keys": [], "enabled": true,
             "timeout": CALL_S, "bundled": null, "description": "MCP servers and tools, by your leave",
         }),
-        KnownAgent::Copilot => json!({ "type": "local", "command": command, "args": args, "tools": ["*"] }),
+        AgentKind::Copilot => json!({ "type": "local", "command": command, "args": args, "tools": ["*"] }),
     }
 }
 
 /// Returns the hooks: the name of each list, and the item in it.
-pub(super) fn hooks(agent: KnownAgent, programs: &ProgramPaths) -> [(&'static str, Value); 2] {
+pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> [(&'static str, Value); 2] {
     let line = format!("{} {}", quoted(&programs.hook.to_string_lossy()), agent.name());
     // A hook after the call cannot block anything.
     let before = format!("{FAIL_CLOSED}{line}");
     match agent {
-        KnownAgent::ClaudeCode | KnownAgent::Codex | KnownAgent::Goose => {
+        AgentKind::ClaudeCode | AgentKind::Codex | AgentKind::Goose => {
             // Goose reads a regular expression, and skips a hook whose matcher is not one.
-            let matcher = if agent == KnownAgent::Goose { ".*" } else { "*" };
+            let matcher = if agent == AgentKind::Goose { ".*" } else { "*" };
             let group = |line: &str, timeout: u32| json!({ "matcher": matcher, "hooks": [{ "type": "command", "command": line, "timeout": timeout }] });
             [("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))]
         }
-        KnownAgent::Gemini => {
+        AgentKind::Gemini => {
             let group = |line: &str, timeout: u32| {
                 let handler =
                     json!({ "type": "command", "name": NAME, "command": line, "timeout": timeout * 1_000 });
@@ -98,11 +97,11 @@ pub(super) fn hooks(agent: KnownAgent, programs: &ProgramPaths) -> [(&'static st
             [("BeforeTool", group(&before, HOOK_S)), ("AfterTool", group(&line, AFTER_S))]
         }
         // These two agents block the call by themselves.
-        KnownAgent::Cursor => [
+        AgentKind::Cursor => [
             ("preToolUse", json!({ "command": line, "matcher": "*", "failClosed": true, "timeout": HOOK_S })),
             ("postToolUse", json!({ "command": line, "matcher": "*", "timeout": AFTER_S })),
         ],
-        KnownAgent::Copilot => {
+        AgentKind::Copilot => {
             let one = |timeout: u32| json!({ "type": "command", "bash": line, "timeoutSec": timeout });
             [("preToolUse", one(HOOK_S)), ("postToolUse", one(AFTER_S))]
         }
@@ -138,7 +137,7 @@ mod tests {
                 gateway: format!("{dir}/byleave").into(),
                 hook: format!("{dir}/byleave-hook").into(),
             };
-            for agent in KnownAgent::ALL {
+            for agent in AgentKind::ALL {
                 assert_eq!(gateway_program(&gateway(agent, &programs)), Some(programs.gateway.clone()));
                 for (_, item) in hooks(agent, &programs) {
                     assert_eq!(hook_program(&item), Some(programs.hook.clone()), "{item}");

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
+use super::AgentSettingsFile;
 use super::our_entries::{self, ProgramPaths};
-use super::{AgentSettingsFile, KnownAgent};
 use crate::config_edit::FileFormat;
 
 /// The directories in which settings are searched.
@@ -36,20 +37,20 @@ impl SettingsDirs {
 }
 
 /// Returns the paths that exist if somebody uses the agent.
-pub(crate) fn usage_traces(agent: KnownAgent, places: &SettingsDirs) -> Vec<PathBuf> {
+pub(crate) fn usage_traces(agent: AgentKind, places: &SettingsDirs) -> Vec<PathBuf> {
     match agent {
-        KnownAgent::ClaudeCode => vec![places.claude_json(), places.own(places.claude.as_ref(), ".claude")],
-        KnownAgent::Codex => vec![places.own(places.codex.as_ref(), ".codex")],
-        KnownAgent::Gemini => vec![places.home.join(".gemini")],
-        KnownAgent::Cursor => vec![places.home.join(".cursor")],
-        KnownAgent::Goose => vec![places.goose()],
-        KnownAgent::Copilot => vec![places.own(places.copilot.as_ref(), ".copilot")],
+        AgentKind::ClaudeCode => vec![places.claude_json(), places.own(places.claude.as_ref(), ".claude")],
+        AgentKind::Codex => vec![places.own(places.codex.as_ref(), ".codex")],
+        AgentKind::Gemini => vec![places.home.join(".gemini")],
+        AgentKind::Cursor => vec![places.home.join(".cursor")],
+        AgentKind::Goose => vec![places.goose()],
+        AgentKind::Copilot => vec![places.own(places.copilot.as_ref(), ".copilot")],
     }
 }
 
 /// Returns the files to change and their entries. Empty if the agent has no such settings.
 pub(crate) fn targets(
-    agent: KnownAgent,
+    agent: AgentKind,
     places: &SettingsDirs,
     programs: &ProgramPaths,
 ) -> Vec<AgentSettingsFile> {
@@ -77,7 +78,7 @@ pub(crate) fn targets(
     };
     let off = |keys: &[&str], wrong: Value| (at(keys), wrong);
     match agent {
-        KnownAgent::ClaudeCode => {
+        AgentKind::ClaudeCode => {
             let servers = match &places.project {
                 Some(project) => project.join(".mcp.json"),
                 None => places.claude_json(),
@@ -88,7 +89,7 @@ pub(crate) fn targets(
             settings.disable_switches = vec![off(&["disableAllHooks"], json!(true))];
             vec![with_gateway(json(servers), "mcpServers"), settings]
         }
-        KnownAgent::Codex => {
+        AgentKind::Codex => {
             let dir = dir(".codex", places.codex.as_ref());
             let mut config = with_gateway(json(dir.join("config.toml")), "mcp_servers");
             config.format = FileFormat::Toml;
@@ -98,7 +99,7 @@ pub(crate) fn targets(
             ];
             vec![config, with_hooks(json(dir.join("hooks.json")))]
         }
-        KnownAgent::Gemini => {
+        AgentKind::Gemini => {
             let mut settings =
                 with_hooks(with_gateway(json(dir(".gemini", None).join("settings.json")), "mcpServers"));
             settings.disable_switches = vec![
@@ -107,13 +108,13 @@ pub(crate) fn targets(
             ];
             vec![settings]
         }
-        KnownAgent::Cursor => {
+        AgentKind::Cursor => {
             let dir = dir(".cursor", None);
             let mut hooks = with_hooks(json(dir.join("hooks.json")));
             hooks.settings.push((at(&["version"]), json!(1)));
             vec![with_gateway(json(dir.join("mcp.json")), "mcpServers"), hooks]
         }
-        KnownAgent::Goose => {
+        AgentKind::Goose => {
             let mut config = with_gateway(json(places.goose().join("config.yaml")), "extensions");
             config.format = FileFormat::Yaml;
             let plugin = dir(".agents", None).join("plugins/byleave");
@@ -128,7 +129,7 @@ pub(crate) fn targets(
             // Goose has no MCP servers per project.
             if places.project.is_some() { vec![manifest, hooks] } else { vec![config, manifest, hooks] }
         }
-        KnownAgent::Copilot => {
+        AgentKind::Copilot => {
             let (servers, hooks) = match &places.project {
                 Some(project) => {
                     (project.join(".github/mcp.json"), project.join(".github/hooks/byleave.json"))
@@ -148,12 +149,12 @@ pub(crate) fn targets(
 
 /// Returns where Claude Code keeps the servers of one directory within the person's own file.
 pub(crate) fn local_servers(
-    agent: KnownAgent,
+    agent: AgentKind,
     places: &SettingsDirs,
     directory: &Path,
 ) -> Option<(PathBuf, Vec<String>)> {
     let path = directory.to_str()?;
-    (agent == KnownAgent::ClaudeCode).then(|| (places.claude_json(), at(&["projects", path, "mcpServers"])))
+    (agent == AgentKind::ClaudeCode).then(|| (places.claude_json(), at(&["projects", path, "mcpServers"])))
 }
 
 fn at(keys: &[&str]) -> Vec<String> {
@@ -162,11 +163,11 @@ fn at(keys: &[&str]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use byleave::core::decision::Verdict;
-    use byleave::core::effect::{Effect, Plan};
-    use byleave::core::id::{AgentId, SessionId};
-    use byleave::core::manifest::Manifest;
-    use byleave::core::policy::{PathVariables as RulePlaces, Policy, PolicyRequest};
+    use byleave_gate::core::decision::Verdict;
+    use byleave_gate::core::effect::{Effect, Plan};
+    use byleave_gate::core::id::{AgentId, SessionId};
+    use byleave_gate::core::manifest::Manifest;
+    use byleave_gate::core::policy::{PathVariables as RulePlaces, Policy, PolicyRequest};
 
     use super::*;
 
@@ -187,7 +188,7 @@ mod tests {
             ProgramPaths { gateway: "/usr/bin/byleave".into(), hook: "/usr/bin/byleave-hook".into() };
         let manifest = Manifest::new("write_file", "", json!({}));
         let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-        for agent_before in KnownAgent::ALL {
+        for agent_before in AgentKind::ALL {
             for places in [whose(None), whose(Some("/w"))] {
                 for target in targets(agent_before, &places, &programs) {
                     let path = target.path.to_str().unwrap().to_owned();

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use byleave_hook::{
-    Dialect, GateReply, GateRequest, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES,
+    AgentKind, GateReply, GateRequest, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES,
     PROTOCOL_VERSION, SOCKET_NAME, format_response, parse_request,
 };
 
@@ -34,7 +34,7 @@ static SPOKEN: AtomicBool = AtomicBool::new(false);
 
 /// The command line.
 struct HookCliArgs {
-    dialect: Dialect,
+    dialect: AgentKind,
     /// The state directory as typed. If it was not typed, the program finds it, because its settings may name it.
     state: Option<PathBuf>,
     program: Option<PathBuf>,
@@ -73,7 +73,7 @@ fn main() {
 fn answer(typed: &HookCliArgs) -> HookOutput {
     let began = Instant::now();
     let dialect = typed.dialect;
-    let deadline = began + Duration::from_millis(Dialect::deadline_ms(typed.timeout_ms));
+    let deadline = began + Duration::from_millis(AgentKind::deadline_ms(typed.timeout_ms));
     watch(dialect, deadline);
     let mut said = Vec::new();
     if let Err(error) = io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut said) {
@@ -97,7 +97,7 @@ fn answer(typed: &HookCliArgs) -> HookOutput {
 }
 
 /// Denies when the time is up, whatever the other threads do.
-fn watch(dialect: Dialect, deadline: Instant) {
+fn watch(dialect: AgentKind, deadline: Instant) {
     let watching = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
         std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
         speak(&denied(dialect, None, "no answer came in time, so the call was denied; see `byleave inbox`"));
@@ -198,7 +198,7 @@ fn beside() -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
-fn denied(dialect: Dialect, heard: Option<&HookRequest>, why: &str) -> HookOutput {
+fn denied(dialect: AgentKind, heard: Option<&HookRequest>, why: &str) -> HookOutput {
     format_response(dialect, heard, &HookDecision::Deny { reason: why.into() })
 }
 
@@ -230,7 +230,7 @@ fn typed() -> Result<HookCliArgs, String> {
     let mut words = env::args_os().skip(1);
     let usage = "usage: byleave-hook DIALECT [--state DIR] [--program PATH] [--timeout-ms N]";
     let name = words.next().ok_or(usage)?;
-    let dialect = name.to_str().and_then(Dialect::from_name);
+    let dialect = name.to_str().and_then(AgentKind::from_name);
     let dialect =
         dialect.ok_or_else(|| format!("there is no dialect `{}`", name.to_string_lossy().escape_debug()))?;
     let mut typed =

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use byleave::core::id::AgentId;
-use byleave::gate::Gate;
-use byleave::settings::GateSettings;
 use byleave_acp::{CallerIdentity, EditorApprover, GateProvider, Proxy};
+use byleave_gate::core::id::AgentId;
+use byleave_gate::gate::Gate;
+use byleave_gate::settings::GateSettings;
 use clap::{Args as Group, ValueEnum};
+use parking_lot::Mutex;
 use tokio::process::Command as Program;
 
 use crate::app_context::AppContext;
@@ -97,7 +98,7 @@ impl GateProvider for GatesByDirectory {
     fn gate(&self, cwd: &str) -> Result<Gate, String> {
         let cwd = real_path(std::path::Path::new(cwd)).map_err(|error| format!("{error:#}"))?;
         let cwd = cwd.ok_or("the session does not name its working directory")?;
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gates = self.gates.lock();
         if let Some(gate) = gates.get(&cwd) {
             return Ok(gate.clone());
         }

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::time::SystemTime;
 
 use anyhow::Result;
-use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
-use byleave::audit_log::{AuditLog as _, CallFilter};
-use byleave::core::admin_action::{AdminAction, AdminActionKind};
+use byleave_gate::audit_log::export::{self, ExportedRecord, IncludeContents};
+use byleave_gate::audit_log::{AuditLog as _, CallFilter};
+use byleave_gate::core::admin_action::{AdminAction, AdminActionKind};
 use clap::{Subcommand, ValueEnum};
 use futures::StreamExt as _;
 use serde_json::json;

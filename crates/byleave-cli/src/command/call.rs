@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use anyhow::{Context as _, Result};
-use byleave::clock::fresh_id;
-use byleave::core::call::Call;
-use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::result::CallStatus;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::Call;
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
+use byleave_gate::result::CallStatus;
 use clap::Args as Group;
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ pub(crate) struct CallArgs {
     /// Where questions go [default: setting `ask`, or terminal if there is one, else none]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<AskArg>,
-    /// Timeout for tools that set none [default: setting `call_timeout`]
+    /// Timeout for commands, and for tools that set none [default: setting `call_timeout`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }

@@ -6,10 +6,10 @@
 use std::io::{self, Write as _};
 
 use anyhow::Result;
-use byleave::audit_log::AuditLog as _;
-use byleave::core::id::CallId;
-use byleave::event::GateEvent;
-use byleave::result::{CallOutcome, CallResult, CallStatus};
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::core::id::CallId;
+use byleave_gate::event::GateEvent;
+use byleave_gate::result::{CallOutcome, CallResult, CallStatus};
 use byleave_tools::strip_gate_prefix;
 use clap::Args as Group;
 use serde_json::Value;

@@ -10,13 +10,13 @@ mod tree;
 use std::sync::Arc;
 
 use anyhow::Result;
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::Manifest;
-use byleave::core::policy::{Policy, PolicyRequest};
-use byleave::plan;
-use byleave::policy_case::CaseDefaults;
-use byleave::policy_files::USER_FILE_NAME;
-use byleave::tool::{Tool, ToolContext};
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::core::policy::{Policy, PolicyRequest};
+use byleave_gate::plan;
+use byleave_gate::policy_case::CaseDefaults;
+use byleave_gate::policy_files::USER_FILE_NAME;
+use byleave_gate::tool::{Tool, ToolContext};
 use clap::Args as Group;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! `byleave halt`: refuses all calls in every process until it is lifted.
 
 use anyhow::Result;
-use byleave::settings::GateSettings;
+use byleave_gate::settings::GateSettings;
 use clap::Args as Group;
 use serde_json::json;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use byleave_hook::{
-    Dialect, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES, format_response, parse_request,
+    AgentKind, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES, format_response, parse_request,
 };
 use clap::{Args as Group, Subcommand};
 use tokio::sync::oneshot;
@@ -56,14 +56,14 @@ pub(crate) struct HookServeArgs {
 
 impl HookCommand {
     /// Returns the dialect and its arguments. Returns `None` for `serve`.
-    pub(crate) const fn dialect(&self) -> Option<(Dialect, &HookArgs)> {
+    pub(crate) const fn dialect(&self) -> Option<(AgentKind, &HookArgs)> {
         match self {
-            Self::ClaudeCode(typed) => Some((Dialect::ClaudeCode, typed)),
-            Self::Codex(typed) => Some((Dialect::Codex, typed)),
-            Self::Gemini(typed) => Some((Dialect::Gemini, typed)),
-            Self::Cursor(typed) => Some((Dialect::Cursor, typed)),
-            Self::Goose(typed) => Some((Dialect::Goose, typed)),
-            Self::Copilot(typed) => Some((Dialect::Copilot, typed)),
+            Self::ClaudeCode(typed) => Some((AgentKind::ClaudeCode, typed)),
+            Self::Codex(typed) => Some((AgentKind::Codex, typed)),
+            Self::Gemini(typed) => Some((AgentKind::Gemini, typed)),
+            Self::Cursor(typed) => Some((AgentKind::Cursor, typed)),
+            Self::Goose(typed) => Some((AgentKind::Goose, typed)),
+            Self::Copilot(typed) => Some((AgentKind::Copilot, typed)),
             Self::Serve(_) => None,
         }
     }
@@ -86,13 +86,13 @@ pub(crate) async fn run(
 
 /// Evaluates one call by itself. Every failure is a deny, in the agent's format.
 async fn judge_one(
-    dialect: Dialect,
+    dialect: AgentKind,
     typed: &HookArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let timeout = typed.timeout_ms.unwrap_or(dialect.default_timeout_ms());
-    let deadline = Instant::now() + Duration::from_millis(Dialect::deadline_ms(timeout));
+    let deadline = Instant::now() + Duration::from_millis(AgentKind::deadline_ms(timeout));
     let heard = match listened(dialect).await {
         Ok(heard) => heard,
         Err(error) => return speak(screen, &denied(dialect, None, &error), &error),
@@ -118,7 +118,7 @@ async fn judge_one(
     }
 }
 
-async fn listened(dialect: Dialect) -> Result<HookRequest> {
+async fn listened(dialect: AgentKind) -> Result<HookRequest> {
     let (done, reading) = oneshot::channel();
     // A detached thread, because standard input may stay open forever.
     std::thread::spawn(move || {
@@ -138,7 +138,7 @@ async fn listened(dialect: Dialect) -> Result<HookRequest> {
     })?)
 }
 
-fn denied(dialect: Dialect, heard: Option<&HookRequest>, error: &anyhow::Error) -> HookOutput {
+fn denied(dialect: AgentKind, heard: Option<&HookRequest>, error: &anyhow::Error) -> HookOutput {
     let hint = CliError::hint_in(error).map(|hint| format!("; {hint}")).unwrap_or_default();
     format_response(dialect, heard, &HookDecision::Deny { reason: format!("{error:#}{hint}") })
 }
@@ -167,12 +167,12 @@ mod tests {
     #[test]
     fn every_dialect_has_a_command_of_its_name() {
         let command = HookCommand::augment_subcommands(Command::new("hook"));
-        for dialect in Dialect::ALL {
+        for dialect in AgentKind::ALL {
             let typed = command.clone().try_get_matches_from(["hook", dialect.name()]).unwrap();
             let hook = HookCommand::from_arg_matches(&typed).unwrap();
             assert_eq!(hook.dialect().map(|(dialect, _)| dialect), Some(dialect));
         }
         // And `serve`. One more is a dialect that is not in `ALL`.
-        assert_eq!(command.get_subcommands().count(), Dialect::ALL.len() + 1);
+        assert_eq!(command.get_subcommands().count(), AgentKind::ALL.len() + 1);
     }
 }

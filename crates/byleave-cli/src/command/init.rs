@@ -11,13 +11,15 @@ mod revert;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use byleave_hook::AgentKind;
 use byleave_sandbox::launch::RunAs;
 use byleave_sandbox::probe::ProbeReport;
 use clap::Args as Group;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde_json::{Value, json};
 
 use self::plan::InitPlan;
-use crate::agent_configs::{self, KnownAgent, ProgramPaths};
+use crate::agent_configs::{self, ProgramPaths};
 use crate::call_display::table;
 use crate::command::doctor::can_run;
 use crate::console::{Console, one_line};
@@ -29,8 +31,8 @@ use crate::resolved_options::ResolvedOptions;
 #[derive(Debug, Group)]
 pub(crate) struct InitArgs {
     /// Agent
-    #[arg(value_enum)]
-    pub(crate) agent: Option<KnownAgent>,
+    #[arg(value_parser = agent_parser())]
+    pub(crate) agent: Option<AgentKind>,
     /// Use the settings of the project in this directory, not your own
     #[arg(long)]
     pub(crate) project: bool,
@@ -40,6 +42,11 @@ pub(crate) struct InitArgs {
     /// Revert the setup, of all agents if none is named. Later changes to the files stay
     #[arg(long)]
     pub(crate) undo: bool,
+}
+
+fn agent_parser() -> impl clap::builder::TypedValueParser<Value = AgentKind> {
+    let names = PossibleValuesParser::new(AgentKind::ALL.map(AgentKind::name));
+    names.try_map(|name| AgentKind::from_name(&name).ok_or("unknown agent"))
 }
 
 pub(crate) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
@@ -66,7 +73,7 @@ pub(crate) fn programs() -> Result<ProgramPaths> {
 }
 
 fn set_up(
-    agent: KnownAgent,
+    agent: AgentKind,
     project: Option<PathBuf>,
     is_dry: bool,
     options: &ResolvedOptions,
@@ -119,14 +126,14 @@ fn undo(
 fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let places = options.agent_places(None)?;
     let all = init_journal::all(options)?;
-    let found = KnownAgent::ALL.map(|agent| {
+    let found = AgentKind::ALL.map(|agent| {
         let traces = agent_configs::usage_traces(agent, &places);
         let trace = traces.into_iter().find(|trace| trace.exists());
         let set_up: Vec<&InitJournal> = all.iter().filter(|setup| setup.agent == agent).collect();
         (agent, trace, set_up)
     });
     if screen.json() {
-        let one = |(agent, trace, set_up): &(KnownAgent, Option<PathBuf>, Vec<&InitJournal>)| -> Value {
+        let one = |(agent, trace, set_up): &(AgentKind, Option<PathBuf>, Vec<&InitJournal>)| -> Value {
             let places: Vec<_> = set_up.iter().map(|setup| setup.project.as_ref()).collect();
             let own = places.iter().any(Option::is_none);
             let projects: Vec<_> = places.into_iter().flatten().collect();
@@ -135,7 +142,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
         screen.value(&found.iter().map(one).collect());
         return Ok(ExitStatus::Completed);
     }
-    let row = |(agent, trace, set_up): &(KnownAgent, Option<PathBuf>, Vec<&InitJournal>)| {
+    let row = |(agent, trace, set_up): &(AgentKind, Option<PathBuf>, Vec<&InitJournal>)| {
         let trace = trace.as_ref().map_or_else(|| "-".to_owned(), |trace| one_line(&trace.to_string_lossy()));
         let own = set_up.iter().any(|setup| setup.project.is_none());
         let projects = set_up.iter().filter(|setup| setup.project.is_some()).count();

@@ -4,10 +4,10 @@ mod follow;
 mod stats;
 
 use anyhow::Result;
-use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
-use byleave::audit_log::{AuditLog as _, CallFilter, CallItem, CallState, PageRequest};
-use byleave::core::id::CallId;
-use byleave::core::refusal::Code;
+use byleave_gate::audit_log::export::{self, ExportedRecord, IncludeContents};
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallItem, CallState, PageRequest};
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::refusal::Code;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand, ValueEnum};
 

@@ -8,8 +8,10 @@ mod suggest;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use byleave::core::policy::{BUILTIN_TOML, Layer, Policy as Compiled, PolicyFileError, Rule, builtin_rules};
-use byleave::policy_files::{LoadedPolicy, PROJECT_PATH, PolicyFile, PolicyLoadError};
+use byleave_gate::core::policy::{
+    BUILTIN_TOML, Layer, Policy as Compiled, PolicyFileError, Rule, builtin_rules,
+};
+use byleave_gate::policy_files::{LoadedPolicy, PROJECT_PATH, PolicyFile, PolicyLoadError};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 

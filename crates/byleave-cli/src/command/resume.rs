@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use anyhow::Result;
-use byleave::core::id::CallId;
-use byleave::ledger::Ledger as _;
-use byleave::result::CallStatus;
+use byleave_gate::core::id::CallId;
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::result::CallStatus;
 use clap::Args as Group;
 
 use crate::app_context::AppContext;

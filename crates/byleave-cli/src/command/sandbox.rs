@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave::core::decision::Verdict;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::Manifest;
-use byleave::core::policy::{Policy, PolicyRequest};
-use byleave::settings::GateSettings;
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::core::policy::{Policy, PolicyRequest};
+use byleave_gate::settings::GateSettings;
 use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};

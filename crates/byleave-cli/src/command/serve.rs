@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use backend::{ServeBackend, TenantBackend};
-use byleave::core::id::TenantId;
+use byleave_gate::core::id::TenantId;
 use byleave_server::listen::{self, ListenError};
 use byleave_server::oidc::OidcProvider;
 use byleave_server::otlp_export::OtlpExporter;

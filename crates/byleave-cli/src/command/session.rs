@@ -1,11 +1,11 @@
 //! `byleave session`: shows and sets the parents and limits of sessions.
 
 use anyhow::Result;
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::session::{Ceiling, SessionNode};
-use byleave::gate::{Gate, OpenSessionError};
-use byleave::settings::GateSettings;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::session::{Ceiling, SessionNode};
+use byleave_gate::gate::{Gate, OpenSessionError};
+use byleave_gate::settings::GateSettings;
 use clap::{Args as Group, Subcommand};
 use serde_json::json;
 

@@ -1,11 +1,11 @@
 //! `byleave` without a command: the open questions, the agents that are set up, the policy, and the last change with its undo.
 
 use anyhow::Result;
-use byleave::audit_log::sqlite::has_audit_log;
-use byleave::audit_log::{AuditLog as _, PageRequest, QuestionFilter, QuestionItem};
-use byleave::core::admin_action::AdminActionKind;
-use byleave::ledger::Ledger as _;
-use byleave::policy_files::PolicyFile;
+use byleave_gate::audit_log::sqlite::has_audit_log;
+use byleave_gate::audit_log::{AuditLog as _, PageRequest, QuestionFilter, QuestionItem};
+use byleave_gate::core::admin_action::AdminActionKind;
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::policy_files::PolicyFile;
 use serde_json::{Value, json};
 
 use crate::active_policy::ActivePolicy;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use byleave::catalog::CatalogEntry;
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::Manifest;
-use byleave::provider_formats;
-use byleave::provider_formats::ProviderFormat;
-use byleave::tool::ToolContext;
+use byleave_gate::catalog::CatalogEntry;
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::provider_formats;
+use byleave_gate::provider_formats::ProviderFormat;
+use byleave_gate::tool::ToolContext;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::approver::Reply;
-use byleave::audit_log::CallFilter;
-use byleave::core::id::{CallId, SessionId};
-use byleave::core::render::summarize_changes;
-use byleave::result::{CallOutcome, CallStatus};
 use byleave_copy::CopyState;
+use byleave_gate::approver::Reply;
+use byleave_gate::audit_log::CallFilter;
+use byleave_gate::core::id::{CallId, SessionId};
+use byleave_gate::core::render::summarize_changes;
+use byleave_gate::result::{CallOutcome, CallStatus};
 use clap::Args as Group;
 use serde_json::{Value, json};
 

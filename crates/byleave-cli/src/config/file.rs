@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use byleave::core::policy::{Diagnostic, Layer};
-use byleave::policy_files::{self, PolicyFile, PolicyLoadError};
+use byleave_gate::core::policy::{Diagnostic, Layer};
+use byleave_gate::policy_files::{self, PolicyFile, PolicyLoadError};
 use toml::de::DeTable;
 
 use super::key::{KEYS, ProjectOverride, SettingKey};

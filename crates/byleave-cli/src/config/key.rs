@@ -66,7 +66,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         project: ProjectOverride::Lower,
     },
     SettingKey {
-        name: "dwell_percent",
+        name: "min_read_time_percent",
         kind: SettingKind::Number(100, 10_000),
         project: ProjectOverride::Raise,
     },

@@ -50,14 +50,14 @@ fn what_counts_is_the_nearest_that_was_said() {
 #[test]
 fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
     let project =
-        "mode = \"confirm-all\"\ncall_timeout = \"10s\"\nallow_delete = false\ndwell_percent = 150\n";
+        "mode = \"confirm-all\"\ncall_timeout = \"10s\"\nallow_delete = false\nmin_read_time_percent = 150\n";
     let own = "mode = \"yolo\"\nallow_delete = true\ncall_timeout = \"60s\"\n";
     let config = load(own, project, &[]).unwrap();
     let config = config.with_flag("mode", "--mode", Some(SettingValue::Text("confirm-dangerous".into())));
     assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "project"));
     assert_eq!(held(&config, "call_timeout"), ("\"10s\"".into(), "project"));
     assert_eq!(held(&config, "allow_delete"), ("false".into(), "project"));
-    assert_eq!(held(&config, "dwell_percent"), ("150".into(), "project"));
+    assert_eq!(held(&config, "min_read_time_percent"), ("150".into(), "project"));
     // A setting that is loosest by default can only be tightened.
     let config_of = |own, project| held(&load(own, project, &[]).unwrap(), "mcp_elicitation");
     assert_eq!(config_of("mcp_elicitation = true", "mcp_elicitation = false"), ("false".into(), "project"));
@@ -101,7 +101,11 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
     // Every setting is tried above, or nobody may loosen it.
     for key in KEYS {
         let tried = loose.iter().any(|line| line.starts_with(key.name));
-        assert!(tried || matches!(key.name, "color" | "dwell_percent" | "mcp_elicitation"), "{}", key.name);
+        assert!(
+            tried || matches!(key.name, "color" | "min_read_time_percent" | "mcp_elicitation"),
+            "{}",
+            key.name
+        );
     }
 }
 
@@ -113,7 +117,7 @@ fn what_is_wrong_is_told_with_its_place_and_what_is_meant() {
         ("mode = 3", "not a string"),
         ("call_timeout = \"601s\"", "from `1s` to `10m`"),
         ("call_timeout = 30", "not a string"),
-        ("dwell_percent = 99", "from 100"),
+        ("min_read_time_percent = 99", "from 100"),
         ("questions_per_minute = 0", "from 1"),
         ("questions_per_minute = -1", "from 1"),
         ("allow_delete = \"yes\"", "without quotes"),

@@ -17,7 +17,7 @@ pub(crate) fn mask_secrets(format: FileFormat, text: &str) -> String {
     let ranges = match format {
         FileFormat::Json => json(text),
         FileFormat::Toml => toml(text),
-        FileFormat::Yaml => return byleave::redact::redact(&yaml(text)),
+        FileFormat::Yaml => return byleave_gate::redact::redact(&yaml(text)),
     };
     let Some(mut ranges) = ranges else { return "(the file cannot be parsed)\n".to_owned() };
     ranges.sort_by_key(|range| std::cmp::Reverse(range.start));
@@ -25,7 +25,7 @@ pub(crate) fn mask_secrets(format: FileFormat, text: &str) -> String {
     for range in ranges {
         shown.replace_range(range, &format!("\"{MASK}\""));
     }
-    byleave::redact::redact(&shown)
+    byleave_gate::redact::redact(&shown)
 }
 
 /// Checks whether a text is only the name of a variable, which is not a secret.

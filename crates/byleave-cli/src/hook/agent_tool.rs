@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use byleave::boxed::BoxFuture;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::gate::Gate;
-use byleave::plan::plan_by_class;
-use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
-use byleave_hook::{Dialect, ToolEffect, ToolKind, tool_effects};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::gate::Gate;
+use byleave_gate::plan::plan_by_class;
+use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_hook::{AgentKind, ToolEffect, ToolKind, tool_effects};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
@@ -29,7 +29,7 @@ struct AgentTool {
 }
 
 /// Adds an agent's tool to the catalog of a gate.
-pub(super) fn register_tools(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String> {
+pub(super) fn register_tools(gate: &Gate, dialect: AgentKind, tool: &str) -> Result<String> {
     let manifest = manifest(dialect, tool);
     let name = manifest.name.clone();
     if !gate.catalog().contains(&name) {
@@ -60,7 +60,7 @@ pub(super) fn original_arguments(mut arguments: Value) -> Value {
 }
 
 /// Returns the manifest of a tool from its name alone. An approval binds it, so it must always be the same.
-fn manifest(dialect: Dialect, tool: &str) -> Manifest {
+fn manifest(dialect: AgentKind, tool: &str) -> Manifest {
     let about = tool_effects(tool, &json!({}));
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
     let plain: String = tool.chars().map(|c| if is_name(c) { c } else { '_' }).take(100).collect();

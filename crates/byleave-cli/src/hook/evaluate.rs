@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use byleave::audit_log::AuditLog as _;
-use byleave::audit_log::sqlite::SqliteLedger;
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::gate::Gate;
-use byleave::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::audit_log::sqlite::SqliteLedger;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
+use byleave_gate::gate::Gate;
+use byleave_gate::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
 use byleave_hook::{
-    Dialect, HookDecision, HookEvent, HookRequest, ToolKind, exec_command_line, is_gateway_tool,
+    AgentKind, HookDecision, HookEvent, HookRequest, ToolKind, exec_command_line, is_gateway_tool,
     parse_exec_call, tool_effects, with_command, working_directory,
 };
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ impl HookEvaluator {
     /// Returns the answer for an agent, before the deadline.
     pub(crate) async fn answer(
         &self,
-        dialect: Dialect,
+        dialect: AgentKind,
         heard: &HookRequest,
         deadline: Instant,
     ) -> Result<HookDecision> {
@@ -110,7 +110,12 @@ impl HookEvaluator {
         }
     }
 
-    async fn before(&self, dialect: Dialect, heard: &HookRequest, deadline: Instant) -> Result<HookDecision> {
+    async fn before(
+        &self,
+        dialect: AgentKind,
+        heard: &HookRequest,
+        deadline: Instant,
+    ) -> Result<HookDecision> {
         // The gateway evaluates these calls.
         if is_gateway_tool(dialect, &heard.tool, heard.server.as_deref()) {
             return Ok(passed(None));
@@ -167,7 +172,7 @@ impl HookEvaluator {
     /// Evaluates a call that only reads. It gets a ticket only once it is known whether a person must be asked.
     async fn look(
         &self,
-        dialect: Dialect,
+        dialect: AgentKind,
         heard: &HookRequest,
         (key, deadline): (&TicketKey, Instant),
     ) -> Result<HookDecision> {
@@ -230,7 +235,7 @@ impl HookEvaluator {
         })
     }
 
-    async fn after(&self, dialect: Dialect, heard: &HookRequest) -> Result<HookDecision> {
+    async fn after(&self, dialect: AgentKind, heard: &HookRequest) -> Result<HookDecision> {
         let line = heard.command().and_then(|line| parse_exec_call(line, &self.program, &self.state));
         let ticket = match line.and_then(|call| call.parse::<CallId>().ok()) {
             Some(call) => self.tickets.find(call)?,
@@ -257,12 +262,12 @@ impl HookEvaluator {
         })
     }
 
-    fn key(&self, dialect: Dialect, heard: &HookRequest) -> TicketKey {
+    fn key(&self, dialect: AgentKind, heard: &HookRequest) -> TicketKey {
         TicketKey::for_call(dialect, heard, &self.options.cwd, self.options.settings.mode())
     }
 
     /// Creates the call for the agent's request.
-    fn call(&self, dialect: Dialect, heard: &HookRequest, id: CallId) -> Result<Call> {
+    fn call(&self, dialect: AgentKind, heard: &HookRequest, id: CallId) -> Result<Call> {
         let is_shell = heard.command().is_some() && dialect.can_rewrite_input() && heard.can_rewrite_input;
         if !is_shell {
             let tool = agent_tool::register_tools(&self.gate, dialect, &heard.tool)?;
@@ -296,7 +301,7 @@ impl HookEvaluator {
         real_path(Path::new(directory)).is_ok_and(|real| real.as_deref() == Some(&self.options.cwd))
     }
 
-    fn named(&self, dialect: Dialect, heard: &HookRequest, id: CallId, tool: &str) -> Result<Call> {
+    fn named(&self, dialect: AgentKind, heard: &HookRequest, id: CallId, tool: &str) -> Result<Call> {
         let session: String =
             heard.session.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect();
         let session: String = format!("{}:{session}", dialect.name()).chars().take(128).collect();

@@ -1,9 +1,9 @@
 //! The agent's report about its tool afterwards. It has a record of its own, which names the call that allowed it.
 
-use byleave::boxed::BoxFuture;
-use byleave::core::manifest::{Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::manifest::{Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
 use byleave_hook::HookRequest;
 use serde_json::{Value, json};
 

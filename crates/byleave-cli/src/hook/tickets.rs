@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
-use byleave::core::call::Mode;
-use byleave::core::digest::{Digest, canonical_json};
-use byleave::core::id::CallId;
 use byleave_files::own;
-use byleave_hook::{Dialect, HookRequest};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::digest::{Digest, canonical_json};
+use byleave_gate::core::id::CallId;
+use byleave_hook::{AgentKind, HookRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
@@ -49,7 +49,7 @@ pub(crate) struct TicketKey(String);
 
 impl TicketKey {
     /// Returns the key: the same request in the same session and directory, in the same mode.
-    pub(crate) fn for_call(dialect: Dialect, heard: &HookRequest, cwd: &str, mode: Mode) -> Self {
+    pub(crate) fn for_call(dialect: AgentKind, heard: &HookRequest, cwd: &str, mode: Mode) -> Self {
         let input = canonical_json(&heard.input);
         let parts: [&[u8]; 7] = [
             dialect.name().as_bytes(),
@@ -65,14 +65,14 @@ impl TicketKey {
 }
 
 impl HookTicket {
-    pub(crate) fn new(call: CallId, dialect: Dialect, tool: &str) -> Self {
+    pub(crate) fn new(call: CallId, dialect: AgentKind, tool: &str) -> Self {
         Self { call, dialect: dialect.name().into(), tool: tool.into() }
     }
 
-    pub(crate) fn dialect(&self) -> Result<Dialect> {
+    pub(crate) fn dialect(&self) -> Result<AgentKind> {
         let wrong =
             || CliError::new(format!("the ticket of call {} does not name a known dialect", self.call));
-        Ok(Dialect::from_name(&self.dialect)
+        Ok(AgentKind::from_name(&self.dialect)
             .ok_or_else(|| wrong().hint("a newer version of byleave may have written it"))?)
     }
 }

@@ -7,8 +7,6 @@
 mod authority;
 mod binding;
 mod display;
-#[path = "../../../byleave-tools/tests/all/fatigue/machine.rs"]
-mod machine;
 mod own;
 mod page;
 mod reading;
@@ -20,8 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::machine::{MachineJob, tell};
 use self::surface::Surface;
+use byleave_testkit::machine::{MachineJob, tell};
 
 const CASES: usize = 83;
 
@@ -64,9 +62,9 @@ pub(crate) struct CaseResult {
 // req: R5, R6, R7
 #[test]
 fn every_approval_case_holds_at_the_terminal() {
-    let jobs = if machine::is_long() { &JOBS[..] } else { &JOBS[..1] };
+    let jobs = if byleave_testkit::machine::is_long() { &JOBS[..] } else { &JOBS[..1] };
     let Some(saw) = hold("exam::every_approval_case_holds_at_the_terminal", jobs) else { return };
-    if machine::is_long() {
+    if byleave_testkit::machine::is_long() {
         assert_eq!(saw.len(), CASES * Surface::ALL.len());
         page::check(&saw);
     }
@@ -79,7 +77,7 @@ macro_rules! samples {
             #[test]
             fn $name() {
                 // The long form of the test above covers these cases.
-                if !machine::is_long() {
+                if !byleave_testkit::machine::is_long() {
                     hold(concat!("exam::", stringify!($name)), &JOBS[$job..=$job]);
                 }
             }
@@ -98,10 +96,10 @@ samples! {
 /// Examines the cases of these jobs in the test of this name. Each case must hold. Returns `None` in a process that was started again to do
 /// the work of one job.
 fn hold(test: &str, jobs: &[MachineJob]) -> Option<Vec<CaseResult>> {
-    if machine::began_again(test, jobs, work) {
+    if byleave_testkit::machine::began_again(test, jobs, Some(env!("CARGO_BIN_EXE_byleave")), work) {
         return None;
     }
-    let told = machine::run::<CaseResult>(test, jobs);
+    let told = byleave_testkit::machine::run::<CaseResult>(test, jobs);
     let mut saw: Vec<CaseResult> = told.into_iter().flat_map(|(_, saw)| saw).collect();
     let surface = |saw: &CaseResult| Surface::ALL.iter().position(|surface| surface.name() == saw.surface);
     saw.sort_by_key(|saw| (saw.at, surface(saw)));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use byleave_hook::Dialect;
+use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
 use crate::desk::{OtherUserWorld, put};
@@ -38,19 +38,19 @@ impl HookFixture {
     }
 
     /// Returns the hook of an agent with this patience.
-    fn hook(&self, dialect: Dialect, timeout_ms: u64) -> Command {
+    fn hook(&self, dialect: AgentKind, timeout_ms: u64) -> Command {
         let mut command = self.desk.world.command(&self.hook);
         command.args([dialect.name(), "--timeout-ms", &timeout_ms.to_string()]);
         self.desk.by_another(command)
     }
 
     /// Runs the hook on a request of an agent, and returns its output.
-    fn asks(&self, dialect: Dialect, said: &Value, timeout_ms: u64) -> Output {
+    fn asks(&self, dialect: AgentKind, said: &Value, timeout_ms: u64) -> Output {
         ended(start(self.hook(dialect, timeout_ms), said.to_string().as_bytes()))
     }
 
     /// Runs the hook again with more time, as long as the time was too short to judge the call.
-    fn asks_until_judged(&self, dialect: Dialect, said: &Value) -> Output {
+    fn asks_until_judged(&self, dialect: AgentKind, said: &Value) -> Output {
         let mut timeout_ms = 2_000;
         loop {
             let told = self.asks(dialect, said, timeout_ms);
@@ -187,62 +187,64 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Returns whether the agent reads a deny, according to its documentation.
-fn is_denied(dialect: Dialect, told: &Output) -> bool {
+fn is_denied(dialect: AgentKind, told: &Output) -> bool {
     let said: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
     let by_code = told.status.code() == Some(2) && !told.stderr.iter().all(u8::is_ascii_whitespace);
     match dialect {
-        Dialect::Cursor => by_code || told.status.code() == Some(0) && said["permission"] == "deny",
-        Dialect::Copilot => by_code || told.status.code() == Some(0) && said["permissionDecision"] == "deny",
+        AgentKind::Cursor => by_code || told.status.code() == Some(0) && said["permission"] == "deny",
+        AgentKind::Copilot => {
+            by_code || told.status.code() == Some(0) && said["permissionDecision"] == "deny"
+        }
         _ => by_code,
     }
 }
 
 /// Returns the command that the agent runs in place of its own, if the hook replaced it.
-fn rewritten(dialect: Dialect, told: &Output) -> Option<String> {
+fn rewritten(dialect: AgentKind, told: &Output) -> Option<String> {
     let said: Value = serde_json::from_slice(&told.stdout).ok()?;
     let input = match dialect {
-        Dialect::ClaudeCode | Dialect::Codex => &said["hookSpecificOutput"]["updatedInput"],
-        Dialect::Gemini => &said["hookSpecificOutput"]["tool_input"],
-        Dialect::Cursor => &said["updated_input"],
-        Dialect::Copilot => &said["modifiedArgs"],
-        Dialect::Goose => return None,
+        AgentKind::ClaudeCode | AgentKind::Codex => &said["hookSpecificOutput"]["updatedInput"],
+        AgentKind::Gemini => &said["hookSpecificOutput"]["tool_input"],
+        AgentKind::Cursor => &said["updated_input"],
+        AgentKind::Copilot => &said["modifiedArgs"],
+        AgentKind::Goose => return None,
     };
     input["command"].as_str().map(str::to_owned)
 }
 
 /// Returns the request of an agent before, or after, it uses a tool.
-fn said(dialect: Dialect, cwd: &str, tool: &str, input: &Value, after: Option<&Value>) -> Value {
+fn said(dialect: AgentKind, cwd: &str, tool: &str, input: &Value, after: Option<&Value>) -> Value {
     let is_after = after.is_some();
     let name = |before: &str, after: &str| if is_after { after.to_owned() } else { before.to_owned() };
     let mut said = match dialect {
-        Dialect::ClaudeCode => json!({
+        AgentKind::ClaudeCode => json!({
             "session_id": "5f0c", "transcript_path": "/t/5f0c.jsonl", "cwd": cwd, "permission_mode": "default",
             "hook_event_name": name("PreToolUse", "PostToolUse"), "tool_name": tool, "tool_input": input, "tool_use_id": "toolu_01"
         }),
-        Dialect::Codex => json!({
+        AgentKind::Codex => json!({
             "session_id": "5f0c", "turn_id": "1", "cwd": cwd, "transcript_path": null, "model": "m", "permission_mode": "default",
             "hook_event_name": name("PreToolUse", "PostToolUse"), "tool_name": tool, "tool_input": input, "tool_use_id": "call_1"
         }),
-        Dialect::Gemini => json!({
+        AgentKind::Gemini => json!({
             "session_id": "5f0c", "transcript_path": "/t", "cwd": cwd, "hook_event_name": name("BeforeTool", "AfterTool"),
             "timestamp": "2026-11-14T10:00:00Z", "tool_name": tool, "tool_input": input
         }),
-        Dialect::Cursor => json!({
+        AgentKind::Cursor => json!({
             "conversation_id": "5f0c", "generation_id": "g", "hook_event_name": name("preToolUse", "postToolUse"),
             "workspace_roots": [cwd], "cursor_version": "2", "tool_name": tool, "tool_input": input.to_string()
         }),
-        Dialect::Goose => json!({
+        AgentKind::Goose => json!({
             "event": name("PreToolUse", "PostToolUse"), "session_id": "5f0c", "matcher_context": tool, "tool_name": tool,
             "tool_input": input, "working_dir": cwd
         }),
-        Dialect::Copilot => json!({
+        AgentKind::Copilot => json!({
             "sessionId": "5f0c", "timestamp": 1_788_992_290_306_u64, "cwd": cwd, "toolName": tool, "toolArgs": input
         }),
     };
     if let Some(response) = after {
         let key = match dialect {
-            Dialect::Copilot => "toolResult",
-            Dialect::Cursor => "tool_output",
+            AgentKind::Copilot => "toolResult",
+            AgentKind::Cursor => "tool_output",
             _ => "tool_response",
         };
         said[key] = response.clone();
@@ -251,13 +253,13 @@ fn said(dialect: Dialect, cwd: &str, tool: &str, input: &Value, after: Option<&V
 }
 
 /// Returns each agent's names of its shell tool, its write tool and the path argument.
-fn tools(dialect: Dialect) -> (&'static str, &'static str, &'static str) {
+fn tools(dialect: AgentKind) -> (&'static str, &'static str, &'static str) {
     match dialect {
-        Dialect::ClaudeCode => ("Bash", "Write", "file_path"),
-        Dialect::Codex => ("Bash", "apply_patch", "command"),
-        Dialect::Gemini => ("run_shell_command", "write_file", "file_path"),
-        Dialect::Cursor => ("Shell", "Write", "path"),
-        Dialect::Goose => ("developer__shell", "developer__text_editor", "path"),
-        Dialect::Copilot => ("bash", "create", "path"),
+        AgentKind::ClaudeCode => ("Bash", "Write", "file_path"),
+        AgentKind::Codex => ("Bash", "apply_patch", "command"),
+        AgentKind::Gemini => ("run_shell_command", "write_file", "file_path"),
+        AgentKind::Cursor => ("Shell", "Write", "path"),
+        AgentKind::Goose => ("developer__shell", "developer__text_editor", "path"),
+        AgentKind::Copilot => ("bash", "create", "path"),
     }
 }

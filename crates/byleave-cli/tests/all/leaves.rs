@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::PermissionClass;
-use byleave::core::outcome::Output;
-use byleave::gate::Gate;
-use byleave::result::CallStatus;
-use byleave::review::hold_reviewer;
-use byleave::settings::GateSettings;
-use byleave::typed_tool::TypedTool;
+use byleave_gate::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::manifest::PermissionClass;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::gate::Gate;
+use byleave_gate::result::CallStatus;
+use byleave_gate::review::hold_reviewer;
+use byleave_gate::settings::GateSettings;
+use byleave_gate::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 use crate::world::CliTestWorld;
@@ -123,7 +123,7 @@ fn held(world: &CliTestWorld, text: &'static str) {
             .build()
             .unwrap();
         let call = Call {
-            id: CallId::new(byleave::clock::fresh_id()),
+            id: CallId::new(byleave_gate::clock::fresh_id()),
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("app").unwrap(),
             agent: AgentId::new("app").unwrap(),

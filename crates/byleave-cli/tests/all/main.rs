@@ -39,8 +39,6 @@ mod mcp;
 mod mcp_login;
 #[cfg(feature = "serve")]
 mod notices;
-#[path = "../../../byleave-mcp/tests/all/oauth/fake.rs"]
-mod oauth;
 mod pictures;
 mod policy;
 #[cfg(feature = "agent")]
@@ -66,9 +64,6 @@ mod task;
 mod telemetry;
 mod terminal;
 mod tools;
-#[path = "../../../byleave-sandbox/tests/all/user.rs"]
-#[expect(dead_code, reason = "whoever is somebody else from the beginning does not begin again")]
-mod user;
 mod watching;
 mod window;
 #[cfg(feature = "serve")]

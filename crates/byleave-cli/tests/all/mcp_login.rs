@@ -10,8 +10,8 @@ use byleave_mcp::upstream::pins::{LaunchPin, PinFile};
 use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
 use serde_json::{Value, json};
 
-use crate::oauth::{FakeOAuthServers, SECRET, browse, in_query};
 use crate::world::CliTestWorld;
+use byleave_testkit::oauth::{FakeOAuthServers, SECRET, browse, in_query};
 
 /// A test world with the fake server behind the gate.
 fn world(fake: &FakeOAuthServers) -> CliTestWorld {

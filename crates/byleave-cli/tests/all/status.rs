@@ -6,7 +6,6 @@ use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
-// req: L1
 #[test]
 fn without_a_command_the_status_is_shown_and_nothing_is_created() {
     let world = CliTestWorld::new();
@@ -19,7 +18,6 @@ fn without_a_command_the_status_is_shown_and_nothing_is_created() {
     assert!(!world.state().join("audit.sqlite").exists());
 }
 
-// req: L1
 #[test]
 fn the_status_names_what_waits_the_policy_and_the_last_change() {
     let world = CliTestWorld::new();
@@ -48,7 +46,6 @@ fn the_status_names_what_waits_the_policy_and_the_last_change() {
     assert!(!world.workspace().join("written.txt").exists());
 }
 
-// req: L1
 #[test]
 fn a_policy_that_does_not_load_is_named_in_the_status() {
     let world = CliTestWorld::new();
@@ -60,7 +57,6 @@ fn a_policy_that_does_not_load_is_named_in_the_status() {
     assert!(text.contains("does not load, so calls are refused"), "{text}");
 }
 
-// req: L1
 #[test]
 fn options_after_the_first_word_of_a_command_belong_to_it() {
     let world = CliTestWorld::new();
@@ -82,7 +78,6 @@ fn options_after_the_first_word_of_a_command_belong_to_it() {
     assert!(shown.to_string().contains(r#"["-y","--env","C=d"]"#), "{shown}");
 }
 
-// req: L1
 #[test]
 fn an_option_that_a_subcommand_would_ignore_is_rejected() {
     let world = CliTestWorld::new();

@@ -62,6 +62,7 @@ impl Policy {
                 add_from_above(&mut reasons, reason, opening, above);
             }
         }
+        // The strictest reason decides.
         reasons.sort_by_key(|reason| Reverse(reason.verdict));
         guarantees.sort_unstable();
         guarantees.dedup();

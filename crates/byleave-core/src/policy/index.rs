@@ -10,8 +10,8 @@ use globset::{Glob, GlobSet};
 use crate::effect::Effect;
 use crate::host::{AddressNumber, HostPattern, ParsedHost, PortPattern, mask_prefix};
 use crate::pattern::{
-    FoldedGlob, MatchCertainty, Pattern, PatternError, exact_run_matches, file_name, fold, parent_dirs,
-    parse_glob, parse_host_pattern, run_matches,
+    FoldedGlob, MatchCertainty, Pattern, PatternError, exact_run_matches, file_name, fold, is_any_program,
+    parent_dirs, parse_glob, parse_host_pattern, run_matches,
 };
 
 /// The number of a rule: its position in the policy.
@@ -27,6 +27,8 @@ pub(super) struct PatternIndex {
     /// The rules about something in a directory, by directory, case-folded.
     parent_dirs: HashMap<String, Vec<RuleNumber>>,
     run: ProgramIndex,
+    /// The rules about every program.
+    any_program: Vec<(MatchCertainty, RuleNumber)>,
     reach: HostIndex,
 }
 
@@ -98,6 +100,7 @@ pub(super) struct PatternIndexBuilder {
     invoke: GlobIndexBuilder,
     parent_dirs: HashMap<String, Vec<RuleNumber>>,
     run: ProgramIndex,
+    any_program: Vec<(MatchCertainty, RuleNumber)>,
     reach: HostIndex,
 }
 
@@ -124,13 +127,18 @@ impl PatternIndex {
             Effect::Invoke { tool } => self.invoke.find(tool, globs, found),
             Effect::Run { program, argv } => self.find_run(program, argv, found),
             Effect::Reach { host, port } => self.reach.find(host, *port, found),
-            Effect::Unconfined { .. } | Effect::Unknown { .. } => {}
+            Effect::Unknown { .. } => {
+                let possible = |(certainty, _): &&_| *certainty == MatchCertainty::Possible;
+                found.extend(self.any_program.iter().filter(possible).map(|(_, rule)| *rule));
+            }
+            Effect::Unconfined { .. } => {}
         }
         found.sort_unstable();
         found.dedup();
     }
 
     fn find_run(&self, program: &str, argv: &[String], found: &mut Vec<RuleNumber>) {
+        found.extend(self.any_program.iter().map(|(_, rule)| *rule));
         let called = argv.first().map_or("", String::as_str);
         let mut firsts: Vec<&str> = argv.iter().skip(1).map(String::as_str).chain([""]).collect();
         firsts.sort_unstable();
@@ -217,6 +225,7 @@ impl PatternIndexBuilder {
             Pattern::Write(glob) => self.write.add(glob, sense, rule)?,
             Pattern::Delete(glob) => self.delete.add(glob, sense, rule)?,
             Pattern::Invoke(glob) => self.invoke.add_name(glob, sense, rule)?,
+            Pattern::Run(words) if is_any_program(words) => self.any_program.push((sense, rule)),
             Pattern::Run(words) | Pattern::RunExact(words) => {
                 let exactly = matches!(pattern, Pattern::RunExact(_));
                 let mut words_of = words.iter();
@@ -253,6 +262,7 @@ impl PatternIndexBuilder {
             invoke: self.invoke.build()?,
             parent_dirs: self.parent_dirs,
             run: self.run,
+            any_program: self.any_program,
             reach: self.reach,
         })
     }

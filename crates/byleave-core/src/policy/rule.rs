@@ -173,16 +173,24 @@ impl Rule {
             RuleError::DelegateOnAllow
         } else if self.delegate.is_some() && self.layer == Layer::Project {
             RuleError::ProjectDelegates
+        } else if self.verdict == Verdict::Allow && self.patterns.iter().any(Pattern::is_any_program) {
+            RuleError::AllowsEveryProgram
         } else if !self.except.iter().all(about) {
             RuleError::ExceptUnused
-        } else if !self.patterns.is_empty()
-            && self.patterns.iter().all(|pattern| self.except.contains(pattern))
-        {
+        } else if !self.patterns.is_empty() && self.patterns.iter().all(|pattern| self.is_excepted(pattern)) {
             RuleError::AllExcepted
         } else {
             return Ok(());
         };
         Err(fault)
+    }
+
+    /// Checks whether an exception covers the whole pattern.
+    fn is_excepted(&self, pattern: &Pattern) -> bool {
+        let covers = |except: &Pattern| {
+            except == pattern || except.is_any_program() && pattern.kind() == except.kind()
+        };
+        self.except.iter().any(covers)
     }
 
     /// Returns the error with the name and place of the rule.
@@ -265,6 +273,9 @@ pub enum RuleError {
         "a project can only tighten the policy, but `delegate` allows; move the rule to your own policy file"
     )]
     ProjectDelegates,
+    /// An allow of every program.
+    #[error("an `allow` cannot name every program; name the programs, or write a `deny` with `except`")]
+    AllowsEveryProgram,
     /// An exception for a kind of effect that the rule does not match.
     #[error("the rule excepts a kind of effect that no pattern of it matches; remove that exception")]
     ExceptUnused,

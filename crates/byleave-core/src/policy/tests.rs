@@ -708,3 +708,42 @@ fn the_workspace_boundary_holds_in_every_mode() {
     let elsewhere = policy(rules.clone()).with_workspace(Some("/elsewhere"));
     assert!(within.digest() != elsewhere.digest() && within.digest() != policy(rules).digest());
 }
+
+// A list of allowed commands: everything else is denied, and so is what could not be predicted.
+// req: P3
+#[test]
+fn a_deny_of_every_program_leaves_only_its_exceptions() {
+    let run = |words: &[&str]| Effect::Run {
+        program: format!("/usr/bin/{}", words[0]),
+        argv: words.iter().map(|word| (*word).to_owned()).collect(),
+    };
+    let words = |text: &str| Pattern::Run(text.split(' ').map(str::to_owned).collect());
+    let list = Rule {
+        except: vec![words("ls"), words("git status")],
+        ..rule("list", Layer::User, Deny, vec![words("*")])
+    };
+    let allow = rule("all", Layer::User, Allow, vec![words("ls"), words("git"), words("rm")]);
+    let policy = policy(vec![list.clone(), allow]);
+    let verdict = |effect: Effect| {
+        let plan = Plan { effects: vec![effect], ..Plan::default() };
+        let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+        let bash = Manifest::for_commands("bash");
+        let request =
+            PolicyRequest { mode: Mode::Yolo, ..PolicyRequest::new(&bash, &plan, &session, &agent) };
+        policy.evaluate(&request).verdict
+    };
+    assert_eq!(verdict(run(&["ls", "-la"])), Allow);
+    assert_eq!(verdict(run(&["git", "status", "--short"])), Allow);
+    assert_eq!(verdict(run(&["git", "push"])), Deny);
+    assert_eq!(verdict(run(&["rm", "x"])), Deny);
+    assert_eq!(verdict(unknown("eval")), Deny);
+    // An exception needs certainty: a program of that name somewhere else is not meant.
+    let planted = Effect::Run { program: "/w/ls".into(), argv: vec!["ls".into()] };
+    assert_eq!(verdict(planted), Deny);
+
+    let error = |rule: Rule| Policy::new(vec![rule]).unwrap_err().to_string();
+    let every = rule("x", Layer::User, Allow, vec![words("*")]);
+    assert!(error(every).contains("cannot name every program"));
+    let never = Rule { except: vec![words("*")], ..rule("x", Layer::User, Deny, vec![words("git")]) };
+    assert!(error(never).contains("can never match"));
+}

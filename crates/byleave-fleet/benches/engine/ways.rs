@@ -4,21 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::approver::Reply;
-use byleave::boxed::BoxFuture;
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{ArgumentRole, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::core::question::{ApproverIdentity, Assurance};
-use byleave::gate::{Gate, SubmittedAnswer};
-use byleave::ledger::Ledger;
-use byleave::result::{CallOutcome, CallStatus};
-use byleave::settings::GateSettings;
-use byleave::tool::RunContext;
-use byleave::typed_tool::TypedTool;
 use byleave_fleet::{Books, Options, RestateLedger};
+use byleave_gate::approver::Reply;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::manifest::{ArgumentRole, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::question::{ApproverIdentity, Assurance};
+use byleave_gate::gate::{Gate, SubmittedAnswer};
+use byleave_gate::ledger::Ledger;
+use byleave_gate::result::{CallOutcome, CallStatus};
+use byleave_gate::settings::GateSettings;
+use byleave_gate::tool::RunContext;
+use byleave_gate::typed_tool::TypedTool;
 use byleave_worker::{
     ConnectError, Connector, FrameChannel, Permissions, RemoteLedger, RemoteLedgerOptions as WorkerOptions,
     WorkerRegistry, server,

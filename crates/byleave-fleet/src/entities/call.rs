@@ -12,8 +12,6 @@
 
 use std::time::Duration;
 
-use byleave::ledger::invariants::{self, BatchEffects};
-use byleave::ledger::{Interruption, PendingQuestion, StartBlockedError};
 use byleave_core::call::Millis;
 use byleave_core::effect::Effect;
 use byleave_core::entry::{Entry, RecordEvent};
@@ -21,6 +19,8 @@ use byleave_core::hash_chain::GENESIS;
 use byleave_core::id::{CallId, QuestionId, SessionId, StandingApprovalId, TenantId};
 use byleave_core::pipeline::{NextStep, next_step};
 use byleave_core::record::Record;
+use byleave_gate::ledger::invariants::{self, BatchEffects};
+use byleave_gate::ledger::{Interruption, PendingQuestion, StartBlockedError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use restate_sdk::prelude::*;

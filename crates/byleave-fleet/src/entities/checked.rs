@@ -1,8 +1,8 @@
 //! Whether what is to be appended continues the record, and what is kept of the call then. Pure: nothing here asks the engine.
 
-use byleave::ledger::{Batch, CallSummary, PendingQuestion};
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::record::Record;
+use byleave_gate::ledger::{Batch, CallSummary, PendingQuestion};
 
 use crate::packing::{Kept, Projected, continue_lines};
 use crate::wire::Append;

@@ -3,9 +3,9 @@
 //! For many sessions, so that calls that come in together in several of them ask once; and under one name for each session, so that
 //! nothing of the others need be read.
 
-use byleave::ledger::invariants;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{CallId, SessionId};
+use byleave_gate::ledger::invariants;
 use restate_sdk::prelude::*;
 
 use super::broken;

@@ -1,8 +1,8 @@
 //! Leaves: each counts its own uses, so that no two calls share the last one; and a list for each tenant and tool.
 
-use byleave::ledger::invariants;
 use byleave_core::id::StandingApprovalId;
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::ledger::invariants;
 use restate_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 

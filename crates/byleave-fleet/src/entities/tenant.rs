@@ -1,9 +1,9 @@
 //! One tenant: what its administrators did, and the halt that is in force.
 
-use byleave::ledger::invariants;
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::id::{AdminActionId, SessionId, TenantId};
 use byleave_core::session::{DEPTH_MAX, SessionNode, opening_action_id};
+use byleave_gate::ledger::invariants;
 use restate_sdk::prelude::*;
 
 use super::call::CallEntityClient;

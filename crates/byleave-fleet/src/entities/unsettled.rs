@@ -4,10 +4,10 @@
 //! Everything that is known of a call stands in the name under which it is listed, so that nothing need be read to list
 //! them, and nothing of the others need be read to change one.
 
-use byleave::ledger::invariants;
 use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
 use byleave_core::id::{CallId, TenantId};
+use byleave_gate::ledger::invariants;
 use restate_sdk::prelude::*;
 
 use super::tenant::TenantEntityClient;

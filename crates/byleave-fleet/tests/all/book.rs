@@ -8,12 +8,12 @@ mod put_back;
 /// The ledger, whose settled calls are in the book whenever anyone looks, against the whole conformance suite.
 mod ledger {
     // req: A1, E4
-    byleave::ledger_conformance!(super::bench::BookBench::new());
+    byleave_conformance::ledger_conformance!(super::bench::BookBench::new());
 }
 
 /// The gate on it: every scenario in the long form, and in the short one those in which a call is looked at again after its end.
 mod gate {
-    use byleave::gate::conformance::{SCENARIOS, Scenario};
+    use byleave_conformance::gate::{SCENARIOS, Scenario};
 
     use super::bench::BookBench;
 
@@ -49,7 +49,7 @@ mod gate {
 /// The book that it writes, against the suite of the book: all of it in the long form, and in the short one what depends on how
 /// it was written. `byleave-postgres` shows the rest by itself.
 mod shelf {
-    use byleave::audit_log::conformance::{AuditLogCase, CASES};
+    use byleave_conformance::audit_log::{AuditLogCase, CASES};
 
     use super::bench::BookBench;
 

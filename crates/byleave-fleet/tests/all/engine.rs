@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use byleave::boxed::BoxFuture;
-use byleave::core::hash_chain::ChainedEntry;
-use byleave::core::id::CallId;
-use byleave::ledger::conformance::LedgerHarness;
-use byleave::ledger::{Batch, Ledger, LedgerError};
+use byleave_conformance::ledger::LedgerHarness;
 use byleave_fleet::{Options, RestateLedger};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::hash_chain::ChainedEntry;
+use byleave_gate::core::id::CallId;
+use byleave_gate::ledger::{Batch, Ledger, LedgerError};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::core::call::Mode;
-use byleave::core::entry::{Limits, RecordEvent};
-use byleave::gate::Gate;
-use byleave::ledger::Ledger as _;
-use byleave::result::CallStatus;
-use byleave::settings::GateSettings;
 use byleave_fleet::RestateLedger;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::entry::{Limits, RecordEvent};
+use byleave_gate::gate::Gate;
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::result::CallStatus;
+use byleave_gate::settings::GateSettings;
 
 use crate::engine::{ingress, options};
 use crate::proofs::worker::{appender, call, lines_of};

@@ -1,4 +1,4 @@
 //! The ledger on the engine, against the whole conformance suite.
 
 // req: A1, E4
-byleave::ledger_conformance!(crate::engine::RestateBench::new());
+byleave_conformance::ledger_conformance!(crate::engine::RestateBench::new());

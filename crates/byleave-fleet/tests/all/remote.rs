@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::ledger::conformance::LedgerHarness;
-use byleave::ledger::{Ledger, LedgerError};
+use byleave_conformance::ledger::LedgerHarness;
 use byleave_fleet::RestateLedger;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::{Ledger, LedgerError};
 use byleave_worker::{
     ConnectError, Connector, FrameChannel, Permissions, RemoteLedger, RemoteLedgerOptions, WorkerRegistry,
     server,
@@ -75,4 +75,4 @@ impl LedgerHarness for Office {
 }
 
 // req: A1, E4
-byleave::ledger_conformance!(Office::new());
+byleave_conformance::ledger_conformance!(Office::new());

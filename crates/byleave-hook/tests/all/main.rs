@@ -1,33 +1,33 @@
 //! The requests and responses of each agent's hook, taken from the agent's documentation.
 
-use byleave_hook::{Dialect, HookDecision, HookEvent, HookParseError, format_response, parse_request};
+use byleave_hook::{AgentKind, HookDecision, HookEvent, HookParseError, format_response, parse_request};
 use serde_json::{Value, json};
 
 /// Returns the request that each agent sends before it runs a shell command.
-fn asked(dialect: Dialect) -> Value {
+fn asked(dialect: AgentKind) -> Value {
     match dialect {
-        Dialect::ClaudeCode => json!({
+        AgentKind::ClaudeCode => json!({
             "session_id": "abc", "transcript_path": "/t/abc.jsonl", "cwd": "/w", "prompt_id": "p1", "permission_mode": "default",
             "hook_event_name": "PreToolUse", "tool_name": "Bash",
             "tool_input": {"command": "make", "description": "Build", "timeout": 60000}, "tool_use_id": "toolu_01"
         }),
-        Dialect::Codex => json!({
+        AgentKind::Codex => json!({
             "session_id": "abc", "turn_id": "t1", "cwd": "/w", "transcript_path": null, "model": "m", "permission_mode": "default",
             "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "call_1"
         }),
-        Dialect::Gemini => json!({
+        AgentKind::Gemini => json!({
             "session_id": "abc", "transcript_path": "/t", "cwd": "/w", "hook_event_name": "BeforeTool",
             "timestamp": "2026-11-14T10:00:00Z", "tool_name": "run_shell_command", "tool_input": {"command": "make"}
         }),
-        Dialect::Cursor => json!({
+        AgentKind::Cursor => json!({
             "conversation_id": "abc", "generation_id": "g", "hook_event_name": "preToolUse", "workspace_roots": ["/w"],
             "cursor_version": "2", "tool_name": "Shell", "tool_input": "{\"command\":\"make\"}"
         }),
-        Dialect::Goose => json!({
+        AgentKind::Goose => json!({
             "event": "PreToolUse", "session_id": "abc", "matcher_context": "developer__shell", "tool_name": "developer__shell",
             "tool_input": {"command": "make"}, "working_dir": "/w"
         }),
-        Dialect::Copilot => json!({
+        AgentKind::Copilot => json!({
             "sessionId": "abc", "timestamp": 1_788_992_290_306_u64, "cwd": "/w", "toolName": "bash",
             "toolArgs": {"command": "make", "description": "Build", "mode": "sync", "initial_wait": 10}
         }),
@@ -37,24 +37,25 @@ fn asked(dialect: Dialect) -> Value {
 // req: M2
 #[test]
 fn every_dialect_is_heard() {
-    for dialect in Dialect::ALL {
+    for dialect in AgentKind::ALL {
         let heard = parse_request(dialect, asked(dialect).to_string().as_bytes()).unwrap();
         let name = dialect.name();
         assert_eq!((heard.kind, heard.session.as_str()), (HookEvent::PreToolUse, "abc"), "{name}");
         assert_eq!(heard.command(), Some("make"), "{name}");
         // Cursor names the open directory. For the others it is the directory of the hook process, not one that the model may
         // have chosen.
-        let (cwd, workspace) = if dialect == Dialect::Cursor { (None, "/w") } else { (Some("/w"), "/here") };
+        let (cwd, workspace) =
+            if dialect == AgentKind::Cursor { (None, "/w") } else { (Some("/w"), "/here") };
         assert_eq!((heard.cwd.as_deref(), heard.workspace("/here").as_str()), (cwd, workspace), "{name}");
         assert_eq!(heard.can_rewrite_input, dialect.can_rewrite_input(), "{name}");
-        assert_eq!(Dialect::from_name(name), Some(dialect));
+        assert_eq!(AgentKind::from_name(name), Some(dialect));
     }
 }
 
 // req: M2
 #[test]
 fn what_is_not_understood_is_never_heard_as_something_else() {
-    for dialect in Dialect::ALL {
+    for dialect in AgentKind::ALL {
         for said in ["", "{", "[]", "null", "3", "{}", "\u{feff}{}", "{\"hook_event_name\":\"PreToolUse\"}"] {
             assert!(parse_request(dialect, said.as_bytes()).is_err(), "{} {said}", dialect.name());
         }
@@ -99,7 +100,7 @@ fn what_is_printed() {
         ("deny", HookDecision::Deny { reason: "rule `x` says no".into() }),
         ("deny without a word", HookDecision::Deny { reason: " ".into() }),
     ];
-    for dialect in Dialect::ALL {
+    for dialect in AgentKind::ALL {
         all.push_str(&format!("## {}\n", dialect.name()));
         let heard = parse_request(dialect, asked(dialect).to_string().as_bytes()).unwrap();
         let after = byleave_hook::HookRequest { kind: HookEvent::PostToolUse, ..heard.clone() };
@@ -130,8 +131,8 @@ fn an_editor_is_answered_in_its_own_keys() {
         "hook_event_name": "PreToolUse", "session_id": "abc", "cwd": "/w", "tool_name": "run_in_terminal",
         "tool_input": {"command": "make", "explanation": "x", "isBackground": false}
     });
-    let heard = parse_request(Dialect::Copilot, said.to_string().as_bytes()).unwrap();
-    let said = format_response(Dialect::Copilot, Some(&heard), &HookDecision::Deny { reason: "no".into() });
+    let heard = parse_request(AgentKind::Copilot, said.to_string().as_bytes()).unwrap();
+    let said = format_response(AgentKind::Copilot, Some(&heard), &HookDecision::Deny { reason: "no".into() });
     let value: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(value["hookSpecificOutput"]["permissionDecision"], "deny");
 }

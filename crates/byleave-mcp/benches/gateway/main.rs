@@ -14,8 +14,6 @@
     reason = "a benchmark"
 )]
 
-#[path = "../../../byleave/benches/page/mod.rs"]
-mod page;
 mod ways;
 
 use std::path::Path;
@@ -76,7 +74,7 @@ fn main() {
     let (table, failures) = report(&mut ways, commits, &stored);
     println!("{table}");
     if !short {
-        page::write("gateway", &table);
+        byleave_testkit::write_bench_page!("gateway", &table);
     }
     runtime.block_on(async {
         for way in ways {

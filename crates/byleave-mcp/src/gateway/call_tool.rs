@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use byleave::core::id::{CallId, QuestionId};
+use byleave_gate::core::id::{CallId, QuestionId};
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, MetaObject, RequestMetaObject,

@@ -1,6 +1,6 @@
 //! The identity of a client: its agent, session and protocol version.
 
-use byleave::core::id::{AgentId, SessionId};
+use byleave_gate::core::id::{AgentId, SessionId};
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{RequestContext, RoleServer};
 

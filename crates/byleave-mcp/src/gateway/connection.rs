@@ -1,10 +1,11 @@
 //! The connection of one client: its session, cancelled requests and watched resources.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::core::id::SessionId;
+use byleave_gate::core::id::SessionId;
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::{ProtocolVersion, RequestId};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -96,5 +97,5 @@ impl ClientConnection {
 }
 
 pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+    of.lock()
 }

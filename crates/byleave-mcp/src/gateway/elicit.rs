@@ -12,12 +12,12 @@
 
 use std::time::Duration;
 
-use byleave::approver::{Reply, RiskLevel};
-use byleave::core::digest::Digest;
-use byleave::core::id::{CallId, QuestionId};
-use byleave::core::question::QuestionKind;
-use byleave::core::question_view::QuestionView;
-use byleave::core::render::render;
+use byleave_gate::approver::{Reply, RiskLevel};
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::{CallId, QuestionId};
+use byleave_gate::core::question::QuestionKind;
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::render::render;
 use rmcp::model::{
     ClientCapabilities, CustomNotification, ElicitRequest, ElicitRequestParams, ElicitResult,
     ElicitationAction, InputRequest, InputRequests, InputRequiredResult, InputResponses, RequestStateCodec,
@@ -215,7 +215,7 @@ mod tests {
         let codec = RequestStateCodec::try_new([7_u8; 32]).unwrap();
         let (key, other) = (Digest::compute(b"this call"), Digest::compute(b"another call"));
         let (call, question) =
-            (CallId::new(byleave::clock::fresh_id()), QuestionId::new(byleave::clock::fresh_id()));
+            (CallId::new(byleave_gate::clock::fresh_id()), QuestionId::new(byleave_gate::clock::fresh_id()));
         let digest = Digest::compute(b"asked");
         let state = ElicitationState { call, question, digest, on_page: false, state: None, responses: None };
         let seal = |state: &ElicitationState| {

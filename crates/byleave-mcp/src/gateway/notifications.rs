@@ -4,8 +4,9 @@
 //! the newer protocol lists in one request what it wants to hear of, for as long as that request lasts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::ErrorData;
 use rmcp::model::{
     ResourceUpdatedNotificationParam, ServerNotification, SubscribeRequestParams, SubscriptionFilter,
@@ -48,7 +49,7 @@ impl Default for WatchedResources {
 
 impl WatchedResources {
     fn by(&self) -> MutexGuard<'_, HashMap<(String, String), WatchedResource>> {
-        self.by.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by.lock()
     }
 }
 

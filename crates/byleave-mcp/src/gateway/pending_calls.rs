@@ -13,8 +13,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use byleave::core::digest::Digest;
-use byleave::core::id::CallId;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::CallId;
 
 /// How long a repeated call finds the one before.
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3_600);
@@ -159,7 +159,7 @@ fn held(dir: &Path, call: CallId) -> io::Result<Option<PendingCallLock>> {
 
 #[cfg(test)]
 mod tests {
-    use byleave::clock::fresh_id;
+    use byleave_gate::clock::fresh_id;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Progress reports for a client: those of the tool, and that the call still waits.
 
-use byleave::tool::Progress;
+use byleave_gate::tool::Progress;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 

@@ -4,9 +4,10 @@
 //! costs only its own part of a list.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::ErrorData;
 use rmcp::model::{ErrorCode, Prompt, Resource, ResourceTemplate};
 use rmcp::service::{Peer, RoleClient, ServiceError};
@@ -47,7 +48,7 @@ impl ResourceDirectory {
     }
 
     fn resources(&self) -> MutexGuard<'_, HashMap<String, Arc<ServerResources>>> {
-        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
+        self.resources.lock()
     }
 }
 

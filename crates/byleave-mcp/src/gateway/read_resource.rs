@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::host;
-use byleave::core::manifest::{Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::path_resolution::resolve;
-use byleave::result::{CallOutcome, CallResult};
-use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::host;
+use byleave_gate::core::manifest::{Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::path_resolution::resolve;
+use byleave_gate::result::{CallOutcome, CallResult};
+use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use rmcp::ErrorData;
 use rmcp::model::{
     ErrorCode, InputRequiredResult, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,

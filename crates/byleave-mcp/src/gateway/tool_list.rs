@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use byleave::catalog::CatalogEntry;
-use byleave::provider_formats::{ProviderFormat, schema};
-use byleave::tool::ToolContext;
+use byleave_gate::catalog::CatalogEntry;
+use byleave_gate::provider_formats::{ProviderFormat, schema};
+use byleave_gate::tool::ToolContext;
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListToolsResult, PaginatedRequestParams, Tool};
 

@@ -3,11 +3,11 @@
 //! A server names calls by tokens that are known here only after the request was sent. Earlier reports are kept until then.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use byleave::core::id::{CallId, SessionId};
-use byleave::tool::RunContext;
+use byleave_gate::core::id::{CallId, SessionId};
+use byleave_gate::tool::RunContext;
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::sync::watch;
 
@@ -90,7 +90,7 @@ impl ActiveCalls {
     }
 
     fn state(&self) -> MutexGuard<'_, ActiveCallsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -156,9 +156,9 @@ impl RunningCall {
 mod tests {
     use std::sync::Arc;
 
-    use byleave::clock::fresh_id;
-    use byleave::core::effect::Plan;
-    use byleave::tool::ToolContext;
+    use byleave_gate::clock::fresh_id;
+    use byleave_gate::core::effect::Plan;
+    use byleave_gate::tool::ToolContext;
     use rmcp::model::NumberOrString;
     use tokio_util::sync::CancellationToken;
 

@@ -5,11 +5,11 @@
 //! are therefore examined. An argument that looks like a path is assumed to be read and written. The server's sandbox must
 //! contain everything that this misses.
 
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::ArgumentRole;
-use byleave::path_resolution::resolve_argument;
-use byleave::plan;
-use byleave::tool::ToolContext;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::manifest::ArgumentRole;
+use byleave_gate::path_resolution::resolve_argument;
+use byleave_gate::plan;
+use byleave_gate::tool::ToolContext;
 use serde_json::{Map, Value};
 
 /// The maximum depth of arguments that are examined. The limits of the schema are narrower.
@@ -204,7 +204,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use byleave::core::id::{AgentId, SessionId};
+    use byleave_gate::core::id::{AgentId, SessionId};
     use serde_json::json;
 
     fn looked(arguments: &Value, reads: bool) -> Vec<String> {

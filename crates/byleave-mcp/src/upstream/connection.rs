@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::ClientServiceExt as _;
 use rmcp::model::{
     PaginatedRequestParams, ProtocolVersion, ServerNotification, ServerPeerInfo, SubscriptionFilter,
@@ -21,16 +22,13 @@ use rmcp::transport::{AuthClient, AuthError, StreamableHttpClientTransport};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::ServerChange;
 use super::active_calls::ActiveCalls;
 use super::client_handler::{HandlerContext, UpstreamHandler};
-use super::http;
-use super::login;
 use super::pins::ServerListing;
 use super::raw_capture::{CapturedListing, CapturingReader, MAX_LINE_BYTES};
 use super::server_definition::{Launch, ServerDefinition, ServerName};
 use super::server_process::{self, KillOnDrop, ServerEnvironment, ServerStartError};
-use super::tool_names;
+use super::{ServerChange, http, login, tool_names};
 use crate::active_callers::ActiveCallers;
 use crate::protocol_version::is_modern;
 
@@ -295,7 +293,7 @@ impl ServerConnection {
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Arc<RunningServer>>> {
-        self.shared.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.now.lock()
     }
 }
 

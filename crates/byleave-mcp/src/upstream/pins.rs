@@ -11,8 +11,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use byleave::core::digest::{Digest, canonical_json};
 use byleave_files::{LinkPolicy, OpenedFile, own};
+use byleave_gate::core::digest::{Digest, canonical_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

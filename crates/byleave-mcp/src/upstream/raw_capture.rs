@@ -4,10 +4,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -76,8 +77,8 @@ impl CapturedListing {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, CaptureState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, CaptureState> {
+        self.0.lock()
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use byleave::core::digest::{Digest, canonical_json};
+use byleave_gate::core::digest::{Digest, canonical_json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

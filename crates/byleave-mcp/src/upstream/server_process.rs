@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::policy::Policy;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::policy::Policy;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;

@@ -1,12 +1,12 @@
 //! One tool of a server as a tool of the gate (M1). It is sensitive, is checked by the effects of its arguments, and its
 //! result is validated.
 
-use byleave::boxed::BoxFuture;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::{Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::schema::{JsonLimits, Validator};
-use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::manifest::{Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::schema::{JsonLimits, Validator};
+use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ElicitRequest,
     ErrorData, InputRequest, InputResponses, RequestMetaObject, ServerResult,

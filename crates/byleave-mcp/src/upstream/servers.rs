@@ -2,15 +2,16 @@
 //! else is suspended.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::catalog::Catalog;
-use byleave::clock::fresh_id;
-use byleave::core::id::CallId;
-use byleave::gate::Gate;
-use byleave::tool::Tool;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::catalog::Catalog;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::id::CallId;
+use byleave_gate::gate::Gate;
+use byleave_gate::tool::Tool;
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::ServerPeerInfo;
 use rmcp::service::{Peer, RoleClient};
 use serde_json::Value;
@@ -90,7 +91,7 @@ impl Upstream {
         pins: PinFile,
         exchange: &ActiveCallers,
         catalog: Catalog,
-    ) -> Result<Self, byleave::catalog::RegisterError> {
+    ) -> Result<Self, byleave_gate::catalog::RegisterError> {
         let (said, _) = broadcast::channel(NEWS_MAX);
         let (news, _) = broadcast::channel(NEWS_MAX);
         let one = |definition: ServerDefinition| {
@@ -409,11 +410,11 @@ impl UpstreamServer {
     }
 
     fn offered(&self) -> MutexGuard<'_, BTreeMap<String, OfferedTool>> {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.offered.lock()
     }
 
     fn stands(&self) -> MutexGuard<'_, ServerStatus> {
-        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stands.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Catalog names of servers' tools. They are generated and never parsed; a tool is found by lookup.
 
-use byleave::core::digest::Digest;
+use byleave_gate::core::digest::Digest;
 
 use super::server_definition::ServerName;
 

@@ -6,16 +6,16 @@
 
 use std::sync::Weak;
 
-use byleave::boxed::BoxFuture;
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::call::{Call, Mode};
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::escape::is_printable;
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{ApprovalRequirement, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::result::{CallOutcome, CallResult};
-use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::escape::is_printable;
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::manifest::{ApprovalRequirement, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::result::{CallOutcome, CallResult};
+use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use serde_json::{Value, json};
 
 use super::pins::{Drift, LaunchPin, digest};

@@ -31,8 +31,9 @@ async fn a_list_goes_on_where_the_page_before_ended() {
     let stage = GatewayFixture::new();
     for n in 0..130 {
         let name = format!("more_{n:03}");
-        let more =
-            byleave::typed_tool::TypedTool::new(name, "More.", |_: EmptyArguments, _run| async { "more" });
+        let more = byleave_gate::typed_tool::TypedTool::new(name, "More.", |_: EmptyArguments, _run| async {
+            "more"
+        });
         stage.gate.catalog().register(more).unwrap();
     }
     let client = stage.client(stage.setup(), TestClient::new(&VERSIONS[1])).await;

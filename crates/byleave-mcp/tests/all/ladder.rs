@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use byleave::core::question::Assurance;
+use byleave_gate::core::question::Assurance;
 use byleave_mcp::gateway::GatewaySettings;
 use rmcp::model::{CallToolResponse, ClientRequest, Request};
 use rmcp::service::PeerRequestOptions;

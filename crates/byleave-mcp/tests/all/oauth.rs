@@ -1,7 +1,5 @@
 //! Logins at HTTP servers, with a fake on this machine: the whole flow, what is refused, and the life of tokens.
 
-pub(crate) mod fake;
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,8 +11,8 @@ use byleave_mcp::upstream::login_store::{LoginStatus, LoginStore};
 use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
 use serde_json::{Value, json};
 
-use self::fake::{FakeOAuthServers, SECRET, browse, fetch, in_query};
 use crate::fixture::UpstreamFixture;
+use byleave_testkit::oauth::{FakeOAuthServers, SECRET, browse, fetch, in_query};
 
 const WAIT: Duration = Duration::from_secs(120);
 

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use byleave::boxed::BoxFuture;
-use byleave::core::manifest::Manifest;
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
 use byleave_mcp::active_callers::ActiveCallers;
 use byleave_mcp::gateway::{GatewaySettings, NamingScheme};
 use byleave_mcp::result_conversion::output_from_response;

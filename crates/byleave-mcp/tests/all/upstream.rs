@@ -1,6 +1,6 @@
 //! Servers behind the gate: their offers, their acceptance, and the consequences of misbehaviour.
 
-use byleave::result::CallOutcome;
+use byleave_gate::result::CallOutcome;
 use byleave_mcp::upstream::ServerStatus;
 use byleave_mcp::upstream::pins::Drift;
 use byleave_mcp::upstream::server_definition::Launch;
@@ -109,7 +109,7 @@ async fn a_call_that_is_called_off_is_called_off_at_the_server() {
     // The attempt is on the record before the server gets the call. One more call shows that it got it.
     loop {
         let event = tokio::time::timeout(crate::fixture::PATIENCE, events.recv()).await.unwrap().unwrap();
-        if let byleave::event::GateEvent::Entry { entry, .. } = event
+        if let byleave_gate::event::GateEvent::Entry { entry, .. } = event
             && entry.event.kind() == "started"
         {
             break;

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::audit_log::batch_encoding::{EncodedBatch, decode};
-use byleave::audit_log::index_fields::state_from_number;
-use byleave::ledger::CallSummary;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
+use byleave_gate::audit_log::batch_encoding::{EncodedBatch, decode};
+use byleave_gate::audit_log::index_fields::state_from_number;
+use byleave_gate::ledger::CallSummary;
 use sqlx_core::Error;
 use sqlx_core::query::query;
 use sqlx_core::row::Row as _;

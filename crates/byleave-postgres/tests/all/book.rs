@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 
-use byleave::audit_log::AuditLog as _;
-use byleave::audit_log::conformance::{AuditLogHarness, OpenedStore};
-use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
-use byleave::boxed::BoxFuture;
-use byleave::core::admin_action::AdminAction;
-use byleave::core::call::Millis;
-use byleave::core::digest::ContentRef;
-use byleave::core::effect::Plan;
-use byleave::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
-use byleave::core::session::SessionNode;
-use byleave::core::standing_approval::StandingApproval;
-use byleave::ledger::{AppendError, Batch, ContentError, Interruption, Ledger, LedgerError, LoadedRecord};
+use byleave_conformance::audit_log::{AuditLogHarness, OpenedStore};
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::admin_action::AdminAction;
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::digest::ContentRef;
+use byleave_gate::core::effect::Plan;
+use byleave_gate::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_gate::core::session::SessionNode;
+use byleave_gate::core::standing_approval::StandingApproval;
+use byleave_gate::ledger::{
+    AppendError, Batch, ContentError, Interruption, Ledger, LedgerError, LoadedRecord,
+};
 use byleave_postgres::{Ingest, IngestError, PgAuditLog};
 use tokio::sync::OnceCell;
 
 use crate::server::{PgSchema, vault};
 
 mod postgres {
-    byleave::book_conformance!(super::PgFixture::default());
+    byleave_conformance::audit_log_conformance!(super::PgFixture::default());
 }
 
 /// An audit log in its own schema, and its ledger in its own directory.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use byleave::audit_log::encryption::KeyVault;
-use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
-use byleave::core::admin_action::{AdminAction, AdminActionKind};
-use byleave::core::id::{AdminActionId, TenantId};
-use byleave::ledger::conformance::record_script::{NOW, ScriptSettings};
+use byleave_conformance::ledger::record_script::{NOW, ScriptSettings};
+use byleave_gate::audit_log::encryption::KeyVault;
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest};
+use byleave_gate::core::admin_action::{AdminAction, AdminActionKind};
+use byleave_gate::core::id::{AdminActionId, TenantId};
 use byleave_postgres::PgAuditLog;
 use sqlx_core::query_scalar::query_scalar;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::server::{PgSchema, options};
 use crate::story::{asked, taking, waiting};
 
-fn forget(call: byleave::core::id::CallId, tenant: &str) -> AdminAction {
+fn forget(call: byleave_gate::core::id::CallId, tenant: &str) -> AdminAction {
     let (id, tenant) = (AdminActionId::new(Uuid::now_v7()), TenantId::new(tenant).unwrap());
     AdminAction { id, at: NOW, tenant, actor: "eve".into(), kind: AdminActionKind::Forget { call } }
 }
@@ -79,7 +79,7 @@ async fn contents_and_keys_are_nowhere_in_the_clear() {
     let book = ground.open().await;
     let (mut script, first) = waiting(ScriptSettings::default());
     script.content_ref(b"a secret that nobody else may read");
-    script.answer(byleave::core::question::Answer::Yes { note: None }).unwrap();
+    script.answer(byleave_gate::core::question::Answer::Yes { note: None }).unwrap();
     let second = taking(&mut script);
     for taking in [second, first] {
         book.ingest(taking).await.unwrap();

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
-use byleave::core::id::CallId;
-use byleave::ledger::conformance::record_script::ScriptSettings;
+use byleave_conformance::ledger::record_script::ScriptSettings;
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest};
+use byleave_gate::core::id::CallId;
 use byleave_postgres::{IngestError, PgAuditLog};
 use futures::future::join_all;
 use sqlx_core::query_scalar::query_scalar;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
-use byleave::core::id::{SessionId, TenantId};
-use byleave::core::question::QuestionKind;
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
+use byleave_gate::core::id::{SessionId, TenantId};
+use byleave_gate::core::question::QuestionKind;
 use byleave_postgres::{PgAuditLog, shard_for_tenant};
 
 use crate::server::PgSchema;

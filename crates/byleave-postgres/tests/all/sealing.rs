@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use byleave::audit_log::AuditLog as _;
-use byleave::ledger::conformance::record_script::ScriptSettings;
+use byleave_conformance::ledger::record_script::ScriptSettings;
+use byleave_gate::audit_log::AuditLog as _;
 use byleave_postgres::PgAuditLog;
 use futures::future::join_all;
 use sqlx_core::query_scalar::query_scalar;

@@ -6,9 +6,9 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::audit_log::anchor_file::AnchorFile;
-use byleave::audit_log::encryption::KeyVault;
-use byleave::ledger::{Ledger, LedgerError};
+use byleave_gate::audit_log::anchor_file::AnchorFile;
+use byleave_gate::audit_log::encryption::KeyVault;
+use byleave_gate::ledger::{Ledger, LedgerError};
 use byleave_postgres::{PgAuditLog, PgAuditLogOptions, PgConnectOptions};
 use sqlx_core::connection::{ConnectOptions as _, Connection as _};
 use sqlx_core::query::query;

@@ -1,8 +1,8 @@
 //! Legal records, split into the batches of their appends.
 
-use byleave::core::id::OwnerId;
-use byleave::core::question::Answer;
-use byleave::ledger::conformance::record_script::{CallScript, ScriptSettings};
+use byleave_conformance::ledger::record_script::{CallScript, ScriptSettings};
+use byleave_gate::core::id::OwnerId;
+use byleave_gate::core::question::Answer;
 use byleave_postgres::Ingest;
 use uuid::Uuid;
 

@@ -1,9 +1,9 @@
 //! Ingestion: repeated, out of order, forked, and concurrent.
 
-use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
-use byleave::core::id::{OwnerId, TenantId};
-use byleave::core::question::Answer;
-use byleave::ledger::conformance::record_script::{CallScript, ScriptSettings};
+use byleave_conformance::ledger::record_script::{CallScript, ScriptSettings};
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
+use byleave_gate::core::id::{OwnerId, TenantId};
+use byleave_gate::core::question::Answer;
 use byleave_postgres::{Ingest, IngestError, PgAuditLog, shard_for_tenant};
 use futures::future::join_all;
 use sqlx_core::query_scalar::query_scalar;
@@ -93,7 +93,7 @@ async fn many_in_any_order_by_several_end_up_the_same() {
     all.extend(all.clone());
     // An arbitrary but deterministic order.
     all.sort_by_cached_key(|taking| {
-        byleave::core::digest::Digest::compute_parts(
+        byleave_gate::core::digest::Digest::compute_parts(
             "order",
             &[&taking.contents, taking.prev_link.as_bytes()],
         )
@@ -226,7 +226,7 @@ async fn text_that_postgres_does_not_have_is_listed_with_a_sign_for_it() {
     let book = ground.open().await;
     let (script, taking) = waiting(ScriptSettings { summary: "a\0b", ..ScriptSettings::default() });
     book.ingest(taking).await.unwrap();
-    let summary = |items: Vec<byleave::audit_log::CallItem>| items[0].call_summary.summary.clone();
+    let summary = |items: Vec<byleave_gate::audit_log::CallItem>| items[0].call_summary.summary.clone();
     assert_eq!(summary(book.calls(CallFilter::default(), ALL).await.unwrap()), "a\u{2400}b");
     book.rebuild().await.unwrap();
     let filter = CallFilter { text: Some("A\0b".into()), ..CallFilter::default() };

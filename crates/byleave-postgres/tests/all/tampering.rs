@@ -1,10 +1,10 @@
 //! Tampering: every change that someone makes in the database is detected, at its first position.
 
-use byleave::audit_log::{AuditLog as _, LogPosition, Verification};
-use byleave::core::admin_action::{AdminAction, AdminActionKind};
-use byleave::core::id::{AdminActionId, CallId, TenantId};
-use byleave::core::question::Answer;
-use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, standing_approval};
+use byleave_conformance::ledger::record_script::{CallScript, NOW, ScriptSettings, standing_approval};
+use byleave_gate::audit_log::{AuditLog as _, LogPosition, Verification};
+use byleave_gate::core::admin_action::{AdminAction, AdminActionKind};
+use byleave_gate::core::id::{AdminActionId, CallId, TenantId};
+use byleave_gate::core::question::Answer;
 use byleave_postgres::PgAuditLog;
 use uuid::Uuid;
 
@@ -80,7 +80,7 @@ fn seq_of(script: &CallScript, append: usize) -> u32 {
         .record
         .entries()
         .iter()
-        .position(|entry| matches!(entry.event, byleave::core::entry::RecordEvent::Asked(_)));
+        .position(|entry| matches!(entry.event, byleave_gate::core::entry::RecordEvent::Asked(_)));
     let first = asked.unwrap() + 1;
     u32::try_from([0, first, first + 1, first + 2][append]).unwrap()
 }

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::LaunchError;
 use crate::confinement::{Confinement, FileConfinement, PathPolicyScope};
@@ -43,7 +45,7 @@ impl IndexCache {
     }
 
     fn index(&self, files: &FileConfinement) -> Arc<Mutex<DynDirectoryIndex>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(known) = known.as_ref().filter(|known| known.is_of(files)) {
             return Arc::clone(&known.index);
         }
@@ -85,7 +87,7 @@ pub(super) fn prepare_command(
         DirectoryIndex::new_unwatched
     };
     let looked = warm.map_or_else(|| Arc::new(Mutex::new(index(files, make))), |warm| warm.index(files));
-    let marked = looked.lock().unwrap_or_else(PoisonError::into_inner).protected_paths()?;
+    let marked = looked.lock().protected_paths()?;
     let marked = with_protected_paths(confinement, &marked);
     let written = files.directly_writable();
     // New files in the original of a copy are not from this command.

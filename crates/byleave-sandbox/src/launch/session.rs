@@ -15,9 +15,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::network_bridge::{self, CommandNetwork};
@@ -161,8 +162,8 @@ impl SandboxSession {
         command: &CommandSpec,
         network: Option<(ProxyToken, Vec<(&'static str, String)>)>,
     ) -> Result<RunningCommand, LaunchError> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        let marked = self.index.lock().unwrap_or_else(PoisonError::into_inner).protected_paths()?;
+        let mut place = self.place.lock();
+        let marked = self.index.lock().protected_paths()?;
         if marked != place.marked || covered(&place.confinement) != place.covered {
             *place = SessionProcess::new(
                 &self.confinement,

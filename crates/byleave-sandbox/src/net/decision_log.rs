@@ -4,8 +4,10 @@
 //! never content or credentials.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The way a host was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,10 +113,10 @@ impl NetworkLog {
     /// Logs that a host was refused. A repeated refusal is only counted.
     pub(crate) fn record_refused(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) {
         {
-            let inner = lock_ignoring_poison(&self.inner);
+            let inner = self.inner.lock();
             let same = inner.entries.iter().rev().take(64).find(|entry| entry.is(host, port, way, why));
             if let Some(same) = same {
-                let mut ruled = lock_ignoring_poison(&same.ruled);
+                let mut ruled = same.ruled.lock();
                 ruled.times = ruled.times.saturating_add(1);
                 return;
             }
@@ -125,7 +127,7 @@ impl NetworkLog {
 
     fn push(&self, entry: NetworkLogEntry) -> Arc<NetworkLogEntry> {
         let entry = Arc::new(entry);
-        let mut inner = lock_ignoring_poison(&self.inner);
+        let mut inner = self.inner.lock();
         if inner.entries.len() < self.kept_max {
             inner.entries.push(Arc::clone(&entry));
         } else {
@@ -136,12 +138,12 @@ impl NetworkLog {
 
     /// Returns the entries so far.
     pub(crate) fn decisions(&self) -> Vec<HostAccessRecord> {
-        lock_ignoring_poison(&self.inner).entries.iter().map(|entry| entry.decision()).collect()
+        self.inner.lock().entries.iter().map(|entry| entry.decision()).collect()
     }
 
     /// Returns how many entries did not fit.
     pub(crate) fn left_out(&self) -> u64 {
-        lock_ignoring_poison(&self.inner).left_out
+        self.inner.lock().left_out
     }
 }
 
@@ -158,7 +160,7 @@ impl NetworkLogEntry {
     }
 
     fn is(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) -> bool {
-        let ruled = lock_ignoring_poison(&self.ruled);
+        let ruled = self.ruled.lock();
         !ruled.given
             && self.host == host
             && self.port == port
@@ -168,18 +170,18 @@ impl NetworkLogEntry {
 
     /// Revokes an allowed entry, because the traffic did not match the request.
     pub(crate) fn revoke(&self, why: &str) {
-        let mut ruled = lock_ignoring_poison(&self.ruled);
+        let mut ruled = self.ruled.lock();
         ruled.given = false;
         ruled.why = Some(why.to_owned());
     }
 
     /// Notes why an allowed connection failed or ended.
     pub(crate) fn add_reason(&self, why: &str) {
-        lock_ignoring_poison(&self.ruled).why = Some(why.to_owned());
+        self.ruled.lock().why = Some(why.to_owned());
     }
 
     pub(crate) fn set_credential_added(&self) {
-        lock_ignoring_poison(&self.ruled).credential = true;
+        self.ruled.lock().credential = true;
     }
 
     pub(crate) fn count_sent(&self, bytes: usize) {
@@ -196,7 +198,7 @@ impl NetworkLogEntry {
     }
 
     fn decision(&self) -> HostAccessRecord {
-        let ruled = lock_ignoring_poison(&self.ruled);
+        let ruled = self.ruled.lock();
         HostAccessRecord {
             host: self.host.clone(),
             port: self.port,
@@ -209,9 +211,4 @@ impl NetworkLogEntry {
             times: ruled.times,
         }
     }
-}
-
-/// Locks a mutex, also after a panic elsewhere, because the log is still correct.
-pub(crate) fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,23 +6,21 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::fmt;
 use std::future::Future;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{fmt, io};
 
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, watch};
 
 use super::address::AddressPolicy;
 use super::credential::{Credential, CredentialError, CredentialTransport};
-use super::decision_log::{
-    HostAccessMethod, HostAccessRecord, NetworkLog, NetworkLogEntry, lock_ignoring_poison,
-};
+use super::decision_log::{HostAccessMethod, HostAccessRecord, NetworkLog, NetworkLogEntry};
 use super::host_normalize::{normalize_host, shorten};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::tls_intercept::TlsInterceptor;
@@ -260,14 +258,14 @@ impl Egress {
     /// Waits a short time until open connections have ended after the shutdown. Must not be called on the runtime that serves
     /// them.
     pub(crate) fn wait_until_idle(&self, patience: Duration) {
-        drop(lock_ignoring_poison(&self.held).take());
+        drop(self.held.lock().take());
         // Either all connections have ended, or the serving runtime does not run, and then nothing gets through either.
-        lock_ignoring_poison(&self.let_go).recv_timeout(patience).map(|never| match never {}).ok();
+        self.let_go.lock().recv_timeout(patience).map(|never| match never {}).ok();
     }
 
     /// Runs this future while the egress is open, unless too many are running.
     pub(crate) async fn run_while_open(&self, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-        let _held = lock_ignoring_poison(&self.held).clone();
+        let _held = self.held.lock().clone();
         let _one = CountGuard::among(&self.open);
         if self.open.load(Ordering::Relaxed) > self.bounds.max_connections {
             return Err(io::Error::other("the call has too many connections"));
@@ -340,7 +338,7 @@ impl Egress {
     /// Checks a host again for the next request on an open connection.
     pub(crate) async fn recheck_host(&self, host: &str, port: u16) -> Result<(), ConnectionRefusedError> {
         let cell = {
-            let mut judged = lock_ignoring_poison(&self.judged);
+            let mut judged = self.judged.lock();
             let key = (host.to_owned(), port);
             if !judged.hosts.contains_key(&key) && judged.hosts.len() >= self.bounds.max_hosts {
                 return Err(ConnectionRefusedError::TooManyHosts(self.bounds.max_hosts));
@@ -376,7 +374,7 @@ impl Egress {
             HostDecision::Refused(why) => Err(refused(why)),
             HostDecision::Ask => {
                 {
-                    let mut judged = lock_ignoring_poison(&self.judged);
+                    let mut judged = self.judged.lock();
                     if judged.questions >= self.bounds.max_questions {
                         let max = self.bounds.max_questions;
                         return Err(ConnectionRefusedError::TooManyQuestions {

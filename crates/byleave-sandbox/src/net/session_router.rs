@@ -15,13 +15,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::decision_log::{HostAccessRecord, lock_ignoring_poison};
+use super::decision_log::HostAccessRecord;
 use super::egress::{Egress, NetworkLimits};
 
 /// The user name beside a token, for protocols that require one.
@@ -105,7 +106,7 @@ impl SessionRouter {
         getrandom::fill(&mut random).map_err(ProxyTokenError)?;
         let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let door = Arc::new(door);
-        lock_ignoring_poison(&self.by_pass).insert(text.clone(), Arc::clone(&door));
+        self.by_pass.lock().insert(text.clone(), Arc::clone(&door));
         Ok(ProxyToken { text, door, doors: Arc::clone(self) })
     }
 
@@ -123,7 +124,7 @@ impl SessionRouter {
             DefaultRoute::Nobody => DefaultEgress::Unavailable,
             DefaultRoute::Always(door) => DefaultEgress::Single(Arc::clone(door)),
             DefaultRoute::WhoRunsAlone => {
-                let open: Vec<Arc<Egress>> = lock_ignoring_poison(&self.by_pass).values().cloned().collect();
+                let open: Vec<Arc<Egress>> = self.by_pass.lock().values().cloned().collect();
                 match <[Arc<Egress>; 1]>::try_from(open) {
                     Ok([door]) => DefaultEgress::Single(door),
                     Err(open) if open.is_empty() => DefaultEgress::Unavailable,
@@ -135,12 +136,12 @@ impl SessionRouter {
 
     /// Returns the lock that is held while a connection is accepted and assigned.
     pub(crate) fn lock_accept(&self) -> MutexGuard<'_, ()> {
-        lock_ignoring_poison(&self.turn)
+        self.turn.lock()
     }
 
     /// Sets the listeners of connections that cannot present a token.
     pub(crate) fn set_listeners(&self, listeners: &Arc<Vec<TcpListener>>) {
-        *lock_ignoring_poison(&self.waiting) = Arc::downgrade(listeners);
+        *self.waiting.lock() = Arc::downgrade(listeners);
     }
 
     /// Returns the egress for this token. A wrong token does not fall back to the default. At the proxy a token can be presented,
@@ -148,7 +149,7 @@ impl SessionRouter {
     pub(crate) fn egress_for_token(&self, pass: Option<&[u8]>) -> Option<Arc<Egress>> {
         match pass.map(str::from_utf8) {
             None => self.default_egress(),
-            Some(Ok(pass)) => lock_ignoring_poison(&self.by_pass).get(pass).cloned(),
+            Some(Ok(pass)) => self.by_pass.lock().get(pass).cloned(),
             Some(Err(_)) => None,
         }
     }
@@ -187,7 +188,7 @@ impl ProxyToken {
     /// to the next call.
     fn shut(&self) {
         let turn = self.doors.lock_accept();
-        if let Some(listeners) = lock_ignoring_poison(&self.doors.waiting).upgrade() {
+        if let Some(listeners) = self.doors.waiting.lock().upgrade() {
             for listener in listeners.iter() {
                 // As many as can wait, because those of this call are the first.
                 for _ in 0..WAITING_MAX {
@@ -197,7 +198,7 @@ impl ProxyToken {
                 }
             }
         }
-        lock_ignoring_poison(&self.doors.by_pass).remove(&self.text);
+        self.doors.by_pass.lock().remove(&self.text);
         drop(turn);
         self.door.shut();
     }

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -18,7 +19,6 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::buffered_stream::BufferedStream;
-use super::decision_log::lock_ignoring_poison;
 
 /// The TLS interceptor of one session, with its own certificate authority and the settings to verify hosts.
 pub struct TlsInterceptor {
@@ -89,7 +89,7 @@ impl TlsInterceptor {
     }
 
     fn config(&self, host: &str) -> Result<Arc<ServerConfig>, TlsInterceptorError> {
-        if let Some(config) = lock_ignoring_poison(&self.made).get(host) {
+        if let Some(config) = self.made.lock().get(host) {
             return Ok(Arc::clone(config));
         }
         let key = KeyPair::generate()?;
@@ -108,7 +108,7 @@ impl TlsInterceptor {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let config = Arc::new(config);
         // Only hosts with a credential get here, so this map stays small.
-        lock_ignoring_poison(&self.made).insert(host.to_owned(), Arc::clone(&config));
+        self.made.lock().insert(host.to_owned(), Arc::clone(&config));
         Ok(config)
     }
 }

@@ -7,12 +7,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::buffered_stream::BufferedStream;
-use super::decision_log::{HostAccessMethod, lock_ignoring_poison};
+use super::decision_log::HostAccessMethod;
 use super::dns::{self, DnsAnswer};
 use super::egress::Egress;
 use super::host_normalize::{normalize_host, shorten};
@@ -38,7 +39,7 @@ struct NameAddressTable {
 impl NameAddressMap {
     /// Returns the address for a name, the same each time. `None` if no address is left.
     pub fn address_for(&self, name: &str) -> Option<Ipv4Addr> {
-        let mut table = lock_ignoring_poison(&self.0);
+        let mut table = self.0.lock();
         if let Some(address) = table.by_name.get(name) {
             return Some(*address);
         }
@@ -54,7 +55,7 @@ impl NameAddressMap {
 
     /// Returns the name for an address.
     pub fn name_for(&self, address: Ipv4Addr) -> Option<String> {
-        lock_ignoring_poison(&self.0).by_address.get(&address).cloned()
+        self.0.lock().by_address.get(&address).cloned()
     }
 }
 

@@ -13,8 +13,8 @@ use byleave_sandbox::launch::{self, CommandStatus};
 use byleave_sandbox::limits::LimitKind;
 
 use crate::launch::{confinement, text};
-use crate::user::{UID, passes};
 use crate::ways::ways;
+use byleave_testkit::user::{UID, passes};
 
 const AGAIN: &str = "BYLEAVE_TEST_DELEGATED";
 

@@ -19,7 +19,7 @@ use byleave_sandbox::probe;
 
 use crate::forms::unprivileged_on_own_disk;
 use crate::launch::{bash, confinement, text};
-use crate::user::{UID, passes, unprivileged};
+use byleave_testkit::user::{UID, passes, unprivileged};
 
 /// A workspace, and a directory for its copies.
 struct CopyFixture {

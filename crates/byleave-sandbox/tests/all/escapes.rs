@@ -34,7 +34,7 @@ use byleave_sandbox::probe::ProbeReport;
 use crate::forms::{long, own_uid};
 use crate::net::world::{FakeHostPolicy, door};
 use crate::scores::{CASES, NOT_ALWAYS_BY_BWRAP, NOT_BY_BWRAP, NOT_BY_LANDLOCK};
-use crate::user::passes;
+use byleave_testkit::user::passes;
 
 const HOME: &str = "/home/sbxuser";
 const ROLE: &str = "BYLEAVE_TEST_ROLE";

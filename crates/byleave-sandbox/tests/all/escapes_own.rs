@@ -23,7 +23,7 @@ use crate::launch::text;
 use crate::net::tls::FakeHttpsServer;
 use crate::net::world::{FakeHostPolicy, FakeHttpServer, FakeResolver};
 use crate::online::{ALL, LaunchMethod, NetworkedSandbox, runtime};
-use crate::user::unprivileged;
+use byleave_testkit::user::unprivileged;
 
 /// The common part of the attempts in Python: functions to send anything to the proxy, with the token of the
 /// call.

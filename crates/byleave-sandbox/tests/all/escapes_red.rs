@@ -26,7 +26,7 @@ use byleave_sandbox::plan::{CommandSpec, UserIdentity};
 
 use crate::forms::long;
 use crate::launch::{bash, text};
-use crate::user::{UID, unprivileged};
+use byleave_testkit::user::{UID, unprivileged};
 
 const SECRET: &str = "hunter2";
 

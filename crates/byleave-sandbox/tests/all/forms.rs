@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::user::{passes, unprivileged};
+use byleave_testkit::user::{passes, unprivileged};
 
 /// The first of the user ids for tests. Each test gets another one.
 const OWN_UIDS: u32 = 0x4000_0000;

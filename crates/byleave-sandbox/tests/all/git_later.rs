@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::launch::confinement;
-use crate::user::unprivileged;
 use crate::ways::ways;
+use byleave_testkit::user::unprivileged;
 
 const TODO: &str = ".git/rebase-merge/git-rebase-todo";
 const BARE: &str =

@@ -15,7 +15,7 @@ use byleave_sandbox::net::egress::{HostDecision, HostPolicy};
 use byleave_sandbox::protected_paths::find_protected_paths;
 
 use crate::launch::{bash, text};
-use crate::user::unprivileged;
+use byleave_testkit::user::unprivileged;
 
 /// A directory with a home, a workspace in it, and a file outside.
 struct GrantFixture {

@@ -11,8 +11,8 @@ use byleave_sandbox::protected_paths::{IndexError, PathPolicy};
 use byleave_sandbox::workspace_index::DirectoryIndex;
 
 use crate::launch::{bash, confinement, text};
-use crate::user::unprivileged;
 use crate::ways::ways;
+use byleave_testkit::user::unprivileged;
 
 struct DotenvPathPolicy;
 

@@ -7,7 +7,7 @@ use byleave_sandbox::probe::ProbeReport;
 
 use crate::ladder::anything_runs;
 use crate::launch::{bash, confinement, text};
-use crate::user::unprivileged;
+use byleave_testkit::user::unprivileged;
 
 // req: E7
 #[test]

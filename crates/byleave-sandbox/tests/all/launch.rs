@@ -9,7 +9,7 @@ use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, LaunchError, 
 use byleave_sandbox::limits::{LimitKind, ResourceLimits};
 use byleave_sandbox::plan::CommandSpec;
 
-use crate::user::unprivileged;
+use byleave_testkit::user::unprivileged;
 
 pub(crate) fn confinement(workspace: &std::path::Path) -> Confinement {
     let workspace = workspace.canonicalize().unwrap();
@@ -51,7 +51,10 @@ fn root_is_refused_unless_told_whom_to_run_as() {
     let workspace = tempfile::tempdir().unwrap();
     let refused = launch::run(&confinement(workspace.path()), &bash("true")).unwrap_err();
     assert!(matches!(refused, LaunchError::Root), "{refused}");
-    let identity = byleave_sandbox::plan::UserIdentity { uid: crate::user::UID, gid: crate::user::UID };
+    let identity = byleave_sandbox::plan::UserIdentity {
+        uid: byleave_testkit::user::UID,
+        gid: byleave_testkit::user::UID,
+    };
     std::os::unix::fs::chown(workspace.path(), Some(identity.uid), Some(identity.gid)).unwrap();
     let running =
         launch::start(&confinement(workspace.path()), &bash("id -u; touch here"), RunAs::User(identity));

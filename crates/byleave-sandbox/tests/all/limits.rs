@@ -7,8 +7,8 @@ use byleave_sandbox::limits::{LimitKind, ResourceLimits};
 
 use crate::forms::unprivileged_on_own_disk;
 use crate::launch::{confinement, text};
-use crate::user::unprivileged;
 use crate::ways::ways;
+use byleave_testkit::user::unprivileged;
 
 struct LimitCase {
     name: &'static str,

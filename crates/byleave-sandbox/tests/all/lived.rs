@@ -14,7 +14,7 @@ use byleave_sandbox::plan::{CommandSpec, TerminalSize, UserIdentity};
 use crate::launch::{bash, confinement, text};
 use crate::net::world::{FakeHostPolicy, FakeHttpServer, door};
 use crate::online::runtime;
-use crate::user::{UID, passes, unprivileged};
+use byleave_testkit::user::{UID, passes, unprivileged};
 
 fn finished(session: &SandboxSession, script: &str) -> CommandOutcome {
     session.start(&bash(script)).unwrap().finish().unwrap_or_else(|error| panic!("{error}"))

@@ -31,5 +31,4 @@ mod online;
 mod scores;
 mod session;
 mod terminal;
-mod user;
 mod ways;

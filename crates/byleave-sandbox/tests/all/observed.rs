@@ -6,8 +6,8 @@ use byleave_sandbox::net::egress::Egress;
 
 use crate::launch::{bash, confinement, text};
 use crate::online::lines;
-use crate::user::unprivileged;
 use crate::ways::ways;
+use byleave_testkit::user::unprivileged;
 
 // req: E5
 #[test]

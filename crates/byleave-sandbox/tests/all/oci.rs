@@ -9,7 +9,7 @@ use byleave_sandbox::limits::LimitKind;
 use byleave_sandbox::plan::{CommandSpec as Confined, UserIdentity};
 
 use crate::launch::{confinement, text};
-use crate::user::UID;
+use byleave_testkit::user::UID;
 
 // req: E2
 #[test]

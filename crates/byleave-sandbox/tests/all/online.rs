@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use crate::launch::{bash, confinement, text};
 use crate::net::tls::FakeHttpsServer;
 use crate::net::world::{FakeHostPolicy, FakeHttpServer, door, door_of};
-use crate::user::unprivileged;
+use byleave_testkit::user::unprivileged;
 
 /// How a command is run: one-shot, in a session, or in a session with prepared processes.
 #[derive(Clone, Copy, Debug)]

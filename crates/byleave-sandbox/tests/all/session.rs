@@ -6,7 +6,7 @@ use std::time::Duration;
 use byleave_sandbox::launch::{CommandOutcome, CommandStatus, RunAs, SandboxSession};
 
 use crate::launch::{bash, confinement, text};
-use crate::user::unprivileged;
+use byleave_testkit::user::unprivileged;
 
 fn run(session: &SandboxSession, script: &str) -> CommandOutcome {
     let running = session.start(&bash(script)).unwrap_or_else(|error| panic!("{error}"));

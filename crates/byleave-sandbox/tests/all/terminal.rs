@@ -10,7 +10,7 @@ use byleave_sandbox::plan::{CommandSpec, TerminalSize};
 
 use crate::launch::{bash, confinement, text};
 use crate::online::{ALL, LaunchMethod};
-use crate::user::unprivileged;
+use byleave_testkit::user::unprivileged;
 
 const SIZE: TerminalSize = TerminalSize { rows: 33, columns: 121 };
 

@@ -1,8 +1,8 @@
 //! Types of the audit log: calls in lists, records, standing approvals, and the result of verification.
 
-use byleave::audit_log::export::ExportedRecord;
-use byleave::audit_log::{Anchor, CallItem, IntegrityError, StandingApprovalItem, Verification};
-use byleave::core::call::Millis;
+use byleave_gate::audit_log::export::ExportedRecord;
+use byleave_gate::audit_log::{Anchor, CallItem, IntegrityError, StandingApprovalItem, Verification};
+use byleave_gate::core::call::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};

@@ -1,9 +1,9 @@
 //! Types of calls: requests and their status.
 
-use byleave::core::call::Mode;
-use byleave::core::question::{Question, QuestionKind};
-use byleave::core::refusal::Refusal;
-use byleave::result::{self, CallOutcome, CallResult, CallStatus};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::question::{Question, QuestionKind};
+use byleave_gate::core::refusal::Refusal;
+use byleave_gate::result::{self, CallOutcome, CallResult, CallStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use byleave::core::manifest::{ApprovalRequirement, ArgumentRole, Manifest, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::review::Opinion;
+use byleave_gate::core::manifest::{ApprovalRequirement, ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::review::Opinion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

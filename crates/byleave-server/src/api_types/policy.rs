@@ -1,9 +1,9 @@
 //! Types of tools, decisions, and replays of past calls under other rules.
 
-use byleave::core::decision::{DecisionReason, Verdict};
-use byleave::gate::Explanation;
-use byleave::provider_formats::ProviderFormat;
-use byleave::replay::PolicyReplay;
+use byleave_gate::core::decision::{DecisionReason, Verdict};
+use byleave_gate::gate::Explanation;
+use byleave_gate::provider_formats::ProviderFormat;
+use byleave_gate::replay::PolicyReplay;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};

@@ -1,10 +1,10 @@
 //! Types of questions and answers.
 
-use byleave::approver::RiskLevel;
-use byleave::audit_log::QuestionItem;
-use byleave::core::approval_scopes::{ScopeWidth, approval_scopes};
-use byleave::core::question_view::QuestionView;
-use byleave::core::render::render;
+use byleave_gate::approver::RiskLevel;
+use byleave_gate::audit_log::QuestionItem;
+use byleave_gate::core::approval_scopes::{ScopeWidth, approval_scopes};
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::render::render;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
-use byleave::core::call::Millis;
-use byleave::core::digest::Digest;
-use byleave::core::entry::{CallHeader, Entry, RecordEvent};
-use byleave::core::outcome::Outcome;
-use byleave::core::question::Answer;
-use byleave::core::record::Record;
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::entry::{CallHeader, Entry, RecordEvent};
+use byleave_gate::core::outcome::Outcome;
+use byleave_gate::core::question::Answer;
+use byleave_gate::core::record::Record;
 use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};

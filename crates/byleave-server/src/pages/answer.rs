@@ -6,12 +6,12 @@ use axum::extract::FromRequestParts as _;
 use axum::extract::State;
 use axum::extract::{FromRequest as _, Request};
 use axum::response::Redirect;
-use byleave::approver::RiskLevel;
-use byleave::core::digest::Digest;
-use byleave::core::id::QuestionId;
-use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::redact::redact_output;
-use byleave::result::CallStatus;
+use byleave_gate::approver::RiskLevel;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::QuestionId;
+use byleave_gate::core::question_view::{QuestionView, RehearsalView};
+use byleave_gate::redact::redact_output;
+use byleave_gate::result::CallStatus;
 use serde_json::Value;
 use tokio::time::Instant;
 

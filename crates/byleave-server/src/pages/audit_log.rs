@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Html;
-use byleave::audit_log::export::describe_entry;
-use byleave::audit_log::{CallFilter, CallItem, Cursor, PageRequest};
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::id::CallId;
-use byleave::core::time_format::format_utc;
+use byleave_gate::audit_log::export::describe_entry;
+use byleave_gate::audit_log::{CallFilter, CallItem, Cursor, PageRequest};
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::time_format::format_utc;
 use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded::Serializer;

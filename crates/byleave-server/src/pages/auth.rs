@@ -8,7 +8,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use byleave::clock::{Clock as _, SystemClock};
+use byleave_gate::clock::{Clock as _, SystemClock};
 use metrics::counter;
 use url::form_urlencoded::byte_serialize;
 

@@ -2,12 +2,12 @@
 
 use axum::extract::{RawQuery, State};
 use axum::response::Html;
-use byleave::approver::RiskLevel;
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::id::QuestionId;
-use byleave::core::question_view::QuestionView;
-use byleave::core::render::render;
+use byleave_gate::approver::RiskLevel;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::id::QuestionId;
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::render::render;
 use maud::{Markup, html};
 use uuid::Uuid;
 

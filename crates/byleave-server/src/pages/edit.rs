@@ -1,8 +1,8 @@
 //! Arguments, or a held result, as fields that a person edits. A text is a text field; everything else is JSON.
 
-use byleave::core::escape::{EscapeLevel, escape_json, is_printable, make_visible};
-use byleave::core::question::QuestionKind;
-use byleave::core::question_view::QuestionView;
+use byleave_gate::core::escape::{EscapeLevel, escape_json, is_printable, make_visible};
+use byleave_gate::core::question::QuestionKind;
+use byleave_gate::core::question_view::QuestionView;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 

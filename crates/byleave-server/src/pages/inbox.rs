@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::{Html, Redirect};
-use byleave::audit_log::{PageRequest, QuestionItem};
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::admin_action::AdminActionKind;
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::question::QuestionKind;
-use byleave::core::time_format::format_duration;
+use byleave_gate::audit_log::{PageRequest, QuestionItem};
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::admin_action::AdminActionKind;
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::question::QuestionKind;
+use byleave_gate::core::time_format::format_duration;
 use maud::{Markup, html};
 
 use super::error_page::ErrorPage;

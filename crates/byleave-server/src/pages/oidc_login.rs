@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
-use byleave::clock::{Clock as _, SystemClock};
+use byleave_gate::clock::{Clock as _, SystemClock};
 use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 

@@ -2,16 +2,16 @@
 
 use axum::extract::State;
 use axum::response::Html;
-use byleave::approver::RiskLevel;
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::approval_scopes::approval_scopes;
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::id::QuestionId;
-use byleave::core::question::QuestionKind;
-use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::core::render::render;
-use byleave::core::time_format::format_utc;
-use byleave::recorded_calls;
+use byleave_gate::approver::RiskLevel;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::approval_scopes::approval_scopes;
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::id::QuestionId;
+use byleave_gate::core::question::QuestionKind;
+use byleave_gate::core::question_view::{QuestionView, RehearsalView};
+use byleave_gate::core::render::render;
+use byleave_gate::core::time_format::format_utc;
+use byleave_gate::recorded_calls;
 use maud::{Markup, html};
 use serde::Deserialize;
 

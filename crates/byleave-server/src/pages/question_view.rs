@@ -2,10 +2,10 @@
 //!
 //! A line has two cells, its gutter and its text. Wrapped text stays beside the gutter, so it cannot imitate a line of ours.
 
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::core::render::{LineRole, RenderLine, Rendering};
-use byleave::core::time_format::{format_duration, format_utc};
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::question_view::{QuestionView, RehearsalView};
+use byleave_gate::core::render::{LineRole, RenderLine, Rendering};
+use byleave_gate::core::time_format::{format_duration, format_utc};
 use maud::{Markup, html};
 
 /// The maximum number of rows side by side. Larger changes are shown only as lines.

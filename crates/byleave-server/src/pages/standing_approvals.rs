@@ -2,10 +2,10 @@
 
 use axum::extract::{FromRequest as _, FromRequestParts as _, Request, State};
 use axum::response::{Html, Redirect};
-use byleave::audit_log::{StandingApprovalItem, StandingApprovalState};
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::id::StandingApprovalId;
+use byleave_gate::audit_log::{StandingApprovalItem, StandingApprovalState};
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::id::StandingApprovalId;
 use maud::{Markup, html};
 
 use super::error_page::ErrorPage;

@@ -2,10 +2,10 @@
 
 use axum::extract::State;
 use axum::response::Html;
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::time_format::{civil_date, format_duration};
-use byleave::stats::{self, Stats, StatsFilter};
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::time_format::{civil_date, format_duration};
+use byleave_gate::stats::{self, Stats, StatsFilter};
 use maud::{Markup, html};
 use serde::Deserialize;
 

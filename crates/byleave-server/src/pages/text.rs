@@ -1,7 +1,7 @@
 //! Text formatting for several pages.
 
-use byleave::core::escape::{EscapeLevel, make_visible};
-use byleave::core::time_format::format_duration;
+use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::time_format::format_duration;
 
 /// Returns several lines with all invisible characters made visible.
 pub(super) fn visible_lines(text: &str) -> String {

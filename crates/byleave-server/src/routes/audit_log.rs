@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
-use byleave::audit_log::{CallFilter, Cursor, PageRequest};
-use byleave::core::id::CallId;
+use byleave_gate::audit_log::export::{self, ExportedRecord, IncludeContents};
+use byleave_gate::audit_log::{CallFilter, Cursor, PageRequest};
+use byleave_gate::core::id::CallId;
 use futures::StreamExt as _;
 use futures::stream;
 
@@ -136,7 +136,7 @@ fn json(found: &ExportedRecord) -> String {
 fn records(
     tenancy: Arc<Tenant>,
     filter: CallFilter,
-) -> impl stream::Stream<Item = Result<ExportedRecord, byleave::ledger::LedgerError>> {
+) -> impl stream::Stream<Item = Result<ExportedRecord, byleave_gate::ledger::LedgerError>> {
     let state = Some((tenancy, filter, None::<Cursor>, Vec::new().into_iter()));
     stream::unfold(state, |state| async move {
         let (tenancy, filter, mut after, mut ready): (_, _, _, std::vec::IntoIter<CallId>) = state?;

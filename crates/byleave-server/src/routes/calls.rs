@@ -5,12 +5,12 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use byleave::core::call::{Call, Mode};
-use byleave::core::digest::Digest;
-use byleave::core::id::CallId;
-use byleave::core::refusal::{Code, Refusal};
-use byleave::result::{CallResult, CallStatus};
-use byleave::review::Opinion;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::refusal::{Code, Refusal};
+use byleave_gate::result::{CallResult, CallStatus};
+use byleave_gate::review::Opinion;
 use serde_json::Value;
 use tokio::time::Instant;
 

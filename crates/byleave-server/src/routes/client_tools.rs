@@ -3,7 +3,7 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use byleave::core::id::CallId;
+use byleave_gate::core::id::CallId;
 
 use super::calls::{check_owner, response_with_location, start_problem, status_response, wait_deadline};
 use crate::api_types::{

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use byleave::clock::fresh_id;
-use byleave::core::call::Call;
-use byleave::core::id::CallId;
-use byleave::provider_formats;
-use byleave::tool::ToolContext;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::Call;
+use byleave_gate::core::id::CallId;
+use byleave_gate::provider_formats;
+use byleave_gate::tool::ToolContext;
 
 use super::calls::{check_tool_usable, requested_mode};
 use crate::api_types::{

@@ -3,8 +3,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use byleave::core::digest::Digest;
-use byleave::core::id::QuestionId;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::QuestionId;
 use tokio::time::Instant;
 
 use super::audit_log::page;

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use byleave::audit_log::{CallFilter, PageRequest};
+use byleave_gate::audit_log::{CallFilter, PageRequest};
 
 use crate::api_types::{HaltBody, HaltStatus, Health, check_length};
 use crate::caller::Caller;
@@ -24,7 +24,7 @@ pub(super) async fn halted(
     caller.require_scope(&AccessScope::ALL)?;
     let found = caller.tenant.ledger.active_halt(caller.tenant.id()).await?;
     let why = found.as_ref().and_then(|act| match &act.kind {
-        byleave::core::admin_action::AdminActionKind::Halt { reason: why } => Some(why.clone()),
+        byleave_gate::core::admin_action::AdminActionKind::Halt { reason: why } => Some(why.clone()),
         _ => None,
     });
     Ok(JsonResponse(HaltStatus { halted: found.is_some(), reason: why, actor: found.map(|act| act.actor) }))

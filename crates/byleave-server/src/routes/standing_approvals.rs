@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::id::StandingApprovalId;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::id::StandingApprovalId;
 
 use crate::api_types::{StandingApprovalEntry, StandingApprovalList};
 use crate::caller::Caller;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::core::call::Call;
-use byleave::core::id::CallId;
-use byleave::result::CallStatus;
-use byleave::review::Opinion;
+use byleave_gate::core::call::Call;
+use byleave_gate::core::id::CallId;
+use byleave_gate::result::CallStatus;
+use byleave_gate::review::Opinion;
 use serde_json::Value;
 use tokio::time::Instant;
 

@@ -1,16 +1,16 @@
 //! Drives calls in tasks of this server, each call in one task at a time.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::call::Call;
-use byleave::core::digest::Digest;
-use byleave::core::id::{AgentId, CallId};
-use byleave::core::pipeline::{NextStep, next_step};
-use byleave::ledger::LedgerError;
-use byleave::result::CallStatus;
-use byleave::review::Opinion;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::call::Call;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::{AgentId, CallId};
+use byleave_gate::core::pipeline::{NextStep, next_step};
+use byleave_gate::ledger::LedgerError;
+use byleave_gate::result::CallStatus;
+use byleave_gate::review::Opinion;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -89,18 +89,18 @@ impl Tenant {
     }
 
     fn driven_now(&self, id: CallId) -> Option<watch::Receiver<Option<CallStatus>>> {
-        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        let driven = self.driven.lock();
         driven.get(&id).map(|driven| driven.stood.clone())
     }
 
     /// Returns the agent of a call that is driven here. The call may not be in the audit log yet.
     pub(crate) fn caller_of(&self, id: CallId) -> Option<AgentId> {
-        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        let driven = self.driven.lock();
         driven.get(&id).and_then(|driven| driven.came.as_ref()).map(|(_, agent)| agent.clone())
     }
 
     pub(crate) fn is_driven(&self, id: CallId) -> bool {
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+        self.driven.lock().contains_key(&id)
     }
 
     pub(super) fn start<F>(
@@ -112,7 +112,7 @@ impl Tenant {
     where
         F: Future<Output = CallStatus> + Send,
     {
-        let mut driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driven = self.driven.lock();
         // For a call that is continued from the audit log, its body is unknown here. The gate then decides whether this is
         // the same call.
         if let Some(known) = driven.get(&id).filter(|known| known.came.is_some() || came.is_none()) {
@@ -239,7 +239,7 @@ struct DriveGuard {
 
 impl Drop for DriveGuard {
     fn drop(&mut self) {
-        let mut driven = self.tenancy.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driven = self.tenancy.driven.lock();
         if driven.get(&self.id).is_some_and(|known| known.task == self.task) {
             driven.remove(&self.id);
         }

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::audit_log::Cursor;
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::id::CallId;
-use byleave::event::GateEvent;
-use byleave::ledger::LedgerError;
+use byleave_gate::audit_log::Cursor;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::id::CallId;
+use byleave_gate::event::GateEvent;
+use byleave_gate::ledger::LedgerError;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

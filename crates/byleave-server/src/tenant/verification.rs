@@ -1,11 +1,11 @@
 //! Verifies the audit log, one run at a time, and keeps the last result.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use byleave::audit_log::Verification;
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::call::Millis;
-use byleave::ledger::LedgerError;
+use byleave_gate::audit_log::Verification;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::call::Millis;
+use byleave_gate::ledger::LedgerError;
 
 use super::Tenant;
 
@@ -44,7 +44,7 @@ impl Tenant {
                     records: found.records,
                     integrity_error: flaw,
                 };
-                *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = Some(checked);
+                *self.checked.lock() = Some(checked);
             }
             drop(turn);
             found
@@ -57,6 +57,6 @@ impl Tenant {
 
     /// Returns the result of the last verification since the server started.
     pub(crate) fn last_verification(&self) -> Option<VerificationResult> {
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.checked.lock().clone()
     }
 }

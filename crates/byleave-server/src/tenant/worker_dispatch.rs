@@ -1,11 +1,11 @@
 //! Calls that workers execute. This server accepts, answers and shows them, and must never run any part of them.
 
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::call::Call;
-use byleave::core::id::CallId;
-use byleave::core::pipeline::{NextStep, Task, next_step};
-use byleave::ledger::Interruption;
-use byleave::result::CallStatus;
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::call::Call;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::pipeline::{NextStep, Task, next_step};
+use byleave_gate::ledger::Interruption;
+use byleave_gate::result::CallStatus;
 use byleave_worker::{CallAssignment, DispatchOutcome, WorkerRegistry};
 use tokio::sync::broadcast::error::RecvError;
 

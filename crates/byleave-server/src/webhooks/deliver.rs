@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use byleave::clock::{Clock as _, SystemClock};
+use byleave_gate::clock::{Clock as _, SystemClock};
 use metrics::counter;
 
 use super::message::WebhookMessage;

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::audit_log::{Cursor, PageRequest, QuestionItem};
-use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::id::TenantId;
-use byleave::ledger::LedgerError;
+use byleave_gate::audit_log::{Cursor, PageRequest, QuestionItem};
+use byleave_gate::clock::{Clock as _, SystemClock};
+use byleave_gate::core::id::TenantId;
+use byleave_gate::ledger::LedgerError;
 use tokio::task::JoinSet;
 
 use super::message::WebhookMessage;

@@ -1,6 +1,6 @@
 //! The messages to a webhook: the list data of questions without secrets, and the address to answer at.
 
-use byleave::audit_log::QuestionItem;
+use byleave_gate::audit_log::QuestionItem;
 use serde_json::{Value, json};
 
 use super::WebhookFormat;

@@ -5,7 +5,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use byleave::secret::Secret;
+use byleave_gate::secret::Secret;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 

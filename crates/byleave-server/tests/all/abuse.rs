@@ -1,6 +1,6 @@
 //! Hostile requests. Each is refused with a problem response, and nothing is disclosed.
 
-use byleave::clock::{Clock as _, SystemClock};
+use byleave_gate::clock::{Clock as _, SystemClock};
 use byleave_server::openapi;
 use byleave_server::principal::{AccessScope, PrincipalKind};
 use byleave_server::tokens::NewToken;

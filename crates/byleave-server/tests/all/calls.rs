@@ -61,7 +61,7 @@ async fn whoever_looks_at_a_settled_call_sees_its_end_without_waiting() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_key_is_the_same_call_and_another_body_is_refused() {
     let stage = ServerFixture::with(ServerTestSettings {
-        mode: byleave::core::call::Mode::Yolo,
+        mode: byleave_gate::core::call::Mode::Yolo,
         ..ServerTestSettings::default()
     })
     .await;

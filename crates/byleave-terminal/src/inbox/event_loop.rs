@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use byleave::approver::Reply;
 use byleave_core::id::QuestionId;
 use byleave_core::question_view::QuestionView;
+use byleave_gate::approver::Reply;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use byleave::audit_log::QuestionItem;
 use byleave_core::call::Millis;
 use byleave_core::escape::{EscapeLevel, make_visible};
 use byleave_core::id::QuestionId;
 use byleave_core::question::QuestionKind;
+use byleave_gate::audit_log::QuestionItem;
 
 use crate::keys::KeyPress;
 

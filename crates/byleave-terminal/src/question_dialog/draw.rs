@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use byleave::approver::RiskLevel;
 use byleave_core::escape::{EscapeLevel, make_visible};
+use byleave_gate::approver::RiskLevel;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};

@@ -1,10 +1,10 @@
 //! Edits the arguments of a call, or a held result, as text. The result is evaluated like a new call.
 
-use byleave::redact::redact_output;
 use byleave_core::escape::escape_json;
 use byleave_core::outcome::Output;
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::QuestionView;
+use byleave_gate::redact::redact_output;
 use serde_json::Value;
 
 use crate::keys::KeyPress;

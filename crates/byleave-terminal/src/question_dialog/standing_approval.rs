@@ -1,12 +1,12 @@
 //! The form for a standing approval: scope, time, uses, session. It shows the equivalent rule and the past calls that it would
 //! have covered.
 
-use byleave::clock::fresh_id;
 use byleave_core::approval_scopes::{ApprovalScope, approval_scopes};
 use byleave_core::call::Millis;
 use byleave_core::id::StandingApprovalId;
 use byleave_core::question_view::QuestionView;
 use byleave_core::standing_approval::StandingApproval;
+use byleave_gate::clock::fresh_id;
 
 use crate::keys::KeyPress;
 

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use byleave::audit_log::{Cursor, QuestionItem};
-use byleave::ledger::CallSummary;
 use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, GitStatus};
 use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use byleave_core::outcome::{ExecutionStatus, Output};
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::{QuestionView, RehearsalView};
 use byleave_core::rehearsal::Rehearsal;
+use byleave_gate::audit_log::{Cursor, QuestionItem};
+use byleave_gate::ledger::CallSummary;
 use byleave_terminal::inbox::{Inbox, InboxItem};
 use byleave_terminal::keys::KeyPress;
 use byleave_terminal::palette::Palette;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use byleave::approver::{Approver as _, ApproverError};
 use byleave_core::render::render;
+use byleave_gate::approver::{Approver as _, ApproverError};
 use byleave_terminal::palette::Palette;
 use byleave_terminal::{NoBackend, Prompt, PromptSettings};
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::core::manifest::PermissionClass;
-use byleave::core::outcome::Output;
-use byleave::tool::{RunContext, Tool};
-use byleave::typed_tool::TypedTool;
+use byleave_gate::core::manifest::PermissionClass;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::typed_tool::TypedTool;
 use byleave_sandbox::launch::CommandStatus;
 use schemars::JsonSchema;
 use serde::Deserialize;

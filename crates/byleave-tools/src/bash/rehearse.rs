@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::core::effect::Effect;
-use byleave::core::id::CallId;
-use byleave::core::outcome::Output;
-use byleave::core::rehearsal::Rehearsal;
-use byleave::tool::{Rehearsable, RehearseError, RunContext, Tool as _};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool as _};
 use byleave_sandbox::confinement::Confinement;
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Bash {
         self.may_be_rehearsed(run).map_err(RehearseError::Unavailable)?;
         let mut confinement =
             workplace.build_confinement(run, NetworkAccess::Blocked).map_err(RehearseError::Unavailable)?;
-        confinement.limits.wall_time = arguments.timeout();
+        confinement.limits.wall_time = arguments.timeout(run);
         let ready =
             workplace.create_copy(run, &mut confinement, NetworkAccess::Blocked).map_err(|unready| {
                 match unready {

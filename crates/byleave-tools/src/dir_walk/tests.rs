@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use byleave::core::call::Mode;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{PathVariables, Policy, builtin_rules};
-use byleave::tool::{RunContext, ToolContext};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
+use byleave_gate::core::policy::{PathVariables, Policy, builtin_rules};
+use byleave_gate::tool::{RunContext, ToolContext};
 
 use super::*;
 use crate::execution_env::ExecutionEnv;

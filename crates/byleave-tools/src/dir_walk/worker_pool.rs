@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::FileType;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +68,7 @@ pub(super) struct WorkerPool<'a> {
 
 impl WorkerPool<'_> {
     pub(super) fn lock(&self) -> MutexGuard<'_, TaskQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     pub(super) fn finish_task(&self) {
@@ -84,8 +85,12 @@ impl WorkerPool<'_> {
         queue.pending.extend(work);
         match queue.pending.len() - before {
             0 => {}
-            1 => self.work_available.notify_one(),
-            _ => self.work_available.notify_all(),
+            1 => {
+                self.work_available.notify_one();
+            }
+            _ => {
+                self.work_available.notify_all();
+            }
         }
     }
 
@@ -103,7 +108,7 @@ impl WorkerPool<'_> {
                 self.work_available.notify_all();
                 return None;
             }
-            queue = self.work_available.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.work_available.wait(&mut queue);
         }
     }
 

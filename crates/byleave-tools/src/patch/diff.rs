@@ -2,7 +2,7 @@
 
 use std::iter::Peekable;
 
-use byleave::patch::{parse_file_name, parse_git_header_name, unquote_name};
+use byleave_gate::patch::{parse_file_name, parse_git_header_name, unquote_name};
 
 use super::{FileOperation, FilePatch, Hunk, HunkLine, HunkLineKind, HunkPosition, numbered, quoted};
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use byleave::patch::PatchChange;
+use byleave_gate::patch::PatchChange;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn whatever_would_be_changed_was_judged(text in pieces()) {
         let Ok(sections) = parse_patch(&text) else { return Ok(()) };
-        let judged = byleave::patch::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+        let judged = byleave_gate::patch::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
         let (mut written, mut deleted) = (BTreeSet::new(), BTreeSet::new());
         for change in &judged.changes {
             match change {
@@ -239,12 +239,13 @@ fn both_readers_agree_about_what_is_well_written() {
         let sections = parse_patch(text).unwrap();
         let ours: BTreeSet<String> =
             sections.iter().flat_map(super::FilePatch::names).map(str::to_owned).collect();
-        let theirs = byleave::patch::parse(text).unwrap().changes.into_iter().map(|change| match change {
-            PatchChange::Add(name)
-            | PatchChange::Update(name)
-            | PatchChange::Delete(name)
-            | PatchChange::Compare(name) => name,
-        });
+        let theirs =
+            byleave_gate::patch::parse(text).unwrap().changes.into_iter().map(|change| match change {
+                PatchChange::Add(name)
+                | PatchChange::Update(name)
+                | PatchChange::Delete(name)
+                | PatchChange::Compare(name) => name,
+            });
         assert_eq!(ours, theirs.collect::<BTreeSet<_>>(), "{text}");
     }
 }

@@ -1,9 +1,9 @@
 //! Limits the request rate per host, for all calls together. A model in a loop must not flood a server.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::error::FetchError;
@@ -23,7 +23,7 @@ impl HostRateLimiter {
     /// Counts a request to this host, or returns an error if there were too many.
     pub(super) fn check_rate(&self, host: &str) -> Result<(), FetchError> {
         let now = Instant::now();
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         if asked.len() >= HOSTS_MAX {
             asked.retain(|_, times| times.back().is_some_and(|last| now.duration_since(*last) < WINDOW));
         }

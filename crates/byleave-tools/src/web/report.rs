@@ -1,6 +1,6 @@
 //! The report of a fetch: lines of the gate, followed by the content, which is untrusted.
 
-use byleave::core::outcome::Output;
+use byleave_gate::core::outcome::Output;
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_LENGTH, HeaderName};
 use serde_json::json;

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::core::decision::Verdict;
-use byleave::core::policy::Policy;
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::policy::Policy;
 use byleave_sandbox::protected_paths::{PathPolicy, find_protected_paths};
 use rustix::fs::Stat;
 

@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use aho_corasick::AhoCorasick;
-use byleave::core::decision::Verdict;
-use byleave::core::pattern::Pattern;
-use byleave::core::policy::Policy;
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::pattern::Pattern;
+use byleave_gate::core::policy::Policy;
 
 /// The minimum length of a literal. Shorter ones occur in too many names.
 const TEXT_BYTES_MIN: usize = 2;
@@ -175,8 +175,10 @@ fn place_of(glob: &str) -> (Option<String>, String) {
 mod tests {
     use std::sync::Arc;
 
-    use byleave::core::effect::Plan;
-    use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, builtin_rules, load_rules};
+    use byleave_gate::core::effect::Plan;
+    use byleave_gate::core::policy::{
+        Layer, PathVariables, RuleFile, SkipExamples, builtin_rules, load_rules,
+    };
     use byleave_sandbox::from_plan;
 
     use super::*;

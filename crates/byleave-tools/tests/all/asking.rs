@@ -1,12 +1,12 @@
 //! The tools that ask under the built-in rules in the default mode (B8). The documentation pages of the tools rely on this.
 
-use byleave::core::call::Mode;
-use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, load_rules};
-use byleave::settings::GateSettings;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, load_rules};
+use byleave_gate::settings::GateSettings;
 use serde_json::{Value, json};
 
-use crate::user::unprivileged;
 use crate::world::ToolTestWorld;
+use byleave_testkit::user::unprivileged;
 
 // req: B1, B2, B3, B4, B6, B8
 #[test]

@@ -6,12 +6,12 @@
 
 use std::fs;
 
-use byleave::approver::Reply;
-use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::result::CallOutcome;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::question_view::{QuestionView, RehearsalView};
+use byleave_gate::result::CallOutcome;
 
-use crate::user::unprivileged;
 use crate::world::{CallObservation, ToolTestWorld, tree};
+use byleave_testkit::user::unprivileged;
 
 /// A secret that no command may ever print.
 pub(crate) const SECRET: &str = "MARKER-7f3a-secret";

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::result::CallResult;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::result::CallResult;
 use serde_json::json;
 
 use crate::attacks::{Attack, ExpectedOutcome, SECRET, all, as_user, broken, part, told, world, world_with};

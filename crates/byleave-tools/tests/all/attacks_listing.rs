@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use byleave::core::question_view::RehearsalView;
+use byleave_gate::core::question_view::RehearsalView;
 
 use crate::attacks::{Attack, ExpectedOutcome, RAN, all, as_user, broken, play, told, world};
 use crate::world::{ToolTestWorld, tree, yes};

@@ -182,7 +182,7 @@ fn saying_what_is_not_so() {
         world.write("attack.sh", "printf '\\033[2J\\033[1;1Hyes\\r\\n'; touch $'src/a\\033[2K\\nfine' $'src/\\u202Etxt.exe'; ls src");
         let played = world.bash("python3 go.py", &[yes()]).await;
         assert_eq!(played.asked.len(), 1);
-        let page = byleave::core::render::render(&played.asked[0]).to_text();
+        let page = byleave_gate::core::render::render(&played.asked[0]).to_text();
         let control = |one: char| (one.is_control() && one != '\n') || one == '\u{202e}';
         assert!(page.contains("fine") && !page.contains(control), "{}", page.escape_debug());
     });

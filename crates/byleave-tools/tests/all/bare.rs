@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::catalog::Catalog;
-use byleave::core::call::Mode;
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::outcome::Output;
-use byleave::core::policy::{PathVariables, Policy, builtin_rules};
-use byleave::tool::{RunContext, Tool, ToolContext};
+use byleave_gate::catalog::Catalog;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::policy::{PathVariables, Policy, builtin_rules};
+use byleave_gate::tool::{RunContext, Tool, ToolContext};
 use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use byleave::core::call::Mode;
-use byleave::core::outcome::Output;
-use byleave::event::GateEvent;
-use byleave::settings::GateSettings;
-use byleave::tool::{RunContext, Tool as _};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::event::GateEvent;
+use byleave_gate::settings::GateSettings;
+use byleave_gate::tool::{RunContext, Tool as _};
 use byleave_tools::Bash;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -321,7 +321,7 @@ fn a_command_is_stopped_after_its_timeout_with_its_whole_tree() {
             assert!(took >= Duration::from_millis(timeout_ms), "{took:?}");
             let stopped = format!("stopped after {timeout_ms} ms");
             assert_eq!(output.error.as_deref(), Some(stopped.as_str()));
-            for words in [stopped.as_str(), "`timeout_ms`", "`background: true`"] {
+            for words in [stopped.as_str(), "`timeout`", "`background: true`"] {
                 assert!(output.text.contains(words), "{words}: {}", output.text);
             }
             if !all_ran.load(Ordering::SeqCst) {
@@ -389,22 +389,47 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
 
 // req: B1, E2
 #[test]
+fn a_command_without_a_timeout_has_that_of_a_call() {
+    as_user("bashing::a_command_without_a_timeout_has_that_of_a_call", async {
+        let mut settings = GateSettings::default();
+        assert_eq!(settings.limits.timeout_ms, 30_000);
+        settings.limits.timeout_ms = 2_000;
+        let world = ToolTestWorld::with("", settings);
+        let played = world.bash("echo said; sleep 60", &[]).await;
+        for words in ["said\n", "stopped after 2000 ms", "`timeout`"] {
+            assert!(played.text().contains(words), "{words}: {}", played.text());
+        }
+        // A command may ask for more.
+        let longer = json!({"command": "sleep 2.5; echo done", "timeout": 60_000});
+        let played = world.call("bash", longer, &[yes()], Mode::ConfirmSensitive).await;
+        assert!(played.result.is_success() && played.text().contains("done"), "{:?}", played.result);
+    });
+}
+
+// req: B1, E2
+#[test]
 fn every_error_of_bash_says_what_to_do() {
     as_user("bashing::every_error_of_bash_says_what_to_do", async {
         let world = ToolTestWorld::new();
         // (arguments, parts of the message)
-        let cases: [(Value, &[&str]); 9] = [
+        let cases: [(Value, &[&str]); 12] = [
             (json!({"command": "  "}), &["the command is empty", "give a command"]),
             (json!({"command": "a\u{0}b"}), &["zero byte", "printf"]),
             (json!({}), &["command", "required"]),
             (json!({"command": "ls", "timeout_ms": 0}), &["timeout_ms", "1"]),
             (json!({"command": "ls", "timeout_ms": 600_001}), &["timeout_ms", "600000"]),
+            (json!({"command": "ls", "timeout": 600_001}), &["timeout", "600000"]),
+            (
+                json!({"command": "ls", "timeout": 1_000, "timeout_ms": 2_000}),
+                &["differ", "give one of them"],
+            ),
             (json!({"command": "ls", "cwd": "/"}), &["cwd"]),
             (json!({"command": "echo x; false"}), &["x\n", "exit status 1", "the command ran confined"]),
             (
                 json!({"command": "echo x; sleep 60", "timeout_ms": 4_000}),
-                &["x\n", "stopped after 4000 ms", "`timeout_ms`", "`background: true`"],
+                &["x\n", "stopped after 4000 ms", "`timeout`", "`background: true`"],
             ),
+            (json!({"command": "echo x; sleep 60", "timeout": 3_000}), &["x\n", "stopped after 3000 ms"]),
             (
                 json!({"command": "echo x; cat /proc/1/mem"}),
                 &["x\n", "exit status 1", "the command ran confined"],

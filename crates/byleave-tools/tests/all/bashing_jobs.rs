@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use byleave::core::call::Mode;
-use byleave::core::id::SessionId;
-use byleave::core::question_view::RehearsalView;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::id::SessionId;
+use byleave_gate::core::question_view::RehearsalView;
 use serde_json::{Value, json};
 
 use crate::attacks::{SECRET, as_user};

@@ -5,13 +5,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use byleave::core::call::Mode;
-use byleave::core::decision::AskCause;
-use byleave::core::policy::{PathVariables, Policy};
-use byleave::gate::Gate;
-use byleave::result::CallOutcome;
-use byleave::review::{ReviewScope, input_reviewer};
-use byleave::settings::GateSettings;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::decision::AskCause;
+use byleave_gate::core::policy::{PathVariables, Policy};
+use byleave_gate::gate::Gate;
+use byleave_gate::result::CallOutcome;
+use byleave_gate::review::{ReviewScope, input_reviewer};
+use byleave_gate::settings::GateSettings;
 use serde_json::{Value, json};
 
 use crate::world::{CallObservation, ToolTestWorld, tree, yes};

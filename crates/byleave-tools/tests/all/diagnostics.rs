@@ -11,15 +11,15 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use byleave::approver::{Reply, callback};
-use byleave::core::call::{Call, Mode};
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::outcome::Output;
-use byleave::core::policy::{PathVariables, Policy, builtin_rules};
-use byleave::gate::Gate;
-use byleave::result::{CallOutcome, CallResult};
-use byleave::tool::{RunContext, Tool as _, ToolContext};
+use byleave_gate::approver::{Reply, callback};
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::policy::{PathVariables, Policy, builtin_rules};
+use byleave_gate::gate::Gate;
+use byleave_gate::result::{CallOutcome, CallResult};
+use byleave_gate::tool::{RunContext, Tool as _, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::RunAs;
 use byleave_sandbox::plan::UserIdentity;
@@ -27,8 +27,8 @@ use byleave_tools::{ExecutionEnv, diagnostics};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::user::UID;
 use crate::world::tree;
+use byleave_testkit::user::UID;
 
 /// A home with a workspace in it, and compilers. Removed when it is dropped.
 struct DiagnosticsFixture {
@@ -451,7 +451,7 @@ async fn alone(
         cwd,
     };
     let stop = cancel.clone();
-    let hear = move |progress: byleave::tool::Progress| {
+    let hear = move |progress: byleave_gate::tool::Progress| {
         told.lock().unwrap().push(progress.detail);
         stop.cancel();
     };

@@ -5,22 +5,17 @@
 //! the page. Every other run takes a sample of each job, and the same must hold for every case in it.
 
 mod bypasses;
-#[path = "../../../byleave/tests/all/corpus/elsewhere.rs"]
-mod elsewhere;
 mod everyday;
 mod file_tools;
-mod machine;
 mod page;
 mod played;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::case;
-
 use self::bypasses::BypassOutcome;
 use self::everyday::CommandExit;
-use self::machine::MachineJob;
+use byleave_testkit::machine::MachineJob;
 
 const TEST: &str = "fatigue::the_scores_with_the_rehearsal_on_are_what_the_page_says";
 const DEV: &str = "dev-default";
@@ -58,10 +53,10 @@ pub(super) struct FatigueResults {
 /// Runs the sample of one job on one machine, and checks the results. The long form runs every case in one test.
 fn sampled<T: DeserializeOwned + Send>(test: &str, name: &'static str, check: fn(&[T])) {
     let jobs = [MachineJob { name, builds: [DEV, BUILT_IN].contains(&name), part: 0, parts: 1 }];
-    if machine::began_again(test, &jobs, work) || machine::is_long() {
+    if byleave_testkit::machine::began_again(test, &jobs, None, work) || byleave_testkit::machine::is_long() {
         return;
     }
-    let told: Vec<(&str, Vec<Value>)> = machine::run(test, &jobs);
+    let told: Vec<(&str, Vec<Value>)> = byleave_testkit::machine::run(test, &jobs);
     let saw: Vec<T> = of(&told, name);
     assert!(!saw.is_empty(), "nothing was run");
     check(&saw);
@@ -98,10 +93,10 @@ fn of_a_sample_of_bypasses_none_leaves_a_marker_in_the_workspace() {
 #[test]
 #[ignore = "takes minutes: scripts/prove rehearsal"]
 fn the_scores_with_the_rehearsal_on_are_what_the_page_says() {
-    if machine::began_again(TEST, &JOBS, work) {
+    if byleave_testkit::machine::began_again(TEST, &JOBS, None, work) {
         return;
     }
-    let told = machine::run(TEST, &JOBS);
+    let told = byleave_testkit::machine::run(TEST, &JOBS);
     let seen = FatigueResults {
         dev: of(&told, DEV),
         built_in: of(&told, BUILT_IN),

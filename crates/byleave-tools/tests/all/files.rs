@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use byleave::core::call::Mode;
-use byleave::settings::GateSettings;
+use byleave_gate::core::call::Mode;
+use byleave_gate::settings::GateSettings;
 use serde_json::{Value, json};
 
 use crate::world::{CallObservation, ToolTestWorld, tree, yes};

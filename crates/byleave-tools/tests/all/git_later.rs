@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use byleave::core::call::Mode;
+use byleave_gate::core::call::Mode;
 use serde_json::json;
 
 use crate::attacks::{as_user, told, world_with};

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::core::effect::Plan;
-use byleave::core::id::CallId;
-use byleave::core::outcome::Output;
-use byleave::core::policy::PathVariables;
-use byleave::plan::plan_by_class;
-use byleave::tool::{RunContext, Tool, ToolError};
 use byleave_copy::CopyStore;
+use byleave_gate::core::effect::Plan;
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::policy::PathVariables;
+use byleave_gate::plan::plan_by_class;
+use byleave_gate::tool::{RunContext, Tool, ToolError};
 use byleave_tools::ExecutionEnv;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use byleave::core::call::Mode;
+use byleave_gate::core::call::Mode;
 use serde_json::{Value, json};
 
 use crate::bare::ToolFixture;

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::CallId;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::CallId;
 use serde_json::{Value, json};
 
 use crate::hands::BuiltinToolFixture;

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use byleave::core::id::CallId;
 use byleave_copy::{CopyState, OnConflict, RecoveryOutcome};
+use byleave_gate::core::id::CallId;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

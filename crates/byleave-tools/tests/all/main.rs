@@ -18,8 +18,6 @@ mod bare;
 mod bashing;
 mod bashing_jobs;
 mod boundary;
-#[path = "../../../byleave/tests/all/corpus/case.rs"]
-mod case;
 mod changing;
 mod diagnostics;
 mod fatigue;
@@ -36,7 +34,5 @@ mod red_tools;
 mod rehearsing;
 mod searching;
 mod todo;
-#[path = "../../../byleave-sandbox/tests/all/user.rs"]
-mod user;
 mod web;
 mod world;

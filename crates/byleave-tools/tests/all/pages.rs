@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::catalog::CatalogEntry;
-use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave::ledger::memory::MemoryLedger;
-use byleave::provider_formats::{self, ProviderFormat};
-use byleave::tool::ToolContext;
+use byleave_gate::catalog::CatalogEntry;
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::ledger::memory::MemoryLedger;
+use byleave_gate::provider_formats::{self, ProviderFormat};
+use byleave_gate::tool::ToolContext;
 use byleave_tools::{BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, builtin_catalog};
 use serde_json::Value;
 

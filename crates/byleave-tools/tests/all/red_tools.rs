@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use byleave::core::call::Mode;
-use byleave::settings::GateSettings;
+use byleave_gate::core::call::Mode;
+use byleave_gate::settings::GateSettings;
 use serde_json::{Value, json};
 
 use crate::attacks::as_user;
@@ -74,7 +74,7 @@ async fn told(rules: &str, place: &str, number: usize) -> Vec<String> {
         let (tool, arguments) = changes(shown).swap_remove(number);
         let played = world.call(tool, arguments, &[], Mode::ConfirmSensitive).await;
         let ending = match &played.result.outcome {
-            byleave::result::CallOutcome::Failed(output) => {
+            byleave_gate::result::CallOutcome::Failed(output) => {
                 format!("failed: {:?} {:?}", output.text, output.error)
             }
             other => format!("{other:?}"),

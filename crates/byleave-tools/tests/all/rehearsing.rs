@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use byleave::approver::Reply;
-use byleave::core::call::Mode;
-use byleave::core::file_change::FileChangeKind;
-use byleave::core::question_view::RehearsalView;
-use byleave::core::refusal::Code;
-use byleave::result::CallOutcome;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::file_change::FileChangeKind;
+use byleave_gate::core::question_view::RehearsalView;
+use byleave_gate::core::refusal::Code;
+use byleave_gate::result::CallOutcome;
 use serde_json::json;
 
-use crate::user::unprivileged;
 use crate::world::{ToolTestWorld, tree, yes};
+use byleave_testkit::user::unprivileged;
 
 macro_rules! as_user {
     ($name:literal, $body:expr) => {

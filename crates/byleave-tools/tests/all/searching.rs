@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
-use byleave::core::call::Mode;
-use byleave::settings::GateSettings;
+use byleave_gate::core::call::Mode;
+use byleave_gate::settings::GateSettings;
 use serde_json::{Value, json};
 
 use crate::bare::ToolFixture;

@@ -5,17 +5,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use byleave::approver::{Reply, callback};
-use byleave::core::call::{Call, Mode};
-use byleave::core::effect::Plan;
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::outcome::Output;
-use byleave::core::policy::{
+use byleave_gate::approver::{Reply, callback};
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::effect::Plan;
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::policy::{
     Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin_rules, load_rules,
 };
-use byleave::gate::Gate;
-use byleave::result::CallResult;
-use byleave::tool::{RunContext, Tool, ToolContext};
+use byleave_gate::gate::Gate;
+use byleave_gate::result::CallResult;
+use byleave_gate::tool::{RunContext, Tool, ToolContext};
 use byleave_tools::{todo_read, todo_write};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -8,8 +8,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::approver::Reply;
-use byleave::core::call::Mode;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::call::Mode;
 use byleave_sandbox::net::address::AddressPolicy;
 use byleave_tools::Fetcher;
 use flate2::Compression;

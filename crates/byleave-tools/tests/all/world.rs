@@ -6,20 +6,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use byleave::approver::{Reply, callback};
-use byleave::core::call::{Call, Mode};
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::policy::{
+use byleave_gate::approver::{Reply, callback};
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::policy::{
     Layer, PathVariables, Policy, Rule, RuleFile, SkipExamples, builtin_rules, load_rules,
 };
-use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::core::rehearsal::Rehearsal;
-use byleave::gate::Gate;
-use byleave::ledger::memory::MemoryLedger;
-use byleave::result::CallResult;
-use byleave::settings::GateSettings;
-use byleave::tool::{RunContext, ToolContext};
+use byleave_gate::core::question_view::{QuestionView, RehearsalView};
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::gate::Gate;
+use byleave_gate::ledger::memory::MemoryLedger;
+use byleave_gate::result::CallResult;
+use byleave_gate::settings::GateSettings;
+use byleave_gate::tool::{RunContext, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_tools::{Bash, BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, builtin_catalog};
 use serde_json::{Value, json};

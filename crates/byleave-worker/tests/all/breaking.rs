@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::clock::fresh_id;
-use byleave::ledger::Ledger as _;
 use byleave_core::id::{AttemptId, CallId};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::ledger::Ledger as _;
 use byleave_worker::{ConnectError, Connector, FrameChannel, Permissions, server};
 
 use crate::stage::RegistryFixture;

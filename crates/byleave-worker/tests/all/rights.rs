@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
-use byleave::core::manifest::PermissionClass;
-use byleave::gate::{Gate, SubmittedAnswer};
-use byleave::ledger::Ledger as _;
-use byleave::result::CallStatus;
-use byleave::settings::GateSettings;
-use byleave::tool::RunContext;
-use byleave::typed_tool::TypedTool;
 use byleave_core::question::{ApproverIdentity, Assurance};
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
+use byleave_gate::core::manifest::PermissionClass;
+use byleave_gate::gate::{Gate, SubmittedAnswer};
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::result::CallStatus;
+use byleave_gate::settings::GateSettings;
+use byleave_gate::tool::RunContext;
+use byleave_gate::typed_tool::TypedTool;
 use byleave_worker::{CallAssignment, Capabilities, DispatchOutcome};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use crate::stage::RegistryFixture;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct EmptyArguments {}
 
-fn gate(ledger: impl byleave::ledger::Ledger) -> Gate {
+fn gate(ledger: impl byleave_gate::ledger::Ledger) -> Gate {
     let note = |_: EmptyArguments, _run: RunContext| async move { "noted".to_owned() };
     Gate::builder()
         .ledger(std::sync::Arc::new(ledger))
@@ -89,7 +89,7 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     let yes = |question: QuestionId, digest| SubmittedAnswer {
         question,
         digest,
-        reply: byleave::approver::Reply::Yes { note: None },
+        reply: byleave_gate::approver::Reply::Yes { note: None },
         approver: ApproverIdentity { name: "ann".into(), assurance: Assurance::Web },
     };
     // Not even in a person's name.
@@ -111,7 +111,7 @@ async fn a_worker_writes_on_nothing_that_it_was_not_offered() {
     driven(&office, call).await;
     // It can see the other call, and would run it.
     drop(worker.resume(other).await);
-    let len = |record: Option<byleave::ledger::LoadedRecord>| record.unwrap().record.len();
+    let len = |record: Option<byleave_gate::ledger::LoadedRecord>| record.unwrap().record.len();
     assert!(len(office.store.load(call).await.unwrap()) > 1);
     assert_eq!(len(office.store.load(other).await.unwrap()), 1, "nothing was written");
     driven(&office, other).await;

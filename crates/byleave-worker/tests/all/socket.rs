@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byleave::boxed::BoxFuture;
-use byleave::ledger::conformance::LedgerHarness;
-use byleave::ledger::{Ledger, LedgerError};
-use byleave::secret::Secret;
+use byleave_conformance::ledger::LedgerHarness;
 use byleave_core::id::CallId;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::{Ledger, LedgerError};
+use byleave_gate::secret::Secret;
 use byleave_worker::websocket::{SocketConnector, channel_over_socket, websocket_config};
 use byleave_worker::{Connector as _, Permissions, server};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -117,14 +117,14 @@ impl LedgerHarness for SocketFixture {
 }
 
 // req: A1, E4
-byleave::ledger_conformance!(SocketFixture(tokio::sync::OnceCell::new()));
+byleave_conformance::ledger_conformance!(SocketFixture(tokio::sync::OnceCell::new()));
 
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn over_tls_it_is_the_same_and_who_has_no_token_or_trusts_nobody_gets_no_wire() {
     let listening = ListeningServer::new(true).await;
     let worker = listening.office.worker_by(listening.dial("https", TOKEN));
-    assert!(worker.load(CallId::new(byleave::clock::fresh_id())).await.unwrap().is_none());
+    assert!(worker.load(CallId::new(byleave_gate::clock::fresh_id())).await.unwrap().is_none());
     let refused = listening.dial("https", "byl_other").connect().await.unwrap_err();
     assert!(refused.0.contains("401"), "{refused:?}");
     assert!(listening.dial("http", TOKEN).connect().await.is_err(), "nothing is said in the clear");

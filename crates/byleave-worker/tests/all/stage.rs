@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use byleave::boxed::BoxFuture;
-use byleave::ledger::conformance::LedgerHarness;
-use byleave::ledger::memory::MemoryLedger;
-use byleave::ledger::{Ledger, LedgerError};
+use byleave_conformance::ledger::LedgerHarness;
 use byleave_core::id::{OwnerId, TenantId};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::ledger::memory::MemoryLedger;
+use byleave_gate::ledger::{Ledger, LedgerError};
 use byleave_worker::{
     CallOffers, Capabilities, ConnectError, Connector, FrameChannel, OwnerBackend, OwnerLiveness,
     Permissions, RemoteLedger, RemoteLedgerOptions, WorkerRegistry, server,

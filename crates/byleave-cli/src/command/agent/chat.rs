@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context as _, Result};
-use byleave::core::id::SessionId;
-use byleave::gate::Gate;
 use byleave_agent::agent_loop::{Agent, AgentError, OnQuestion, RunOutcome};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::history::History;
 use byleave_agent::limits::TaskUsage;
 use byleave_agent::model_turn::new_session_id;
 use byleave_files::own;
+use byleave_gate::core::id::SessionId;
+use byleave_gate::gate::Gate;
 use byleave_terminal::QuestionBackend as _;
 use byleave_terminal::chat::{self, ChatAction, ChatEvent, ChatStatusBar, PickerItem, SlashCommand};
 use clap::{Args as Group, ValueEnum as _};

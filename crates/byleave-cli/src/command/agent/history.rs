@@ -6,9 +6,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use byleave::core::id::SessionId;
-use byleave::gate::Gate;
 use byleave_agent::history::{History, render_html, render_markdown};
+use byleave_gate::core::id::SessionId;
+use byleave_gate::gate::Gate;
 use clap::{Args as Group, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use byleave::core::digest::Digest;
-use byleave::core::id::{CallId, SessionId};
 use byleave_agent::agent_loop::{Agent, AgentEvent, OnQuestion, RunOutcome};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::limits::TaskUsage;
 use byleave_agent::model::{StreamEvent, ToolCall};
 use byleave_agent::model_turn::new_session_id;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::id::{CallId, SessionId};
 use clap::Args as Group;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};

@@ -40,13 +40,16 @@ fn finding(setup: &InitJournal, options: &ResolvedOptions) -> DoctorFinding {
         Err(error) => vec![format!("{error:#}")],
     };
     if wrong.is_empty() {
-        return DoctorFinding::ok(agent.name(), format!("{project}set up; {}", agent.enforcement_summary()));
+        return DoctorFinding::ok(
+            agent.name(),
+            format!("{project}set up; {}", agent_configs::enforcement_summary(agent)),
+        );
     }
     let flag = if setup.project.is_some() { " --project` in that directory" } else { "`" };
     let hint = format!("`byleave init {}{flag} repairs it; `--undo` removes the setup", agent.name());
     DoctorFinding::problem(
         agent.name(),
-        format!("{project}{}; {}", wrong.join("; "), agent.enforcement_summary()),
+        format!("{project}{}; {}", wrong.join("; "), agent_configs::enforcement_summary(agent)),
         hint,
     )
 }

@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use byleave::approver::TerminalApprover;
-use byleave::audit_log::sqlite;
+use byleave_gate::approver::TerminalApprover;
+use byleave_gate::audit_log::sqlite;
 use byleave_hook::SOCKET_NAME;
 use rustix::fs::{Access, access, statvfs};
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! Advice on how to get another verdict. It says so if there is no way.
 
-use byleave::core::decision::{AskCause, DecisionReason, Verdict};
-use byleave::core::effect::Effect;
-use byleave::core::pattern::escape_glob;
-use byleave::core::policy::Layer;
+use byleave_gate::core::decision::{AskCause, DecisionReason, Verdict};
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::pattern::escape_glob;
+use byleave_gate::core::policy::Layer;
 
 use super::evaluation::CallExplanation;
 use super::quoting::quoted;

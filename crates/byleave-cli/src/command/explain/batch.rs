@@ -6,8 +6,8 @@
 use std::io::{BufRead, Read as _};
 
 use anyhow::{Context as _, Result};
-use byleave::core::decision::Verdict;
-use byleave::policy_case::{self, Case, CaseDefaults, CaseVerdict};
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::policy_case::{self, Case, CaseDefaults, CaseVerdict};
 use serde_json::{Value, json};
 
 use crate::console::{Console, escape_json};

@@ -1,9 +1,9 @@
 //! A call with its plan, its decision and the rules that were considered.
 
-use byleave::core::decision::{DecisionReason, PolicyDecision};
-use byleave::core::effect::Plan;
-use byleave::core::policy::{MatchedRule, Policy, Rule};
-use byleave::shell::display_tree::CommandTree;
+use byleave_gate::core::decision::{DecisionReason, PolicyDecision};
+use byleave_gate::core::effect::Plan;
+use byleave_gate::core::policy::{MatchedRule, Policy, Rule};
+use byleave_gate::shell::display_tree::CommandTree;
 
 /// A call and its evaluation.
 pub(super) struct CallExplanation<'a> {

@@ -1,8 +1,8 @@
 //! Formats words, commands and effects for people: quoted for a shell, escaped and shortened.
 
-use byleave::core::effect::Effect;
-use byleave::shell::commands::{Redirection, RedirectionAccess, SimpleCommand};
-use byleave::shell::word::Word;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::shell::commands::{Redirection, RedirectionAccess, SimpleCommand};
+use byleave_gate::shell::word::Word;
 
 use crate::console::one_line;
 

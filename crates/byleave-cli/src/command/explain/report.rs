@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use byleave::core::decision::{DecisionReason, Verdict};
-use byleave::core::effect::Effect;
-use byleave::core::policy::{BUILTIN_TOML, Layer, MatchedRule, Rule};
+use byleave_gate::core::decision::{DecisionReason, Verdict};
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::policy::{BUILTIN_TOML, Layer, MatchedRule, Rule};
 use serde_json::{Value, json};
 
 use super::advice::suggestions;

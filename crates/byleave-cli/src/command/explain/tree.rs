@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use byleave::core::effect::Effect;
-use byleave::shell::commands::{RedirectionAccess, SimpleCommand, WorkingDir};
-use byleave::shell::display_tree::{BranchKind, CommandBranch, CommandTree};
-use byleave::shell::source_outline::ListOperator;
-use byleave::shell::word::Word;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::shell::commands::{RedirectionAccess, SimpleCommand, WorkingDir};
+use byleave_gate::shell::display_tree::{BranchKind, CommandBranch, CommandTree};
+use byleave_gate::shell::source_outline::ListOperator;
+use byleave_gate::shell::word::Word;
 use serde_json::{Value, json};
 
 use super::quoting::{command, quoted, redirection, shortened, unknown_reason};

@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 use byleave_hook::{
-    Dialect, GateReply, GateRequest, HookDecision, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME,
+    AgentKind, GateReply, GateRequest, HookDecision, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME,
     parse_request,
 };
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -106,7 +107,7 @@ async fn serve(
 ) -> Result<Option<String>> {
     loop {
         let over = shared.stirred.notified();
-        if let Some(why) = shared.over.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(why) = shared.over.lock().clone() {
             return Ok(Some(why));
         }
         tokio::select! {
@@ -174,7 +175,8 @@ impl HookServerState {
         if request.environment != here {
             return Err(away("the hook's environment has different settings"));
         }
-        let dialect = Dialect::from_name(&request.dialect).ok_or_else(|| away("the dialect is not known"))?;
+        let dialect =
+            AgentKind::from_name(&request.dialect).ok_or_else(|| away("the dialect is not known"))?;
         let deny = |error: &anyhow::Error| HookDecision::Deny { reason: format!("{error:#}") };
         let heard = match parse_request(dialect, request.input.as_bytes()) {
             Ok(heard) => heard,
@@ -190,7 +192,7 @@ impl HookServerState {
 
     /// Returns the evaluator for a directory, and rebuilds it if its rules or settings have changed.
     fn judge(&self, workspace: &str) -> Result<HookEvaluator> {
-        let mut judges = self.judges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut judges = self.judges.lock();
         if let Some((made_from, judge)) = judges.get(workspace)
             && made_from.changed().is_none()
         {
@@ -205,7 +207,7 @@ impl HookServerState {
     }
 
     fn end(&self, why: String) -> WrongGateError {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        *self.over.lock() = Some(why.clone());
         self.stirred.notify_one();
         WrongGateError(why)
     }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use byleave::approver::Reply;
-use byleave::core::question::QuestionKind;
-use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::core::render::render;
-use byleave::gate::{AnswerError, SubmittedAnswer};
-use byleave::ledger::Ledger as _;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::question::QuestionKind;
+use byleave_gate::core::question_view::{QuestionView, RehearsalView};
+use byleave_gate::core::render::render;
+use byleave_gate::gate::{AnswerError, SubmittedAnswer};
+use byleave_gate::ledger::Ledger as _;
 use clap::Subcommand;
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! The digest that an answer repeats, so that it cannot be applied to another question.
 
-use byleave::core::digest::Digest;
-use byleave::core::question::Question;
-use byleave::gate::AnswerError;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::question::Question;
+use byleave_gate::gate::AnswerError;
 
 use crate::error::CliError;
 

@@ -1,14 +1,14 @@
 //! Standing approvals as answers: the scopes to choose from, the equivalent rule, and the past calls that it would have covered.
 
 use anyhow::Result;
-use byleave::clock::fresh_id;
-use byleave::core::approval_scopes::{ApprovalScope, approval_scopes, covers_question};
-use byleave::core::id::StandingApprovalId;
-use byleave::core::pattern::Pattern;
-use byleave::core::question_view::QuestionView;
-use byleave::core::standing_approval::{NotCoverableError, StandingApproval};
-use byleave::recorded_calls::{Coverage, PastAnswer, find_covered};
-use byleave::settings::GateSettings;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::approval_scopes::{ApprovalScope, approval_scopes, covers_question};
+use byleave_gate::core::id::StandingApprovalId;
+use byleave_gate::core::pattern::Pattern;
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::standing_approval::{NotCoverableError, StandingApproval};
+use byleave_gate::recorded_calls::{Coverage, PastAnswer, find_covered};
+use byleave_gate::settings::GateSettings;
 use serde_json::{Value, json};
 
 use super::answer::AnswerCommand;

@@ -1,10 +1,10 @@
 //! Answers to held results: release, withhold, or release with parts masked.
 
 use anyhow::Result;
-use byleave::approver::Reply;
-use byleave::core::question::QuestionKind;
-use byleave::core::question_view::QuestionView;
-use byleave::redact::redact_output;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::question::QuestionKind;
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::redact::redact_output;
 use serde_json::json;
 
 use crate::call_display::format_count;

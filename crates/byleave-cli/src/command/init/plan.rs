@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use byleave_hook::AgentKind;
 use serde_json::Value;
 
-use crate::agent_configs::{
-    self, AgentSettingsFile, KnownAgent, MovableServer, NotMovable, ProgramPaths, SettingsDirs,
-};
+use crate::agent_configs::{self, AgentSettingsFile, MovableServer, NotMovable, ProgramPaths, SettingsDirs};
 use crate::atomic_replace;
 use crate::config_edit::{self, EditOp, FileFormat};
 use crate::error::CliError;
@@ -17,7 +16,7 @@ use crate::resolved_options::ResolvedOptions;
 
 /// The plan for one agent.
 pub(super) struct InitPlan {
-    pub(super) agent: KnownAgent,
+    pub(super) agent: AgentKind,
     pub(super) project: Option<PathBuf>,
     pub(super) files: Vec<InitFileEdit>,
     pub(super) servers: ServersFileEdit,
@@ -56,7 +55,7 @@ pub(super) struct FileDiffView<'a> {
 
 impl InitPlan {
     pub(super) fn new(
-        agent: KnownAgent,
+        agent: AgentKind,
         project: Option<PathBuf>,
         programs: &ProgramPaths,
         options: &ResolvedOptions,

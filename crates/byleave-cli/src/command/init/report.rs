@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::plan::{FileDiffView, InitPlan};
 use super::revert::RevertPlan;
+use crate::agent_configs;
 use crate::config_edit::mask_secrets;
 use crate::console::{Console, Tone, one_line, prose};
 
@@ -39,7 +40,8 @@ pub(super) fn print_plan(
     screen: &mut Console,
 ) {
     let name = plan.agent.name();
-    let still: &[&str] = if plan.changes_something() { plan.agent.remaining_steps() } else { &[] };
+    let still: &[&str] =
+        if plan.changes_something() { agent_configs::remaining_steps(plan.agent) } else { &[] };
     if screen.json() {
         let file = |shown: &FileDiffView<'_>| json!({ "path": shown.path, "made": shown.before.is_none(), "diff": is_dry.then(|| diff(shown)) });
         let moved = plan.moved.iter().map(|(theirs, ours)| json!({ "name": theirs, "server": ours }));
@@ -53,7 +55,7 @@ pub(super) fn print_plan(
             "ungoverned": plan.not_moved,
             "notes": plan.notes,
             "still_to_do": still,
-            "enforced": plan.agent.enforcement_summary(),
+            "enforced": agent_configs::enforcement_summary(plan.agent),
             "commands": { "run": cannot_run.is_none(), "reason": cannot_run.map(|(why, _)| why) },
         }));
         return;
@@ -85,7 +87,7 @@ pub(super) fn print_plan(
     for (theirs, ours) in &plan.moved {
         screen.line(&format!("  moved   {} behind the gateway, as {ours}", one_line(theirs)));
     }
-    screen.line(&format!("  {}", plan.agent.enforcement_summary()));
+    screen.line(&format!("  {}", agent_configs::enforcement_summary(plan.agent)));
     for step in still {
         screen.hint(step);
     }

@@ -11,9 +11,9 @@ use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest};
-use byleave::core::id::SessionId;
-use byleave::stats::StatsFilter;
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest};
+use byleave_gate::core::id::SessionId;
+use byleave_gate::stats::StatsFilter;
 use clap::Args as Group;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};

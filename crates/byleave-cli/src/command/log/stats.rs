@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use byleave::core::call::Millis;
-use byleave::core::id::{AgentId, SessionId};
-use byleave::stats::{self, AnswerCounts, DayCount, RuleCount, Stats, StatsFilter};
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::stats::{self, AnswerCounts, DayCount, RuleCount, Stats, StatsFilter};
 use clap::Args as Group;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use byleave::core::id::AgentId;
-use byleave::core::question::Question;
+use byleave_gate::core::id::AgentId;
+use byleave_gate::core::question::Question;
 use byleave_mcp::active_callers::ActiveCallers;
 use byleave_mcp::gateway::http::{self, GatewayToken, PATH};
 use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, stdio};

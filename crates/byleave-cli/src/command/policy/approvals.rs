@@ -1,8 +1,8 @@
 //! `byleave policy approvals`: lists and revokes standing approvals.
 
 use anyhow::Result;
-use byleave::audit_log::AuditLog as _;
-use byleave::settings::GateSettings;
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::settings::GateSettings;
 use clap::Subcommand;
 use serde_json::json;
 

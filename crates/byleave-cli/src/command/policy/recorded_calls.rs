@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use anyhow::Result;
-use byleave::audit_log::AuditLog as _;
-use byleave::audit_log::CallFilter;
-use byleave::audit_log::export::{self, IncludeContents};
-use byleave::core::policy::{Layer, Policy, Rule};
-use byleave::policy_files::{self, PolicyFile};
-use byleave::replay::{ReplayError, ReplayableCall};
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::audit_log::CallFilter;
+use byleave_gate::audit_log::export::{self, IncludeContents};
+use byleave_gate::core::policy::{Layer, Policy, Rule};
+use byleave_gate::policy_files::{self, PolicyFile};
+use byleave_gate::replay::{ReplayError, ReplayableCall};
 use futures::StreamExt as _;
 
 use crate::active_policy::ActivePolicy;
@@ -74,7 +74,7 @@ impl<'a> PoliciesByDirectory<'a> {
             files.retain(|file| file.layer != Layer::User);
             files.push(PolicyFile { layer: Layer::User, path: PathBuf::from(own), required: true });
         }
-        let loaded = policy_files::load(&files, &rules.places(), &byleave::core::policy::SkipExamples)?;
+        let loaded = policy_files::load(&files, &rules.places(), &byleave_gate::core::policy::SkipExamples)?;
         if self.added.is_empty() {
             return Ok(loaded.policy);
         }

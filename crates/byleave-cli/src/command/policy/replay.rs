@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::core::decision::PolicyDecision;
-use byleave::replay::{PolicyReplay, ReplayError, VerdictChange};
+use byleave_gate::core::decision::PolicyDecision;
+use byleave_gate::replay::{PolicyReplay, ReplayError, VerdictChange};
 use serde_json::{Value, json};
 
 use super::recorded_calls::{self, PoliciesByDirectory};

@@ -8,12 +8,12 @@
 mod draft;
 
 use anyhow::Result;
-use byleave::core::decision::{AskCause, Verdict};
-use byleave::core::id::CallId;
-use byleave::core::pattern::PatternMatcher;
-use byleave::core::policy::{Layer, Rule, RuleFile, SkipExamples, load_rules};
-use byleave::recorded_calls::PastQuestion;
-use byleave::replay::ReplayableCall;
+use byleave_gate::core::decision::{AskCause, Verdict};
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::pattern::PatternMatcher;
+use byleave_gate::core::policy::{Layer, Rule, RuleFile, SkipExamples, load_rules};
+use byleave_gate::recorded_calls::PastQuestion;
+use byleave_gate::replay::ReplayableCall;
 use serde_json::{Value, json};
 
 use self::draft::{APPROVED_MIN, PathGrouping, RuleDraft, drafts, needed};

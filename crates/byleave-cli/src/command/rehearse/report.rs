@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use byleave::core::file_change::{FileChange, FileChangeKind, FileChanges, FileNodeKind, GitStatus};
-use byleave::core::rehearsal::Rehearsal;
-use byleave::core::render::summarize_changes;
+use byleave_gate::core::file_change::{FileChange, FileChangeKind, FileChanges, FileNodeKind, GitStatus};
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::render::summarize_changes;
 
 use crate::call_display::relative;
 use crate::console::{ChangeColor, Console, Tone, many_lines, one_line};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use byleave::audit_log::AuditLog;
-use byleave::ledger::Ledger;
+use byleave_gate::audit_log::AuditLog;
+use byleave_gate::ledger::Ledger;
 use byleave_server::listen::ListenError;
 use byleave_worker::{SqliteOwnerBackend, WorkerRegistry};
 #[cfg(feature = "fleet")]

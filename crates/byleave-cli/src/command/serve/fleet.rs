@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use byleave::core::id::TenantId;
 use byleave_fleet::{BookHealth, BookLag, Fleet, Health};
+use byleave_gate::core::id::TenantId;
 use byleave_server::principal::Slug;
 use clap::{Args as Group, Subcommand};
 use serde_json::{Value, json};

@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use byleave::approver::Reply;
-use byleave::core::pipeline::{NextStep, next_step};
-use byleave::core::question::{ApproverIdentity, Assurance, Question};
-use byleave::gate::{AnswerError, SubmittedAnswer};
-use byleave::ledger::Ledger as _;
-use byleave::review::input_reviewer;
-use byleave::settings::GateSettings;
-use byleave::typed_tool::TypedTool;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::pipeline::{NextStep, next_step};
+use byleave_gate::core::question::{ApproverIdentity, Assurance, Question};
+use byleave_gate::gate::{AnswerError, SubmittedAnswer};
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::review::input_reviewer;
+use byleave_gate::settings::GateSettings;
+use byleave_gate::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 use super::own::{WindowGate, call, ending};
@@ -122,7 +122,7 @@ fn other(name: &str) -> ApproverIdentity {
     ApproverIdentity { name: name.into(), assurance: Assurance::Program }
 }
 
-fn question(own: &WindowGate, call: byleave::core::id::CallId) -> Question {
+fn question(own: &WindowGate, call: byleave_gate::core::id::CallId) -> Question {
     let loaded = own.runtime.block_on(own.ledger.load(call)).unwrap().unwrap();
     match next_step(&loaded.record) {
         NextStep::Wait(question) => question,
@@ -253,8 +253,8 @@ fn broken_hook(case: &CorpusCase, surface: Surface) -> CaseProof {
     let hooks: [(Hook, &str); 2] =
         [(|| Err("crashed".into()), "review-failed"), (|| std::panic::panic_any("crashed"), "review-failed")];
     for (hook, wanted) in hooks {
-        let reviewer = input_reviewer("hook", move |_: byleave::review::InputSubject<'_>| {
-            hook().map(|()| byleave::review::Opinion::<Value>::Pass)
+        let reviewer = input_reviewer("hook", move |_: byleave_gate::review::InputSubject<'_>| {
+            hook().map(|()| byleave_gate::review::Opinion::<Value>::Pass)
         });
         let own = WindowGate::with(surface, "", GateSettings::default(), |builder| {
             builder.review_input("bash", reviewer)
@@ -262,9 +262,9 @@ fn broken_hook(case: &CorpusCase, surface: Surface) -> CaseProof {
         let result = own.settle(call("bash", case.input["args"].clone()));
         assert_eq!(ending(&result), Some(wanted), "{result:?}");
     }
-    let never = byleave::review::input_reviewer_async("hook", |_| async {
+    let never = byleave_gate::review::input_reviewer_async("hook", |_| async {
         std::future::pending::<()>().await;
-        Ok::<_, String>(byleave::review::Opinion::<Value>::Pass)
+        Ok::<_, String>(byleave_gate::review::Opinion::<Value>::Pass)
     });
     let settings =
         GateSettings { plugin_timeout: std::time::Duration::from_millis(100), ..GateSettings::default() };
@@ -294,9 +294,10 @@ fn remote(surface: Surface) -> CaseProof {
     let going = own.begin(asked);
     own.window.await_shown("May this call");
     let open = question(&own, id);
-    for (name, digest) in
-        [("agent", open.digest()), ("bob", byleave::core::digest::Digest::compute(b"before it was drawn"))]
-    {
+    for (name, digest) in [
+        ("agent", open.digest()),
+        ("bob", byleave_gate::core::digest::Digest::compute(b"before it was drawn")),
+    ] {
         let given = SubmittedAnswer {
             question: open.id,
             digest,

@@ -4,12 +4,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use byleave::approver::Reply;
-use byleave::core::digest::Digest;
-use byleave::core::question::{ApproverIdentity, Assurance};
-use byleave::gate::{AnswerError, SubmittedAnswer};
-use byleave::review::{Opinion, input_reviewer};
-use byleave::settings::GateSettings;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::question::{ApproverIdentity, Assurance};
+use byleave_gate::gate::{AnswerError, SubmittedAnswer};
+use byleave_gate::review::{Opinion, input_reviewer};
+use byleave_gate::settings::GateSettings;
 use serde_json::{Value, json};
 
 use super::own::{WindowGate, call, ending, policy};
@@ -193,7 +193,7 @@ fn injected(case: &CorpusCase) -> CaseProof {
 
 fn rewritten(case: &CorpusCase, surface: Surface) -> CaseProof {
     let updated = case.input["hook_updated"].clone();
-    let hook = input_reviewer("hook", move |subject: byleave::review::InputSubject<'_>| {
+    let hook = input_reviewer("hook", move |subject: byleave_gate::review::InputSubject<'_>| {
         let is_new = *subject.arguments == updated;
         let value = updated.clone();
         Ok::<_, String>(if is_new { Opinion::Pass } else { Opinion::<Value>::Change { value, reason: None } })
@@ -302,8 +302,8 @@ mod own_clock {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    use byleave::clock::Clock;
-    use byleave::core::call::Millis;
+    use byleave_gate::clock::Clock;
+    use byleave_gate::core::call::Millis;
 
     /// A clock that can start to leap.
     #[derive(Clone, Default)]
@@ -340,7 +340,7 @@ fn retried(case: &CorpusCase, surface: Surface) -> CaseProof {
         sitting.choose("y", "yes");
     }
     let (code, seen) = sitting.end();
-    assert!(!seen.contains(super::machine::SECRET), "{seen}");
+    assert!(!seen.contains(byleave_testkit::machine::SECRET), "{seen}");
     assert!(code != Some(0), "{seen}");
     "the program; the secret is not there for the command, and nothing tries again without the sandbox"
 }

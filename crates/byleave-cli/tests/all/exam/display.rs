@@ -1,8 +1,8 @@
 //! The person sees exactly what would happen. Every case is read from the screen to its end, and parsed back into the model's arguments.
 
-use byleave::core::outcome::Output;
-use byleave::review::{Opinion, output_reviewer};
-use byleave::settings::GateSettings;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::review::{Opinion, output_reviewer};
+use byleave_gate::settings::GateSettings;
 use serde_json::json;
 
 use super::own::{WindowGate, call, ending};

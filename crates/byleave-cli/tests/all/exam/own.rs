@@ -5,22 +5,22 @@ use std::fs::File;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::core::call::{Call, Mode};
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
-use byleave::core::manifest::ApprovalRequirement;
-use byleave::core::outcome::Output;
-use byleave::core::pipeline::{NextStep, next_step};
-use byleave::core::policy::{
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
+use byleave_gate::core::manifest::ApprovalRequirement;
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::pipeline::{NextStep, next_step};
+use byleave_gate::core::policy::{
     Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin_rules, load_rules,
 };
-use byleave::gate::{Gate, GateBuilder};
-use byleave::ledger::Ledger as _;
-use byleave::ledger::memory::MemoryLedger;
-use byleave::result::CallResult;
-use byleave::settings::GateSettings;
-use byleave::tool::{RunContext, ToolContext};
-use byleave::typed_tool::TypedTool;
+use byleave_gate::gate::{Gate, GateBuilder};
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::ledger::memory::MemoryLedger;
+use byleave_gate::result::CallResult;
+use byleave_gate::settings::GateSettings;
+use byleave_gate::tool::{RunContext, ToolContext};
+use byleave_gate::typed_tool::TypedTool;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_terminal::NoBackend;
 use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};

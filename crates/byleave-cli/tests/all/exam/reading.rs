@@ -2,7 +2,7 @@
 
 use std::iter::Peekable;
 
-use byleave::core::escape::is_printable;
+use byleave_gate::core::escape::is_printable;
 use regex::Regex;
 use serde_json::{Map, Value};
 

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use super::CorpusCase;
-use super::machine::SECRET;
+use byleave_testkit::machine::SECRET;
 
 /// The path of the program on the machine.
 pub(crate) const PROGRAM: &str = "/byleave";

@@ -7,16 +7,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::clock::fresh_id;
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{ArgumentRole, PermissionClass};
-use byleave::core::outcome::Output;
-use byleave::gate::Gate;
-use byleave::result::CallStatus;
-use byleave::settings::GateSettings;
-use byleave::typed_tool::TypedTool;
 use byleave_fleet::RestateLedger;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::manifest::{ArgumentRole, PermissionClass};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::gate::Gate;
+use byleave_gate::result::CallStatus;
+use byleave_gate::settings::GateSettings;
+use byleave_gate::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 use super::{FleetFixture, nth, number};

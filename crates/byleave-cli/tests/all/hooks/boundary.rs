@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use byleave_hook::Dialect;
+use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
 use super::{HookFixture, PATIENT_MS, is_denied, said, tools};
@@ -34,12 +34,12 @@ fn calls([path, directory]: &[String; 2]) -> Vec<(&'static str, Value)> {
 }
 
 /// Returns a call of this agent that writes one file.
-fn writes(dialect: Dialect, path: &str) -> (&'static str, Value) {
+fn writes(dialect: AgentKind, path: &str) -> (&'static str, Value) {
     let (_, tool, key) = tools(dialect);
     let input = match dialect {
-        Dialect::Codex => json!({ key: patch(&format!("*** Add File: {path}\n+x")) }),
-        Dialect::Goose => json!({ key: path, "command": "write", "file_text": "x" }),
-        Dialect::Copilot => json!({ key: path, "file_text": "x" }),
+        AgentKind::Codex => json!({ key: patch(&format!("*** Add File: {path}\n+x")) }),
+        AgentKind::Goose => json!({ key: path, "command": "write", "file_text": "x" }),
+        AgentKind::Copilot => json!({ key: path, "file_text": "x" }),
         _ => json!({ key: path, "content": "x" }),
     };
     (tool, input)
@@ -82,7 +82,7 @@ fn no_mode_lets_the_tools_of_an_agent_out_of_the_workspace_unasked() {
     for mode in UNASKED {
         own(&stand, "config.toml", &format!("mode = \"{mode}\"\n"));
         let _served = stand.serve();
-        let refused = |dialect: Dialect, at: &str, tool: &str, input: &Value| {
+        let refused = |dialect: AgentKind, at: &str, tool: &str, input: &Value| {
             let told = stand.asks(dialect, &said(dialect, at, tool, input, None), PATIENT_MS);
             let why = String::from_utf8_lossy(&told.stderr).into_owned();
             assert!(is_denied(dialect, &told), "{mode} {dialect:?} {tool} {input}: {told:?}");
@@ -91,21 +91,21 @@ fn no_mode_lets_the_tools_of_an_agent_out_of_the_workspace_unasked() {
         };
         for way in &ways {
             for (tool, input) in calls(way) {
-                refused(Dialect::ClaudeCode, &cwd, tool, &input);
+                refused(AgentKind::ClaudeCode, &cwd, tool, &input);
             }
         }
-        for dialect in Dialect::ALL {
+        for dialect in AgentKind::ALL {
             let (tool, input) = writes(dialect, &ways[0][0]);
             refused(dialect, &cwd, tool, &input);
         }
         // A call from another directory is judged there, and that directory is outside.
         let elsewhere = format!("{cwd}/../outside");
-        refused(Dialect::ClaudeCode, &elsewhere, "Read", &json!({ "file_path": "f.txt" }));
+        refused(AgentKind::ClaudeCode, &elsewhere, "Read", &json!({ "file_path": "f.txt" }));
         // Inside the workspace, the mode allows the call.
         let inside =
-            said(Dialect::ClaudeCode, &cwd, "Write", &json!({ "file_path": "n", "content": "" }), None);
-        let told = stand.asks(Dialect::ClaudeCode, &inside, PATIENT_MS);
-        assert!(told.status.success() && !is_denied(Dialect::ClaudeCode, &told), "{told:?}");
+            said(AgentKind::ClaudeCode, &cwd, "Write", &json!({ "file_path": "n", "content": "" }), None);
+        let told = stand.asks(AgentKind::ClaudeCode, &inside, PATIENT_MS);
+        assert!(told.status.success() && !is_denied(AgentKind::ClaudeCode, &told), "{told:?}");
     }
 }
 
@@ -119,12 +119,12 @@ fn a_rule_lets_the_tools_of_an_agent_out_where_it_says() {
     for way in &ways {
         for (tool, input) in calls(way) {
             let told = stand.asks(
-                Dialect::ClaudeCode,
-                &said(Dialect::ClaudeCode, &cwd, tool, &input, None),
+                AgentKind::ClaudeCode,
+                &said(AgentKind::ClaudeCode, &cwd, tool, &input, None),
                 PATIENT_MS,
             );
             assert!(
-                told.status.success() && !is_denied(Dialect::ClaudeCode, &told),
+                told.status.success() && !is_denied(AgentKind::ClaudeCode, &told),
                 "{tool} {input}: {told:?}"
             );
         }
@@ -136,9 +136,9 @@ fn a_rule_lets_the_tools_of_an_agent_out_where_it_says() {
 fn in_a_mode_that_asks_a_person_is_asked() {
     let (stand, cwd, ways) = stand();
     let _served = stand.serve();
-    let read = said(Dialect::ClaudeCode, &cwd, "Read", &json!({ "file_path": ways[0][0] }), None);
-    let hook = super::start(stand.hook(Dialect::ClaudeCode, PATIENT_MS), read.to_string().as_bytes());
+    let read = said(AgentKind::ClaudeCode, &cwd, "Read", &json!({ "file_path": ways[0][0] }), None);
+    let hook = super::start(stand.hook(AgentKind::ClaudeCode, PATIENT_MS), read.to_string().as_bytes());
     stand.answers(&["yes"]);
     let told = super::ended(hook);
-    assert!(told.status.success() && !is_denied(Dialect::ClaudeCode, &told), "{told:?}");
+    assert!(told.status.success() && !is_denied(AgentKind::ClaudeCode, &told), "{told:?}");
 }

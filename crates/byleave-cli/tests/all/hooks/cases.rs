@@ -1,12 +1,12 @@
 //! Each dialect, from the question in the inbox to the agent's input. Also tests of what all dialects have in common.
 
-use byleave_hook::Dialect;
+use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
 use super::{HookFixture, PATIENT_MS, ended, is_denied, rewritten, said, start, tools};
 
 /// Makes a call that asks a person, within the patience of this agent.
-fn the_whole_way(dialect: Dialect) {
+fn the_whole_way(dialect: AgentKind) {
     let stand = HookFixture::new();
     let _served = stand.serve();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
@@ -34,7 +34,7 @@ fn the_whole_way(dialect: Dialect) {
             json!({ "command": line })
         }
         None => {
-            assert_eq!(dialect, Dialect::Goose, "{told:?}");
+            assert_eq!(dialect, AgentKind::Goose, "{told:?}");
             assert!(told.stdout.is_empty(), "{told:?}");
             input
         }
@@ -46,14 +46,14 @@ fn the_whole_way(dialect: Dialect) {
     // A file: a person is asked, the call is passed on, and the hook says so.
     let target = format!("{cwd}/new.txt");
     let mut input = json!({ path: target });
-    if dialect == Dialect::Codex {
+    if dialect == AgentKind::Codex {
         input = json!({"command": format!("*** Begin Patch\n*** Add File: {target}\n+x\n*** End Patch")});
-    } else if dialect == Dialect::Goose {
+    } else if dialect == AgentKind::Goose {
         input["command"] = "write".into();
     } else {
         input["content"] = "x".into();
     }
-    if dialect == Dialect::Copilot {
+    if dialect == AgentKind::Copilot {
         input = json!({"path": target, "file_text": "x"});
     }
     let asks = said(dialect, &cwd, write, &input, None);
@@ -83,8 +83,8 @@ fn the_whole_way(dialect: Dialect) {
         .map(|call| (call["tool"].as_str().unwrap(), call["outcome"].as_str().unwrap_or_default()))
         .collect();
     let foreign = format!("{}:{write}", dialect.name());
-    let ours = if dialect == Dialect::Goose { format!("goose:{shell}") } else { "bash".to_owned() };
-    let came = if dialect == Dialect::Goose { "completed" } else { "failed" };
+    let ours = if dialect == AgentKind::Goose { format!("goose:{shell}") } else { "bash".to_owned() };
+    let came = if dialect == AgentKind::Goose { "completed" } else { "failed" };
     let wanted =
         [(&*foreign, "refused"), (&*foreign, "completed"), ("agent_ran", "completed"), (&*ours, came)];
     assert_eq!(calls, wanted, "{book}");
@@ -105,13 +105,13 @@ macro_rules! the_whole_way {
             // req: M2
             #[test]
             fn $name() {
-                the_whole_way(Dialect::$dialect);
+                the_whole_way(AgentKind::$dialect);
             }
         )*
 
         #[test]
         fn every_dialect_goes_the_whole_way() {
-            assert_eq!([$(Dialect::$dialect),*].as_slice(), Dialect::ALL.as_slice());
+            assert_eq!([$(AgentKind::$dialect),*].as_slice(), AgentKind::ALL.as_slice());
         }
     };
 }
@@ -130,7 +130,7 @@ the_whole_way! {
 fn a_late_answer_is_found_by_the_same_call_once() {
     let stand = HookFixture::new();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
-    let dialect = Dialect::ClaudeCode;
+    let dialect = AgentKind::ClaudeCode;
     let asks = said(dialect, &cwd, "Bash", &json!({"command": "touch late"}), None);
     // A hook that runs out of time does not record a refusal. The next hook judges the same call.
     for timeout_ms in [1, 20, 60, 100, 150, 200, 300] {
@@ -176,19 +176,19 @@ fn one_policy_is_about_the_tools_of_every_agent() {
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let secret = format!("{cwd}/.env");
     let rows = [
-        (Dialect::ClaudeCode, "Read", json!({ "file_path": secret })),
-        (Dialect::ClaudeCode, "Bash", json!({"command": "cat .env"})),
-        (Dialect::ClaudeCode, "Grep", json!({"pattern": "KEY", "path": secret})),
-        (Dialect::ClaudeCode, "WebFetch", json!({"url": "http://169.254.169.254/", "prompt": "x"})),
+        (AgentKind::ClaudeCode, "Read", json!({ "file_path": secret })),
+        (AgentKind::ClaudeCode, "Bash", json!({"command": "cat .env"})),
+        (AgentKind::ClaudeCode, "Grep", json!({"pattern": "KEY", "path": secret})),
+        (AgentKind::ClaudeCode, "WebFetch", json!({"url": "http://169.254.169.254/", "prompt": "x"})),
         (
-            Dialect::Codex,
+            AgentKind::Codex,
             "apply_patch",
             json!({"input": format!("*** Begin Patch\n*** Delete File: {secret}\n*** End Patch")}),
         ),
-        (Dialect::Gemini, "read_file", json!({ "absolute_path": secret })),
-        (Dialect::Cursor, "Read", json!({ "path": secret })),
-        (Dialect::Goose, "developer__shell", json!({"command": "cat .env"})),
-        (Dialect::Copilot, "view", json!({ "path": secret })),
+        (AgentKind::Gemini, "read_file", json!({ "absolute_path": secret })),
+        (AgentKind::Cursor, "Read", json!({ "path": secret })),
+        (AgentKind::Goose, "developer__shell", json!({"command": "cat .env"})),
+        (AgentKind::Copilot, "view", json!({ "path": secret })),
     ];
     for (dialect, tool, input) in rows {
         let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), PATIENT_MS);
@@ -197,13 +197,13 @@ fn one_policy_is_about_the_tools_of_every_agent() {
     }
     let notes = format!("{cwd}/notes.txt");
     for (dialect, tool, input) in [
-        (Dialect::ClaudeCode, "Read", json!({ "file_path": notes })),
-        (Dialect::Codex, "update_plan", json!({"plan": []})),
-        (Dialect::Gemini, "list_directory", json!({ "dir_path": cwd })),
-        (Dialect::Cursor, "Grep", json!({"pattern": "x"})),
-        (Dialect::Copilot, "view", json!({ "path": notes })),
+        (AgentKind::ClaudeCode, "Read", json!({ "file_path": notes })),
+        (AgentKind::Codex, "update_plan", json!({"plan": []})),
+        (AgentKind::Gemini, "list_directory", json!({ "dir_path": cwd })),
+        (AgentKind::Cursor, "Grep", json!({"pattern": "x"})),
+        (AgentKind::Copilot, "view", json!({ "path": notes })),
         // The gateway judges its own tools when the call gets there.
-        (Dialect::ClaudeCode, "mcp__byleave__bash", json!({"command": "cat .env"})),
+        (AgentKind::ClaudeCode, "mcp__byleave__bash", json!({"command": "cat .env"})),
     ] {
         let told = stand.asks(dialect, &said(dialect, &cwd, tool, &input, None), PATIENT_MS);
         assert!(told.status.code() == Some(0) && !is_denied(dialect, &told), "{tool}: {told:?}");
@@ -215,8 +215,8 @@ fn one_policy_is_about_the_tools_of_every_agent() {
         ("Read", json!({"file_path": notes, "as_root": true})),
     ] {
         let told =
-            stand.asks(Dialect::ClaudeCode, &said(Dialect::ClaudeCode, &cwd, tool, &input, None), 1_500);
-        assert!(is_denied(Dialect::ClaudeCode, &told), "{tool}: {told:?}");
+            stand.asks(AgentKind::ClaudeCode, &said(AgentKind::ClaudeCode, &cwd, tool, &input, None), 1_500);
+        assert!(is_denied(AgentKind::ClaudeCode, &told), "{tool}: {told:?}");
     }
 }
 
@@ -242,7 +242,7 @@ fn ordinary_work_runs_in_a_fresh_account_without_a_setting() {
     git.args(["init", "-q", "."]);
     assert!(ended(start(stand.desk.by_another(git), b"")).status.success());
     let commit = "git add main.c && git -c user.name=a -c user.email=a@b commit -qm first && git log --oneline | wc -l";
-    let dialect = Dialect::ClaudeCode;
+    let dialect = AgentKind::ClaudeCode;
     let cwd = workspace.to_str().unwrap();
     for (command, prints) in [("make", "cc -o main"), ("python3 -m unittest test_it", "OK"), (commit, "1")] {
         let asks = said(dialect, cwd, "Bash", &json!({ "command": command }), None);
@@ -305,7 +305,8 @@ fn elsewhere_is_judged_from_the_workspace(served: bool) {
         stand.desk.give(&path);
     }
     let other = other.to_str().unwrap();
-    let agents = [Dialect::ClaudeCode, Dialect::Codex, Dialect::Gemini, Dialect::Goose, Dialect::Copilot];
+    let agents =
+        [AgentKind::ClaudeCode, AgentKind::Codex, AgentKind::Gemini, AgentKind::Goose, AgentKind::Copilot];
     for dialect in agents {
         let (shell, ..) = tools(dialect);
         // The project's rules hold in every directory that the model names.
@@ -322,7 +323,7 @@ fn elsewhere_is_judged_from_the_workspace(served: bool) {
         stand.answers(&["no"]);
     }
     // A relative name is resolved in the directory that the agent names.
-    let (dialect, tool) = (Dialect::Gemini, "write_file");
+    let (dialect, tool) = (AgentKind::Gemini, "write_file");
     let input = json!({"file_path": "made.txt", "content": "x"});
     let told = stand.asks_until_judged(dialect, &said(dialect, other, tool, &input, None));
     assert!(is_denied(dialect, &told), "{told:?}");
@@ -348,13 +349,15 @@ fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
     let stand = HookFixture::new();
     let mut served = stand.serve();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
-    let asks = said(Dialect::ClaudeCode, &cwd, "Bash", &json!({"command": "ls"}), None);
+    let asks = said(AgentKind::ClaudeCode, &cwd, "Bash", &json!({"command": "ls"}), None);
     // The hook's environment is stricter than the gate's. The hook judges alone, and strictly.
-    let mut hook = stand.hook(Dialect::ClaudeCode, 2_000);
+    let mut hook = stand.hook(AgentKind::ClaudeCode, 2_000);
     hook.env("BYLEAVE_MODE", "confirm-all");
     let told = ended(start(hook, asks.to_string().as_bytes()));
-    assert!(is_denied(Dialect::ClaudeCode, &told), "{told:?}");
-    assert!(rewritten(Dialect::ClaudeCode, &stand.asks(Dialect::ClaudeCode, &asks, PATIENT_MS)).is_some());
+    assert!(is_denied(AgentKind::ClaudeCode, &told), "{told:?}");
+    assert!(
+        rewritten(AgentKind::ClaudeCode, &stand.asks(AgentKind::ClaudeCode, &asks, PATIENT_MS)).is_some()
+    );
 
     // A second gate finds the first.
     let second = stand.byleave(&["hook", "serve"]);
@@ -367,8 +370,8 @@ fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
     assert!(text.contains(own.to_str().unwrap()), "{text}");
     std::fs::create_dir_all(own.parent().unwrap()).unwrap();
     std::fs::write(&own, "mode = \"confirm-all\"\n").unwrap();
-    let told = stand.asks(Dialect::ClaudeCode, &asks, 2_000);
-    assert!(is_denied(Dialect::ClaudeCode, &told), "the new settings hold at once: {told:?}");
+    let told = stand.asks(AgentKind::ClaudeCode, &asks, 2_000);
+    assert!(is_denied(AgentKind::ClaudeCode, &told), "the new settings hold at once: {told:?}");
     let status = super::until("the gate ends", || served.child.try_wait().unwrap());
     assert_eq!(status.code(), Some(3));
 }
@@ -390,13 +393,13 @@ fn what_is_allowed_only_with_a_guarantee_is_not_passed_on_without() {
         chown(own.join("policy.toml"), Some(about.uid()), Some(about.gid())).unwrap();
     };
     let input = json!({"file_path": format!("{cwd}/free.txt"), "content": "x"});
-    let asks = said(Dialect::ClaudeCode, &cwd, "Write", &input, None);
+    let asks = said(AgentKind::ClaudeCode, &cwd, "Write", &input, None);
     rule("");
-    let told = stand.asks(Dialect::ClaudeCode, &asks, PATIENT_MS);
+    let told = stand.asks(AgentKind::ClaudeCode, &asks, PATIENT_MS);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     rule("guarantees = [\"network-confined\"]\n");
-    let told = stand.asks(Dialect::ClaudeCode, &asks, PATIENT_MS);
-    assert!(is_denied(Dialect::ClaudeCode, &told), "{told:?}");
+    let told = stand.asks(AgentKind::ClaudeCode, &asks, PATIENT_MS);
+    assert!(is_denied(AgentKind::ClaudeCode, &told), "{told:?}");
     assert!(String::from_utf8_lossy(&told.stderr).contains("network-confined"), "{told:?}");
 }
 

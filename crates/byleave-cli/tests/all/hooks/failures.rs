@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use byleave_hook::Dialect;
+use byleave_hook::AgentKind;
 use serde_json::json;
 
 use super::page;
@@ -17,7 +17,7 @@ use super::{HookFixture, PATIENT_MS, ended, is_denied, said, start, tools};
 type FakeGateBehavior = fn(UnixStream);
 
 /// One failure, in one dialect.
-type FailureCase = fn(&FailureFixture, Dialect) -> Output;
+type FailureCase = fn(&FailureFixture, AgentKind) -> Output;
 
 /// The patience of an agent whose counterpart never replies.
 const SHORT_MS: u64 = 900;
@@ -163,18 +163,18 @@ impl FailureFixture {
     }
 
     /// Returns a harmless call, which a working gate allows.
-    fn said(&self, dialect: Dialect) -> Vec<u8> {
+    fn said(&self, dialect: AgentKind) -> Vec<u8> {
         self.said_of(dialect, "ls")
     }
 
     /// Returns a call with this command.
-    fn said_of(&self, dialect: Dialect, command: &str) -> Vec<u8> {
+    fn said_of(&self, dialect: AgentKind, command: &str) -> Vec<u8> {
         let input = json!({ "command": command });
         said(dialect, &self.cwd, tools(dialect).0, &input, None).to_string().into_bytes()
     }
 
     /// Runs the hook with a gate that behaves like this, and without a program to judge.
-    fn with_gate(&self, dialect: Dialect, timeout_ms: u64, mischief: FakeGateBehavior) -> Output {
+    fn with_gate(&self, dialect: AgentKind, timeout_ms: u64, mischief: FakeGateBehavior) -> Output {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let socket = place.path().join("hook.sock");
@@ -191,7 +191,7 @@ impl FailureFixture {
     }
 
     /// Runs the hook without a gate, with this script as the program that judges.
-    fn with_program(&self, dialect: Dialect, timeout_ms: u64, script: &str) -> Output {
+    fn with_program(&self, dialect: AgentKind, timeout_ms: u64, script: &str) -> Output {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let program = place.path().join("byleave");
@@ -208,7 +208,7 @@ impl FailureFixture {
     }
 
     /// Runs the hook with the real program behind it, started by this shell script.
-    fn started(&self, dialect: Dialect, script: &str, input: &[u8]) -> Output {
+    fn started(&self, dialect: AgentKind, script: &str, input: &[u8]) -> Output {
         let mut command = self.stand.desk.world.command(Path::new("/bin/bash"));
         command.args(["-c", script, "bash"]).arg(&self.stand.hook).arg(dialect.name());
         ended(start(self.stand.desk.by_another(command), input))
@@ -218,7 +218,7 @@ impl FailureFixture {
     fn try_all(&self, failures: &[(&str, FailureCase)]) {
         for (what, fails) in failures {
             let told = side_by_side(|dialect| fails(self, dialect));
-            for (dialect, told) in Dialect::ALL.into_iter().zip(&told) {
+            for (dialect, told) in AgentKind::ALL.into_iter().zip(&told) {
                 assert!(is_denied(dialect, told), "{what}, {}: {told:?}", dialect.name());
             }
         }
@@ -226,9 +226,9 @@ impl FailureFixture {
 }
 
 /// Runs a function for all dialects in parallel.
-fn side_by_side(run: impl Fn(Dialect) -> Output + Sync) -> [Output; Dialect::ALL.len()] {
+fn side_by_side(run: impl Fn(AgentKind) -> Output + Sync) -> [Output; AgentKind::ALL.len()] {
     std::thread::scope(|scope| {
-        let running = Dialect::ALL.map(|dialect| {
+        let running = AgentKind::ALL.map(|dialect| {
             scope.spawn({
                 let run = &run;
                 move || run(dialect)
@@ -260,7 +260,7 @@ fn what_the_agent_says_wrongly_is_denied_in_every_dialect() {
 #[test]
 fn a_call_that_passes_is_denied_in_every_dialect_once_the_machine_fails() {
     let lab = FailureFixture::new();
-    for (dialect, told) in Dialect::ALL
+    for (dialect, told) in AgentKind::ALL
         .into_iter()
         .zip(side_by_side(|dialect| lab.started(dialect, "exec \"$@\"", &lab.said(dialect))))
     {
@@ -277,7 +277,7 @@ fn a_call_that_passes_is_denied_in_every_dialect_once_the_machine_fails() {
 #[test]
 fn a_gate_killed_while_a_person_is_asked_is_a_deny_in_every_dialect() {
     let lab = FailureFixture::new();
-    for dialect in Dialect::ALL {
+    for dialect in AgentKind::ALL {
         let mut served = lab.stand.serve();
         let file = format!("killed-{}", dialect.name());
         let input = json!({ "command": format!("touch {file}") });

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use byleave_hook::Dialect;
+use byleave_hook::AgentKind;
 
 use crate::scores;
 
@@ -24,13 +24,13 @@ pub(super) fn check(failures: &[&str]) {
 
 fn section(failures: &[&str]) -> String {
     let mut text = String::from(PREFACE);
-    let names = Dialect::ALL.map(Dialect::name).join(" | ");
-    writeln!(text, "| what fails | {names} |\n|---|{}", ":-:|".repeat(Dialect::ALL.len())).unwrap();
-    let cells = ["×"; Dialect::ALL.len()].join(" | ");
+    let names = AgentKind::ALL.map(AgentKind::name).join(" | ");
+    writeln!(text, "| what fails | {names} |\n|---|{}", ":-:|".repeat(AgentKind::ALL.len())).unwrap();
+    let cells = ["×"; AgentKind::ALL.len()].join(" | ");
     for what in failures {
         writeln!(text, "| {what} | {cells} |").unwrap();
     }
-    let cases = failures.len() * Dialect::ALL.len();
+    let cases = failures.len() * AgentKind::ALL.len();
     writeln!(text, "\n{cases} of {cases} are a deny.").unwrap();
     text
 }

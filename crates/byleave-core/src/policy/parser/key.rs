@@ -4,7 +4,7 @@ use toml::de::DeValue;
 
 use crate::call::Mode;
 use crate::manifest::PermissionClass;
-use crate::pattern::{Pattern, PatternError};
+use crate::pattern::{Pattern, PatternError, is_any_program};
 
 /// The keys of a rule.
 pub(super) const RULE_KEYS: &[&str] = &[
@@ -146,6 +146,9 @@ pub(super) fn run_problem(words: &[String]) -> Option<(String, String)> {
             "name a program and its first arguments".to_owned(),
         ));
     };
+    if is_any_program(words) {
+        return None;
+    }
     let told = |what: String, todo: &str| Some((what, todo.to_owned()));
     for word in words {
         if word.contains(['|', ';', '&', '<', '>', '$', '`', '"', '\'', '\\', '(', ')']) {
@@ -157,7 +160,7 @@ pub(super) fn run_problem(words: &[String]) -> Option<(String, String)> {
             || program.contains(['?', '[', '{']) && program.len() > 1 && !is_path_variable(program)
         {
             let what = format!("`{word}` is a glob, but run patterns contain plain words");
-            return told(what, "remove it: further arguments match anyway");
+            return told(what, "remove it: further arguments match anyway; `*` alone is every program");
         }
     }
     None

@@ -4,24 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::audit_log::AuditLog as _;
-use byleave::audit_log::anchor_file::AnchorFile;
-use byleave::audit_log::conformance::OpenedStore;
-use byleave::boxed::BoxFuture;
-use byleave::core::admin_action::AdminAction;
-use byleave::core::call::Millis;
-use byleave::core::digest::{ContentRef, Digest};
-use byleave::core::effect::Plan;
-use byleave::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
-use byleave::core::question::Answer;
-use byleave::core::session::SessionNode;
-use byleave::core::standing_approval::StandingApproval;
-use byleave::ledger::conformance::record_script::{CallScript, ScriptSettings};
-use byleave::ledger::{
+use byleave_conformance::audit_log::OpenedStore;
+use byleave_conformance::ledger::record_script::{CallScript, ScriptSettings};
+use byleave_fleet::{Books, FleetUnsealer, Options, RestateLedger};
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::audit_log::anchor_file::AnchorFile;
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::admin_action::AdminAction;
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::digest::{ContentRef, Digest};
+use byleave_gate::core::effect::Plan;
+use byleave_gate::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_gate::core::question::Answer;
+use byleave_gate::core::session::SessionNode;
+use byleave_gate::core::standing_approval::StandingApproval;
+use byleave_gate::ledger::{
     AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
     LoadedRecord,
 };
-use byleave_fleet::{Books, FleetUnsealer, Options, RestateLedger};
 use byleave_postgres::{
     Ingest, PgAuditLog, PgAuditLogOptions as BookOptions, RecordCompleteness, SealedAuditLog,
 };
@@ -111,7 +111,7 @@ impl Ground {
         self.until_quiet().await;
         let mut fork = script.clone();
         fork.answer(Answer::No { feedback: None }).unwrap();
-        let vault = byleave::audit_log::encryption::KeyVault::new(engine::MASTER.into());
+        let vault = byleave_gate::audit_log::encryption::KeyVault::new(engine::MASTER.into());
         let forged = Ingest::seal_batch(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
         self.sealed().await.ingest(forged).await.unwrap();
         script
@@ -191,7 +191,7 @@ impl BookBench {
     }
 }
 
-impl byleave::ledger::conformance::LedgerHarness for BookBench {
+impl byleave_conformance::ledger::LedgerHarness for BookBench {
     fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
         Box::pin(async { self.ledger() })
     }
@@ -206,7 +206,7 @@ impl byleave::ledger::conformance::LedgerHarness for BookBench {
     }
 }
 
-impl byleave::audit_log::conformance::AuditLogHarness for BookBench {
+impl byleave_conformance::audit_log::AuditLogHarness for BookBench {
     fn open(&self) -> BoxFuture<'_, Result<OpenedStore, LedgerError>> {
         Box::pin(async {
             let ledger = self.ledger()?;

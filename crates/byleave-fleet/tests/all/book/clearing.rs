@@ -1,17 +1,17 @@
 //! Clearing: what is left of a call in the engine, what it answers, and what it must not.
 
-use byleave::audit_log::AuditLog as _;
-use byleave::core::admin_action::AdminActionKind;
-use byleave::core::question::Answer;
-use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, admin_action, loaded};
-use byleave::ledger::{AppendError, ContentError, Ledger as _};
+use byleave_conformance::ledger::record_script::{CallScript, NOW, ScriptSettings, admin_action, loaded};
 use byleave_fleet::{Options, RestateLedger};
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::core::admin_action::AdminActionKind;
+use byleave_gate::core::question::Answer;
+use byleave_gate::ledger::{AppendError, ContentError, Ledger as _};
 
 use super::bench::{Ground, until};
 use crate::engine::state;
 
 /// Plays a call that a person is asked about to its end; returns its last batch too.
-async fn asked(ledger: &RestateLedger) -> (CallScript, byleave::ledger::Batch) {
+async fn asked(ledger: &RestateLedger) -> (CallScript, byleave_gate::ledger::Batch) {
     let mut script = CallScript::waiting(ScriptSettings::asking()).unwrap();
     ledger.append(script.batch()).await.unwrap();
     script.answer(Answer::Yes { note: None }).unwrap();
@@ -33,7 +33,7 @@ async fn a_settled_call_is_a_tombstone_and_is_read_from_the_book() {
     let (script, last) = asked(&ledger).await;
     let call = script.call();
     let question = script.record.entries().iter().find_map(|entry| match &entry.event {
-        byleave::core::entry::RecordEvent::Asked(Ok(question)) => Some(question.id),
+        byleave_gate::core::entry::RecordEvent::Asked(Ok(question)) => Some(question.id),
         _ => None,
     });
     ground.until_cleared(call).await;
@@ -82,7 +82,7 @@ async fn what_is_not_settled_stays_in_the_engine() {
     let listed = ground
         .keyed()
         .await
-        .questions(Default::default(), byleave::audit_log::PageRequest::with_limit(9))
+        .questions(Default::default(), byleave_gate::audit_log::PageRequest::with_limit(9))
         .await
         .unwrap();
     assert_eq!(listed[0].call_summary, batch.call_summary);

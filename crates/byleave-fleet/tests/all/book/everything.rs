@@ -1,16 +1,16 @@
 //! Everything that happens to calls, at once: all of it is in the book, word for word, and the book verifies.
 
-use byleave::audit_log::{AuditLog as _, CallFilter, CallState, PageRequest};
-use byleave::clock::fresh_id;
-use byleave::core::admin_action::{AdminAction, AdminActionKind};
-use byleave::core::call::Mode;
-use byleave::core::entry::{Limits, RecordEvent};
-use byleave::core::id::{AdminActionId, CallId, TenantId};
-use byleave::gate::Gate;
-use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings};
-use byleave::ledger::{Interruption, Ledger as _};
-use byleave::result::CallStatus;
-use byleave::settings::GateSettings;
+use byleave_conformance::ledger::record_script::{CallScript, NOW, ScriptSettings};
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallState, PageRequest};
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::admin_action::{AdminAction, AdminActionKind};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::entry::{Limits, RecordEvent};
+use byleave_gate::core::id::{AdminActionId, CallId, TenantId};
+use byleave_gate::gate::Gate;
+use byleave_gate::ledger::{Interruption, Ledger as _};
+use byleave_gate::result::CallStatus;
+use byleave_gate::settings::GateSettings;
 use futures::future::join_all;
 
 use super::bench::{Ground, until};

@@ -3,13 +3,13 @@
 
 use std::process::Command;
 
-use byleave::audit_log::AuditLog as _;
-use byleave::core::admin_action::AdminActionKind;
-use byleave::core::digest::Digest;
-use byleave::core::question::Answer;
-use byleave::ledger::Ledger as _;
-use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, admin_action};
+use byleave_conformance::ledger::record_script::{CallScript, NOW, ScriptSettings, admin_action};
 use byleave_fleet::Books;
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::core::admin_action::AdminActionKind;
+use byleave_gate::core::digest::Digest;
+use byleave_gate::core::question::Answer;
+use byleave_gate::ledger::Ledger as _;
 
 use super::bench::{Ground, until, url};
 use crate::engine::admin;

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use byleave::audit_log::AuditLog as _;
-use byleave::clock::fresh_id;
-use byleave::core::admin_action::{AdminAction, AdminActionKind};
-use byleave::core::call::{Millis, Mode};
-use byleave::core::id::{AdminActionId, CallId, TenantId};
-use byleave::gate::Gate;
-use byleave::ledger::Ledger as _;
-use byleave::result::CallStatus;
-use byleave::settings::GateSettings;
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::clock::fresh_id;
+use byleave_gate::core::admin_action::{AdminAction, AdminActionKind};
+use byleave_gate::core::call::{Millis, Mode};
+use byleave_gate::core::id::{AdminActionId, CallId, TenantId};
+use byleave_gate::gate::Gate;
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::result::CallStatus;
+use byleave_gate::settings::GateSettings;
 
 use super::fleet::Fleet;
 use super::postgres::Postgres;
@@ -48,7 +48,7 @@ async fn book_away() {
         tenant: TenantId::new("local").unwrap(),
         actor: "ada".into(),
         kind: AdminActionKind::Revoke {
-            standing_approval: byleave::core::id::StandingApprovalId::new(fresh_id()),
+            standing_approval: byleave_gate::core::id::StandingApprovalId::new(fresh_id()),
         },
     };
     ledger.record_admin_action(act.clone()).await.unwrap();

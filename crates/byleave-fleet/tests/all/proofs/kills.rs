@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use byleave::core::entry::RecordEvent;
-use byleave::core::grant::Claim;
-use byleave::ledger::Ledger as _;
+use byleave_gate::core::entry::RecordEvent;
+use byleave_gate::core::grant::Claim;
+use byleave_gate::ledger::Ledger as _;
 
 use super::fleet::Fleet;
 use super::worker::{SESSIONS, lines_of, open, start, submitted, take_up};

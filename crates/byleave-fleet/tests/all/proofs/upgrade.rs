@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use byleave::core::call::Mode;
-use byleave::core::question::Question;
-use byleave::result::CallStatus;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::question::Question;
+use byleave_gate::result::CallStatus;
 use futures::future::join_all;
 
 use super::fleet::{Fleet, free_ports};

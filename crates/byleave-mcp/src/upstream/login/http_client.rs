@@ -4,10 +4,10 @@
 //! checked and shown. It follows no redirects, and the size of a response is limited.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{Method, Request, Response, StatusCode};
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rmcp::transport::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 use serde_json::{Value, json};
@@ -45,26 +45,26 @@ impl LoginHttpClient {
 
     /// Ends discovery: allows only POST requests to these endpoints.
     pub(super) fn restrict_to(&self, endpoints: Vec<Url>) {
-        *self.endpoints.lock().unwrap_or_else(PoisonError::into_inner) = endpoints;
+        *self.endpoints.lock() = endpoints;
     }
 
     /// Returns the error that an endpoint gave, without secrets.
     pub(super) fn error_message(&self) -> Option<String> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.said.lock().clone()
     }
 
     /// Returns an address whose request was refused.
     pub(super) fn refused(&self) -> Option<EndpointError> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refused.lock().clone()
     }
 
     async fn carried(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, OAuthHttpClientError> {
         let url =
             self.standpoint.check_endpoint("address", &request.uri().to_string()).inspect_err(|unsound| {
-                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(unsound.clone());
+                *self.refused.lock() = Some(unsound.clone());
             })?;
         let fetches = request.method() == Method::GET && request.body().is_empty();
-        let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let endpoints = self.endpoints.lock().clone();
         if endpoints.is_empty() {
             if !fetches || self.fetched.fetch_add(1, Ordering::Relaxed) >= DISCOVERY_MAX {
                 return Err(
@@ -102,7 +102,7 @@ impl LoginHttpClient {
             let code = code(&body);
             let said = code.as_ref().map_or_else(String::new, |code| format!(" {code}"));
             let said = format!("{}{said}", status.as_u16());
-            *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+            *self.said.lock() = Some(said);
             body = code.map(|code| json!({ "error": code }).to_string().into_bytes()).unwrap_or_default();
         }
         Ok(response.body(body)?)

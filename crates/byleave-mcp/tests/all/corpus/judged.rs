@@ -248,7 +248,7 @@ async fn forgotten(place: &CaseDirectory, case: &CorpusCase) {
 
 /// Rules are not expanded. A rule that can match no server is an error, and the program does not start with it.
 fn not_expanded(case: &CorpusCase) {
-    use byleave::policy_case::{CaseRule, parse_rules};
+    use byleave_gate::policy_case::{CaseRule, parse_rules};
     let own: Vec<CaseRule> = serde_json::from_value(json!(case.rules)).unwrap();
     let fault = parse_rules(&own, &Default::default()).unwrap_err().to_string();
     assert!(fault.contains("${BLOCKED}") && fault.contains("can never match"), "{fault}");

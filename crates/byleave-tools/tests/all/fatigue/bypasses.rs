@@ -7,18 +7,18 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use byleave::core::call::Mode;
-use byleave::core::decision::Verdict;
-use byleave::core::effect::Effect;
-use byleave::core::id::{AgentId, SessionId};
-use byleave::core::session::{Ceiling, SessionNode};
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::session::{Ceiling, SessionNode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::case::{Case, policy_of};
-use super::elsewhere::answered_by;
-use super::machine::{MachineJob, SECRET, tell};
 use super::played::{CallScenario, ScenarioResult, play};
+use byleave_testkit::corpus::answered_by;
+use byleave_testkit::corpus::{Case, policy_of};
+use byleave_testkit::machine::{MachineJob, SECRET, tell};
 
 const MARKER: &str = "/tmp/gate-marker";
 /// The marker for the second round: in the workspace, where a command can really leave it.

@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use byleave::core::call::Mode;
-use byleave::core::decision::Verdict;
-use byleave::core::policy::{Policy, builtin_rules};
-use byleave::result::CallOutcome;
+use byleave_gate::core::call::Mode;
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::policy::{Policy, builtin_rules};
+use byleave_gate::result::CallOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::case::{EverydayCommand, PLACES, read_user};
-use super::machine::{MachineJob, is_long, tell};
 use super::played::{CallScenario, ScenarioResult, play};
+use byleave_testkit::corpus::{EverydayCommand, PLACES, read_user};
+use byleave_testkit::machine::{MachineJob, is_long, tell};
 
 /// The result of an everyday command.
 #[derive(Clone, Debug, Serialize, Deserialize)]

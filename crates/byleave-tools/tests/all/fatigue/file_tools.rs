@@ -9,13 +9,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use byleave::result::CallOutcome;
+use byleave_gate::result::CallOutcome;
 use serde::{Deserialize, Serialize};
 
 use super::bypasses::{OUTSIDE, lineage, mode, places, prepare};
-use super::case::{Case, policy_of};
-use super::machine::{self, MachineJob, SECRET, tell};
 use super::played::{CallScenario, ScenarioResult, play};
+use byleave_testkit::corpus::{Case, policy_of};
+use byleave_testkit::machine::{MachineJob, SECRET, tell};
 
 /// The number of tests that share the cases.
 const PARTS: usize = 2;
@@ -69,10 +69,10 @@ fn the_other_cases_of_the_file_tools_hold() {
 /// Runs every second case, from this one on.
 fn cases_hold(test: &str, part: usize) {
     let jobs = [MachineJob { name: "file tools", builds: false, part, parts: PARTS }];
-    if machine::began_again(test, &jobs, work) {
+    if byleave_testkit::machine::began_again(test, &jobs, None, work) {
         return;
     }
-    let told = machine::run::<FileToolResult>(test, &jobs);
+    let told = byleave_testkit::machine::run::<FileToolResult>(test, &jobs);
     let saw: Vec<FileToolResult> = told.into_iter().flat_map(|(_, saw)| saw).collect();
     let mut counts: BTreeMap<(&str, &str, String), usize> = BTreeMap::new();
     for one in &saw {
@@ -106,7 +106,7 @@ fn work(job: MachineJob) {
     let ours = cases().into_iter().enumerate().skip(job.part).step_by(job.parts);
     for (at, mut case) in ours.filter(|(_, case)| !is_not_here(case)) {
         made_ready(&mut case);
-        let rounds = match (is_swapped(&case), machine::is_long()) {
+        let rounds = match (is_swapped(&case), byleave_testkit::machine::is_long()) {
             (false, _) => 1,
             (true, false) => SWAPPED_ROUNDS,
             (true, true) => SWAPPED_ROUNDS_LONG,

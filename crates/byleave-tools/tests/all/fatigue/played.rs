@@ -5,18 +5,18 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use byleave::approver::{Reply, callback};
-use byleave::core::call::{Call, Mode};
-use byleave::core::decision::Verdict;
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::policy::Policy;
-use byleave::core::question_view::{QuestionView, RehearsalView};
-use byleave::core::session::SessionNode;
-use byleave::gate::Gate;
-use byleave::ledger::Ledger as _;
-use byleave::ledger::memory::MemoryLedger;
-use byleave::result::CallOutcome;
-use byleave::settings::GateSettings;
+use byleave_gate::approver::{Reply, callback};
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::policy::Policy;
+use byleave_gate::core::question_view::{QuestionView, RehearsalView};
+use byleave_gate::core::session::SessionNode;
+use byleave_gate::gate::Gate;
+use byleave_gate::ledger::Ledger as _;
+use byleave_gate::ledger::memory::MemoryLedger;
+use byleave_gate::result::CallOutcome;
+use byleave_gate::settings::GateSettings;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::Value;
@@ -142,8 +142,8 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
     for opening in play.lineage.iter().rev() {
         session = opening.session.clone();
         if let Err(fault) = gate.open_session(&tenant, "test", opening.clone()).await {
-            let refusal = byleave::core::refusal::Refusal::new(
-                byleave::core::refusal::Code::Denied,
+            let refusal = byleave_gate::core::refusal::Refusal::new(
+                byleave_gate::core::refusal::Code::Denied,
                 format!("the session is not opened: {fault}"),
             );
             let ending = CallOutcome::Refused(refusal);

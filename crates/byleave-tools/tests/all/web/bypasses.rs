@@ -9,20 +9,20 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::approver::Reply;
-use byleave::core::decision::Verdict;
-use byleave::core::pattern::Pattern;
-use byleave::core::policy::{Layer, Policy, Rule};
-use byleave::core::render::render;
-use byleave::result::CallOutcome;
+use byleave_gate::approver::Reply;
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::pattern::Pattern;
+use byleave_gate::core::policy::{Layer, Policy, Rule};
+use byleave_gate::core::render::render;
+use byleave_gate::result::CallOutcome;
 use byleave_sandbox::net::address::AddressPolicy;
 use byleave_tools::Fetcher;
 
 use super::packed;
 use super::site::{FakeResolver, FakeSite, SiteHandler, TestCertificateAuthority, answer, path, redirect};
 use super::stage::{FetchOutcome, WebFixture, on_loopback};
-use crate::case::{Case, lines, policy_of};
-use crate::user::passes;
+use byleave_testkit::corpus::{Case, lines, policy_of};
+use byleave_testkit::user::passes;
 
 const AGAIN: &str = "BYLEAVE_TEST_IN_A_NETWORK";
 const NO: Reply = Reply::No { feedback: None };
@@ -195,7 +195,7 @@ async fn by_its_rules(case: &Case, network: &FakeNetwork) -> Result<(), String> 
     let approved = case.must == "contained" || SECOND_STEP.contains(&case.id.as_str());
     let policy = policy_of(case).map_err(|fault| fault.to_string())?;
     let stage = WebFixture::new(policy, network.fetcher(&names), if approved { YES } else { NO });
-    let fetched = stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
+    let fetched = stage.call(case.input.clone(), byleave_gate::core::call::Mode::ConfirmSensitive).await;
     let trapped = network.trapped();
     if !trapped.is_empty() {
         return Err(format!("somebody came to {trapped:?}"));
@@ -237,7 +237,7 @@ async fn by_its_rules(case: &Case, network: &FakeNetwork) -> Result<(), String> 
         }
         ("fetch-flood", _) => {
             for _ in 1..1000 {
-                stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
+                stage.call(case.input.clone(), byleave_gate::core::call::Mode::ConfirmSensitive).await;
             }
             network.heads().len() - before == 30
         }
@@ -273,7 +273,7 @@ async fn as_approved(case: &Case, network: &FakeNetwork) -> Result<(), String> {
         .with_address_policy(AddressPolicy::global())
         .with_timeout(Duration::from_secs(10));
     let stage = WebFixture::new(Policy::new(vec![all]).unwrap(), real, YES);
-    let fetched = stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
+    let fetched = stage.call(case.input.clone(), byleave_gate::core::call::Mode::ConfirmSensitive).await;
     let trapped = network.trapped();
     let is_told = !fetched.result.is_success() && !fetched.told().trim().is_empty();
     match () {

@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::approver::{Reply, callback};
-use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::outcome::Output;
-use byleave::core::policy::{
+use byleave_gate::approver::{Reply, callback};
+use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::outcome::Output;
+use byleave_gate::core::policy::{
     Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin_rules, load_rules,
 };
-use byleave::core::question_view::QuestionView;
-use byleave::gate::Gate;
-use byleave::result::{CallOutcome, CallResult};
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::gate::Gate;
+use byleave_gate::result::{CallOutcome, CallResult};
 use byleave_sandbox::net::address::AddressPolicy;
 use byleave_tools::{Fetcher, web_fetch};
 use serde_json::{Value, json};

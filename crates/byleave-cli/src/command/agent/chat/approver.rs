@@ -1,17 +1,18 @@
 //! The approver that asks on the screen of the chat.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use byleave::approver::{Approver, ApproverError, Reply};
-use byleave::boxed::BoxFuture;
-use byleave::core::id::QuestionId;
-use byleave::core::question::Assurance;
-use byleave::core::question_view::QuestionView;
-use byleave::core::render::Rendering;
+use byleave_gate::approver::{Approver, ApproverError, Reply};
+use byleave_gate::boxed::BoxFuture;
+use byleave_gate::core::id::QuestionId;
+use byleave_gate::core::question::Assurance;
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::render::Rendering;
 use byleave_terminal::chat::ChatEvent;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::app_context::AppContext;
@@ -38,7 +39,7 @@ impl AnswerWaiters {
     }
 
     fn at(&self) -> MutexGuard<'_, HashMap<QuestionId, oneshot::Sender<Reply>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use byleave::core::id::CallId;
-use byleave::event::GateEvent;
-use byleave::result::{CallOutcome, CallResult};
 use byleave_agent::agent_loop::{AgentEvent, EventListener, RunOutcome};
 use byleave_agent::conversation::{Conversation, TurnResult};
 use byleave_agent::model::StreamEvent;
+use byleave_gate::core::id::CallId;
+use byleave_gate::event::GateEvent;
+use byleave_gate::result::{CallOutcome, CallResult};
 use byleave_terminal::chat::{CallCard, CallCardState, ChatEvent, TranscriptEntry};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;
@@ -157,8 +157,8 @@ pub(super) fn outcome_message(went: &RunOutcome) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use byleave::core::outcome::Output;
-    use byleave::core::refusal::{Code, Refusal};
+    use byleave_gate::core::outcome::Output;
+    use byleave_gate::core::refusal::{Code, Refusal};
 
     use super::*;
 

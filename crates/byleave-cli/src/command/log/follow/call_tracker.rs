@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use byleave::audit_log::StoredCall;
-use byleave::core::call::Millis;
-use byleave::core::decision::PolicyDecision;
-use byleave::core::entry::{Entry, RecordEvent};
-use byleave::core::id::{CallId, SessionId};
-use byleave::core::pipeline::{NextStep, next_step};
-use byleave::core::question::Question;
-use byleave::core::record::{Attempt, Record};
-use byleave::stats::StatsFilter;
+use byleave_gate::audit_log::StoredCall;
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::decision::PolicyDecision;
+use byleave_gate::core::entry::{Entry, RecordEvent};
+use byleave_gate::core::id::{CallId, SessionId};
+use byleave_gate::core::pipeline::{NextStep, next_step};
+use byleave_gate::core::question::Question;
+use byleave_gate::core::record::{Attempt, Record};
+use byleave_gate::stats::StatsFilter;
 
 use crate::live_output::{self, LiveStatus};
 

@@ -1,9 +1,9 @@
 //! Formats events: one line for people, or one JSON object.
 
-use byleave::audit_log::export::describe_entry;
-use byleave::core::call::Millis;
-use byleave::core::entry::{Entry, RecordEvent};
-use byleave::core::question::{Answer, Question};
+use byleave_gate::audit_log::export::describe_entry;
+use byleave_gate::core::call::Millis;
+use byleave_gate::core::entry::{Entry, RecordEvent};
+use byleave_gate::core::question::{Answer, Question};
 use serde_json::{Value, json};
 
 use super::call_tracker::{CallInfo, CallStage, CallTracker, TrackedCall, WatchEvent, format_decision};

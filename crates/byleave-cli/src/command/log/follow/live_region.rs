@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use byleave::core::entry::RecordEvent;
+use byleave_gate::core::entry::RecordEvent;
 
 use super::call_tracker::{CallInfo, CallStage, CallTracker, TrackedCall, WatchEvent};
 use super::format;

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use byleave::core::approval_scopes::{exact_run_pattern, prefix_run_pattern};
-use byleave::core::decision::{AskCause, PolicyDecision, Verdict};
-use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::CallId;
-use byleave::core::pattern::{Pattern, escape_glob};
-use byleave::core::standing_approval::patterns_to_toml;
-use byleave::replay::ReplayableCall;
+use byleave_gate::core::approval_scopes::{exact_run_pattern, prefix_run_pattern};
+use byleave_gate::core::decision::{AskCause, PolicyDecision, Verdict};
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::CallId;
+use byleave_gate::core::pattern::{Pattern, escape_glob};
+use byleave_gate::core::standing_approval::patterns_to_toml;
+use byleave_gate::replay::ReplayableCall;
 
 /// The minimum number of approved calls for a draft.
 pub(super) const APPROVED_MIN: usize = 2;

@@ -1,0 +1,73 @@
+//! Builds the input of a tool from the record: plan, policy, place, and listeners for progress and output.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave_core::call::Mode;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::CallId;
+use byleave_core::policy::Policy;
+use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::rehearsal::Rehearsal;
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{EventBus, GateEvent};
+use crate::gate::inner::{GateInner, tool_context};
+use crate::gate::task_outcome::content_refusal;
+use crate::gate::working_record::WorkingRecord;
+use crate::tool::{OutputChunk, Progress, RunContext, ToolContext};
+
+/// The input of a tool, without its cancellation token.
+pub(crate) struct RunParts {
+    call: CallId,
+    context: ToolContext,
+    plan: Arc<Plan>,
+    policy: Arc<Policy>,
+    mode: Mode,
+    default_timeout: Duration,
+    guarantees: Vec<String>,
+    events: EventBus,
+}
+
+impl RunParts {
+    /// Returns the context for a real run. Output chunks are sent to subscribers.
+    pub(crate) fn into_run_context(self, stop: CancellationToken) -> RunContext {
+        let (call, events) = (self.call, self.events.clone());
+        let printed =
+            Arc::new(move |printed: OutputChunk| events.emit([GateEvent::Output { call, chunk: printed }]));
+        self.into_rehearsal_context(stop).with_output_listener(printed)
+    }
+
+    /// Returns the context for a run on a copy. Output chunks are dropped.
+    pub(crate) fn into_rehearsal_context(self, stop: CancellationToken) -> RunContext {
+        let Self { call, context: site, plan, policy: rules, mode, default_timeout, guarantees, events } =
+            self;
+        let progress = Arc::new(move |progress: Progress| events.send_progress(call, progress));
+        RunContext::new(call, site, plan, stop, progress)
+            .with_policy(rules, mode)
+            .with_default_timeout(default_timeout)
+            .with_guarantees(guarantees)
+    }
+}
+
+/// Builds the input of a tool. Hosts that a rehearsal wanted, and that were granted with it, become part of the plan.
+pub(crate) async fn run_parts(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    seen: Option<&Rehearsal>,
+) -> StageResult<RunParts> {
+    let site = tool_context(&desk.record)
+        .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record does not begin with a call"))?;
+    let mut plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
+    if let Some(seen) = seen.filter(|seen| !seen.is_committable()) {
+        let reach = |(host, port): (&str, u16)| Effect::Reach { host: host.to_owned(), port };
+        Arc::make_mut(&mut plan).effects.extend(seen.known_blocked_hosts().map(reach));
+    }
+    let (call, events) = (desk.call(), parts.events.clone());
+    let mode = desk.record.header().map(|heading| heading.mode).unwrap_or_default();
+    let ruling = desk.record.draft().and_then(|draft| draft.decision()).and_then(|step| step.as_ref().ok());
+    let guarantees = ruling.map(|ruling| ruling.guarantees.clone()).unwrap_or_default();
+    let default_timeout = Duration::from_millis(parts.settings.limits.timeout_ms);
+    let policy = parts.policy.load_full();
+    Ok(RunParts { call, context: site, plan, policy, mode, default_timeout, guarantees, events })
+}

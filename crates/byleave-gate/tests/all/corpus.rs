@@ -1,0 +1,143 @@
+//! The corpus of published bypasses and everyday commands, evaluated: false allows, softened denies, and questions.
+//!
+//! Written to docs/security/scores.md by `BYLEAVE_SCORES=write cargo nextest run -p byleave -E 'test(corpus)'`. Without that
+//! variable, the page must match the results.
+
+mod confined;
+mod disguise;
+mod examine;
+mod fixture;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use byleave_gate::core::decision::Verdict;
+use byleave_gate::core::policy::{Policy, builtin_rules};
+use byleave_gate::policy_case::manifest_for;
+use serde_json::json;
+
+use self::examine::{CaseScore, judge, planned, score};
+use self::fixture::Fixture;
+use byleave_testkit::corpus::{Case, EverydayCommand, PLACES, lines, read_user};
+
+/// The policy for everyday commands: the one that the docs recommend for ordinary development.
+fn everyday() -> Policy {
+    let mut rules = builtin_rules(&PLACES).unwrap();
+    rules.extend(read_user(include_str!("../../../../docs/policies/dev-default.toml")).unwrap());
+    Policy::new(rules).unwrap()
+}
+
+#[derive(Default)]
+struct ScoreCounts {
+    held: usize,
+    allowed: Vec<String>,
+    softened: Vec<String>,
+    elsewhere: usize,
+}
+
+fn page() -> String {
+    let mut classes: BTreeMap<String, ScoreCounts> = BTreeMap::new();
+    let mut elsewhere: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for case in lines::<Case>("bypasses.jsonl") {
+        let tally = classes.entry(case.class.clone()).or_default();
+        match score(&case) {
+            CaseScore::Held => tally.held += 1,
+            CaseScore::FalseAllow => tally.allowed.push(case.id),
+            CaseScore::Softened => tally.softened.push(case.id),
+            CaseScore::Elsewhere(part) => {
+                tally.elsewhere += 1;
+                elsewhere.entry(part).or_default().push(case.id);
+            }
+        }
+    }
+    // The page may change, but these may not.
+    for (class, tally) in &classes {
+        assert_eq!(tally.allowed, [""; 0], "let through: {class}");
+        assert_eq!(tally.softened, [""; 0], "denied, and only asked about: {class}");
+    }
+    let mut page = String::from(PREFACE);
+    let mut sums = (0, 0, 0, 0);
+    for (class, ScoreCounts { held, allowed, softened, elsewhere }) in &classes {
+        let (allowed, softened) = (allowed.len(), softened.len());
+        writeln!(page, "| {class} | {held} | {allowed} | {softened} | {elsewhere} |").unwrap();
+        sums = (sums.0 + held, sums.1 + allowed, sums.2 + softened, sums.3 + elsewhere);
+    }
+    writeln!(page, "| **all** | {} | {} | {} | {} |\n", sums.0, sums.1, sums.2, sums.3).unwrap();
+    let named = |pick: fn(&ScoreCounts) -> &Vec<String>| {
+        let ids: Vec<String> = classes.values().flat_map(|tally| pick(tally).clone()).collect();
+        if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
+    };
+    writeln!(page, "False allows: {}.\n", named(|tally| &tally.allowed)).unwrap();
+    writeln!(page, "Denies softened to asks: {}.\n", named(|tally| &tally.softened)).unwrap();
+    page.push_str("## Answered elsewhere\n\nCases that no reading of a call can answer, by the part of the system that must.\n\n");
+    for (part, ids) in &elsewhere {
+        writeln!(page, "- {part} ({}): {}", ids.len(), ids.join(", ")).unwrap();
+    }
+    page.push_str(&confined::section());
+    page.push_str(&fatigue());
+    page
+}
+
+/// Begins the part of the page that the tests of the sandbox write.
+const OTHERS: &str = "\n<!-- escapes -->";
+
+const PREFACE: &str = "# Scores
+
+Written by `BYLEAVE_SCORES=write cargo nextest run -p byleave -E 'test(corpus)'`, never by hand; CI fails where it differs. The
+cases are in `tests/corpus`: every bypass that we could find in public, and everyday commands. Each is judged in a fixture of
+its own under the built-in rules and the rules of the case. *Held*: asked or denied where it must be asked, denied where it
+must be denied.
+
+## Bypasses
+
+| class | held | false allows | denies softened | elsewhere |
+|---|--:|--:|--:|--:|
+";
+
+/// The share of everyday commands that are asked about without need.
+fn fatigue() -> String {
+    let (policy, manifest, fixture) = (everyday(), manifest_for("bash"), Fixture::project());
+    let mut classes: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
+    for EverydayCommand { command, class } in lines::<EverydayCommand>("benign.jsonl") {
+        let plan = planned(&manifest, &json!({"command": command}), &fixture).unwrap();
+        let (count, asked) = classes.entry(class).or_default();
+        *count += 1;
+        if judge(&policy, &manifest, &plan, "a") != Verdict::Allow {
+            asked.push(command);
+        }
+    }
+    let mut text = String::from(
+        "\n## Everyday commands\n\nJudged under `docs/policies/dev-default.toml` in a small project, by reading alone.\n\n| class | commands | asked about |\n|---|--:|--:|\n",
+    );
+    let (mut all, mut all_asked) = (0, 0);
+    for (class, (count, asked)) in &classes {
+        writeln!(text, "| {class} | {count} | {} |", asked.len()).unwrap();
+        (all, all_asked) = (all + count, all_asked + asked.len());
+    }
+    assert!(all_asked * 10 <= all, "{all_asked} of {all} everyday commands are asked about");
+    writeln!(text, "| **all** | {all} | {all_asked} ({:.1} %) |\n", 100.0 * all_asked as f64 / all as f64)
+        .unwrap();
+    text.push_str("Asked about:\n\n");
+    for asked in classes.values().flat_map(|(_, asked)| asked) {
+        writeln!(text, "- `{asked}`").unwrap();
+    }
+    text
+}
+
+// req: P3, P4, P5, P6
+#[test]
+fn the_scores_are_what_the_page_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
+    let page = page();
+    let written = || std::fs::read_to_string(&path).unwrap_or_default();
+    // Other tests write the rest.
+    let parts = |written: &str| {
+        let (ours, rest) = written.split_at(written.find(OTHERS).unwrap_or(written.len()));
+        (ours.to_owned(), rest.to_owned())
+    };
+    if std::env::var("BYLEAVE_SCORES").is_ok_and(|what| what == "write") {
+        std::fs::write(&path, page.clone() + &parts(&written()).1).unwrap();
+    }
+    assert!(parts(&written()).0 == page, "docs/security/scores.md is not what was measured:\n{page}");
+}
