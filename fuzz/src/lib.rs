@@ -90,7 +90,7 @@ pub fn plan(command: &str) -> Plan {
     let account = byleave_shell::analyze(command, &World);
     let dangers = account.dangers.iter().map(|danger| Danger {
         id: danger.id.clone(),
-        why: danger.why.clone(),
+        reason: danger.why.clone(),
         denied: danger.grade == DangerSeverity::Deny,
     });
     Plan { effects: account.effects, dangers: dangers.collect(), ..Plan::default() }

@@ -207,9 +207,9 @@ mod tests {
             ("", "a", &["nor anything similar"]),
             ("a\n\n\nb", "  \n \n", &["nor anything similar"]),
         ] {
-            let told = describe_near_match(text, old, "`old`");
+            let advice = describe_near_match(text, old, "`old`");
             for part in wanted {
-                assert!(told.contains(part), "{old:?}: no {part:?} in {told}");
+                assert!(advice.contains(part), "{old:?}: no {part:?} in {advice}");
             }
         }
     }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn long_lines_and_control_characters_are_shown_short_and_visible() {
         let line = format!("let x = \u{1b}[2J\"{}\"", "y".repeat(500));
-        let told = describe_near_match(&line, "let  x", "`old`");
-        assert!(told.contains("let x = \\u{1b}[2J\"yyy") && told.len() < 700, "{told}");
+        let advice = describe_near_match(&line, "let  x", "`old`");
+        assert!(advice.contains("let x = \\u{1b}[2J\"yyy") && advice.len() < 700, "{advice}");
     }
 }

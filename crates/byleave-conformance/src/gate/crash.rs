@@ -274,18 +274,21 @@ async fn crash(
     let ran = stage.run_log.count();
     ensure!(ran <= runs || kind.may_repeat(), "the call ran {ran} times (before the restart {ran_before})");
     ensure!(unknown || ran >= runs, "the call has an outcome but never ran");
-    if let Some(told) = &first.result {
-        let code = told.outcome.refusal().map(|refusal| refusal.code);
+    if let Some(result) = &first.result {
+        let code = result.outcome.refusal().map(|refusal| refusal.code);
         let excused = matches!(code, Some(Code::NotRecorded | Code::EndNotRecorded));
-        ensure!(excused || gist(&told.outcome) == seen, "reported {:?}, then {seen:?}", told.outcome);
-        let refused = matches!(told.outcome, CallOutcome::Refused(_)) && excused;
+        ensure!(excused || gist(&result.outcome) == seen, "reported {:?}, then {seen:?}", result.outcome);
+        let refused = matches!(result.outcome, CallOutcome::Refused(_)) && excused;
         ensure!(!refused || ran_before == 0, "reported as not run, but the call had run");
-        let unknown = matches!(told.outcome, CallOutcome::Unknown(_));
+        let unknown = matches!(result.outcome, CallOutcome::Unknown(_));
         ensure!(!unknown || ran_before > 0, "reported as possibly run, but the call had not run");
     }
     if trouble == AppendFailure::Unacknowledged {
-        let told = first.result.as_ref().map(|told| gist(&told.outcome));
-        ensure!(told.as_ref() == Some(&wanted), "every write was accepted, but the call ended as {told:?}");
+        let result = first.result.as_ref().map(|result| gist(&result.outcome));
+        ensure!(
+            result.as_ref() == Some(&wanted),
+            "every write was accepted, but the call ended as {result:?}"
+        );
     }
 
     let record = record(&*ledger, call.id).await?;

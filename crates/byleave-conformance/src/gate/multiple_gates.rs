@@ -99,8 +99,8 @@ pub(super) async fn a_no_that_was_given_elsewhere_counts_where_the_call_ends(
     refused(&settled(here.resume(call).await)?, Code::Declined)?;
     let again = settled(here.advance(stage.call("asks", json!({ "n": 1 }))?).await)?;
     refused(&again, Code::Declined)?;
-    let told = again.error().unwrap_or_default();
-    ensure!(told.contains("not now") && told.contains("not asked about again"), "{told}");
+    let error = again.error().unwrap_or_default();
+    ensure!(error.contains("not now") && error.contains("not asked about again"), "{error}");
     // A different call is asked about.
     waiting(here.advance(stage.call("asks", json!({ "n": 2 }))?).await)?;
     same("runs", &stage.run_log.count(), &0)
@@ -170,8 +170,8 @@ pub(super) async fn what_a_dead_owner_ran_is_unknown_and_never_run_again(
         }
         let result = gate.settle(call.clone()).await;
         ended(&result, "unknown", Code::Interrupted)?;
-        let told = result.error().unwrap_or_default();
-        ensure!(told.contains("do not repeat it without asking"), "the model does not see it: {told}");
+        let error = result.error().unwrap_or_default();
+        ensure!(error.contains("do not repeat it without asking"), "the model does not see it: {error}");
         same("runs", &stage.run_log.of("free-stuck"), &1)?;
         same("attempts", &record(&*ledger, call.id).await?.attempts(), &1)?;
         ensure!(gate.resume_all().await?.is_empty(), "something is left to do");
@@ -218,8 +218,8 @@ pub(super) async fn what_cannot_be_marked_does_not_run(
     between.forget_starts();
     let result = gate.settle(stage.call("free", json!({}))?).await;
     same("how it ended", &result.outcome.as_str(), &"failed")?;
-    let told = result.error().unwrap_or_default();
-    ensure!(told.contains("the call was not started"), "the model does not see it: {told}");
+    let error = result.error().unwrap_or_default();
+    ensure!(error.contains("the call was not started"), "the model does not see it: {error}");
     same("runs", &stage.run_log.count(), &0)?;
     // A repeatable attempt is not marked at all.
     completed(&gate.settle(stage.read("f")?).await)?;

@@ -71,10 +71,10 @@ pub(super) async fn a_person_sees_the_call_and_answers(
 
     let declined = gate.settle(stage.write("f", "2")?).await;
     refused(&declined, Code::Declined)?;
-    let told = declined.error().unwrap_or_default();
+    let error = declined.error().unwrap_or_default();
     ensure!(
-        told.contains("write to open/ instead") && told.contains("ada"),
-        "the model does not see it: {told}"
+        error.contains("write to open/ instead") && error.contains("ada"),
+        "the model does not see it: {error}"
     );
     same("runs", &stage.run_log.count(), &1)
 }
@@ -162,9 +162,9 @@ pub(super) async fn nobody_there_refuses_unless_said_otherwise(
     let gate = stage.gate().await?.build()?;
     let result = gate.settle(stage.write("f", "1")?).await;
     refused(&result, Code::NoApprover)?;
-    let told = result.error().unwrap_or_default();
+    let error = result.error().unwrap_or_default();
     for way_out in ["another approver", "--mode yolo", "--dry-run", "byleave inbox"] {
-        ensure!(told.contains(way_out), "`{way_out}` is not in: {told}");
+        ensure!(error.contains(way_out), "`{way_out}` is not in: {error}");
     }
     stage.run_log.nothing("nobody there")?;
 

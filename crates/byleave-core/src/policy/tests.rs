@@ -357,8 +357,12 @@ fn what_is_not_understood_is_covered_by_no_rule() {
     check(&[], Ask, &[AskCause::NotUnderstood]);
     let silent = TestCall::new(tool(PermissionClass::File, None), &[]);
     silent.check(&policy, Ask, &[AskCause::Sensitive, AskCause::NotUnderstood]);
-    let told = TestCall::new(plain(), &[unknown("s3cret"), unconfined(), write("/w/s3cret/")]).ruled(&policy);
-    assert!(!format!("{told:?}").contains("s3cret"), "a decision repeats nothing of the plan: {told:#?}");
+    let decision =
+        TestCall::new(plain(), &[unknown("s3cret"), unconfined(), write("/w/s3cret/")]).ruled(&policy);
+    assert!(
+        !format!("{decision:?}").contains("s3cret"),
+        "a decision repeats nothing of the plan: {decision:#?}"
+    );
     check(&[unknown("a"), read("/w/.env")], Deny, &[AskCause::NotUnderstood]);
     // A second spelling of a path would bypass rules on the first.
     for path in ["", "w/a", "/w/../home/u/.ssh/id", "/w//a", "/w/a/", "/w/./a"] {
