@@ -281,7 +281,9 @@ pub(crate) async fn run(
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, CommandFactory as _};
+    use clap::{Command, CommandFactory as _, Parser as _};
+
+    use super::{Args, CliCommand, SandboxCommand};
 
     fn check(command: &Command, globals: &[String]) {
         for sub in command.get_subcommands() {
@@ -297,14 +299,36 @@ mod tests {
         }
     }
 
+    // Options after the first word belong to the command that is run, with `--` and without.
+    #[test]
+    fn the_words_of_a_command_need_no_separator() {
+        let parse = |words: &[&str]| {
+            let all = ["byleave", "--json"].iter().chain(words);
+            Args::try_parse_from(all).unwrap().command.unwrap()
+        };
+        for separator in [&[][..], &["--"]] {
+            let words =
+                [&["sandbox", "exec", "--reach", "h"], separator, &["echo", "-n", "--json", "--help"]]
+                    .concat();
+            let CliCommand::Sandbox { command: SandboxCommand::Exec(typed) } = parse(&words) else {
+                panic!("another command")
+            };
+            assert_eq!(typed.command, ["echo", "-n", "--json", "--help"]);
+            assert_eq!(typed.reach, ["h"]);
+            let words = [&["rehearse", "-y"], separator, &["rm", "-rf", "-y", "build"]].concat();
+            let CliCommand::Rehearse(typed) = parse(&words) else { panic!("another command") };
+            assert_eq!(typed.command, ["rm", "-rf", "-y", "build"]);
+        }
+    }
+
     #[test]
     fn the_commands_are_well_formed() {
-        super::Args::command().debug_assert();
+        Args::command().debug_assert();
     }
 
     #[test]
     fn no_command_redefines_a_global_option() {
-        let command = super::Args::command();
+        let command = Args::command();
         let globals = command.get_arguments().filter(|argument| argument.is_global_set());
         let globals: Vec<String> = globals.map(|argument| argument.get_id().to_string()).collect();
         assert!(globals.contains(&"state".to_owned()));

@@ -12,11 +12,12 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Agent and server", &["agent", "serve"]),
 ];
 
+/// The options that clap adds itself. It does so only when it builds every command, which a start has no time for.
+const CLAP_OPTIONS: [(&str, &str); 2] = [("-h, --help", "Print help"), ("-V, --version", "Print version")];
+
 /// Adds the help text to the command of the program. Help texts of its subcommands stay as they are.
 pub(crate) fn with_grouped_help(command: Command) -> Command {
-    let mut built = command.clone();
-    built.build();
-    let text = help_text(&built);
+    let text = help_text(&command);
     command.override_help(text)
 }
 
@@ -53,12 +54,11 @@ fn help_text(command: &Command) -> String {
     let hidden: Vec<&str> = hidden.map(Command::get_name).collect();
     lines.extend([String::new(), "For agents and scripts:".to_owned(), format!("  {}", hidden.join(", "))]);
     lines.extend([String::new(), "Options for every command:".to_owned()]);
-    lines.extend(command.get_arguments().map(|option| {
-        let about = option.get_help().map(ToString::to_string).unwrap_or_default();
-        // clap adds a reference to the long help, which is the same text here.
-        let about = about.split(" (see more").next().unwrap_or_default();
-        format!("  {:<20} {about}", option_name(option))
-    }));
+    let options = command
+        .get_arguments()
+        .map(|option| (option_name(option), option.get_help().map(ToString::to_string).unwrap_or_default()));
+    let added = CLAP_OPTIONS.map(|(name, about)| (name.to_owned(), about.to_owned()));
+    lines.extend(options.chain(added).map(|(name, about)| format!("  {name:<20} {about}")));
     let more = "`byleave` alone shows the status. `byleave man` explains the exit codes.";
     lines.extend([String::new(), more.to_owned(), String::new()]);
     lines.join("\n")

@@ -138,7 +138,9 @@ impl SqliteLedger {
         let is_new = schema::is_blank(&connection).map_err(cannot_open)?;
         let master = state_dir::read_or_create_key(&dir.join("audit.key"), is_new)?;
         let sign = state_dir::read_or_create_key(&dir.join("signing.key"), is_new)?;
-        schema::create_tables(&connection).map_err(cannot_open)?;
+        if is_new {
+            schema::create_tables(&connection).map_err(cannot_open)?;
+        }
         let vault = KeyVault::new(master);
         let sign = SigningKey::from_bytes(&sign);
         check_key_mark(&connection, "key", &vault.fingerprint())?;

@@ -187,11 +187,8 @@ pub(super) fn is_blank(connection: &Connection) -> Result<bool, DatabaseSchemaEr
     }
 }
 
-/// Creates the tables if they do not exist.
+/// Creates the tables in a file that [is blank](is_blank).
 pub(super) fn create_tables(connection: &Connection) -> Result<(), DatabaseSchemaError> {
-    if !is_blank(connection)? {
-        return Ok(());
-    }
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     let format = stored_format();
     connection.execute_batch(&format!(
