@@ -16,8 +16,8 @@ const axe = readFileSync(held.resolve("axe-core/axe.min.js"), "utf8");
 const USER = process.getuid() === 0 ? { uid: 61003, gid: 61003 } : {};
 
 export class Stage {
-  /** Starts a server. `env` returns additional environment variables for its directory. */
-  static async start(serve = [], env = () => ({})) {
+  /** Starts a server. `env` returns additional environment variables for its directory; `files` are written before, relative to the working directory. */
+  static async start(serve = [], env = () => ({}), files = {}) {
     const stage = new Stage();
     const dir = mkdtempSync(join(tmpdir(), "byleave-browser-"));
     chmodSync(dir, 0o755);
@@ -39,6 +39,7 @@ export class Stage {
     };
     stage.bot = stage.byleave("serve", "token", "add", "bot").trim();
     stage.ann = stage.byleave("serve", "token", "add", "ann", "--person", "--scope", "answer,read,administer").trim();
+    for (const [path, text] of Object.entries(files)) stage.write(path, text);
     await stage.serve(serve);
     return stage;
   }

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::conversation::{self, Conversation, ConversationError, ConversationStep, RecordedTurn};
 use crate::limits::{LimitReachedError, TaskLimits};
 use crate::model::{Model, ModelResponse, StreamEvent, ToolCall, ToolSpec};
+use crate::model_challenger::ModelChallenger;
 use crate::model_turn::{MODEL_TURN, ModelTurnTool, TurnArguments, TurnInput, TurnSlot, call_id, turn_id};
 use crate::persona::{LoadedPersona, Persona, ToolCallFormat, ToolDescription};
 
@@ -163,6 +164,7 @@ impl Agent {
             // It is fine if the tool is already gone.
             drop(gate.catalog().unregister(entry.name()));
         }
+        gate.set_challenger(ModelChallenger::new(Arc::clone(&speaker.model)));
         let tool = ModelTurnTool::new(speaker.model, speaker.host, desk.clone(), ear);
         gate.catalog().replace(tool)?;
         Ok(Self {

@@ -26,6 +26,8 @@ pub mod limits;
 #[cfg(feature = "agent")]
 pub mod model;
 #[cfg(feature = "agent")]
+pub mod model_challenger;
+#[cfg(feature = "agent")]
 pub mod model_turn;
 #[cfg(feature = "agent")]
 pub mod persona;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use byleave_gate::core::question::QuestionKind;
 use byleave_gate::core::refusal::{Code, Refusal};
 use byleave_gate::core::standing_approval::StandingApproval;
 use byleave_gate::recorded_calls::{Coverage, CoveredCall, PastAnswer};
@@ -32,8 +33,9 @@ pub(crate) fn print_status(screen: &mut Console, standing: &CallStatus) {
                 "waiting:",
                 &format!("a person must answer question {id} first"),
             );
+            let confirm = if question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
             screen.hint(&format!(
-                "view it with `byleave inbox show {id}`, answer with `byleave inbox answer {id} yes`"
+                "view it with `byleave inbox show {id}`, answer with `byleave inbox answer {id} yes{confirm}`"
             ));
         }
         CallStatus::Blocked { call, blocked_by: by } => {

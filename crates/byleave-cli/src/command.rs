@@ -266,7 +266,7 @@ pub(crate) async fn run(
         #[cfg(feature = "serve")]
         CliCommand::Serve(typed) => serve::run(typed, options, screen).await,
         CliCommand::Call(typed) => call::run(typed, options, screen).await,
-        CliCommand::Tools { command } => tools::run(command, options, screen),
+        CliCommand::Tools { command } => tools::run(command, options, screen).await,
         CliCommand::Session { command } => session::run(command, options, screen).await,
         CliCommand::Resume(typed) => resume::run(&typed, options, screen).await,
         CliCommand::Mcp { command } => mcp::run(command, options, screen).await,

@@ -36,6 +36,7 @@ mod notify;
 mod private_file;
 mod proxied;
 mod resolved_options;
+mod resume_call;
 mod short_ids;
 mod signals;
 mod terminal_approver;

@@ -1,15 +1,20 @@
-//! The person's MCP servers: their definitions and their environment.
+//! The person's MCP servers: their definitions, their environment, and their tools in the catalogs of the program.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::catalog::Catalog;
+use byleave_gate::core::id::CallId;
 use byleave_gate::gate::Gate;
 use byleave_mcp::active_callers::ActiveCallers;
+use byleave_mcp::gateway::is_pending;
 use byleave_mcp::upstream::login_store::LoginStore;
 use byleave_mcp::upstream::pins::PinFile;
 use byleave_mcp::upstream::server_definition::{ServerDefinition, ServerName};
-use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, Upstream, config_file};
+use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, ServerStatus, Upstream, config_file};
 
 use crate::app_context::AppContext;
 use crate::atomic_replace;
@@ -65,6 +70,102 @@ pub(crate) fn connect(
 ) -> Result<Upstream> {
     let ground = ground(house, options)?;
     Ok(Upstream::new(definitions, &ground, pins(options), exchange, gate.catalog().clone())?)
+}
+
+/// How long a command waits for servers that start slowly.
+const START_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Running servers whose tools are in a catalog. They end when this is dropped.
+pub(crate) struct AttachedServers {
+    upstream: Option<Upstream>,
+}
+
+impl AttachedServers {
+    /// Says of each server that offers no tools why not, and what to do.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let statuses = self.upstream.iter().flat_map(Upstream::statuses);
+        let problem = |(server, status): (ServerName, ServerStatus)| match status {
+            ServerStatus::Connected { suspended, .. } if suspended.is_empty() => None,
+            ServerStatus::Connected { .. } => Some(format!(
+                "the MCP server `{server}` has changed, and what changed is not used; accept it with `byleave mcp trust {server}`"
+            )),
+            ServerStatus::NotAccepted => Some(format!(
+                "the MCP server `{server}` is not accepted, so it is not started; accept it with `byleave mcp trust {server}`"
+            )),
+            ServerStatus::NotConnected => Some(format!("the MCP server `{server}` did not start in time")),
+            ServerStatus::Unavailable(why) => {
+                Some(format!("the MCP server `{server}` is not available: {why}"))
+            }
+        };
+        statuses.filter_map(problem).collect()
+    }
+}
+
+/// Starts the accepted servers and adds their tools to a catalog. Nobody is asked to accept a server here.
+pub(crate) async fn attach(
+    catalog: &Catalog,
+    house: &AppContext,
+    options: &ResolvedOptions,
+) -> Result<AttachedServers> {
+    attach_some(catalog, house, options, |_| true).await
+}
+
+/// Starts the accepted server that may offer this tool, if it is not in the catalog.
+pub(crate) async fn attach_for_tool(
+    catalog: &Catalog,
+    house: &AppContext,
+    options: &ResolvedOptions,
+    tool: &str,
+) -> Result<AttachedServers> {
+    if !tool.starts_with("mcp_") || catalog.contains(tool) {
+        return Ok(AttachedServers { upstream: None });
+    }
+    attach_some(catalog, house, options, |server| tool.starts_with(&format!("mcp_{server}_"))).await
+}
+
+/// Starts the accepted server that a recorded call needs, unless a gateway holds the call and continues it.
+pub(crate) async fn attach_for_call(
+    gate: &Gate,
+    house: &AppContext,
+    options: &ResolvedOptions,
+    call: CallId,
+) -> Result<AttachedServers> {
+    let kept = house.audit_log.record(call).await?;
+    let tool = kept.as_ref().and_then(|kept| Some(kept.record.header()?.tool.as_str()));
+    match tool {
+        Some(tool) if !is_pending(&pending_dir(options), call) => {
+            attach_for_tool(gate.catalog(), house, options, tool).await
+        }
+        _ => Ok(AttachedServers { upstream: None }),
+    }
+}
+
+async fn attach_some(
+    catalog: &Catalog,
+    house: &AppContext,
+    options: &ResolvedOptions,
+    is_wanted: impl Fn(&ServerName) -> bool,
+) -> Result<AttachedServers> {
+    if options.config.is_none() {
+        return Ok(AttachedServers { upstream: None });
+    }
+    let mut definitions = all(options)?;
+    definitions.retain(|definition| is_wanted(&definition.name));
+    if definitions.is_empty() {
+        return Ok(AttachedServers { upstream: None });
+    }
+    let ground = ground(house, options)?;
+    let callers = ActiveCallers::default();
+    let upstream = Upstream::for_accepted(definitions, &ground, pins(options), &callers, catalog.clone());
+    if tokio::time::timeout(START_TIMEOUT, upstream.refresh_all()).await.is_err() {
+        tracing::warn!("not all MCP servers were up in time");
+    }
+    Ok(AttachedServers { upstream: Some(upstream) })
+}
+
+/// Returns the directory where gateways note the calls that they hold.
+pub(crate) fn pending_dir(options: &ResolvedOptions) -> PathBuf {
+    options.state.join("mcp-pending")
 }
 
 /// Returns the person in whose name servers are accepted.

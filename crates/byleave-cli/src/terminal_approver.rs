@@ -23,9 +23,9 @@ use crate::args::AskArg;
 use crate::call_display::{format_status, past_words};
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
-use crate::hook;
 use crate::notify;
 use crate::resolved_options::ResolvedOptions;
+use crate::resume_call;
 use crate::short_ids::short;
 use crate::time::now;
 use crate::undo_target;
@@ -57,8 +57,7 @@ pub(crate) fn gate_with(
 ) -> Result<Gate> {
     let mut builder = house.builder(options, workspace, ask, settings)?;
     if ask == AskArg::Terminal {
-        let person = person()?;
-        builder = builder.approver(Arc::clone(&person)).checkpoint(person);
+        builder = builder.approver(person()?);
     }
     Ok(builder.build()?)
 }
@@ -113,7 +112,7 @@ impl LocalBackend {
         let (question, digest) = (sheet.question.id, sheet.question.digest());
         let given = SubmittedAnswer { question, digest, reply, approver: self.options.person.clone() };
         let call = gate.answer(given).await.map_err(CliError::from)?;
-        let came = hook::resume(&gate, call, &self.options).await;
+        let came = resume_call::resume(&gate, &self.house, call, &self.options).await;
         Ok(format!("{} {}: {}", sheet.resolved_tool.tool, short(&call), format_status(&came)))
     }
 }

@@ -136,6 +136,8 @@ scenarios! { ($)
     rehearsals::a_part_of_a_rehearsal_can_be_chosen,
     rehearsals::a_copy_that_is_gone_is_made_and_asked_about_again,
     checkpoints_and_challenges::a_checkpoint_holds_in_every_mode,
+    checkpoints_and_challenges::a_rule_makes_a_checkpoint_that_a_person_releases,
+    checkpoints_and_challenges::a_rule_requires_a_challenge,
     checkpoints_and_challenges::no_leave_answers_a_checkpoint,
     checkpoints_and_challenges::challenges_are_made_only_where_they_are_asked_for,
     checkpoints_and_challenges::a_challenge_comes_before_or_after_the_answer,

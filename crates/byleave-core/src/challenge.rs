@@ -46,6 +46,16 @@ pub struct ChallengeSummary {
     pub verdict: ChallengeVerdict,
 }
 
+/// Who makes the case against a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChallengeBy {
+    /// The registered challenger, such as the model of the agent.
+    Challenger,
+    /// The person who answers the question, together with the answer.
+    Person,
+}
+
 /// The time at which a challenge is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::Mode;
+use crate::challenge::ChallengeBy;
 use crate::digest::Digest;
 use crate::id::StandingApprovalId;
 
@@ -39,6 +40,8 @@ pub enum AskCause {
     FirmRule,
     /// No rule covers the effect.
     Default,
+    /// A rule requires a checkpoint: a person must release the call in every mode (R8).
+    Checkpoint,
     /// The effect is outside the workspace, and no rule allows that place.
     OutsideWorkspace,
     /// The tool is sensitive, or does not declare that it is not.
@@ -62,6 +65,7 @@ impl AskCause {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Rule | Self::FirmRule => "a rule without a name",
+            Self::Checkpoint => "a checkpoint",
             Self::Default => "no rule matches",
             Self::OutsideWorkspace => "outside the workspace",
             Self::Sensitive => "the tool is sensitive",
@@ -75,10 +79,11 @@ impl AskCause {
     }
 
     /// All causes.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Rule,
         Self::FirmRule,
         Self::Default,
+        Self::Checkpoint,
         Self::OutsideWorkspace,
         Self::Sensitive,
         Self::ToolNeedsApproval,
@@ -91,12 +96,12 @@ impl AskCause {
 
     /// Returns the verdict that a mode gives to an ask with this cause. This is the only table over causes (P2).
     ///
-    /// Only asks are looked up here, never a deny or a checkpoint. The workspace boundary is not a preference: a mode that would not ask a
+    /// Only asks are looked up here, never a deny. No mode lets a checkpoint pass. The workspace boundary is not a preference: a mode that would not ask a
     /// person about it denies (P4).
     pub const fn verdict_in_mode(self, mode: Mode) -> Verdict {
         use AskCause::{
-            Dangerous, Default, FirmRule, Irreversible, NotUnderstood, OutsideWorkspace, Reviewer, Rule,
-            Sensitive, ToolNeedsApproval,
+            Checkpoint, Dangerous, Default, FirmRule, Irreversible, NotUnderstood, OutsideWorkspace,
+            Reviewer, Rule, Sensitive, ToolNeedsApproval,
         };
         use Verdict::{Allow, Ask, Deny};
         match mode {
@@ -106,16 +111,16 @@ impl AskCause {
                 Rule | FirmRule | Default | OutsideWorkspace | Sensitive | ToolNeedsApproval | Reviewer => {
                     Ask
                 }
-                Dangerous | Irreversible | NotUnderstood => Ask,
+                Checkpoint | Dangerous | Irreversible | NotUnderstood => Ask,
             },
             Mode::ConfirmDangerous => match self {
                 Self::Mode | Rule | Default | Sensitive | ToolNeedsApproval => Allow,
                 OutsideWorkspace => Deny,
-                FirmRule | Reviewer | Dangerous | Irreversible | NotUnderstood => Ask,
+                FirmRule | Checkpoint | Reviewer | Dangerous | Irreversible | NotUnderstood => Ask,
             },
             // A reviewer that holds a call is a check, not a preference. Asking less does not switch it off.
             Mode::Yolo => match self {
-                Reviewer => Ask,
+                Reviewer | Checkpoint => Ask,
                 OutsideWorkspace => Deny,
                 _ => Allow,
             },
@@ -132,9 +137,8 @@ impl AskCause {
         match self {
             Self::Rule | Self::Default | Self::OutsideWorkspace => true,
             Self::Sensitive | Self::ToolNeedsApproval | Self::Mode => true,
-            Self::FirmRule | Self::Reviewer | Self::Dangerous | Self::Irreversible | Self::NotUnderstood => {
-                false
-            }
+            Self::FirmRule | Self::Checkpoint | Self::Reviewer => false,
+            Self::Dangerous | Self::Irreversible | Self::NotUnderstood => false,
         }
     }
 }
@@ -177,6 +181,9 @@ pub struct PolicyDecision {
     /// The guarantees that must hold for the allow to hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarantees: Vec<String>,
+    /// Who must make the case against the call, if a rule or the tool requires that (R9).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<ChallengeBy>,
     /// The decision was made before, on the same digest, and read back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
@@ -190,6 +197,11 @@ impl PolicyDecision {
         causes.sort_unstable();
         causes.dedup();
         causes
+    }
+
+    /// Returns whether a rule requires a checkpoint.
+    pub fn requires_checkpoint(&self) -> bool {
+        self.causes().contains(&AskCause::Checkpoint)
     }
 
     /// Returns the reason that decided: the first of the strictest.

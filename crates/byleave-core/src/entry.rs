@@ -204,9 +204,9 @@ pub struct ResolvedTool {
     /// The call must be released by a checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checkpoint: bool,
-    /// The call must be challenged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub challenge: Option<ChallengeRequirement>,
+    /// How the call is challenged, if the tool or a rule requires it.
+    #[serde(default, skip_serializing_if = "ChallengeTerms::is_default")]
+    pub challenge: ChallengeTerms,
     /// The call is rehearsed first if a person would be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rehearsal: Option<RehearsalSettings>,
@@ -215,14 +215,25 @@ pub struct ResolvedTool {
 }
 
 /// The way in which a call is challenged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ChallengeRequirement {
+pub struct ChallengeTerms {
+    /// The tool requires a challenge for every call. A rule may require one for this call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
     /// The time of the challenge: before the question or after the answer.
+    #[serde(default)]
     pub when: ChallengeTiming,
     /// The challenge replaces the checkpoint. The operator's settings say so for this tool by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces_checkpoint: bool,
+}
+
+impl ChallengeTerms {
+    /// Returns whether the tool requires no challenge, and a rule's challenge comes at the default time.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Limits on numbers, sizes and durations.

@@ -4,7 +4,7 @@
 //! step. The pipeline must never perform anything, and never look at a clock.
 
 use crate::call::Millis;
-use crate::challenge::{ChallengeTiming, ChallengeVerdict};
+use crate::challenge::{ChallengeBy, ChallengeTiming, ChallengeVerdict};
 use crate::decision::{AskCause, PolicyDecision, Verdict};
 use crate::digest::Digest;
 use crate::effect::PlanSummary;
@@ -135,7 +135,7 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
         return Err(Stop::Refuse(denial(ruling)));
     }
     let review = require_stage(draft.review(), Task::ReviewInput)?;
-    require_challenge(terms, &draft, ChallengeTiming::BeforeQuestion)?;
+    require_challenge(terms, ruling, &draft, ChallengeTiming::BeforeQuestion)?;
     if heading.dry_run {
         return Ok(Outcome::DryRun { plan: plan.plan });
     }
@@ -151,7 +151,7 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
     };
     stage.rehearsal = require_rehearsal(&stage)?;
     let grant = require_grant(&stage)?;
-    require_challenge(terms, &draft, ChallengeTiming::AfterAnswer)?;
+    require_challenge(terms, ruling, &draft, ChallengeTiming::AfterAnswer)?;
 
     match record.attempt() {
         None => match record.start_refusal() {
@@ -189,9 +189,19 @@ fn require_stage<T>(stage: Option<&StageResult<T>>, task: Task) -> Result<&T, St
     }
 }
 
-/// Requires a challenge, if the terms ask for one at this place.
-fn require_challenge(terms: &ResolvedTool, draft: &Draft<'_>, place: ChallengeTiming) -> Result<(), Stop> {
-    if terms.challenge.is_none_or(|challenge| challenge.when != place) {
+/// Requires a challenge at this time, if the tool or a rule asks for one.
+fn require_challenge(
+    terms: &ResolvedTool,
+    decision: &PolicyDecision,
+    draft: &Draft<'_>,
+    time: ChallengeTiming,
+) -> Result<(), Stop> {
+    let due = match decision.challenge {
+        // A person makes the case together with the answer.
+        Some(ChallengeBy::Person) => ChallengeTiming::AfterAnswer,
+        Some(ChallengeBy::Challenger) | None => terms.challenge.when,
+    };
+    if !(terms.challenge.required || decision.challenge.is_some()) || due != time {
         return Ok(());
     }
     match require_stage(draft.challenge(), Task::Challenge)?.verdict {
@@ -268,12 +278,21 @@ fn require_grant(stage: &DraftState<'_>) -> Result<Grant, Stop> {
 }
 
 /// Returns the kind of question that the draft needs, if any. A checkpoint is required in every mode, whatever the decision.
+///
+/// A challenge can replace the checkpoint of a tool, but not that of a rule.
 fn required_question(stage: &DraftState<'_>) -> Option<QuestionKind> {
-    let stood_in = stage.resolved_tool.challenge.is_some_and(|challenge| challenge.replaces_checkpoint);
-    if stage.resolved_tool.checkpoint && !stood_in {
+    let challenge = stage.resolved_tool.challenge;
+    let is_challenged = challenge.required || stage.decision.challenge.is_some();
+    let of_tool = stage.resolved_tool.checkpoint && !(is_challenged && challenge.replaces_checkpoint);
+    let observed = stage.rehearsal.and_then(|summary| summary.decision.as_ref());
+    let of_rule =
+        [Some(stage.decision), observed].into_iter().flatten().any(PolicyDecision::requires_checkpoint);
+    if of_tool || of_rule {
         return Some(QuestionKind::Checkpoint);
     }
-    (stage.decision.verdict == Verdict::Ask || stage.review.is_held()).then_some(QuestionKind::Approval)
+    let asks =
+        stage.decision.verdict == Verdict::Ask || stage.review.is_held() || stage.is_person_challenging();
+    asks.then_some(QuestionKind::Approval)
 }
 
 /// Checks whether the rehearsal makes the question unnecessary. The run on the copy must have done nothing, and the call was merely not
@@ -282,6 +301,7 @@ fn is_question_unnecessary(stage: &DraftState<'_>, kind: QuestionKind) -> bool {
     let Some((head, terms)) = stage.rehearsal.zip(stage.resolved_tool.rehearsal) else { return false };
     kind == QuestionKind::Approval
         && !stage.resolved_tool.checkpoint
+        && !stage.is_person_challenging()
         && !stage.review.is_held()
         && !stage.plan.irreversible
         && head.makes_question_unnecessary(terms, stage.header.mode, stage.decision)
@@ -291,8 +311,8 @@ fn is_question_unnecessary(stage: &DraftState<'_>, kind: QuestionKind) -> bool {
 /// person is asked again.
 fn edit_consent(stage: &DraftState<'_>, kind: QuestionKind) -> Option<(QuestionId, Millis)> {
     let DraftAuthor::Person { question, at } = stage.draft.author else { return None };
-    // The person has not seen the real effects of the edited call.
-    if stage.rehearsal.is_some() {
+    // The person has not seen the real effects of the edited call, or has not made the case against it.
+    if stage.rehearsal.is_some() || stage.is_person_challenging() {
         return None;
     }
     let (seen_plan, seen_ruling) = stage.record.question_context(question)?;
@@ -324,6 +344,11 @@ fn compute_binding(stage: &DraftState<'_>) -> Digest {
 }
 
 impl DraftState<'_> {
+    /// Returns whether the person who answers must make the case against the call.
+    fn is_person_challenging(&self) -> bool {
+        self.decision.challenge == Some(ChallengeBy::Person)
+    }
+
     /// Returns whether the execution is the commit of a rehearsal.
     fn commits_rehearsal(&self) -> bool {
         self.rehearsal.is_some_and(|head| head.committable)

@@ -57,6 +57,13 @@ pub enum Assurance {
     Program,
 }
 
+impl Assurance {
+    /// Returns whether the answers come from a person whom no client and no program speaks for.
+    pub const fn is_person(self) -> bool {
+        matches!(self, Self::Terminal | Self::Web)
+    }
+}
+
 /// The approver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Mode;
-use crate::challenge::Challenge;
+use crate::challenge::{Challenge, ChallengeBy};
 use crate::decision::PolicyDecision;
 use crate::effect::Plan;
 use crate::entry::ResolvedTool;
 use crate::id::{AgentId, CallId, SessionId};
 use crate::outcome::Output;
-use crate::question::Question;
+use crate::question::{Question, QuestionKind};
 use crate::rehearsal::Rehearsal;
 use crate::review::ReviewNote;
 use crate::session::SessionNode;
@@ -82,6 +82,11 @@ pub struct QuestionView {
 }
 
 impl QuestionView {
+    /// Returns whether a yes needs the case against the call, made by the person who answers (R9).
+    pub fn needs_challenge(&self) -> bool {
+        self.question.kind != QuestionKind::Release && self.decision.challenge == Some(ChallengeBy::Person)
+    }
+
     /// Returns a path in the form in which a part of the rehearsal names it, resolved against the working directory of the call. Returns
     /// `None` if nothing was changed there.
     pub fn rehearsed_path(&self, path: &str) -> Option<String> {

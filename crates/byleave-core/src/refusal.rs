@@ -56,7 +56,7 @@ codes! {
     /// The arguments were changed more often than the limit allows.
     TooManyDrafts = "too-many-drafts",
     // Challenge.
-    /// The tool requires a challenge, but no challenger is registered.
+    /// The call needs a challenge, and nobody is there to make it.
     NoChallenger = "no-challenger",
     /// The challenge ended with the verdict to stop.
     ChallengeStopped = "challenge-stopped",
@@ -82,7 +82,7 @@ codes! {
     /// The call was cancelled.
     Cancelled = "cancelled",
     // Checkpoints.
-    /// The tool requires a checkpoint, but no handler is registered.
+    /// The call needs a checkpoint, and nobody is there to release it.
     NoCheckpoint = "no-checkpoint",
     /// The checkpoint handler did not release the call.
     CheckpointRefused = "checkpoint-refused",

@@ -253,6 +253,7 @@ mod tests {
             policy,
             standing_approval: None,
             guarantees: vec![],
+            challenge: None,
             cached: false,
         }
     }

@@ -72,6 +72,7 @@ const fn describe_cause(cause: AskCause) -> &'static str {
         AskCause::Dangerous => "a call that could do great harm is asked about every time",
         AskCause::Irreversible => "a call that cannot be undone is asked about every time",
         AskCause::NotUnderstood => "a call that was not understood is asked about every time",
+        AskCause::Checkpoint => "a checkpoint needs a release every time",
         AskCause::FirmRule => "a firm rule asks every time",
         AskCause::Reviewer => "a reviewer asks for a person every time",
         AskCause::Rule | AskCause::Default | AskCause::OutsideWorkspace => "the policy asks",

@@ -11,6 +11,7 @@ mod webhook;
 
 use std::sync::Arc;
 
+use byleave_core::challenge::Challenge;
 use byleave_core::question::Assurance;
 use byleave_core::question_view::QuestionView;
 use byleave_core::render::Rendering;
@@ -63,6 +64,13 @@ impl<A: Approver + ?Sized> Approver for Arc<A> {
 pub enum Reply {
     /// Approve.
     Yes {
+        /// A note for the model.
+        note: Option<String>,
+    },
+    /// Approve, with the case against the call that a rule or the tool requires (R9).
+    YesWithChallenge {
+        /// The case. Its verdict counts as `proceed`.
+        challenge: Challenge,
         /// A note for the model.
         note: Option<String>,
     },

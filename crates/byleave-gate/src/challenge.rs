@@ -11,6 +11,11 @@ use crate::boxed::BoxFuture;
 
 /// A challenger of calls.
 pub trait Challenger: Send + Sync + 'static {
+    /// Returns whether it can make the case against this call. If it cannot, the person who answers makes it.
+    fn is_available(&self, _call: CallId) -> bool {
+        true
+    }
+
     /// Makes the case against a call. An empty challenge is refused as invalid.
     fn challenge<'a>(
         &'a self,
@@ -19,6 +24,10 @@ pub trait Challenger: Send + Sync + 'static {
 }
 
 impl<C: Challenger + ?Sized> Challenger for Arc<C> {
+    fn is_available(&self, call: CallId) -> bool {
+        (**self).is_available(call)
+    }
+
     fn challenge<'a>(
         &'a self,
         subject: ChallengeSubject<'a>,
@@ -40,6 +49,32 @@ pub struct ChallengeSubject<'a> {
     pub reason: Option<&'a str>,
     /// The predicted effects.
     pub plan: &'a Plan,
+}
+
+/// Returns the request to a model for the case against a call. [`parse_challenge`] reads its answer.
+pub fn challenge_prompt(subject: &ChallengeSubject<'_>) -> String {
+    let effects: Vec<String> = subject.plan.effects.iter().map(|effect| format!("- {effect}")).collect();
+    let reason = subject.reason.unwrap_or("none was given");
+    format!(
+        "Make the case against the following tool call before it runs. Do not call any tool.\n\n\
+         Tool: {}\nArguments: {}\nStated reason: {reason}\nPredicted effects:\n{}\n\n\
+         Answer with one JSON object and nothing else:\n\
+         {{\"assumptions\": [\"what must be true for this call to be right\"], \
+         \"failure_scenarios\": [\"how it could fail or do harm\"], \
+         \"verdict\": \"proceed\" or \"stop\", \"reason\": \"why\"}}",
+        subject.tool,
+        subject.arguments,
+        effects.join("\n"),
+    )
+}
+
+/// Reads the case against a call from the answer of a model: the only JSON object in its text.
+pub fn parse_challenge(text: &str) -> Result<Challenge, ChallengeError> {
+    let object = text.find('{').zip(text.rfind('}')).and_then(|(from, to)| text.get(from..=to));
+    let object =
+        object.ok_or_else(|| ChallengeError("the model did not answer with a JSON object".into()))?;
+    serde_json::from_str(object)
+        .map_err(|error| ChallengeError(format!("the model's answer is not a challenge: {error}")))
 }
 
 /// The error of a challenger.

@@ -32,7 +32,6 @@ use byleave_core::entry::RecordEvent;
 use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use byleave_core::pipeline::{NextStep, next_step};
 use byleave_core::policy::Policy;
-use byleave_core::question::RecordedAnswer;
 use byleave_core::question_view::QuestionView;
 use byleave_core::refusal::Code;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -241,6 +240,11 @@ impl Gate {
         }
     }
 
+    /// Sets the challenger of later calls, in place of an earlier one.
+    pub fn set_challenger(&self, challenger: impl crate::challenge::Challenger) {
+        *self.inner.challenger.write() = Some(Arc::new(challenger));
+    }
+
     /// Submits an answer to an open question. Returns its call, which can then be resumed.
     pub async fn answer(&self, given: SubmittedAnswer) -> Result<CallId, AnswerError> {
         let call = questions::call_for_question(&self.inner, given.question).await?;
@@ -257,17 +261,15 @@ impl Gate {
             {
                 return Err(AnswerError::SelfAnswer);
             }
+            questions::check_release(&asked, &given)?;
             let declined =
                 questions::decline_entry(&self.inner, &mut desk, &asked, &given.reply, &given.approver.name)
                     .await;
-            let answer = questions::reply_to_answer(&mut desk, &asked, given.reply.clone())?;
-            let answered = RecordedAnswer {
-                question: asked.id,
-                digest: given.digest,
-                answer,
-                approver: given.approver.clone(),
-            };
-            desk.append_event(self.inner.now(), RecordEvent::Answered(answered))?;
+            let events =
+                questions::answer_events(&mut desk, &asked, given.reply.clone(), given.approver.clone())?;
+            for event in events {
+                desk.append_event(self.inner.now(), event)?;
+            }
             match self.flush(&mut desk).await {
                 Ok(()) => {
                     declined

@@ -2,6 +2,7 @@
 //!
 //! It reads the file system to resolve paths and to bind their content. It must not change anything.
 
+mod argument_scan;
 mod hosts;
 mod patch;
 mod schema_urls;
@@ -12,6 +13,8 @@ use byleave_shell::danger::DangerSeverity;
 use byleave_shell::display_tree::CommandTree;
 use byleave_shell::shell_env::ShellEnv;
 use serde_json::Value;
+
+pub use argument_scan::add_argument_effects;
 
 use crate::local_shell_env::LocalShellEnv;
 use crate::path_resolution::resolve_argument;
@@ -26,6 +29,9 @@ pub fn plan_by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext)
         add_argument(&mut plan, *role, value, site)?;
     }
     add_undeclared_arguments(&mut plan, manifest, arguments);
+    if manifest.permission_class == PermissionClass::Undeclared && manifest.roles.is_empty() {
+        add_argument_effects(&mut plan, arguments, site, false);
+    }
     if plan.effects.iter().any(|effect| matches!(effect, Effect::Write { .. })) {
         schema_urls::add_schema_hosts(&mut plan, arguments);
     }

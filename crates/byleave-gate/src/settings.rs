@@ -25,8 +25,10 @@ pub struct GateSettings {
     pub max_timeout_ms: u64,
     /// How many concurrency-safe calls run at once (E4). 1 makes everything sequential.
     pub max_concurrent: usize,
-    /// How long a reviewer, planner, predicate or challenger may take.
+    /// How long a reviewer, planner or predicate may take.
     pub plugin_timeout: Duration,
+    /// How long a challenger may take. It may be a model.
+    pub challenger_timeout: Duration,
     /// How long an approver may take, if the question does not expire sooner.
     pub approver_timeout: Duration,
     /// How long a tool may take to stop after it was cancelled.
@@ -63,6 +65,7 @@ impl Default for GateSettings {
             max_timeout_ms: 600_000,
             max_concurrent: 8,
             plugin_timeout: Duration::from_secs(10),
+            challenger_timeout: Duration::from_secs(120),
             approver_timeout: Duration::from_secs(24 * 3_600),
             stop_grace: Duration::from_secs(2),
             inbox: false,

@@ -20,9 +20,13 @@ mod pending_calls;
 mod progress;
 mod prompts_and_resources;
 mod read_resource;
+mod sampling_challenger;
 mod server_info;
 pub mod stdio;
 mod tool_list;
+
+pub use pending_calls::is_pending;
+pub use sampling_challenger::SamplingChallenger;
 
 use std::fmt;
 use std::path::PathBuf;

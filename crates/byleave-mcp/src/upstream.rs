@@ -7,7 +7,6 @@
 //! No part of a server is started, shown to a model or called before a person has accepted exactly that part.
 
 mod active_calls;
-mod argument_effects;
 mod client_handler;
 pub mod config_file;
 mod connection;

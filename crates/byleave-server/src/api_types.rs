@@ -24,7 +24,9 @@ pub(crate) use policy::{
     ExplainBody, ExplanationBody, MAX_POLICY_CHARS, MAX_REPLAY, ReplayBody, ReplayReport, ToolEntry,
     ToolList, ToolQuery,
 };
-pub(crate) use questions::{AnswerBody, AnswerChoice, OpenQuestion, QuestionList, QuestionViewBody};
+pub(crate) use questions::{
+    AnswerBody, AnswerChoice, ChallengeBody, OpenQuestion, QuestionList, QuestionViewBody,
+};
 pub(crate) use service::{HaltBody, HaltStatus, Health};
 pub(crate) use workers::WorkerList;
 

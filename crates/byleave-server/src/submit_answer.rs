@@ -3,6 +3,7 @@
 use byleave_gate::approver::Reply;
 use byleave_gate::clock::{Clock as _, SystemClock, fresh_id};
 use byleave_gate::core::approval_scopes::approval_scopes;
+use byleave_gate::core::challenge::{Challenge, ChallengeVerdict};
 use byleave_gate::core::digest::Digest;
 use byleave_gate::core::id::{CallId, QuestionId, StandingApprovalId};
 use byleave_gate::core::question::{ApproverIdentity, Assurance, QuestionKind};
@@ -12,7 +13,7 @@ use byleave_gate::core::render::render;
 use byleave_gate::core::standing_approval::StandingApproval;
 use byleave_gate::gate::{AnswerError, SubmittedAnswer};
 
-use crate::api_types::{AnswerChoice, check_length};
+use crate::api_types::{AnswerChoice, ChallengeBody, check_length};
 use crate::caller::Caller;
 use crate::principal::{AccessScope, PrincipalKind};
 use crate::problem::{Problem, ProblemKind};
@@ -21,6 +22,7 @@ use crate::problem::{Problem, ProblemKind};
 const RELEASE: &str = "release";
 const LASTS_S_MAX: u32 = 31_622_400;
 const PATHS_MAX: usize = 10_000;
+const CHALLENGE_ITEMS_MAX: usize = 100;
 
 /// An answer that is on the record.
 pub(crate) struct AcceptedAnswer {
@@ -104,12 +106,16 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
         Ok::<_, Problem>(note)
     };
     Ok(match answer {
-        AnswerChoice::Yes { note, confirm } => {
+        AnswerChoice::Yes { note, confirm, challenge } => {
             if sheet.question.kind == QuestionKind::Checkpoint && confirm.as_deref() != Some(RELEASE) {
                 let what = "this question is a checkpoint; set `confirm` to `release` to pass it";
                 return Err(Problem::new(ProblemKind::Unusable, what));
             }
-            Reply::Yes { note: noted(note)? }
+            let note = noted(note)?;
+            match challenge.map(challenge_of).transpose()? {
+                None => Reply::Yes { note },
+                Some(challenge) => Reply::YesWithChallenge { challenge, note },
+            }
         }
         AnswerChoice::No { feedback } => Reply::No { feedback: noted(feedback)? },
         AnswerChoice::Edit { value, note } => Reply::Edit { value: value.into(), note: noted(note)? },
@@ -130,6 +136,19 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
         } => Reply::StandingApproval(build_standing_approval(sheet, offer, lasts_s, uses_max, this_session)?),
         AnswerChoice::Abort {} => Reply::Abort,
     })
+}
+
+/// Returns the case against a call. The gate checks that it is complete.
+fn challenge_of(body: ChallengeBody) -> Result<Challenge, Problem> {
+    let ChallengeBody { assumptions, failure_scenarios, reason } = body;
+    if assumptions.len().max(failure_scenarios.len()) > CHALLENGE_ITEMS_MAX {
+        let what = format!("a challenge must have at most {CHALLENGE_ITEMS_MAX} items in each list");
+        return Err(Problem::new(ProblemKind::Unusable, what));
+    }
+    for text in assumptions.iter().chain(&failure_scenarios).chain([&reason]) {
+        check_length("challenge", text, 1, 4_000)?;
+    }
+    Ok(Challenge { assumptions, failure_scenarios, verdict: ChallengeVerdict::Proceed, reason })
 }
 
 /// Returns the paths to keep. A path without a change is an error, because it would keep nothing.

@@ -207,7 +207,7 @@ impl ActivePrompt {
     fn last_words(&self, held: &Result<Reply, ApproverError>) -> String {
         let tool = make_visible(&self.sheet.resolved_tool.tool, EscapeLevel::Name);
         let came = match held {
-            Ok(Reply::Yes { .. }) => "yes".to_owned(),
+            Ok(Reply::Yes { .. } | Reply::YesWithChallenge { .. }) => "yes".to_owned(),
             Ok(Reply::No { feedback: None }) => "no".to_owned(),
             Ok(Reply::No { feedback: Some(text) }) => {
                 format!("no: {}", make_visible(text, EscapeLevel::Text))

@@ -3,6 +3,7 @@
 //! Pure: it reads no terminal and no clock. A yes requires that the end of the question was on the screen and that the key guard
 //! accepted the key. For an irreversible call it also requires the typed words.
 
+mod challenge;
 mod draw;
 mod edit;
 mod partial;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use byleave_core::approval_scopes::ApprovalScope;
 use byleave_core::call::Millis;
+use byleave_core::challenge::Challenge;
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::{QuestionView, RehearsalView};
 use byleave_core::render::{LineRole, RenderLine, Rendering, render};
@@ -26,6 +28,7 @@ use crate::palette::Palette;
 use crate::scroll_view::QuestionPager;
 use crate::text_input::TextField;
 
+pub use challenge::ChallengeForm;
 pub use edit::ValueEditor;
 pub use partial::ChangeSelection;
 pub use standing_approval::StandingApprovalForm;
@@ -87,6 +90,8 @@ enum DialogMode {
     Feedback(TextField),
     /// Typing the words that a yes needs.
     Words(TextField),
+    /// Making the case against the call, which a yes needs.
+    Challenge(ChallengeForm),
     /// Changing the arguments or the result.
     Edit(ValueEditor),
     /// Considering a standing approval.
@@ -212,7 +217,7 @@ impl QuestionDialog {
             },
             DialogMode::Words(field) => match key {
                 KeyPress::Paste(_) => self.say("type the words; pasted text is not accepted"),
-                KeyPress::Enter if Some(field.text().as_str()) == self.words() => self.yes(),
+                KeyPress::Enter if Some(field.text().as_str()) == self.words() => self.approve(),
                 KeyPress::Enter => {
                     self.stage = DialogMode::Reading;
                     self.say("the words do not match; the question was not answered")
@@ -225,6 +230,12 @@ impl QuestionDialog {
                     self.masked(&words)
                 }
                 _ => self.typed(key),
+            },
+            DialogMode::Challenge(form) => match form.key(key) {
+                challenge::ChallengeFormEvent::Nothing => DialogEvent::Stay,
+                challenge::ChallengeFormEvent::Back => self.back(),
+                challenge::ChallengeFormEvent::Empty => self.say("the case needs this; Esc goes back"),
+                challenge::ChallengeFormEvent::Made(challenge) => self.yes(Some(challenge)),
             },
             DialogMode::Edit(edit) => match edit.key(key) {
                 edit::ValueEditorEvent::Nothing => DialogEvent::Stay,
@@ -284,6 +295,8 @@ impl QuestionDialog {
             Some("the question cannot be shown in full")
         } else if self.view.is_cut() {
             Some("the window is too narrow to show the question")
+        } else if self.only().is_none() && self.sheets.iter().any(QuestionView::needs_challenge) {
+            Some("one of them needs the case against it; answer it alone")
         } else if !self.view.has_reached_end() {
             Some(unseen)
         } else {
@@ -326,11 +339,17 @@ impl QuestionDialog {
                 RehearsalView::Unavailable { .. } => false,
             };
             if sheet.rehearsal.as_ref().is_some_and(changes) {
-                choices.push(choice('p', "part", "applies some of the changes", approving));
+                let off = if sheet.needs_challenge() {
+                    Some("a yes needs the case against the call")
+                } else {
+                    approving
+                };
+                choices.push(choice('p', "part", "applies some of the changes", off));
             }
             let off = match (&self.offered, kind) {
                 (_, Some(QuestionKind::Checkpoint)) => Some("a standing approval cannot pass a checkpoint"),
                 (Err(_), _) => Some("a standing approval is not possible for this call"),
+                _ if sheet.needs_challenge() => Some("a yes needs the case against the call"),
                 (Ok(offers), _) if offers.is_empty() => {
                     Some("a standing approval is not possible for this call")
                 }
@@ -425,7 +444,7 @@ impl QuestionDialog {
         let is_release = self.only().is_some_and(|sheet| sheet.question.kind == QuestionKind::Release);
         match c {
             'y' if self.words().is_some() => self.stage = DialogMode::Words(TextField::line()),
-            'y' => return self.yes(),
+            'y' => return self.approve(),
             'n' => self.stage = DialogMode::Feedback(TextField::line()),
             'r' if is_release => self.stage = DialogMode::Mask(TextField::line()),
             'a' => return DialogEvent::Reply(Reply::Abort),
@@ -458,12 +477,24 @@ impl QuestionDialog {
         DialogEvent::Stay
     }
 
-    fn yes(&self) -> DialogEvent {
+    /// Approves, or first asks for the case against the call.
+    fn approve(&mut self) -> DialogEvent {
+        if self.sheets.iter().any(QuestionView::needs_challenge) {
+            self.stage = DialogMode::Challenge(ChallengeForm::new());
+            return DialogEvent::Stay;
+        }
+        self.yes(None)
+    }
+
+    fn yes(&self, challenge: Option<Challenge>) -> DialogEvent {
         // The only place where a yes is made. On every path here, the person must have been able to see everything.
         if !self.is_complete || !self.view.has_reached_end() {
             return DialogEvent::Stay;
         }
-        DialogEvent::Reply(Reply::Yes { note: None })
+        DialogEvent::Reply(match challenge {
+            None => Reply::Yes { note: None },
+            Some(challenge) => Reply::YesWithChallenge { challenge, note: None },
+        })
     }
 
     /// Returns the result as an edit, with secrets and named words masked.

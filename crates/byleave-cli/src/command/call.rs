@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::app_context::AppContext;
 use crate::args::{AskArg, ModeArg};
 use crate::command::session;
-use crate::console::Console;
+use crate::console::{Console, Tone, prose};
 use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
-use crate::{call_display, notify, terminal_approver};
+use crate::{call_display, mcp_servers, notify, terminal_approver};
 
 #[derive(Debug, Group)]
 pub(crate) struct CallArgs {
@@ -85,6 +85,10 @@ pub(crate) async fn run(
     record_waivers(&gate, options).await?;
     if let Some(parent) = typed.parent {
         session::open_under_parent(&gate, options, &call, parent).await?;
+    }
+    let servers = mcp_servers::attach_for_tool(gate.catalog(), &house, options, &call.tool).await?;
+    for problem in servers.problems() {
+        screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
     }
     let tool = call.tool.clone();
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;

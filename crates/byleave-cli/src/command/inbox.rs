@@ -38,7 +38,7 @@ use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
 use crate::terminal_approver::{LocalBackend, is_dumb_terminal, prompt_settings};
 use crate::time::{format_duration, format_utc, now};
-use crate::{hook, json_output};
+use crate::{json_output, mcp_servers, resume_call};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum InboxCommand {
@@ -142,6 +142,7 @@ async fn answered(
     let workspace = house.workspace_of(sheet.call).await?;
     let gate = house.gate(options, &workspace, AskArg::Inbox, options.settings.gate())?;
     record_waivers(&gate, options).await?;
+    let _servers = mcp_servers::attach_for_call(&gate, house, options, sheet.call).await?;
     let driven = drive_call::answer_and_drive(&gate, &sheet.question, reply, options, screen).await?;
     call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())
@@ -161,7 +162,7 @@ async fn stands(
     let Some(call) = call else { return Ok(ExitStatus::Completed) };
     let workspace = house.workspace_of(call).await?;
     let gate = house.gate(options, &workspace, AskArg::Inbox, options.settings.gate())?;
-    let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
+    let driven = drive(&gate, call, resume_call::resume(&gate, house, call, options), options, screen).await;
     call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())
 }
@@ -242,12 +243,14 @@ async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Resu
         ));
     } else if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
+        let case =
+            if sheet.needs_challenge() { " --assumption TEXT --failure TEXT --because TEXT" } else { "" };
         // A part can be kept only if a yes would commit that very rehearsal.
         let stands = matches!(&sheet.rehearsal, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         let partial = if stands { "partial, " } else { "" };
         let approval = if approval_scopes(&sheet).is_ok() { "standing-approval, " } else { "" };
         screen.hint(&format!(
-            "answer with `byleave inbox answer {id} yes{confirm} --digest {}`, or no, {partial}edit, {approval}abort",
+            "answer with `byleave inbox answer {id} yes{confirm}{case} --digest {}`, or no, {partial}edit, {approval}abort",
             sheet.question.digest().short_hex()
         ));
     } else {

@@ -116,6 +116,12 @@ fn row(rule: &Rule) -> Vec<String> {
     if rule.dangerous {
         verdict.push_str(", dangerous");
     }
+    if rule.checkpoint {
+        verdict.push_str(", checkpoint");
+    }
+    if rule.challenge {
+        verdict.push_str(", challenge");
+    }
     if rule.firm {
         verdict.push_str(", firm");
     }
@@ -138,6 +144,8 @@ fn rule_json(rule: &Rule) -> Value {
         "when": rule.when,
         "firm": rule.firm,
         "dangerous": rule.dangerous,
+        "checkpoint": rule.checkpoint,
+        "challenge": rule.challenge,
         "guarantees": rule.guarantees,
         "reason": rule.reason,
     })

@@ -16,7 +16,7 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::time::now;
-use crate::{hook, json_output, proxied, terminal_approver};
+use crate::{json_output, proxied, resume_call, terminal_approver};
 
 #[derive(Debug, Group)]
 pub(crate) struct ResumeArgs {
@@ -49,7 +49,8 @@ pub(crate) async fn run(
         }
         for call in fresh {
             gate.set_policy(house.policy(options, &house.workspace_of(call).await?)?);
-            let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
+            let driven =
+                drive(&gate, call, resume_call::resume(&gate, &house, call, options), options, screen).await;
             worst = worst.max(driven.status());
             if screen.json() {
                 values.push(json_output::status(&driven.call_status));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
+use byleave_gate::audit_log::sqlite;
 use byleave_gate::catalog::CatalogEntry;
 use byleave_gate::core::id::{AgentId, SessionId};
 use byleave_gate::core::manifest::Manifest;
@@ -13,10 +14,12 @@ use byleave_gate::tool::ToolContext;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use crate::app_context::AppContext;
 use crate::call_display::table;
-use crate::console::{Console, one_line};
+use crate::console::{Console, Tone, one_line, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::mcp_servers::{self, AttachedServers};
 use crate::resolved_options::ResolvedOptions;
 use crate::tool_catalog::catalog;
 
@@ -67,12 +70,22 @@ impl From<ToolFormatArg> for ProviderFormat {
 
 const FOUND_MAX: usize = 20;
 
-pub(crate) fn run(
+pub(crate) async fn run(
     command: Option<ToolsCommand>,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let catalog = catalog(options, &options.cwd, None)?;
+    // Accepted servers are noted beside the audit log, so without one there are none.
+    let servers = match sqlite::has_audit_log(&options.state) {
+        true => {
+            Some(mcp_servers::attach(&catalog, &AppContext::open_to_read(options, None)?, options).await?)
+        }
+        false => None,
+    };
+    for problem in servers.iter().flat_map(AttachedServers::problems) {
+        screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
+    }
     match command.unwrap_or(ToolsCommand::List) {
         ToolsCommand::List => list(screen, &catalog.list()),
         ToolsCommand::Show { name } => show(screen, catalog.get(&name).map_err(CliError::from)?.manifest()),

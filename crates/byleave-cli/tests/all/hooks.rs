@@ -18,16 +18,16 @@ use crate::desk::{OtherUserWorld, put};
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The patience of an agent that waits for its answer, on any slow machine.
-const PATIENT_MS: u64 = 90_000;
+pub(crate) const PATIENT_MS: u64 = 90_000;
 
 /// A test world of another user, with the hook beside the program.
-struct HookFixture {
-    desk: OtherUserWorld,
+pub(crate) struct HookFixture {
+    pub(crate) desk: OtherUserWorld,
     hook: PathBuf,
 }
 
 impl HookFixture {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let desk = OtherUserWorld::new();
         let hook = desk.program.with_file_name("byleave-hook");
         put(Path::new(env!("CARGO_BIN_EXE_byleave-hook")), &hook);
@@ -38,19 +38,19 @@ impl HookFixture {
     }
 
     /// Returns the hook of an agent with this patience.
-    fn hook(&self, dialect: AgentKind, timeout_ms: u64) -> Command {
+    pub(crate) fn hook(&self, dialect: AgentKind, timeout_ms: u64) -> Command {
         let mut command = self.desk.world.command(&self.hook);
         command.args([dialect.name(), "--timeout-ms", &timeout_ms.to_string()]);
         self.desk.by_another(command)
     }
 
     /// Runs the hook on a request of an agent, and returns its output.
-    fn asks(&self, dialect: AgentKind, said: &Value, timeout_ms: u64) -> Output {
+    pub(crate) fn asks(&self, dialect: AgentKind, said: &Value, timeout_ms: u64) -> Output {
         ended(start(self.hook(dialect, timeout_ms), said.to_string().as_bytes()))
     }
 
     /// Runs the hook again with more time, as long as the time was too short to judge the call.
-    fn asks_until_judged(&self, dialect: AgentKind, said: &Value) -> Output {
+    pub(crate) fn asks_until_judged(&self, dialect: AgentKind, said: &Value) -> Output {
         let mut timeout_ms = 2_000;
         loop {
             let told = self.asks(dialect, said, timeout_ms);
@@ -69,17 +69,17 @@ impl HookFixture {
         }
     }
 
-    fn byleave(&self, words: &[&str]) -> Output {
+    pub(crate) fn byleave(&self, words: &[&str]) -> Output {
         ended(start(self.desk.command(words), b""))
     }
 
-    fn json(&self, words: &[&str]) -> Value {
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
         let told = self.byleave(words);
         serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {told:?}"))
     }
 
     /// Starts the gate for hooks and waits until it listens.
-    fn serve(&self) -> HookGateProcess {
+    pub(crate) fn serve(&self) -> HookGateProcess {
         let mut command = self.desk.command(&["hook", "serve"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -94,7 +94,7 @@ impl HookFixture {
     }
 
     /// Waits for an open question and returns it.
-    fn question(&self) -> String {
+    pub(crate) fn question(&self) -> String {
         until("somebody is asked", || {
             let told = self.byleave(&["inbox", "--json"]);
             let open: Value = serde_json::from_slice(&told.stdout).ok()?;
@@ -111,19 +111,19 @@ impl HookFixture {
         assert!(matches!(told.status.code(), Some(0 | 3 | 4)), "{told:?}");
     }
 
-    fn shell(&self, line: &str) -> Output {
+    pub(crate) fn shell(&self, line: &str) -> Output {
         let mut command = self.desk.world.command(Path::new("/bin/sh"));
         command.args(["-c", line]);
         ended(start(self.desk.by_another(command), b""))
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.desk.world.workspace().join(name)
     }
 }
 
 /// A gate that is stopped with the test.
-struct HookGateProcess {
+pub(crate) struct HookGateProcess {
     child: Child,
     /// Kept open for later output.
     _said: BufReader<ChildStderr>,
@@ -143,7 +143,7 @@ impl Drop for HookGateProcess {
     }
 }
 
-fn start(mut command: Command, input: &[u8]) -> Child {
+pub(crate) fn start(mut command: Command, input: &[u8]) -> Child {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The program may end without reading its input.
@@ -151,7 +151,7 @@ fn start(mut command: Command, input: &[u8]) -> Child {
     child
 }
 
-fn ended(mut child: Child) -> Output {
+pub(crate) fn ended(mut child: Child) -> Output {
     let began = Instant::now();
     let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let reading = std::thread::spawn(move || {
@@ -175,7 +175,7 @@ fn ended(mut child: Child) -> Output {
     Output { status, stdout, stderr }
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -187,7 +187,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Returns whether the agent reads a deny, according to its documentation.
-fn is_denied(dialect: AgentKind, told: &Output) -> bool {
+pub(crate) fn is_denied(dialect: AgentKind, told: &Output) -> bool {
     let said: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
     let by_code = told.status.code() == Some(2) && !told.stderr.iter().all(u8::is_ascii_whitespace);
     match dialect {
@@ -200,7 +200,7 @@ fn is_denied(dialect: AgentKind, told: &Output) -> bool {
 }
 
 /// Returns the command that the agent runs in place of its own, if the hook replaced it.
-fn rewritten(dialect: AgentKind, told: &Output) -> Option<String> {
+pub(crate) fn rewritten(dialect: AgentKind, told: &Output) -> Option<String> {
     let said: Value = serde_json::from_slice(&told.stdout).ok()?;
     let input = match dialect {
         AgentKind::ClaudeCode | AgentKind::Codex => &said["hookSpecificOutput"]["updatedInput"],
@@ -213,7 +213,7 @@ fn rewritten(dialect: AgentKind, told: &Output) -> Option<String> {
 }
 
 /// Returns the request of an agent before, or after, it uses a tool.
-fn said(dialect: AgentKind, cwd: &str, tool: &str, input: &Value, after: Option<&Value>) -> Value {
+pub(crate) fn said(dialect: AgentKind, cwd: &str, tool: &str, input: &Value, after: Option<&Value>) -> Value {
     let is_after = after.is_some();
     let name = |before: &str, after: &str| if is_after { after.to_owned() } else { before.to_owned() };
     let mut said = match dialect {

@@ -22,6 +22,8 @@ mod desk;
 #[cfg(any(feature = "serve", feature = "agent"))]
 mod dice;
 mod doctor;
+#[cfg(all(feature = "serve", feature = "agent"))]
+mod doors;
 mod exam;
 mod explain;
 #[cfg(feature = "fleet")]

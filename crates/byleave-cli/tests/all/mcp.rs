@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -26,6 +26,11 @@ impl McpProcess {
     pub(crate) fn start(world: &CliTestWorld, words: &[&str]) -> Self {
         let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
         command.args(["mcp", "serve"]).args(words);
+        Self::spawn(command)
+    }
+
+    /// Starts an MCP server with this command.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (input, output) = (child.stdin.take(), child.stdout.take().unwrap());
@@ -52,14 +57,19 @@ impl McpProcess {
         version: &str,
         capabilities: &Value,
     ) -> Self {
-        let mut served = Self::start(world, words);
+        Self::start(world, words).initialized(version, capabilities)
+    }
+
+    /// Initializes the older protocol, as a client with these capabilities.
+    pub(crate) fn initialized(mut self, version: &str, capabilities: &Value) -> Self {
+        let served = &mut self;
         let client = json!({"name": "tester", "version": "1"});
         let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": client});
         let begun = served.ask("initialize", &params);
         assert_eq!(begun["result"]["protocolVersion"], version);
         assert_eq!(begun["result"]["serverInfo"]["name"], "byleave");
         served.tell("notifications/initialized");
-        served
+        self
     }
 
     pub(crate) fn write(&mut self, message: &Value) {
@@ -94,7 +104,7 @@ impl McpProcess {
         }
     }
 
-    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))["result"].clone()
     }
 

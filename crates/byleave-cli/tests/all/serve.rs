@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -38,6 +38,11 @@ impl HttpServerProcess {
     ) -> Self {
         let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
         command.args(["serve", "--listen", address]).args(words).envs(environment.iter().copied());
+        Self::spawn(command)
+    }
+
+    /// Starts a server with this command, and waits until it listens.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

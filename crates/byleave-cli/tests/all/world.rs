@@ -19,7 +19,7 @@ use crate::desk::{UID, put};
 pub(crate) struct CliTestWorld {
     dir: TempDir,
     transcript: String,
-    path: OsString,
+    pub(crate) path: OsString,
     /// The program at a path where another user can run it, and its directory.
     another: Option<(PathBuf, TempDir)>,
 }

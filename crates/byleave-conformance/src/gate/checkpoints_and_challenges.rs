@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use byleave_core::call::Mode;
+use byleave_core::call::{Call, Mode};
 use byleave_core::challenge::{Challenge, ChallengeTiming, ChallengeVerdict};
+use byleave_core::decision::Verdict;
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::StandingApprovalId;
 use byleave_core::outcome::Output;
 use byleave_core::pattern::Pattern;
-use byleave_core::question::QuestionKind;
+use byleave_core::policy::{Layer, Policy, Rule};
+use byleave_core::question::{ApproverIdentity, Assurance, QuestionKind};
 use byleave_core::refusal::Code;
 use byleave_core::standing_approval::StandingApproval;
 use serde_json::json;
@@ -23,7 +25,7 @@ use byleave_gate::approver::{Reply, callback, callback_async};
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::challenge::{ChallengeError, ChallengeSubject, Challenger};
 use byleave_gate::clock::fresh_id;
-use byleave_gate::gate::AnswerError;
+use byleave_gate::gate::{AnswerError, SubmittedAnswer};
 use byleave_gate::settings::GateSettings;
 
 /// A challenger with a fixed verdict that counts its calls.
@@ -96,13 +98,106 @@ pub(super) async fn a_checkpoint_holds_in_every_mode(
         same("runs", &stage.run_log.count(), &1)?;
 
         let alone = stage.gate().await?.tool(final_tool(&stage, "free-final"));
-        let alone = alone.approver(Arc::new(callback("ada", |_| true))).settings(inbox()).build()?;
+        let alone = alone.approver(Arc::new(callback("ada", |_| true))).build()?;
         let mut call = stage.call("free-final", json!({"sure": true}))?;
         call.mode = mode;
         refused(&alone.settle(call).await, Code::NoCheckpoint)?;
         same("runs without a handler", &stage.run_log.count(), &1)?;
     }
     Ok(())
+}
+
+/// A rule of the policy is enough: the tool itself declares nothing.
+// req: R8
+pub(super) async fn a_rule_makes_a_checkpoint_that_a_person_releases(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    for mode in Mode::ALL {
+        let stage = ScenarioContext::new(bench)?;
+        let policy = || {
+            let deploys = vec![Pattern::Invoke("free-deploy".into())];
+            let rule = Rule { checkpoint: true, ..Rule::new("deploys", Layer::User, Verdict::Ask, deploys) };
+            Policy::new(vec![rule]).map_err(|error| ConformanceError::new(error.to_string()))
+        };
+        let free = tool(&stage, "free-deploy");
+        let gate = stage.gate().await?.tool(free).policy(policy()?).settings(inbox()).build()?;
+        let call = |sure: bool| -> Result<Call, ConformanceError> {
+            let call = stage.call("free-deploy", json!({ "sure": sure }))?;
+            Ok(Call { mode, ..call })
+        };
+        let first = call(true)?;
+        let question = waiting(gate.advance(first.clone()).await)?;
+        same("kind", &question.kind, &QuestionKind::Checkpoint)?;
+        stage.run_log.nothing("a checkpoint of a rule")?;
+        // A program, and a client that says that a person answered, release nothing. They can say no.
+        for assurance in [Assurance::Program, Assurance::ClientAttested] {
+            let approver = ApproverIdentity { name: "script".into(), assurance };
+            let digest = question.digest();
+            let given =
+                SubmittedAnswer { question: question.id, digest, reply: Reply::Yes { note: None }, approver };
+            let taken = gate.answer(given).await;
+            ensure!(matches!(taken, Err(AnswerError::NotPerson)), "{assurance:?}: {taken:?}");
+        }
+        stage.run_log.nothing("a release by a program")?;
+        answer(&gate, &question, Reply::Yes { note: None }).await?;
+        completed(&settled(gate.resume(first.id).await)?)?;
+        same("runs", &stage.run_log.count(), &1)?;
+
+        // A person at a terminal releases it as well, and without a person it is refused.
+        let alone = stage.gate().await?.tool(tool(&stage, "free-deploy")).policy(policy()?).settings(quick());
+        let alone = alone.approver(Arc::new(callback("script", |_| true))).build()?;
+        refused(&alone.settle(call(false)?).await, Code::NoCheckpoint)?;
+        same("runs without a person", &stage.run_log.count(), &1)?;
+    }
+    Ok(())
+}
+
+/// A rule requires the case against a call. The challenger makes it, and otherwise the person who answers.
+// req: R9
+pub(super) async fn a_rule_requires_a_challenge(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let policy = || {
+        let choices = vec![Pattern::Invoke("free-choice".into())];
+        let rule = Rule { challenge: true, ..Rule::new("choices", Layer::User, Verdict::Allow, choices) };
+        Policy::new(vec![rule]).map_err(|error| ConformanceError::new(error.to_string()))
+    };
+    let call = || -> Result<Call, ConformanceError> {
+        Ok(Call { mode: Mode::Yolo, ..stage.call("free-choice", json!({}))? })
+    };
+    let (challenger, asked) = CountingChallenger::that(ChallengeVerdict::Proceed);
+    let gate = stage.gate().await?.tool(tool(&stage, "free-choice")).policy(policy()?);
+    let gate = gate.challenger(challenger).settings(inbox()).build()?;
+    completed(&gate.settle(call()?).await)?;
+    same("challenges", &asked.load(Ordering::SeqCst), &1)?;
+
+    let ledger = stage.ledger().await?;
+    let gate = stage.gate_on(ledger.clone())?.tool(tool(&stage, "free-choice")).policy(policy()?);
+    let gate = gate.settings(inbox()).build()?;
+    let first = call()?;
+    let question = waiting(gate.advance(first.clone()).await)?;
+    same("kind", &question.kind, &QuestionKind::Approval)?;
+    let plain = answer(&gate, &question, Reply::Yes { note: None }).await;
+    ensure!(matches!(plain, Err(AnswerError::InvalidAnswer(_))), "a yes without the case: {plain:?}");
+    let case = |reason: &str| Challenge {
+        assumptions: vec!["it is free".into()],
+        failure_scenarios: vec!["it is not".into()],
+        verdict: ChallengeVerdict::Stop,
+        reason: reason.into(),
+    };
+    let empty = Reply::YesWithChallenge { challenge: case(" "), note: None };
+    let empty = answer(&gate, &question, empty).await;
+    ensure!(matches!(empty, Err(AnswerError::InvalidAnswer(_))), "an incomplete case: {empty:?}");
+    same("runs before the case", &stage.run_log.count(), &1)?;
+    let made = Reply::YesWithChallenge { challenge: case("small"), note: None };
+    answer(&gate, &question, made).await?;
+    completed(&settled(gate.resume(first.id).await)?)?;
+    same("runs", &stage.run_log.count(), &2)?;
+    let record = record(&*ledger, first.id).await?;
+    ensure!(kinds(&record).contains(&"challenged"), "the case is not on the record: {:?}", kinds(&record));
+
+    let alone = stage.gate().await?.tool(tool(&stage, "free-choice")).policy(policy()?).settings(quick());
+    refused(&alone.build()?.settle(call()?).await, Code::NoChallenger)?;
+    same("runs without anybody", &stage.run_log.count(), &2)
 }
 
 // req: R8

@@ -237,7 +237,12 @@ pub(super) async fn breaking_is_objecting(bench: &dyn LedgerHarness) -> Result<(
         let stage = ScenarioContext::new(bench)?;
         // On a busy machine, participants that do not hang are slow too.
         let limit = Duration::from_millis(if *how == Hangs { 500 } else { 30_000 });
-        let settings = GateSettings { plugin_timeout: limit, approver_timeout: limit, ..quick() };
+        let settings = GateSettings {
+            plugin_timeout: limit,
+            challenger_timeout: limit,
+            approver_timeout: limit,
+            ..quick()
+        };
         let gate = broken(&stage, stage.gate().await?.settings(settings), *who, *how).build()?;
         // Nothing else may block participants that are not asked in every case.
         if !matches!(who, FailingParticipant::Approver) {

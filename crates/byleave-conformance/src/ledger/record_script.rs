@@ -354,7 +354,7 @@ impl CallScript {
             idempotent: self.setting.idempotent,
             checkpoint: self.setting.checkpoint,
             rehearsal: None,
-            challenge: None,
+            challenge: byleave_core::entry::ChallengeTerms::default(),
             limits: Limits::default(),
         }
     }
@@ -376,6 +376,7 @@ impl CallScript {
             policy: Digest::compute(b"policy"),
             standing_approval: self.setting.standing_approval.map(|(leave, _)| leave),
             guarantees: Vec::new(),
+            challenge: None,
             cached: false,
         }
     }

@@ -9,6 +9,7 @@ use super::index::{IndexScratch, RuleNumber};
 use super::request::PolicyRequest;
 use super::rule::{Layer, Rule};
 use crate::call::Mode;
+use crate::challenge::ChallengeBy;
 use crate::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use crate::effect::{Effect, is_at_or_beneath, is_resolved};
 use crate::manifest::{ApprovalRequirement, Manifest, PermissionClass};
@@ -30,10 +31,13 @@ pub struct MatchedRule<'a> {
 /// Checks whether a decision made now is stricter than the one that a call was granted on.
 ///
 /// A looser policy voids nothing, nor does a new standing approval. If an allow was based on a standing approval that is gone, it is now an
-/// ask, and so stricter. The same verdict that now depends on one more guarantee is stricter, too.
+/// ask, and so stricter. The same verdict that now depends on one more guarantee, a checkpoint or a challenge is stricter, too.
 pub fn is_stricter(now: &PolicyDecision, then: &PolicyDecision) -> bool {
     let more = || now.guarantees.iter().any(|guarantee| !then.guarantees.contains(guarantee));
-    now.verdict > then.verdict || (now.verdict == then.verdict && more())
+    let released = || now.requires_checkpoint() && !then.requires_checkpoint();
+    now.verdict > then.verdict
+        || (now.verdict == then.verdict && (more() || released()))
+        || (now.challenge.is_some() && then.challenge.is_none())
 }
 
 impl Policy {
@@ -51,12 +55,13 @@ impl Policy {
         lineage: &[SessionNode],
     ) -> PolicyDecision {
         let met = EffectiveMode::new(request.mode, lineage);
-        let LevelDecision { mut reasons, mut guarantees } =
+        let LevelDecision { mut reasons, mut guarantees, mut challenge } =
             self.evaluate_level(&SessionLevel::for_own_session(request, met, lineage));
         for (above, opening) in lineage.iter().enumerate() {
             let level = SessionLevel::for_ancestor(opening, above, request, met, lineage);
             let heard = self.evaluate_level(&level);
             guarantees.extend(heard.guarantees);
+            challenge |= heard.challenge;
             let own = heard.reasons.into_iter().chain(self.agent_denial(&level));
             for reason in own.chain(ceiling_reasons(&opening.ceiling, request, met)) {
                 add_from_above(&mut reasons, reason, opening, above);
@@ -83,6 +88,7 @@ impl Policy {
             policy: self.digest(),
             standing_approval: leave,
             guarantees,
+            challenge: (challenge && verdict != Verdict::Deny).then_some(ChallengeBy::Challenger),
             cached: false,
         }
     }
@@ -153,7 +159,7 @@ impl Policy {
         let mut judged = self.evaluate_call(level);
         judged.add_call_bases(level);
         let reasons = judged.bases.into_iter().map(|found| self.to_reason(found, level)).collect();
-        LevelDecision { reasons, guarantees: judged.guarantees }
+        LevelDecision { reasons, guarantees: judged.guarantees, challenge: judged.challenge }
     }
 
     /// Returns the reason why the agent of this level may do nothing at all, if a rule denies its use.
@@ -178,11 +184,14 @@ impl Policy {
             ..EvaluatedCall::default()
         };
         if !some {
-            self.matching_call_rules(|ready| level.rule_applies(ready))
-                .for_each(|no| judged.add(DecisionBasis::Rule(no), None));
+            for no in self.matching_call_rules(|ready| level.rule_applies(ready)) {
+                judged.challenge |= self.requires_challenge(no);
+                judged.add(DecisionBasis::Rule(no), None);
+            }
         }
         for (place, effect) in (0..).zip(effects) {
             self.find_rules(|ready| level.rule_applies(ready), effect, &mut scratch);
+            judged.challenge |= scratch.found.iter().any(|no| self.requires_challenge(*no));
             for ground in self.evaluate_effect(level, effect, &scratch.found) {
                 judged.all_allowed &= self.verdict_of_basis(ground) == Verdict::Allow;
                 let rule = self.rule_for(ground);
@@ -289,6 +298,10 @@ impl Policy {
         let denies: Vec<DecisionBasis> =
             rules().filter(|ground| self.verdict_of_basis(*ground) == Verdict::Deny).collect();
         if denies.is_empty() { std::iter::once(own).chain(rules()).collect() } else { denies }
+    }
+
+    fn requires_challenge(&self, no: RuleNumber) -> bool {
+        self.compiled_rule(no).is_some_and(|ready| ready.rule.challenge)
     }
 
     fn rule_for(&self, ground: DecisionBasis) -> Option<&Rule> {
@@ -437,6 +450,7 @@ impl DecisionBasis {
 struct LevelDecision {
     reasons: Vec<DecisionReason>,
     guarantees: Vec<String>,
+    challenge: bool,
 }
 
 /// The result of evaluating the effects of a call.
@@ -444,6 +458,8 @@ struct LevelDecision {
 struct EvaluatedCall {
     bases: Vec<(DecisionBasis, Vec<u32>)>,
     guarantees: Vec<String>,
+    /// A rule that applies requires a challenge.
+    challenge: bool,
     /// The call has no effect but reads.
     reads_only: bool,
     /// The call has effects, and each is allowed.

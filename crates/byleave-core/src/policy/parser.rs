@@ -192,6 +192,8 @@ impl RuleFileReader<'_> {
                 "reason" => rule.reason = self.parse_text(value).unwrap_or_default(),
                 "firm" => rule.firm = self.parse_flag(value).unwrap_or_default(),
                 "dangerous" => rule.dangerous = self.parse_flag(value).unwrap_or_default(),
+                "checkpoint" => rule.checkpoint = self.parse_flag(value).unwrap_or_default(),
+                "challenge" => rule.challenge = self.parse_flag(value).unwrap_or_default(),
                 "guarantees" => rule.guarantees = self.parse_plain_texts(value),
                 "delegate" => rule.delegate = self.parse_glob(value),
                 "matches" => rule.matching_examples = self.parse_examples(value, table),

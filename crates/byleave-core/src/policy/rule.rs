@@ -69,6 +69,10 @@ pub struct Rule {
     pub firm: bool,
     /// The ask is about great harm. No standing approval may answer it, and it asks in confirm-dangerous too.
     pub dangerous: bool,
+    /// The ask is a checkpoint: a person must release the call in every mode, and no standing approval may answer (R8).
+    pub checkpoint: bool,
+    /// Somebody must first make the case against the call (R9). Every verdict but a deny can require it.
+    pub challenge: bool,
     /// The guarantees that must hold for the allow to hold.
     pub guarantees: Vec<String>,
     /// Sub-agents whose names fit this glob may do it on behalf of those to whom the rule forbids it. They can delegate it, but not do it.
@@ -105,6 +109,8 @@ impl Rule {
             when: RuleCondition::default(),
             firm: false,
             dangerous: false,
+            checkpoint: false,
+            challenge: false,
             guarantees: Vec::new(),
             delegate: None,
             reason: String::new(),
@@ -134,6 +140,7 @@ impl Rule {
     pub fn cause(&self) -> Option<AskCause> {
         match self.verdict {
             Verdict::Allow | Verdict::Deny => None,
+            Verdict::Ask if self.checkpoint => Some(AskCause::Checkpoint),
             Verdict::Ask if self.dangerous => Some(AskCause::Dangerous),
             Verdict::Ask if self.firm => Some(AskCause::FirmRule),
             Verdict::Ask => Some(AskCause::Rule),
@@ -165,8 +172,14 @@ impl Rule {
             RuleError::OnlyAsk("firm")
         } else if self.dangerous && !asks {
             RuleError::OnlyAsk("dangerous")
+        } else if self.checkpoint && !asks {
+            RuleError::OnlyAsk("checkpoint")
         } else if self.firm && self.dangerous {
             RuleError::FirmAndDangerous
+        } else if self.checkpoint && (self.firm || self.dangerous) {
+            RuleError::CheckpointAlready(if self.firm { "firm" } else { "dangerous" })
+        } else if self.challenge && self.verdict == Verdict::Deny {
+            RuleError::ChallengeOnDeny
         } else if !self.guarantees.is_empty() && self.verdict != Verdict::Allow {
             RuleError::GuaranteesUnused
         } else if self.delegate.is_some() && self.verdict == Verdict::Allow {
@@ -260,6 +273,12 @@ pub enum RuleError {
     /// Both flags at once.
     #[error("a `dangerous` rule is already firm; remove `firm`")]
     FirmAndDangerous,
+    /// A checkpoint asks in every mode, so another flag adds nothing.
+    #[error("`checkpoint` already asks in every mode; remove `{0}`")]
+    CheckpointAlready(&'static str),
+    /// A denied call does not run, so there is no case to make.
+    #[error("`challenge` on a `deny` has no effect, because the call never runs; remove it")]
+    ChallengeOnDeny,
     /// Guarantees on a rule that does not allow.
     #[error("guarantees are valid only on an `allow`; remove them, or make the rule an `allow`")]
     GuaranteesUnused,

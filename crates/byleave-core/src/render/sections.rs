@@ -76,11 +76,21 @@ pub(super) fn write_effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
 /// Writes why it asks.
 pub(super) fn write_reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
     page.push_heading(LineRole::Heading, "Why Byleave asks");
-    if sheet.question.kind == QuestionKind::Checkpoint || sheet.resolved_tool.checkpoint {
+    let line = match (sheet.resolved_tool.checkpoint, sheet.question.kind) {
+        (true, _) => Some("the tool needs a checkpoint in every mode; no standing approval can release it"),
+        (false, QuestionKind::Checkpoint) => {
+            Some("a rule needs a checkpoint in every mode; no standing approval can release it")
+        }
+        (false, _) => None,
+    };
+    if let Some(line) = line {
+        page.push_line(LineRole::Reason, "  ", line);
+    }
+    if sheet.needs_challenge() {
         page.push_line(
             LineRole::Reason,
             "  ",
-            "the tool needs a checkpoint in every mode; no standing approval can release it",
+            "a yes needs the case against the call, in your words: what it assumes, how it could fail, why it is right",
         );
     }
     if sheet.question.kind == QuestionKind::Release {
@@ -281,6 +291,7 @@ const fn cause_text(cause: AskCause) -> &'static str {
     match cause {
         AskCause::Rule => "a rule says so",
         AskCause::FirmRule => "a rule says so, and no standing approval may answer",
+        AskCause::Checkpoint => "a rule makes it a checkpoint",
         AskCause::Default => "no rule matches",
         AskCause::OutsideWorkspace => "the path is outside the workspace, and no rule allows it",
         AskCause::Sensitive => "the tool is sensitive, or does not declare that it is not",

@@ -254,7 +254,7 @@ fn assert_consent(record: &Record) {
     let review = draft.review().unwrap().as_ref().unwrap();
     let terms = record.resolved_tool().unwrap().as_ref().unwrap();
     assert_ne!(ruling.verdict, Verdict::Deny);
-    let stood_in = terms.challenge.is_some_and(|challenge| challenge.replaces_checkpoint);
+    let stood_in = terms.challenge.required && terms.challenge.replaces_checkpoint;
     let checkpoint = terms.checkpoint && !stood_in;
     if !checkpoint && ruling.verdict == Verdict::Allow && !review.is_held() {
         return;

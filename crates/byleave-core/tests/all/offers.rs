@@ -106,7 +106,7 @@ fn sheet(plan: Plan, ruling: PolicyDecision, mode: Mode) -> QuestionView {
             idempotent: false,
             checkpoint: false,
             rehearsal: None,
-            challenge: None,
+            challenge: byleave_core::entry::ChallengeTerms::default(),
             limits: Limits::default(),
         },
         draft: 1,

@@ -9,9 +9,7 @@ use byleave_core::challenge::{ChallengeSummary, ChallengeTiming, ChallengeVerdic
 use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::digest::{ContentRef, Digest};
 use byleave_core::effect::{EffectDigest, PlanSummary};
-use byleave_core::entry::{
-    CallHeader, ChallengeRequirement, Entry, Limits, RecordEvent, ResolvedTool, ValidDraft,
-};
+use byleave_core::entry::{CallHeader, ChallengeTerms, Entry, Limits, RecordEvent, ResolvedTool, ValidDraft};
 use byleave_core::grant::{Claim, GrantedBy};
 use byleave_core::id::{
     AgentId, AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId,
@@ -104,7 +102,7 @@ fn no(code: Code) -> Refusal {
 fn terms(word: &str) -> ResolvedTool {
     let flavour = word.split_once(':').map_or("", |(_, flavour)| flavour);
     let drafts = if word.starts_with("resolved/1") { 1 } else { 2 };
-    let challenge = |when, stands_in| Some(ChallengeRequirement { when, replaces_checkpoint: stands_in });
+    let challenge = |when, stands_in| ChallengeTerms { required: true, when, replaces_checkpoint: stands_in };
     ResolvedTool {
         tool: "t".into(),
         manifest: Digest::compute(b"manifest"),
@@ -118,7 +116,7 @@ fn terms(word: &str) -> ResolvedTool {
             "before" => challenge(ChallengeTiming::BeforeQuestion, false),
             "after" => challenge(ChallengeTiming::AfterAnswer, false),
             "stands-in" => challenge(ChallengeTiming::BeforeQuestion, true),
-            _ => None,
+            _ => ChallengeTerms::default(),
         },
         rehearsal: (flavour == "rehearsed").then_some(RehearsalSettings { may_skip_question: true }),
         limits: Limits { max_drafts: drafts, max_attempts: 2, ..Limits::default() },
@@ -135,6 +133,7 @@ fn ruling(verdict: Verdict, cause: Option<AskCause>, leave: Option<StandingAppro
         policy,
         standing_approval: leave,
         guarantees: vec![],
+        challenge: None,
         cached: false,
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use byleave_core::challenge::{Challenge, ChallengeVerdict};
 use byleave_core::question::{Assurance, QuestionKind};
 use byleave_core::question_view::QuestionView;
 use byleave_core::render::Rendering;
@@ -91,6 +92,7 @@ impl Approver for TerminalApprover {
     ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
         let (kind, gravity, rendering) =
             (sheet.question.kind, RiskLevel::for_question(sheet), rendering.clone());
+        let needs_challenge = sheet.needs_challenge();
         let console = Arc::clone(&self.console);
         Box::pin(async move {
             let withdrawn = Arc::new(AtomicBool::new(false));
@@ -98,8 +100,12 @@ impl Approver for TerminalApprover {
             let _withdraw = WithdrawOnDrop(Arc::clone(&withdrawn));
             run_isolated(move || {
                 let mut console = console.lock();
-                TerminalDialog { console: &mut *console, withdrawn: &withdrawn, typed: Vec::new() }
-                    .run(kind, gravity, &rendering)
+                TerminalDialog { console: &mut *console, withdrawn: &withdrawn, typed: Vec::new() }.run(
+                    kind,
+                    gravity,
+                    &rendering,
+                    needs_challenge,
+                )
             })
             .await
         })
@@ -127,6 +133,7 @@ impl TerminalDialog<'_> {
         kind: QuestionKind,
         gravity: RiskLevel,
         rendering: &Rendering,
+        needs_challenge: bool,
     ) -> Result<Reply, ApproverError> {
         if !rendering.complete {
             return Err(ApproverError::Failed("the question cannot be shown in full on a terminal".into()));
@@ -146,8 +153,12 @@ impl TerminalDialog<'_> {
                     self.read_choice(gravity.confirmation_phrase(kind))?
                 }
             };
-            if let Some(reply) = reply {
-                return Ok(reply);
+            match reply {
+                Some(Reply::Yes { note }) if needs_challenge => {
+                    return Ok(Reply::YesWithChallenge { challenge: self.read_challenge()?, note });
+                }
+                Some(reply) => return Ok(reply),
+                None => {}
             }
         }
         Err(ApproverError::InvalidResponse(format!("no valid answer in {TRIES_MAX} tries")))
@@ -182,6 +193,15 @@ impl TerminalDialog<'_> {
             "abort" => Ok(Some(Reply::Abort)),
             _ => self.read_no().map(Some),
         }
+    }
+
+    /// Asks for the case against the call. The gate checks that it is complete.
+    fn read_challenge(&mut self) -> Result<Challenge, ApproverError> {
+        let assumption = self.read_line("which assumption could be wrong? > ")?;
+        let failure = self.read_line("how could it fail? > ")?;
+        let reason = self.read_line("why is it right all the same? > ")?;
+        let verdict = ChallengeVerdict::Proceed;
+        Ok(Challenge { assumptions: vec![assumption], failure_scenarios: vec![failure], verdict, reason })
     }
 
     fn read_no(&mut self) -> Result<Reply, ApproverError> {

@@ -6,6 +6,7 @@
 //! `paths`, `note`), `leave` (with `leave`) or `abort`.
 
 use byleave_core::call::Millis;
+use byleave_core::challenge::Challenge;
 use byleave_core::digest::Digest;
 use byleave_core::question::Assurance;
 use byleave_core::question_view::QuestionView;
@@ -89,7 +90,7 @@ struct ApprovalResponse {
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 enum WireReply {
-    Yes { note: Option<String> },
+    Yes { note: Option<String>, challenge: Option<Challenge> },
     No { feedback: Option<String> },
     Edit { value: Value, note: Option<String> },
     Partial { paths: Vec<String>, note: Option<String> },
@@ -100,7 +101,8 @@ enum WireReply {
 impl From<WireReply> for Reply {
     fn from(wire: WireReply) -> Self {
         match wire {
-            WireReply::Yes { note } => Self::Yes { note },
+            WireReply::Yes { note, challenge: None } => Self::Yes { note },
+            WireReply::Yes { note, challenge: Some(challenge) } => Self::YesWithChallenge { challenge, note },
             WireReply::No { feedback } => Self::No { feedback },
             WireReply::Edit { value, note } => Self::Edit { value, note },
             WireReply::Partial { paths, note } => Self::Partial { paths, note },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use byleave_core::policy::{PathVariables, Policy, PolicyError};
 use byleave_core::question_view::QuestionView;
+use parking_lot::RwLock;
 
 use super::Gate;
 use crate::approver::{Approver, IntoReply, callback};
@@ -111,14 +112,16 @@ impl GateBuilder {
         self.approver(callback("program", approve))
     }
 
-    /// Sets the handler that releases checkpoints. Without it, tools that require a checkpoint are refused (R8).
+    /// Sets the handler that releases checkpoints (R8). The default is the approver, if it is a person, and otherwise a person who answers
+    /// in the inbox. Without any of them, calls that require a checkpoint are refused.
     #[must_use]
     pub fn checkpoint(mut self, handler: impl Approver) -> Self {
         self.checkpoint = Some(Arc::new(handler));
         self
     }
 
-    /// Sets the challenger. Without it, tools that require a challenge are refused (R9).
+    /// Sets the challenger, which makes the case against calls that require one (R9). Without it, the person who answers does. Without a person,
+    /// such calls are refused.
     #[must_use]
     pub fn challenger(mut self, challenger: impl Challenger) -> Self {
         self.challenger = Some(Arc::new(challenger));
@@ -159,14 +162,18 @@ impl GateBuilder {
         let mut reviewers = self.reviewers.unwrap_or_default();
         reviewers.set_timeout(self.settings.plugin_timeout);
         reviewers.set_cache_entries(self.settings.cached_opinions);
+        let person = || self.approver.clone().filter(|approver| approver.assurance().is_person());
+        let has_person = person().is_some() || self.settings.inbox;
+        let checkpoint = self.checkpoint.clone().or_else(person);
         let parts = GateInner {
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
             catalog: self.catalog,
             policy: ArcSwap::from_pointee(policy),
             reviewers,
             approver: self.approver,
-            checkpoint: self.checkpoint,
-            challenger: self.challenger,
+            checkpoint,
+            has_person,
+            challenger: RwLock::new(self.challenger),
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
             events: EventBus::new(),
             scheduler: Scheduler::new(self.settings.max_concurrent),

@@ -146,8 +146,8 @@ async fn wait_for_answer(
     match closing {
         None => reload(parts, desk).await?,
         Some(None) => return Err(CallStatus::Waiting { call: desk.call(), question }.into()),
-        Some(Some(fact)) => {
-            append_event(parts, desk, fact)?;
+        Some(Some(events)) => {
+            events.into_iter().try_for_each(|event| append_event(parts, desk, event))?;
             // An answer is made durable before it is used. If another writer was faster, that answer is used.
             flush(parts, desk).await?;
         }

@@ -14,7 +14,7 @@ use byleave_core::id::AttemptId;
 use byleave_core::policy::Policy;
 use byleave_core::record::Record;
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::approver::Approver;
 use crate::catalog::Catalog;
@@ -39,7 +39,9 @@ pub(crate) struct GateInner {
     pub(crate) reviewers: Reviewers,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) checkpoint: Option<Arc<dyn Approver>>,
-    pub(crate) challenger: Option<Arc<dyn Challenger>>,
+    /// A person answers questions: at a terminal, or in the inbox.
+    pub(crate) has_person: bool,
+    pub(crate) challenger: RwLock<Option<Arc<dyn Challenger>>>,
     pub(crate) settings: GateSettings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: EventBus,
@@ -51,6 +53,11 @@ pub(crate) struct GateInner {
 }
 
 impl GateInner {
+    /// Returns the challenger, if there is one.
+    pub(crate) fn challenger(&self) -> Option<Arc<dyn Challenger>> {
+        self.challenger.read().clone()
+    }
+
     pub(crate) fn now(&self) -> Millis {
         self.clock.now()
     }

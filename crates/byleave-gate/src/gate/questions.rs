@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use byleave_core::challenge::{Challenge, ChallengeBy, ChallengeSummary, ChallengeVerdict};
 use byleave_core::decision::{AskCause, PolicyDecision};
 use byleave_core::digest::{Digest, canonical_json};
 use byleave_core::effect::Effect;
@@ -192,9 +193,10 @@ fn allows_unattended(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind
 
 fn check_answerer(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> StageResult<()> {
     match kind {
-        QuestionKind::Checkpoint if parts.checkpoint.is_none() => Err(Refusal::new(
+        // A person who reads the inbox is a handler. `Gate::answer` accepts a release only from a person.
+        QuestionKind::Checkpoint if parts.checkpoint.is_none() && !parts.settings.inbox => Err(Refusal::new(
             Code::NoCheckpoint,
-            "the tool needs a checkpoint, but no checkpoint handler is registered",
+            "a person must release this call in every mode, but nobody is here: run it at a terminal, or keep the question open with `--ask inbox` and release it with `byleave inbox`",
         )),
         QuestionKind::Checkpoint => Ok(()),
         QuestionKind::Approval if allows_unattended(parts, desk, kind) => Ok(()),
@@ -290,27 +292,28 @@ fn review_notes(desk: &WorkingRecord, kind: QuestionKind) -> Vec<byleave_core::r
     reviews.flat_map(|review| review.notes.clone()).collect()
 }
 
-/// Delivers an open question to the approver. Returns `None` if the question stays open for a later answer.
+/// Delivers an open question to the approver, and returns what its reply adds to the record. Returns `None` if the question stays open for a
+/// later answer.
 pub(crate) async fn ask(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     question: &Question,
-) -> Option<RecordEvent> {
+) -> Option<Vec<RecordEvent>> {
     let approver = match question.kind {
         QuestionKind::Checkpoint => parts.checkpoint.clone(),
         QuestionKind::Approval | QuestionKind::Release => parts.approver.clone(),
     };
     let Some(approver) = approver else {
         let may_pass = allows_unattended(parts, desk, question.kind) && !parts.settings.inbox;
-        return may_pass.then(|| unattended_answer(question));
+        return may_pass.then(|| vec![unattended_answer(question)]);
     };
     let sheet = match question_view(parts, desk, question).await {
         Ok(sheet) => sheet,
         Err(fault) => {
-            return Some(RecordEvent::ApproverFailed {
+            return Some(vec![RecordEvent::ApproverFailed {
                 question: question.id,
                 refusal: content_refusal(fault),
-            });
+            }]);
         }
     };
     let left = Duration::from_millis(question.expires_at.saturating_sub(parts.now()));
@@ -325,29 +328,72 @@ pub(crate) async fn ask(
     {
         parts.in_flight.declined().put(exactly, why);
     }
-    let answer = match reply {
-        Ok(reply) => reply_to_answer(desk, question, reply)
+    let events = match reply {
+        Ok(reply) => answer_events(desk, question, reply, by.clone())
             .map_err(|why| (FailureCause::InvalidResponse, why.to_string())),
         Err((broke, why)) => Err((broke, why)),
     };
-    Some(match answer {
-        Ok(answer) => RecordEvent::Answered(RecordedAnswer {
-            question: question.id,
-            digest: question.digest(),
-            answer,
-            approver: by,
-        }),
+    Some(match events {
+        Ok(events) => events,
         Err((FailureCause::Timeout, _)) if parts.now() >= question.expires_at => {
-            RecordEvent::Expired { question: question.id }
+            vec![RecordEvent::Expired { question: question.id }]
         }
         Err((broke, why)) => {
             let why = format!("approver `{}` failed: {why}", by.name);
-            RecordEvent::ApproverFailed {
+            vec![RecordEvent::ApproverFailed {
                 question: question.id,
                 refusal: Refusal::new(failure_code(question.kind), why).with_cause(broke),
-            }
+            }]
         }
     })
+}
+
+/// Returns the events of a reply: the answer, and the case against the call if the person made it.
+pub(crate) fn answer_events(
+    desk: &mut WorkingRecord,
+    question: &Question,
+    reply: Reply,
+    approver: By,
+) -> Result<Vec<RecordEvent>, AnswerError> {
+    let mut challenged = None;
+    let reply = match reply {
+        Reply::YesWithChallenge { challenge, note } => {
+            // A person who decides against the call says no.
+            let challenge = Challenge { verdict: ChallengeVerdict::Proceed, ..challenge };
+            if !challenge.is_complete() {
+                let why = "the case against the call needs an assumption, a way in which it could fail, and a reason";
+                return Err(AnswerError::InvalidAnswer(why.into()));
+            }
+            let challenge = desk.store_content(&challenge);
+            challenged = Some(ChallengeSummary { challenge, verdict: ChallengeVerdict::Proceed });
+            Reply::Yes { note }
+        }
+        reply => reply,
+    };
+    let is_needed = question.kind != QuestionKind::Release && needs_challenge(desk);
+    let declines = matches!(reply, Reply::No { .. } | Reply::Abort | Reply::Edit { .. });
+    match (is_needed, &challenged) {
+        (true, None) if !declines => {
+            let why = "a yes to this call needs the case against it: what it assumes, how it could fail, and why it is right";
+            return Err(AnswerError::InvalidAnswer(why.into()));
+        }
+        (false, Some(_)) => {
+            let why = "nobody asked for the case against this call; answer with a plain yes";
+            return Err(AnswerError::InvalidAnswer(why.into()));
+        }
+        _ => {}
+    }
+    let answer = reply_to_answer(desk, question, reply)?;
+    let answered = RecordedAnswer { question: question.id, digest: question.digest(), answer, approver };
+    let challenged = challenged.map(|summary| RecordEvent::Challenged(Ok(summary)));
+    Ok(std::iter::once(RecordEvent::Answered(answered)).chain(challenged).collect())
+}
+
+/// Checks whether the person who answers must make the case against the call.
+fn needs_challenge(desk: &WorkingRecord) -> bool {
+    let draft = desk.record.draft();
+    let decision = draft.as_ref().and_then(|draft| draft.decision()?.as_ref().ok());
+    decision.is_some_and(|decision| decision.challenge == Some(ChallengeBy::Person))
 }
 
 const fn failure_code(kind: QuestionKind) -> Code {
@@ -417,6 +463,11 @@ pub enum AnswerError {
     /// The answer is invalid for this question.
     #[error("the answer is not valid: {0}")]
     InvalidAnswer(String),
+    /// Only a person can release a checkpoint.
+    #[error(
+        "only a person can release a checkpoint: at a terminal, or signed in on the page of the question"
+    )]
+    NotPerson,
     /// The agent that asks tried to answer itself.
     #[error("an agent cannot answer its own question")]
     SelfAnswer,
@@ -444,14 +495,15 @@ impl From<TransitionError> for AnswerError {
 }
 
 /// Converts a reply into an answer for the record. Contents are stored under the key of the record.
-pub(crate) fn reply_to_answer(
+fn reply_to_answer(
     desk: &mut WorkingRecord,
     question: &Question,
     reply: Reply,
 ) -> Result<Answer, AnswerError> {
     let unusable = |why: &str| Err(AnswerError::InvalidAnswer(why.to_owned()));
     Ok(match reply {
-        Reply::Yes { note } => Answer::Yes { note },
+        // The case was taken out before.
+        Reply::Yes { note } | Reply::YesWithChallenge { note, .. } => Answer::Yes { note },
         Reply::No { feedback } => Answer::No { feedback },
         Reply::Abort => Answer::Abort,
         Reply::Edit { value, note } if question.kind == QuestionKind::Release => {
@@ -501,6 +553,16 @@ pub struct SubmittedAnswer {
     pub reply: Reply,
     /// The approver who answers.
     pub approver: By,
+}
+
+/// Checks that a person releases a checkpoint. Everyone else can only decline it.
+pub(crate) fn check_release(question: &Question, given: &SubmittedAnswer) -> Result<(), AnswerError> {
+    let declines = matches!(given.reply, Reply::No { .. } | Reply::Abort);
+    let may_release = declines || given.approver.assurance.is_person();
+    if question.kind == QuestionKind::Checkpoint && !may_release {
+        return Err(AnswerError::NotPerson);
+    }
+    Ok(())
 }
 
 /// Returns the approval event (R6) once the question about a plan was closed.

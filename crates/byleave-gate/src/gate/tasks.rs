@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use byleave_core::challenge::ChallengeSummary;
-use byleave_core::decision::PolicyDecision;
+use byleave_core::challenge::{ChallengeBy, ChallengeSummary};
+use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::effect::Plan;
-use byleave_core::entry::{ChallengeRequirement, Limits, RecordEvent, ResolvedTool, ValidDraft};
+use byleave_core::entry::{ChallengeTerms, Limits, RecordEvent, ResolvedTool, ValidDraft};
 use byleave_core::manifest::ApprovalRequirement;
 use byleave_core::pipeline::Task;
 use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
@@ -76,10 +76,11 @@ fn resolved_tool(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
         concurrency_safe: manifest.concurrency_safe && settings.max_concurrent > 1,
         idempotent: manifest.idempotent,
         checkpoint: manifest.requires_checkpoint,
-        challenge: manifest.requires_reverse_thinking.then(|| ChallengeRequirement {
+        challenge: ChallengeTerms {
+            required: manifest.requires_reverse_thinking,
             when: settings.challenge_when,
             replaces_checkpoint: settings.challenge_replaces_checkpoint.contains(&manifest.name),
-        }),
+        },
         rehearsal: (settings.rehearse && entry.tool().as_rehearsable().is_some())
             .then_some(RehearsalSettings { may_skip_question: settings.rehearsal_may_skip_question }),
         limits: Limits { timeout_ms, ..settings.limits },
@@ -154,7 +155,37 @@ async fn decide(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Poli
         ApprovalRequirement::Always => true,
         ApprovalRequirement::Depends => needs_approval(parts, entry.tool().clone(), arguments).await?,
     };
-    evaluate_policy(parts, desk, &entry, &plan, tool_asks).await
+    let mut decision = evaluate_policy(parts, desk, &entry, &plan, tool_asks).await?;
+    decision.challenge = choose_challenger(parts, desk, &decision).await?;
+    Ok(decision)
+}
+
+/// Returns who makes the case against the call, if the tool or a rule requires it.
+///
+/// A registered challenger makes it. If there is none for this call, the person who answers does.
+async fn choose_challenger(
+    parts: &GateInner,
+    desk: &WorkingRecord,
+    decision: &PolicyDecision,
+) -> StageResult<Option<ChallengeBy>> {
+    let is_required = desk.resolved_tool().is_some_and(|terms| terms.challenge.required);
+    if decision.verdict == Verdict::Deny || !is_required && decision.challenge.is_none() {
+        return Ok(None);
+    }
+    let call = desk.call();
+    let is_available = match parts.challenger() {
+        None => false,
+        Some(challenger) => {
+            let ask = move || async move { Ok::<_, ChallengeError>(challenger.is_available(call)) };
+            guard(parts.settings.plugin_timeout, ask).await.map_err(challenge_refusal)?
+        }
+    };
+    Ok(Some(if is_available || !parts.has_person { ChallengeBy::Challenger } else { ChallengeBy::Person }))
+}
+
+fn challenge_refusal(broken: PluginFailure<ChallengeError>) -> Refusal {
+    Refusal::new(Code::ChallengeFailed, format!("cannot get a challenge: {broken}"))
+        .with_cause(broken.cause())
 }
 
 async fn review_input(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Review> {
@@ -184,10 +215,10 @@ async fn review_output(parts: &GateInner, desk: &mut WorkingRecord) -> StageResu
 }
 
 async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<ChallengeSummary> {
-    let Some(challenger) = parts.challenger.clone() else {
+    let Some(challenger) = parts.challenger() else {
         return Err(Refusal::new(
             Code::NoChallenger,
-            "the tool needs a challenge, but no challenger is registered",
+            "somebody must first make the case against this call, but nobody is here who could: answer at a terminal, or keep the question open with `--ask inbox`",
         ));
     };
     let tool = desk.resolved_tool().map(|terms| terms.tool.clone()).unwrap_or_default();
@@ -195,7 +226,7 @@ async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<C
     let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
     let reason = questions::model_reason(parts, desk).await.map_err(content_refusal)?;
     let call = desk.call();
-    let answer = guard(parts.settings.plugin_timeout, move || async move {
+    let answer = guard(parts.settings.challenger_timeout, move || async move {
         let subject = ChallengeSubject {
             call,
             tool: &tool,
@@ -205,10 +236,7 @@ async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<C
         };
         challenger.challenge(subject).await
     });
-    let case = answer.await.map_err(|broken: PluginFailure<ChallengeError>| {
-        Refusal::new(Code::ChallengeFailed, format!("cannot get a challenge: {broken}"))
-            .with_cause(broken.cause())
-    })?;
+    let case = answer.await.map_err(challenge_refusal)?;
     if !case.is_complete() {
         return Err(Refusal::new(
             Code::ChallengeFailed,

@@ -35,6 +35,7 @@ fn asks(setting: ScriptSettings, by: &[(Option<&str>, AskCause)]) -> CallScript 
         policy: Digest::compute(b"policy"),
         standing_approval: None,
         guarantees: Vec::new(),
+        challenge: None,
         cached: false,
     };
     let mut script = CallScript::new(setting).unwrap();

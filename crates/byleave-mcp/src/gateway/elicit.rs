@@ -96,6 +96,7 @@ pub(super) fn completion_notification(question: QuestionId) -> ServerNotificatio
 /// Creates the form for a question, if a form may be used.
 pub(super) fn form_elicitation(sheet: &QuestionView) -> Option<ElicitRequestParams> {
     let is_plain = sheet.question.kind == QuestionKind::Approval
+        && !sheet.needs_challenge()
         && RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind).is_none();
     let rendering = render(sheet);
     if !is_plain || !rendering.complete {

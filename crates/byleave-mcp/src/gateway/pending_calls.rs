@@ -22,6 +22,13 @@ pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3_600);
 /// How often a path is retried that other processes remove meanwhile.
 const TRIES: usize = 4;
 
+/// Checks whether a gateway holds a call, or keeps its result for the client that made it.
+pub fn is_pending(dir: &Path, call: CallId) -> bool {
+    let name = call.to_string();
+    let dirs = fs::read_dir(dir).into_iter().flatten().flatten();
+    dirs.into_iter().any(|entry| entry.path().join(&name).exists())
+}
+
 /// The lock files of one audit log.
 #[derive(Clone, Debug)]
 pub(super) struct PendingCalls {

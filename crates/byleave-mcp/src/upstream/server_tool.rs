@@ -5,6 +5,7 @@ use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::manifest::{Manifest, PermissionClass};
 use byleave_gate::core::outcome::Output;
+use byleave_gate::plan::add_argument_effects;
 use byleave_gate::schema::{JsonLimits, Validator};
 use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use rmcp::model::{
@@ -14,7 +15,6 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Map, Value};
 
-use super::argument_effects;
 use super::client_handler;
 use super::connection::{ServerConnection, is_unauthorized, login_error};
 use super::server_definition::ServerDefinition;
@@ -243,7 +243,7 @@ impl Tool for ServerTool {
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         let mut plan = Plan { read_only: self.reads, ..Plan::default() };
         plan.effects.push(Effect::mcp_invoke(self.link.definition().name.as_str(), &self.name));
-        argument_effects::add_argument_effects(&mut plan, arguments, site, self.reads);
+        add_argument_effects(&mut plan, arguments, site, self.reads);
         let changes = |effect: &Effect| !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. });
         plan.read_only &= !plan.effects.iter().any(changes);
         Some(Box::pin(async move { Ok(plan) }))

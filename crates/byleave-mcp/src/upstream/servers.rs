@@ -84,7 +84,7 @@ struct OfferedTool {
 }
 
 impl Upstream {
-    /// Creates the set of servers without starting any. Their tools are added to this catalog.
+    /// Creates the set of servers without starting any. Their tools are added to this catalog, with a tool that accepts them.
     pub fn new(
         definitions: Vec<ServerDefinition>,
         ground: &ServerEnvironment,
@@ -92,6 +92,20 @@ impl Upstream {
         exchange: &ActiveCallers,
         catalog: Catalog,
     ) -> Result<Self, byleave_gate::catalog::RegisterError> {
+        let upstream = Self::for_accepted(definitions, ground, pins, exchange, catalog);
+        let keeper: std::sync::Weak<dyn ServerAcceptor> = Arc::<UpstreamInner>::downgrade(&upstream.inner);
+        upstream.inner.catalog.register(AcceptServerTool::new(keeper))?;
+        Ok(upstream)
+    }
+
+    /// Creates the set of servers where nobody can accept one. Only what was accepted elsewhere is started.
+    pub fn for_accepted(
+        definitions: Vec<ServerDefinition>,
+        ground: &ServerEnvironment,
+        pins: PinFile,
+        exchange: &ActiveCallers,
+        catalog: Catalog,
+    ) -> Self {
         let (said, _) = broadcast::channel(NEWS_MAX);
         let (news, _) = broadcast::channel(NEWS_MAX);
         let one = |definition: ServerDefinition| {
@@ -109,10 +123,7 @@ impl Upstream {
         };
         let all = definitions.into_iter().map(one).collect();
         let search = ground.environment.get("PATH").cloned().unwrap_or_default();
-        let inner = Arc::new(UpstreamInner { all, pins, search, catalog, said, news });
-        let keeper: std::sync::Weak<dyn ServerAcceptor> = Arc::<UpstreamInner>::downgrade(&inner);
-        inner.catalog.register(AcceptServerTool::new(keeper))?;
-        Ok(Self { inner })
+        Self { inner: Arc::new(UpstreamInner { all, pins, search, catalog, said, news }) }
     }
 
     /// Returns all servers with their status.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::decision_log::HostAccessRecord;
 use super::proxy;
 use super::session_router::{DefaultEgress, SessionRouter};
-use super::transparent_proxy::{self, NameAddressMap};
+use super::transparent_proxy::{self, NameAddressMap, WaitingConnections, check_accepted};
 
 /// The sockets that were created inside the sandbox.
 #[derive(Debug, Default)]
@@ -31,8 +31,8 @@ pub struct ProxySockets {
 pub struct ProxyServer {
     doors: Arc<SessionRouter>,
     tasks: JoinSet<()>,
-    /// The router uses these listeners when an egress is shut.
-    _waiting: Arc<Vec<TcpListener>>,
+    /// The router logs these connections when an egress is shut.
+    waiting: Arc<WaitingConnections>,
 }
 
 /// Serves the sockets through this router. Must be called within a tokio runtime.
@@ -59,25 +59,29 @@ pub fn serve(
         waiting.push(listener.try_clone()?);
         let each = {
             let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
-            move |stream| {
+            move |stream: TcpStream| {
                 // Such a connection cannot present a token. Its call is determined now, not when it is served.
                 let (unshown, names) = (doors.egress_without_token(), Arc::clone(&names));
+                let check = match (&unshown, stream.local_addr()) {
+                    (DefaultEgress::Single(door), Ok(to)) => Some(check_accepted(door, &names, to)),
+                    _ => None,
+                };
                 async move {
-                    match unshown {
-                        DefaultEgress::Single(door) => {
-                            door.run_while_open(transparent_proxy::serve(&door, &names, stream)).await
+                    match (unshown, check) {
+                        (DefaultEgress::Single(door), Some(check)) => {
+                            door.run_while_open(transparent_proxy::serve(&door, check, stream)).await
                         }
-                        DefaultEgress::Ambiguous(doors) => {
+                        (DefaultEgress::Ambiguous(doors), _) => {
                             transparent_proxy::refuse(&doors, &names, stream).await
                         }
-                        DefaultEgress::Unavailable => Ok(()),
+                        (DefaultEgress::Single(_) | DefaultEgress::Unavailable, _) => Ok(()),
                     }
                 }
             }
         };
         tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), Arc::clone(&doors), each));
     }
-    let waiting = Arc::new(waiting);
+    let waiting = Arc::new(WaitingConnections { listeners: waiting, names: Arc::clone(names) });
     doors.set_listeners(&waiting);
     if let Some(socket) = sockets.lookups {
         socket.set_nonblocking(true)?;
@@ -85,7 +89,7 @@ pub fn serve(
         let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
         tasks.spawn(async move { transparent_proxy::serve_lookups(&doors, &names, &socket, &ports).await });
     }
-    Ok(ProxyServer { doors, tasks, _waiting: waiting })
+    Ok(ProxyServer { doors, tasks, waiting })
 }
 
 impl ProxyServer {
@@ -97,6 +101,9 @@ impl ProxyServer {
     /// Ends every connection, and returns the requests without a token and the results.
     pub async fn close(mut self) -> Vec<HostAccessRecord> {
         self.tasks.shutdown().await;
+        if let Some(door) = self.doors.default_egress() {
+            self.waiting.drain(&door);
+        }
         self.decisions()
     }
 }

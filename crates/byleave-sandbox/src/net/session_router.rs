@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::decision_log::HostAccessRecord;
 use super::egress::{Egress, NetworkLimits};
+use super::transparent_proxy::WaitingConnections;
 
 /// The user name beside a token, for protocols that require one.
 const USER: &str = "call";
@@ -35,9 +36,6 @@ const SESSION_CONNECTIONS_MAX: usize = 320;
 /// How long to wait for connections that should end at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// More connections than the kernel queues at one of our sockets.
-const WAITING_MAX: usize = 2048;
-
 /// The open egresses of a session.
 #[derive(Debug, Default)]
 pub struct SessionRouter {
@@ -47,7 +45,7 @@ pub struct SessionRouter {
     /// Held while a connection is accepted and assigned, and while an egress is shut.
     turn: Mutex<()>,
     /// The listeners of connections that cannot present a token.
-    waiting: Mutex<Weak<Vec<TcpListener>>>,
+    waiting: Mutex<Weak<WaitingConnections>>,
 }
 
 /// The call behind a connection without a token.
@@ -140,7 +138,7 @@ impl SessionRouter {
     }
 
     /// Sets the listeners of connections that cannot present a token.
-    pub(crate) fn set_listeners(&self, listeners: &Arc<Vec<TcpListener>>) {
+    pub(crate) fn set_listeners(&self, listeners: &Arc<WaitingConnections>) {
         *self.waiting.lock() = Arc::downgrade(listeners);
     }
 
@@ -188,15 +186,8 @@ impl ProxyToken {
     /// to the next call.
     fn shut(&self) {
         let turn = self.doors.lock_accept();
-        if let Some(listeners) = self.doors.waiting.lock().upgrade() {
-            for listener in listeners.iter() {
-                // As many as can wait, because those of this call are the first.
-                for _ in 0..WAITING_MAX {
-                    if listener.accept().is_err() {
-                        break;
-                    }
-                }
-            }
+        if let Some(waiting) = self.doors.waiting.lock().upgrade() {
+            waiting.drain(&self.door);
         }
         self.doors.by_pass.lock().remove(&self.text);
         drop(turn);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -23,6 +23,8 @@ use super::{http, proxy, tunnel};
 
 /// The first address that is given out. Earlier ones stay free.
 const FIRST: u32 = Ipv4Addr::new(198, 18, 0, 16).to_bits();
+/// More connections than the kernel queues at one of our sockets.
+const WAITING_MAX: usize = 2048;
 /// The maximum number of names that a session can look up.
 const NAMES_MAX: usize = 65_536;
 
@@ -59,28 +61,69 @@ impl NameAddressMap {
     }
 }
 
-/// Serves one connection to an address of this map.
-pub(crate) async fn serve(door: &Egress, names: &NameAddressMap, stream: TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let local = stream.local_addr()?;
-    let (address, port) = (local.ip(), local.port());
-    let name = match address {
+/// The check of a connection when it is accepted.
+pub(crate) enum AcceptCheck {
+    /// It is refused, and the refusal is in the log.
+    Refused(ConnectionRefusedError),
+    /// It wants this host, which may be granted.
+    Wants(String),
+}
+
+/// Checks a connection to an address of this map before anything else happens. A program that connects and ends at once has
+/// then left its trace, however late the connection is served.
+pub(crate) fn check_accepted(door: &Egress, names: &NameAddressMap, to: SocketAddr) -> AcceptCheck {
+    let name = match to.ip() {
         IpAddr::V4(address) => names.name_for(address),
         IpAddr::V6(_) => None,
     };
-    let client = BufferedStream::tcp(stream);
-    let why: ConnectionError = match name {
-        Some(name) => match proxy::connect_upstream(door, &name, port, HostAccessMethod::Transparent).await {
-            Ok(upstream) => return tunnel::run(door, client, upstream).await,
-            Err(why) => why,
+    let (host, refusal) = match name {
+        None => (to.ip().to_string(), ConnectionRefusedError::UnknownAddress(to.ip())),
+        Some(name) => match door.check_lookup(&name, &[to.port()]) {
+            Ok(()) => return AcceptCheck::Wants(name),
+            Err(refusal) => (name, refusal),
         },
-        None => {
-            let refusal = ConnectionRefusedError::UnknownAddress(address);
-            door.record_refusal(&address.to_string(), port, HostAccessMethod::Transparent, &refusal);
-            refusal.into()
+    };
+    door.record_refusal(&host, to.port(), HostAccessMethod::Transparent, &refusal);
+    AcceptCheck::Refused(refusal)
+}
+
+/// Serves one connection to an address of this map.
+pub(crate) async fn serve(door: &Egress, check: AcceptCheck, stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let port = stream.local_addr()?.port();
+    let client = BufferedStream::tcp(stream);
+    let why: ConnectionError = match check {
+        AcceptCheck::Wants(name) => {
+            match proxy::connect_upstream(door, &name, port, HostAccessMethod::Transparent).await {
+                Ok(upstream) => return tunnel::run(door, client, upstream).await,
+                Err(why) => why,
+            }
         }
+        AcceptCheck::Refused(refusal) => refusal.into(),
     };
     told(client, port, &why).await
+}
+
+/// Connections of programs inside that nobody has accepted yet.
+#[derive(Debug)]
+pub(crate) struct WaitingConnections {
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) names: Arc<NameAddressMap>,
+}
+
+impl WaitingConnections {
+    /// Closes the connections that wait now, and logs what they wanted.
+    pub(crate) fn drain(&self, door: &Egress) {
+        for listener in &self.listeners {
+            // As many as can wait, because those of this call are the first.
+            for _ in 0..WAITING_MAX {
+                let Ok((stream, _)) = listener.accept() else { break };
+                if let Ok(to) = stream.local_addr() {
+                    check_accepted(door, &self.names, to);
+                }
+            }
+        }
+    }
 }
 
 /// Refuses a connection that cannot be attributed to one of several calls.

@@ -164,6 +164,21 @@ pub(crate) struct AnswerBody {
     pub(crate) answer: AnswerChoice,
 }
 
+/// The case against a call, made by the person who approves it
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChallengeBody {
+    /// What the call assumes
+    #[schema(min_items = 1, max_items = 100)]
+    pub(crate) assumptions: Vec<String>,
+    /// How the call could fail
+    #[schema(min_items = 1, max_items = 100)]
+    pub(crate) failure_scenarios: Vec<String>,
+    /// Why it is right all the same
+    #[schema(min_length = 1, max_length = 4000)]
+    pub(crate) reason: String,
+}
+
 /// The choice of an answer
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -176,6 +191,8 @@ pub(crate) enum AnswerChoice {
         note: Option<String>,
         /// `release`, for a checkpoint
         confirm: Option<String>,
+        /// The case against the call, if the question needs it
+        challenge: Option<ChallengeBody>,
     },
     /// Refuse
     #[schema(title = "No")]

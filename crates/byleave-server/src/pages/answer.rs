@@ -19,7 +19,7 @@ use super::edit;
 use super::error_page::ErrorPage;
 use super::form::{CsrfForm, FormFields};
 use super::signed_in_user::SignedInUser;
-use crate::api_types::AnswerChoice;
+use crate::api_types::{AnswerChoice, ChallengeBody};
 use crate::browser_sessions::PageNotice;
 use crate::extract::PathId;
 use crate::principal::AccessScope;
@@ -114,7 +114,11 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
     let some = |number: u32| (number > 0).then_some(number);
     Ok(match say {
         // The words for a checkpoint were checked above, and are checked again in the common path of all answers.
-        "yes" => AnswerChoice::Yes { note: None, confirm: fields.text("confirm") },
+        "yes" => AnswerChoice::Yes {
+            note: None,
+            confirm: fields.text("confirm"),
+            challenge: challenge(sheet, fields)?,
+        },
         "no" => AnswerChoice::No { feedback: fields.text("feedback") },
         "edit" => AnswerChoice::Edit { value: edit::parse_fields(sheet, fields)?, note: None },
         "mask" => AnswerChoice::Edit {
@@ -131,6 +135,22 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
         "abort" => AnswerChoice::Abort {},
         _ => return Err(Problem::new(ProblemKind::Unusable, "the form has an unknown answer")),
     })
+}
+
+/// Returns the case against the call, if the question needs it.
+fn challenge(sheet: &QuestionView, fields: &FormFields) -> Result<Option<ChallengeBody>, Problem> {
+    if !sheet.needs_challenge() {
+        return Ok(None);
+    }
+    let text = |name: &str| {
+        let missing = || Problem::new(ProblemKind::Unusable, "the case against the call is not complete");
+        fields.text(name).filter(|text| !text.trim().is_empty()).ok_or_else(missing)
+    };
+    Ok(Some(ChallengeBody {
+        assumptions: vec![text("assumption")?],
+        failure_scenarios: vec![text("failure")?],
+        reason: text("reason")?,
+    }))
 }
 
 /// Returns the paths of the changes to keep. The form has their indexes in the list.

@@ -107,7 +107,7 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
     }
     let say = fields.require("say")?;
     let make = || match say {
-        "yes" => Ok(AnswerChoice::Yes { note: None, confirm: fields.text("confirm") }),
+        "yes" => Ok(AnswerChoice::Yes { note: None, confirm: fields.text("confirm"), challenge: None }),
         "no" => Ok(AnswerChoice::No { feedback: fields.text("feedback") }),
         _ => {
             Err(Problem::new(ProblemKind::Unusable, "several questions can only be answered with yes or no"))

@@ -87,6 +87,7 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                 form.card method="post" action=(to(sheet)) data-approves {
                     (hidden(visitor, sheet, "yes"))
                     p.meaning { (meaning(sheet)) }
+                    (case(sheet))
                     (words(sheet))
                     button.yes type="submit" data-key="y" { (yes) kbd { "y" } }
                     p.hint.sleeping hidden { "This button is enabled after the end of the question was visible for a moment." }
@@ -147,6 +148,21 @@ fn hidden(visitor: &SignedInUser, sheet: &QuestionView, say: &str) -> Markup {
     }
 }
 
+/// Renders the fields for the case against the call, if a yes needs it.
+fn case(sheet: &QuestionView) -> Markup {
+    if !sheet.needs_challenge() {
+        return html! {};
+    }
+    html! {
+        fieldset {
+            legend { "The case against this call" }
+            label { "Which assumption could be wrong?" textarea name="assumption" rows="2" maxlength="4000" required {} }
+            label { "How could it fail?" textarea name="failure" rows="2" maxlength="4000" required {} }
+            label { "Why is it right all the same?" textarea name="reason" rows="2" maxlength="4000" required {} }
+        }
+    }
+}
+
 /// Renders the field for required words, if a button is not enough.
 fn words(sheet: &QuestionView) -> Markup {
     let Some(words) = RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind) else {
@@ -179,7 +195,7 @@ fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
         }
         _ => &[],
     };
-    if changes.len() < 2 {
+    if changes.len() < 2 || sheet.needs_challenge() {
         return html! {};
     }
     html! {
@@ -204,6 +220,9 @@ fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
 }
 
 fn leave(sheet: &QuestionView) -> Markup {
+    if sheet.needs_challenge() {
+        return html! { p.hint { "A standing approval is not possible: a yes needs the case against the call." } };
+    }
     let offers = match approval_scopes(sheet) {
         Ok(offers) => offers,
         Err(why) => return html! { p.hint { "A standing approval is not possible: " (why) "." } },

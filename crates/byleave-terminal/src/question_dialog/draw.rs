@@ -62,6 +62,10 @@ impl QuestionDialog {
                 lines.extend(wrapped(text_above, wide, palette.careful()));
                 field_rows = field(text.height(wide)).min(4);
             }
+            DialogMode::Challenge(form) => {
+                lines.extend(wrapped(&form.prompt(), wide, palette.careful()));
+                field_rows = field(form.field.height(wide)).clamp(1, 4);
+            }
             DialogMode::Edit(edit) => {
                 let keys = "Ctrl-D sends the edited text; Ctrl-O opens your editor; Esc goes back";
                 lines.extend(wrapped(keys, wide, palette.key()));
@@ -156,6 +160,7 @@ pub(super) fn draw(
         DialogMode::Feedback(text) | DialogMode::Words(text) | DialogMode::Mask(text) => {
             text.draw(field, buf, Style::new())
         }
+        DialogMode::Challenge(form) => form.field.draw(field, buf, Style::new()),
         DialogMode::Edit(edit) => edit.field.draw(field, buf, Style::new()),
         DialogMode::Reading | DialogMode::Leave(_) | DialogMode::Parts(_) => None,
     }

@@ -40,10 +40,11 @@ use crate::console::Console;
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::mcp_servers::AttachedServers;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::terminal_approver::{self, LocalBackend};
-use crate::{agent_setup, notify, undo_target};
+use crate::{agent_setup, mcp_servers, notify, undo_target};
 
 #[derive(Debug, Group)]
 pub(crate) struct ChatArgs {
@@ -125,6 +126,7 @@ struct OpenConversation {
     session: SessionId,
     /// Ends with the conversation.
     following: JoinHandle<()>,
+    _servers: AttachedServers,
 }
 
 impl Drop for OpenConversation {
@@ -304,6 +306,7 @@ impl ChatController<'_> {
         let session = session.map_or_else(|| new_session_id("chat"), Ok)?;
         let gate = self.gate()?;
         record_waivers(&gate, self.options).await?;
+        let servers = mcp_servers::attach(gate.catalog(), self.house, self.options).await?;
         let before = match is_new {
             true => Conversation { turns: Vec::new() },
             false => agent_setup::conversation(&gate, self.house, self.options, &session).await?,
@@ -319,8 +322,9 @@ impl ChatController<'_> {
             directory: self.options.cwd.clone(),
         };
         self.tell(ChatEvent::Begin(heading, event_mapping::transcript_entries(&before)));
+        servers.problems().into_iter().for_each(|problem| self.told(problem));
         let following = tokio::spawn(event_mapping::forward_events(gate.subscribe(), self.tell.clone()));
-        self.open = Some(OpenConversation { agent: Arc::new(agent), session, following });
+        self.open = Some(OpenConversation { agent: Arc::new(agent), session, following, _servers: servers });
         if !is_new {
             self.begin();
         }

@@ -31,7 +31,7 @@ use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::signals::two_stage_shutdown;
 use crate::time::{format_utc, now, parse_duration, parse_start_time, precise};
-use crate::{agent_setup, call_display, error_report, json_output, notify};
+use crate::{agent_setup, call_display, error_report, json_output, mcp_servers, notify};
 
 #[derive(Debug, Group)]
 pub(crate) struct RunArgs {
@@ -120,6 +120,10 @@ async fn once(
     let ask = options.resolve_ask(typed.model_args.ask, AskArg::None);
     let gate = agent_setup::gate(&house, options, &typed.model_args, ask)?;
     record_waivers(&gate, options).await?;
+    let servers = mcp_servers::attach(gate.catalog(), &house, options).await?;
+    for problem in servers.problems() {
+        screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
+    }
     let session = match &typed.resume {
         Some(named) => agent_setup::session(named, &house, options).await?,
         None => new_session_id("run")?,

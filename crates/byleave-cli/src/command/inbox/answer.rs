@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use byleave_gate::approver::Reply;
+use byleave_gate::core::challenge::{Challenge, ChallengeVerdict};
 use byleave_gate::core::question::QuestionKind;
 use byleave_gate::core::question_view::{QuestionView, RehearsalView};
 use byleave_gate::core::render::render;
@@ -23,7 +24,7 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, text_of};
 use crate::time::now;
-use crate::{call_display, hook, json_output, short_ids};
+use crate::{call_display, json_output, resume_call, short_ids};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AnswerCommand {
@@ -35,6 +36,15 @@ pub(crate) enum AnswerCommand {
         /// Confirmation. A checkpoint requires `--confirm release`
         #[arg(long, value_name = "WORD")]
         confirm: Option<String>,
+        /// What the call assumes, if the question needs the case against it
+        #[arg(long, value_name = "TEXT", requires_all = ["failure", "because"])]
+        assumption: Vec<String>,
+        /// How the call could fail
+        #[arg(long, value_name = "TEXT", requires = "assumption")]
+        failure: Vec<String>,
+        /// Why the call is right all the same
+        #[arg(long, value_name = "TEXT", requires = "assumption")]
+        because: Option<String>,
     },
     /// Decline the call
     No {
@@ -149,7 +159,7 @@ pub(super) async fn run(
     if let Some(leave) = &leave {
         standing_approval::print_approval(leave, &sheet, screen);
     }
-    let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
+    let driven = drive(&gate, call, resume_call::resume(&gate, &house, call, options), options, screen).await;
     match leave.filter(|_| screen.json()) {
         Some(given) => {
             let mut value = json_output::status(&driven.call_status);
@@ -192,9 +202,20 @@ fn reply(answer: AnswerCommand, sheet: &QuestionView) -> Result<Reply> {
         return Err(refused.hint("answer no, or give smaller arguments with `edit`").into());
     }
     Ok(match answer {
-        AnswerCommand::Yes { note, confirm } => {
+        AnswerCommand::Yes { note, confirm, assumption, failure, because } => {
             released(sheet.question.kind, confirm.as_deref())?;
-            Reply::Yes { note }
+            match because {
+                None => Reply::Yes { note },
+                Some(reason) => Reply::YesWithChallenge {
+                    challenge: Challenge {
+                        assumptions: assumption,
+                        failure_scenarios: failure,
+                        verdict: ChallengeVerdict::Proceed,
+                        reason,
+                    },
+                    note,
+                },
+            }
         }
         AnswerCommand::No { feedback } => Reply::No { feedback },
         AnswerCommand::Partial { paths, note } => Reply::Partial { paths: parts(&paths, sheet)?, note },

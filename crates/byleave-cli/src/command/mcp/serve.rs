@@ -12,7 +12,7 @@ use byleave_gate::core::id::AgentId;
 use byleave_gate::core::question::Question;
 use byleave_mcp::active_callers::ActiveCallers;
 use byleave_mcp::gateway::http::{self, GatewayToken, PATH};
-use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, stdio};
+use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, SamplingChallenger, stdio};
 use byleave_mcp::upstream::server_definition::ServerDefinition;
 use byleave_mcp::upstream::{ServerStatus, Upstream};
 use clap::Args as Group;
@@ -102,9 +102,10 @@ pub(super) async fn serve_servers(
         AskArg::None => AskArg::None,
         AskArg::Terminal | AskArg::Inbox => AskArg::Inbox,
     };
-    let gate = house.builder(options, &options.cwd, ask, chosen.gate())?.build()?;
-    record_waivers(&gate, options).await?;
     let exchange = ActiveCallers::default();
+    let builder = house.builder(options, &options.cwd, ask, chosen.gate())?;
+    let gate = builder.challenger(SamplingChallenger::new(exchange.clone())).build()?;
+    record_waivers(&gate, options).await?;
     let upstream = mcp_servers::connect(&gate, &house, &exchange, definitions, options)?;
     brought_up(&upstream, accept).await;
     if names == NamingScheme::Upstream
@@ -157,7 +158,7 @@ fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> 
         call_timeout: typed.deadline.map(Duration::from_secs),
         progress_interval: TICK,
         naming: names,
-        pending_dir: options.state.join("mcp-pending"),
+        pending_dir: mcp_servers::pending_dir(options),
         notifier: Some(Arc::new(told)),
     }
 }

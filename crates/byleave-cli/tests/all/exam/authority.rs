@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use byleave_gate::approver::Reply;
+use byleave_gate::approver::callback;
 use byleave_gate::core::pipeline::{NextStep, next_step};
 use byleave_gate::core::question::{ApproverIdentity, Assurance, Question};
 use byleave_gate::gate::{AnswerError, SubmittedAnswer};
@@ -170,12 +171,15 @@ fn other_kind(surface: Surface) -> CaseProof {
     let deploy = TypedTool::new("deploy", "Deploys.", |_: Value, _run| async { "deployed" })
         .search_hint("deploy to production now")
         .requires_checkpoint();
-    let mut own = WindowGate::with(surface, "", GateSettings::default(), |builder| builder.tool(deploy));
+    let program = || callback("exec-approver", |_| true);
+    let mut own = WindowGate::with(surface, "", GateSettings::default(), |builder| {
+        builder.tool(deploy).approver(program())
+    });
     let result = own.settle(call("deploy", json!({})));
     assert_eq!(ending(&result), Some("no-checkpoint"), "{result:?}");
     own.window.look(std::time::Duration::from_millis(50));
     assert!(own.window.raw.is_empty(), "{}", own.window.seen);
-    "a gate; a checkpoint is not put to who answers approvals, and no leave passes it; roles of several people come with the web surface"
+    "a gate; a checkpoint is not put to a program that answers approvals, and no leave passes it; roles of several people come with the web surface"
 }
 
 fn output_is_no_input(surface: Surface) -> CaseProof {

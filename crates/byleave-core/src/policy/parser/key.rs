@@ -24,6 +24,8 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "reason",
     "firm",
     "dangerous",
+    "checkpoint",
+    "challenge",
     "guarantees",
     "delegate",
     "matches",

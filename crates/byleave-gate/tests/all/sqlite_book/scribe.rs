@@ -144,7 +144,7 @@ impl RecordWriter {
             idempotent: true,
             checkpoint: false,
             rehearsal: None,
-            challenge: None,
+            challenge: byleave_gate::core::entry::ChallengeTerms::default(),
             limits: Limits::default(),
         })));
         self.put(RecordEvent::Validated(Ok(ValidDraft {})));
@@ -162,6 +162,7 @@ impl RecordWriter {
             policy: Digest::compute(b"policy"),
             standing_approval: leave,
             guarantees: Vec::new(),
+            challenge: None,
             cached: false,
         })));
         if verdict == Verdict::Deny {

@@ -1,16 +1,18 @@
-//! Effects from the arguments of a server's tool. Paths, addresses and commands are checked as effects like those of any
-//! tool.
+//! Effects from arguments without a declared meaning: those of MCP tools, and of tools that declare no class.
 //!
-//! Only the server knows what an argument means, and the server is not trusted. Both the name and the value of an argument
-//! are therefore examined. An argument that looks like a path is assumed to be read and written. The server's sandbox must
-//! contain everything that this misses.
+//! Only the tool knows what such an argument means. Both its name and its value are therefore examined. An argument that
+//! looks like a path, or that a link leads out of the directory, is assumed to be read and written. The sandbox of an MCP
+//! server must contain everything that this misses.
 
-use byleave_gate::core::effect::{Effect, Plan};
-use byleave_gate::core::manifest::ArgumentRole;
-use byleave_gate::path_resolution::resolve_argument;
-use byleave_gate::plan;
-use byleave_gate::tool::ToolContext;
+use std::path::Path;
+
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::manifest::ArgumentRole;
 use serde_json::{Map, Value};
+
+use super::add_argument;
+use crate::path_resolution::resolve_argument;
+use crate::tool::ToolContext;
 
 /// The maximum depth of arguments that are examined. The limits of the schema are narrower.
 const DEPTH_MAX: usize = 64;
@@ -39,7 +41,7 @@ const COMMANDS: &[&str] = &["command", "cmd", "shell", "bash", "script", "comman
 const CODE: &[&str] = &["code", "python", "javascript", "js", "expression", "eval"];
 
 /// Adds the effects that the arguments suggest. For a tool that only reads, paths are only read.
-pub(super) fn add_argument_effects(plan: &mut Plan, arguments: &Value, site: &ToolContext, reads: bool) {
+pub fn add_argument_effects(plan: &mut Plan, arguments: &Value, site: &ToolContext, reads: bool) {
     let mut look = ArgumentScanner { plan, site, reads };
     look.at("", arguments, 0);
     let mut seen = std::collections::HashSet::new();
@@ -125,7 +127,28 @@ impl ArgumentScanner<'_> {
         if is(name, PATHS)
             || looks && (one_word || text.starts_with('/') && text.len() < 4_096 && !text.contains('\n'))
         {
-            self.path(text);
+            return self.path(text);
+        }
+        self.link(text);
+    }
+
+    /// Adds the effects of a text that nothing else shows to be a path, if it names something outside the directory.
+    fn link(&mut self, text: &str) {
+        let first = text.split('/').next().unwrap_or(text);
+        let is_name = first.len() <= 255 && text.len() <= 4_096 && !text.contains(['\n', '\0']);
+        let is_link = |name: &str| {
+            let found = self.site.cwd.join(name).symlink_metadata();
+            found.is_ok_and(|found| found.is_symlink())
+        };
+        // Without a link and without `..`, a relative path stays in the directory.
+        if !is_name || first.is_empty() || !(text.contains('/') || is_link(first) || text.contains("..")) {
+            return;
+        }
+        match resolve_argument(text, &self.site.cwd) {
+            Ok(path) if Path::new(&path).starts_with(&self.site.cwd) => {}
+            Ok(_) => self.path(text),
+            Err(fault) if is_link(first) => self.unknown(&fault.to_string()),
+            Err(_) => {}
         }
     }
 
@@ -157,7 +180,7 @@ impl ArgumentScanner<'_> {
     }
 
     fn judged(&mut self, role: ArgumentRole, text: &str) {
-        if let Err(fault) = plan::add_argument(self.plan, role, &Value::String(text.to_owned()), self.site) {
+        if let Err(fault) = add_argument(self.plan, role, &Value::String(text.to_owned()), self.site) {
             self.unknown(&fault.to_string());
         }
     }
@@ -203,13 +226,21 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
-    use byleave_gate::core::id::{AgentId, SessionId};
+    use byleave_core::id::{AgentId, SessionId};
     use serde_json::json;
 
     fn looked(arguments: &Value, reads: bool) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let cwd = folder.path().canonicalize().unwrap();
+        symlink("/usr", cwd.join("door")).unwrap();
+        symlink("door", cwd.join("second")).unwrap();
+        symlink("/usr/no/such/file", cwd.join("dangling")).unwrap();
+        fs::create_dir(cwd.join("src")).unwrap();
+        symlink("../door", cwd.join("src/up")).unwrap();
         let site = ToolContext {
             tenant: "t".parse().unwrap(),
             session: SessionId::new("s").unwrap(),
@@ -257,6 +288,21 @@ mod tests {
         ] {
             let found = looked(&arguments, false);
             assert!(found.iter().any(|effect| effect.starts_with(wanted)), "{arguments}: {found:?}");
+        }
+    }
+
+    // req: P4, B7
+    #[test]
+    fn a_link_that_leads_out_is_a_path_whatever_its_argument_is_called() {
+        for text in ["door/lib", "second/lib", "src/up/lib", "src/../door/lib", "door/../usr/lib"] {
+            assert_eq!(looked(&json!({"target": text}), true), ["read /usr/lib"], "{text}");
+        }
+        assert_eq!(looked(&json!({"target": "door"}), false), ["read /usr", "write /usr"]);
+        assert_eq!(looked(&json!({"a": {"b": ["x", "second"]}}), true), ["read /usr"]);
+        let dangling = looked(&json!({"target": "dangling"}), true);
+        assert!(matches!(&dangling[..], [only] if only.starts_with("unknown: ")), "{dangling:?}");
+        for text in ["src", "src/new.txt", "a/b", "application/json", "1..2", "see door", "main"] {
+            assert!(looked(&json!({"target": text}), false).is_empty(), "{text}");
         }
     }
 }
