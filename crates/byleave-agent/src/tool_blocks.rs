@@ -46,7 +46,7 @@ pub const PROTOCOL: &str = include_str!("tool_blocks/protocol.md").trim_ascii_en
 
 /// The maximum size of a block, including its closing line.
 ///
-/// Arguments have at most 1 MiB. This limit leaves room for arguments in which every character is escaped.
+/// No model writes that much at once. The gate accepts larger arguments from other callers.
 pub const BLOCK_BYTES_MAX: usize = 2 << 20;
 
 /// A parsed piece, in the order of the text.

@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use byleave_gate::core::call::Mode;
+use byleave_gate::core::challenge::ChallengeTiming;
 use byleave_gate::core::policy::PathVariables;
 use byleave_gate::policy_files;
+use byleave_gate::schema::JsonLimits;
 use byleave_gate::settings::{GateSettings, UnattendedAction};
 use byleave_sandbox::guarantee::Guarantee;
 
@@ -321,14 +323,23 @@ impl Config {
         self.words("waive").iter().filter_map(|name| Guarantee::from_name(name)).collect()
     }
 
+    fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|held| held.value == SettingValue::Flag(true))
+    }
+
     /// Checks whether `delete_file` is among the tools.
     pub(crate) fn allow_delete(&self) -> bool {
-        self.get("allow_delete").is_some_and(|held| held.value == SettingValue::Flag(true))
+        self.flag("allow_delete")
+    }
+
+    /// Returns the maximum size of a file that the file tools read or write as a whole.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.number("file_bytes")
     }
 
     /// Checks whether MCP clients that can show a form are asked to.
     pub(crate) fn mcp_elicitation(&self) -> bool {
-        self.get("mcp_elicitation").is_some_and(|held| held.value == SettingValue::Flag(true))
+        self.flag("mcp_elicitation")
     }
 
     /// Returns the settings of a gate.
@@ -339,6 +350,15 @@ impl Config {
         settings.limits.max_output_bytes = self.number("output_bytes");
         settings.limits.max_stored_bytes = self.number("kept_bytes");
         settings.approver_timeout = Duration::from_millis(self.number("approver_timeout"));
+        settings.max_concurrent = usize::try_from(self.number("max_concurrent")).unwrap_or(1);
+        settings.max_argument_bytes = JsonLimits::for_files(self.file_bytes()).max_bytes;
+        settings.rehearse = self.flag("rehearse");
+        settings.challenge_when = match self.text("challenge_when") {
+            "after-answer" => ChallengeTiming::AfterAnswer,
+            _ => ChallengeTiming::BeforeQuestion,
+        };
+        settings.challenge_replaces_checkpoint =
+            self.words("challenge_replaces_checkpoint").iter().cloned().collect();
         settings.questions_per_minute = u32::try_from(self.number("questions_per_minute")).unwrap_or(1);
         settings.unattended = match self.text("unattended") {
             "allow-with-warning" => UnattendedAction::AllowWithWarning,

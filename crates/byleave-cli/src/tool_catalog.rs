@@ -50,6 +50,7 @@ pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> Execution
     workplace.environment = std::env::vars().collect();
     workplace.waived.clone_from(&options.waived);
     workplace.required.clone_from(&options.required);
+    workplace.max_file_bytes = options.settings.file_bytes();
     workplace
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use byleave_core::challenge::ChallengeTiming;
 use byleave_core::entry::Limits;
 
+use crate::schema::JsonLimits;
+
 /// The action when a person must be asked and nobody is available (R7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnattendedAction {
@@ -23,6 +25,8 @@ pub struct GateSettings {
     pub limits: Limits,
     /// The longest timeout that a tool may request.
     pub max_timeout_ms: u64,
+    /// The maximum size of a call's arguments, in bytes. The default has room for a file of 10 MiB.
+    pub max_argument_bytes: usize,
     /// How many concurrency-safe calls run at once (E4). 1 makes everything sequential.
     pub max_concurrent: usize,
     /// How long a reviewer, planner or predicate may take.
@@ -63,6 +67,7 @@ impl Default for GateSettings {
         Self {
             limits: Limits::default(),
             max_timeout_ms: 600_000,
+            max_argument_bytes: JsonLimits::ARGUMENTS.max_bytes,
             max_concurrent: 8,
             plugin_timeout: Duration::from_secs(10),
             challenger_timeout: Duration::from_secs(120),

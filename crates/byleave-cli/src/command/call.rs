@@ -57,8 +57,8 @@ pub(crate) struct CallArgs {
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// The maximum size of JSON input. The gate has further limits.
-const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// The maximum size of JSON input. It has room for a file of 10 MiB in which every character is escaped. The gate has further limits.
+const JSON_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 pub(crate) async fn run(
     typed: CallArgs,

@@ -83,6 +83,8 @@ pub(crate) async fn run(
     let options = &options;
     let mut settings = options.settings.gate();
     settings.limits.timeout_ms = typed.timeout_ms;
+    // The person asks for exactly this, whatever the setting says about other calls.
+    settings.rehearse = true;
     let house = AppContext::open_or_create(options)?;
     recover_and_gc_copies(options, screen)?;
     let gate = house.gate(options, &options.cwd, AskArg::Inbox, settings)?;

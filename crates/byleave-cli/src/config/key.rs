@@ -70,11 +70,23 @@ pub(crate) const KEYS: &[SettingKey] = &[
         kind: SettingKind::Number(100, 10_000),
         project: ProjectOverride::Raise,
     },
+    SettingKey { name: "rehearse", kind: SettingKind::Flag, project: ProjectOverride::Never },
+    SettingKey {
+        name: "challenge_when",
+        kind: SettingKind::Choice(&["before-question", "after-answer"]),
+        project: ProjectOverride::Earlier,
+    },
+    SettingKey {
+        name: "challenge_replaces_checkpoint",
+        kind: SettingKind::Words(None),
+        project: ProjectOverride::Never,
+    },
     SettingKey {
         name: "call_timeout",
         kind: SettingKind::Span(1_000, 600_000),
         project: ProjectOverride::Lower,
     },
+    SettingKey { name: "max_concurrent", kind: SettingKind::Number(1, 64), project: ProjectOverride::Lower },
     SettingKey {
         name: "output_bytes",
         kind: SettingKind::Number(1_024, 16 << 20),
@@ -83,6 +95,11 @@ pub(crate) const KEYS: &[SettingKey] = &[
     SettingKey {
         name: "kept_bytes",
         kind: SettingKind::Number(1_024, 256 << 20),
+        project: ProjectOverride::Lower,
+    },
+    SettingKey {
+        name: "file_bytes",
+        kind: SettingKind::Number(1_024, 64 << 20),
         project: ProjectOverride::Lower,
     },
     SettingKey { name: "allow_delete", kind: SettingKind::Flag, project: ProjectOverride::Earlier },

@@ -79,9 +79,16 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         "question_expiry = \"2d\"",
         "approver_timeout = \"2d\"",
         "questions_per_minute = 121",
+        "rehearse = true",
+        "rehearse = false",
+        "challenge_when = \"after-answer\"",
+        "challenge_replaces_checkpoint = []",
+        "challenge_replaces_checkpoint = [\"deploy\"]",
         "call_timeout = \"31s\"",
+        "max_concurrent = 9",
         "output_bytes = 102401",
         "kept_bytes = 4194305",
+        "file_bytes = 10485761",
         "allow_delete = true",
         "waive = []",
         "waive = [\"network-confined\"]",
@@ -109,6 +116,27 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
     }
 }
 
+// req: E3, E4, E9, E10, R9
+#[test]
+fn limits_rehearsals_and_challenges_of_the_gate_follow_the_settings() {
+    let own = "max_concurrent = 3\nfile_bytes = 4096\nrehearse = false\nchallenge_when = \"after-answer\"\n\
+               challenge_replaces_checkpoint = [\"deploy\", \"mcp_shop_pay\"]\n";
+    let config = load(own, "", &[]).unwrap();
+    let gate = config.gate();
+    assert_eq!((gate.max_concurrent, gate.rehearse, config.file_bytes()), (3, false, 4_096));
+    assert_eq!(gate.challenge_when, ChallengeTiming::AfterAnswer);
+    assert_eq!(Vec::from_iter(gate.challenge_replaces_checkpoint), ["deploy", "mcp_shop_pay"]);
+    // A project lowers limits, and has the person read the challenge.
+    let project = "max_concurrent = 1\nfile_bytes = 2048\nchallenge_when = \"before-question\"\n";
+    let config = load(own, project, &[]).unwrap();
+    let gate = config.gate();
+    assert_eq!((gate.max_concurrent, config.file_bytes()), (1, 2_048));
+    assert_eq!(gate.challenge_when, ChallengeTiming::BeforeQuestion);
+    // Arguments have room for the old and the new text of the largest edit.
+    let gate = load("file_bytes = 67108864\n", "", &[]).unwrap().gate();
+    assert!(gate.max_argument_bytes > 2 * 67_108_864);
+}
+
 #[test]
 fn what_is_wrong_is_told_with_its_place_and_what_is_meant() {
     let wrong = [
@@ -120,6 +148,12 @@ fn what_is_wrong_is_told_with_its_place_and_what_is_meant() {
         ("min_read_time_percent = 99", "from 100"),
         ("questions_per_minute = 0", "from 1"),
         ("questions_per_minute = -1", "from 1"),
+        ("max_concurrent = 0", "from 1 to 64"),
+        ("max_concurrent = 65", "from 1 to 64"),
+        ("file_bytes = 1023", "from 1024 to 67108864"),
+        ("max_concurent = 2", "did you mean `max_concurrent`?"),
+        ("challenge_when = \"before\"", "did you mean `before-question`?"),
+        ("challenge_replaces_checkpoint = \"deploy\"", "not a list"),
         ("allow_delete = \"yes\"", "without quotes"),
         ("waive = [\"network-confine\"]", "did you mean `network-confined`?"),
         ("waive = \"network-confined\"", "not a list"),

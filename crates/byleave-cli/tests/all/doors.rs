@@ -7,6 +7,7 @@ mod challenge;
 mod checkpoint;
 mod everywhere;
 mod mcp_tools;
+mod settings;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

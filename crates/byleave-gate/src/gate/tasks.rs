@@ -95,7 +95,9 @@ fn require_context(desk: &WorkingRecord) -> StageResult<ToolContext> {
 async fn validate(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<ValidDraft> {
     let entry = resolve_pinned(parts, desk)?;
     let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
-    let (validator, limits) = (entry.validator(), schema::JsonLimits::default());
+    let max_bytes = parts.settings.max_argument_bytes;
+    let (validator, limits) =
+        (entry.validator(), schema::JsonLimits { max_bytes, ..schema::JsonLimits::ARGUMENTS });
     if entry.manifest().server.is_some() {
         // Models write null for omitted arguments, and tools of external servers cannot be required to accept that (M1).
         validator.check(&validator.without_nulls((*arguments).clone(), &limits), &limits)?;

@@ -14,11 +14,17 @@ pub struct JsonLimits {
 }
 
 impl JsonLimits {
-    /// For the arguments of a call.
-    pub const ARGUMENTS: Self = Self { max_bytes: 1 << 20, max_depth: 64, max_nodes: 50_000 };
+    /// For the arguments of a call. They have room for a file of 10 MiB (E3).
+    pub const ARGUMENTS: Self =
+        Self { max_bytes: argument_bytes(10 << 20), max_depth: 64, max_nodes: 50_000 };
 
     /// For the schema of a tool.
     pub const SCHEMA: Self = Self { max_bytes: 512 << 10, max_depth: 64, max_nodes: 20_000 };
+
+    /// For the arguments of a call, with room for files of this size.
+    pub const fn for_files(file_bytes: u64) -> Self {
+        Self { max_bytes: argument_bytes(file_bytes), ..Self::ARGUMENTS }
+    }
 
     /// Measures a value, and stops at the first limit that it exceeds.
     pub fn measure(&self, value: &Value) -> Result<JsonSize, JsonTooLargeError> {
@@ -60,6 +66,12 @@ impl JsonLimits {
         }
         Ok(())
     }
+}
+
+/// Returns the size of arguments that contain the old and the new text of a file of this size, and everything else.
+#[expect(clippy::cast_possible_truncation, reason = "a larger size than the address space is no limit")]
+const fn argument_bytes(file_bytes: u64) -> usize {
+    (file_bytes as usize).saturating_mul(2).saturating_add(1 << 20)
 }
 
 impl Default for JsonLimits {

@@ -25,8 +25,6 @@ use crate::workspace_files::Files;
 /// The maximum size of a file that is read as a whole; a larger one is read in parts. It equals ripgrep's buffer, so that the same files
 /// are binary.
 const WHOLE_BYTES_MAX: usize = 1 << 16;
-/// The maximum length of a line in memory.
-const LINE_BYTES_MAX: usize = 1 << 26;
 /// The maximum length of a line that is shown in full.
 const SHOWN_BYTES_MAX: usize = 1_000;
 /// The number of bytes that are shown of a longer line, and how many of them precede the match.
@@ -147,7 +145,10 @@ impl<'a> FileSearcher<'a> {
             GrepMode::Files | GrepMode::Counts => |_: &FileMatches| 1,
         };
         let whole = builder.binary_detection(BinaryDetection::none()).build();
-        builder.binary_detection(BinaryDetection::quit(0)).heap_limit(Some(LINE_BYTES_MAX));
+        // A line that is longer than the largest file is not searched. A file that is not larger always fits with its lines.
+        let bytes_max = usize::try_from(files.bytes_max()).unwrap_or(usize::MAX);
+        let heap_max = bytes_max.saturating_add(WHOLE_BYTES_MAX);
+        builder.binary_detection(BinaryDetection::quit(0)).heap_limit(Some(heap_max));
         Self {
             matcher: matcher.clone(),
             whole,
