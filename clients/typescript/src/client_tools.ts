@@ -36,14 +36,20 @@ export type Reviewer<S> = (subject: S) => Opinion | boolean | Promise<Opinion | 
 
 /** The declaration of a function. Without `class` it counts as undeclared, and without `sensitive` as sensitive. */
 export interface Declaration {
+  /** Other names of the function. */
+  aliases?: string[];
+  /** Three to ten words by which `tool_search` finds it. */
+  search_hint?: string;
   class?: "bash" | "file" | "webfetch" | "readonly" | "generic";
   roles?: { [pointer: string]: "read-path" | "write-path" | "edit-path" | "delete-path" | "patch" | "url" | "command" };
   operation?: string;
   needs_approval?: boolean;
   requires_checkpoint?: boolean;
+  requires_reverse_thinking?: boolean;
   concurrency_safe?: boolean;
   read_only?: boolean;
   destructive?: boolean;
+  reversible?: boolean;
   sensitive?: boolean;
   timeout_ms?: number;
 }

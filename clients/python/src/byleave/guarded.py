@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, cast, overload
 
 from . import schema as schemas
@@ -23,14 +23,18 @@ Role = Literal["read-path", "write-path", "edit-path", "delete-path", "patch", "
 class Declaration(TypedDict, total=False):
     """The declaration of a function. Without `kind` it counts as undeclared, and without `sensitive` as sensitive."""
 
+    aliases: Sequence[str]
+    search_hint: str
     kind: Class
     roles: Mapping[str, Role]
     operation: str
     needs_approval: bool
     requires_checkpoint: bool
+    requires_reverse_thinking: bool
     concurrency_safe: bool
     read_only: bool
     destructive: bool
+    reversible: bool
     sensitive: bool
     timeout_ms: int
 

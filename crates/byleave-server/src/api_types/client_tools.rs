@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::integer;
-use crate::client_tools::ClientToolReport;
+use crate::client_tools::{ClientToolReport, client_tool_name};
 
 /// A client tool: a function in the process of the client. Without `class` it counts as undeclared, and without `sensitive` as sensitive
 #[derive(Debug, Deserialize, ToSchema)]
@@ -22,6 +22,13 @@ pub(crate) struct ClientToolBody {
     /// JSON Schema of the arguments
     #[schema(value_type = Object)]
     pub(crate) input_schema: Map<String, Value>,
+    /// Other names of the tool. Like the name they belong to this principal: `pay` is called as `own.NAME.pay`
+    #[schema(max_items = 32)]
+    #[serde(default)]
+    pub(crate) aliases: Vec<String>,
+    /// Three to ten words by which `tool_search` finds the tool
+    #[schema(min_length = 1, max_length = 200)]
+    pub(crate) search_hint: Option<String>,
     /// The permission class, which selects the checks of the arguments: bash, file, webfetch, readonly, generic or undeclared
     #[schema(value_type = Option<String>, pattern = "^(bash|file|webfetch|readonly|generic|undeclared)$")]
     pub(crate) class: Option<PermissionClass>,
@@ -38,6 +45,9 @@ pub(crate) struct ClientToolBody {
     /// Whether every call needs a checkpoint, in every mode
     #[serde(default)]
     pub(crate) requires_checkpoint: bool,
+    /// Whether somebody must first make the case against every call
+    #[serde(default)]
+    pub(crate) requires_reverse_thinking: bool,
     /// Whether calls of a session may run concurrently
     #[serde(default)]
     pub(crate) concurrency_safe: bool,
@@ -47,6 +57,9 @@ pub(crate) struct ClientToolBody {
     /// A label for people
     #[serde(default)]
     pub(crate) destructive: bool,
+    /// A label for people: its effects can be undone. It never makes a verdict less strict
+    #[serde(default)]
+    pub(crate) reversible: bool,
     /// Whether its calls are sensitive
     pub(crate) sensitive: Option<bool>,
     /// The maximum time between claim and report, in milliseconds
@@ -56,9 +69,12 @@ pub(crate) struct ClientToolBody {
 }
 
 impl ClientToolBody {
-    /// Creates the manifest of the tool. It is never repeatable, because a claimed call is not handed out again.
-    pub(crate) fn into_manifest(self, name: String) -> Manifest {
+    /// Creates the manifest of a principal's tool. It is never idempotent, because a claimed call is not handed out again.
+    pub(crate) fn into_manifest(self, principal: &str, name: &str) -> Manifest {
+        let name = client_tool_name(principal, name);
         Manifest {
+            aliases: self.aliases.iter().map(|alias| client_tool_name(principal, alias)).collect(),
+            search_hint: self.search_hint,
             permission_class: self.class.unwrap_or_default(),
             roles: self.roles,
             audit_operation: self.operation,
@@ -68,9 +84,11 @@ impl ClientToolBody {
                 ApprovalRequirement::Never
             },
             requires_checkpoint: self.requires_checkpoint,
+            requires_reverse_thinking: self.requires_reverse_thinking,
             concurrency_safe: self.concurrency_safe,
             read_only: self.read_only,
             destructive: self.destructive,
+            reversible: self.reversible,
             sensitive: self.sensitive,
             timeout_ms: self.timeout_ms.map(u64::from),
             ..Manifest::new(name, self.description, self.input_schema.into())

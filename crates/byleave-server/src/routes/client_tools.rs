@@ -10,7 +10,7 @@ use crate::api_types::{
     CallStatusBody, ClaimBody, ClientToolBody, ClientToolName, ReportBody, WaitQuery, check_length,
 };
 use crate::caller::Caller;
-use crate::client_tools::{ClientTools, client_tool_name};
+use crate::client_tools::ClientTools;
 use crate::extract::{JsonResponse, PathId, StrictJson, StrictQuery};
 use crate::principal::AccessScope;
 use crate::problem::{Problem, ProblemKind};
@@ -47,20 +47,22 @@ pub(super) async fn register(
     let own = own_tools(&caller)?;
     let Path(name) =
         name.map_err(|_| Problem::new(ProblemKind::Malformed, "the name of the tool cannot be read"))?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !(1..=48).contains(&name.len()) || !name.chars().all(plain) {
-        let what = "the name of the tool must have 1 to 48 letters, digits, `_` or `-`";
+    if !std::iter::once(&name).chain(&body.aliases).all(|name| is_tool_name(name)) {
+        let what = "the name of the tool and each alias must have 1 to 48 letters, digits, `_` or `-`";
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
     check_length("description", &body.description, 0, 4_000)?;
     if let Some(operation) = &body.operation {
         check_length("operation", operation, 1, 64)?;
     }
+    if let Some(hint) = &body.search_hint {
+        check_length("search_hint", hint, 1, 200)?;
+    }
     if body.timeout_ms.is_some_and(|timeout| !(1..=TIMEOUT_MS_MAX).contains(&timeout)) {
         let what = format!("`timeout_ms` must be 1 to {TIMEOUT_MS_MAX}");
         return Err(Problem::new(ProblemKind::Unusable, what));
     }
-    let manifest = body.into_manifest(client_tool_name(caller.name(), &name));
+    let manifest = body.into_manifest(caller.name(), &name);
     let tool = manifest.name.clone();
     let registered = own.register(&caller.tenant.gate, caller.agent()?, manifest);
     registered.map_err(|why| Problem::new(ProblemKind::Unusable, why.to_string()))?;
@@ -146,6 +148,12 @@ pub(super) async fn report(
         return Err(taken());
     }
     status_response(call, &caller.tenant.wait_for_status(call, until).await.map_err(start_problem)?)
+}
+
+/// Checks the client's part of a name. It has no dot, so that it cannot be a name of another principal.
+fn is_tool_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    (1..=48).contains(&name.len()) && name.chars().all(plain)
 }
 
 fn own_tools(caller: &Caller) -> Result<&ClientTools, Problem> {

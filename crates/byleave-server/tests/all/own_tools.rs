@@ -80,6 +80,34 @@ async fn a_call_is_taken_run_and_reported_once() {
     assert_eq!(take(&stage, &bot, &call, "another-claim-of-it").await.json["result"], *result);
 }
 
+// req: T5, G3, R9
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_a_tool_can_declare_can_be_declared_over_http() {
+    let stage = ServerFixture::new().await;
+    let (bot, other) = (stage.agent("bot"), stage.agent("other"));
+    let more = json!({
+        "aliases": ["pay_back", "repay"], "search_hint": "give customers their money back",
+        "requires_reverse_thinking": true, "reversible": true,
+    });
+    let made = register(&stage, &bot, "refund", more.clone()).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    // The same declaration again is no change.
+    assert_eq!(register(&stage, &bot, "refund", more).await.status, 200);
+    // An alias is called like the name, and belongs to the same principal. Nobody makes challenges here, so the call is refused.
+    let refused = submit(&stage, &bot, "a", json!({"tool": "own.bot.pay_back"})).await;
+    assert_eq!(refused["result"]["refusal"]["code"], "no-challenger", "{refused}");
+    let body = json!({"tool": "own.bot.pay_back", "arguments": {"cents": 5}});
+    assert!(stage.call(&other, "b", 0, &body).await.status >= 400);
+    // An alias cannot be the name of another tool, of another principal, or have the form of one.
+    let taken = register(&stage, &bot, "second", json!({"aliases": ["refund"]})).await;
+    taken.is_problem(422, "unusable");
+    register(&stage, &bot, "third", json!({"aliases": ["other.refund"]})).await.is_problem(422, "unusable");
+    register(&stage, &bot, "fourth", json!({"search_hint": "money"})).await.is_problem(422, "unusable");
+    assert_eq!(register(&stage, &other, "x", json!({"aliases": ["refund"]})).await.status, 200);
+    // A client cannot declare that its function may run twice.
+    register(&stage, &bot, "fifth", json!({"idempotent": true})).await.is_problem(400, "malformed");
+}
+
 // req: R2
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_makers_reviewers_say_is_on_the_record() {
