@@ -170,7 +170,9 @@ pub(crate) fn gate(
     ask: AskArg,
 ) -> Result<Gate> {
     let chosen = options.settings.clone().with_mode(typed.mode);
-    terminal_approver::gate(house, options, &options.cwd, ask, chosen.gate())
+    terminal_approver::gate_with(house, &options.for_models(), &options.cwd, ask, chosen.gate(), || {
+        terminal_approver::at_terminal(options, house)
+    })
 }
 
 fn speaker(typed: &ModelArgs, before: Option<&str>, persona: &Persona) -> Result<ModelHandle> {

@@ -45,6 +45,8 @@ pub(crate) struct ResolvedOptions {
     pub(crate) editor: Vec<String>,
     /// `delete_file` is among the tools.
     pub(crate) allow_delete: bool,
+    /// `echo` and `append_line` are among the tools, for people who try things out.
+    pub(crate) demo_tools: bool,
     /// Colours are used on the person's screen.
     pub(crate) use_color: bool,
     /// Guarantees that commands run without, as the operator set.
@@ -93,6 +95,7 @@ impl ResolvedOptions {
             tenant: TenantId::new("local")?,
             person: person(),
             allow_delete: chosen.allow_delete(),
+            demo_tools: true,
             waived: chosen.waived(),
             required: BTreeSet::new(),
             editor: editor(&chosen),
@@ -109,6 +112,11 @@ impl ResolvedOptions {
         let moved = Self { cwd, ..self.clone() };
         let chosen = moved.reload()?;
         Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), settings: chosen, ..moved })
+    }
+
+    /// Returns the options for a gate whose tools are offered to a model.
+    pub(crate) fn for_models(&self) -> Self {
+        Self { demo_tools: false, ..self.clone() }
     }
 
     /// Returns the options for commands of many people on one machine. All processes of a command must be limited together,

@@ -63,7 +63,7 @@ pub(crate) fn gate_with(
 }
 
 /// Returns the approver at this terminal: drawn in place, or line by line if nothing can be drawn.
-fn at_terminal(options: &ResolvedOptions, house: &AppContext) -> Result<Arc<dyn Approver>> {
+pub(crate) fn at_terminal(options: &ResolvedOptions, house: &AppContext) -> Result<Arc<dyn Approver>> {
     let wrong = |error: std::io::Error| {
         CliError::new(format!("cannot ask at the terminal: {error}"))
             .hint("leave the question open with `--ask inbox` and answer it with `byleave inbox`")

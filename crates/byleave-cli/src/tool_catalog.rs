@@ -1,4 +1,4 @@
-//! The tools of the program: the built-in ones, and two for trying things out, `echo` and `append_line`.
+//! The tools of the program: the built-in ones, and two for people who try things out, `echo` and `append_line`. Models are not offered those.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -35,8 +35,10 @@ pub(crate) fn catalog(
         ..BuiltinToolOptions::default()
     };
     let catalog = byleave_tools::builtin_catalog(&workplace(options, workspace), &offer)?;
-    catalog.register(echo())?;
-    catalog.register(append_line())?;
+    if options.demo_tools {
+        catalog.register(echo())?;
+        catalog.register(append_line())?;
+    }
     Ok(catalog)
 }
 

@@ -70,20 +70,8 @@ struct BashArguments {
 impl Bash {
     /// Creates the tool for an execution environment, without background jobs.
     pub fn new(workplace: ExecutionEnv) -> Self {
-        let described =
-            TypedTool::new("bash", "Runs a shell command in the workspace.", |_: BashArguments, _| async {});
-        let described = described
-            .permission_class(PermissionClass::Bash)
-            .role("/command", ArgumentRole::Command)
-            .role("/write", ArgumentRole::WritePath)
-            .role("/read", ArgumentRole::ReadPath)
-            .search_hint("run a shell command or program")
-            .audit_operation("execute")
-            .not_sensitive()
-            .reversible()
-            .timeout(Duration::from_millis(TIMEOUT_MS_MAX));
         Self {
-            manifest: Arc::new(described.manifest().clone()),
+            manifest: Arc::new(manifest(&Jobs::disabled())),
             workplace: Arc::new(workplace),
             jobs: Jobs::disabled(),
             output_bytes_max: OUTPUT_BYTES_MAX,
@@ -93,7 +81,7 @@ impl Bash {
     /// Adds background jobs, which are held in this table.
     #[must_use]
     pub fn with_jobs(self, jobs: Jobs) -> Self {
-        Self { jobs, ..self }
+        Self { manifest: Arc::new(manifest(&jobs)), jobs, ..self }
     }
 
     /// Sets the number of output bytes that are kept: half from the beginning, half from the end.
@@ -124,6 +112,34 @@ impl Bash {
     fn advice(&self) -> RunAdvice {
         RunAdvice { background: self.jobs.check_available().is_ok() }
     }
+}
+
+/// Returns the manifest. It offers background jobs only if there can be some.
+fn manifest(jobs: &Jobs) -> Manifest {
+    let described =
+        TypedTool::new("bash", "Runs a shell command in the workspace.", |_: BashArguments, _| async {});
+    let described = described
+        .permission_class(PermissionClass::Bash)
+        .role("/command", ArgumentRole::Command)
+        .role("/write", ArgumentRole::WritePath)
+        .role("/read", ArgumentRole::ReadPath)
+        .search_hint("run a shell command or program")
+        .audit_operation("execute")
+        .not_sensitive()
+        .reversible()
+        .timeout(Duration::from_millis(TIMEOUT_MS_MAX));
+    let mut manifest = described.manifest().clone();
+    if jobs.check_available().is_ok() {
+        return manifest;
+    }
+    if let Some(offered) = manifest.input_schema.get_mut("properties").and_then(Value::as_object_mut) {
+        offered.remove("background");
+        if let Some(timeout) = offered.get_mut("timeout").and_then(Value::as_object_mut) {
+            let plain = "Timeout in milliseconds; by default that of a call (usually 30000). Set it for builds and tests";
+            timeout.insert("description".into(), plain.into());
+        }
+    }
+    manifest
 }
 
 impl BashArguments {

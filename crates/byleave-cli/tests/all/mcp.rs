@@ -125,10 +125,22 @@ pub(crate) fn text(result: &Value) -> String {
     blocks.map(|block| block["text"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
+/// Creates a world with a file that says hello.
+fn with_hello() -> CliTestWorld {
+    let world = CliTestWorld::new();
+    std::fs::write(world.workspace().join("hello.txt"), "hello").unwrap();
+    world
+}
+
+/// Returns the arguments of `read_file` that show exactly that file.
+fn hello() -> Value {
+    json!({"path": "hello.txt", "numbered": false})
+}
+
 // req: M1
 #[test]
 fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
-    let world = CliTestWorld::new();
+    let world = with_hello();
     for version in ["2025-06-18", "2025-11-25"] {
         let mut served = McpProcess::begun(&world, &[], version);
         let listed = served.ask("tools/list", &json!({}));
@@ -139,14 +151,18 @@ fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
             .map(|tool| tool["name"].as_str().unwrap())
             .collect();
         assert!(
-            ["bash", "echo", "read_file", "write_file"].iter().all(|name| names.contains(name)),
+            ["bash", "read_file", "write_file"].iter().all(|name| names.contains(name)),
             "{names:?}"
         );
+        // The tools for trying things out are for people.
+        assert!(!names.contains(&"echo") && !names.contains(&"append_line"), "{names:?}");
         assert!(names.is_sorted());
         let answers = ["approve", "answer", "inbox", "leave", "allow"];
         assert!(!names.iter().any(|name| answers.iter().any(|word| name.contains(word))), "{names:?}");
-        let said = served.call("echo", &json!({"text": "hello"}));
+        let said = served.call("read_file", &hello());
         assert_eq!((text(&said).as_str(), &said["isError"]), ("hello", &json!(false)));
+        let unknown = served.call("echo", &json!({"text": "hello"}));
+        assert_eq!(unknown["_meta"]["byleave/code"], "tool-unknown", "{unknown}");
         assert_eq!(served.ends(), Some(0));
     }
     let agents = world.json(&["log", "--json"]);
@@ -156,7 +172,7 @@ fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
 // req: M1
 #[test]
 fn the_newest_protocol_needs_no_beginning() {
-    let world = CliTestWorld::new();
+    let world = with_hello();
     let mut served = McpProcess::start(&world, &["--agent", "somebody"]);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -168,7 +184,7 @@ fn the_newest_protocol_needs_no_beginning() {
         found["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")),
         "{found}"
     );
-    let params = json!({"name": "echo", "arguments": {"text": "hello"}, "_meta": meta});
+    let params = json!({"name": "read_file", "arguments": hello(), "_meta": meta});
     let said = served.ask("tools/call", &params);
     assert_eq!(text(&said["result"]), "hello", "{said}");
     assert_eq!(served.ends(), Some(0));
@@ -179,11 +195,15 @@ fn the_newest_protocol_needs_no_beginning() {
 #[test]
 fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     let world = CliTestWorld::new();
-    let line = json!({"path": "notes.txt", "line": "first"});
+    // Without a rehearsal the question comes well before the short deadline, also on a slow machine.
+    let settings = world.workspace().parent().unwrap().join(".config/byleave");
+    std::fs::create_dir_all(&settings).unwrap();
+    std::fs::write(settings.join("config.toml"), "rehearse = false\n").unwrap();
+    let line = json!({"path": "notes.txt", "content": "first\n", "mode": "append"});
     // A short deadline for a call that waits for a person. Otherwise a deadline that is longer than a slow machine takes.
     let (soon, late) = (["--deadline", "2"], ["--deadline", "120"]);
     let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
-    let waits = served.call("append_line", &line);
+    let waits = served.call("write_file", &line);
     assert_eq!(waits["isError"], false);
     let question = waits["_meta"]["byleave/pending"]["question"].as_str().unwrap().to_owned();
     assert!(text(&waits).contains("pending") && text(&waits).contains(&question));
@@ -194,24 +214,24 @@ fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
     assert_eq!(world.file("notes.txt"), "first\n");
     let mut served = McpProcess::begun(&world, &late, "2025-11-25");
-    let picked_up = served.call("append_line", &line);
+    let picked_up = served.call("write_file", &line);
     assert!(text(&picked_up).contains("appended 6 bytes"), "{picked_up}");
     assert_eq!(world.file("notes.txt"), "first\n");
     assert_eq!(served.ends(), Some(0));
     let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
-    let again = served.call("append_line", &line);
+    let again = served.call("write_file", &line);
     assert!(again["_meta"]["byleave/pending"].is_object(), "{again}");
     // The server is killed while it holds a call. Its lock is released, and the next server finds the call.
     let held = again["_meta"]["byleave/pending"]["call"].clone();
     served.killed();
     let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
-    let same = served.call("append_line", &line);
+    let same = served.call("write_file", &line);
     assert_eq!(same["_meta"]["byleave/pending"]["call"], held);
     let no = world.quietly(&["inbox", "answer", &world.question(), "no", "--feedback", "once is enough"], "");
     assert_eq!(no.status.code(), Some(3), "{}", String::from_utf8_lossy(&no.stderr));
     assert_eq!(served.ends(), Some(0));
     let mut served = McpProcess::begun(&world, &late, "2025-11-25");
-    let refused = served.call("append_line", &line);
+    let refused = served.call("write_file", &line);
     assert_eq!(refused["isError"], true);
     assert!(text(&refused).contains("once is enough"), "{refused}");
     assert_eq!(refused["_meta"]["byleave/code"], "declined");
@@ -252,7 +272,7 @@ fn post(address: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) 
 #[test]
 fn over_http_only_who_knows_the_token_is_heard_and_no_web_page() {
     use std::os::unix::fs::PermissionsExt as _;
-    let world = CliTestWorld::new();
+    let world = with_hello();
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
     let mut child =
@@ -285,10 +305,10 @@ fn over_http_only_who_knows_the_token_is_heard_and_no_web_page() {
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": client,
     });
-    let params = json!({"name": "echo", "arguments": {"text": "hello"}, "_meta": meta});
+    let params = json!({"name": "read_file", "arguments": hello(), "_meta": meta});
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
     let newest =
-        [known, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
+        [known, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "read_file")];
     let (status, answer) = post(&address, &newest, &call);
     assert!(status == 200 && answer.contains("\"hello\""), "{answer}");
     assert!(answer.to_ascii_lowercase().contains("content-type: application/json"), "{answer}");

@@ -297,7 +297,7 @@ pub(crate) fn careful(messages: &[Value]) -> ScriptedTurn {
         let (worked, output) = (result["success"] == json!(true), result["output"].as_str().unwrap());
         match call {
             ("edit", _) => is_mended |= worked,
-            ("append_line", _) => is_logged |= worked,
+            ("write_file", _) => is_logged |= worked,
             ("bash", _) => is_tested |= worked,
             ("read_file", "log.txt") => is_logged |= output.contains("mended"),
             ("read_file", _) => is_mended |= output.contains("a + b"),
@@ -307,12 +307,11 @@ pub(crate) fn careful(messages: &[Value]) -> ScriptedTurn {
         looks = (unsure && call.0 != "bash").then_some(call.1);
     }
     let edit = json!({"path": "src/lib.rs", "old": "a - b", "new": "a + b"});
+    let note = json!({"path": "log.txt", "content": "mended\n", "mode": "append"});
     match (looks, is_mended, is_logged, is_tested) {
         (Some(path), ..) => ("I look.", Some(("read_file", json!({"path": path})))),
         (_, false, ..) => ("I mend it.", Some(("edit", edit))),
-        (_, _, false, _) => {
-            ("I log it.", Some(("append_line", json!({"path": "log.txt", "line": "mended"}))))
-        }
+        (_, _, false, _) => ("I log it.", Some(("write_file", note))),
         (.., false) => ("I test it.", Some(("bash", json!({"command": "cargo test --offline --quiet"})))),
         _ => ("Done.", None),
     }

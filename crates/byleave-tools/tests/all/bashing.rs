@@ -442,8 +442,10 @@ fn every_error_of_bash_says_what_to_do() {
                 assert!(played.text().contains(word), "{arguments}: `{word}` is not in: {}", played.text());
             }
         }
-        // Without support for jobs, nobody is asked about one.
+        // Without support for jobs, none is offered and nobody is asked about one.
         let none = world.bash.clone().with_jobs(byleave_tools::Jobs::disabled());
+        let offers = |bash: &byleave_tools::Bash| bash.manifest().input_schema.to_string().contains("background");
+        assert!(offers(&world.bash) && !offers(&none));
         let output = ran(&none, json!({"command": "ls", "background": true}), world.granted()).await;
         let why = output.error.unwrap();
         assert!(why.contains("no background jobs here") && why.contains("without `background`"), "{why}");

@@ -338,7 +338,8 @@ impl ChatController<'_> {
     fn gate(&self) -> Result<Gate> {
         let (house, options) = (self.house, self.options);
         let settings = options.settings.clone().with_mode(self.model_args.mode).gate();
-        terminal_approver::gate_with(house, options, &options.cwd, self.ask(), settings, || {
+        let offered = options.for_models();
+        terminal_approver::gate_with(house, &offered, &options.cwd, self.ask(), settings, || {
             Ok(Arc::new(ChatApprover::new(options, house, self.tell.clone(), self.answers.clone())))
         })
     }

@@ -112,6 +112,6 @@ fn origin(origin: &PersonaSource) -> Value {
 
 /// Returns the descriptions of the available tools for a model.
 fn described(options: &ResolvedOptions) -> Result<Vec<ToolDescription>> {
-    let catalog = tool_catalog::catalog(options, &options.cwd, None)?;
+    let catalog = tool_catalog::catalog(&options.for_models(), &options.cwd, None)?;
     Ok(catalog.list().iter().map(|entry| ToolDescription::from(entry.manifest())).collect())
 }

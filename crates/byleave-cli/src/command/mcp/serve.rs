@@ -103,7 +103,7 @@ pub(super) async fn serve_servers(
         AskArg::Terminal | AskArg::Inbox => AskArg::Inbox,
     };
     let exchange = ActiveCallers::default();
-    let builder = house.builder(options, &options.cwd, ask, chosen.gate())?;
+    let builder = house.builder(&options.for_models(), &options.cwd, ask, chosen.gate())?;
     let gate = builder.challenger(SamplingChallenger::new(exchange.clone())).build()?;
     record_waivers(&gate, options).await?;
     let upstream = mcp_servers::connect(&gate, &house, &exchange, definitions, options)?;
