@@ -10,6 +10,7 @@ use byleave_gate::result::{CallOutcome, CallResult, CallStatus, Modification, Mo
 
 use crate::config::Config;
 use crate::console::{Console, Tone, one_line, prose};
+use crate::error::unknown_tool_hint;
 use crate::json_output;
 use crate::short_ids::short;
 use crate::time::{format_duration, now};
@@ -128,6 +129,9 @@ fn settled(screen: &mut Console, result: &CallResult) {
         CallOutcome::Withheld(refusal) => refused(screen, "withheld:", refusal, result),
         CallOutcome::Unknown(refusal) => refused(screen, "unknown:", refusal, result),
     }
+    if json_output::is_undoable(result) {
+        screen.hint(&format!("`byleave undo {}` undoes it", short(&result.call)));
+    }
 }
 
 fn changed(screen: &mut Console, change: &Modification) {
@@ -151,7 +155,7 @@ fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallRes
         // These refusals say what to do themselves, or a person just caused them.
         (_, Code::NoApprover | Code::OutsideWorkspace) => return,
         (_, Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
-        (_, Code::ToolUnknown) => "`byleave tools` lists the tools".to_owned(),
+        (_, Code::ToolUnknown) => unknown_tool_hint(&result.tool).to_owned(),
         (_, Code::ArgumentsInvalid) => {
             format!("`byleave tools show {}` shows its arguments", result.tool)
         }

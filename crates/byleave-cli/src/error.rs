@@ -48,9 +48,19 @@ impl CliError {
     }
 }
 
+/// Returns what a person can do about a tool that is not in the catalog.
+pub(crate) fn unknown_tool_hint(name: &str) -> &'static str {
+    match name {
+        "delete_file" => {
+            "write `allow_delete = true` with `byleave config edit`, or set BYLEAVE_ALLOW_DELETE=1 for one command"
+        }
+        _ => "`byleave tools` lists the tools",
+    }
+}
+
 impl From<UnknownToolError> for CliError {
     fn from(unknown: UnknownToolError) -> Self {
-        Self::new(unknown.to_string()).hint("`byleave tools` lists the tools")
+        Self::new(unknown.to_string()).hint(unknown_tool_hint(&unknown.name))
     }
 }
 

@@ -47,6 +47,9 @@ fn settled(result: &CallResult) -> Value {
     }
     fields.insert("arguments".into(), result.arguments.clone());
     fields.insert("data".into(), json!(report.data));
+    let undoable = is_undoable(result);
+    fields.insert("undoable".into(), json!(undoable));
+    fields.insert("undo".into(), json!(undoable.then(|| format!("byleave undo {}", result.call))));
     if let CallOutcome::DryRun(plan) = &result.outcome {
         fields.insert("effects".into(), json!(plan.effects));
     }
@@ -62,6 +65,14 @@ fn settled(result: &CallResult) -> Value {
     let receipt = result.receipt.map(|receipt| json!({ "entries": receipt.entries, "head": receipt.head }));
     fields.insert("receipt".into(), json!(receipt));
     Value::Object(fields)
+}
+
+/// Checks whether the changes of a call can be undone.
+pub(crate) fn is_undoable(result: &CallResult) -> bool {
+    match &result.outcome {
+        CallOutcome::Completed(output) | CallOutcome::Failed(output) => output.undo.is_some(),
+        _ => false,
+    }
 }
 
 /// Returns a question, with the digest that an answer repeats.

@@ -40,6 +40,7 @@ mod resume_call;
 mod short_ids;
 mod signals;
 mod terminal_approver;
+mod terminal_mark;
 mod time;
 mod tool_catalog;
 mod undo_target;

@@ -170,7 +170,7 @@ pub(crate) fn pending_dir(options: &ResolvedOptions) -> PathBuf {
 
 /// Returns the person in whose name servers are accepted.
 pub(crate) fn asking(options: &ResolvedOptions) -> AcceptanceContext {
-    AcceptanceContext { tenant: options.tenant.clone(), cwd: options.cwd.clone() }
+    AcceptanceContext { tenant: options.tenant.clone(), cwd: options.cwd.clone(), at_terminal: false }
 }
 
 /// Derives a name for a server without one.

@@ -47,6 +47,8 @@ pub struct CatalogSnapshot {
     aliases: BTreeMap<Arc<str>, Arc<CatalogEntry>>,
     /// The names of all tools that were ever registered.
     known_names: BTreeSet<Arc<str>>,
+    /// The reasons why tools are not in the catalog, by name.
+    disabled: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// One registered tool, with data computed at registration.
@@ -90,16 +92,23 @@ pub enum RegisterError {
 
 /// The error for an unknown name or alias.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no tool `{}`{}", name.escape_debug(), hint(nearest.as_deref()))]
+#[error("{}", describe_unknown(name, nearest.as_deref(), disabled.as_deref()))]
 pub struct UnknownToolError {
     /// The name, truncated if it is very long.
     pub name: String,
     /// The most similar name, if any is similar enough.
     pub nearest: Option<String>,
+    /// The reason why the tool is disabled, if it is.
+    pub disabled: Option<String>,
 }
 
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+fn describe_unknown(name: &str, nearest: Option<&str>, disabled: Option<&str>) -> String {
+    let name = name.escape_debug();
+    match (disabled, nearest) {
+        (Some(reason), _) => format!("the tool `{name}` is disabled: {reason}"),
+        (None, Some(nearest)) => format!("there is no tool `{name}`; did you mean `{nearest}`?"),
+        (None, None) => format!("there is no tool `{name}`"),
+    }
 }
 
 impl From<UnknownToolError> for Refusal {
@@ -137,6 +146,16 @@ impl Catalog {
             next.add(Arc::clone(&entry))?;
             Ok(old)
         })
+    }
+
+    /// Sets the reason why a tool is not registered. Whoever calls it reads the reason, and how to enable it, instead of a similar name.
+    pub fn set_disabled(&self, name: &str, reason: &str) {
+        let writing = self.shared.write_lock.lock();
+        let mut next = CatalogSnapshot::clone(&self.shared.snapshot.load());
+        next.disabled.insert(name.into(), reason.into());
+        let old = self.shared.snapshot.swap(Arc::new(next));
+        drop(writing);
+        drop(old);
     }
 
     /// Removes a tool by its own name.
@@ -257,6 +276,13 @@ impl CatalogSnapshot {
     }
 
     fn unknown(&self, name: &str) -> UnknownToolError {
+        if let Some(reason) = self.disabled.get(name) {
+            return UnknownToolError {
+                name: name.to_owned(),
+                nearest: None,
+                disabled: Some(reason.to_string()),
+            };
+        }
         // The name comes from the model and may be anything. Only as many characters as a name may have are compared.
         let plain: String = normalize_name(name).take(check::NAME_CHARS_MAX).collect();
         let likeness = |known: &str| strsim::jaro_winkler(&plain, &normalize_name(known).collect::<String>());
@@ -271,6 +297,7 @@ impl CatalogSnapshot {
         UnknownToolError {
             name: name.chars().take(check::NAME_CHARS_MAX).collect(),
             nearest: nearest.map(|(_, name)| name.to_string()),
+            disabled: None,
         }
     }
 

@@ -20,6 +20,10 @@ use crate::{
     web_fetch,
 };
 
+/// What a caller of `delete_file` reads if it is not in the catalog.
+const DELETE_DISABLED: &str =
+    "deleting files is turned off; the operator can turn it on with the setting `allow_delete`";
+
 /// Options for which tools the catalog contains.
 #[derive(Clone, Default)]
 pub struct BuiltinToolOptions {
@@ -54,8 +58,9 @@ pub fn builtin_catalog(
     catalog.register(edit(workplace))?;
     catalog.register(multi_edit(workplace))?;
     catalog.register(apply_patch(workplace))?;
-    if offer.allow_delete {
-        catalog.register(delete_file(workplace))?;
+    match offer.allow_delete {
+        true => drop(catalog.register(delete_file(workplace))?),
+        false => catalog.set_disabled("delete_file", DELETE_DISABLED),
     }
     catalog.register(web_fetch(Fetcher::new()))?;
     let todos = workplace.store_dir.join("todos");

@@ -19,6 +19,8 @@ use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::short;
+use crate::terminal_mark::{self, TerminalMark};
 use crate::{call_display, mcp_servers, notify, terminal_approver};
 
 #[derive(Debug, Group)]
@@ -90,6 +92,14 @@ pub(crate) async fn run(
     for problem in servers.problems() {
         screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
     }
+    if ask == AskArg::Terminal {
+        for older in terminal_mark::cancel_abandoned(&gate, &house, options, &call).await? {
+            let line =
+                format!("call {} was cancelled: the terminal that asked about it is gone", short(&older));
+            screen.message_with_tone(Tone::Careful, "note:", &line);
+        }
+    }
+    let _mark = TerminalMark::set(options, ask, call.id);
     let tool = call.tool.clone();
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
     if let CallStatus::Waiting { question, .. } = &driven.call_status {

@@ -152,7 +152,8 @@ pub(crate) async fn run(
         (false, true) => {}
         (_, false) => call_display::print_status(screen, &driven.call_status),
     }
-    if output.undo.is_some() {
+    // The status of a call says it itself.
+    if output.undo.is_some() && (is_as_shown || screen.json()) {
         screen.message_with_tone(
             Tone::Strong,
             "committed:",

@@ -15,6 +15,7 @@ use crate::drive_call::drive;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
+use crate::terminal_mark::TerminalMark;
 use crate::time::now;
 use crate::{json_output, proxied, resume_call, terminal_approver};
 
@@ -49,6 +50,7 @@ pub(crate) async fn run(
         }
         for call in fresh {
             gate.set_policy(house.policy(options, &house.workspace_of(call).await?)?);
+            let _mark = TerminalMark::set(options, ask, call);
             let driven =
                 drive(&gate, call, resume_call::resume(&gate, &house, call, options), options, screen).await;
             worst = worst.max(driven.status());

@@ -8,6 +8,7 @@ mod checkpoint;
 mod everywhere;
 mod mcp_tools;
 mod settings;
+mod small;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

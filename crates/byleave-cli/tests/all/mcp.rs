@@ -150,10 +150,7 @@ fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
             .iter()
             .map(|tool| tool["name"].as_str().unwrap())
             .collect();
-        assert!(
-            ["bash", "read_file", "write_file"].iter().all(|name| names.contains(name)),
-            "{names:?}"
-        );
+        assert!(["bash", "read_file", "write_file"].iter().all(|name| names.contains(name)), "{names:?}");
         // The tools for trying things out are for people.
         assert!(!names.contains(&"echo") && !names.contains(&"append_line"), "{names:?}");
         assert!(names.is_sorted());
@@ -307,8 +304,12 @@ fn over_http_only_who_knows_the_token_is_heard_and_no_web_page() {
     });
     let params = json!({"name": "read_file", "arguments": hello(), "_meta": meta});
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
-    let newest =
-        [known, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "read_file")];
+    let newest = [
+        known,
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "read_file"),
+    ];
     let (status, answer) = post(&address, &newest, &call);
     assert!(status == 200 && answer.contains("\"hello\""), "{answer}");
     assert!(answer.to_ascii_lowercase().contains("content-type: application/json"), "{answer}");

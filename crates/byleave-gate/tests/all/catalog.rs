@@ -119,6 +119,13 @@ fn an_unknown_name_names_the_nearest() {
     assert_eq!(unknown.to_string(), "there is no tool `read_fiel`; did you mean `read_file`?");
     let refusal = Refusal::from(catalog.get("x\u{1b}y").unwrap_err());
     assert_eq!((refusal.code, refusal.message.as_str()), (Code::ToolUnknown, "there is no tool `x\\u{1b}y`"));
+    // A disabled tool is not taken for a misspelled one, and is not there either.
+    catalog.set_disabled("read_files", "ask the operator for `read_many`");
+    let disabled = catalog.get("read_files").unwrap_err();
+    assert_eq!(disabled.to_string(), "the tool `read_files` is disabled: ask the operator for `read_many`");
+    assert!(!catalog.contains("read_files") && !catalog.was_ever_registered("read_files"));
+    catalog.register(ManifestOnlyTool::named("read_files")).unwrap();
+    assert_eq!(catalog.get("read_files").unwrap().name(), "read_files");
 }
 
 /// Returns a different manifest each time, and cannot describe itself.

@@ -67,12 +67,21 @@ pub struct AcceptanceContext {
     pub tenant: TenantId,
     /// The directory of the call.
     pub cwd: String,
+    /// Whether the person reviews the server right now. Then no question that another process left open is in the way.
+    pub at_terminal: bool,
 }
 
 impl AcceptanceContext {
+    /// Returns the session of the calls that accept a server. One that a person reviews right now has its own, because a call waits for an
+    /// earlier one of its session.
+    pub fn session(&self, server: &ServerName) -> Result<SessionId, String> {
+        let prefix = if self.at_terminal { "trust-mcp" } else { "mcp" };
+        SessionId::new(format!("{prefix}-{server}")).map_err(|no| no.to_string())
+    }
+
     /// Creates the call that accepts a part of a server.
     pub(super) fn new_call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
-        let session = SessionId::new(format!("mcp-{server}")).map_err(|no| no.to_string())?;
+        let session = self.session(server)?;
         let agent = AgentId::new("byleave").map_err(|no| no.to_string())?;
         Ok(Call {
             id,

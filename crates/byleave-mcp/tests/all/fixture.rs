@@ -121,6 +121,7 @@ impl UpstreamFixture {
         AcceptanceContext {
             tenant: "local".parse().unwrap(),
             cwd: self.folder.path().to_str().unwrap().into(),
+            at_terminal: false,
         }
     }
 

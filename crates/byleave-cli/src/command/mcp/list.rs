@@ -6,6 +6,7 @@ use byleave_mcp::upstream::pins::ServerPin;
 use byleave_mcp::upstream::server_definition::{DirectoryAccess, Launch, ServerDefinition};
 use serde_json::{Value, json};
 
+use crate::call_display::table;
 use crate::console::{Console, Tone, many_lines, one_line, prose};
 use crate::exit_status::ExitStatus;
 use crate::mcp_servers;
@@ -14,29 +15,23 @@ use crate::resolved_options::ResolvedOptions;
 pub(super) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let (all, pins, logins) =
         (mcp_servers::all(options)?, mcp_servers::pins(options), mcp_servers::logins(options));
-    let mut values = Vec::new();
-    if all.is_empty() && !screen.json() {
+    let (mut values, mut rows) = (Vec::new(), Vec::new());
+    for server in &all {
+        let (pinned, login) = (pins.get(&server.name)?, logins.status(server)?);
+        values.push(value(server, &pinned, &login));
+        let login = logged_in(server, &login).map(|login| format!("  ({login})")).unwrap_or_default();
+        let launched = format!("{}{login}", launched(server));
+        rows.push(vec![server.name.as_str().to_owned(), accepted(server, &pinned), launched]);
+    }
+    if screen.json() {
+        screen.value(&Value::Array(values));
+    } else if rows.is_empty() {
         screen.message(
             "there are no servers behind the gate; `byleave mcp add NAME -- COMMAND` adds one, \
             `byleave init` moves those of an agent",
         );
-    }
-    for server in &all {
-        let (pinned, login) = (pins.get(&server.name)?, logins.status(server)?);
-        if screen.json() {
-            values.push(value(server, &pinned, &login));
-        } else {
-            let login = logged_in(server, &login).map(|login| format!("  ({login})")).unwrap_or_default();
-            screen.line(&prose(&format!(
-                "{:<20} {:<14} {}{login}",
-                server.name.as_str(),
-                accepted(server, &pinned),
-                launched(server)
-            )));
-        }
-    }
-    if screen.json() {
-        screen.value(&Value::Array(values));
+    } else {
+        table(screen, &["SERVER", "STATE", "STARTED BY"], &rows);
     }
     Ok(ExitStatus::Completed)
 }

@@ -1,9 +1,12 @@
 //! `byleave mcp trust` and `test`: inspect a server with the person, and show what it offers.
 
 use anyhow::Result;
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallState, PageRequest};
+use byleave_gate::gate::Gate;
 use byleave_mcp::active_callers::ActiveCallers;
-use byleave_mcp::upstream::ServerStatus;
 use byleave_mcp::upstream::pins::Drift;
+use byleave_mcp::upstream::server_definition::ServerName;
+use byleave_mcp::upstream::{AcceptanceContext, ServerStatus};
 use serde_json::{Value, json};
 
 use crate::app_context::AppContext;
@@ -14,6 +17,9 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::{mcp_servers, terminal_approver};
+
+/// The maximum number of earlier reviews that are cancelled.
+const REVIEWS_MAX: usize = 100;
 
 /// Asks at the terminal how the server is started, and then about its tools. Accepted answers are pinned.
 pub(super) async fn run(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
@@ -31,10 +37,33 @@ pub(super) async fn run(name: &str, options: &ResolvedOptions, screen: &mut Cons
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.settings.gate())?;
     record_waivers(&gate, options).await?;
     let upstream = mcp_servers::connect(&gate, &house, &ActiveCallers::default(), vec![definition], options)?;
-    if let Err(why) = upstream.accept(&gate, &mcp_servers::asking(options), &server).await {
+    let by = AcceptanceContext { at_terminal: true, ..mcp_servers::asking(options) };
+    cancel_older_reviews(&gate, &house, &by, &server, options).await?;
+    if let Err(why) = upstream.accept(&gate, &by, &server).await {
         return Err(CliError::new(format!("the server `{server}` is not accepted: {why}")).into());
     }
     Ok(told(name, &upstream.refresh(&server).await, screen))
+}
+
+/// Cancels what an earlier `byleave mcp trust` of this server left open, for example because it was killed while it asked.
+async fn cancel_older_reviews(
+    gate: &Gate,
+    house: &AppContext,
+    by: &AcceptanceContext,
+    server: &ServerName,
+    options: &ResolvedOptions,
+) -> Result<()> {
+    let session = by.session(server).map_err(CliError::new)?;
+    let filter = CallFilter {
+        tenant: Some(options.tenant.clone()),
+        session: Some(session),
+        state: Some(CallState::Waiting),
+        ..CallFilter::default()
+    };
+    for older in house.audit_log.calls(filter, PageRequest::with_limit(REVIEWS_MAX)).await? {
+        gate.cancel(older.call, &options.person.name).await?;
+    }
+    Ok(())
 }
 
 /// Starts an accepted server and shows what it offers.

@@ -278,7 +278,7 @@ impl CorpusFixture {
     }
 
     pub(super) fn asking(&self) -> AcceptanceContext {
-        AcceptanceContext { tenant: "local".parse().unwrap(), cwd: self.cwd() }
+        AcceptanceContext { tenant: "local".parse().unwrap(), cwd: self.cwd(), at_terminal: false }
     }
 
     /// The server tools that agents are offered.
