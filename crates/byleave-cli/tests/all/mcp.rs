@@ -133,7 +133,7 @@ fn with_hello() -> CliTestWorld {
 }
 
 /// Returns the arguments of `read_file` that show exactly that file.
-fn hello() -> Value {
+fn hello_arguments() -> Value {
     json!({"path": "hello.txt", "numbered": false})
 }
 
@@ -156,7 +156,7 @@ fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
         assert!(names.is_sorted());
         let answers = ["approve", "answer", "inbox", "leave", "allow"];
         assert!(!names.iter().any(|name| answers.iter().any(|word| name.contains(word))), "{names:?}");
-        let said = served.call("read_file", &hello());
+        let said = served.call("read_file", &hello_arguments());
         assert_eq!((text(&said).as_str(), &said["isError"]), ("hello", &json!(false)));
         let unknown = served.call("echo", &json!({"text": "hello"}));
         assert_eq!(unknown["_meta"]["byleave/code"], "tool-unknown", "{unknown}");
@@ -181,7 +181,7 @@ fn the_newest_protocol_needs_no_beginning() {
         found["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")),
         "{found}"
     );
-    let params = json!({"name": "read_file", "arguments": hello(), "_meta": meta});
+    let params = json!({"name": "read_file", "arguments": hello_arguments(), "_meta": meta});
     let said = served.ask("tools/call", &params);
     assert_eq!(text(&said["result"]), "hello", "{said}");
     assert_eq!(served.ends(), Some(0));
@@ -302,7 +302,7 @@ fn over_http_only_who_knows_the_token_is_heard_and_no_web_page() {
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": client,
     });
-    let params = json!({"name": "read_file", "arguments": hello(), "_meta": meta});
+    let params = json!({"name": "read_file", "arguments": hello_arguments(), "_meta": meta});
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
     let newest = [
         known,

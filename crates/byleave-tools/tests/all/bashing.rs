@@ -444,8 +444,7 @@ fn every_error_of_bash_says_what_to_do() {
         }
         // Without support for jobs, none is offered and nobody is asked about one.
         let none = world.bash.clone().with_jobs(byleave_tools::Jobs::disabled());
-        let offers =
-            |bash: &byleave_tools::Bash| bash.manifest().input_schema.to_string().contains("background");
+        let offers = |bash: &Bash| bash.manifest().input_schema.to_string().contains("background");
         assert!(offers(&world.bash) && !offers(&none));
         let output = ran(&none, json!({"command": "ls", "background": true}), world.granted()).await;
         let why = output.error.unwrap();
