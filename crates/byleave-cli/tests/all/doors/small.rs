@@ -161,7 +161,9 @@ fn a_question_of_a_killed_terminal_does_not_block_its_session() {
     assert_eq!(fate(&doors, &older).0, "waiting");
     other.press(KEY_END);
     other.choose("n", "no");
-    other.end();
+    other.await_shown("What should the model do instead?");
+    other.press("\r");
+    assert_eq!(other.end().0, Some(3));
     let mut sitting = doors.at_terminal(&call);
     assert!(sitting.asks(), "{}", sitting.seen);
     assert_eq!(fate(&doors, &older), ("settled".into(), "cancelled".into()));
