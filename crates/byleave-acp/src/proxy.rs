@@ -199,8 +199,8 @@ impl Proxy {
         };
         let call = CallId::new(fresh_id());
         self.client.register_request(call, id.clone(), raw.clone());
-        let result =
-            self.settled(call, &session, CALL_TOOL, raw.get("toolCall").cloned().unwrap_or_default()).await;
+        let arguments = raw.get("toolCall").cloned().unwrap_or_default();
+        let result = self.settled(call, &session, CALL_TOOL, arguments).await;
         self.client.forget_request(call);
         let allow = of(PermissionOptionKind::AllowOnce);
         let (chosen, why) = match (&result, allow) {
@@ -242,6 +242,7 @@ impl Proxy {
         self.pass(&self.to_agent, jsonrpc::error(&id, REFUSED, &why)).await;
     }
 
+    /// Settles a call. Fails if it was modified, because the agent and the editor only do what they asked for.
     async fn settled(
         &self,
         id: CallId,
@@ -261,7 +262,7 @@ impl Proxy {
             session: session_id(session)?,
             agent: self.who.agent.clone(),
             tool: tool.to_owned(),
-            arguments,
+            arguments: arguments.clone(),
             reason: None,
             cwd,
             mode: self.who.mode,
@@ -270,6 +271,11 @@ impl Proxy {
         self.known().open.insert(id, (session.to_owned(), gate.clone()));
         let result = gate.settle(call).await;
         self.known().open.remove(&id);
+        if matches!(result.outcome, CallOutcome::Completed(_)) && result.arguments != arguments {
+            return Err(
+                "the call was modified, and an editor cannot run a modified call; it did not run".into()
+            );
+        }
         Ok(result)
     }
 

@@ -20,6 +20,7 @@ use crate::console::{Console, Tone, prose};
 use crate::error::CliError;
 use crate::proxied;
 use crate::resolved_options::{ResolvedOptions, text_of};
+use crate::reviewers;
 use crate::tool_catalog::{self, workplace};
 use crate::workers;
 
@@ -83,6 +84,7 @@ impl AppContext {
         settings: GateSettings,
     ) -> Result<GateBuilder> {
         let builder = with_tools(options, workspace, ask, settings, Arc::clone(&self.audit_log) as Arc<_>)?;
+        let builder = reviewers::attach(builder, &options.settings, workspace)?;
         workers::skip_worker_calls(builder.policy(self.policy(options, workspace)?), options)
     }
 
@@ -142,7 +144,7 @@ pub(crate) fn state_dir(options: &ResolvedOptions) -> Result<String> {
     })?)
 }
 
-/// Returns a gate builder on a ledger with the tools of the program. The caller must still set its policy.
+/// Returns a gate builder on a ledger with the tools of the program. The caller must still set its policy and its reviewers.
 pub(crate) fn with_tools(
     options: &ResolvedOptions,
     workspace: &str,

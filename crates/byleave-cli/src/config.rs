@@ -1,10 +1,15 @@
 //! The settings of the program, each with its origin.
 //!
-//! In order: the defaults, which are a commented file in this repository; the person's own file; environment variables; flags. A
-//! project's file is a bound on all of them and can only tighten. Nothing here reads the environment; the caller passes it in.
+//! In order: the defaults, which are a commented file in this repository; the organisation's file; the person's own file; environment
+//! variables; flags. A project's file is a bound on all of them and can only tighten. The reviewers of the organisation and of the
+//! person all apply; a project has none. Nothing here reads the environment; the caller passes it in.
 
 mod file;
+mod file_path;
 mod key;
+mod problems;
+mod reviewer;
+mod reviewer_parser;
 mod suggestion;
 mod value;
 
@@ -16,16 +21,18 @@ use std::time::Duration;
 use anyhow::Result;
 use byleave_gate::core::call::Mode;
 use byleave_gate::core::challenge::ChallengeTiming;
-use byleave_gate::core::policy::PathVariables;
+use byleave_gate::core::policy::{Layer, PathVariables};
 use byleave_gate::policy_files;
 use byleave_gate::schema::JsonLimits;
 use byleave_gate::settings::{GateSettings, UnattendedAction};
 use byleave_sandbox::guarantee::Guarantee;
 
-use self::file::FileSetting;
-pub(crate) use self::file::{ConfigError, ConfigFile};
+pub(crate) use self::file::ConfigError;
+use self::file::{FileContents, FileSetting, ParseContext};
+pub(crate) use self::file_path::ConfigFile;
 use self::key::KEYS;
 pub(crate) use self::key::SettingKey;
+pub(crate) use self::reviewer::{ReviewerKind, ReviewerSetting};
 pub(crate) use self::value::SettingValue;
 use crate::args::{AskArg, ColorArg, ModeArg};
 use crate::error::CliError;
@@ -41,6 +48,8 @@ const NAME: &str = "config.toml";
 pub(crate) enum SettingSource {
     /// The default.
     Default,
+    /// The file of the organisation, and the line.
+    Organisation(PathBuf, usize),
     /// The person's own file, and the line.
     User(PathBuf, usize),
     /// The file of a project, and the line.
@@ -79,6 +88,7 @@ pub(crate) struct Config {
     held: Vec<ConfigValue>,
     /// The bounds of projects, the strictest of each.
     bounds: Vec<ConfigValue>,
+    reviewers: Vec<ReviewerSetting>,
     /// The files that were searched, and whether each exists.
     pub(crate) files: Vec<(ConfigFile, bool)>,
 }
@@ -87,7 +97,9 @@ impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::User(path, line) | Self::Project(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Organisation(path, line) | Self::User(path, line) | Self::Project(path, line) => {
+                write!(f, "{}:{line}", path.display())
+            }
             Self::Variable(name) => write!(f, "${name}"),
             Self::Flag(name) => write!(f, "{name}"),
         }
@@ -99,6 +111,7 @@ impl SettingSource {
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Default => "default",
+            Self::Organisation(..) => "organisation",
             Self::User(..) => "user",
             Self::Project(..) => "project",
             Self::Variable(_) => "variable",
@@ -109,22 +122,19 @@ impl SettingSource {
 
 /// Returns the files that may contain settings for work in these directories.
 pub(crate) fn files(places: &PathVariables<'_>) -> Vec<ConfigFile> {
-    use byleave_gate::core::policy::Layer;
     // Beside the policy files, so that both are easy to find.
-    let beside = policy_files::candidate_files(places, None).into_iter().filter_map(|file| {
-        let is_project = match file.layer {
-            Layer::User => false,
-            Layer::Project => true,
-            _ => return None,
-        };
-        Some(ConfigFile { is_project, path: file.path.with_file_name(NAME) })
-    });
-    beside.collect()
+    let beside = policy_files::candidate_files(places, None).into_iter();
+    beside.map(|file| ConfigFile { layer: file.layer, path: file.path.with_file_name(NAME) }).collect()
 }
 
-/// Checks whether a text is valid as the person's own file.
-pub(crate) fn check(path: &Path, text: &str) -> Result<(), ConfigError> {
-    file::parse(path, text, None).map(drop)
+/// Checks whether a text is valid as the person's own file, beside the reviewers of the organisation.
+pub(crate) fn check(path: &Path, text: &str, organisation: &[ReviewerSetting]) -> Result<(), ConfigError> {
+    let known = ParseContext { reviewers: organisation, ..ParseContext::default() };
+    file::parse(&own_file(path), text, known).map(drop)
+}
+
+fn own_file(path: &Path) -> ConfigFile {
+    ConfigFile { layer: Layer::User, path: path.to_path_buf() }
 }
 
 /// Returns the defaults with every setting commented out, as a template.
@@ -143,10 +153,10 @@ impl Config {
             value: said.value,
             origin: SettingSource::Default,
         };
-        let mut held: Vec<ConfigValue> =
-            file::parse(Path::new("defaults.toml"), DEFAULTS, None)?.into_iter().map(held).collect();
+        let defaults = file::parse(&own_file(Path::new("defaults.toml")), DEFAULTS, ParseContext::default())?;
+        let mut held: Vec<ConfigValue> = defaults.settings.into_iter().map(held).collect();
         held.sort_by_key(|held| KEYS.iter().position(|key| key.name == held.key.name));
-        Ok(Self { held, bounds: Vec::new(), files: Vec::new() })
+        Ok(Self { held, bounds: Vec::new(), reviewers: defaults.reviewers, files: Vec::new() })
     }
 
     /// Loads the settings from these files and variables.
@@ -155,17 +165,18 @@ impl Config {
         let of = |held: &ConfigValue| FileSetting { key: held.key, value: held.value.clone(), line: 0 };
         let defaults: Vec<FileSetting> = config.held.iter().map(of).collect();
         for file in files {
-            let read = file::read(&file, &defaults)?;
+            let read = file::read(&file, ParseContext { defaults: &defaults, reviewers: &config.reviewers })?;
             let is_there = read.is_some();
-            for FileSetting { key, value, line } in read.into_iter().flatten() {
-                if file.is_project {
-                    config.bound(ConfigValue {
-                        key,
-                        value,
-                        origin: SettingSource::Project(file.path.clone(), line),
-                    });
-                } else {
-                    config.set(key, value, SettingSource::User(file.path.clone(), line));
+            let FileContents { settings, reviewers } = read.unwrap_or_default();
+            config.reviewers.extend(reviewers);
+            for FileSetting { key, value, line } in settings {
+                let path = file.path.clone();
+                match file.layer {
+                    Layer::Project => {
+                        config.bound(ConfigValue { key, value, origin: SettingSource::Project(path, line) });
+                    }
+                    Layer::Organisation => config.set(key, value, SettingSource::Organisation(path, line)),
+                    _ => config.set(key, value, SettingSource::User(path, line)),
                 }
             }
             config.files.push((file, is_there));
@@ -208,6 +219,11 @@ impl Config {
     /// Returns the setting in force with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&ConfigValue> {
         self.held.iter().find(|held| held.key.name == name).map(|held| self.bounded(held))
+    }
+
+    /// Returns the reviewers, in the order in which they review: first those of the organisation, then those of the person.
+    pub(crate) fn reviewers(&self) -> &[ReviewerSetting] {
+        &self.reviewers
     }
 
     /// Returns the settings that a project tightened, with their bounds.

@@ -32,11 +32,11 @@ mod live_output;
 mod mcp_config_file;
 mod mcp_servers;
 mod notify;
-#[cfg(feature = "serve")]
 mod private_file;
 mod proxied;
 mod resolved_options;
 mod resume_call;
+mod reviewers;
 mod short_ids;
 mod signals;
 mod terminal_approver;

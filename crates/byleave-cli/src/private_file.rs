@@ -7,7 +7,7 @@ use std::path::Path;
 use byleave_files::LinkPolicy;
 use byleave_gate::secret::Secret;
 
-/// An upper limit for the secret of a client or a worker.
+/// An upper limit for the secret of a client, a worker or a service.
 const SECRET_BYTES_MAX: u64 = 4_096;
 
 /// Reads a secret from a file that only its owner can read.

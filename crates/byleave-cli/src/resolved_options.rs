@@ -219,7 +219,7 @@ fn state(chosen: &Config) -> Result<PathBuf> {
         Ok(rest) => set("HOME").map_or_else(|| dir.clone(), |home| home.join(rest)),
         Err(_) => dir,
     });
-    if let (Some(dir), Some(SettingSource::User(path, line))) =
+    if let (Some(dir), Some(SettingSource::Organisation(path, line) | SettingSource::User(path, line))) =
         (&said, chosen.get("state").map(|held| &held.origin))
         && !dir.is_absolute()
     {

@@ -7,10 +7,13 @@
 mod cache;
 mod closure;
 mod hold;
+mod named;
 mod opinion;
 mod registry;
+mod scope;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use byleave_core::effect::Plan;
 use byleave_core::id::CallId;
@@ -24,8 +27,10 @@ pub use closure::{
     output_reviewer_blocking,
 };
 pub use hold::{HoldReviewer, hold_reviewer};
+pub use named::NamedReviewer;
 pub use opinion::IntoOpinion;
-pub use registry::{ReviewResult, ReviewScope, Reviewers};
+pub use registry::{ReviewResult, Reviewers};
+pub use scope::ReviewScope;
 
 /// The opinion of a reviewer. A plain `bool` is a verdict, a plain value is a change (R2).
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +165,10 @@ pub trait InputReviewer: Send + Sync + 'static {
     fn is_cacheable(&self) -> bool {
         false
     }
+    /// Returns how long a review may take, if that is not the limit of the gate.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
     /// Reviews a draft.
     fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>>;
 }
@@ -168,6 +177,10 @@ pub trait InputReviewer: Send + Sync + 'static {
 pub trait OutputReviewer: Send + Sync + 'static {
     /// Returns its name in the audit log.
     fn name(&self) -> &str;
+    /// Returns how long a review may take, if that is not the limit of the gate.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
     /// Reviews a result.
     fn review<'a>(
         &'a self,

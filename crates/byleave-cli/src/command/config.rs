@@ -8,11 +8,12 @@ use std::process::Command as Program;
 
 use anyhow::Result;
 use byleave_files::own;
+use byleave_gate::core::policy::Layer;
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::call_display::table;
-use crate::config::{self, ConfigFile, ConfigValue, SettingSource};
+use crate::config::{self, ConfigFile, ConfigValue, ReviewerSetting, SettingSource};
 use crate::console::{Console, one_line};
 use crate::diagnostics;
 use crate::error::CliError;
@@ -48,7 +49,8 @@ pub(crate) fn run(
 fn show(options: &ResolvedOptions, screen: &mut Console) {
     if screen.json() {
         let settings = options.settings.all().map(held_json).collect::<Vec<_>>();
-        screen.value(&json!({ "settings": settings, "state": options.state }));
+        let reviewers = options.settings.reviewers().iter().map(ReviewerSetting::json).collect::<Vec<_>>();
+        screen.value(&json!({ "settings": settings, "reviewers": reviewers, "state": options.state }));
         return;
     }
     let row = |held: &ConfigValue| {
@@ -56,11 +58,23 @@ fn show(options: &ResolvedOptions, screen: &mut Console) {
     };
     let rows: Vec<Vec<String>> = options.settings.all().map(row).collect();
     table(screen, &["SETTING", "VALUE", "FROM"], &rows);
+    let row = |reviewer: &ReviewerSetting| {
+        let (kind, on) = (reviewer.kind.as_str(), reviewer.kind.stages().as_str());
+        let (tools, place) = (one_line(&reviewer.tools.join(" ")), one_line(&reviewer.place()));
+        vec![reviewer.name.clone(), kind.to_owned(), on.to_owned(), tools, place]
+    };
+    let rows: Vec<Vec<String>> = options.settings.reviewers().iter().map(row).collect();
+    if !rows.is_empty() {
+        screen.line("");
+        table(screen, &["REVIEWER", "KIND", "ON", "TOOLS", "FROM"], &rows);
+    }
 }
 
 fn held_json(held: &ConfigValue) -> serde_json::Value {
     let (file, line) = match &held.origin {
-        SettingSource::User(path, line) | SettingSource::Project(path, line) => (Some(path), Some(line)),
+        SettingSource::Organisation(path, line)
+        | SettingSource::User(path, line)
+        | SettingSource::Project(path, line) => (Some(path), Some(line)),
         SettingSource::Default | SettingSource::Variable(_) | SettingSource::Flag(_) => (None, None),
     };
     let name = match &held.origin {
@@ -77,22 +91,21 @@ fn held_json(held: &ConfigValue) -> serde_json::Value {
 
 /// Searches the files itself, because one of them may not load.
 fn paths(options: &ResolvedOptions, screen: &mut Console) {
-    let word = |file: &ConfigFile| if file.is_project { "project" } else { "user" };
     let files = options.config_files();
     if screen.json() {
-        let one = |file: &ConfigFile| json!({ "layer": word(file), "path": file.path, "there": file.path.exists() });
+        let one = |file: &ConfigFile| json!({ "layer": file.layer, "path": file.path, "there": file.path.exists() });
         screen.value(&files.iter().map(one).collect());
         return;
     }
     let row = |file: &ConfigFile| {
         let there = if file.path.exists() { "exists" } else { "missing" };
-        vec![word(file).to_owned(), there.to_owned(), one_line(&file.path.to_string_lossy())]
+        vec![file.layer.to_string(), there.to_owned(), one_line(&file.path.to_string_lossy())]
     };
     table(screen, &["LAYER", "STATUS", "FILE"], &files.iter().map(row).collect::<Vec<_>>());
 }
 
 fn edit(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    let own = options.config_files().into_iter().find(|file| !file.is_project);
+    let own = options.config_files().into_iter().find(|file| file.layer == Layer::User);
     let nowhere =
         || CliError::new("your settings directory is not known").hint("set HOME or XDG_CONFIG_HOME");
     let path = own.ok_or_else(nowhere)?.path;
@@ -116,7 +129,7 @@ fn edit(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
         let left = CliError::new(format!("the editor ended with {ended}: nothing was changed"));
         return Err(left.hint("exit the editor normally to save the file").into());
     }
-    take(&path, &draft, screen)
+    take(&path, &draft, options, screen)
 }
 
 /// Returns the file to edit: the draft that was rejected last time, a copy of the current file, or the template.
@@ -135,9 +148,12 @@ fn begin(path: &Path) -> Result<PathBuf> {
 }
 
 /// Replaces the old file by the draft, if it loads.
-fn take(path: &Path, draft: &Path, screen: &mut Console) -> Result<ExitStatus> {
+fn take(path: &Path, draft: &Path, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let text = own::read_text(draft)?;
-    if let Err(fault) = config::check(path, &text) {
+    let organisation = options.settings.reviewers().iter();
+    let organisation: Vec<ReviewerSetting> =
+        organisation.filter(|reviewer| reviewer.layer == Layer::Organisation).cloned().collect();
+    if let Err(fault) = config::check(path, &text, &organisation) {
         diagnostics::print_config_errors(screen, &fault);
         screen.hint(&format!(
             "the old file is unchanged; your draft is in `{}`, and `byleave config edit` opens it again",

@@ -40,7 +40,7 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::private_file::read_private;
 use crate::resolved_options::ResolvedOptions;
-use crate::{atomic_replace, call_display, signals};
+use crate::{atomic_replace, call_display, reviewers, signals};
 
 #[derive(Debug, Group)]
 pub(crate) struct ServeCommandArgs {
@@ -303,7 +303,9 @@ async fn tenancy(options: &ResolvedOptions, chosen: &Config, ground: &ServeBacke
         with_tools(options, &options.cwd, AskArg::Inbox, chosen.gate(), Arc::clone(&ledger))?.policy(policy);
     let builder = if crew.is_some() { builder.skip_calls(Arc::new(is_for_workers)) } else { builder };
     let own = ClientTools::default();
-    let gate = AppContext::build_gate(own.attach_reviewers(builder))?;
+    // After those of the clients, because a later reviewer sees the changes of the earlier ones.
+    let builder = reviewers::attach(own.attach_reviewers(builder), chosen, &options.cwd)?;
+    let gate = AppContext::build_gate(builder)?;
     record_waivers(&gate, options).await?;
     let mut tenancy =
         Tenant::new(options.tenant.clone(), gate, (ledger, book), options.cwd.clone(), chosen.mode());

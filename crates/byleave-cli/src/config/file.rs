@@ -1,13 +1,16 @@
 //! Parses a settings file: TOML, with every key checked. An invalid file stops the program; it never continues with a part of it.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
-use byleave_gate::core::policy::{Diagnostic, Layer};
+use byleave_gate::core::policy::Diagnostic;
 use byleave_gate::policy_files::{self, PolicyFile, PolicyLoadError};
 use toml::de::DeTable;
 
+use super::file_path::ConfigFile;
 use super::key::{KEYS, ProjectOverride, SettingKey};
+use super::problems::Problems;
+use super::reviewer::ReviewerSetting;
+use super::reviewer_parser::{self, TABLE};
 use super::suggestion::nearest;
 use super::value::SettingValue;
 use crate::error::CliError;
@@ -24,15 +27,6 @@ pub(crate) struct ConfigError {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// A settings file that may exist.
-#[derive(Clone, Debug)]
-pub(crate) struct ConfigFile {
-    /// It belongs to a project.
-    pub(crate) is_project: bool,
-    /// Its path.
-    pub(crate) path: PathBuf,
-}
-
 /// One setting of a file, and its line.
 #[derive(Clone, Debug)]
 pub(super) struct FileSetting {
@@ -41,59 +35,86 @@ pub(super) struct FileSetting {
     pub(super) line: usize,
 }
 
-/// Reads a file, if it exists.
-pub(super) fn read(file: &ConfigFile, defaults: &[FileSetting]) -> anyhow::Result<Option<Vec<FileSetting>>> {
-    let Some(text) = text_of(file)? else { return Ok(None) };
-    Ok(Some(parse(&file.path, &text, file.is_project.then_some(defaults))?))
+/// The contents of a file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileContents {
+    pub(super) settings: Vec<FileSetting>,
+    pub(super) reviewers: Vec<ReviewerSetting>,
 }
 
-/// Parses a text. A project must not be looser than the defaults.
+/// What the contents of a file are compared with.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ParseContext<'a> {
+    /// The defaults. A project must not be looser.
+    pub(super) defaults: &'a [FileSetting],
+    /// The reviewers of the files before it.
+    pub(super) reviewers: &'a [ReviewerSetting],
+}
+
+/// Reads a file, if it exists.
+pub(super) fn read(file: &ConfigFile, known: ParseContext<'_>) -> anyhow::Result<Option<FileContents>> {
+    let Some(text) = text_of(file)? else { return Ok(None) };
+    Ok(Some(parse(file, &text, known)?))
+}
+
+/// Parses the text of a file.
 pub(super) fn parse(
-    path: &Path,
+    file: &ConfigFile,
     text: &str,
-    project: Option<&[FileSetting]>,
-) -> Result<Vec<FileSetting>, ConfigError> {
-    let mut reader = ConfigParser { text, flaws: Vec::new() };
+    known: ParseContext<'_>,
+) -> Result<FileContents, ConfigError> {
+    let mut problems = Problems::new(text);
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut all = Vec::new();
+    let mut all = FileContents::default();
     for error in &errors {
         let what = error.message().trim().replace('\n', ", ");
-        reader.flaw(
-            error.span().unwrap_or_default(),
-            what,
-            "correct the TOML syntax: https://toml.io".into(),
-        );
+        problems.add(error.span().unwrap_or_default(), what, "correct the TOML syntax: https://toml.io");
     }
     if errors.is_empty() {
         for (name, value) in table.get_ref() {
+            if name.get_ref() == TABLE {
+                if file.is_project() {
+                    problems.add(name.span(), NO_PROJECT_REVIEWERS.0, NO_PROJECT_REVIEWERS.1);
+                } else {
+                    all.reviewers = reviewer_parser::parse(file, value, known.reviewers, &mut problems);
+                }
+                continue;
+            }
             let Some(key) = KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) else {
-                reader.unknown(name.get_ref(), name.span());
+                unknown(&mut problems, name.get_ref(), name.span());
                 continue;
             };
             match SettingValue::from_toml(key.kind, value) {
-                Err((what, todo)) => reader.flaw(value.span(), format!("`{}`: {what}", key.name), todo),
+                Err((what, todo)) => problems.add(value.span(), format!("`{}`: {what}", key.name), todo),
                 Ok(value) => {
-                    if let Some(todo) = project.and_then(|defaults| loosens(key, &value, defaults)) {
+                    let todo = if file.is_project() { loosens(key, &value, known.defaults) } else { None };
+                    if let Some(todo) = todo {
                         let what =
                             format!("`{} = {value}`: settings of a project may only tighten", key.name);
-                        reader.flaw(name.span(), what, todo);
+                        problems.add(name.span(), what, todo);
                         continue;
                     }
-                    all.push(FileSetting { key, value, line: place(text, name.span().start).0 });
+                    let line = problems.line(&name.span());
+                    all.settings.push(FileSetting { key, value, line });
                 }
             }
         }
     }
-    if reader.flaws.is_empty() {
+    if problems.count() == 0 {
         return Ok(all);
     }
-    reader.flaws.sort_by_key(|flaw| flaw.span.start);
     Err(ConfigError {
-        file: path.to_string_lossy().into_owned(),
+        file: file.path.to_string_lossy().into_owned(),
         text: text.to_owned(),
-        diagnostics: reader.flaws,
+        diagnostics: problems.sorted(),
     })
 }
+
+/// The error for a reviewer in the file of a project, and what to do.
+const NO_PROJECT_REVIEWERS: (&str, &str) = (
+    "a project may not have reviewers: a reviewer can change arguments and run programs",
+    "put it into your own file (`byleave config edit`)",
+);
 
 /// Returns advice if a project's setting is looser than the default.
 fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> Option<String> {
@@ -112,8 +133,7 @@ fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> 
 
 /// Reads a file. Fails if others could have written it, or if a project's file is a link.
 fn text_of(file: &ConfigFile) -> Result<Option<String>, CliError> {
-    let layer = if file.is_project { Layer::Project } else { Layer::User };
-    let of = PolicyFile { layer, path: file.path.clone(), required: false };
+    let of = PolicyFile { layer: file.layer, path: file.path.clone(), required: false };
     policy_files::read_text(&of).map_err(|fault| match fault {
         PolicyLoadError::Unreadable { path, reason: why } => {
             CliError::new(format!("cannot read settings file `{}`: {why}", path.display()))
@@ -126,26 +146,14 @@ fn text_of(file: &ConfigFile) -> Result<Option<String>, CliError> {
     })
 }
 
-struct ConfigParser<'a> {
-    text: &'a str,
-    flaws: Vec<Diagnostic>,
-}
-
-impl ConfigParser<'_> {
-    fn unknown(&mut self, name: &str, span: Range<usize>) {
-        let todo = match nearest(name, KEYS.iter().map(|key| key.name)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                format!("the settings are {}", KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", "))
-            }
-        };
-        self.flaw(span, format!("there is no setting `{}`", name.escape_debug()), todo);
-    }
-
-    fn flaw(&mut self, span: Range<usize>, what: String, todo: String) {
-        let (line, column) = place(self.text, span.start);
-        self.flaws.push(Diagnostic { span, line, column, message: what, help: todo });
-    }
+fn unknown(problems: &mut Problems<'_>, name: &str, span: Range<usize>) {
+    let known = || KEYS.iter().map(|key| key.name);
+    let todo = match nearest(name, known().chain([TABLE])) {
+        Some(TABLE) => format!("did you mean `[[{TABLE}]]`?"),
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the settings are {}, and `[[{TABLE}]]`", known().collect::<Vec<_>>().join(", ")),
+    };
+    problems.add(span, format!("there is no setting `{}`", name.escape_debug()), todo);
 }
 
 fn first(flaws: &[Diagnostic]) -> String {
@@ -153,12 +161,4 @@ fn first(flaws: &[Diagnostic]) -> String {
         format!("line {}, column {}: {}; {}", flaw.line, flaw.column, flaw.message, flaw.help)
     };
     flaws.first().map(told).unwrap_or_default()
-}
-
-/// Returns line and column, both from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.matches('\n').count().saturating_add(1);
-    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count());
-    (line, column.saturating_add(1))
 }

@@ -1,17 +1,25 @@
+mod reviewers;
+
 use std::fs;
 
 use super::*;
 
 fn load(own: &str, project: &str, variables: &[(&str, &str)]) -> Result<Config> {
+    load_layers(&[(Layer::User, own), (Layer::Project, project)], variables)
+}
+
+fn load_layers(layers: &[(Layer, &str)], variables: &[(&str, &str)]) -> Result<Config> {
     let dir = tempfile::tempdir().unwrap();
-    let files = [(false, own), (true, project)].map(|(is_project, text)| {
-        let path = dir.path().join(if is_project { "project.toml" } else { "own.toml" });
+    let file = |(layer, text): &(Layer, &str)| {
+        let name = if *layer == Layer::User { "own".to_owned() } else { layer.to_string() };
+        let path = dir.path().join(format!("{name}.toml"));
         fs::write(&path, text).unwrap();
-        ConfigFile { is_project, path }
-    });
+        ConfigFile { layer: *layer, path }
+    };
+    let files: Vec<ConfigFile> = layers.iter().map(file).collect();
     let of =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
-    Config::load(files.into(), of)
+    Config::load(files, of)
 }
 
 fn held(config: &Config, name: &str) -> (String, &'static str) {
@@ -27,8 +35,9 @@ fn the_defaults_are_all_there_and_are_the_library_s_own() {
     assert_eq!(format!("{:?}", config.gate()), format!("{:?}", GateSettings::default()));
     assert_eq!(config.mode(), Mode::default());
     // The file is also the template, and sets nothing by itself.
-    check(Path::new("template"), &template()).unwrap();
-    assert!(file::parse(Path::new("template"), &template(), None).unwrap().is_empty());
+    check(Path::new("template"), &template(), &[]).unwrap();
+    let parsed = file::parse(&own_file(Path::new("template")), &template(), ParseContext::default()).unwrap();
+    assert!(parsed.settings.is_empty() && parsed.reviewers.is_empty());
 }
 
 #[test]
@@ -41,6 +50,11 @@ fn what_counts_is_the_nearest_that_was_said() {
     assert_eq!(held(&config, "allow_delete"), ("true".into(), "variable"));
     assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "user"));
     assert_eq!(held(&config, "editor"), ("\"\"".into(), "default"));
+    let organisation = "color = \"always\"\nmode = \"confirm-all\"\n";
+    let layers = [(Layer::Organisation, organisation), (Layer::User, "color = \"never\"\n")];
+    let shared = load_layers(&layers, &[]).unwrap();
+    assert_eq!(held(&shared, "color"), ("\"never\"".into(), "user"));
+    assert_eq!(held(&shared, "mode"), ("\"confirm-all\"".into(), "organisation"));
     let SettingSource::User(path, line) = &config.get("mode").unwrap().origin else { panic!("{config:?}") };
     assert!(path.ends_with("own.toml"));
     assert_eq!(*line, 2);
@@ -159,6 +173,7 @@ fn what_is_wrong_is_told_with_its_place_and_what_is_meant() {
         ("waive = \"network-confined\"", "not a list"),
         ("[mode]\nx = 1", "not a string"),
         ("zzzz = 1", "the settings are mode"),
+        ("[[reviewers]]\nname = \"x\"", "did you mean `[[reviewer]]`?"),
         ("mode = ", "TOML"),
         ("mode = \"yolo\"\nmode = \"yolo\"", "TOML"),
     ];

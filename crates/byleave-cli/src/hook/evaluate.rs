@@ -92,7 +92,9 @@ impl HookEvaluator {
         let rules = ActivePolicy { options: &self.options, workspace: &self.options.cwd, state: &self.state };
         let rules = rules.files().into_iter().map(|file| file.path);
         let settings = self.options.config_files().into_iter().map(|file| file.path);
-        Fingerprint::from_files(rules.chain(settings).collect::<Vec<PathBuf>>())
+        let reviewers = self.options.settings.reviewers().iter();
+        let secrets = reviewers.filter_map(|reviewer| reviewer.kind.secret_file().cloned());
+        Fingerprint::from_files(rules.chain(settings).chain(secrets).collect::<Vec<PathBuf>>())
     }
 
     /// Returns the answer for an agent, before the deadline.
@@ -149,7 +151,7 @@ impl HookEvaluator {
                 Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
                     Some(why) => HookDecision::Deny { reason: why },
                     None => match self.gate.resume(call).await {
-                        CallStatus::Settled(result) => told(heard, &result),
+                        CallStatus::Settled(result) => self.told(heard, &result),
                         other => self.not_yet(Some(&other)),
                     },
                 },
@@ -160,7 +162,7 @@ impl HookEvaluator {
                         continue;
                     }
                     _ if !self.tickets.mark_delivered(&key)? => continue,
-                    _ => told(heard, &result),
+                    _ => self.told(heard, &result),
                 },
                 waiting => self.not_yet(waiting.as_ref()),
             };
@@ -182,7 +184,7 @@ impl HookEvaluator {
         match self.gate.advance(call.clone()).await {
             CallStatus::Settled(result) => {
                 self.tickets.record_delivered(key, &ticket)?;
-                Ok(told(heard, &result))
+                Ok(self.told(heard, &result))
             }
             _ => {
                 self.tickets.open(key, &ticket)?;
@@ -190,17 +192,21 @@ impl HookEvaluator {
                 match standing {
                     Some(CallStatus::Ready { .. }) if self.tickets.mark_delivered(key)? => {
                         match self.gate.resume(id).await {
-                            CallStatus::Settled(result) => Ok(told(heard, &result)),
+                            CallStatus::Settled(result) => Ok(self.told(heard, &result)),
                             other => Ok(self.not_yet(Some(&other))),
                         }
                     }
                     Some(CallStatus::Settled(result)) if self.tickets.mark_delivered(key)? => {
-                        Ok(told(heard, &result))
+                        Ok(self.told(heard, &result))
                     }
                     waiting => Ok(self.not_yet(waiting.as_ref())),
                 }
             }
         }
+    }
+
+    fn told(&self, heard: &HookRequest, result: &CallResult) -> HookDecision {
+        told(heard, &self.directories(heard), result)
     }
 
     /// Returns the reason if a rule allows only with guarantees. Nobody can give them if the agent does the call itself.
@@ -402,15 +408,20 @@ fn passed(note: Option<String>) -> HookDecision {
 }
 
 /// Returns the decision for a call that the agent does itself.
-fn told(heard: &HookRequest, result: &CallResult) -> HookDecision {
+fn told(heard: &HookRequest, directories: &[&str], result: &CallResult) -> HookDecision {
     match &result.outcome {
         CallOutcome::Completed(_) => {
-            let notes = result.modifications.iter().filter(|change| change.part == ModifiedPart::NoteOnly);
+            // The agent reports the result of its tool itself, so a change of ours cannot apply to it.
+            let notes = result.modifications.iter().filter(|change| change.part != ModifiedPart::Output);
             let notes =
                 notes.filter_map(|change| Some(format!("{}: {}", change.author, change.reason.as_ref()?)));
             let notes: Vec<String> = notes.collect();
             let note = (!notes.is_empty()).then(|| notes.join("; "));
-            let input = agent_tool::original_arguments(result.arguments.clone());
+            let Some(input) = agent_tool::agent_arguments(result.arguments.clone(), directories) else {
+                let reason = "the call was modified so that it would run in another directory, which the agent \
+                              does not support; the call did not run";
+                return HookDecision::Deny { reason: reason.into() };
+            };
             if input == heard.input {
                 return passed(note);
             }

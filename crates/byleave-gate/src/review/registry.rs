@@ -13,36 +13,9 @@ use byleave_core::review::{ReviewNote, ReviewOutcome};
 use serde_json::Value;
 
 use super::cache::{OpinionCache, OpinionSubject};
-use super::{InputReviewer, Opinion, OutputReviewer, OwnedInput, OwnedOutput, ReviewError};
+use super::{InputReviewer, Opinion, OutputReviewer, OwnedInput, OwnedOutput, ReviewError, ReviewScope};
 use crate::plugin_guard::{PluginFailure, guard};
 use crate::redact::redact;
-
-/// The calls that a reviewer reviews.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReviewScope {
-    /// Calls of every tool.
-    All,
-    /// Calls of the tool with this name.
-    Tool(String),
-    /// Calls of the tools whose names have this prefix.
-    Prefix(String),
-}
-
-impl ReviewScope {
-    fn matches(&self, tool: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Tool(name) => name == tool,
-            Self::Prefix(start) => tool.starts_with(start.as_str()),
-        }
-    }
-}
-
-impl From<&str> for ReviewScope {
-    fn from(tool: &str) -> Self {
-        Self::Tool(tool.into())
-    }
-}
 
 /// All reviewers, in the order in which they were added.
 #[derive(Clone)]
@@ -68,26 +41,33 @@ struct RegisteredReviewer<R: ?Sized> {
     /// Read once, when the reviewer is added, so that no plugin code runs outside the guard later.
     name: String,
     cacheable: bool,
+    /// Its own time limit.
+    timeout: Option<Duration>,
     /// Distinguishes two reviewers with the same name.
     registration: u64,
 }
 
 impl<R: ?Sized> RegisteredReviewer<R> {
-    fn new(covers: ReviewScope, reviewer: Arc<R>, name: String, cacheable: bool) -> Self {
+    fn new(
+        covers: ReviewScope,
+        reviewer: Arc<R>,
+        (name, cacheable, timeout): (String, bool, Option<Duration>),
+    ) -> Self {
         static REGISTRATIONS: AtomicU64 = AtomicU64::new(0);
         let registration = REGISTRATIONS.fetch_add(1, Ordering::Relaxed);
-        Self { scope: covers, reviewer, name, cacheable, registration }
+        Self { scope: covers, reviewer, name, cacheable, timeout, registration }
     }
 }
 
 impl<R: ?Sized> Clone for RegisteredReviewer<R> {
     fn clone(&self) -> Self {
-        let Self { scope: covers, reviewer, name, cacheable, registration } = self;
+        let Self { scope: covers, reviewer, name, cacheable, timeout, registration } = self;
         Self {
             scope: covers.clone(),
             reviewer: Arc::clone(reviewer),
             name: name.clone(),
             cacheable: *cacheable,
+            timeout: *timeout,
             registration: *registration,
         }
     }
@@ -114,7 +94,7 @@ impl Reviewers {
         Self::default()
     }
 
-    /// Sets how long each reviewer may take before it is treated as an objection.
+    /// Sets how long each reviewer without a limit of its own may take before it is treated as an objection.
     pub fn set_timeout(&mut self, limit: Duration) {
         self.timeout = limit;
     }
@@ -136,14 +116,14 @@ impl Reviewers {
 
     /// Adds a reviewer of arguments after the existing ones.
     pub fn add_input(&mut self, covers: impl Into<ReviewScope>, reviewer: impl InputReviewer) {
-        let (name, cacheable) = (reviewer.name().to_owned(), reviewer.is_cacheable());
-        self.inputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), name, cacheable));
+        let about = (reviewer.name().to_owned(), reviewer.is_cacheable(), reviewer.timeout());
+        self.inputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), about));
     }
 
     /// Adds a reviewer of results after the existing ones.
     pub fn add_output(&mut self, covers: impl Into<ReviewScope>, reviewer: impl OutputReviewer) {
-        let name = reviewer.name().to_owned();
-        self.outputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), name, false));
+        let about = (reviewer.name().to_owned(), false, reviewer.timeout());
+        self.outputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), about));
     }
 
     /// Reviews a draft. `manifest` is the digest of the tool's manifest.
@@ -179,7 +159,8 @@ impl Reviewers {
         for post in self.outputs.iter().filter(|post| post.scope.matches(&tool)) {
             let note = ReviewNoteWriter { reviewer: &post.name, codes: &OUTPUT_CODES };
             let (reviewer, subject) = (Arc::clone(&post.reviewer), output.clone());
-            let opinion = guard(self.timeout, || async move { reviewer.review(subject.as_subject()).await })
+            let limit = post.timeout.unwrap_or(self.timeout);
+            let opinion = guard(limit, || async move { reviewer.review(subject.as_subject()).await })
                 .await
                 .map_err(|broken| note.failure_refusal(broken))?;
             let opinion = keep_run_facts(&output.output, opinion);
@@ -202,8 +183,8 @@ impl Reviewers {
             return Ok((opinion, true));
         }
         let (reviewer, subject) = (Arc::clone(&post.reviewer), input.clone());
-        let opinion =
-            guard(self.timeout, || async move { reviewer.review(subject.as_subject()).await }).await?;
+        let limit = post.timeout.unwrap_or(self.timeout);
+        let opinion = guard(limit, || async move { reviewer.review(subject.as_subject()).await }).await?;
         if let Some(key) = key {
             self.cache.put(key, opinion.clone());
         }

@@ -20,7 +20,7 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::private_file::read_private;
 use crate::resolved_options::ResolvedOptions;
-use crate::{signals, tool_catalog};
+use crate::{reviewers, signals, tool_catalog};
 
 #[derive(Debug, Group)]
 pub(crate) struct WorkerArgs {
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     let builder =
         with_tools(options, &options.cwd, AskArg::Inbox, options.settings.gate(), Arc::new(ledger))?
             .policy(rules.policy);
-    let gate = AppContext::build_gate(builder)?;
+    let gate = AppContext::build_gate(reviewers::attach(builder, &options.settings, &options.cwd)?)?;
     let (reach, (leave, at_once)) = (offers.status(), signals::two_stage_shutdown()?);
     let work = async {
         // Before the first call is taken.
