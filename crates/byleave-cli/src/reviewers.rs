@@ -11,6 +11,7 @@ use byleave_gate::builtin_reviewers::{
 };
 use byleave_gate::gate::GateBuilder;
 use byleave_gate::review::{NamedReviewer, ReviewScope};
+use byleave_mcp::upstream::ACCEPT_TOOL;
 
 use crate::config::{Config, ReviewerKind, ReviewerSetting};
 use crate::error::CliError;
@@ -18,7 +19,7 @@ use crate::private_file::read_private;
 
 /// Calls of the program itself, which no agent makes: a turn of a model, the report of a hook, the acceptance of an MCP server.
 /// A reviewer must name them to review them.
-const OWN_CALLS: [&str; 3] = ["model_turn", "agent_ran", "mcp_accept"];
+const OWN_CALLS: [&str; 3] = ["model_turn", "agent_ran", ACCEPT_TOOL];
 
 /// Adds the reviewers of the settings, after those that the builder has.
 ///
@@ -115,4 +116,14 @@ fn check_program(program: &Path, workspace: &Path) -> Result<(), (String, String
 
 fn unusable(reviewer: &ReviewerSetting, why: &str) -> CliError {
     CliError::new(format!("cannot use the reviewer `{}` ({}): {why}", reviewer.name, reviewer.place()))
+}
+
+#[cfg(test)]
+mod tests {
+    // req: R12
+    #[cfg(feature = "agent")]
+    #[test]
+    fn a_turn_of_a_model_is_a_call_of_the_program_itself() {
+        assert!(super::OWN_CALLS.contains(&byleave_agent::model_turn::MODEL_TURN));
+    }
 }

@@ -51,14 +51,8 @@ pub(super) fn resolve_paths(mut arguments: Value, directories: &[&str]) -> Resul
     Ok(arguments)
 }
 
-/// Returns the arguments as the agent knows them, or `None` if they are for another directory than that of the call.
-pub(super) fn agent_arguments(arguments: Value, directories: &[&str]) -> Option<Value> {
-    let original = original_arguments(arguments.clone());
-    let expected = resolve_paths(original.clone(), directories).ok()?;
-    (expected == arguments).then_some(original)
-}
-
-fn original_arguments(mut arguments: Value) -> Value {
+/// Returns the arguments as the agent knows them.
+pub(super) fn original_arguments(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(AGENT_CWD);
     }

@@ -205,10 +205,6 @@ impl HookEvaluator {
         }
     }
 
-    fn told(&self, heard: &HookRequest, result: &CallResult) -> HookDecision {
-        told(heard, &self.directories(heard), result)
-    }
-
     /// Returns the reason if a rule allows only with guarantees. Nobody can give them if the agent does the call itself.
     async fn unguaranteed(&self, call: CallId) -> Result<Option<String>> {
         if !self.demanding {
@@ -278,7 +274,8 @@ impl HookEvaluator {
         if !is_shell {
             let tool = agent_tool::register_tools(&self.gate, dialect, &heard.tool)?;
             let mut call = self.named(dialect, heard, id, &tool)?;
-            call.arguments = agent_tool::resolve_paths(call.arguments, &self.directories(heard))?;
+            call.arguments =
+                agent_tool::resolve_paths(call.arguments, &self.directories(heard, &heard.input))?;
             return Ok(call);
         }
         let claimed = tool_effects(&heard.tool, &heard.input);
@@ -292,15 +289,15 @@ impl HookEvaluator {
         let number = |key: &str| heard.input.get(key).and_then(Value::as_u64);
         let timeout_ms = number("timeout").unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
         let mut call = self.named(dialect, heard, id, "bash")?;
-        let command = placed(heard.command().unwrap_or_default(), &self.directories(heard));
+        let command = placed(heard.command().unwrap_or_default(), &self.directories(heard, &heard.input));
         call.arguments = json!({ "command": command, "timeout_ms": timeout_ms });
         Ok(call)
     }
 
     /// Returns the directories from the workspace to the call: the agent's directory, and the one that the model names.
-    fn directories<'a>(&self, heard: &'a HookRequest) -> Vec<&'a str> {
+    fn directories<'a>(&self, heard: &'a HookRequest, input: &'a Value) -> Vec<&'a str> {
         let said = heard.cwd.as_deref().filter(|said| !self.is_workspace(said));
-        said.into_iter().chain(working_directory(&heard.tool, &heard.input)).collect()
+        said.into_iter().chain(working_directory(&heard.tool, input)).collect()
     }
 
     fn is_workspace(&self, directory: &str) -> bool {
@@ -367,6 +364,28 @@ impl HookEvaluator {
         }
     }
 
+    /// Returns the decision for a call that the agent does itself.
+    fn told(&self, heard: &HookRequest, result: &CallResult) -> HookDecision {
+        if !matches!(result.outcome, CallOutcome::Completed(_)) {
+            return HookDecision::Deny { reason: result.error().unwrap_or_else(|| "denied".into()) };
+        }
+        // The agent has the result of its tool itself, so no change of a result can apply to it.
+        let notes = result.modifications.iter().filter(|change| change.part != ModifiedPart::Output);
+        let notes =
+            notes.filter_map(|change| Some(format!("{}: {}", change.author, change.reason.as_ref()?)));
+        let notes: Vec<String> = notes.collect();
+        let note = (!notes.is_empty()).then(|| notes.join("; "));
+        let input = agent_tool::original_arguments(result.arguments.clone());
+        // A changed call must have been evaluated in the directory in which the agent would run it.
+        let evaluated = agent_tool::resolve_paths(input.clone(), &self.directories(heard, &input));
+        if !evaluated.is_ok_and(|evaluated| evaluated == result.arguments) {
+            let reason =
+                "the call was modified so that it would run in another directory; the call did not run";
+            return HookDecision::Deny { reason: reason.into() };
+        }
+        if input == heard.input { passed(note) } else { HookDecision::Rewrite { input, note } }
+    }
+
     /// Returns the answer for an agent that cannot wait any longer.
     fn not_yet(&self, standing: Option<&CallStatus>) -> HookDecision {
         let again = "then make exactly the same call again: it finds the answer, which is valid once";
@@ -405,28 +424,4 @@ fn placed(command: &str, directories: &[&str]) -> String {
 
 fn passed(note: Option<String>) -> HookDecision {
     HookDecision::Allow { note }
-}
-
-/// Returns the decision for a call that the agent does itself.
-fn told(heard: &HookRequest, directories: &[&str], result: &CallResult) -> HookDecision {
-    match &result.outcome {
-        CallOutcome::Completed(_) => {
-            // The agent reports the result of its tool itself, so a change of ours cannot apply to it.
-            let notes = result.modifications.iter().filter(|change| change.part != ModifiedPart::Output);
-            let notes =
-                notes.filter_map(|change| Some(format!("{}: {}", change.author, change.reason.as_ref()?)));
-            let notes: Vec<String> = notes.collect();
-            let note = (!notes.is_empty()).then(|| notes.join("; "));
-            let Some(input) = agent_tool::agent_arguments(result.arguments.clone(), directories) else {
-                let reason = "the call was modified so that it would run in another directory, which the agent \
-                              does not support; the call did not run";
-                return HookDecision::Deny { reason: reason.into() };
-            };
-            if input == heard.input {
-                return passed(note);
-            }
-            HookDecision::Rewrite { input, note }
-        }
-        _ => HookDecision::Deny { reason: result.error().unwrap_or_else(|| "denied".into()) },
-    }
 }

@@ -65,3 +65,22 @@ fn what_an_agent_asks_leave_for_waits_in_the_inbox() {
     let last = world.json(&["log", "show", &world.call(), "--json"]).to_string();
     assert!(last.contains("evaluated, not enforced"), "{last}");
 }
+
+// req: R2, R12
+#[test]
+fn a_request_that_a_reviewer_changes_is_refused() {
+    let world = CliTestWorld::new();
+    let dir = world.workspace().parent().unwrap().join(".config/byleave");
+    fs::create_dir_all(&dir).unwrap();
+    let settings = "[[reviewer]]\nname = \"tidy\"\nkind = \"strip\"\ntools = [\"acp_*\"]\nargument = \"title\"\nremove = [\"x\"]\n";
+    fs::write(dir.join("config.toml"), settings).unwrap();
+    asking(&world, &json!({ "command": "git status" }));
+    let (mut proxy, _stays) = editor(&world, &["acp", "--", "sh", "-c", AGENT]);
+    assert_eq!(proxy.wait().unwrap().code(), Some(7));
+    assert_eq!(chosen(&world), "n");
+    assert!(
+        world.file("answer.json").contains("cannot run a modified call"),
+        "{}",
+        world.file("answer.json")
+    );
+}

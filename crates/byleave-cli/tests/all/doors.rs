@@ -7,6 +7,8 @@ mod challenge;
 mod checkpoint;
 mod everywhere;
 mod mcp_tools;
+mod reviewers;
+mod reviewers_guide;
 mod settings;
 mod small;
 
@@ -25,7 +27,7 @@ use crate::sitting::TerminalSession;
 
 /// A stand-in for a program that changes a cluster. Every run leaves a line.
 const KUBECTL: &str = "#!/bin/sh\necho \"$@\" >> deployed\necho \"applied $3\"\n";
-/// The MCP server of these tests, with the tools `read` and `deploy`.
+/// The MCP server of these tests, with the tools `read`, `deploy`, `query` and `account`.
 const SERVER: &str = include_str!("doors/server.py");
 
 /// A user with a workspace, a settings directory, a stand-in for `kubectl`, and an MCP server.
@@ -39,10 +41,9 @@ impl DoorFixture {
         let bin = stand.file("bin").to_str().unwrap().to_owned();
         stand.desk.world.path = format!("{bin}:/usr/bin:/bin").into();
         let doors = Self { stand };
-        doors.put("bin/kubectl", KUBECTL);
+        doors.put_program("bin/kubectl", KUBECTL);
         doors.put("server.py", SERVER);
-        fs::set_permissions(doors.stand.file("bin/kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
-        doors.put("../.config/byleave/config.toml", settings);
+        doors.set_up(settings);
         doors.put("../.config/byleave/policy.toml", rules);
         doors
     }
@@ -55,6 +56,22 @@ impl DoorFixture {
         fs::write(&path, text).unwrap();
         missing.reverse();
         missing.into_iter().for_each(|path| self.stand.desk.give(path));
+    }
+
+    /// Writes a program that belongs to the user.
+    fn put_program(&self, name: &str, text: &str) {
+        self.put(name, text);
+        fs::set_permissions(self.stand.file(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The home directory of the user.
+    fn home(&self) -> PathBuf {
+        workspace(self).parent().unwrap().to_path_buf()
+    }
+
+    /// Replaces the settings of the user.
+    fn set_up(&self, settings: &str) {
+        self.put("../.config/byleave/config.toml", settings);
     }
 
     /// A directory beside the workspace with a file, and a link that leads there.
@@ -81,10 +98,15 @@ impl DoorFixture {
 
     /// Adds the MCP server, and accepts it as a person at a terminal.
     fn accept_server(&self) {
+        self.accept_server_as("notes");
+    }
+
+    /// Adds the MCP server under this name, and accepts it.
+    fn accept_server_as(&self, name: &str) {
         let server = self.stand.file("server.py");
-        let added = self.run(&["mcp", "add", "notes", "--", "python3", server.to_str().unwrap()]);
+        let added = self.run(&["mcp", "add", name, "--", "python3", server.to_str().unwrap()]);
         assert!(added.status.success(), "{added:?}");
-        let mut sitting = self.at_terminal(&["mcp", "trust", "notes"]);
+        let mut sitting = self.at_terminal(&["mcp", "trust", name]);
         while sitting.asks() {
             sitting.press("\u{1b}[F");
             sitting.choose("y", "yes");

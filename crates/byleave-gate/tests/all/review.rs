@@ -13,9 +13,9 @@ use byleave_gate::core::outcome::Output;
 use byleave_gate::core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_gate::core::review::{ReviewNote, ReviewOutcome};
 use byleave_gate::review::{
-    InputReviewer, InputSubject, Opinion, OwnedInput, OwnedOutput, ReviewError, ReviewResult, ReviewScope,
-    Reviewers, hold_reviewer, input_reviewer, input_reviewer_async, input_reviewer_blocking, output_reviewer,
-    output_reviewer_async, output_reviewer_blocking,
+    InputReviewer, InputSubject, NamedReviewer, Opinion, OwnedInput, OwnedOutput, ReviewError, ReviewResult,
+    ReviewScope, Reviewers, hold_reviewer, input_reviewer, input_reviewer_async, input_reviewer_blocking,
+    output_reviewer, output_reviewer_async, output_reviewer_blocking,
 };
 use byleave_gate::secret::Secret;
 use serde_json::{Value, json};
@@ -259,6 +259,23 @@ async fn breaking_is_objecting_each_way_with_its_own_code() {
         assert!(refusal.message.contains("`breaking`"), "it says who: {refusal}");
         let refusal = on_output(&reviewers, Output::text("x")).await.unwrap_err();
         assert_eq!((refusal.code, refusal.cause), (Code::OutputReviewFailed, Some(cause)), "{how:?}");
+    }
+}
+
+// req: R3
+#[tokio::test]
+async fn a_reviewer_can_have_a_name_and_a_limit_of_its_own() {
+    let mut reviewers = patient();
+    let hangs = || NamedReviewer::new("mine", FailingReviewer(FailureMode::Hang)).with_timeout(LIMIT);
+    reviewers.add_input(ReviewScope::All, hangs());
+    reviewers.add_output(ReviewScope::All, hangs());
+    let refusals = [
+        on_input(&reviewers, json!({})).await.unwrap_err(),
+        on_output(&reviewers, Output::text("x")).await.unwrap_err(),
+    ];
+    for refusal in refusals {
+        assert_eq!(refusal.cause, Some(FailureCause::Timeout));
+        assert!(refusal.message.contains("reviewer `mine` took longer than 200ms"), "{refusal}");
     }
 }
 

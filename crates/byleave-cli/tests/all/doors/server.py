@@ -1,15 +1,22 @@
-"""A small MCP server for tests: one tool that reads a file, and one that adds a line to a file."""
+"""A small MCP server for tests: a tool reads a file, one says that it deployed, one repeats a query, and one returns an account."""
 import json, sys
 
 TOOLS = [
     {"name": "read", "description": "Reads a file.", "inputSchema": {"type": "object", "properties": {"target": {"type": "string"}}, "required": ["target"]}},
     {"name": "deploy", "description": "Deploys.", "inputSchema": {"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}},
+    {"name": "query", "description": "Runs a query.", "inputSchema": {"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]}},
+    {"name": "account", "description": "Shows an account.", "inputSchema": {"type": "object", "properties": {}}},
 ]
+ACCOUNT = {"user": "ann", "password": "correct-horse", "token": "battery-staple"}
 
 def call(name, arguments):
     try:
         if name == "read":
             return open(arguments["target"]).read(), False
+        if name == "query":
+            return "ran: " + arguments["sql"], False
+        if name == "account":
+            return json.dumps(ACCOUNT), False
         return "deployed " + arguments["version"], False
     except OSError as error:
         return str(error), True
@@ -26,6 +33,8 @@ for line in sys.stdin:
     elif method == "tools/call":
         text, failed = call(params["name"], params.get("arguments", {}))
         result = {"content": [{"type": "text", "text": text}], "isError": failed}
+        if params["name"] == "account":
+            result["structuredContent"] = ACCOUNT
     else:
         error = {"code": -32601, "message": "there is no method " + method}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
