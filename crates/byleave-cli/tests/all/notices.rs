@@ -128,7 +128,7 @@ fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_show
 }
 
 fn line() -> Value {
-    json!({"name": "append_line", "arguments": {"path": "notes.txt", "line": "first"}})
+    json!({"name": "write_file", "arguments": {"path": "notes.txt", "content": "first\n"}})
 }
 
 /// Answers a question over HTTP, as a person who is asked there.
@@ -149,7 +149,8 @@ fn a_client_is_sent_to_the_page_and_what_it_says_itself_is_no_answer() {
     for (said, name) in [("accept", "one"), ("decline", "two"), ("cancel", "three")] {
         let can = json!({"elicitation": {"form": {}, "url": {}}});
         let mut agent = mcp::McpProcess::begun_by(&world, &[], "2025-11-25", &can);
-        let call = json!({"name": "append_line", "arguments": {"path": "notes.txt", "line": name}});
+        let appended = json!({"path": "notes.txt", "content": format!("{name}\n"), "mode": "append"});
+        let call = json!({"name": "write_file", "arguments": appended});
         let id = agent.begin("tools/call", &call);
         let asked = agent.until(|value| value["method"] == "elicitation/create");
         let question = world.question();
@@ -167,7 +168,7 @@ fn a_client_is_sent_to_the_page_and_what_it_says_itself_is_no_answer() {
         let closed = agent.until(|value| value["method"] == "notifications/elicitation/complete");
         assert_eq!(closed["params"]["elicitationId"], json!(question));
         let came = agent.until(|value| value["id"] == id);
-        assert!(text(&came["result"]).contains("appended"), "{came}");
+        assert!(text(&came["result"]).contains("notes.txt"), "{came}");
         assert_eq!(agent.ends(), Some(0));
     }
     assert_eq!(world.file("notes.txt"), "one\ntwo\nthree\n");

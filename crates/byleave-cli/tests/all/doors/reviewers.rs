@@ -84,7 +84,7 @@ command = ["HOME/review.py", "hang"]
 timeout = "1s"
 "#;
 
-const TRICK: &str = "select 1; drop table t --";
+const TRICK: &str = "select 1; drop table t--";
 const STRIPPED: &str = "select 1 drop table t ";
 const DENIED: &str = "reviewer `words` refused the arguments: a forbidden word";
 const WITHHELD: &str = "reviewer `words` refused the result: it is private";

@@ -66,7 +66,7 @@ fn a_delete_is_confirmed_at_the_terminal() {
 #[test]
 fn sql_is_stripped() {
     let doors = shop("strip-sql");
-    let ran = call(&doors, "mcp_shop_query", &json!({"sql": "select 1; drop table t --"}));
+    let ran = call(&doors, "mcp_shop_query", &json!({"sql": "select 1; drop table t--"}));
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
     assert_eq!(text(&ran.stdout).trim(), "ran: select 1 drop table t");
     assert!(text(&ran.stderr).contains("note: reviewer `no-sql-tricks` changed the arguments"), "{ran:?}");

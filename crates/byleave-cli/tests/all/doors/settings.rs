@@ -114,8 +114,8 @@ fn the_file_tools_follow_the_limit() {
 #[test]
 fn a_file_of_almost_ten_mebibytes_is_written_and_never_asked_about_in_part() {
     let doors = DoorFixture::new(YOLO, "");
-    // Lines, so that the JSON is larger than the file.
-    let content = "0123456789abcdef0123456789abcde\n".repeat(10_380_900 / 32);
+    // Lines, so that the JSON is larger than the file. All are different, because a question shows equal ones once.
+    let content: String = (0..10_380_900 / 32).map(|number| format!("{number:031}\n")).collect();
     let write = |path: &str, content: &str| json!({"path": path, "content": content});
     let done = call_with_file(&doors, "write_file", &write("large.txt", &content), &[]);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
@@ -162,22 +162,18 @@ fn without_rehearsals_the_question_comes_before_anything_runs() {
 // req: R9, R12, E10
 // door: program
 #[test]
-fn a_challenge_is_made_before_the_question_or_after_the_answer() {
+fn a_model_makes_the_case_before_the_question_or_after_the_answer() {
     let rule = "[[rule]]\nverdict = \"ask\"\nrun = \"kubectl apply\"\nchallenge = true\n";
-    let doors = DoorFixture::new("", rule);
-    let call = |session: &str| {
-        doors.run(&["call", "bash", "--ask", "inbox", "--session", session, "--args", &args(&bash(APPLY))])
-    };
-    // Nobody makes challenges here, so the refusal shows when one was needed.
-    let before = call("before");
-    assert_eq!(before.status.code(), Some(3), "{before:?}");
-    assert!(text(&before.stderr).contains("no-challenger"), "{before:?}");
-    set(&doors, "challenge_when = \"after-answer\"\n");
-    let after = call("after");
-    assert_eq!(after.status.code(), Some(4), "{after:?}");
-    let answered = doors.run(&["inbox", "answer", &doors.stand.question(), "yes"]);
-    assert_eq!((answered.status.code(), doors.deployed()), (Some(3), false), "{answered:?}");
-    assert!(text(&answered.stderr).contains("no-challenger"), "{answered:?}");
+    for (setting, is_before) in [("", true), ("challenge_when = \"after-answer\"\n", false)] {
+        let doors = DoorFixture::new(setting, rule);
+        // The model has nothing else to say, so the case fails as soon as it is needed.
+        let says = vec![("I deploy.", Some(("bash", bash(APPLY)))), ("I cannot.", None)];
+        let (said, got) = doors.model(says, &["--ask", "inbox", "Deploy."]);
+        let is_asked = got.iter().any(|body| body.to_string().contains("Make the case against"));
+        let code = if is_before { Some(0) } else { Some(4) };
+        assert_eq!((said.status.code(), is_asked), (code, is_before), "{setting}: {said:?}");
+        assert!(!doors.deployed());
+    }
 }
 
 // req: R8, R9, E10
@@ -200,10 +196,8 @@ fn a_challenge_replaces_the_checkpoint_of_the_named_tools_only() {
     let call = |name: &str| json!({"tool": format!("own.bot.{name}"), "mode": "yolo", "session": name});
     let waits = served.asked_about(&bot, "other", &call("other"));
     assert_eq!(waits["question"]["kind"], "checkpoint", "{waits}");
-    // No checkpoint, so the challenge is needed at once, and nobody makes one here.
-    let path = "/v1/calls?wait=60";
-    let named =
-        crate::serve::request(&served.address, &bot, "named", "POST", path, &call("named")).unwrap().1;
-    assert_eq!(named["result"]["refusal"]["code"], "no-challenger", "{named}");
+    // No checkpoint. The person who answers makes the case.
+    let named = served.asked_about(&bot, "named", &call("named"));
+    assert_eq!(named["question"]["kind"], "approval", "{named}");
     served.stop();
 }

@@ -134,7 +134,9 @@ fn a_killed_trust_leaves_nothing_in_the_way_of_the_next() {
         questions += 1;
         sitting.press(KEY_END);
         sitting.choose("y", "yes");
-        sitting.await_screen("the question is gone", |screen| !screen.contains("a abort"));
+        sitting.await_shown("type “for good”");
+        sitting.press("for good\r");
+        sitting.await_screen("the question is gone", |screen| !screen.contains("for good"));
     }
     let (code, seen) = sitting.end();
     // One question about the start, and one about the tools.
