@@ -44,6 +44,9 @@ pub struct ConversationContext {
     pub cwd: String,
     /// The mode for the model's calls.
     pub mode: Mode,
+    /// Whether the model's calls are dry runs (L10): nobody is asked, and no tool runs. The turns of the model run. A conversation is a
+    /// dry run from its beginning to its end.
+    pub dry_run: bool,
 }
 
 /// A model with its name and address.
@@ -117,6 +120,12 @@ pub enum AgentError {
     /// A turn waits for another program that works on the same conversation.
     #[error("another program is working on this conversation")]
     Busy,
+    /// The conversation is a dry run, and was continued as a real one.
+    #[error("this conversation is a dry run, and cannot be continued as a real one")]
+    IsDryRun,
+    /// The conversation is not a dry run, and was continued as one.
+    #[error("this conversation is not a dry run, and cannot be continued as one")]
+    IsNotDryRun,
 }
 
 /// A conversation with its model and gate.
@@ -191,11 +200,21 @@ impl Agent {
         Conversation::read(&self.gate, &*self.ledger, &self.seat.tenant, &self.seat.session).await
     }
 
+    /// Reads the conversation to continue it. Otherwise a dry run could drive a real call that somebody has approved meanwhile.
+    async fn own_conversation(&self) -> Result<Conversation, AgentError> {
+        let conversation = self.conversation().await?;
+        match (conversation.is_dry_run(), self.seat.dry_run) {
+            (Some(true), false) => Err(AgentError::IsDryRun),
+            (Some(false), true) => Err(AgentError::IsNotDryRun),
+            _ => Ok(conversation),
+        }
+    }
+
     /// Records a person's message. It is durable when this returns; [`Agent::run`] gets the answer.
     ///
     /// Open calls and turns of the conversation stay open. A caller that wants them ended calls [`Agent::run`] first.
     pub async fn add_user_message(&self, text: &str) -> Result<(), AgentError> {
-        let turns = self.conversation().await?.turns.len();
+        let turns = self.own_conversation().await?.turns.len();
         self.take_in(turns, Some(text.to_owned())).await.map(drop)
     }
 
@@ -206,7 +225,7 @@ impl Agent {
         stop: &CancellationToken,
     ) -> Result<RunOutcome, AgentError> {
         let begun = Instant::now();
-        let mut conversation = self.conversation().await?;
+        let mut conversation = self.own_conversation().await?;
         // A turn without a result is retried once per run.
         let mut may_try_anew = true;
         loop {
@@ -262,12 +281,14 @@ impl Agent {
         let turn = u32::try_from(turn).map_err(|_| AgentError::NotRecorded("there are too many".into()))?;
         let (_, _, prompt) = self.brief();
         let (model, endpoint) = (self.speaker.clone(), self.endpoint.clone());
-        let asked = TurnArguments { turn, user, model, endpoint, persona: self.key.clone(), prompt };
+        let (persona, dry_run) = (self.key.clone(), self.seat.dry_run);
+        let asked = TurnArguments { turn, user, model, endpoint, persona, prompt, dry_run };
         let id = turn_id(&self.seat.tenant, &self.seat.session, turn);
         let arguments =
             serde_json::to_value(&asked).map_err(|error| AgentError::NotRecorded(error.to_string()))?;
         // The loop makes this call, not the model, and the person who started the loop wanted that. A deny still holds.
-        let call = self.made(id, MODEL_TURN.into(), arguments, None, Mode::Yolo);
+        let call =
+            Made { mode: Mode::Yolo, dry_run: false, ..self.made(id, MODEL_TURN.into(), arguments, None) };
         match self.gate.accept(&call).await {
             Ok(()) => {
                 let cwd = self.seat.cwd.clone();
@@ -277,9 +298,9 @@ impl Agent {
         }
     }
 
-    fn made(&self, id: CallId, tool: String, arguments: Value, reason: Option<String>, mode: Mode) -> Made {
-        let ConversationContext { tenant, session, agent, cwd, .. } = self.seat.clone();
-        Made { id, tenant, session, agent, tool, arguments, reason, cwd, mode, dry_run: false }
+    fn made(&self, id: CallId, tool: String, arguments: Value, reason: Option<String>) -> Made {
+        let ConversationContext { tenant, session, agent, cwd, mode, dry_run } = self.seat.clone();
+        Made { id, tenant, session, agent, tool, arguments, reason, cwd, mode, dry_run }
     }
 
     /// Returns the current system prompt, the tools, and the digest of both (L9).
@@ -405,7 +426,7 @@ impl Agent {
             let before = before.map_err(|why| ConversationError::Content { turn: number, error: why })?;
             made.push(before.unwrap_or_else(|| {
                 let arguments = Value::Object(call.args.clone());
-                self.made(id, call.name.clone(), arguments, call.reason.clone(), self.seat.mode)
+                self.made(id, call.name.clone(), arguments, call.reason.clone())
             }));
         }
         let ids: Vec<CallId> = made.iter().map(|call| call.id).collect();

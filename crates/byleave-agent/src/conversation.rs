@@ -164,6 +164,11 @@ impl Conversation {
         self.turns.iter().rev().find(|taken| !taken.arguments.model.is_empty())
     }
 
+    /// Checks whether the calls of the model are dry runs. `None` if the conversation has not begun.
+    pub fn is_dry_run(&self) -> Option<bool> {
+        self.last_known_turn().map(|taken| taken.arguments.dry_run)
+    }
+
     pub(crate) fn next_step(&self) -> ConversationStep {
         let Some(last) = self.turns.last() else { return ConversationStep::WaitForUser };
         match &last.result {
@@ -215,7 +220,7 @@ impl RecordedTurn {
     fn forgotten(call: CallId, heading: &CallHeader, at: Millis, turn: u32) -> Self {
         let prompt = Digest::compute(&[]);
         let [model, endpoint, persona] = [const { String::new() }; 3];
-        let asked = TurnArguments { turn, user: None, model, endpoint, persona, prompt };
+        let asked = TurnArguments { turn, user: None, model, endpoint, persona, prompt, dry_run: false };
         let came = Some(TurnResult::NoResponse {
             reason: "the turn was erased".into(),
             partial_text: String::new(),

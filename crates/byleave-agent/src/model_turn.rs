@@ -45,6 +45,9 @@ pub struct TurnArguments {
     pub persona: String,
     /// The digest of the system prompt and the tools of the turn.
     pub prompt: Digest,
+    /// Whether the calls of the turn are dry runs. The turn itself is not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// Returns the id of a turn.
@@ -120,6 +123,7 @@ impl ModelTurnTool {
                 "endpoint": { "type": "string" },
                 "persona": { "type": "string" },
                 "prompt": { "type": "string" },
+                "dry_run": { "type": "boolean" },
             },
             "required": ["turn", "model", "persona", "prompt"],
             "additionalProperties": false,

@@ -47,6 +47,11 @@ pub(crate) struct ModelArgs {
     /// How much is asked [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
+    /// Show what each call would do; run and change nothing
+    ///
+    /// The model itself is called, and costs what it costs.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Where questions go [default: setting `ask`, or terminal if there is one, else none]
     #[arg(long, value_enum)]
     pub(crate) ask: Option<AskArg>,
@@ -132,6 +137,9 @@ pub(crate) fn agent(
         return Err(CliError::new(what).hint("change to that directory to continue the conversation").into());
     }
     let last = last.map(|taken| &taken.arguments);
+    if let Some(last) = last.filter(|last| last.dry_run != typed.dry_run) {
+        return Err(other_kind(last.dry_run).into());
+    }
     let name = typed.persona.clone().or_else(|| last.map(|asked| asked.persona.clone()));
     let found = persona(name.as_deref().unwrap_or("coder"), options)?;
     let speaker = speaker(typed, last.map(|asked| asked.model.as_str()), &found.persona)?;
@@ -148,6 +156,7 @@ pub(crate) fn agent(
         agent: AgentId::new(found.key.clone())?,
         cwd: options.cwd.clone(),
         mode: options.settings.clone().with_mode(typed.mode).mode(),
+        dry_run: typed.dry_run,
     };
     let time = typed.max_time.as_deref().map(parse_duration).transpose()?.map(Duration::from_millis);
     let limits = TaskLimits {
@@ -160,6 +169,16 @@ pub(crate) fn agent(
     };
     let ledger = Arc::clone(&house.audit_log) as Arc<_>;
     Ok(Agent::new(gate.clone(), ledger, seat, found, speaker, limits, watcher)?)
+}
+
+/// Returns the error for a dry run that is continued as a real conversation, or the reverse.
+fn other_kind(was_dry_run: bool) -> CliError {
+    if was_dry_run {
+        return CliError::new("this conversation is a dry run, in which nothing was executed")
+            .hint("continue it with `--dry-run`, or begin a new conversation");
+    }
+    CliError::new("this conversation is not a dry run")
+        .hint("begin a new conversation with `--dry-run`, or continue this one without it")
 }
 
 /// Creates the gate of a conversation. It is a separate gate, because it removes tools that the persona does not have.
@@ -207,6 +226,11 @@ fn unfit(fault: &ModelError) -> CliError {
         _ => "check `--model` and `--base-url`".to_owned(),
     };
     CliError::new(fault.to_string()).hint(hint)
+}
+
+/// Returns the option of a dry run with a space before it, for commands that continue one.
+pub(crate) fn dry_run_option(typed: &ModelArgs) -> &'static str {
+    if typed.dry_run { " --dry-run" } else { "" }
 }
 
 /// Describes the usage of a conversation.

@@ -55,6 +55,12 @@ pub(crate) fn pins(options: &ResolvedOptions) -> PinFile {
     PinFile::in_state_dir(&options.state)
 }
 
+/// Returns the pins for a session. A dry run accepts nothing for later sessions.
+pub(crate) fn session_pins(options: &ResolvedOptions, dry_run: bool) -> Result<PinFile> {
+    let pins = pins(options);
+    Ok(if dry_run { pins.without_saving()? } else { pins })
+}
+
 /// Returns the person's logins at servers.
 pub(crate) fn logins(options: &ResolvedOptions) -> LoginStore {
     LoginStore::in_state_dir(&options.state)
@@ -66,10 +72,11 @@ pub(crate) fn connect(
     house: &AppContext,
     exchange: &ActiveCallers,
     definitions: Vec<ServerDefinition>,
+    pins: PinFile,
     options: &ResolvedOptions,
 ) -> Result<Upstream> {
     let ground = ground(house, options)?;
-    Ok(Upstream::new(definitions, &ground, pins(options), exchange, gate.catalog().clone())?)
+    Ok(Upstream::new(definitions, &ground, pins, exchange, gate.catalog().clone())?)
 }
 
 /// How long a command waits for servers that start slowly.

@@ -152,20 +152,24 @@ impl CallResult {
         }
     }
 
-    /// Returns the text for the model: the output, a refusal, or the plan of a dry run, with the modifications.
+    /// Returns the text for the model: the output, a refusal, or the plan of a dry run, with the modifications. The text of a dry run
+    /// begins with `[DRY-RUN]`.
     pub fn to_text(&self) -> String {
-        let mut text = self.modifications_text();
+        let changes = self.modifications_text();
         match &self.outcome {
-            CallOutcome::Completed(output) | CallOutcome::Failed(output) => text.push_str(&output.text),
-            CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => {}
+            CallOutcome::Completed(output) | CallOutcome::Failed(output) => changes + &output.text,
+            CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => changes,
             CallOutcome::DryRun(plan) => {
-                text.push_str(&format!("[DRY-RUN] {} {}", self.tool, self.arguments));
+                let mut text = format!("[DRY-RUN] {} {}", self.tool, self.arguments);
                 for effect in &plan.effects {
                     text.push_str(&format!("\n[DRY-RUN] would {effect}"));
                 }
+                for change in changes.lines() {
+                    text.push_str(&format!("\n{change}"));
+                }
+                text
             }
         }
-        text
     }
 
     /// Returns the modifications for the model, one per line.

@@ -64,6 +64,8 @@ pub struct GatewaySettings {
     pub cwd: String,
     /// The mode of the sessions.
     pub mode: Mode,
+    /// Whether every call is a dry run: nobody is asked, and no tool runs.
+    pub dry_run: bool,
     /// The agent of the calls. By default the name that the client gives itself.
     pub agent: Option<AgentId>,
     /// Whether clients that can open a page or show a form are asked to do so. A form is used only for questions that a plain
@@ -211,6 +213,7 @@ impl fmt::Debug for GatewaySettings {
             tenant,
             cwd,
             mode,
+            dry_run,
             agent,
             elicitation,
             pages: _,
@@ -224,6 +227,7 @@ impl fmt::Debug for GatewaySettings {
             .field("tenant", tenant)
             .field("cwd", cwd)
             .field("mode", mode)
+            .field("dry_run", dry_run)
             .field("agent", agent)
             .field("elicitation", elicitation)
             .field("deadline", deadline)

@@ -71,6 +71,8 @@ pub struct ChatStatusBar {
     pub session: String,
     /// The working directory of the session.
     pub directory: String,
+    /// Whether nothing is executed.
+    pub is_dry_run: bool,
 }
 
 /// The activity of the model.

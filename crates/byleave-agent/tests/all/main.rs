@@ -1,10 +1,12 @@
 //! Tests of the public API of byleave-agent.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod agent_fixture;
 mod by_blocks;
 mod calls;
 mod cases;
 mod delay;
+mod dry_run;
 mod fake;
 mod guide;
 mod persona_arguments;

@@ -1,179 +1,28 @@
 //! The agent loop, with fake providers over HTTP and a real gate.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave_agent::agent_loop::{
-    Agent, AgentEvent, ConversationContext, ModelHandle, OnQuestion, RunOutcome,
-};
+use byleave_agent::agent_loop::{AgentEvent, OnQuestion, RunOutcome};
 use byleave_agent::conversation::TurnResult;
-use byleave_agent::limits::{LimitReachedError, TaskLimits, TokenPrices};
+use byleave_agent::limits::{LimitReachedError, TokenPrices};
 use byleave_agent::model::StreamEvent;
-use byleave_agent::persona::Persona;
 use byleave_agent::provider::ProviderKind;
 use byleave_gate::approver::{Approver, Reply, callback};
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::call::Mode;
-use byleave_gate::core::id::{AgentId, SessionId, TenantId};
-use byleave_gate::core::manifest::{ApprovalRequirement, PermissionClass};
 use byleave_gate::core::outcome::Output;
 use byleave_gate::core::question::{ApproverIdentity as By, Assurance};
 use byleave_gate::core::question_view::QuestionView;
-use byleave_gate::gate::{Gate, GateBuilder, SubmittedAnswer};
-use byleave_gate::ledger::Ledger;
-use byleave_gate::ledger::memory::MemoryLedger;
+use byleave_gate::gate::SubmittedAnswer;
 use byleave_gate::review::{Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewScope};
 use byleave_gate::settings::GateSettings;
-use byleave_gate::tool::RunContext;
-use byleave_gate::typed_tool::TypedTool;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::fake::{FakeProvider, FakeResponse, KINDS, ReplyPart, reply, spoken};
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct PathArguments {
-    /// Which.
-    path: String,
-}
-
-/// A gate with two tools, and a scripted model.
-struct AgentFixture {
-    kind: ProviderKind,
-    fake: FakeProvider,
-    ledger: Arc<dyn Ledger>,
-    /// The paths that were written, in order.
-    wrote: Arc<Mutex<Vec<String>>>,
-    reads: Arc<AtomicUsize>,
-    /// Notified when the tool that never ends has begun.
-    began: Arc<Notify>,
-    limits: TaskLimits,
-    persona: &'static str,
-    mode: Mode,
-}
-
-impl AgentFixture {
-    async fn new(kind: ProviderKind, script: Vec<FakeResponse>) -> Self {
-        Self::on(kind, FakeProvider::new(script).await)
-    }
-
-    /// Picks the next reply by the number of its replies in the request, so that a lost reply is repeated.
-    async fn steady(kind: ProviderKind, turns: &[&[ReplyPart]]) -> Self {
-        let turns: Vec<String> = turns.iter().map(|parts| reply(kind, parts)).collect();
-        let decide = move |body: &Value| {
-            let said =
-                body.get("messages").or_else(|| body.get("contents")).and_then(Value::as_array).unwrap();
-            let spoken = said.iter().filter(|m| m["role"] == "assistant" || m["role"] == "model").count();
-            FakeResponse::Stream(turns.get(spoken).unwrap().clone())
-        };
-        Self::on(kind, FakeProvider::deciding(decide).await)
-    }
-
-    fn on(kind: ProviderKind, fake: FakeProvider) -> Self {
-        Self {
-            kind,
-            fake,
-            ledger: Arc::new(MemoryLedger::new()),
-            wrote: Arc::default(),
-            reads: Arc::default(),
-            began: Arc::default(),
-            limits: TaskLimits::default(),
-            persona: "plain",
-            mode: Mode::ConfirmSensitive,
-        }
-    }
-
-    async fn says(kind: ProviderKind, turns: &[&[ReplyPart]]) -> Self {
-        Self::new(kind, turns.iter().map(|parts| FakeResponse::Stream(reply(kind, parts))).collect()).await
-    }
-
-    fn builder(&self) -> GateBuilder {
-        let (reads, wrote, began) =
-            (Arc::clone(&self.reads), Arc::clone(&self.wrote), Arc::clone(&self.began));
-        let read = TypedTool::new("read", "Reads a file.", move |args: PathArguments, _run: RunContext| {
-            reads.fetch_add(1, Ordering::Relaxed);
-            async move { format!("there is {}", args.path) }
-        })
-        .permission_class(PermissionClass::Readonly)
-        .read_only()
-        .concurrency_safe()
-        .idempotent()
-        .not_sensitive();
-        let write = TypedTool::new("write", "Writes a file.", move |args: PathArguments, run: RunContext| {
-            let (wrote, began) = (Arc::clone(&wrote), Arc::clone(&began));
-            async move {
-                if args.path == "slow" {
-                    began.notify_one();
-                    run.cancel.cancelled().await;
-                    return Err("stopped".to_owned());
-                }
-                wrote.lock().unwrap().push(args.path);
-                Ok("written")
-            }
-        })
-        .permission_class(PermissionClass::Generic)
-        .needs_approval(ApprovalRequirement::Always);
-        Gate::builder().ledger(Arc::clone(&self.ledger)).tool(read).tool(write)
-    }
-
-    fn agent(&self, builder: GateBuilder) -> Agent {
-        let fake = self.fake.clone();
-        self.watched(builder, move |happening| {
-            if matches!(happening, AgentEvent::Stream(StreamEvent::Text(_))) {
-                fake.was_heard();
-            }
-        })
-    }
-
-    fn watched(&self, builder: GateBuilder, watch: impl Fn(AgentEvent<'_>) + Send + Sync + 'static) -> Agent {
-        let seat = ConversationContext {
-            tenant: TenantId::new("local").unwrap(),
-            session: SessionId::new("talk").unwrap(),
-            agent: AgentId::new("tester").unwrap(),
-            cwd: "/".into(),
-            mode: self.mode,
-        };
-        let model = Arc::new(self.fake.provider(self.kind));
-        let (name, endpoint) = ("fake/some-model".into(), self.fake.url.clone());
-        let speaker = ModelHandle { name, endpoint, host: None, model };
-        let persona = Persona::load(self.persona, None).unwrap();
-        let gate = builder.build().unwrap();
-        let ledger = Arc::clone(&self.ledger);
-        Agent::new(gate, ledger, seat, persona, speaker, self.limits, Arc::new(watch)).unwrap()
-    }
-
-    /// Runs a whole task with this approver.
-    async fn task(&self, approver: Option<Arc<dyn Approver>>) -> RunOutcome {
-        let mut builder = self.builder();
-        if let Some(approver) = approver {
-            builder = builder.approver(approver);
-        }
-        let agent = self.agent(builder);
-        agent.add_user_message("Do it.").await.unwrap();
-        agent.run(OnQuestion::Wait, &CancellationToken::new()).await.unwrap()
-    }
-
-    /// Returns the text of a request, without the parts that all requests share.
-    fn told(&self, request: usize) -> String {
-        let got = self.fake.got();
-        let body = &got.get(request).unwrap().body;
-        let said = body.get("messages").or_else(|| body.get("contents")).and_then(Value::as_array).unwrap();
-        said.iter().filter(|message| message["role"] != "system").map(Value::to_string).collect()
-    }
-
-    fn wrote(&self) -> Vec<String> {
-        self.wrote.lock().unwrap().clone()
-    }
-}
-
-fn yes() -> Option<Arc<dyn Approver>> {
-    Some(Arc::new(callback("ann", |_: &QuestionView| true)))
-}
-
-const DONE: &[ReplyPart] = &[ReplyPart::Text("Done.")];
-const WRITES: &[ReplyPart] = &[ReplyPart::Text("I write."), ReplyPart::Call("write", &["{\"path\": \"a\"}"])];
+use crate::agent_fixture::{AgentFixture, DONE, WRITES, yes};
+use crate::fake::{FakeResponse, KINDS, ReplyPart, reply, spoken};
 
 // req: L2, E4
 #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! The tests that hold for the library are in `byleave-conformance` and `byleave-tools`. docs/requirements.md lists them all.
 
+mod agent_loop;
 mod boundary;
 mod challenge;
 mod checkpoint;
@@ -90,10 +91,19 @@ impl DoorFixture {
 
     /// Runs the program at a terminal of its own.
     fn at_terminal(&self, words: &[&str]) -> TerminalSession {
+        TerminalSession::sized(self.terminal_command(words), 100, 40)
+    }
+
+    /// Runs the program at a terminal of its own, with a scripted model.
+    fn at_terminal_with(&self, model: &FakeModel, words: &[&str]) -> TerminalSession {
+        TerminalSession::sized(using(model, self.terminal_command(words)), 100, 40)
+    }
+
+    fn terminal_command(&self, words: &[&str]) -> Command {
         let mut command = self.stand.desk.world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait"]).arg(&self.stand.desk.program).args(words);
         command.env("TERM", "xterm-256color");
-        TerminalSession::sized(self.stand.desk.by_another(command), 100, 40)
+        self.stand.desk.by_another(command)
     }
 
     /// Adds the MCP server, and accepts it as a person at a terminal.
@@ -139,11 +149,13 @@ impl DoorFixture {
     /// Lets a scripted model work. Returns what the program printed, and all requests to the model.
     fn model(&self, says: Vec<ScriptedTurn>, words: &[&str]) -> (Output, Vec<Value>) {
         let model = FakeModel::new(says);
+        (self.run_with(&model, words), model.got())
+    }
+
+    /// Runs `byleave agent run` with a scripted model.
+    fn run_with(&self, model: &FakeModel, words: &[&str]) -> Output {
         let words = [&["agent", "run"], words].concat();
-        let mut command = self.command(&words);
-        command.env("OPENAI_API_KEY", "sk-very-secret").env("BYLEAVE_MODEL", "openai/some-model");
-        command.env("BYLEAVE_MODEL_URL", &model.url);
-        (ended(start(command, b"")), model.got())
+        ended(start(using(model, self.command(&words)), b""))
     }
 
     fn deployed(&self) -> bool {
@@ -158,6 +170,13 @@ impl DoorFixture {
         let (_, seen) = sitting.end();
         assert!(!seen.contains("error:"), "{seen}");
     }
+}
+
+/// Lets a command use a scripted model.
+fn using(model: &FakeModel, mut command: Command) -> Command {
+    command.env("OPENAI_API_KEY", "sk-very-secret").env("BYLEAVE_MODEL", "openai/some-model");
+    command.env("BYLEAVE_MODEL_URL", &model.url);
+    command
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -178,7 +178,7 @@ async fn begin(
                 reason,
                 cwd: setup.cwd.clone(),
                 mode: setup.mode,
-                dry_run: false,
+                dry_run: setup.dry_run,
             };
             following.drive(gateway.gate.advance(call)).await
         }
@@ -501,7 +501,8 @@ async fn withdraw(gateway: &GatewayInner, call: CallId, by: &str) {
     }
 }
 
-/// Returns the key that identifies a repeated call: its tenant, agent, directory, tool and arguments.
+/// Returns the key that identifies a repeated call: its tenant, agent, directory, tool and arguments. A dry run must never find a call that
+/// waits to run, so its keys are others.
 fn key(gateway: &GatewayInner, agent: &AgentId, job: &ToolCallRequest) -> Digest {
     let setup = &gateway.setup;
     let arguments = canonical_json(&job.arguments);
@@ -512,7 +513,8 @@ fn key(gateway: &GatewayInner, agent: &AgentId, job: &ToolCallRequest) -> Digest
         job.tool.as_bytes(),
         arguments.as_bytes(),
     ];
-    Digest::compute_parts("byleave.same-call", &parts)
+    let domain = if setup.dry_run { "byleave.same-call.dry-run" } else { "byleave.same-call" };
+    Digest::compute_parts(domain, &parts)
 }
 
 fn unkept(error: &io::Error) -> String {

@@ -76,15 +76,19 @@ fn given_out(result: &CallResult, uri: &str) -> Result<ReadResourceResponse, Err
                 passed_on.filter(|passed_on| text_of(passed_on) == output.text && !output.truncated);
             let read = unchanged.and_then(response);
             // The text was changed, so the rest of the result was not released.
-            let said = || ReadResourceResult::new(vec![ResourceContents::text(result.to_text(), uri)]).into();
-            Ok(read.unwrap_or_else(said))
+            Ok(read.unwrap_or_else(|| as_text(result, uri)))
         }
+        CallOutcome::DryRun(_) => Ok(as_text(result, uri)),
         _ => {
             let code = result.outcome.refusal().map(|refusal| refusal.code.as_str());
             let why = result.error().unwrap_or_else(|| "the resource was not read".into());
             Err(ErrorData::new(REFUSED, why, Some(json!({ "code": code }))))
         }
     }
+}
+
+fn as_text(result: &CallResult, uri: &str) -> ReadResourceResponse {
+    ReadResourceResult::new(vec![ResourceContents::text(result.to_text(), uri)]).into()
 }
 
 fn response(result: &Value) -> Option<ReadResourceResponse> {

@@ -63,8 +63,18 @@ fn offered(gateway: &GatewayInner) -> Vec<Arc<CatalogEntry>> {
     entries
 }
 
-/// Converts a catalog entry to a tool of the protocol. This is the only place that does so.
+/// Converts a catalog entry to a tool of the protocol.
 fn tool(gateway: &GatewayInner, entry: &CatalogEntry, site: &ToolContext) -> Option<Tool> {
+    let mut tool = described(gateway, entry, site)?;
+    if gateway.setup.dry_run {
+        // The result of a dry run is text. A client would reject it if the tool promised structured output.
+        tool.output_schema = None;
+    }
+    Some(tool)
+}
+
+/// Returns the server's definition of a tool, or that of the catalog. This is the only place that does so.
+fn described(gateway: &GatewayInner, entry: &CatalogEntry, site: &ToolContext) -> Option<Tool> {
     if let Some(said) = definition(gateway, entry) {
         let mut tool = (*said).clone();
         if gateway.setup.naming == NamingScheme::Catalog {

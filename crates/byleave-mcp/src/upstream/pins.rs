@@ -10,9 +10,11 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use byleave_files::{LinkPolicy, OpenedFile, own};
 use byleave_gate::core::digest::{Digest, canonical_json};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,6 +33,8 @@ const INTERPRETERS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct PinFile {
     path: PathBuf,
+    /// The pins of a process that writes none.
+    unsaved: Option<Arc<Mutex<BTreeMap<ServerName, ServerPin>>>>,
 }
 
 /// The accepted parts of one server.
@@ -117,7 +121,13 @@ pub struct PinError {
 impl PinFile {
     /// Returns the pins in a state directory.
     pub fn in_state_dir(state: &Path) -> Self {
-        Self { path: state.join("mcp-pins.json") }
+        Self { path: state.join("mcp-pins.json"), unsaved: None }
+    }
+
+    /// Returns the same pins for a dry run: changes stay in this process, and are never written.
+    pub fn without_saving(self) -> Result<Self, PinError> {
+        let now = self.read()?;
+        Ok(Self { unsaved: Some(Arc::new(Mutex::new(now))), ..self })
     }
 
     /// Returns the accepted parts of a server; empty if it was never seen.
@@ -127,6 +137,10 @@ impl PinFile {
 
     /// Changes the accepted parts of a server, one process at a time.
     pub fn update(&self, server: &ServerName, change: impl FnOnce(&mut ServerPin)) -> Result<(), PinError> {
+        if let Some(unsaved) = &self.unsaved {
+            change(unsaved.lock().entry(server.clone()).or_default());
+            return Ok(());
+        }
         let fault = |error| self.fault("write", error);
         let lock = OpenOptions::new()
             .create(true)
@@ -148,6 +162,9 @@ impl PinFile {
     }
 
     fn read(&self) -> Result<BTreeMap<ServerName, ServerPin>, PinError> {
+        if let Some(unsaved) = &self.unsaved {
+            return Ok(unsaved.lock().clone());
+        }
         let text = match own::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),

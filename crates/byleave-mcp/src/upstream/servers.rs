@@ -213,13 +213,13 @@ impl Upstream {
     }
 
     /// Maintains the servers until it is dropped: starts them, asks a person about parts that were not accepted, and checks
-    /// again after changes.
-    pub async fn supervise(self, gate: Gate, by: AcceptanceContext) {
+    /// again after changes. Without a gate to ask through, nobody is asked and those parts stay unused.
+    pub async fn supervise(self, ask: Option<(Gate, AcceptanceContext)>) {
         let mut said = self.inner.said.subscribe();
         let mut asking: BTreeMap<ServerName, tokio::task::JoinHandle<()>> = BTreeMap::new();
         self.refresh_all().await;
         for server in self.inner.all.keys() {
-            self.ask_where_needed(server, &gate, &by, &mut asking);
+            self.ask_where_needed(server, ask.as_ref(), &mut asking);
             self.inner.tell(server, ServerChange::Tools);
         }
         loop {
@@ -231,7 +231,7 @@ impl Upstream {
             let Ok(server) = ServerName::new(server) else { continue };
             if news == ServerChange::Tools {
                 self.inner.look(&server).await;
-                self.ask_where_needed(&server, &gate, &by, &mut asking);
+                self.ask_where_needed(&server, ask.as_ref(), &mut asking);
             }
             self.inner.tell(&server, news);
         }
@@ -240,10 +240,10 @@ impl Upstream {
     fn ask_where_needed(
         &self,
         server: &ServerName,
-        gate: &Gate,
-        by: &AcceptanceContext,
+        ask: Option<&(Gate, AcceptanceContext)>,
         asking: &mut BTreeMap<ServerName, tokio::task::JoinHandle<()>>,
     ) {
+        let Some((gate, by)) = ask else { return };
         let open = match self.inner.all.get(server).map(|one| one.stands().clone()) {
             Some(ServerStatus::NotAccepted) => true,
             Some(ServerStatus::Connected { suspended, .. }) => !suspended.is_empty(),

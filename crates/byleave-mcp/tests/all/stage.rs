@@ -88,6 +88,7 @@ impl GatewayFixture {
             tenant: TenantId::new("local").unwrap(),
             cwd: self.dir.path().to_str().unwrap().to_owned(),
             mode: Mode::ConfirmSensitive,
+            dry_run: false,
             agent: None,
             elicitation: true,
             pages: None,

@@ -113,7 +113,9 @@ fn head(chat: &Chat, area: Rect, buf: &mut Buffer) {
     let bar = chat.setting.palette.bar();
     buf.set_style(Rect { height: 1, ..area }, bar);
     let heading = &chat.heading;
-    let left = format!(" Byleave chat: {}", make_visible(&heading.persona_and_model, EscapeLevel::Text));
+    let dry_run = if heading.is_dry_run { " (dry run)" } else { "" };
+    let left =
+        format!(" Byleave chat{dry_run}: {}", make_visible(&heading.persona_and_model, EscapeLevel::Text));
     put(&left, area, area.y, buf, bar);
     let right = make_visible(&format!("{}  {}", heading.directory, heading.session), EscapeLevel::Text);
     let (left, right_wide, wide) = (left.width(), right.width(), usize::from(area.width));
@@ -129,7 +131,10 @@ fn conversation(chat: &mut Chat, area: Rect, buf: &mut Buffer) {
     if chat.scroll.is_empty() {
         let hello = [
             "Describe the task. The model uses the available tools under your policy and asks you when needed.",
-            "You can undo changes with /undo.",
+            match chat.heading.is_dry_run {
+                true => "This is a dry run: nothing is executed, and nobody is asked.",
+                false => "You can undo changes with /undo.",
+            },
         ];
         for (line, y) in hello.iter().zip(area.y + area.height.min(1)..area.bottom()) {
             put(&format!("  {line}"), area, y, buf, palette.faint());

@@ -34,6 +34,7 @@ fn chat() -> Chat {
         persona_and_model: "coder with openai/some-model".into(),
         session: "a1b2c3d4".into(),
         directory: "/home/ann/project".into(),
+        is_dry_run: false,
     };
     chat.begin(heading, Vec::new());
     chat
@@ -372,8 +373,12 @@ fn what_is_heard_and_done_stands_in_its_order() {
 fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
     let evil = "\u{1b}[2J\u{1b}]0;x\u{7}a\rb\u{202e}c\u{9b}31m\n\ttab\u{200b}";
     let mut chat = chat();
-    let heading =
-        ChatStatusBar { persona_and_model: evil.into(), session: evil.into(), directory: evil.into() };
+    let heading = ChatStatusBar {
+        persona_and_model: evil.into(),
+        session: evil.into(),
+        directory: evil.into(),
+        is_dry_run: true,
+    };
     let ended = CallCardState::Ended { description: evil.into(), is_success: false };
     let cards = [CallCardState::Running { detail: evil.into() }, CallCardState::Waiting, ended]
         .into_iter()
@@ -417,6 +422,19 @@ fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
     let [sheet, ..] = sheets::all();
     chat.ask(ms(3), 0, sheet, None);
     all(&mut chat);
+}
+
+// req: L10, L5
+#[test]
+fn the_status_bar_says_that_it_is_a_dry_run() {
+    let mut chat = chat();
+    assert!(!screen(&mut chat, 80, 10, ms(0)).contains("dry run"));
+    let heading = ChatStatusBar { is_dry_run: true, ..ChatStatusBar::default() };
+    chat.begin(heading, vec![TranscriptEntry::Person("Deploy.".into())]);
+    for columns in [30, 80, 200] {
+        let screen = screen(&mut chat, columns, 10, ms(1));
+        assert!(screen.lines().next().unwrap().contains("(dry run)"), "{screen}");
+    }
 }
 
 // req: L7

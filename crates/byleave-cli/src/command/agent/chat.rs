@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context as _, Result};
 use byleave_agent::agent_loop::{Agent, AgentError, OnQuestion, RunOutcome};
-use byleave_agent::conversation::Conversation;
+use byleave_agent::conversation::{Conversation, RecordedTurn};
 use byleave_agent::history::History;
 use byleave_agent::limits::TaskUsage;
 use byleave_agent::model_turn::new_session_id;
@@ -111,7 +111,8 @@ pub(crate) async fn run(
     if there.context("the terminal failed")?
         && let Some(session) = last
     {
-        screen.hint(&format!("continue with `byleave agent chat --resume {session}`"));
+        let dry_run = agent_setup::dry_run_option(&typed.model_args);
+        screen.hint(&format!("continue with `byleave agent chat{dry_run} --resume {session}`"));
     }
     if chat.work.is_some() {
         // Open calls stay open until somebody continues the conversation. Nobody waits for a command to end.
@@ -320,6 +321,7 @@ impl ChatController<'_> {
             persona_and_model: format!("{persona} with {model}"),
             session: short(&session),
             directory: self.options.cwd.clone(),
+            is_dry_run: self.model_args.dry_run,
         };
         self.tell(ChatEvent::Begin(heading, event_mapping::transcript_entries(&before)));
         servers.problems().into_iter().for_each(|problem| self.told(problem));
@@ -400,9 +402,10 @@ impl ChatController<'_> {
         let gate =
             self.house.gate(self.options, &self.options.cwd, AskArg::None, self.options.settings.gate())?;
         let (house, options, tell) = (self.house.clone(), self.options.clone(), self.tell.clone());
+        let dry_run = self.model_args.dry_run;
         // There may be many.
         tokio::spawn(async move {
-            let found = match picks(&gate, &house, &options).await {
+            let found = match picks(&gate, &house, &options, dry_run).await {
                 Ok(picks) => ChatEvent::Pick(picks),
                 Err(error) => ChatEvent::Message(complete(&error)),
             };
@@ -440,15 +443,21 @@ impl ChatController<'_> {
     }
 }
 
-/// Returns the conversations of this directory, newest first.
-async fn picks(gate: &Gate, house: &AppContext, options: &ResolvedOptions) -> Result<Vec<PickerItem>> {
+/// Returns the conversations of this directory, newest first: the dry runs or the others.
+async fn picks(
+    gate: &Gate,
+    house: &AppContext,
+    options: &ResolvedOptions,
+    dry_run: bool,
+) -> Result<Vec<PickerItem>> {
     let mut picks = Vec::new();
     for session in agent_setup::sessions(house, options).await? {
         let Ok(conversation) = agent_setup::conversation(gate, house, options, &session).await else {
             continue;
         };
         // Conversations of other directories are continued there.
-        if conversation.last_known_turn().is_none_or(|last| last.cwd != options.cwd) {
+        let is_from_here = |last: &RecordedTurn| last.cwd == options.cwd && last.arguments.dry_run == dry_run;
+        if !conversation.last_known_turn().is_some_and(is_from_here) {
             continue;
         }
         let history = History::from_conversation(session.as_str(), &conversation);

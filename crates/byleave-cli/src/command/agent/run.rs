@@ -1,5 +1,7 @@
 //! `byleave agent run`: lets a model do a task by itself, once or repeatedly.
 
+mod events;
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -10,27 +12,26 @@ use anyhow::{Context as _, Result};
 use byleave_agent::agent_loop::{Agent, AgentEvent, OnQuestion, RunOutcome};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::limits::TaskUsage;
-use byleave_agent::model::{StreamEvent, ToolCall};
 use byleave_agent::model_turn::new_session_id;
 use byleave_gate::core::digest::Digest;
-use byleave_gate::core::id::{CallId, SessionId};
+use byleave_gate::core::id::SessionId;
 use clap::Args as Group;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use self::events::{RunEvent, print_event};
 use crate::agent_setup::ModelArgs;
 use crate::app_context::AppContext;
 use crate::args::AskArg;
-use crate::console::{Console, Tone, escape_json, one_line, prose};
+use crate::console::{Console, Tone, prose};
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
-use crate::short_ids::short;
 use crate::signals::two_stage_shutdown;
-use crate::time::{format_utc, now, parse_duration, parse_start_time, precise};
+use crate::time::{format_utc, now, parse_duration, parse_start_time};
 use crate::{agent_setup, call_display, error_report, json_output, mcp_servers, notify};
 
 #[derive(Debug, Group)]
@@ -140,9 +141,11 @@ async fn once(
     let agent =
         agent_setup::agent(&gate, &house, options, session.clone(), &typed.model_args, &before, watcher)?;
     if screen.json() {
-        event(screen, &json!({ "event": "session", "session": session }));
+        let dry_run = typed.model_args.dry_run;
+        print_event(screen, &json!({ "event": "session", "session": session, "dry_run": dry_run }));
     } else {
-        screen.message(&format!("session {session}"));
+        let kind = if typed.model_args.dry_run { " (a dry run: nothing is executed)" } else { "" };
+        screen.message(&format!("session {session}{kind}"));
     }
     if let Some(task) = task {
         agent.add_user_message(task).await?;
@@ -150,7 +153,7 @@ async fn once(
     let patience = if ask == AskArg::Terminal { OnQuestion::Wait } else { OnQuestion::Exit };
     let went = watched(&agent, patience, end, told, screen).await?;
     let used = TaskUsage::from_turns(&agent.conversation().await?.turns, typed.model_args.prices);
-    Ok(ended(&went, used, &session, options, screen))
+    Ok(ended(&went, used, &session, &typed.model_args, options, screen))
 }
 
 async fn watched(
@@ -178,6 +181,7 @@ fn ended(
     went: &RunOutcome,
     used: TaskUsage,
     session: &SessionId,
+    typed: &ModelArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> ExitStatus {
@@ -206,7 +210,7 @@ fn ended(
             "event": "end", "outcome": word, "reason": why, "session": session, "used": used, "questions": questions,
             "exit": status.code(),
         });
-        event(screen, &end);
+        print_event(screen, &end);
         return status;
     }
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
@@ -216,99 +220,17 @@ fn ended(
         &format!("{word}{}", prose(&why)),
         &format!("({})", agent_setup::format_usage(used)),
     );
+    let dry_run = agent_setup::dry_run_option(typed);
     match went {
         RunOutcome::Done | RunOutcome::Cancelled => {}
         RunOutcome::Waiting(_) => screen.hint(&format!(
-            "answer with `byleave inbox`, then continue with `byleave agent run --ask inbox --resume {session}`"
+            "answer with `byleave inbox`, then continue with `byleave agent run{dry_run} --ask inbox --resume {session}`"
         )),
-        RunOutcome::LimitReached(_) | RunOutcome::Failed(_) => screen
-            .hint(&format!("continue with `byleave agent run --resume {session}`, and add instructions if needed")),
+        RunOutcome::LimitReached(_) | RunOutcome::Failed(_) => screen.hint(&format!(
+            "continue with `byleave agent run{dry_run} --resume {session}`, and add instructions if needed"
+        )),
     }
     status
-}
-
-/// Prints an event as one line for a program.
-fn event(screen: &mut Console, value: &Value) {
-    screen.line(&escape_json(&value.to_string()));
-}
-
-/// An event on its way to the screen.
-enum RunEvent {
-    Turn(CallId),
-    Text(String),
-    Anew,
-    Said { text: String, flaws: Vec<String> },
-    Calling(CallId, ToolCall),
-    Called { call: CallId, tool: String, outcome: &'static str, error: Option<String>, ms: u64 },
-    Nothing,
-}
-
-impl RunEvent {
-    fn of(happening: AgentEvent<'_>) -> Self {
-        match happening {
-            AgentEvent::TurnStarted(call) => Self::Turn(call),
-            AgentEvent::Stream(StreamEvent::Text(text)) => Self::Text(text.to_owned()),
-            AgentEvent::Stream(StreamEvent::Restarted) => Self::Anew,
-            AgentEvent::Stream(StreamEvent::Reasoning(_) | StreamEvent::Call(_)) => Self::Nothing,
-            AgentEvent::ModelResponded(said) => {
-                let flaws = said.invalid_calls.iter().map(|flaw| flaw.message.clone()).collect();
-                Self::Said { text: said.text.clone(), flaws }
-            }
-            AgentEvent::CallStarted(id, call) => Self::Calling(id, call.clone()),
-            AgentEvent::CallFinished(call, asked, result) => Self::Called {
-                call,
-                tool: asked.name.clone(),
-                outcome: result.outcome.as_str(),
-                error: result.error(),
-                ms: result.to_report().execution_time_ms,
-            },
-        }
-    }
-
-    fn show(&self, screen: &mut Console) {
-        if screen.json() {
-            return self.as_json().iter().for_each(|value| event(screen, value));
-        }
-        match self {
-            Self::Said { text, flaws } => {
-                screen.text(text);
-                flaws.iter().for_each(|flaw| screen.message_with_tone(Tone::Careful, "note:", &prose(flaw)));
-            }
-            Self::Calling(id, call) => {
-                let why = call.reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
-                let arguments = Value::Object(call.args.clone());
-                let line: String =
-                    one_line(&format!("{} {arguments}{why}", call.name)).chars().take(160).collect();
-                screen.message(&format!("  → {} {line}", short(id)));
-            }
-            Self::Called { call, outcome, error, ms, .. } => {
-                let error = error.as_deref().map(|error| one_line(&format!(": {error}"))).unwrap_or_default();
-                let error: String = error.chars().take(200).collect();
-                screen.message(&format!("  ← {} {outcome} in {}{error}", short(call), precise(*ms)));
-            }
-            Self::Anew => screen.message("  the model was interrupted and starts again"),
-            Self::Turn(_) | Self::Text(_) | Self::Nothing => {}
-        }
-    }
-
-    fn as_json(&self) -> Option<Value> {
-        Some(match self {
-            Self::Turn(call) => json!({ "event": "turn", "call": call }),
-            Self::Text(text) => json!({ "event": "text", "text": text }),
-            Self::Anew => json!({ "event": "restarted" }),
-            Self::Said { text, flaws } => {
-                json!({ "event": "response", "text": text, "invalid_calls": flaws })
-            }
-            Self::Calling(id, call) => json!({
-                "event": "calling", "call": id, "tool": call.name, "arguments": call.args, "reason": call.reason,
-            }),
-            Self::Called { call, tool, outcome, error, ms } => json!({
-                "event": "called", "call": call, "tool": tool, "outcome": outcome, "error": error,
-                "execution_time_ms": ms,
-            }),
-            Self::Nothing => return None,
-        })
-    }
 }
 
 /// A lock that allows one run at a time in a directory. Released when it is dropped or its process dies.

@@ -55,6 +55,9 @@ pub(crate) struct GatewayArgs {
     /// How much is asked [default: setting `mode`, or confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
+    /// Show what each call would do; run and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// The interval at which a client is notified that a call still waits.
@@ -93,7 +96,7 @@ pub(super) async fn serve_servers(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let there = typed.http;
+    let (there, dry_run) = (typed.http, typed.dry_run);
     let (house, chosen) =
         (AppContext::open_or_create(options)?, options.settings.clone().with_mode(typed.mode));
     call_display::print_tightened(screen, &chosen);
@@ -106,7 +109,8 @@ pub(super) async fn serve_servers(
     let builder = house.builder(&options.for_models(), &options.cwd, ask, chosen.gate())?;
     let gate = builder.challenger(SamplingChallenger::new(exchange.clone())).build()?;
     record_waivers(&gate, options).await?;
-    let upstream = mcp_servers::connect(&gate, &house, &exchange, definitions, options)?;
+    let pins = mcp_servers::session_pins(options, dry_run)?;
+    let upstream = mcp_servers::connect(&gate, &house, &exchange, definitions, pins, options)?;
     brought_up(&upstream, accept).await;
     if names == NamingScheme::Upstream
         && let Some((server, ServerStatus::Unavailable(why))) = upstream.statuses().into_iter().next()
@@ -116,7 +120,8 @@ pub(super) async fn serve_servers(
             .hint("`byleave doctor` shows what the sandbox lacks; `-v` shows the output of the server")
             .into());
     }
-    let attending = tokio::spawn(upstream.clone().supervise(gate.clone(), mcp_servers::asking(options)));
+    let asking = (!dry_run).then(|| (gate.clone(), mcp_servers::asking(options)));
+    let attending = tokio::spawn(upstream.clone().supervise(asking));
     let setup = GatewaySettings { mode: chosen.mode(), ..setup(typed, names, options) };
     let gateway = Gateway::new(gate, exchange, Arc::new(upstream), setup)?;
     let end = signals::shutdown_token()?;
@@ -152,6 +157,7 @@ fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> 
         tenant: options.tenant.clone(),
         cwd: options.cwd.clone(),
         mode: options.settings.mode(),
+        dry_run: typed.dry_run,
         agent: typed.agent,
         elicitation: options.settings.mcp_elicitation(),
         pages: pages(options),

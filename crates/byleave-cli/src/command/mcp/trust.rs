@@ -36,7 +36,8 @@ pub(super) async fn run(name: &str, options: &ResolvedOptions, screen: &mut Cons
     }
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.settings.gate())?;
     record_waivers(&gate, options).await?;
-    let upstream = mcp_servers::connect(&gate, &house, &ActiveCallers::default(), vec![definition], options)?;
+    let (callers, pins) = (ActiveCallers::default(), mcp_servers::pins(options));
+    let upstream = mcp_servers::connect(&gate, &house, &callers, vec![definition], pins, options)?;
     let by = AcceptanceContext { at_terminal: true, ..mcp_servers::asking(options) };
     cancel_older_reviews(&gate, &house, &by, &server, options).await?;
     if let Err(why) = upstream.accept(&gate, &by, &server).await {
@@ -73,7 +74,8 @@ pub(super) async fn test(name: &str, options: &ResolvedOptions, screen: &mut Con
     let house = AppContext::open_or_create(options)?;
     let gate = house.gate(options, &options.cwd, AskArg::None, options.settings.gate())?;
     record_waivers(&gate, options).await?;
-    let upstream = mcp_servers::connect(&gate, &house, &ActiveCallers::default(), vec![definition], options)?;
+    let (callers, pins) = (ActiveCallers::default(), mcp_servers::pins(options));
+    let upstream = mcp_servers::connect(&gate, &house, &callers, vec![definition], pins, options)?;
     Ok(told(name, &upstream.refresh(&server).await, screen))
 }
 

@@ -297,6 +297,7 @@ impl CorpusFixture {
             tenant: TenantId::new("local").unwrap(),
             cwd: self.cwd(),
             mode: Mode::ConfirmSensitive,
+            dry_run: false,
             agent: None,
             // Only the gate asks the person, so that every form comes from a server.
             elicitation: false,

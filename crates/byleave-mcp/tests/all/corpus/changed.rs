@@ -171,7 +171,8 @@ fn redefined(case: &CorpusCase, was: Value) -> (Vec<Value>, &'static str) {
 /// The server announces a change in the middle of a call, and is checked without any request.
 async fn told(place: &CaseDirectory, bench: &CorpusFixture, then: &[Value]) {
     let mut news = bench.upstream.subscribe();
-    let attending = tokio::spawn(bench.upstream.clone().supervise(bench.gate.clone(), bench.asking()));
+    let attending =
+        tokio::spawn(bench.upstream.clone().supervise(Some((bench.gate.clone(), bench.asking()))));
     bounded(news.recv()).await.unwrap();
     let mut changed = script(then);
     changed["says_so"] = json!(true);

@@ -1,0 +1,141 @@
+//! The loop of the program's own agent, and dry runs through every door that has sessions.
+
+use serde_json::{Value, json};
+
+use super::{DoorFixture, bash, last_message, text};
+use crate::mcp::{self, McpProcess};
+use crate::provider::{FakeModel, ScriptedTurn};
+
+const APPLY: &str = "kubectl apply -f app.yaml";
+/// Not even `yolo` runs the command without a release.
+const CHECKPOINT: &str = "[[rule]]\nverdict = \"ask\"\nrun = \"kubectl apply\"\ncheckpoint = true\n";
+
+fn writes() -> Value {
+    json!({"path": "new.txt", "content": "new"})
+}
+
+/// Returns the events that `--json` printed.
+fn events(printed: &[u8]) -> Vec<Value> {
+    text(printed).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+// req: L10, E5, P2, R8
+// door: program
+#[test]
+fn a_dry_run_of_a_whole_task_tells_every_call_and_changes_nothing() {
+    let doors = DoorFixture::new("", CHECKPOINT);
+    let says: Vec<ScriptedTurn> = vec![
+        ("I write.", Some(("write_file", writes()))),
+        ("I deploy.", Some(("bash", bash(APPLY)))),
+        ("I read.", Some(("read_file", json!({"path": "notes.txt"})))),
+        ("I wipe.", Some(("bash", bash("rm -rf /")))),
+        ("Done.", None),
+    ];
+    let model = FakeModel::new(says);
+    let done = doors.run_with(&model, &["--dry-run", "--json", "Do it."]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(!doors.stand.file("new.txt").exists() && !doors.deployed());
+    let got = model.got();
+    for (turn, tool) in [(2, "write_file"), (3, "bash"), (4, "read_file")] {
+        let told = last_message(&got[..turn]);
+        assert!(told.contains(&format!("[DRY-RUN] {tool}")) && told.contains("[DRY-RUN] would"), "{told}");
+        assert!(told.contains(r#"\"success\":true"#), "{told}");
+    }
+    // A deny is a deny, also in a dry run.
+    assert!(last_message(&got).contains("refused:"), "{}", last_message(&got));
+    assert_eq!(doors.stand.json(&["inbox", "--json"]), json!([]));
+    let events = events(&done.stdout);
+    assert_eq!((&events[0]["event"], &events[0]["dry_run"]), (&json!("session"), &json!(true)));
+    let called: Vec<&Value> = events.iter().filter(|event| event["event"] == "called").collect();
+    let outcomes: Vec<&Value> = called.iter().map(|event| &event["outcome"]).collect();
+    assert_eq!(outcomes, ["dry-run", "dry-run", "dry-run", "refused"]);
+    assert!(!called[0]["effects"].as_array().unwrap().is_empty(), "{}", called[0]);
+    // The turns of the model really ran.
+    let log = doors.stand.json(&["log", "--json"]);
+    let turns: Vec<&Value> =
+        log.as_array().unwrap().iter().filter(|call| call["tool"] == "model_turn").collect();
+    assert!(turns.len() == 5 && turns.iter().all(|turn| turn["outcome"] == "completed"), "{log}");
+
+    // A dry run is never continued as a real conversation.
+    let session = events[0]["session"].as_str().unwrap();
+    let real = doors.run_with(&model, &["--resume", session, "Now really."]);
+    let told = text(&real.stderr);
+    assert!(real.status.code() == Some(2) && told.contains("continue it with `--dry-run`"), "{told}");
+    assert_eq!(model.got().len(), 5);
+    let again = doors.run_with(&model, &["--resume", session, "--dry-run", "Again."]);
+    assert_eq!((again.status.code(), model.got().len()), (Some(0), 6), "{again:?}");
+
+    // For a person, every call has its lines.
+    let says = vec![("I write.", Some(("write_file", writes()))), ("Done.", None)];
+    let (done, _) = doors.model(says, &["--dry-run", "Do it."]);
+    let told = text(&done.stderr);
+    assert!(told.contains("a dry run: nothing is executed"), "{told}");
+    assert!(told.contains("[DRY-RUN] write_file {") && told.contains("[DRY-RUN] would write"), "{told}");
+}
+
+// req: L10, L5
+// door: program
+#[test]
+fn a_chat_shows_that_it_is_a_dry_run() {
+    let doors = DoorFixture::new("", "");
+    let model = FakeModel::new(vec![("I deploy.", Some(("bash", bash(APPLY)))), ("Deployed.", None)]);
+    let mut sitting = doors.at_terminal_with(&model, &["agent", "chat", "--dry-run"]);
+    sitting.await_shown("Byleave chat (dry run)");
+    sitting.await_shown("nothing is executed");
+    sitting.press("Deploy.\r");
+    sitting.await_shown("[DRY-RUN] would");
+    sitting.await_shown("Deployed.");
+    sitting.await_shown("2 turns");
+    sitting.press("\u{4}");
+    let (code, seen) = sitting.end();
+    assert!(code == Some(0) && seen.contains("byleave agent chat --dry-run --resume"), "{seen}");
+    assert!(!doors.deployed() && last_message(&model.got()).contains("[DRY-RUN] bash"));
+}
+
+// req: L10, E5
+// door: mcp
+#[test]
+fn a_dry_run_of_the_gateway_runs_nothing_and_picks_up_no_waiting_call() {
+    let doors = DoorFixture::new("", "");
+    doors.accept_server();
+    let version = json!({"version": "v1"});
+    // A call of another session was approved, and waits for its client to come back.
+    let mut real = doors.gateway(&["--deadline", "2"], &json!({}));
+    assert!(real.call("mcp_notes_deploy", &version)["_meta"]["byleave/pending"].is_object());
+    assert_eq!(real.ends(), Some(0));
+    doors.run(&["inbox", "answer", &doors.stand.question(), "yes"]);
+
+    let mut dry = doors.gateway(&["--dry-run"], &json!({}));
+    for (tool, arguments) in
+        [("mcp_notes_deploy", version.clone()), ("write_file", writes()), ("bash", bash(APPLY))]
+    {
+        let told = dry.call(tool, &arguments);
+        assert!(mcp::text(&told).starts_with(&format!("[DRY-RUN] {tool} ")), "{told}");
+        assert_eq!(told["isError"], false, "{told}");
+    }
+    assert_eq!(dry.ends(), Some(0));
+    assert!(!doors.stand.file("new.txt").exists() && !doors.deployed());
+    assert_eq!(doors.stand.json(&["inbox", "--json"]), json!([]));
+    let mut real = doors.gateway(&["--deadline", "120"], &json!({}));
+    let picked_up = real.call("mcp_notes_deploy", &version);
+    assert!(mcp::text(&picked_up).contains("deployed v1"), "{picked_up}");
+    assert_eq!(real.ends(), Some(0));
+}
+
+// req: L10, E5
+// door: mcp
+#[test]
+fn a_dry_run_in_front_of_one_server_accepts_nothing_for_later() {
+    let doors = DoorFixture::new("", "");
+    let server = doors.stand.file("server.py");
+    let words = ["mcp", "wrap", "--dry-run", "--", "python3", server.to_str().unwrap()];
+    let mut wrapped = McpProcess::spawn(doors.command(&words));
+    let client = json!({"name": "tester", "version": "1"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    wrapped.ask("initialize", &params);
+    wrapped.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let told = wrapped.call("deploy", &json!({"version": "v1"}));
+    assert!(mcp::text(&told).starts_with("[DRY-RUN] "), "{told}");
+    assert_eq!(wrapped.ends(), Some(0));
+    assert!(!doors.deployed() && !doors.stand.desk.world.state().join("mcp-pins.json").exists());
+}
