@@ -426,7 +426,7 @@ impl Agent {
             let before = before.map_err(|why| ConversationError::Content { turn: number, error: why })?;
             made.push(before.unwrap_or_else(|| {
                 let arguments = Value::Object(call.args.clone());
-                self.made(id, call.name.clone(), arguments, call.reason.clone())
+                self.made(id, call.name.clone(), arguments, taken.reason_for(call))
             }));
         }
         let ids: Vec<CallId> = made.iter().map(|call| call.id).collect();

@@ -228,6 +228,14 @@ impl RecordedTurn {
         Self { call, at, cwd: heading.cwd.clone(), arguments: asked, result: came, calls: Vec::new() }
     }
 
+    /// Returns the reason for a call of the turn, in the model's words.
+    pub(crate) fn reason_for(&self, call: &ToolCall) -> Option<String> {
+        match &self.result {
+            Some(TurnResult::Response(said)) => said.reason_for(call),
+            _ => None,
+        }
+    }
+
     /// Returns the calls of the turn that have no result yet.
     pub(crate) fn open_calls(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
         let calls = match &self.result {

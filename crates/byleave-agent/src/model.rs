@@ -102,9 +102,31 @@ pub struct ToolCall {
     /// The reason in the model's words, if the format has a field for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// How many bytes of the response's text precede the call.
+    #[serde(default)]
+    pub text_before: usize,
     /// The provider's own data, sent back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_data: Option<String>,
+}
+
+/// The maximum length of a reason that is taken from the text before a call.
+const REASON_CHARS_MAX: usize = 2_000;
+
+impl ModelResponse {
+    /// Returns the reason for a call in the model's words: the one that the call states, or else the text before the call.
+    pub fn reason_for(&self, call: &ToolCall) -> Option<String> {
+        if call.reason.is_some() {
+            return call.reason.clone();
+        }
+        let before = self.text.get(..call.text_before).unwrap_or(&self.text).trim();
+        let mut reason: String = before.chars().take(REASON_CHARS_MAX).collect();
+        if reason.len() < before.len() {
+            reason.pop();
+            reason.push('…');
+        }
+        (!reason.is_empty()).then_some(reason)
+    }
 }
 
 /// Output that was meant as a call but is not a valid one.

@@ -131,7 +131,8 @@ struct ReplyParser {
     blocks: ToolBlockParser,
     heard_bytes: usize,
     text: String,
-    calls: Vec<crate::tool_blocks::BlockCall>,
+    /// The calls, each with the length of the text before it.
+    calls: Vec<(usize, crate::tool_blocks::BlockCall)>,
     flaws: Vec<InvalidToolCall>,
 }
 
@@ -162,7 +163,7 @@ impl ReplyParser {
             }
             ToolBlockEvent::Call(call) => {
                 heard(StreamEvent::Call(&call.name));
-                self.calls.push(call);
+                self.calls.push((self.text.len(), call));
             }
             ToolBlockEvent::Error(flaw) => self.flaws.push(InvalidToolCall { message: flaw.to_string() }),
         }
@@ -187,11 +188,12 @@ impl ReplyParser {
         self.flaws.extend(said.invalid_calls);
         let calls: Vec<ToolCall> = (before + 1..)
             .zip(self.calls)
-            .map(|(number, call)| ToolCall {
+            .map(|(number, (text_before, call))| ToolCall {
                 id: format!("block-{number}"),
                 name: call.name,
                 args: call.args,
                 reason: call.reason,
+                text_before,
                 provider_data: None,
             })
             .collect();

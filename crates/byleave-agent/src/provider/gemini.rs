@@ -218,6 +218,7 @@ fn say(part: GeminiPart<'_>, speech: &mut ResponseBuilder<'_>) -> Result<(), Tra
                 args: call.args.map_or("{}", RawValue::get).to_owned(),
                 seal,
                 error: comes_in_pieces.then(|| "it comes in pieces, expected the whole".to_owned()),
+                ..PartialCall::default()
             };
             speech.push_call(asked).map(drop)
         }

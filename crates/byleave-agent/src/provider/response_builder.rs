@@ -41,6 +41,8 @@ pub(super) struct PartialCall {
     /// The arguments, as written.
     pub(super) args: String,
     pub(super) seal: Option<String>,
+    /// How much text came before it. The builder sets it.
+    pub(super) text_before: usize,
     /// An error that does not depend on the arguments.
     pub(super) error: Option<String>,
 }
@@ -100,13 +102,14 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     /// Adds a call that may be incomplete. Returns its position, by which more can be added.
-    pub(super) fn push_call(&mut self, call: PartialCall) -> Result<usize, TransportError> {
+    pub(super) fn push_call(&mut self, mut call: PartialCall) -> Result<usize, TransportError> {
         let PartialCall { id, name, args, seal, .. } = &call;
         let seal_bytes = seal.as_ref().map_or(0, String::len);
         self.count_bytes(PIECE_BYTES + id.len() + name.len() + args.len() + seal_bytes)?;
         if !name.is_empty() {
             (self.heard)(StreamEvent::Call(name));
         }
+        call.text_before = self.text.len();
         self.calls.push(call);
         Ok(self.calls.len() - 1)
     }
@@ -169,7 +172,7 @@ impl<'a> ResponseBuilder<'a> {
             free.find(|id| !ids.contains_key(id)).unwrap_or_default()
         };
         let mut calls = Vec::new();
-        for PartialCall { id, name, args, seal, error: wrong } in self.calls {
+        for PartialCall { id, name, args, seal, text_before, error: wrong } in self.calls {
             let args = match wrong {
                 Some(wrong) => Err(wrong),
                 None if name.trim().is_empty() => {
@@ -183,7 +186,7 @@ impl<'a> ResponseBuilder<'a> {
             match args {
                 Ok(args) => {
                     let id = if id.is_empty() { made_up() } else { id };
-                    calls.push(ToolCall { id, name, args, reason: None, provider_data: seal });
+                    calls.push(ToolCall { id, name, args, reason: None, text_before, provider_data: seal });
                 }
                 Err(why) => {
                     self.flaws.push(InvalidToolCall {

@@ -41,6 +41,7 @@ async fn a_model_that_takes_no_tools_gets_blocks_from_then_on() {
             name: "read".into(),
             args: Map::from_iter([("path".to_owned(), json!("a.rs"))]),
             reason: Some("to see".into()),
+            text_before: said.text.len(),
             provider_data: None,
         };
         assert_eq!(said.calls, [expected], "{kind:?}");
@@ -188,6 +189,7 @@ async fn what_is_no_block_is_no_call() {
         name: "write".into(),
         args: Map::new(),
         reason: None,
+        text_before: 0,
         provider_data: None,
     };
     let said = ModelResponse {

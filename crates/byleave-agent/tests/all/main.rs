@@ -13,6 +13,7 @@ mod persona_arguments;
 mod persona_files;
 mod persona_prompts;
 mod plain;
+mod reasons;
 mod requests;
 mod secrets;
 mod splits;

@@ -10,7 +10,8 @@ use crate::fake::{FakeProvider, FakeResponse, KEY, KINDS, ReplyPart, reply, tool
 
 fn call(id: &str, path: &str) -> ToolCall {
     let args = json!({ "path": path }).as_object().unwrap().clone();
-    ToolCall { id: id.into(), name: "read".into(), args, reason: None, provider_data: None }
+    let (id, name) = (id.into(), "read".into());
+    ToolCall { id, name, args, reason: None, text_before: 0, provider_data: None }
 }
 
 fn result(call: &str, output: &str, error: Option<&str>) -> ToolResult {

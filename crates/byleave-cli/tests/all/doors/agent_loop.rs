@@ -139,3 +139,17 @@ fn a_dry_run_in_front_of_one_server_accepts_nothing_for_later() {
     assert_eq!(wrapped.ends(), Some(0));
     assert!(!doors.deployed() && !doors.stand.desk.world.state().join("mcp-pins.json").exists());
 }
+
+// req: R5, L5
+// door: program
+#[test]
+fn a_question_shows_the_words_of_the_model_before_its_call_as_such() {
+    let doors = DoorFixture::new("", "");
+    let says =
+        vec![("The new version is tested, so I deploy it.", Some(("bash", bash(APPLY)))), ("Done.", None)];
+    let (waits, _) = doors.model(says, &["--ask", "inbox", "Deploy."]);
+    assert_eq!(waits.status.code(), Some(4), "{waits:?}");
+    let shown = text(&doors.run(&["inbox", "show", &doors.stand.question()]).stdout);
+    let (_, words) = shown.split_once("The model's own explanation (not verified)").unwrap();
+    assert!(words.contains("The new version is tested, so I deploy it."), "{shown}");
+}
