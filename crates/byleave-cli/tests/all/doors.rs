@@ -91,17 +91,24 @@ impl DoorFixture {
 
     /// Runs the program at a terminal of its own.
     fn at_terminal(&self, words: &[&str]) -> TerminalSession {
-        TerminalSession::sized(self.terminal_command(words), 100, 40)
+        TerminalSession::sized(self.terminal_command(&self.stand.desk.program, words), 100, 40)
     }
 
     /// Runs the program at a terminal of its own, with a scripted model.
     fn at_terminal_with(&self, model: &FakeModel, words: &[&str]) -> TerminalSession {
-        TerminalSession::sized(using(model, self.terminal_command(words)), 100, 40)
+        let command = self.terminal_command(&self.stand.desk.program, words);
+        TerminalSession::sized(using(model, command), 100, 40)
     }
 
-    fn terminal_command(&self, words: &[&str]) -> Command {
+    /// Runs a line of a shell at a terminal of its own, with a scripted model.
+    fn shell_at_terminal(&self, model: &FakeModel, line: &str) -> TerminalSession {
+        let command = self.terminal_command(Path::new("/bin/sh"), &["-c", line]);
+        TerminalSession::sized(using(model, command), 100, 40)
+    }
+
+    fn terminal_command(&self, program: &Path, words: &[&str]) -> Command {
         let mut command = self.stand.desk.world.command(Path::new("setsid"));
-        command.args(["--ctty", "--wait"]).arg(&self.stand.desk.program).args(words);
+        command.args(["--ctty", "--wait"]).arg(program).args(words);
         command.env("TERM", "xterm-256color");
         self.stand.desk.by_another(command)
     }

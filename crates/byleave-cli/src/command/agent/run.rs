@@ -15,9 +15,12 @@ use byleave_agent::limits::TaskUsage;
 use byleave_agent::model_turn::new_session_id;
 use byleave_gate::core::digest::Digest;
 use byleave_gate::core::id::SessionId;
+use byleave_gate::event::GateEvent;
 use clap::Args as Group;
+use futures::FutureExt as _;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
@@ -147,11 +150,12 @@ async fn once(
         let kind = if typed.model_args.dry_run { " (a dry run: nothing is executed)" } else { "" };
         screen.message(&format!("session {session}{kind}"));
     }
+    let approvals = gate.subscribe();
     if let Some(task) = task {
         agent.add_user_message(task).await?;
     }
     let patience = if ask == AskArg::Terminal { OnQuestion::Wait } else { OnQuestion::Exit };
-    let went = watched(&agent, patience, end, told, screen).await?;
+    let went = watched(&agent, patience, end, told, approvals, screen).await?;
     let used = TaskUsage::from_turns(&agent.conversation().await?.turns, typed.model_args.prices);
     Ok(ended(&went, used, &session, &typed.model_args, options, screen))
 }
@@ -161,16 +165,22 @@ async fn watched(
     patience: OnQuestion,
     end: &CancellationToken,
     mut told: UnboundedReceiver<RunEvent>,
+    mut approvals: Receiver<GateEvent>,
     screen: &mut Console,
 ) -> Result<RunOutcome> {
     let mut going = std::pin::pin!(agent.run(patience, end));
     let went = loop {
         tokio::select! {
             biased;
+            // An approval comes before the result of its call.
+            approval = events::next_approval(&mut approvals) => approval.show(screen),
             Some(told) = told.recv() => told.show(screen),
             went = &mut going => break went,
         }
     };
+    while let Some(approval) = events::next_approval(&mut approvals).now_or_never() {
+        approval.show(screen);
+    }
     while let Ok(told) = told.try_recv() {
         told.show(screen);
     }

@@ -153,3 +153,54 @@ fn a_question_shows_the_words_of_the_model_before_its_call_as_such() {
     let (_, words) = shown.split_once("The model's own explanation (not verified)").unwrap();
     assert!(words.contains("The new version is tested, so I deploy it."), "{shown}");
 }
+
+// req: R6, R7
+// door: program
+#[test]
+fn every_approval_is_an_event_before_the_result_of_its_call() {
+    let doors = DoorFixture::new("", "");
+    let writes = |name: &str| json!({"path": name, "content": "new"});
+    let says = vec![
+        ("I write.", Some(("write_file", writes("one.txt")))),
+        ("I write more.", Some(("write_file", writes("two.txt")))),
+        ("I read.", Some(("read_file", json!({"path": "notes.txt"})))),
+        ("Done.", None),
+    ];
+    let model = FakeModel::new(says);
+    // The questions are on the terminal, and the events go to a file.
+    let file = doors.stand.file("../events.jsonl");
+    let line =
+        format!("{} agent run --json 'Do it.' > {}", doors.stand.desk.program.display(), file.display());
+    let mut sitting = doors.shell_at_terminal(&model, &line);
+    assert!(sitting.asks());
+    sitting.press("\u{1b}[F");
+    sitting.choose("y", "yes");
+    sitting.await_screen("the question is gone", |screen| !screen.contains("a abort"));
+    assert!(sitting.asks());
+    sitting.choose("n", "no");
+    sitting.await_shown("What should the model do instead?");
+    sitting.press("\r");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(0), "{seen}");
+    let events = events(&std::fs::read(&file).unwrap());
+    let told: Vec<(&str, &str)> = events
+        .iter()
+        .filter(|event| event["event"] == "tool_approval" || event["event"] == "called")
+        .map(|event| (event["event"].as_str().unwrap(), event["tool"].as_str().unwrap()))
+        .collect();
+    let (approval, called) = ("tool_approval", "called");
+    let expected = [
+        (approval, "write_file"),
+        (called, "write_file"),
+        (approval, "write_file"),
+        (called, "write_file"),
+        (called, "read_file"),
+    ];
+    assert_eq!(told, expected);
+    let approvals: Vec<&Value> = events.iter().filter(|event| event["event"] == approval).collect();
+    assert_eq!((&approvals[0]["parameters"], &approvals[0]["approved"]), (&writes("one.txt"), &json!(true)));
+    assert_eq!((&approvals[1]["parameters"], &approvals[1]["approved"]), (&writes("two.txt"), &json!(false)));
+    let calls: Vec<&Value> = events.iter().filter(|event| event["event"] == "calling").collect();
+    assert_eq!((&approvals[0]["call"], &approvals[1]["call"]), (&calls[0]["call"], &calls[1]["call"]));
+    assert!(doors.stand.file("one.txt").exists() && !doors.stand.file("two.txt").exists());
+}

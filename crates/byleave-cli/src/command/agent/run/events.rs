@@ -1,10 +1,15 @@
 //! The events of a run: lines for a person, or one JSON object for each with `--json`.
 
+use std::sync::Arc;
+
 use byleave_agent::agent_loop::AgentEvent;
 use byleave_agent::model::{StreamEvent, ToolCall};
 use byleave_gate::core::id::CallId;
+use byleave_gate::event::GateEvent;
 use byleave_gate::result::{CallOutcome, CallResult};
 use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::console::{Console, Tone, escape_json, one_line, prose};
 use crate::short_ids::short;
@@ -16,6 +21,20 @@ const LINE_CHARS_MAX: usize = 200;
 /// Prints an event as one line for a program.
 pub(super) fn print_event(screen: &mut Console, value: &Value) {
     screen.line(&escape_json(&value.to_string()));
+}
+
+/// Waits for the next approval that was given or refused in this process (R6).
+pub(super) async fn next_approval(events: &mut Receiver<GateEvent>) -> RunEvent {
+    loop {
+        match events.recv().await {
+            Ok(GateEvent::ToolApproval { call, tool, parameters, approved }) => {
+                return RunEvent::Approval { call, tool, parameters, approved };
+            }
+            Ok(GateEvent::Entry { .. } | GateEvent::Progress { .. } | GateEvent::Output { .. }) => {}
+            Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "events of the gate were missed"),
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
 }
 
 /// The result of a call.
@@ -78,6 +97,7 @@ pub(super) enum RunEvent {
     Anew,
     Said { text: String, flaws: Vec<String> },
     Calling(CallId, ToolCall),
+    Approval { call: CallId, tool: String, parameters: Arc<Value>, approved: bool },
     Called(CalledTool),
     Nothing,
 }
@@ -116,7 +136,8 @@ impl RunEvent {
             }
             Self::Called(called) => called.show(screen),
             Self::Anew => screen.message("  the model was interrupted and starts again"),
-            Self::Turn(_) | Self::Text(_) | Self::Nothing => {}
+            // A person at the terminal has seen the question.
+            Self::Turn(_) | Self::Text(_) | Self::Approval { .. } | Self::Nothing => {}
         }
     }
 
@@ -130,6 +151,9 @@ impl RunEvent {
             }
             Self::Calling(id, call) => json!({
                 "event": "calling", "call": id, "tool": call.name, "arguments": call.args, "reason": call.reason,
+            }),
+            Self::Approval { call, tool, parameters, approved } => json!({
+                "event": "tool_approval", "call": call, "tool": tool, "parameters": parameters, "approved": approved,
             }),
             Self::Called(called) => called.as_json(),
             Self::Nothing => return None,
