@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::{self, Conversation, ConversationError, ConversationStep, RecordedTurn};
+use crate::deferred_tools;
 use crate::limits::{LimitReachedError, TaskLimits};
 use crate::model::{Model, ModelResponse, StreamEvent, ToolCall, ToolSpec};
 use crate::model_challenger::ModelChallenger;
@@ -214,8 +215,8 @@ impl Agent {
     ///
     /// Open calls and turns of the conversation stay open. A caller that wants them ended calls [`Agent::run`] first.
     pub async fn add_user_message(&self, text: &str) -> Result<(), AgentError> {
-        let turns = self.own_conversation().await?.turns.len();
-        self.take_in(turns, Some(text.to_owned())).await.map(drop)
+        let conversation = self.own_conversation().await?;
+        self.take_in(&conversation, Some(text.to_owned())).await.map(drop)
     }
 
     /// Runs the loop until it ends or has to wait.
@@ -256,7 +257,7 @@ impl Agent {
                     if let Some(reached) = self.limits.check_turn(conversation.current_task()) {
                         return Ok(RunOutcome::LimitReached(reached));
                     }
-                    let taken = self.take_in(conversation.turns.len(), None).await?;
+                    let taken = self.take_in(&conversation, None).await?;
                     conversation.turns.push(taken);
                 }
                 ConversationStep::Turn => match self.turn(&mut conversation, patience, begun, stop).await? {
@@ -277,9 +278,14 @@ impl Agent {
     }
 
     /// Records a turn before the model is asked.
-    async fn take_in(&self, turn: usize, user: Option<String>) -> Result<RecordedTurn, AgentError> {
-        let turn = u32::try_from(turn).map_err(|_| AgentError::NotRecorded("there are too many".into()))?;
-        let (_, _, prompt) = self.brief();
+    async fn take_in(
+        &self,
+        conversation: &Conversation,
+        user: Option<String>,
+    ) -> Result<RecordedTurn, AgentError> {
+        let turn = u32::try_from(conversation.turns.len())
+            .map_err(|_| AgentError::NotRecorded("there are too many".into()))?;
+        let (_, _, prompt) = self.brief(conversation);
         let (model, endpoint) = (self.speaker.clone(), self.endpoint.clone());
         let (persona, dry_run) = (self.key.clone(), self.seat.dry_run);
         let asked = TurnArguments { turn, user, model, endpoint, persona, prompt, dry_run };
@@ -303,20 +309,22 @@ impl Agent {
         Made { id, tenant, session, agent, tool, arguments, reason, cwd, mode, dry_run }
     }
 
-    /// Returns the current system prompt, the tools, and the digest of both (L9).
-    fn brief(&self) -> (String, Vec<ToolSpec>, Digest) {
+    /// Returns the current system prompt, the tools that are sent, and the digest of both (L9).
+    fn brief(&self, conversation: &Conversation) -> (String, Vec<ToolSpec>, Digest) {
         let ConversationContext { tenant, session, agent, cwd, .. } = self.seat.clone();
         let site = ToolContext { tenant, session, agent, cwd: cwd.into() };
-        let entries = self.gate.catalog().list().into_iter();
+        let mut entries = self.gate.catalog().list();
+        entries.retain(|entry| entry.name() != MODEL_TURN && self.persona.allows_tool(entry.name()));
+        let deferred = deferred_tools::defer(&mut entries, self.gate.catalog(), conversation);
         let described: Vec<ToolDescription> = entries
-            .filter(|entry| entry.name() != MODEL_TURN && self.persona.allows_tool(entry.name()))
+            .iter()
             .map(|entry| {
                 let description = entry.describe(&site).into_owned();
                 ToolDescription { description, ..ToolDescription::from(entry.manifest()) }
             })
             .collect();
         // The model's provider, or an adapter for it, tells the model how to call tools.
-        let system = self.persona.system_prompt(&described, ToolCallFormat::Native);
+        let system = self.persona.system_prompt_with_search(&described, ToolCallFormat::Native, deferred);
         let tools = described.into_iter();
         let tools = tools.map(|ToolDescription { name, description, schema, .. }| ToolSpec {
             name,
@@ -337,9 +345,9 @@ impl Agent {
         stop: &CancellationToken,
     ) -> Result<TurnOutcome, AgentError> {
         let messages = conversation.messages();
+        let (system, tools, prompt) = self.brief(conversation);
         let Some(taken) = conversation.turns.last_mut() else { return Ok(TurnOutcome::Taken) };
         let (call, asked) = (taken.call, taken.arguments.clone());
-        let (system, tools, prompt) = self.brief();
         // The prompt has changed, so the recorded digest would be wrong. Another turn replaces this one.
         let replaced = prompt != asked.prompt;
         if replaced {

@@ -5,6 +5,7 @@
 //! - [`agent_loop`]: The loop: a turn, its calls, the next turn.
 //! - [`model_turn`]: A turn as a call of the tool `model_turn`, and the ids of turns and calls.
 //! - [`conversation`]: A conversation, read from the audit log, and what comes next in it.
+//! - [`deferred_tools`]: Which tools are sent to a model, if there are many.
 //! - [`limits`]: Limits on turns, tokens, money, time and repeated failures.
 //! - [`history`]: A conversation as messages, in Markdown, HTML or JSON.
 //! - [`model`]: The trait for a model, and turns as plain data.
@@ -19,6 +20,8 @@
 pub mod agent_loop;
 #[cfg(feature = "agent")]
 pub mod conversation;
+#[cfg(feature = "agent")]
+pub mod deferred_tools;
 #[cfg(feature = "agent")]
 pub mod history;
 #[cfg(feature = "agent")]

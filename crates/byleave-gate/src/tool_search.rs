@@ -2,7 +2,10 @@
 //!
 //! It only lists tools. Finding a tool does not give permission to use it.
 
+use std::sync::Arc;
+
 use byleave_core::manifest::PermissionClass;
+use byleave_core::outcome::Output;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,12 +35,23 @@ fn limit_default() -> usize {
     10
 }
 
-#[derive(Debug, Serialize)]
+impl Query {
+    fn matches(&self, catalog: &Catalog) -> Vec<Arc<CatalogEntry>> {
+        // One more, because the search tool may be among the results.
+        let limit = self.limit.clamp(1, LIMIT_MAX);
+        let mut entries = catalog.search(&self.query, limit + 1);
+        entries.retain(|entry| entry.name() != TOOL_NAME);
+        entries.truncate(limit);
+        entries
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct ToolSearchResult {
     tools: Vec<FoundTool>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct FoundTool {
     name: String,
     description: String,
@@ -59,11 +73,10 @@ pub fn tool_search(catalog: &Catalog) -> impl Tool {
     let catalog = catalog.downgrade();
     let search = move |args: Query, run: RunContext| {
         let found = catalog.upgrade().map(|catalog| {
-            // One more, because the search tool may be among the results.
-            let limit = args.limit.clamp(1, LIMIT_MAX);
-            let entries = catalog.search(&args.query, limit + 1);
-            let others = entries.iter().filter(|entry| entry.name() != TOOL_NAME).take(limit);
-            ToolSearchResult { tools: others.map(|entry| FoundTool::new(entry, &run.context)).collect() }
+            let entries = args.matches(&catalog);
+            ToolSearchResult {
+                tools: entries.iter().map(|entry| FoundTool::new(entry, &run.context)).collect(),
+            }
         });
         async move { found.map(Json).ok_or("the tool catalog no longer exists; tools cannot be searched") }
     };
@@ -79,4 +92,16 @@ pub fn tool_search(catalog: &Catalog) -> impl Tool {
     .concurrency_safe()
     .idempotent()
     .not_sensitive()
+}
+
+/// Returns the names in the output of `tool_search`. `None` if the output has no list of tools, for example because it was too long.
+pub fn found_names(output: &Output) -> Option<Vec<String>> {
+    let result = ToolSearchResult::deserialize(output.data.as_ref()?).ok()?;
+    Some(result.tools.into_iter().map(|tool| tool.name).collect())
+}
+
+/// Returns the names that `tool_search` would find now with these arguments. Invalid arguments find nothing.
+pub fn matching_names(catalog: &Catalog, arguments: &Value) -> Vec<String> {
+    let found = Query::deserialize(arguments).map(|query| query.matches(catalog)).unwrap_or_default();
+    found.iter().map(|entry| entry.name().to_owned()).collect()
 }

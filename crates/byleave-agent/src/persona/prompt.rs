@@ -29,16 +29,33 @@ impl Persona {
     ///
     /// The same persona and tools give the same bytes, in any order of the tools.
     pub fn system_prompt(&self, tools: &[ToolDescription], calls: ToolCallFormat) -> String {
-        self.told(tools, calls, None)
+        self.told(tools, calls, None, 0)
+    }
+
+    /// Returns the system prompt for a turn in which only some of the tools are sent to the model. It finds the others, which are
+    /// `unlisted` many, with `tool_search`.
+    pub fn system_prompt_with_search(
+        &self,
+        tools: &[ToolDescription],
+        calls: ToolCallFormat,
+        unlisted: usize,
+    ) -> String {
+        self.told(tools, calls, None, unlisted)
     }
 
     /// Returns the prompt for a persona that a provider hosts (L8), as Markdown. It is complete and includes the protocol of tool blocks.
     /// Byleave reads the output of such a model, and runs its calls, locally.
     pub fn export(&self, tools: &[ToolDescription]) -> String {
-        self.told(tools, ToolCallFormat::Blocks, Some(HOSTED))
+        self.told(tools, ToolCallFormat::Blocks, Some(HOSTED), 0)
     }
 
-    fn told(&self, tools: &[ToolDescription], calls: ToolCallFormat, also: Option<&str>) -> String {
+    fn told(
+        &self,
+        tools: &[ToolDescription],
+        calls: ToolCallFormat,
+        also: Option<&str>,
+        unlisted: usize,
+    ) -> String {
         let mut parts = vec![format!("# {}", self.name)];
         parts.extend((!self.prompt.is_empty()).then(|| self.prompt.clone()));
         parts.extend(also.map(paragraph));
@@ -49,15 +66,22 @@ impl Persona {
         let mut tools: Vec<&ToolDescription> =
             tools.iter().filter(|tool| self.allows_tool(&tool.name)).collect();
         tools.sort_by_key(|tool| &tool.name);
+        let mine = match unlisted {
+            0 => "You have these tools and no others".to_owned(),
+            many => format!(
+                "You have {many} more tools than these. Find them with `tool_search` before you say that you have no tool for something; \
+                 you can call a found tool in your next turn. You have these tools at once"
+            ),
+        };
         parts.extend(match calls {
             _ if tools.is_empty() => vec!["You have no tools. You can only answer.".to_owned()],
             ToolCallFormat::Native => {
-                vec!["You have these tools and no others:".to_owned(), list(&tools, named)]
+                vec![format!("{mine}:"), list(&tools, named)]
             }
             ToolCallFormat::Blocks => vec![
                 PROTOCOL.to_owned(),
                 paragraph(RESULTS),
-                "You have these tools and no others, each with its `args`:".to_owned(),
+                format!("{mine}, each with its `args`:"),
                 list(&tools, in_full),
             ],
         });

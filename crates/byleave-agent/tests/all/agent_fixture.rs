@@ -127,6 +127,14 @@ impl AgentFixture {
         builder: GateBuilder,
         watch: impl Fn(AgentEvent<'_>) + Send + Sync + 'static,
     ) -> Agent {
+        self.on_gate(builder.build().unwrap(), watch)
+    }
+
+    pub(crate) fn on_gate(
+        &self,
+        gate: Gate,
+        watch: impl Fn(AgentEvent<'_>) + Send + Sync + 'static,
+    ) -> Agent {
         let seat = ConversationContext {
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("talk").unwrap(),
@@ -139,7 +147,6 @@ impl AgentFixture {
         let (name, endpoint) = ("fake/some-model".into(), self.fake.url.clone());
         let speaker = ModelHandle { name, endpoint, host: None, model };
         let persona = Persona::load(self.persona, None).unwrap();
-        let gate = builder.build().unwrap();
         let ledger = Arc::clone(&self.ledger);
         Agent::new(gate, ledger, seat, persona, speaker, self.limits, Arc::new(watch)).unwrap()
     }

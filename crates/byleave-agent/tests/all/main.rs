@@ -5,6 +5,7 @@ mod agent_fixture;
 mod by_blocks;
 mod calls;
 mod cases;
+mod deferred_tools;
 mod delay;
 mod dry_run;
 mod fake;

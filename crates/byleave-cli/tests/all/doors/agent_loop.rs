@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{DoorFixture, bash, last_message, text};
+use super::{DoorFixture, SERVER, bash, last_message, text};
 use crate::mcp::{self, McpProcess};
 use crate::provider::{FakeModel, ScriptedTurn};
 
@@ -203,4 +203,30 @@ fn every_approval_is_an_event_before_the_result_of_its_call() {
     let calls: Vec<&Value> = events.iter().filter(|event| event["event"] == "calling").collect();
     assert_eq!((&approvals[0]["call"], &approvals[1]["call"]), (&calls[0]["call"], &calls[1]["call"]));
     assert!(doors.stand.file("one.txt").exists() && !doors.stand.file("two.txt").exists());
+}
+
+// req: L9, G3, M3
+// door: program
+#[test]
+fn with_many_tools_a_model_searches_before_it_calls() {
+    let doors = DoorFixture::new("mode = \"yolo\"\n", "");
+    let many = "TOOLS = [{\"name\": \"task%d\" % n, \"description\": \"Does something.\", \"inputSchema\": {\"type\": \"object\"}} for n in range(60)] + [";
+    doors.put("server.py", &SERVER.replacen("TOOLS = [", many, 1));
+    doors.accept_server();
+    let says = vec![
+        ("I look for a tool.", Some(("tool_search", json!({"query": "mcp_notes_deploy", "limit": 1})))),
+        ("I deploy.", Some(("mcp_notes_deploy", json!({"version": "v7"})))),
+        ("Done.", None),
+    ];
+    let (said, got) = doors.model(says, &["Deploy."]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let offered = |request: usize| -> Vec<&str> {
+        let tools = got[request]["tools"].as_array().unwrap();
+        tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect()
+    };
+    let mut expected = vec!["bash", "edit", "glob", "grep", "read_file", "tool_search", "write_file"];
+    assert_eq!(offered(0), expected);
+    expected.insert(4, "mcp_notes_deploy");
+    assert_eq!((offered(1), offered(2)), (expected.clone(), expected));
+    assert!(last_message(&got).contains("deployed v7"), "{}", last_message(&got));
 }
