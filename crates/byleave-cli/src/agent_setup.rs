@@ -11,7 +11,7 @@ use byleave_agent::history::History;
 use byleave_agent::limits::{TaskLimits, TaskUsage, TokenPrices};
 use byleave_agent::model::ModelError;
 use byleave_agent::model_turn::MODEL_TURN;
-use byleave_agent::persona::{LoadedPersona, ModelName, Persona};
+use byleave_agent::persona::{LoadedPersona, ModelName, Persona, PersonaLoadError};
 use byleave_agent::provider::{ProviderKind, ProviderModel, ProviderSettings};
 use byleave_agent::tool_block_adapter::{ToolBlockModel, ToolCallStyle};
 use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest};
@@ -22,6 +22,7 @@ use clap::{Args as Group, ValueEnum};
 use crate::app_context::AppContext;
 use crate::args::{AskArg, ModeArg};
 use crate::call_display::format_count;
+use crate::config::suggestion::near;
 use crate::error::CliError;
 use crate::resolved_options::{ResolvedOptions, variable};
 use crate::terminal_approver;
@@ -116,9 +117,16 @@ pub(crate) fn personas(options: &ResolvedOptions) -> Option<PathBuf> {
 /// Loads the persona with this name.
 pub(crate) fn persona(name: &str, options: &ResolvedOptions) -> Result<LoadedPersona> {
     let found = Persona::load(name, personas(options).as_deref());
-    Ok(found.map_err(|fault| {
-        CliError::new(fault.to_string()).hint("`byleave agent persona` lists the personas")
-    })?)
+    Ok(found.map_err(|fault| CliError::new(fault.to_string()).hint(persona_hint(&fault)))?)
+}
+
+/// Suggests the names that are near to an unknown one.
+fn persona_hint(fault: &PersonaLoadError) -> String {
+    let list = "`byleave agent persona` lists the personas";
+    let PersonaLoadError::Unknown { name, known } = fault else { return list.to_owned() };
+    let near = near(name, known.iter().map(String::as_str));
+    let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+    if near.is_empty() { list.to_owned() } else { format!("did you mean {}? {list}", near.join(" or ")) }
 }
 
 /// Creates a gate and a conversation on it.

@@ -10,7 +10,7 @@ mod key;
 mod problems;
 mod reviewer;
 mod reviewer_parser;
-mod suggestion;
+pub(crate) mod suggestion;
 mod value;
 
 use std::collections::BTreeSet;

@@ -27,7 +27,7 @@ const BUILTIN: [(&str, &str); 4] = [
 /// A persona and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedPersona {
-    /// The name by which it is loaded. For a file it is the file name without `.toml`.
+    /// The name by which it is loaded, in lower case. For a file it is the file name without `.toml`.
     pub key: String,
     /// The source.
     pub origin: PersonaSource,
@@ -68,18 +68,26 @@ pub enum PersonaLoadError {
     },
     /// The name is not valid for a persona.
     #[error(
-        "`{}` is not a valid persona name: use 1 to {KEY_CHARS_MAX} ASCII characters: lower-case letters, digits, `-` and `_`",
+        "`{}` is not a valid persona name: use 1 to {KEY_CHARS_MAX} ASCII characters: letters, digits, `-` and `_`",
         name.escape_debug()
     )]
     InvalidName {
         /// The name.
         name: String,
     },
+    /// Several files have this name, in upper and lower case.
+    #[error("several files are the persona `{name}`: {}; remove or rename all but one", files.join(", "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The file names, sorted.
+        files: Vec<String>,
+    },
 }
 
 impl Persona {
-    /// Loads a persona by name, from `NAME.toml` in the directory or else from the built-in ones. A text that contains `/` or ends with
-    /// `.toml` is the path of a file.
+    /// Loads a persona by name, from `NAME.toml` in the directory or else from the built-in ones. Upper and lower case are the same. A text
+    /// that contains `/` or ends with `.toml` is the path of a file.
     ///
     /// An existing file that cannot be used is an error; a built-in persona does not replace it.
     pub fn load(name_or_path: &str, dir: Option<&Path>) -> Result<LoadedPersona, PersonaLoadError> {
@@ -105,32 +113,50 @@ impl Persona {
 
 fn by_key(key: &str, dir: Option<&Path>) -> Result<LoadedPersona, PersonaLoadError> {
     let key = checked(key)?;
-    let own = dir.map(|dir| from_file(key.to_owned(), &dir.join(format!("{key}{ENDING}")))).transpose()?;
-    if let Some(found) = own.flatten() {
+    if let Some(dir) = dir
+        && let Some(found) = own(&key, dir)?
+    {
         return Ok(found);
     }
     let Some((_, text)) = BUILTIN.iter().find(|(name, _)| *name == key) else {
-        return Err(PersonaLoadError::Unknown { name: key.to_owned(), known: keys(dir)? });
+        return Err(PersonaLoadError::Unknown { name: key, known: keys(dir)? });
     };
-    Ok(LoadedPersona {
-        key: key.to_owned(),
-        origin: PersonaSource::Builtin,
-        persona: Persona::parse(key, text)?,
-    })
+    let persona = Persona::parse(&key, text)?;
+    Ok(LoadedPersona { key, origin: PersonaSource::Builtin, persona })
 }
 
-/// Returns all names without duplicates, including invalid ones.
+/// Loads the persona of this name from the directory. Files whose names differ only by case are an error.
+fn own(key: &str, dir: &Path) -> Result<Option<LoadedPersona>, PersonaLoadError> {
+    let mut names = in_directory(dir)?;
+    names.retain(|name| name.eq_ignore_ascii_case(key));
+    names.sort_unstable();
+    match names.as_slice() {
+        [] => Ok(None),
+        [name] => from_file(key.to_owned(), &dir.join(format!("{name}{ENDING}"))),
+        _ => {
+            let files = names.iter().map(|name| format!("`{name}{ENDING}`")).collect();
+            Err(PersonaLoadError::Ambiguous { name: key.to_owned(), files })
+        }
+    }
+}
+
+/// Returns all names in lower case and without duplicates, including invalid ones.
 fn keys(dir: Option<&Path>) -> Result<Vec<String>, PersonaLoadError> {
     let mut keys: Vec<String> = BUILTIN.iter().map(|(name, _)| (*name).to_owned()).collect();
     if let Some(dir) = dir {
-        keys.extend(in_directory(dir).map_err(|error| unreadable(dir, error.to_string()))?);
+        keys.extend(in_directory(dir)?.iter().map(|name| name.to_ascii_lowercase()));
     }
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
 }
 
-fn in_directory(dir: &Path) -> io::Result<Vec<String>> {
+/// Returns the names of the persona files in a directory, in no order.
+fn in_directory(dir: &Path) -> Result<Vec<String>, PersonaLoadError> {
+    names_in(dir).map_err(|error| unreadable(dir, error.to_string()))
+}
+
+fn names_in(dir: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -146,11 +172,12 @@ fn in_directory(dir: &Path) -> io::Result<Vec<String>> {
     Ok(keys)
 }
 
-fn checked(key: &str) -> Result<&str, PersonaLoadError> {
-    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+/// Returns a valid name in lower case.
+fn checked(key: &str) -> Result<String, PersonaLoadError> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let is_one = (1..=KEY_CHARS_MAX).contains(&key.len()) && key.chars().all(word);
     is_one
-        .then_some(key)
+        .then(|| key.to_ascii_lowercase())
         .ok_or_else(|| PersonaLoadError::InvalidName { name: key.chars().take(KEY_CHARS_MAX).collect() })
 }
 

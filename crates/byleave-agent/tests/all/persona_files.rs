@@ -186,12 +186,44 @@ fn files_that_are_not_read() {
     assert!(Persona::load("most", Some(dir.path())).is_ok());
 }
 
+// req: L4
+#[test]
+fn upper_and_lower_case_are_the_same_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["coder", "Coder", "CODER"] {
+        let found = Persona::load(name, Some(dir.path())).unwrap();
+        assert_eq!((found.key.as_str(), found.origin), ("coder", PersonaSource::Builtin));
+    }
+    // A file of the user's own, in any case, goes before the built-in persona.
+    let path = dir.path().join("Coder.toml");
+    fs::write(&path, GOOD).unwrap();
+    for name in ["coder", "Coder", "cOdEr"] {
+        let found = Persona::load(name, Some(dir.path())).unwrap();
+        assert_eq!((found.key.as_str(), found.origin), ("coder", PersonaSource::File(path.clone())));
+    }
+    let all = Persona::load_all(Some(dir.path())).unwrap();
+    assert_eq!(all.iter().filter(|found| found.as_ref().is_ok_and(|found| found.key == "coder")).count(), 1);
+    // Two files of one name are an error, whichever was meant.
+    fs::write(dir.path().join("coder.toml"), GOOD).unwrap();
+    let told =
+        "several files are the persona `coder`: `Coder.toml`, `coder.toml`; remove or rename all but one";
+    for name in ["coder", "Coder", "CODER"] {
+        assert_eq!(Persona::load(name, Some(dir.path())).unwrap_err().to_string(), told);
+    }
+    let all = Persona::load_all(Some(dir.path())).unwrap();
+    let faults: Vec<_> = all.into_iter().filter_map(Result::err).map(|fault| fault.to_string()).collect();
+    assert_eq!(faults, [told]);
+    // Other personas are not affected, and a path names one file.
+    assert!(Persona::load("Plain", Some(dir.path())).is_ok());
+    assert!(Persona::load(path.to_str().unwrap(), Some(dir.path())).is_ok());
+}
+
 #[test]
 fn names_that_are_none() {
     let none = Persona::load("codr", None).unwrap_err().to_string();
     assert_eq!(none, "there is no persona `codr`; the personas are clerk, coder, plain, reviewer");
     let long = "x".repeat(65);
-    for name in ["", "Coder", "..", "a b", "c\u{f6}der", long.as_str()] {
+    for name in ["", "..", "a b", "CO DER", "c\u{f6}der", long.as_str()] {
         let fault = Persona::load(name, Some(Path::new("/"))).unwrap_err();
         assert!(matches!(fault, PersonaLoadError::InvalidName { .. }), "{name}: {fault}");
     }

@@ -230,3 +230,25 @@ fn with_many_tools_a_model_searches_before_it_calls() {
     assert_eq!((offered(1), offered(2)), (expected.clone(), expected));
     assert!(last_message(&got).contains("deployed v7"), "{}", last_message(&got));
 }
+
+// req: L4
+// door: program
+#[test]
+fn a_persona_is_found_in_any_case_and_near_names_are_suggested() {
+    let doors = DoorFixture::new("", "");
+    let (done, _) = doors.model(vec![("Done.", None)], &["--persona", "Coder", "Hello."]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    // Rules about the agent `coder` hold, however its name was typed.
+    assert_eq!(doors.stand.json(&["log", "--json"])[0]["agent"], "coder");
+    let (none, got) = doors.model(vec![("Done.", None)], &["--persona", "Reviwer", "Hello."]);
+    let told = text(&none.stderr);
+    assert!(none.status.code() == Some(2) && told.contains("did you mean `reviewer`?"), "{told}");
+    assert!(got.is_empty(), "the model is not asked");
+    let own = "name = \"Mine\"\ndescription = \"Mine.\"\n";
+    doors.put("../.config/byleave/personas/Coder.toml", own);
+    assert_eq!(doors.stand.json(&["agent", "persona", "show", "coder", "--json"])["name"], "Mine");
+    doors.put("../.config/byleave/personas/coder.toml", own);
+    let both = doors.run(&["agent", "persona", "show", "coder"]);
+    let told = text(&both.stderr);
+    assert!(both.status.code() == Some(2) && told.contains("`Coder.toml`, `coder.toml`"), "{told}");
+}
