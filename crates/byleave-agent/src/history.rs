@@ -28,31 +28,30 @@ pub struct History {
     pub model: String,
     /// When it began.
     pub started_at: Millis,
+    /// Whether its calls are dry runs.
+    pub dry_run: bool,
     /// The resources that the conversation used.
     pub used: TaskUsage,
     /// The messages, in order.
     pub messages: Vec<HistoryMessage>,
 }
 
-/// One message.
+/// One message. As JSON, every message has all of these fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HistoryMessage {
-    /// The id: the id of the call that the message belongs to, and its role.
+    /// The id, unique in the conversation: the id of the turn or call that the message belongs to, and the role.
     pub id: String,
     /// The author.
     pub role: MessageRole,
     /// Its text.
     pub content: String,
-    /// The model's reasoning, if it shows any.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasoning: Vec<String>,
+    /// The model's thoughts, if it shows any.
+    pub thoughts: Vec<String>,
     /// The time of the message.
     pub timestamp: Millis,
     /// The calls of the model.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<HistoryCall>,
-    /// The result of a call.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The result of a call, in a message of a tool.
     pub result: Option<HistoryResult>,
 }
 
@@ -77,21 +76,31 @@ pub struct HistoryCall {
     pub tool: String,
     /// The arguments, as the model wrote them.
     pub arguments: Map<String, Value>,
-    /// The reason in the model's words.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The reason that the model states for the call.
     pub reason: Option<String>,
+    /// The id of the call at the provider.
+    pub provider_id: String,
 }
 
-/// The result of a call.
+/// The result of a call: the outcome, and what the model got.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HistoryResult {
-    /// The id in the audit log.
+    /// The id of the call in the audit log.
     pub call: CallId,
     /// The outcome in a word: how the call ended, or that it is open or was not made.
     pub outcome: String,
-    /// The result that the model got.
-    #[serde(flatten)]
-    pub tool_result: model::ToolResult,
+    /// The tool, as the model named it.
+    pub tool: String,
+    /// Whether the tool ran and reports success.
+    pub success: bool,
+    /// The output.
+    pub output: String,
+    /// Whether the output was truncated.
+    pub truncated: bool,
+    /// The duration in milliseconds.
+    pub execution_time_ms: u64,
+    /// The error, or why the call did not run.
+    pub error: Option<String>,
 }
 
 impl History {
@@ -104,6 +113,7 @@ impl History {
             persona: last.map_or_else(String::new, |taken| taken.arguments.persona.clone()),
             model: last.map_or_else(String::new, |taken| taken.arguments.model.clone()),
             started_at: turns.first().map_or(0, |taken| taken.at),
+            dry_run: conversation.is_dry_run().unwrap_or(false),
             used: TaskUsage::from_turns(turns, None),
             messages: turns.iter().flat_map(messages).collect(),
         }
@@ -151,9 +161,12 @@ fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
                 tool: call.name.clone(),
                 arguments: call.args.clone(),
                 reason: call.reason.clone(),
+                provider_id: call.id.clone(),
             });
+            let thoughts = said.reasoning.iter().map(|thought| thought.text.clone());
             messages.push(HistoryMessage {
-                reasoning: said.reasoning.iter().map(|thought| thought.text.clone()).collect(),
+                // Thoughts that only the provider can read are empty.
+                thoughts: thoughts.filter(|thought| !thought.is_empty()).collect(),
                 calls: calls.collect(),
                 ..plain(id("assistant"), MessageRole::Assistant, content, taken.at)
             });
@@ -165,7 +178,7 @@ fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
 }
 
 fn plain(id: String, role: MessageRole, content: String, timestamp: Millis) -> HistoryMessage {
-    HistoryMessage { id, role, content, reasoning: Vec::new(), timestamp, calls: Vec::new(), result: None }
+    HistoryMessage { id, role, content, thoughts: Vec::new(), timestamp, calls: Vec::new(), result: None }
 }
 
 fn result(call: &model::ToolCall, made: &RecordedCall, at: Millis) -> HistoryMessage {
@@ -180,8 +193,9 @@ fn result(call: &model::ToolCall, made: &RecordedCall, at: Millis) -> HistoryMes
         (Some(error), true) => error.clone(),
         (Some(error), false) => format!("{error}\n{}", told.output),
     };
-    HistoryMessage {
-        result: Some(HistoryResult { call: made.call, outcome: outcome.to_owned(), tool_result: told }),
-        ..plain(made.call.to_string(), MessageRole::Tool, content, made.at.unwrap_or(at))
-    }
+    let model::ToolResult { call_id: _, tool, success, output, truncated, execution_time_ms, error } = told;
+    let (call, outcome) = (made.call, outcome.to_owned());
+    let result = HistoryResult { call, outcome, tool, success, output, truncated, execution_time_ms, error };
+    let id = format!("{call}-tool");
+    HistoryMessage { result: Some(result), ..plain(id, MessageRole::Tool, content, made.at.unwrap_or(at)) }
 }

@@ -14,7 +14,7 @@ pub fn render_html(history: &History) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>{STYLE}</style></head>\n\
-         <body><h1>{title}</h1>\n<p class=\"about\">session {} · begun {} · {} · {} · {} turns, {} tokens read, {} written</p>\n",
+         <body><h1>{title}</h1>\n<p class=\"about\">session {} · begun {} · {} · {} · {} turns, {} tokens read, {} written{}</p>\n",
         escaped(&history.session),
         format_utc(history.started_at),
         escaped(&history.persona),
@@ -22,6 +22,7 @@ pub fn render_html(history: &History) -> String {
         history.used.turns,
         history.used.input_tokens,
         history.used.output_tokens,
+        if history.dry_run { " · a dry run: nothing was executed" } else { "" },
     );
     for message in &history.messages {
         out.push_str(&section(message));
@@ -33,7 +34,7 @@ pub fn render_html(history: &History) -> String {
 fn section(message: &HistoryMessage) -> String {
     let when = format_utc(message.timestamp);
     if let Some(result) = &message.result {
-        let (tool, outcome) = (escaped(&result.tool_result.tool), escaped(&result.outcome));
+        let (tool, outcome) = (escaped(&result.tool), escaped(&result.outcome));
         return format!(
             "<section class=\"tool\"><h2>{tool}: {outcome}</h2><p class=\"about\">{when} · call {}</p>\
              <details open><summary>result</summary><pre>{}</pre></details></section>\n",
@@ -46,7 +47,7 @@ fn section(message: &HistoryMessage) -> String {
         MessageRole::Assistant | MessageRole::Tool => ("assistant", "Model"),
     };
     let mut out = format!("<section class=\"{class}\"><h2>{who}</h2><p class=\"about\">{when}</p>");
-    for thought in message.reasoning.iter().filter(|thought| !thought.is_empty()) {
+    for thought in &message.thoughts {
         out.push_str(&format!(
             "<details><summary>thought</summary><pre>{}</pre></details>",
             escaped(thought)

@@ -18,6 +18,9 @@ pub fn render_markdown(history: &History) -> String {
         history.used.input_tokens,
         history.used.output_tokens,
     ));
+    if history.dry_run {
+        out.push_str("- a dry run: nothing was executed\n");
+    }
     for message in &history.messages {
         out.push_str(&section(message));
     }
@@ -28,7 +31,7 @@ fn section(message: &HistoryMessage) -> String {
     let when = format_utc(message.timestamp);
     match (&message.result, message.role) {
         (Some(result), _) => {
-            let tool = line(&result.tool_result.tool);
+            let tool = line(&result.tool);
             format!(
                 "\n## Tool `{tool}`: {}\n\n{when} · call `{}`\n\n{}",
                 result.outcome,
@@ -39,7 +42,7 @@ fn section(message: &HistoryMessage) -> String {
         (None, MessageRole::User) => format!("\n## Person\n\n{when}\n\n{}", quoted(&message.content)),
         (None, _) => {
             let mut out = format!("\n## Model\n\n{when}\n\n");
-            for thought in message.reasoning.iter().filter(|thought| !thought.is_empty()) {
+            for thought in &message.thoughts {
                 out.push_str(&format!(
                     "<details><summary>thought</summary>\n\n{}</details>\n\n",
                     fenced("text", thought)

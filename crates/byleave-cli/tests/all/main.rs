@@ -60,6 +60,8 @@ mod sessions;
 mod shells;
 mod sitting;
 mod status;
+#[cfg(all(feature = "serve", feature = "agent"))]
+mod strict_json;
 #[cfg(feature = "agent")]
 mod task;
 #[cfg(feature = "serve")]

@@ -1,10 +1,13 @@
 //! The loop of the program's own agent, and dry runs through every door that has sessions.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::{DoorFixture, SERVER, bash, last_message, text};
 use crate::mcp::{self, McpProcess};
 use crate::provider::{FakeModel, ScriptedTurn};
+use crate::strict_json;
 
 const APPLY: &str = "kubectl apply -f app.yaml";
 /// Not even `yolo` runs the command without a release.
@@ -251,4 +254,60 @@ fn a_persona_is_found_in_any_case_and_near_names_are_suggested() {
     let both = doors.run(&["agent", "persona", "show", "coder"]);
     let told = text(&both.stderr);
     assert!(both.status.code() == Some(2) && told.contains("`Coder.toml`, `coder.toml`"), "{told}");
+}
+
+/// Returns the keys of an object, sorted.
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+// req: L6
+// door: program
+#[test]
+fn an_exported_conversation_has_unique_keys_and_ids_and_every_message_is_complete() {
+    let doors = DoorFixture::new("mode = \"yolo\"\n", "");
+    let read = || Some(("read_file", json!({"path": "notes.txt"})));
+    let says = vec![("I read.", read()), ("I read again.", read()), ("Done.", None), ("Done again.", None)];
+    let model = FakeModel::new(says);
+    let first = doors.run_with(&model, &["--json", "--max-turns", "1", "Read it."]);
+    assert_eq!(first.status.code(), Some(1), "it stops at its limit: {first:?}");
+    let session = events(&first.stdout)[0]["session"].as_str().unwrap().to_owned();
+    // Resumed twice: with the rest of the task, and with another message.
+    for words in [["--resume", &session, "Go on."], ["--resume", &session, "Once more."]] {
+        let resumed = doors.run_with(&model, &words);
+        assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
+    }
+    let exported = doors.run(&["agent", "history", "export", &session, "--format", "json"]);
+    let history = strict_json::parse(&exported.stdout);
+    let top = ["dry_run", "messages", "model", "persona", "session", "started_at", "used"];
+    assert_eq!(keys(&history), top);
+
+    let messages = history["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    let expected =
+        ["user", "assistant", "tool", "user", "assistant", "tool", "assistant", "user", "assistant"];
+    assert_eq!(roles, expected, "{history}");
+    let mut ids = HashSet::new();
+    let mut calls = HashSet::new();
+    for message in messages {
+        let all = ["calls", "content", "id", "result", "role", "thoughts", "timestamp"];
+        assert_eq!(keys(message), all);
+        assert!(ids.insert(message["id"].as_str().unwrap()), "{} is not unique", message["id"]);
+        assert!(message["thoughts"].is_array() && message["timestamp"].as_u64().unwrap() > 0, "{message}");
+        for call in message["calls"].as_array().unwrap() {
+            assert_eq!(keys(call), ["arguments", "call", "provider_id", "reason", "tool"]);
+            assert!(calls.insert(call["call"].as_str().unwrap()), "{call}");
+        }
+        assert_eq!(message["result"].is_object(), message["role"] == "tool", "{message}");
+        if message["role"] == "tool" {
+            let all =
+                ["call", "error", "execution_time_ms", "outcome", "output", "success", "tool", "truncated"];
+            assert_eq!(keys(&message["result"]), all);
+            // The result belongs to a call before it.
+            assert!(calls.contains(message["result"]["call"].as_str().unwrap()), "{message}");
+        }
+    }
+    assert_eq!((ids.len(), calls.len()), (9, 2));
 }
