@@ -323,8 +323,11 @@ impl Agent {
                 ToolDescription { description, ..ToolDescription::from(entry.manifest()) }
             })
             .collect();
-        // The model's provider, or an adapter for it, tells the model how to call tools.
-        let system = self.persona.system_prompt_with_search(&described, ToolCallFormat::Native, deferred);
+        // The model's provider, or an adapter for it, tells the model how to call tools. A hosted persona has its prompt there.
+        let system = match &self.persona.hosted {
+            Some(_) => String::new(),
+            None => self.persona.system_prompt_with_search(&described, ToolCallFormat::Native, deferred),
+        };
         let tools = described.into_iter();
         let tools = tools.map(|ToolDescription { name, description, schema, .. }| ToolSpec {
             name,

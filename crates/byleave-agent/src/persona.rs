@@ -26,6 +26,8 @@ pub struct Persona {
     pub description: String,
     /// The model that it was made for.
     pub model: Option<ModelName>,
+    /// The provider that hosts the persona, and its id there (L11). The provider has the prompt then, so none is sent.
+    pub hosted: Option<ModelName>,
     /// The tools that the prompt describes: names, or prefixes of names followed by `*`. `None` means all; an empty list means none.
     pub tools: Option<Vec<String>>,
     /// Additional guidelines, one sentence each. They follow the common ones.

@@ -1,7 +1,8 @@
 //! Tool calls for a model that has none, by [tool blocks](crate::tool_blocks). The system prompt describes the tools, calls are read from
 //! the model's text, and results go back as JSON in a user message.
 //!
-//! Only blocks are calls here. A call that the provider reports is an invalid call.
+//! Only blocks are calls here. A call that the provider reports is an invalid call, except for a persona that the provider hosts (L11): its
+//! provider has the prompt, and may let it call tools in either way.
 
 mod prompt;
 
@@ -70,17 +71,34 @@ impl ToolCallStyle {
 pub struct ToolBlockModel<M> {
     model: M,
     calling: ToolCallStyle,
-    /// Whether blocks are used now. Once set, it stays set.
+    /// Whether only blocks are used now. Once set, it stays set.
     is_on: AtomicBool,
+    /// Whether the provider has the prompt, so that none is sent.
+    is_hosted: bool,
+}
+
+/// The meaning of a call that the provider reports beside the text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NativeCalls {
+    Accepted,
+    Rejected,
 }
 
 impl<M: Model> ToolBlockModel<M> {
     /// Creates a model with these settings.
     pub fn new(model: M, settings: &ProviderSettings, calling: ToolCallStyle) -> Self {
-        Self { model, calling, is_on: AtomicBool::new(calling.begins_by_blocks(settings)) }
+        let is_on = AtomicBool::new(calling.begins_by_blocks(settings));
+        Self { model, calling, is_on, is_hosted: false }
     }
 
-    /// Checks whether blocks are used now.
+    /// Creates a persona that its provider hosts. No prompt is sent. Calls are read from its text and from the provider's reports, unless
+    /// the style chooses one of them.
+    pub fn hosted(model: M, calling: ToolCallStyle) -> Self {
+        let is_on = AtomicBool::new(calling == ToolCallStyle::Blocks);
+        Self { model, calling, is_on, is_hosted: true }
+    }
+
+    /// Checks whether only blocks are used now.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
@@ -95,12 +113,30 @@ impl<M: Model> ToolBlockModel<M> {
         turn: TurnRequest<'_>,
         heard: StreamEventSink<'_>,
     ) -> Result<ModelResponse, ModelError> {
-        let system = prompt::add_protocol(turn.system, turn.tools);
+        let system =
+            if self.is_hosted { String::new() } else { prompt::add_protocol(turn.system, turn.tools) };
         let messages = prompt::to_text_messages(turn.messages);
         let mut reading = ReplyParser::default();
         let inner = TurnRequest { system: &system, messages: &messages, tools: &[] };
         let said = self.model.take_turn(inner, &mut |piece| reading.hear(piece, heard)).await?;
-        reading.finish(said, count_calls(turn.messages), heard)
+        reading.finish(said, NativeCalls::Rejected, count_calls(turn.messages), heard)
+    }
+
+    /// Takes a turn of a hosted persona that may call tools in either way.
+    async fn by_blocks_or_natively(
+        &self,
+        turn: TurnRequest<'_>,
+        heard: StreamEventSink<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        let messages = prompt::to_mixed_messages(turn.messages);
+        let mut reading = ReplyParser::default();
+        let inner = TurnRequest { messages: &messages, ..turn };
+        let mut hear = |piece: StreamEvent<'_>| match piece {
+            StreamEvent::Call(_) => heard(piece),
+            _ => reading.hear(piece, heard),
+        };
+        let said = self.model.take_turn(inner, &mut hear).await?;
+        reading.finish(said, NativeCalls::Accepted, count_calls(turn.messages), heard)
     }
 }
 
@@ -114,7 +150,14 @@ impl<M: Model> Model for ToolBlockModel<M> {
         if self.is_on() {
             return self.by_blocks(turn, heard).await;
         }
-        match self.model.take_turn(turn, &mut *heard).await {
+        let taken = match (self.is_hosted, self.calling) {
+            (true, ToolCallStyle::Auto) => {
+                self.by_blocks_or_natively(TurnRequest { system: "", ..turn }, &mut *heard).await
+            }
+            (true, _) => self.model.take_turn(TurnRequest { system: "", ..turn }, &mut *heard).await,
+            (false, _) => self.model.take_turn(turn, &mut *heard).await,
+        };
+        match taken {
             Err(ModelError::NoTools) if self.calling == ToolCallStyle::Auto => {
                 self.is_on.store(true, Ordering::Relaxed);
                 heard(StreamEvent::Restarted);
@@ -171,7 +214,8 @@ impl ReplyParser {
 
     fn finish(
         mut self,
-        said: ModelResponse,
+        mut said: ModelResponse,
+        native: NativeCalls,
         before: usize,
         heard: StreamEventSink<'_>,
     ) -> Result<ModelResponse, ModelError> {
@@ -181,21 +225,30 @@ impl ReplyParser {
             });
         }
         std::mem::take(&mut self.blocks).finish(&mut |piece| self.take(piece, heard));
-        let strays = said.calls.iter().map(|call| InvalidToolCall {
+        let reported = std::mem::take(&mut said.calls);
+        // An id that looks like one of a block would send the result to the wrong call.
+        let (mut native, strays): (Vec<ToolCall>, Vec<ToolCall>) = reported
+            .into_iter()
+            .partition(|call| native == NativeCalls::Accepted && !prompt::is_block_id(&call.id));
+        self.flaws.extend(strays.iter().map(|call| InvalidToolCall {
             message: format!("the call of `{}` was not run: expected a code block tagged `tool`", call.name),
-        });
-        self.flaws.extend(strays);
+        }));
         self.flaws.extend(said.invalid_calls);
+        if !self.calls.is_empty() {
+            // The text has become shorter by the blocks.
+            native.iter_mut().for_each(|call| call.text_before = self.text.len());
+        }
         let calls: Vec<ToolCall> = (before + 1..)
             .zip(self.calls)
             .map(|(number, (text_before, call))| ToolCall {
-                id: format!("block-{number}"),
+                id: prompt::block_id(number),
                 name: call.name,
                 args: call.args,
                 reason: call.reason,
                 text_before,
                 provider_data: None,
             })
+            .chain(native)
             .collect();
         let stop = match said.stop_reason {
             StopReason::Done if !calls.is_empty() => StopReason::Calls,

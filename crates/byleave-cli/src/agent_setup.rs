@@ -203,7 +203,10 @@ pub(crate) fn gate(
 }
 
 fn speaker(typed: &ModelArgs, before: Option<&str>, persona: &Persona) -> Result<ModelHandle> {
-    let name = typed.model.clone().or_else(|| before.map(str::to_owned));
+    let name = match &persona.hosted {
+        Some(hosted) => Some(hosted_name(typed, hosted)?),
+        None => typed.model.clone().or_else(|| before.map(str::to_owned)),
+    };
     let name = name.or_else(|| variable("BYLEAVE_MODEL"));
     let name = name.or_else(|| persona.model.as_ref().map(ToString::to_string));
     let known = "write PROVIDER/MODEL with openai, anthropic, gemini or ollama, as in `--model anthropic/claude-sonnet-4-5`";
@@ -222,8 +225,24 @@ fn speaker(typed: &ModelArgs, before: Option<&str>, persona: &Persona) -> Result
     let settings = ProviderSettings { base_url, ..ProviderSettings::new(kind, model.model) };
     let provider = ProviderModel::from_env(settings.clone()).map_err(|fault| unfit(&fault))?;
     let (endpoint, host) = (provider.endpoint(), provider.host());
-    let model = Arc::new(ToolBlockModel::new(provider, &settings, ToolCallStyle::from(typed.tool_calls)));
-    Ok(ModelHandle { name, endpoint, host, model })
+    let style = ToolCallStyle::from(typed.tool_calls);
+    let model = match &persona.hosted {
+        Some(_) => ToolBlockModel::hosted(provider, style),
+        None => ToolBlockModel::new(provider, &settings, style),
+    };
+    Ok(ModelHandle { name, endpoint, host, model: Arc::new(model) })
+}
+
+/// Returns the name of a hosted persona in place of a model. Another model would not have its prompt.
+fn hosted_name(typed: &ModelArgs, hosted: &ModelName) -> Result<String, CliError> {
+    let name = hosted.to_string();
+    match &typed.model {
+        Some(other) if *other != name => {
+            Err(CliError::new(format!("the persona is hosted as `{name}`, and cannot use another model"))
+                .hint("leave out `--model`, or use another persona"))
+        }
+        _ => Ok(name),
+    }
 }
 
 fn unfit(fault: &ModelError) -> CliError {

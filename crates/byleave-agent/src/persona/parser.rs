@@ -22,7 +22,7 @@ const GUIDELINES_MAX: usize = 64;
 const GUIDELINE_CHARS_MAX: usize = 1_000;
 const PROMPT_CHARS_MAX: usize = 32_768;
 
-const KEYS: &str = "`name`, `description`, `model`, `tools`, `guidelines` and `prompt`";
+const KEYS: &str = "`name`, `description`, `model`, `hosted`, `tools`, `guidelines` and `prompt`";
 
 /// All errors of a text that is not a valid persona.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,13 +77,14 @@ struct PersonaParser<'a> {
 impl PersonaParser<'_> {
     /// Returns the persona, or `None` if an error was noted for a missing part.
     fn persona(&mut self, table: &DeTable<'_>) -> Option<Persona> {
-        let (mut name, mut description, mut model, mut tools) = (None, None, None, None);
+        let (mut name, mut description, mut model, mut hosted, mut tools) = (None, None, None, None, None);
         let (mut guidelines, mut prompt) = (Vec::new(), String::new());
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "name" => name = self.line(value, NAME_CHARS_MAX),
                 "description" => description = self.line(value, DESCRIPTION_CHARS_MAX),
-                "model" => model = self.model(value),
+                "model" => model = self.model(value, "model", "anthropic/claude-sonnet-4-5"),
+                "hosted" => hosted = self.model(value, "hosted persona", "openai/asst-7f3a"),
                 "tools" => tools = Some(self.list(value, TOOLS_MAX, Self::tool)),
                 "guidelines" => {
                     guidelines = self
@@ -102,15 +103,21 @@ impl PersonaParser<'_> {
                 self.flaw(0..0, format!("the persona has no `{needed}`"), &todo);
             }
         }
-        Some(Persona { name: name?, description: description?, model, tools, guidelines, prompt })
+        let at = table.iter().find(|(key, _)| key.get_ref() == "hosted").map(|(key, _)| key.span());
+        if let Some(at) = at.filter(|_| model.is_some()) {
+            let what = "the persona has a `model` and is `hosted`".to_owned();
+            self.flaw(at, what, "remove one of them: the provider runs a hosted persona with its own model");
+        }
+        Some(Persona { name: name?, description: description?, model, hosted, tools, guidelines, prompt })
     }
 
-    fn model(&mut self, value: &PersonaTomlValue<'_>) -> Option<ModelName> {
+    /// Parses a provider and a name there.
+    fn model(&mut self, value: &PersonaTomlValue<'_>, kind: &str, example: &str) -> Option<ModelName> {
         let text = self.line(value, MODEL_CHARS_MAX)?;
         let model = ModelName::parse(&text);
         if model.is_none() {
-            let what = format!("`{}` is not a model", text.escape_debug());
-            self.flaw(value.span(), what, "write provider and model, like `anthropic/claude-sonnet-4-5`");
+            let what = format!("`{}` is not a {kind}", text.escape_debug());
+            self.flaw(value.span(), what, &format!("write provider and name, like `{example}`"));
         }
         model
     }

@@ -2,9 +2,22 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{ChatMessage, InvalidToolCall, ModelResponse, ToolResult, ToolSpec};
+use crate::model::{ChatMessage, InvalidToolCall, ModelResponse, ToolCall, ToolResult, ToolSpec};
 use crate::persona::{RESULTS, indent_text};
 use crate::tool_blocks::PROTOCOL;
+
+/// The beginning of the ids of calls that were read from blocks.
+const BLOCK_ID: &str = "block-";
+
+/// Returns the id of a call that was read from a block.
+pub(super) fn block_id(number: usize) -> String {
+    format!("{BLOCK_ID}{number}")
+}
+
+/// Checks whether an id is that of a call that was read from a block.
+pub(super) fn is_block_id(id: &str) -> bool {
+    id.starts_with(BLOCK_ID)
+}
 
 /// Returns the system prompt followed by the protocol and the tools. Without tools, it is unchanged.
 pub(super) fn add_protocol(system: &str, tools: &[ToolSpec]) -> String {
@@ -38,7 +51,7 @@ pub(super) fn to_text_messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
             ChatMessage::User(text) => out.push(ChatMessage::User(text.clone())),
             ChatMessage::Response(said) => {
                 out.push(ChatMessage::Response(ModelResponse {
-                    text: written(said),
+                    text: written(&said.text, &said.calls),
                     model: said.model.clone(),
                     ..ModelResponse::default()
                 }));
@@ -51,10 +64,34 @@ pub(super) fn to_text_messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
     out
 }
 
-/// Returns the response with its calls as the model would have written them.
-fn written(said: &ModelResponse) -> String {
-    let mut text = said.text.clone();
-    for call in &said.calls {
+/// Returns the conversation with the calls of blocks as text, and with the provider's own calls as they are.
+pub(super) fn to_mixed_messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
+    let mut out = Vec::new();
+    for message in messages {
+        match message {
+            ChatMessage::User(text) => out.push(ChatMessage::User(text.clone())),
+            ChatMessage::Response(said) => {
+                let (blocks, calls): (Vec<ToolCall>, Vec<ToolCall>) =
+                    said.calls.iter().cloned().partition(|call| is_block_id(&call.id));
+                let text = written(&said.text, &blocks);
+                out.push(ChatMessage::Response(ModelResponse { text, calls, ..said.clone() }));
+            }
+            ChatMessage::Results(results) => {
+                let (blocks, native): (Vec<ToolResult>, Vec<ToolResult>) =
+                    results.iter().cloned().partition(|result| is_block_id(&result.call_id));
+                // A provider accepts nothing between its calls and their results.
+                out.push(ChatMessage::Results(native));
+                out.extend(told(&blocks, &[]));
+            }
+        }
+    }
+    out
+}
+
+/// Returns the text of a response with its calls as the model would have written them.
+fn written(text: &str, calls: &[ToolCall]) -> String {
+    let mut text = text.to_owned();
+    for call in calls {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }

@@ -10,6 +10,7 @@ mod delay;
 mod dry_run;
 mod fake;
 mod guide;
+mod hosted;
 mod persona_arguments;
 mod persona_files;
 mod persona_prompts;

@@ -27,6 +27,7 @@ fn a_persona_is_read() {
         name: "Gardener".into(),
         description: "Prunes.".into(),
         model: Some(model),
+        hosted: None,
         tools: Some(vec!["read_file".into(), "todo_*".into()]),
         guidelines: vec!["Water first.".into()],
         prompt: "You prune.\n\tGently.".into(),
@@ -71,7 +72,7 @@ fn what_is_wrong_is_told_with_its_place_and_what_was_expected() {
         (
             "ollama/library/qwen3:8b",
             "qwen3",
-            "line 3, column 9: `qwen3` is not a model; write provider and model",
+            "line 3, column 9: `qwen3` is not a model; write provider and name",
         ),
         ("ollama/library/qwen3:8b", "/x", "`/x` is not a model"),
         ("ollama/library/qwen3:8b", "ollama/", "`ollama/` is not a model"),
@@ -103,6 +104,15 @@ fn what_is_wrong_is_told_with_its_place_and_what_was_expected() {
         assert!(fault.starts_with("cannot use persona `g.toml`: line "), "{fault}");
         assert!(fault.contains(told), "{told}: {fault}");
     }
+    let both = GOOD.replacen("model =", "hosted = \"openai/asst-7\"\nmodel =", 1);
+    let fault = Persona::parse("g.toml", &both).unwrap_err().to_string();
+    assert!(
+        fault.contains("line 3, column 1: the persona has a `model` and is `hosted`; remove one"),
+        "{fault}"
+    );
+    let alone = GOOD.replacen("model = \"ollama/library/qwen3:8b\"", "hosted = \"asst-7\"", 1);
+    let fault = Persona::parse("g.toml", &alone).unwrap_err().to_string();
+    assert!(fault.contains("`asst-7` is not a hosted persona; write provider and name"), "{fault}");
     let several = Persona::parse("g.toml", "model = 1\nnmae = 2").unwrap_err();
     assert_eq!(several.errors.len(), 4, "{several}");
 }

@@ -35,6 +35,8 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     assert!(sitting.asks());
     sitting.await_ready();
     insta::assert_snapshot!("asks", shown(&project, &sitting));
+    sitting.press("\u{1b}[F");
+    sitting.await_screen("the end", |screen| !screen.contains("below"));
     sitting.choose("y", "yes");
     sitting.await_shown("It is mended: the test passes.");
     sitting.await_shown("5 turns, 550 tokens");

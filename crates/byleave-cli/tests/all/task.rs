@@ -62,8 +62,9 @@ impl ProjectFixture {
         command.env("BYLEAVE_MODEL", "openai/some-model").env("BYLEAVE_MODEL_URL", &self.model.url);
     }
 
+    /// Runs the program at a terminal that shows a whole question.
     pub(crate) fn sitting(&self, words: &[&str]) -> TerminalSession {
-        self.sitting_at(100, 40, words)
+        self.sitting_at(100, 50, words)
     }
 
     pub(crate) fn sitting_at(&self, columns: u16, rows: u16, words: &[&str]) -> TerminalSession {

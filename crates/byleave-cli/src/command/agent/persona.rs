@@ -47,16 +47,23 @@ pub(crate) fn run(
                 ToolCallFormat::Native
             };
             let found = agent_setup::persona(&name, options)?;
-            let prompt = found.persona.system_prompt(&described(options)?, calls);
+            let persona = &found.persona;
+            let prompt = match &persona.hosted {
+                Some(_) => None,
+                None => Some(persona.system_prompt(&described(options)?, calls)),
+            };
             if screen.json() {
-                let (persona, origin) = (&found.persona, origin(&found.origin));
                 screen.value(&json!({
                     "persona": found.key, "name": persona.name, "description": persona.description,
-                    "model": persona.model.as_ref().map(ToString::to_string), "tools": persona.tools, "origin": origin,
-                    "prompt": prompt,
+                    "model": persona.model.as_ref().map(ToString::to_string),
+                    "hosted": persona.hosted.as_ref().map(ToString::to_string), "tools": persona.tools,
+                    "origin": origin(&found.origin), "prompt": prompt,
                 }));
-            } else {
+            } else if let Some(prompt) = prompt {
                 screen.text(&prompt);
+            } else {
+                screen.message("the provider hosts this persona, so byleave sends no system prompt");
+                screen.hint("`byleave agent persona export` prints the prompt to enter at the provider");
             }
             Ok(ExitStatus::Completed)
         }

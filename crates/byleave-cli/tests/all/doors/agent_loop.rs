@@ -311,3 +311,41 @@ fn an_exported_conversation_has_unique_keys_and_ids_and_every_message_is_complet
     }
     assert_eq!((ids.len(), calls.len()), (9, 2));
 }
+
+// req: L8, L11
+// door: program
+#[test]
+fn a_hosted_persona_gets_no_prompt_and_its_calls_run_here() {
+    let doors = DoorFixture::new("mode = \"yolo\"\n", "");
+    let persona = "name = \"Helper\"\ndescription = \"Helps.\"\nhosted = \"openai/asst-7f3a\"\ntools = [\"write_file\", \"read_file\"]\nprompt = \"You help.\"\n";
+    doors.put("../.config/byleave/personas/helper.toml", persona);
+    let block = "I write.\n```tool\n{\"name\": \"write_file\", \"args\": {\"path\": \"new.txt\", \"content\": \"new\"}}\n```\n";
+    let says =
+        || vec![(block, None), ("I read.", Some(("read_file", json!({"path": "new.txt"})))), ("Done.", None)];
+    let (done, got) = doors.model(says(), &["--persona", "helper", "--json", "Write it."]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert_eq!(std::fs::read_to_string(doors.stand.file("new.txt")).unwrap(), "new");
+    for request in &got {
+        assert_eq!(request["model"], "asst-7f3a");
+        let messages = request["messages"].as_array().unwrap();
+        assert!(messages.iter().all(|message| message["role"] != "system"), "{request}");
+        assert!(!request.to_string().contains("You help."), "{request}");
+    }
+    let last = |request: usize| got[request]["messages"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last(1)["role"], &last(2)["role"]), (&json!("user"), &json!("tool")), "{got:?}");
+    assert!(last(1).to_string().contains(r#"\"success\":true"#) && last(2).to_string().contains("new"));
+    // A resumed conversation is hosted as before, whatever the environment says.
+    let session = events(&done.stdout)[0]["session"].as_str().unwrap().to_owned();
+    let (again, got) = doors.model(says(), &["--resume", &session, "And?"]);
+    assert_eq!((again.status.code(), &got[0]["model"]), (Some(0), &json!("asst-7f3a")), "{again:?}");
+    assert!(got[0]["messages"].as_array().unwrap().iter().all(|message| message["role"] != "system"));
+
+    let (other, got) = doors.model(says(), &["--persona", "helper", "--model", "openai/other", "Write it."]);
+    let told = text(&other.stderr);
+    assert!(other.status.code() == Some(2) && told.contains("hosted as `openai/asst-7f3a`"), "{told}");
+    assert!(got.is_empty());
+    let shown = doors.stand.json(&["agent", "persona", "show", "helper", "--json"]);
+    assert_eq!((&shown["hosted"], &shown["prompt"]), (&json!("openai/asst-7f3a"), &Value::Null));
+    let exported = text(&doors.run(&["agent", "persona", "export", "helper"]).stdout);
+    assert!(exported.contains("You help.") && exported.contains("write_file"), "{exported}");
+}
