@@ -17,7 +17,6 @@ use byleave_gate::core::digest::Digest;
 use byleave_gate::core::id::SessionId;
 use byleave_gate::event::GateEvent;
 use clap::Args as Group;
-use futures::FutureExt as _;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -172,18 +171,15 @@ async fn watched(
     let went = loop {
         tokio::select! {
             biased;
-            // An approval comes before the result of its call.
+            Some(told) = told.recv() => events::show_in_order(&told, &mut approvals, screen),
             approval = events::next_approval(&mut approvals) => approval.show(screen),
-            Some(told) = told.recv() => told.show(screen),
             went = &mut going => break went,
         }
     };
-    while let Some(approval) = events::next_approval(&mut approvals).now_or_never() {
-        approval.show(screen);
-    }
     while let Ok(told) = told.try_recv() {
-        told.show(screen);
+        events::show_in_order(&told, &mut approvals, screen);
     }
+    events::show_approvals(&mut approvals, screen);
     Ok(went?)
 }
 

@@ -11,7 +11,14 @@ use crate::strict_json;
 
 const APPLY: &str = "kubectl apply -f app.yaml";
 /// Not even `yolo` runs the command without a release.
-const CHECKPOINT: &str = "[[rule]]\nverdict = \"ask\"\nrun = \"kubectl apply\"\ncheckpoint = true\n";
+const CHECKPOINT: &str = r#"
+[[rule]]
+id = "production"
+verdict = "ask"
+run = "kubectl apply"
+checkpoint = true
+reason = "this changes production"
+"#;
 
 fn writes() -> Value {
     json!({"path": "new.txt", "content": "new"})

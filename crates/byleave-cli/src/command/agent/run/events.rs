@@ -9,7 +9,7 @@ use byleave_gate::event::GateEvent;
 use byleave_gate::result::{CallOutcome, CallResult};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::console::{Console, Tone, escape_json, one_line, prose};
 use crate::short_ids::short;
@@ -27,12 +27,32 @@ pub(super) fn print_event(screen: &mut Console, value: &Value) {
 pub(super) async fn next_approval(events: &mut Receiver<GateEvent>) -> RunEvent {
     loop {
         match events.recv().await {
-            Ok(GateEvent::ToolApproval { call, tool, parameters, approved }) => {
-                return RunEvent::Approval { call, tool, parameters, approved };
+            Ok(event) => {
+                if let Some(approval) = RunEvent::from_gate(event) {
+                    return approval;
+                }
             }
-            Ok(GateEvent::Entry { .. } | GateEvent::Progress { .. } | GateEvent::Output { .. }) => {}
             Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "events of the gate were missed"),
             Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Shows an event. An approval comes before the result of its call.
+pub(super) fn show_in_order(event: &RunEvent, approvals: &mut Receiver<GateEvent>, screen: &mut Console) {
+    if matches!(event, RunEvent::Called(_)) {
+        show_approvals(approvals, screen);
+    }
+    event.show(screen);
+}
+
+/// Shows the approvals until now.
+pub(super) fn show_approvals(events: &mut Receiver<GateEvent>, screen: &mut Console) {
+    loop {
+        match events.try_recv() {
+            Ok(event) => RunEvent::from_gate(event).iter().for_each(|approval| approval.show(screen)),
+            Err(TryRecvError::Lagged(missed)) => tracing::warn!(missed, "events of the gate were missed"),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return,
         }
     }
 }
@@ -115,6 +135,15 @@ impl RunEvent {
             }
             AgentEvent::CallStarted(id, call) => Self::Calling(id, call.clone()),
             AgentEvent::CallFinished(_, asked, result) => Self::Called(CalledTool::new(asked, result)),
+        }
+    }
+
+    fn from_gate(event: GateEvent) -> Option<Self> {
+        match event {
+            GateEvent::ToolApproval { call, tool, parameters, approved } => {
+                Some(Self::Approval { call, tool, parameters, approved })
+            }
+            GateEvent::Entry { .. } | GateEvent::Progress { .. } | GateEvent::Output { .. } => None,
         }
     }
 
