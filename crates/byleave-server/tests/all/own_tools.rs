@@ -93,10 +93,13 @@ async fn everything_that_a_tool_can_declare_can_be_declared_over_http() {
     assert_eq!(made.status, 200, "{}", made.text);
     // The same declaration again is no change.
     assert_eq!(register(&stage, &bot, "refund", more).await.status, 200);
-    // An alias is called like the name, and belongs to the same principal. Nobody makes challenges here, so the call is refused.
-    let refused = submit(&stage, &bot, "a", json!({"tool": "own.bot.pay_back"})).await;
-    assert_eq!(refused["result"]["refusal"]["code"], "no-challenger", "{refused}");
+    // An alias is called like the name, and belongs to the same principal. The person who answers makes the case against the call.
     let body = json!({"tool": "own.bot.pay_back", "arguments": {"cents": 5}});
+    let mut waits = stage.call(&bot, "a", 0, &body).await.json;
+    while waits["state"] == "running" {
+        waits = stage.ask(&bot, "GET", &format!("/v1/calls/{}?wait=1", id(&waits)), None).await.json;
+    }
+    assert_eq!(waits["question"]["kind"], "approval", "{waits}");
     assert!(stage.call(&other, "b", 0, &body).await.status >= 400);
     // An alias cannot be the name of another tool, of another principal, or have the form of one.
     let taken = register(&stage, &bot, "second", json!({"aliases": ["refund"]})).await;

@@ -329,7 +329,9 @@ fn a_hosted_persona_gets_no_prompt_and_its_calls_run_here() {
     let block = "I write.\n```tool\n{\"name\": \"write_file\", \"args\": {\"path\": \"new.txt\", \"content\": \"new\"}}\n```\n";
     let says =
         || vec![(block, None), ("I read.", Some(("read_file", json!({"path": "new.txt"})))), ("Done.", None)];
-    let (done, got) = doors.model(says(), &["--persona", "helper", "--json", "Write it."]);
+    let model = FakeModel::new(says());
+    let done = doors.run_with(&model, &["--persona", "helper", "--json", "Write it."]);
+    let got = model.got();
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     assert_eq!(std::fs::read_to_string(doors.stand.file("new.txt")).unwrap(), "new");
     for request in &got {
@@ -343,8 +345,11 @@ fn a_hosted_persona_gets_no_prompt_and_its_calls_run_here() {
     assert!(last(1).to_string().contains(r#"\"success\":true"#) && last(2).to_string().contains("new"));
     // A resumed conversation is hosted as before, whatever the environment says.
     let session = events(&done.stdout)[0]["session"].as_str().unwrap().to_owned();
-    let (again, got) = doors.model(says(), &["--resume", &session, "And?"]);
-    assert_eq!((again.status.code(), &got[0]["model"]), (Some(0), &json!("asst-7f3a")), "{again:?}");
+    let before = got.len();
+    let again = doors.run_with(&model, &["--resume", &session, "And?"]);
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    let got = model.got().split_off(before);
+    assert_eq!(got[0]["model"], "asst-7f3a", "{got:?}");
     assert!(got[0]["messages"].as_array().unwrap().iter().all(|message| message["role"] != "system"));
 
     let (other, got) = doors.model(says(), &["--persona", "helper", "--model", "openai/other", "Write it."]);

@@ -46,7 +46,7 @@ fn a_model_stays_in_the_workspace_and_goes_on() {
     assert!(told.contains("outside-workspace") && !told.contains("MARKER"), "{told}");
 }
 
-// req: P4, M2
+// req: P4, M2, M3
 // door: mcp
 #[test]
 fn an_mcp_client_stays_in_the_workspace() {

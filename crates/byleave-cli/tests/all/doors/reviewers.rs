@@ -85,7 +85,7 @@ timeout = "1s"
 "#;
 
 const TRICK: &str = "select 1; drop table t--";
-const STRIPPED: &str = "select 1 drop table t ";
+const STRIPPED: &str = "select 1 drop table t";
 const DENIED: &str = "reviewer `words` refused the arguments: a forbidden word";
 const WITHHELD: &str = "reviewer `words` refused the result: it is private";
 
@@ -221,7 +221,7 @@ fn a_call_of_an_agent_with_a_hook_is_reviewed() {
     assert_eq!(told.status.code(), Some(0), "{told:?}");
 }
 
-// req: R1, R2, R3, R12
+// req: R1, R2, R3, R12, R11
 // door: mcp
 #[test]
 fn a_call_of_an_mcp_client_is_reviewed() {
@@ -263,7 +263,7 @@ fn a_call_of_an_mcp_client_is_reviewed() {
     assert!(!doors.deployed());
 }
 
-// req: R1, R2, R3, R12
+// req: R1, R2, R3, R12, R11
 // door: http
 #[test]
 fn a_call_over_http_is_reviewed() {
