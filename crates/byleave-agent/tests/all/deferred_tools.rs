@@ -49,8 +49,8 @@ fn quiet(tool: TypedTool<NoArguments>) -> TypedTool<NoArguments> {
 fn sent(stage: &AgentFixture, request: usize) -> Vec<String> {
     let body = stage.fake.got().get(request).unwrap().body.clone();
     let tools = match stage.kind {
-        ProviderKind::Gemini => body["tools"][0]["functionDeclarations"].clone(),
-        _ => body["tools"].clone(),
+        ProviderKind::Gemini => body.pointer("/tools/0/functionDeclarations").cloned().unwrap_or_default(),
+        _ => body.get("tools").cloned().unwrap_or_default(),
     };
     let name = |tool: &Value| {
         let named = if tool["name"].is_string() { tool } else { &tool["function"] };

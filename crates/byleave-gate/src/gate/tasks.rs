@@ -179,13 +179,13 @@ async fn choose_challenger(
         None => false,
         Some(challenger) => {
             let ask = move || async move { Ok::<_, ChallengeError>(challenger.is_available(call)) };
-            guard(parts.settings.plugin_timeout, ask).await.map_err(challenge_refusal)?
+            guard(parts.settings.plugin_timeout, ask).await.map_err(|broken| challenge_refusal(&broken))?
         }
     };
     Ok(Some(if is_available || !parts.has_person { ChallengeBy::Challenger } else { ChallengeBy::Person }))
 }
 
-fn challenge_refusal(broken: PluginFailure<ChallengeError>) -> Refusal {
+fn challenge_refusal(broken: &PluginFailure<ChallengeError>) -> Refusal {
     Refusal::new(Code::ChallengeFailed, format!("cannot get a challenge: {broken}"))
         .with_cause(broken.cause())
 }
@@ -238,7 +238,7 @@ async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<C
         };
         challenger.challenge(subject).await
     });
-    let case = answer.await.map_err(challenge_refusal)?;
+    let case = answer.await.map_err(|broken| challenge_refusal(&broken))?;
     if !case.is_complete() {
         return Err(Refusal::new(
             Code::ChallengeFailed,
