@@ -157,7 +157,7 @@ impl CliTestWorld {
             (r"\b\d{4}-\d\d-\d\d\b", "[date]"),
             (r"\b1[0-9]{12}\b", "[ms]"),
             (r"\b\d+ s ago", "[ago]"),
-            (r"\b\d+ s (in all|in the middle|at most)", "[n] s $1"),
+            (r"\b\d+ s (in total|median|at most)", "[n] s $1"),
             (r"for a person for \d+ s", "for a person for [n] s"),
             (r#""(day|(sum|median|longest)_ms)": \d+"#, r#""$1": [n]"#),
             (r#""execution_time_ms": ?\d+"#, r#""execution_time_ms": [n]"#),

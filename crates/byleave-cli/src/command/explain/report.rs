@@ -137,10 +137,19 @@ impl CallExplanation<'_> {
     fn show_verdict(&self, screen: &mut Console) {
         screen.title(&format!("Verdict: {}", self.decision.verdict.as_str()));
         screen.line(match self.decision.verdict {
+            Verdict::Allow if self.decision.challenge.is_some() => "no rule asks about the call",
             Verdict::Allow => "the call runs without a question",
             Verdict::Ask => "a person is asked first",
             Verdict::Deny => "the call does not run, and nobody is asked",
         });
+        if self.decision.requires_checkpoint() {
+            screen.line("it is a checkpoint: a person must release it in every mode");
+        }
+        if self.decision.challenge.is_some() {
+            screen.line(
+                "somebody must make the case against it first: the model of the agent, or the person who answers",
+            );
+        }
         let reasons: Vec<&DecisionReason> = self.decisive_reasons().collect();
         for reason in reasons.iter().take(REASONS_MAX) {
             screen.line(&one_line(&self.because(reason)));
@@ -196,6 +205,8 @@ impl CallExplanation<'_> {
             .collect();
         json!({
             "verdict": self.decision.verdict,
+            "checkpoint": self.decision.requires_checkpoint(),
+            "challenge": self.decision.challenge.is_some(),
             "because": winners,
             "trees": self.trees.iter().map(|tree| tree::value(tree, &places)).collect::<Vec<_>>(),
             "effects": effects,

@@ -62,7 +62,7 @@ impl ServeBackend {
         _screen: &mut Console,
     ) -> Result<Self> {
         let lease = lease(typed)?;
-        Ok(Self::Here(typed.workers.then_some(lease)))
+        Ok(Self::Local(typed.workers.then_some(lease)))
     }
 
     /// Checks whether workers drive the calls.

@@ -56,6 +56,8 @@ impl DoorFixture {
 #[test]
 fn a_person_makes_the_case_in_the_inbox() {
     let doors = fixture();
+    let explained = doors.run(&["explain", "write_file", "--mode", "yolo", "--args", &args(&write())]);
+    assert!(text(&explained.stdout).contains("make the case against it first"), "{explained:?}");
     let alone = doors.run(&["call", "write_file", "--args", &args(&write())]);
     assert!(text(&alone.stderr).contains("no-challenger") && !doors.written(), "{alone:?}");
     let waits = doors.run(&["call", "write_file", "--ask", "inbox", "--args", &args(&write())]);

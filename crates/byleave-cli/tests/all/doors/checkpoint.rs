@@ -56,6 +56,8 @@ fn at_a_terminal_only_the_typed_word_releases_it() {
 #[test]
 fn in_the_inbox_a_script_releases_nothing_and_a_person_does() {
     let doors = fixture();
+    let explained = doors.run(&["explain", "--command", APPLY, "--mode", "yolo"]);
+    assert!(text(&explained.stdout).contains("a person must release it in every mode"), "{explained:?}");
     let waits = doors.run(&["call", "bash", "--ask", "inbox", "--args", &args(&bash(APPLY))]);
     assert_eq!(waits.status.code(), Some(4), "{waits:?}");
     assert!(text(&waits.stderr).contains("yes --confirm release"), "{waits:?}");
