@@ -18,6 +18,7 @@ use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, ServerStatus, 
 
 use crate::app_context::AppContext;
 use crate::atomic_replace;
+use crate::console::{Console, Tone, prose};
 use crate::error::CliError;
 use crate::mcp_config_file::FILE;
 use crate::resolved_options::ResolvedOptions;
@@ -105,6 +106,13 @@ impl AttachedServers {
             }
         };
         statuses.filter_map(problem).collect()
+    }
+
+    /// Prints a note for each of these servers.
+    pub(crate) fn print_problems(&self, screen: &mut Console) {
+        for problem in self.problems() {
+            screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
+        }
     }
 }
 

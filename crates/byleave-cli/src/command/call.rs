@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::app_context::AppContext;
 use crate::args::{AskArg, ModeArg};
 use crate::command::session;
-use crate::console::{Console, Tone, prose};
+use crate::console::{Console, Tone};
 use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -89,9 +89,7 @@ pub(crate) async fn run(
         session::open_under_parent(&gate, options, &call, parent).await?;
     }
     let servers = mcp_servers::attach_for_tool(gate.catalog(), &house, options, &call.tool).await?;
-    for problem in servers.problems() {
-        screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
-    }
+    servers.print_problems(screen);
     if ask == AskArg::Terminal {
         for older in terminal_mark::cancel_abandoned(&gate, &house, options, &call).await? {
             let line =

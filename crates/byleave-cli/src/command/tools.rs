@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::app_context::AppContext;
 use crate::call_display::table;
-use crate::console::{Console, Tone, one_line, prose};
+use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::mcp_servers::{self, AttachedServers};
+use crate::mcp_servers;
 use crate::resolved_options::ResolvedOptions;
 use crate::tool_catalog::catalog;
 
@@ -83,9 +83,7 @@ pub(crate) async fn run(
         }
         false => None,
     };
-    for problem in servers.iter().flat_map(AttachedServers::problems) {
-        screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
-    }
+    servers.iter().for_each(|servers| servers.print_problems(screen));
     match command.unwrap_or(ToolsCommand::List) {
         ToolsCommand::List => list(screen, &catalog.list()),
         ToolsCommand::Show { name } => show(screen, catalog.get(&name).map_err(CliError::from)?.manifest()),

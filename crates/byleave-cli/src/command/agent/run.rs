@@ -124,9 +124,7 @@ async fn once(
     let gate = agent_setup::gate(&house, options, &typed.model_args, ask)?;
     record_waivers(&gate, options).await?;
     let servers = mcp_servers::attach(gate.catalog(), &house, options).await?;
-    for problem in servers.problems() {
-        screen.message_with_tone(Tone::Careful, "note:", &prose(&problem));
-    }
+    servers.print_problems(screen);
     let session = match &typed.resume {
         Some(named) => agent_setup::session(named, &house, options).await?,
         None => new_session_id("run")?,
