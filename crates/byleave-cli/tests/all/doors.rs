@@ -12,6 +12,7 @@ mod reviewers;
 mod reviewers_guide;
 mod settings;
 mod small;
+mod transcripts;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
