@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{ContentRef, Digest, RecordKey};
+use crate::id::CallId;
 
 /// One thing that a call would do to one target. Paths are absolute and resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -190,6 +191,21 @@ pub struct Plan {
     /// The dangers of the call, whatever its effects are permitted to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dangers: Vec<Danger>,
+    /// The data of earlier calls that the tool is given. The gate sets it; a planner cannot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<EarlierDataRef>,
+}
+
+/// A reference to the data of an earlier call that a tool is given (T4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EarlierDataRef {
+    /// The own name of the tool that returned the data.
+    pub tool: String,
+    /// The call that returned it.
+    pub call: CallId,
+    /// The output of that call after review, stored under the key of that call.
+    pub output: ContentRef,
 }
 
 /// A danger that is never silently allowed, and that no standing approval covers.
@@ -213,6 +229,7 @@ impl Plan {
             effects: self.effects.iter().map(|effect| EffectDigest::new(effect, key)).collect(),
             read_only: self.read_only,
             irreversible: self.irreversible,
+            data: self.data.clone(),
         }
     }
 
@@ -267,12 +284,18 @@ pub struct PlanSummary {
     /// The effects cannot be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub irreversible: bool,
+    /// The data of earlier calls that the tool is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<EarlierDataRef>,
 }
 
 impl PlanSummary {
-    /// Checks whether every effect of this plan was among those of the other, and whether it is irreversible only if the other is.
+    /// Checks whether every effect and all data of this plan were among those of the other, and whether it is irreversible only if the
+    /// other is.
     pub fn is_subset_of(&self, seen: &Self) -> bool {
-        self.effects.iter().all(|mark| seen.effects.contains(mark)) && self.irreversible <= seen.irreversible
+        self.effects.iter().all(|mark| seen.effects.contains(mark))
+            && self.data.iter().all(|given| seen.data.contains(given))
+            && self.irreversible <= seen.irreversible
     }
 }
 
@@ -318,6 +341,26 @@ mod tests {
         let reach = |host: &str| Effect::Reach { host: host.into(), port: 443 };
         check(&reach("a"), &reach("a"), true);
         check(&reach("a"), &write("/w/a"), false);
+    }
+
+    // req: T4
+    #[test]
+    fn a_plan_with_other_data_shows_something_new() {
+        let key = RecordKey::from_bytes([1; 32]);
+        let output = |text: &str| key.content_ref(text.as_bytes());
+        let summary = |text: Option<&str>| {
+            let given = |text| EarlierDataRef {
+                tool: "t".into(),
+                call: CallId::new(uuid::Uuid::nil()),
+                output: output(text),
+            };
+            let plan = Plan { data: text.map(given).into_iter().collect(), ..Plan::default() };
+            plan.summarize(&key, output("the plan"))
+        };
+        assert!(summary(Some("a")).is_subset_of(&summary(Some("a"))));
+        assert!(summary(None).is_subset_of(&summary(Some("a"))));
+        assert!(!summary(Some("b")).is_subset_of(&summary(Some("a"))));
+        assert!(!summary(Some("a")).is_subset_of(&summary(None)));
     }
 
     // req: A8

@@ -118,6 +118,10 @@ pub struct Manifest {
     /// The maximum duration of a call, if the tool needs another value than the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The tools whose data this tool is given, by their own names (T4). Of each, it gets the structured data of the newest completed
+    /// call in the same session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wants_data: Vec<String>,
 }
 
 impl Manifest {
@@ -151,6 +155,7 @@ impl Manifest {
             requires_reverse_thinking: false,
             server: None,
             timeout_ms: None,
+            wants_data: Vec::new(),
         }
     }
 
@@ -231,6 +236,9 @@ mod tests {
         assert_ne!(base.digest(), other.digest());
         let mut other = base.clone();
         other.idempotent = true;
+        assert_ne!(base.digest(), other.digest());
+        let mut other = base.clone();
+        other.wants_data = vec!["y".into()];
         assert_ne!(base.digest(), other.digest());
     }
 }

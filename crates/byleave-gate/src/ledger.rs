@@ -109,6 +109,20 @@ pub trait Ledger: Send + Sync + 'static {
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
 
+    /// Returns the newest call of a tool in this session that has completed. `tool` is the tool's own name.
+    ///
+    /// The newest is the one that was received last. This only finds the call; its record is authoritative. A ledger that cannot find
+    /// it returns an error, so that a tool that wants data does not run without it.
+    fn latest_completed_call(
+        &self,
+        _tenant: &TenantId,
+        _session: &SessionId,
+        _tool: &str,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        let fault = LedgerError::new("cannot find the data of earlier calls", "this ledger does not support it");
+        Box::pin(std::future::ready(Err(fault)))
+    }
+
     /// Returns unsettled calls that can be driven on: all except those that wait for a person who still has time.
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>>;
 }

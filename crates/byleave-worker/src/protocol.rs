@@ -30,7 +30,7 @@ use uuid::Uuid;
 use crate::assignment::Capabilities;
 
 /// The protocol version. It must be the same at both ends.
-pub(crate) const PROTOCOL_VERSION: u32 = 1;
+pub(crate) const PROTOCOL_VERSION: u32 = 2;
 /// The maximum number of frames that wait in each direction. Further senders wait.
 const WAITING_MAX: usize = 256;
 
@@ -147,6 +147,7 @@ pub(crate) enum LedgerRequest {
     StandingApprovals { tenant: TenantId, tool: String, now: Millis },
     CallForQuestion { question: QuestionId },
     BlockingCall { tenant: TenantId, session: SessionId, call: CallId, effects: Vec<Effect> },
+    LatestCompletedCall { tenant: TenantId, session: SessionId, tool: String },
     ResumableCalls { now: Millis, limit: usize },
 }
 

@@ -249,6 +249,16 @@ impl Ledger for RemoteLedger {
         })
     }
 
+    fn latest_completed_call(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        tool: &str,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        let (tenant, session, tool) = (tenant.clone(), session.clone(), tool.to_owned());
+        Box::pin(self.asked(LedgerRequest::LatestCompletedCall { tenant, session, tool }))
+    }
+
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(self.asked(LedgerRequest::ResumableCalls { now, limit }))
     }

@@ -228,6 +228,10 @@ impl WorkerSession {
                 let plan = Plan { effects, ..Plan::default() };
                 said(&ledger.blocking_call(&tenant, &session, call, &plan).await?)
             }
+            LedgerRequest::LatestCompletedCall { tenant, session, tool } => {
+                self.rights.check_tenant(&tenant)?;
+                said(&ledger.latest_completed_call(&tenant, &session, &tool).await?)
+            }
             LedgerRequest::ResumableCalls { now, limit } => {
                 self.rights.check_may_list()?;
                 said(&ledger.resumable_calls(now, limit).await?)

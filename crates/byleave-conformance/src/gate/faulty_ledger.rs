@@ -217,6 +217,18 @@ impl Ledger for FaultyLedger {
         Box::pin(async move { self.alive()?.blocking_call(&tenant, &session, call, &plan).await })
     }
 
+    fn latest_completed_call(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        tool: &str,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        match self.alive() {
+            Ok(inner) => inner.latest_completed_call(tenant, session, tool),
+            Err(fault) => Box::pin(std::future::ready(Err(fault))),
+        }
+    }
+
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move { self.alive()?.resumable_calls(now, limit).await })
     }

@@ -9,8 +9,8 @@ use std::path::Path;
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Mode;
 use byleave_core::challenge::{Challenge, ChallengeVerdict};
-use byleave_core::digest::Digest;
-use byleave_core::effect::{Binding, BindingState, Danger, Effect, Plan};
+use byleave_core::digest::{ContentRef, Digest};
+use byleave_core::effect::{Binding, BindingState, Danger, EarlierDataRef, Effect, Plan};
 use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, FileRename, GitStatus};
 use byleave_core::id::{AdminActionId, AgentId, CallId, SessionId, StandingApprovalId, TenantId};
 use byleave_core::outcome::{ExecutionStatus, Output};
@@ -51,6 +51,11 @@ fn plan() -> Plan {
         read_only: true,
         irreversible: true,
         dangers: vec![Danger { id: "d".into(), reason: "r".into(), denied: true }],
+        data: vec![EarlierDataRef {
+            tool: "t".into(),
+            call: CallId::new(Uuid::from_u128(8)),
+            output: ContentRef { digest: Digest::compute(b"b"), size: 1 },
+        }],
     }
 }
 

@@ -194,6 +194,7 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
                 effects: effects.collect(),
                 read_only: false,
                 irreversible: false,
+                data: Vec::new(),
             }))
         }
         "permitted:allow" => RecordEvent::PolicyEvaluated(Ok(ruling(Verdict::Allow, None, None))),

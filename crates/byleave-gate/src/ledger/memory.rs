@@ -11,8 +11,10 @@ use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
 use byleave_core::digest::{ContentRef, Digest, RecordKey};
 use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::RecordEvent;
 use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId};
+use byleave_core::outcome::Outcome;
 use byleave_core::record::Record;
 use byleave_core::session::SessionNode;
 use byleave_core::standing_approval::StandingApproval;
@@ -21,8 +23,8 @@ use uuid::Uuid;
 use crate::boxed::BoxFuture;
 use crate::ledger::invariants::{self, BatchEffects, StartConditions};
 use crate::ledger::{
-    AppendError, Batch, ContentError, Interruption, Ledger, LedgerError, LoadedRecord, RecordContent,
-    StartBlockedError,
+    AppendError, Batch, CallSummary, ContentError, Interruption, Ledger, LedgerError, LoadedRecord,
+    RecordContent, StartBlockedError,
 };
 
 /// A ledger in memory. Clones share one owner, which dies with the last clone.
@@ -254,6 +256,20 @@ impl Ledger for MemoryLedger {
         Box::pin(ready(by))
     }
 
+    fn latest_completed_call(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        tool: &str,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        let origin = (session.clone(), tool.to_owned());
+        let found = self.store().map(|store| {
+            let (_, call) = store.tenants.get(tenant)?.completed.get(&origin)?;
+            Some(*call)
+        });
+        Box::pin(ready(found))
+    }
+
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move { self.store().map(|store| store.resumable_calls(now, limit)) })
     }
@@ -278,6 +294,8 @@ struct StoredRecord {
     tenant: TenantId,
     session: SessionId,
     opened_at: Millis,
+    /// Counts the calls in the order in which they were received.
+    number: usize,
     chained_entries: Vec<ChainedEntry>,
     contents: Vec<RecordContent>,
     /// `None` if the contents were forgotten.
@@ -298,6 +316,8 @@ struct TenantState {
     sessions: HashMap<SessionId, SessionState>,
     /// Sessions that were opened. They are never removed.
     opened_sessions: HashMap<SessionId, SessionNode>,
+    /// The newest completed calls by session and tool, with their numbers.
+    completed: HashMap<(SessionId, String), (usize, CallId)>,
 }
 
 /// A standing approval and the number of its uses.
@@ -356,6 +376,7 @@ impl MemoryStore {
                 tenant: heading.tenant.clone(),
                 session: heading.session.clone(),
                 opened_at: at,
+                number: self.calls.len(),
                 chained_entries: Vec::new(),
                 contents: Vec::new(),
                 key: None,
@@ -390,6 +411,23 @@ impl MemoryStore {
             && let Some(kept) = self.calls.get(&batch.call)
         {
             self.ready.remove(&(kept.opened_at, batch.call));
+            let number = kept.number;
+            self.note_completed(batch, number);
+        }
+    }
+
+    /// Notes a completed call, unless a newer one of the same tool has completed.
+    fn note_completed(&mut self, batch: &Batch, number: usize) {
+        let last = batch.entries.last().map(|entry| &entry.event);
+        if !matches!(last, Some(RecordEvent::Settled(Outcome::Completed { .. }))) {
+            return;
+        }
+        let CallSummary { tenant, session, tool, .. } = &batch.call_summary;
+        let origin = (session.clone(), tool.clone());
+        let newest =
+            tenant_mut(&mut self.tenants, tenant).completed.entry(origin).or_insert((number, batch.call));
+        if newest.0 < number {
+            *newest = (number, batch.call);
         }
     }
 

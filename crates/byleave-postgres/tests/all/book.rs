@@ -157,6 +157,15 @@ impl Ledger for ProjectingLedger {
         self.inner.blocking_call(tenant, session, call, plan)
     }
 
+    fn latest_completed_call(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        tool: &str,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        self.inner.latest_completed_call(tenant, session, tool)
+    }
+
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         self.inner.resumable_calls(now, limit)
     }

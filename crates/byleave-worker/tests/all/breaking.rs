@@ -54,7 +54,7 @@ async fn who_is_away_for_less_than_the_lease_lives_and_for_longer_does_not() {
 const HANGS: Duration = Duration::from_secs(120);
 
 fn hello(owner: &str) -> String {
-    format!(r#"{{"hello":{{"protocol":1,"owner":"{owner}"}}}}"#)
+    format!(r#"{{"hello":{{"protocol":2,"owner":"{owner}"}}}}"#)
 }
 
 // req: E4

@@ -147,6 +147,18 @@ impl Ledger for SqliteLedger {
         Box::pin(async move { found })
     }
 
+    fn latest_completed_call(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        tool: &str,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        let found = self.store.readers.read("cannot find the data of earlier calls", |connection| {
+            queries::latest_completed_call(connection, tenant, session, tool)
+        });
+        Box::pin(async move { found })
+    }
+
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move {
             self.store.readers.read("cannot list the calls that can be resumed", |connection| {

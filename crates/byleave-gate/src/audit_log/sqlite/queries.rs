@@ -164,6 +164,21 @@ pub(super) fn call_summary(
     connection.prepare_cached(&sql)?.query_row([call.as_bytes()], summary_from_row).optional()
 }
 
+/// Returns the newest completed call of a tool in a session.
+///
+/// It reads the list from its end. Only tools that want data pay for that; an index would slow down every write.
+pub(super) fn latest_completed_call(
+    connection: &Connection,
+    tenant: &TenantId,
+    session: &SessionId,
+    tool: &str,
+) -> Result<Option<CallId>, rusqlite::Error> {
+    let sql = "SELECT id FROM call WHERE tenant = ?1 AND session = ?2 AND tool = ?3 AND outcome = 'completed' ORDER BY pos DESC LIMIT 1";
+    let values = params![tenant.as_str(), session.as_str(), tool];
+    let found = connection.prepare_cached(sql)?.query_row(values, |row| uuid_from_row(row, 0)).optional()?;
+    Ok(found.map(CallId::new))
+}
+
 /// Returns the encrypted contents of a record by batch, each with the number of its first entry.
 pub(super) fn packed_contents(
     connection: &Connection,
