@@ -4,7 +4,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 
 import { type CallOptions, type Client, deadline, newKey, waitS } from "./client.js";
 import { InvalidResponse, ReportFailed, Unreachable, WaitTimeout } from "./errors.js";
-import { type Arguments, type CallStatus, type Json, type Result, checkFields, isObject, parseStatus, released } from "./models.js";
+import { type Arguments, type CallStatus, type EarlierData, type Json, type Result, checkFields, isObject, parseStatus, released } from "./models.js";
 import { WAIT_S, pause } from "./transport.js";
 
 /** A report is retried more often than a request, because the function has already run. */
@@ -52,6 +52,8 @@ export interface Declaration {
   reversible?: boolean;
   sensitive?: boolean;
   timeout_ms?: number;
+  /** The tools whose data the function is given: other guarded functions, and full names such as `grep`. See `dataOf`. */
+  wants_data?: (string | GuardedFunction<never>)[];
 }
 
 /** A function to put behind the gate. */
@@ -65,7 +67,8 @@ export interface Definition<A extends Arguments> {
   input?: Reviewer<Input>;
   /** Reviews the result before anybody else sees it. */
   output?: Reviewer<Output>;
-  execute: (args: A) => Json | Promise<Json>;
+  /** Runs the function. `data` has the data of earlier calls that `wants_data` asks for. */
+  execute: (args: A, data: EarlierData) => Json | Promise<Json>;
 }
 
 /** A function behind the gate. */
@@ -87,10 +90,22 @@ export function guard<A extends Arguments>(client: Client, definition: Definitio
   return Object.assign(call, { run, definition });
 }
 
+/** Returns the data of a tool, or `undefined` if there is none. The data of a guarded function is its released value. */
+export function dataOf(data: EarlierData, source: string | GuardedFunction<never>): Json | undefined {
+  if (typeof source === "string") return data[source]?.data;
+  const name = Object.keys(data).find((tool) => tool.startsWith("own.") && tool.endsWith(`.${source.definition.name}`));
+  const found = name === undefined ? undefined : data[name]?.data;
+  return isValue(found) ? (found["value"] ?? null) : found;
+}
+
 function releasedValue(result: Result): Json {
   const text = released(result);
   const data = result.data;
-  return isObject(data) && Object.keys(data).join() === "value" ? (data["value"] ?? null) : text;
+  return isValue(data) ? (data["value"] ?? null) : text;
+}
+
+function isValue(data: Json | undefined): data is { [name: string]: Json } {
+  return isObject(data) && Object.keys(data).join() === "value";
 }
 
 async function runClientTool<A extends Arguments>(client: Client, tool: Definition<A>, args: Arguments, options: CallOptions): Promise<Result> {
@@ -133,7 +148,11 @@ async function getStatus<A extends Arguments>(client: Client, tool: Definition<A
 }
 
 async function register<A extends Arguments>(client: Client, tool: Definition<A>): Promise<string> {
-  const body = { description: tool.description, input_schema: tool.parameters, ...tool.declaration };
+  const { wants_data: wanted = [], ...declaration } = tool.declaration ?? {};
+  const names: string[] = [];
+  // A function whose data is wanted must be registered first.
+  for (const source of wanted) names.push(typeof source === "string" ? source : await register(client, source.definition));
+  const body = { description: tool.description, input_schema: tool.parameters, ...declaration, ...(names.length > 0 ? { wants_data: names } : {}) };
   const response = await client.transport.json({ method: "PUT", path: ["client-tools", tool.name], body, repeatable: true });
   return checkFields<{ tool: string }>(response, { tool: "string" }, "the response").tool;
 }
@@ -153,7 +172,7 @@ async function runFunction<A extends Arguments>(tool: Definition<A>, key: string
   let original: object;
   try {
     // The server has checked the arguments against the schema of this type.
-    returned = (await currentSession.run(session, async () => tool.execute(args as A))) ?? null;
+    returned = (await currentSession.run(session, async () => tool.execute(args as A, status.data ?? {}))) ?? null;
     original = content(returned);
   } catch (error) {
     return { error: String(error) };

@@ -68,6 +68,11 @@ export interface QuestionRef {
   expires_at: number;
 }
 
+/** The data of earlier calls of the session, by the full name of the tool that returned it. */
+export interface EarlierData {
+  [tool: string]: { call: string; data: Json };
+}
+
 /** The status of a call. */
 export interface CallStatus {
   call: string;
@@ -76,6 +81,8 @@ export interface CallStatus {
   blocking_call?: string;
   /** The arguments to run a claimed call with. */
   arguments?: Arguments;
+  /** The data of earlier calls that the tool of a claimed call wants. */
+  data?: EarlierData;
   /** The result of a settled call. */
   result?: Result;
 }
@@ -261,8 +268,18 @@ export function parseStatus(value: unknown): CallStatus {
   if (state === "claimed") {
     if (!isObject(found["arguments"])) throw new InvalidResponse("the response of the server has no arguments");
     read.arguments = found["arguments"];
+    if (isObject(found["data"])) read.data = parseEarlierData(found["data"]);
   }
   return read;
+}
+
+function parseEarlierData(found: { [name: string]: Json }): EarlierData {
+  const data: EarlierData = {};
+  for (const [tool, given] of Object.entries(found)) {
+    const { call, data: value } = checkFields<{ call: string; data?: Json }>(given, { call: "string" }, "the data of an earlier call");
+    data[tool] = { call, data: value ?? null };
+  }
+  return data;
 }
 
 function parseResult(value: unknown): Result {

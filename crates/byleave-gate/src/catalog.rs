@@ -126,14 +126,20 @@ impl Catalog {
     /// Registers a tool. Fails if its name or one of its aliases is taken.
     pub fn register(&self, tool: impl Tool) -> Result<Arc<CatalogEntry>, RegisterError> {
         let entry = CatalogEntry::new(Arc::new(tool))?;
-        self.update_snapshot(|next| next.add(Arc::clone(&entry)))?;
+        self.update_snapshot(|next| {
+            next.add(Arc::clone(&entry))?;
+            next.check_wanted(&entry)
+        })?;
         Ok(entry)
     }
 
-    /// Registers several tools atomically: all of them or none.
+    /// Registers several tools atomically: all of them or none. They may want data of each other in any order.
     pub fn register_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), RegisterError> {
         let entries = tools.into_iter().map(CatalogEntry::new).collect::<Result<Vec<_>, _>>()?;
-        self.update_snapshot(|next| entries.iter().try_for_each(|entry| next.add(Arc::clone(entry))))
+        self.update_snapshot(|next| {
+            entries.iter().try_for_each(|entry| next.add(Arc::clone(entry)))?;
+            entries.iter().try_for_each(|entry| next.check_wanted(entry))
+        })
     }
 
     /// Registers a tool in place of the one with the same name, and returns the old one.
@@ -144,6 +150,7 @@ impl Catalog {
         self.update_snapshot(|next| {
             let old = next.remove(&entry.name);
             next.add(Arc::clone(&entry))?;
+            next.check_wanted(&entry)?;
             Ok(old)
         })
     }
@@ -318,6 +325,20 @@ impl CatalogSnapshot {
         self.known_names.insert(Arc::clone(&entry.name));
         self.tools.insert(Arc::clone(&entry.name), entry);
         Ok(())
+    }
+
+    /// Checks the names of the tools whose data a tool wants. A tool that was removed or is disabled returned data before, or can later.
+    fn check_wanted(&self, entry: &CatalogEntry) -> Result<(), RegisterError> {
+        let is_known = |name: &str| self.known_names.contains(name) || self.disabled.contains_key(name);
+        let Some(name) = entry.manifest.wants_data.iter().find(|name| !is_known(name)) else { return Ok(()) };
+        let nearest = match self.find(name) {
+            // An alias: results are found by the tool's own name.
+            Some(owner) => Some(owner.name.to_string()),
+            None => self.unknown(name).nearest,
+        };
+        let name = name.chars().take(check::NAME_CHARS_MAX).collect();
+        let error = ManifestError::UnknownWanted { name, nearest };
+        Err(RegisterError::InvalidManifest { tool: entry.name.to_string(), error })
     }
 
     fn remove(&mut self, name: &str) -> Option<Arc<CatalogEntry>> {

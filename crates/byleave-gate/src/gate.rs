@@ -4,6 +4,7 @@ mod admin;
 mod build_result;
 mod builder;
 mod driver;
+mod earlier_data;
 mod execute;
 mod explain;
 mod in_flight;

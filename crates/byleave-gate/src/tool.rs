@@ -1,6 +1,7 @@
 //! Tools that agents can use. A tool must not depend on screens, permissions or the audit log (T1).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,8 +137,19 @@ pub struct RunContext {
     pub default_timeout: Duration,
     /// The guarantees of the sandbox that the allowing rule requires, by name. A waiver does not override them.
     pub guarantees: Vec<String>,
+    /// The data of earlier calls that the manifest asks for with `wants_data`, by the name of the tool that returned it.
+    pub data: Arc<BTreeMap<String, EarlierData>>,
     progress_listener: Arc<dyn Fn(Progress) + Send + Sync>,
     output_listener: Option<Arc<dyn Fn(OutputChunk) + Send + Sync>>,
+}
+
+/// The data of an earlier call of the session, as it was released.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlierData {
+    /// The call that returned it.
+    pub call: CallId,
+    /// The structured data of its result.
+    pub data: Value,
 }
 
 /// The progress of a call.
@@ -178,6 +190,7 @@ impl RunContext {
             mode: Mode::default(),
             default_timeout: Duration::from_millis(Limits::default().timeout_ms),
             guarantees: Vec::new(),
+            data: Arc::default(),
             progress_listener: progress,
             output_listener: None,
         }
@@ -204,6 +217,12 @@ impl RunContext {
     #[must_use]
     pub fn with_guarantees(self, guarantees: Vec<String>) -> Self {
         Self { guarantees, ..self }
+    }
+
+    /// Sets the data of earlier calls.
+    #[must_use]
+    pub fn with_data(self, data: Arc<BTreeMap<String, EarlierData>>) -> Self {
+        Self { data, ..self }
     }
 
     /// Sets a listener for output printed during the run. `printed` must not block.

@@ -137,6 +137,13 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
         self
     }
 
+    /// Asks for the structured data of the newest completed call of each of these tools in the session; see [`RunContext::data`].
+    #[must_use]
+    pub fn wants_data<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.manifest.wants_data.extend(tools.into_iter().map(Into::into));
+        self
+    }
+
     /// Sets the meaning of the argument at this JSON pointer.
     #[must_use]
     pub fn role(mut self, pointer: impl Into<String>, role: ArgumentRole) -> Self {

@@ -5,12 +5,12 @@
 //! claims a call and does not report, the call ends as unknown. No call is handed out twice. The gate relies on the client's
 //! description of the function; the function is not confined.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use byleave_gate::boxed::BoxFuture;
-use byleave_gate::catalog::RegisterError;
+use byleave_gate::catalog::{ManifestError, RegisterError};
 use byleave_gate::core::id::{AgentId, CallId};
 use byleave_gate::core::manifest::Manifest;
 use byleave_gate::core::outcome::Output;
@@ -19,7 +19,7 @@ use byleave_gate::result::CallStatus;
 use byleave_gate::review::{
     InputReviewer, InputSubject, Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewScope,
 };
-use byleave_gate::tool::{RunContext, Tool};
+use byleave_gate::tool::{EarlierData, RunContext, Tool};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
@@ -51,8 +51,15 @@ enum ArgumentsReview {
 
 struct ClaimedCall {
     claim: String,
-    handed: watch::Sender<Option<Arc<Value>>>,
+    handed: watch::Sender<Option<Arc<HandedCall>>>,
     report: Option<oneshot::Sender<ClientToolReport>>,
+}
+
+/// A call as its client gets it.
+pub(crate) struct HandedCall {
+    pub(crate) arguments: Value,
+    /// The data of earlier calls that the tool wants, by tool.
+    pub(crate) data: Arc<BTreeMap<String, EarlierData>>,
 }
 
 /// The client's report of a call, with its reviewer's opinion of the output.
@@ -64,8 +71,8 @@ pub(crate) struct ClientToolReport {
 
 /// The state of the claim on a call.
 pub(crate) enum ClaimState {
-    /// The caller's claim is valid, with these arguments.
-    Mine(Arc<Value>),
+    /// The caller's claim is valid, on this call.
+    Mine(Arc<HandedCall>),
     /// Another claim is valid.
     Others,
     /// There is no claim, or none yet.
@@ -85,7 +92,7 @@ pub(crate) enum ClientToolError {
 pub(crate) struct ClaimGuard {
     own: ClientTools,
     call: CallId,
-    handed: watch::Receiver<Option<Arc<Value>>>,
+    handed: watch::Receiver<Option<Arc<HandedCall>>>,
 }
 
 /// Checks whether a tool is a client tool.
@@ -104,6 +111,28 @@ pub(crate) fn may_use(principal: &str, tool: &str) -> bool {
         || tool.strip_prefix(&client_tool_name(principal, "")).is_some_and(|rest| !rest.contains('.'))
 }
 
+/// Refuses a tool that wants data of another principal's client tool, as if there were no such tool.
+fn check_wanted(owner: &AgentId, manifest: &Manifest) -> Result<(), RegisterError> {
+    match manifest.wants_data.iter().find(|name| !may_use(owner.as_str(), name)) {
+        None => Ok(()),
+        Some(name) => Err(RegisterError::InvalidManifest {
+            tool: manifest.name.clone(),
+            error: ManifestError::UnknownWanted { name: name.clone(), nearest: None },
+        }),
+    }
+}
+
+/// Removes the suggestion of another principal's client tool from an error.
+fn hide_names(owner: &AgentId, error: RegisterError) -> RegisterError {
+    match error {
+        RegisterError::InvalidManifest { tool, error: ManifestError::UnknownWanted { name, nearest } } => {
+            let nearest = nearest.filter(|nearest| may_use(owner.as_str(), nearest));
+            RegisterError::InvalidManifest { tool, error: ManifestError::UnknownWanted { name, nearest } }
+        }
+        other => other,
+    }
+}
+
 impl ClientTools {
     /// Adds the clients' own reviewers to a gate builder, so that the record contains their opinions.
     pub fn attach_reviewers(&self, builder: GateBuilder) -> GateBuilder {
@@ -120,6 +149,7 @@ impl ClientTools {
         manifest: Manifest,
     ) -> Result<(), ClientToolError> {
         let catalog = gate.catalog();
+        check_wanted(&owner, &manifest)?;
         match catalog.get(&manifest.name) {
             Ok(known) if *known.manifest() == manifest => return Ok(()),
             Ok(_) => {}
@@ -130,8 +160,11 @@ impl ClientTools {
                 }
             }
         }
-        catalog.replace(ClientTool { manifest, owner, own: self.clone() })?;
-        Ok(())
+        let visible_to = owner.clone();
+        match catalog.replace(ClientTool { manifest, owner, own: self.clone() }) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(hide_names(&visible_to, error).into()),
+        }
     }
 
     /// Stores the opinion of a client's reviewer until it is on the record. The first opinion is used.
@@ -200,12 +233,12 @@ impl ClientTools {
         true
     }
 
-    fn hand_over(&self, call: CallId, arguments: Value) -> Option<oneshot::Receiver<ClientToolReport>> {
+    fn hand_over(&self, call: CallId, handed: HandedCall) -> Option<oneshot::Receiver<ClientToolReport>> {
         let mut desk = self.desk();
         let hand = desk.hands.get_mut(&call).filter(|hand| hand.report.is_none())?;
         let (tell, told) = oneshot::channel();
         hand.report = Some(tell);
-        hand.handed.send_replace(Some(Arc::new(arguments)));
+        hand.handed.send_replace(Some(Arc::new(handed)));
         Some(told)
     }
 
@@ -216,7 +249,7 @@ impl ClientTools {
 
 impl ClaimGuard {
     /// Waits until the call is handed over; `None` if this is no longer possible.
-    pub(crate) async fn wait_for_arguments(&mut self) -> Option<Arc<Value>> {
+    pub(crate) async fn wait_for_call(&mut self) -> Option<Arc<HandedCall>> {
         self.handed.wait_for(Option::is_some).await.ok().and_then(|handed| handed.clone())
     }
 }
@@ -246,7 +279,8 @@ impl ClientTool {
         if run.context.agent != self.owner {
             return Output::failure("the call did not run: the client tool belongs to another principal");
         }
-        let Some(told) = self.own.hand_over(run.call, arguments) else {
+        let handed = HandedCall { arguments, data: Arc::clone(&run.data) };
+        let Some(told) = self.own.hand_over(run.call, handed) else {
             return Output::failure("the call did not run: no client had claimed it");
         };
         tokio::select! {

@@ -9,6 +9,6 @@ pub use byleave_gate::provider_formats::{
     openai_messages, result_json, result_text, schema, schemas,
 };
 pub use byleave_gate::tool::{
-    OutputChunk, Progress, Rehearsable, RehearseError, RunContext, Tool, ToolContext, ToolError,
+    EarlierData, OutputChunk, Progress, Rehearsable, RehearseError, RunContext, Tool, ToolContext, ToolError,
 };
 pub use byleave_gate::typed_tool::{IntoOutput, Json, TypedTool};

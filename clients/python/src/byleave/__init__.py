@@ -14,7 +14,7 @@ from .errors import (
     Unreachable,
     WaitTimeout,
 )
-from .guarded import AsyncGuardedFunction, Declaration, GuardedFunction, tool
+from .guarded import AsyncGuardedFunction, Declaration, GuardedFunction, earlier_data, tool
 from .models import (
     CallStatus,
     Event,
@@ -60,5 +60,6 @@ __all__ = [
     "Withheld",
     "change",
     "deny",
+    "earlier_data",
     "tool",
 ]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from .errors import InvalidResponse, ReportFailed, Unreachable
@@ -32,6 +33,9 @@ REPORT_TRIES = 8
 #: The session of the guarded function that runs. Nested calls get another session, so that they do not wait for it to end.
 _session: ContextVar[str | None] = ContextVar("byleave_session", default=None)
 
+#: The data of earlier calls that the guarded function that runs is given, by the full name of the tool.
+_data: ContextVar[Mapping[str, Json]] = ContextVar("byleave_data", default=MappingProxyType({}))
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -42,6 +46,8 @@ class Spec:
     function: Callable[..., Any]
     review_input: InputReviewer | None = None
     review_output: OutputReviewer | None = None
+    #: The tools whose data the function is given: full names of tools, and other functions.
+    wants_data: tuple[str | Spec, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,17 @@ def value_of(result: Result) -> Json:
     return text
 
 
+def data_of(source: str | Spec) -> Json:
+    """Returns the data of a tool that the function that runs is given, or `None`. The data of a function is its released value."""
+    for name, given in _data.get().items():
+        is_source = name == source if isinstance(source, str) else name.startswith("own.") and name.rpartition(".")[2] == source.name
+        if is_source and isinstance(given, dict):
+            data = given.get("data")
+            is_value = not isinstance(source, str) and isinstance(data, dict) and data.keys() == {"value"}
+            return data["value"] if is_value else data
+    return None
+
+
 def _review_input(spec: Spec, request: CallRequest) -> Flow[tuple[Mapping[str, Json], Mapping[str, Json] | None]]:
     """Asks the reviewer of arguments. Returns the arguments that it passes, and its opinion for the server."""
     opinion = yield from review(spec.review_input, Input(spec.name, request.key, request.arguments))
@@ -115,7 +132,14 @@ def _status(spec: Spec, status: CallStatus, deadline: Deadline, tries: int) -> F
 
 
 def _register(spec: Spec, tries: int) -> Flow[str]:
-    registration = Request("PUT", path("client-tools", spec.name), body=dict(spec.declaration), repeatable=True)
+    declaration = dict(spec.declaration)
+    if spec.wants_data:
+        # A function whose data is wanted must be registered first.
+        names: list[Json] = []
+        for wanted in spec.wants_data:
+            names.append(wanted if isinstance(wanted, str) else (yield from _register(wanted, tries)))
+        declaration["wants_data"] = names
+    registration = Request("PUT", path("client-tools", spec.name), body=declaration, repeatable=True)
     body = json_of((yield from send(registration, tries)))
     tool = body.get("tool") if isinstance(body, dict) else None
     if not isinstance(tool, str):
@@ -137,12 +161,14 @@ def _run_function(
             reason = opinion.reason or "no reason was given"
             return {"error": f"the function did not run: the reviewer refused the edited arguments: {reason}"}
     session_token = _session.set(session or "main")
+    data_token = _data.set(status.data if isinstance(status.data, dict) else {})
     try:
         value = yield Invoke(spec.function, (), arguments)
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
     except Exception as error:  # A failure is a result that the model can read.
         return {"error": f"{type(error).__name__}: {error}"}
     finally:
+        _data.reset(data_token)
         _session.reset(session_token)
     output = Output(spec.name, status.call, arguments, value)
     opinion = yield from review(spec.review_output, output)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, cast, overload
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Union, cast, overload
 
 from . import schema as schemas
 from .client import AsyncClient, Client
-from .client_tools import CallRequest, Spec, run_client_tool, value_of
+from .client_tools import CallRequest, Spec, data_of, run_client_tool, value_of
 from .models import Json, Result
 from .reviews import InputReviewer, OutputReviewer
 from .steps import new_key
@@ -18,6 +18,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Class = Literal["bash", "file", "webfetch", "readonly", "generic"]
 Role = Literal["read-path", "write-path", "edit-path", "delete-path", "patch", "url", "command"]
+
+
+AnyGuarded = Union["GuardedFunction[Any, Any]", "AsyncGuardedFunction[Any, Any]"]
 
 
 class Declaration(TypedDict, total=False):
@@ -37,6 +40,8 @@ class Declaration(TypedDict, total=False):
     reversible: bool
     sensitive: bool
     timeout_ms: int
+    #: The tools whose data the function is given: other guarded functions, and full names such as `grep`. See `earlier_data`.
+    wants_data: Sequence[str | AnyGuarded]
 
 
 class _GuardedBase(Generic[P]):
@@ -110,6 +115,15 @@ class AsyncGuardedFunction(_GuardedBase[P], Generic[P, R]):
         return await self.client.perform(run_client_tool(self._spec, request, self.client.tries))
 
 
+def earlier_data(source: str | AnyGuarded) -> Json:
+    """Returns the data of an earlier call that the guarded function that runs is given, or `None` if there is none.
+
+    The function declares `wants_data`. `source` is the tool that returned the data. It is the newest call of that tool in the
+    session that had completed when the call was planned. The data of a guarded function is its released value.
+    """
+    return data_of(source if isinstance(source, str) else source._spec)
+
+
 class _Decorator:
     def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
         self._make = make
@@ -162,7 +176,8 @@ def tool(
         body: dict[str, Any] = {"description": text, "input_schema": parameters, **(declaration or {})}
         if "kind" in body:
             body["class"] = body.pop("kind")
-        spec = Spec(name or function.__name__, body, function, input, output)
+        wanted = tuple(one if isinstance(one, str) else one._spec for one in body.pop("wants_data", ()))
+        spec = Spec(name or function.__name__, body, function, input, output, wanted)
         if inspect.iscoroutinefunction(function):
             guarded: Any = AsyncGuardedFunction(function, spec, parameters, text)
         else:

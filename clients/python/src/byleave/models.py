@@ -114,6 +114,7 @@ class CallStatus:
     question: QuestionRef | None = None
     blocking_call: str | None = None
     arguments: Json = None
+    data: Json = None
     result: ResultBody | None = None
 
 

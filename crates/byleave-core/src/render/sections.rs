@@ -60,6 +60,11 @@ pub(super) fn write_effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
         let undo = if stands { "can be undone" } else { "not marked as impossible to undo" };
         page.push_line(LineRole::Effect, "  ", undo);
     }
+    for given in &sheet.plan.data {
+        let tool = page.quote(&given.tool);
+        let text = format!("the tool is given the data that call {} of {tool} returned", given.call);
+        page.push_line(LineRole::Effect, "  ", &text);
+    }
     if sheet.resolved_tool.destructive {
         page.push_line(LineRole::Warning, WARNING_GUTTER, "the tool declares itself destructive");
     }

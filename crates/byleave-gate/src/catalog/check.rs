@@ -8,6 +8,7 @@ use crate::schema::{SchemaError, has_argument};
 pub(super) const NAME_CHARS_MAX: usize = 128;
 const DESCRIPTION_CHARS_MAX: usize = 32_768;
 const ALIASES_MAX: usize = 32;
+const WANTED_MAX: usize = 32;
 const HINT_WORDS: std::ops::RangeInclusive<usize> = 3..=10;
 
 /// An error in a manifest.
@@ -55,12 +56,39 @@ pub enum ManifestError {
         /// The pointer.
         pointer: String,
     },
+    /// The tool wants data of a tool that does not exist.
+    #[error("`wants_data` names `{}`, but {}", name.escape_debug(), describe_wanted(nearest.as_deref()))]
+    UnknownWanted {
+        /// The name.
+        name: String,
+        /// The own name of the most similar tool, if any is similar enough.
+        nearest: Option<String>,
+    },
+    /// The tool wants the data of one tool twice.
+    #[error("`wants_data` names `{}` twice", name.escape_debug())]
+    DuplicateWanted {
+        /// The name.
+        name: String,
+    },
+    /// The tool wants the data of too many tools.
+    #[error("`wants_data` has {count} names; at most {WANTED_MAX} are allowed")]
+    TooManyWanted {
+        /// The number of names.
+        count: usize,
+    },
     /// The schema is not accepted.
     #[error(transparent)]
     Schema(#[from] SchemaError),
 }
 
-/// Checks everything except the schema itself.
+fn describe_wanted(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!("no tool has this name of its own; did you mean `{nearest}`?"),
+        None => "no tool has this name of its own; register that tool first".to_owned(),
+    }
+}
+
+/// Checks everything except the schema itself and the names of other tools.
 pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     for name in std::iter::once(&manifest.name).chain(&manifest.aliases) {
         if !is_name(name) {
@@ -89,6 +117,14 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     }
     if manifest.timeout_ms == Some(0) {
         return Err(ManifestError::ZeroTimeout);
+    }
+    if manifest.wants_data.len() > WANTED_MAX {
+        return Err(ManifestError::TooManyWanted { count: manifest.wants_data.len() });
+    }
+    for (i, name) in manifest.wants_data.iter().enumerate() {
+        if manifest.wants_data.iter().take(i).any(|earlier| earlier == name) {
+            return Err(ManifestError::DuplicateWanted { name: name.chars().take(NAME_CHARS_MAX).collect() });
+        }
     }
     match manifest.roles.keys().find(|pointer| !has_argument(&manifest.input_schema, pointer)) {
         Some(pointer) => Err(ManifestError::Role { pointer: pointer.clone() }),

@@ -9,6 +9,7 @@ use byleave_core::policy::is_stricter;
 use byleave_core::refusal::{Code, Refusal, StageResult};
 
 use crate::catalog::CatalogEntry;
+use crate::gate::earlier_data::read_data;
 use crate::gate::inner::{GateInner, new_attempt_id};
 use crate::gate::policy_check::evaluate_policy;
 use crate::gate::rehearse::{self, GrantedRehearsal};
@@ -36,6 +37,9 @@ pub(crate) async fn start_attempt(
     desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
     let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
     check_bindings(&plan)?;
+    if !is_commit(desk) {
+        read_data(parts, desk, &plan).await?;
+    }
     if let Some(lost) = rehearse::check_copy_missing(parts, desk).await? {
         return Ok(lost);
     }

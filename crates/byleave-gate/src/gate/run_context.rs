@@ -1,5 +1,6 @@
 //! Builds the input of a tool from the record: plan, policy, place, and listeners for progress and output.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,11 @@ use byleave_core::rehearsal::Rehearsal;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{EventBus, GateEvent};
+use crate::gate::earlier_data::read_data;
 use crate::gate::inner::{GateInner, tool_context};
 use crate::gate::task_outcome::content_refusal;
 use crate::gate::working_record::WorkingRecord;
-use crate::tool::{OutputChunk, Progress, RunContext, ToolContext};
+use crate::tool::{EarlierData, OutputChunk, Progress, RunContext, ToolContext};
 
 /// The input of a tool, without its cancellation token.
 pub(crate) struct RunParts {
@@ -26,6 +28,7 @@ pub(crate) struct RunParts {
     mode: Mode,
     default_timeout: Duration,
     guarantees: Vec<String>,
+    data: Arc<BTreeMap<String, EarlierData>>,
     events: EventBus,
 }
 
@@ -40,13 +43,14 @@ impl RunParts {
 
     /// Returns the context for a run on a copy. Output chunks are dropped.
     pub(crate) fn into_rehearsal_context(self, stop: CancellationToken) -> RunContext {
-        let Self { call, context: site, plan, policy: rules, mode, default_timeout, guarantees, events } =
+        let Self { call, context: site, plan, policy: rules, mode, default_timeout, guarantees, data, events } =
             self;
         let progress = Arc::new(move |progress: Progress| events.send_progress(call, progress));
         RunContext::new(call, site, plan, stop, progress)
             .with_policy(rules, mode)
             .with_default_timeout(default_timeout)
             .with_guarantees(guarantees)
+            .with_data(data)
     }
 }
 
@@ -59,6 +63,9 @@ pub(crate) async fn run_parts(
     let site = tool_context(&desk.record)
         .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record does not begin with a call"))?;
     let mut plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
+    // A commit does not run the tool again, so it needs no data.
+    let is_commit = seen.is_some_and(Rehearsal::is_committable);
+    let data = if is_commit { Arc::default() } else { read_data(parts, desk, &plan).await? };
     if let Some(seen) = seen.filter(|seen| !seen.is_committable()) {
         let reach = |(host, port): (&str, u16)| Effect::Reach { host: host.to_owned(), port };
         Arc::make_mut(&mut plan).effects.extend(seen.known_blocked_hosts().map(reach));
@@ -69,5 +76,5 @@ pub(crate) async fn run_parts(
     let guarantees = ruling.map(|ruling| ruling.guarantees.clone()).unwrap_or_default();
     let default_timeout = Duration::from_millis(parts.settings.limits.timeout_ms);
     let policy = parts.policy.load_full();
-    Ok(RunParts { call, context: site, plan, policy, mode, default_timeout, guarantees, events })
+    Ok(RunParts { call, context: site, plan, policy, mode, default_timeout, guarantees, data, events })
 }

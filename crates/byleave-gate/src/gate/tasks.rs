@@ -14,6 +14,7 @@ use byleave_core::review::Review;
 
 use crate::catalog::CatalogEntry;
 use crate::challenge::{ChallengeError, ChallengeSubject};
+use crate::gate::earlier_data::choose_data;
 use crate::gate::inner::{GateInner, tool_context};
 use crate::gate::policy_check::{evaluate_policy, needs_approval};
 use crate::gate::task_outcome::{TaskOutcome, content_refusal, fresh_session_context, resolve_pinned};
@@ -122,10 +123,13 @@ async fn make_plan(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<P
         plan_bindings::add_directory_binding(&mut plan, &site)?;
         Ok::<_, ToolError>(plan)
     });
-    answer.await.map_err(|broken| {
+    let mut plan = answer.await.map_err(|broken| {
         Refusal::new(Code::PlanFailed, format!("the effects could not be predicted: {broken}"))
             .with_cause(broken.cause())
-    })
+    })?;
+    // Whatever the tool's own planner wrote there, it gets only data that its manifest asks for.
+    plan.data = choose_data(parts, desk, &entry.manifest().wants_data).await?;
+    Ok(plan)
 }
 
 /// Steps back behind a call of the session that waits for a person and conflicts with this plan.

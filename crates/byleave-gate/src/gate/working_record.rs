@@ -139,6 +139,18 @@ impl WorkingRecord {
         self.contents.iter().rev().find(|(digest, _)| *digest == held.digest).map(|(_, content)| content)
     }
 
+    /// Returns a content of any record from the cache.
+    pub(crate) fn cached<T: Send + Sync + 'static>(&self, held: ContentRef) -> Option<Arc<T>> {
+        self.cached_content(held).cloned().and_then(|any| any.downcast::<T>().ok())
+    }
+
+    /// Caches a content of another record, whose digest was checked.
+    pub(crate) fn cache_content<T: Send + Sync + 'static>(&mut self, held: ContentRef, content: T) -> Arc<T> {
+        let content = Arc::new(content);
+        self.contents.push((held.digest, content.clone()));
+        content
+    }
+
     /// Stores a plan and returns its summary for the record.
     pub(crate) fn store_plan(&mut self, plan: &Plan) -> StageResult<PlanSummary> {
         let Some(key) = self.key.clone() else {
@@ -155,7 +167,7 @@ impl WorkingRecord {
         ledger: &dyn Ledger,
         held: ContentRef,
     ) -> Result<Arc<T>, ContentError> {
-        if let Some(content) = self.cached_content(held).cloned().and_then(|any| any.downcast::<T>().ok()) {
+        if let Some(content) = self.cached(held) {
             return Ok(content);
         }
         let bytes = ledger.content(self.call(), held).await?;

@@ -1,15 +1,19 @@
 //! Types of calls: requests and their status.
 
+use std::collections::BTreeMap;
+
 use byleave_gate::core::call::Mode;
 use byleave_gate::core::question::{Question, QuestionKind};
 use byleave_gate::core::refusal::Refusal;
 use byleave_gate::result::{self, CallOutcome, CallResult, CallStatus};
+use byleave_gate::tool::EarlierData;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::client_tools::InputReview;
+use crate::client_tools::HandedCall;
 use crate::problem::page;
 use crate::tenant::ClientCallStatus;
 
@@ -132,6 +136,10 @@ pub(crate) struct CallStatusBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) arguments: Option<Value>,
+    /// The data of earlier calls that the tool of a claimed call wants, by the name of the tool that returned it. Absent if there is none
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) data: Option<BTreeMap<String, EarlierDataBody>>,
     /// The result of a settled call
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -154,6 +162,15 @@ pub(crate) enum CallStateName {
     Claimed,
     /// The server or a worker processes the call
     Running,
+}
+
+/// The data of an earlier call of the session, as it was released
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EarlierDataBody {
+    /// The call that returned it
+    pub(crate) call: Uuid,
+    /// The structured data of its result
+    pub(crate) data: Value,
 }
 
 /// A question, with the digest that an answer must repeat
@@ -246,12 +263,18 @@ pub(crate) struct Receipt {
 
 impl CallStatusBody {
     fn plain(call: Uuid, state: CallStateName) -> Self {
-        Self { call, state, question: None, blocking_call: None, arguments: None, result: None }
+        Self { call, state, question: None, blocking_call: None, arguments: None, data: None, result: None }
     }
 
-    /// Creates the status of a call that its client runs, with these arguments.
-    pub(crate) fn claimed(call: Uuid, arguments: Value) -> Self {
-        Self { arguments: Some(arguments), ..Self::plain(call, CallStateName::Claimed) }
+    /// Creates the status of a call that its client runs.
+    pub(crate) fn claimed(call: Uuid, handed: &HandedCall) -> Self {
+        let body = |given: &EarlierData| EarlierDataBody { call: given.call.uuid(), data: given.data.clone() };
+        let data = handed.data.iter().map(|(tool, given)| (tool.clone(), body(given)));
+        Self {
+            arguments: Some(handed.arguments.clone()),
+            data: (!handed.data.is_empty()).then(|| data.collect()),
+            ..Self::plain(call, CallStateName::Claimed)
+        }
     }
 
     pub(crate) fn from_status(call: Uuid, stood: &ClientCallStatus) -> Self {

@@ -62,6 +62,11 @@ pub(crate) struct ClientToolBody {
     pub(crate) reversible: bool,
     /// Whether its calls are sensitive
     pub(crate) sensitive: Option<bool>,
+    /// The tools whose data the tool is given with the claim, by their full names, such as `grep` or `own.NAME.pay`. Of each, it gets the
+    /// structured data of the newest completed call in the same session
+    #[schema(max_items = 32)]
+    #[serde(default)]
+    pub(crate) wants_data: Vec<String>,
     /// The maximum time between claim and report, in milliseconds
     #[schema(minimum = 1, maximum = 600000)]
     #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
@@ -91,6 +96,7 @@ impl ClientToolBody {
             reversible: self.reversible,
             sensitive: self.sensitive,
             timeout_ms: self.timeout_ms.map(u64::from),
+            wants_data: self.wants_data,
             ..Manifest::new(name, self.description, self.input_schema.into())
         }
     }

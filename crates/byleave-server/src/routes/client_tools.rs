@@ -103,8 +103,8 @@ pub(super) async fn claim(
     check_length("claim", &body.claim, 16, 128)?;
     check_owner(&caller, call).await?;
     match caller.tenant.claim_call(own, call, &body.claim, until).await.map_err(start_problem)? {
-        ClaimResult::Claimed(arguments) => {
-            Ok(response_with_location(call, CallStatusBody::claimed(call.uuid(), (*arguments).clone())))
+        ClaimResult::Claimed(handed) => {
+            Ok(response_with_location(call, CallStatusBody::claimed(call.uuid(), &handed)))
         }
         ClaimResult::ClaimedByOther => Err(taken()),
         ClaimResult::NotClaimable(stood) => status_response(call, &stood),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{ClientCallStatus, StartError, Tenant};
-use crate::client_tools::{ClaimState, ClientTools, is_client_tool};
+use crate::client_tools::{ClaimState, ClientTools, HandedCall, is_client_tool};
 
 /// How long a claimed call may take to begin.
 const BEGINNING: Duration = Duration::from_secs(10);
@@ -20,8 +20,8 @@ const AGAIN: Duration = Duration::from_millis(2);
 
 /// The outcome of a claim.
 pub(crate) enum ClaimResult {
-    /// The client may run the call, with these arguments.
-    Claimed(Arc<Value>),
+    /// The client may run the call.
+    Claimed(Arc<HandedCall>),
     /// There is another claim.
     ClaimedByOther,
     /// The call cannot be claimed now.
@@ -75,7 +75,7 @@ impl Tenant {
         until: Instant,
     ) -> Result<ClaimResult, StartError> {
         match own.claim_state(id, claim) {
-            ClaimState::Mine(arguments) => return Ok(ClaimResult::Claimed(arguments)),
+            ClaimState::Mine(handed) => return Ok(ClaimResult::Claimed(handed)),
             ClaimState::Others => return Ok(ClaimResult::ClaimedByOther),
             ClaimState::Unclaimed => {}
         }
@@ -89,7 +89,7 @@ impl Tenant {
             self.resume_call(id)?;
             let stood = tokio::select! {
                 biased;
-                Some(arguments) = claimed.wait_for_arguments() => return Ok(ClaimResult::Claimed(arguments)),
+                Some(handed) = claimed.wait_for_call() => return Ok(ClaimResult::Claimed(handed)),
                 stood = self.wait_for_status(id, until) => stood?,
             };
             if !is_ready(&stood) || Instant::now() >= until {
