@@ -119,7 +119,8 @@ pub trait Ledger: Send + Sync + 'static {
         _session: &SessionId,
         _tool: &str,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        let fault = LedgerError::new("cannot find the data of earlier calls", "this ledger does not support it");
+        let fault =
+            LedgerError::new("cannot find the data of earlier calls", "this ledger does not support it");
         Box::pin(std::future::ready(Err(fault)))
     }
 

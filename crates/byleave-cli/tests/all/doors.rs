@@ -6,6 +6,7 @@ mod agent_loop;
 mod boundary;
 mod challenge;
 mod checkpoint;
+mod earlier_data;
 mod everywhere;
 mod mcp_tools;
 mod reviewers;

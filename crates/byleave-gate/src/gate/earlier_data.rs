@@ -146,6 +146,8 @@ fn unreadable_refusal(tool: &str, call: CallId, fault: &ContentError) -> Refusal
 fn missing_refusal(tool: &str, call: CallId) -> Refusal {
     Refusal::new(
         Code::Forgotten,
-        format!("the data of call {call} of `{tool}`, with which this call was planned, cannot be read any more; make the call again"),
+        format!(
+            "the data of call {call} of `{tool}`, with which this call was planned, cannot be read any more; make the call again"
+        ),
     )
 }

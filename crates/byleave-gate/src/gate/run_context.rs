@@ -43,8 +43,17 @@ impl RunParts {
 
     /// Returns the context for a run on a copy. Output chunks are dropped.
     pub(crate) fn into_rehearsal_context(self, stop: CancellationToken) -> RunContext {
-        let Self { call, context: site, plan, policy: rules, mode, default_timeout, guarantees, data, events } =
-            self;
+        let Self {
+            call,
+            context: site,
+            plan,
+            policy: rules,
+            mode,
+            default_timeout,
+            guarantees,
+            data,
+            events,
+        } = self;
         let progress = Arc::new(move |progress: Progress| events.send_progress(call, progress));
         RunContext::new(call, site, plan, stop, progress)
             .with_policy(rules, mode)

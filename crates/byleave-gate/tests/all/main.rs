@@ -12,6 +12,7 @@ mod approve;
 mod book;
 mod catalog;
 mod corpus;
+mod earlier_data;
 mod forms;
 mod gate;
 mod invariants;

@@ -268,7 +268,8 @@ impl CallStatusBody {
 
     /// Creates the status of a call that its client runs.
     pub(crate) fn claimed(call: Uuid, handed: &HandedCall) -> Self {
-        let body = |given: &EarlierData| EarlierDataBody { call: given.call.uuid(), data: given.data.clone() };
+        let body =
+            |given: &EarlierData| EarlierDataBody { call: given.call.uuid(), data: given.data.clone() };
         let data = handed.data.iter().map(|(tool, given)| (tool.clone(), body(given)));
         Self {
             arguments: Some(handed.arguments.clone()),
