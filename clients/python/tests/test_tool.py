@@ -323,3 +323,37 @@ def test_signatures_become_schemas() -> None:
 
         @byleave.tool
         def odd(*args: str) -> None: ...
+
+
+def test_a_function_is_given_the_data_of_the_function_that_it_names(bot: byleave.Client) -> None:
+    given: list[Any] = []
+
+    @byleave.tool(client=bot, declaration=QUIET)
+    def find_orders(customer: str) -> list[str]:
+        return [customer, "a17"]
+
+    @byleave.tool(client=bot, declaration={**QUIET, "wants_data": [find_orders]})
+    def refund_all() -> int:
+        given.append(byleave.earlier_data(find_orders))
+        return 1
+
+    @byleave.tool(client=bot, declaration=QUIET)
+    def unrelated() -> int:
+        given.append(byleave.earlier_data(find_orders))
+        return 1
+
+    # It registers the function that it names, which was never called.
+    refund_all.run({}, session="data")
+    find_orders.run({"customer": "ann"}, session="data")
+    refund_all.run({}, session="data")
+    refund_all.run({}, session="elsewhere")
+    unrelated.run({}, session="data")
+    assert given == [None, ["ann", "a17"], None, None]
+
+    @byleave.tool(client=bot, declaration={**QUIET, "wants_data": ["own.bot.no_such_function"]})
+    def mistaken() -> int:
+        return 1
+
+    with pytest.raises(byleave.Problem) as error:
+        mistaken()
+    assert "own.bot.no_such_function" in error.value.detail

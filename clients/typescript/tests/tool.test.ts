@@ -158,3 +158,24 @@ test("without a server, and with invalid responses, nothing runs", async () => {
   await assert.rejects(never(url), byleave.Unreachable);
   assert.equal(ran, 0);
 });
+
+test("a function is given the data of the function that it names", async () => {
+  const given: unknown[] = [];
+  const found = byleave.guard(bot, { ...plain, name: "find_orders", declaration: QUIET, execute: () => ["a17", "a18"] });
+  const refundAll = byleave.guard(bot, {
+    ...plain,
+    name: "refund_all",
+    declaration: { ...QUIET, wants_data: [found] },
+    execute: (_args, data) => (given.push(byleave.dataOf(data, found)), "done"),
+  });
+  const unrelated = byleave.guard(bot, { ...plain, name: "unrelated", declaration: QUIET, execute: (_args, data) => (given.push(byleave.dataOf(data, found)), "done") });
+  // It registers the function that it names, which was never called.
+  await refundAll.run({}, { session: "data" });
+  await found.run({}, { session: "data" });
+  await refundAll.run({}, { session: "data" });
+  await refundAll.run({}, { session: "elsewhere" });
+  await unrelated.run({}, { session: "data" });
+  assert.deepEqual(given, [undefined, ["a17", "a18"], undefined, undefined]);
+  const mistaken = byleave.guard(bot, { ...plain, name: "mistaken", declaration: { ...QUIET, wants_data: ["own.bot.no_such_function"] }, execute: () => "done" });
+  await assert.rejects(mistaken({}), byleave.Problem);
+});
