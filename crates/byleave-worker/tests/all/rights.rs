@@ -78,7 +78,7 @@ async fn driven(office: &RegistryFixture, call: CallId) {
     }
 }
 
-// req: R4, A1
+// req: R4, A1, T4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     let office = RegistryFixture::new();
@@ -100,6 +100,11 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     driven(&office, call).await;
     let CallStatus::Settled(result) = server.prepare_existing(call).await else { panic!("it settles") };
     assert_eq!(result.outcome.as_str(), "completed", "{result:?}");
+    // A tool that wants its data can find it over the wire.
+    let (tenant, session) = (TenantId::new("acme").unwrap(), SessionId::new(call.to_string()).unwrap());
+    let ledger = office.worker(crate::stage::worker_of("acme", "v"));
+    assert_eq!(ledger.latest_completed_call(&tenant, &session, "note").await.unwrap(), Some(call));
+    assert_eq!(ledger.latest_completed_call(&tenant, &session, "other").await.unwrap(), None);
 }
 
 // req: R4, A1
@@ -128,6 +133,8 @@ async fn a_worker_makes_no_calls_and_sees_nothing_of_another_tenant() {
     assert!(ledger.active_halt(&TenantId::new("other").unwrap()).await.is_err());
     assert!(ledger.active_halt(&TenantId::new("acme").unwrap()).await.unwrap().is_none());
     assert!(ledger.resumable_calls(0, 10).await.is_err());
+    let (tenant, session) = (TenantId::new("other").unwrap(), SessionId::new(theirs.to_string()).unwrap());
+    assert!(ledger.latest_completed_call(&tenant, &session, "note").await.is_err());
     let heading = office.store.load(theirs).await.unwrap().unwrap().record;
     let held = heading.header().unwrap().arguments;
     assert!(ledger.content(theirs, held).await.is_err());
