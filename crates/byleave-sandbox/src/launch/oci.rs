@@ -3,31 +3,26 @@
 //! It is never chosen automatically, only by name. It fetches nothing: the image must exist. The engine's default filter applies
 //! to the command instead of ours. The engine owns the container, so the container continues if this program is killed.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::fd::AsFd;
+mod arguments;
+mod container;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use container::ContainerClient;
+pub use container::RunningContainer;
 
-use super::streams::CommandStreams;
-use super::{
-    CommandOutcome, CommandStatus, LaunchError, NetworkReport, RunAs, ThisHost, identity, internal_error,
-    scan,
-};
-use crate::confinement::{Confinement, Network};
+use super::{CommandOutcome, IndexCache, LaunchError, RunAs, ThisHost, identity, internal_error, scan};
+use crate::confinement::{Confinement, CopySource, Network};
 use crate::guarantee::{Enforcement, Guarantee};
-use crate::limits::LimitKind;
-use crate::plan::{CommandSpec, HostInfo, PathKind, PlanError, UserIdentity, check_resolved};
-use crate::tripwire::{Tripwire, TripwireGuard};
+use crate::plan::CommandSpec;
 
-/// The exit status of `run` for failures of the engine itself.
-const ENGINE_FAILED: i32 = 125;
-const NOT_RUNNABLE: i32 = 126;
-const NOT_FOUND: i32 = 127;
-const SIGNALLED: i32 = 128;
+/// The engines, in the order in which they are searched for.
+const ENGINES: [&str; 2] = ["podman", "docker"];
+/// The maximum length of the name of an image.
+const IMAGE_MAX: usize = 512;
 
 /// A container engine and the image that commands run in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +35,35 @@ pub struct OciEngine {
     pub image: String,
 }
 
+/// Returns whether a text can be the name of an image. It can never be an option of the engine.
+pub fn is_image_name(text: &str) -> bool {
+    let is_known = |letter: char| letter.is_ascii_alphanumeric() || "._-/:@".contains(letter);
+    text.len() <= IMAGE_MAX
+        && text.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+        && text.chars().all(is_known)
+}
+
 impl OciEngine {
-    /// Returns how far it gives a guarantee of a confinement.
-    pub fn enforcement(&self, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
+    /// Finds an engine for an image in the directories of this `PATH`: podman, else docker. An engine that the workspace or
+    /// another user could have replaced is not used.
+    pub fn find(image: &str, search: &OsStr, workspace: &Path) -> Result<Self, LaunchError> {
+        if !is_image_name(image) {
+            return Err(failed(format!("`{}` is not the name of an image", image.escape_debug())));
+        }
+        let found = ENGINES.iter().find_map(|name| {
+            let directories = std::env::split_paths(search).filter(|directory| directory.is_absolute());
+            directories.map(|directory| directory.join(name)).find(|path| is_trusted(path, workspace))
+        });
+        let missing = || failed("there is neither `podman` nor `docker` in a directory of `PATH`".into());
+        Ok(Self { engine: found.ok_or_else(missing)?, options: Vec::new(), image: image.to_owned() })
+    }
+
+    /// Returns how far it gives a guarantee to a command with this network.
+    pub fn enforcement(&self, network: &Network, guarantee: Guarantee) -> Enforcement {
         match guarantee {
-            Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-                Enforcement::Unavailable(
-                    "only the native backend can connect the command to the proxy".into(),
-                )
-            }
+            Guarantee::NetworkConfined if *network == Network::Proxied => Enforcement::Unavailable(
+                "only the native backend can connect the command to the proxy".into(),
+            ),
             Guarantee::WritesLockedTwice => {
                 Enforcement::Unavailable("only mounts enforce it, without Landlock".into())
             }
@@ -64,8 +79,84 @@ impl OciEngine {
             Guarantee::TmpLimited => {
                 Enforcement::Partial("the size of temporary files is limited, but their number is not".into())
             }
+            Guarantee::MemoryLimited | Guarantee::ProcessesLimited if self.ignores_group_limits() => {
+                Enforcement::Partial(
+                    "each process is limited separately, because podman without root cannot use cgroups of version 1"
+                        .into(),
+                )
+            }
             _ => Enforcement::Full,
         }
+    }
+
+    /// Returns the guarantees that it does not give in full to a command without a network, with the reasons. Choosing a
+    /// container waives them.
+    pub fn missing_guarantees(&self) -> Vec<(Guarantee, String)> {
+        let missing = Guarantee::ALL.into_iter().filter_map(|guarantee| {
+            match self.enforcement(&Network::Off, guarantee) {
+                Enforcement::Full => None,
+                Enforcement::Partial(why) | Enforcement::Unavailable(why) => Some((guarantee, why)),
+            }
+        });
+        missing.collect()
+    }
+
+    /// Changes a confinement to one that a container can hold. There is no network instead of one through the proxy, and the
+    /// guarantees that no engine gives are waived. Guarantees that a rule requires stay required.
+    pub fn adapt(&self, confinement: &mut Confinement) {
+        if confinement.network == Network::Proxied {
+            confinement.network = Network::Off;
+        }
+        confinement.waived.extend(self.missing_guarantees().into_iter().map(|(guarantee, _)| guarantee));
+    }
+
+    /// Checks whether a confined command of this user may run in a container. It starts nothing.
+    pub fn check_enforcement(&self, confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
+        identity(run_as)?;
+        let is_overlay = |source: &CopySource| matches!(source, CopySource::Overlay { .. });
+        if confinement.files.copies.iter().any(|copied| is_overlay(&copied.source)) {
+            return Err(LaunchError::CopiesUnsupported(
+                "in a container, because the engine cannot mount an overlay",
+            ));
+        }
+        let given = |guarantee| self.enforcement(&confinement.network, guarantee);
+        Ok(confinement.check_enforcement(given)?)
+    }
+
+    /// Checks whether the engine works and has the image.
+    pub fn check_image(&self) -> Result<(), LaunchError> {
+        let mut client = self.client();
+        client.args(["image", "inspect", "--format", "{{.Id}}", &self.image]).stdin(Stdio::null());
+        let output = client.output().map_err(internal_error("starting the container engine"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(failed(format!("`{}` cannot use the image `{}`: {message}", self.engine.display(), self.image)))
+    }
+
+    /// Starts a command. With a terminal, the engine uses the terminal of this process. With a cache, it scans for paths to hide
+    /// or protect only as far as the cache does not know them.
+    pub fn start(
+        &self,
+        confinement: &Confinement,
+        command: &CommandSpec,
+        run_as: RunAs,
+        cache: Option<&IndexCache>,
+    ) -> Result<RunningContainer, LaunchError> {
+        let identity = identity(run_as)?;
+        self.check_enforcement(confinement, run_as)?;
+        if !is_image_name(&self.image) {
+            return Err(failed(format!("`{}` is not the name of an image", self.image.escape_debug())));
+        }
+        let (confinement, tripwire) = scan::prepare_command(confinement, cache)?;
+        let mut random = [0u8; 8];
+        getrandom::fill(&mut random)
+            .map_err(|error| internal_error("naming a container")(std::io::Error::other(error)))?;
+        let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
+        let words = arguments::arguments(self, &name, &confinement, command, identity, &ThisHost)?;
+        let client = ContainerClient { engine: self.clone(), name };
+        RunningContainer::start(client, words, &confinement, command, tripwire)
     }
 
     /// Runs a command to its end. Its processor time is not known.
@@ -75,321 +166,89 @@ impl OciEngine {
         command: &CommandSpec,
         run_as: RunAs,
     ) -> Result<CommandOutcome, LaunchError> {
-        let identity = identity(run_as)?;
-        if !confinement.files.copies.is_empty() {
-            return Err(LaunchError::CopiesUnsupported(
-                "in a container, because the engine cannot mount a copy",
-            ));
-        }
-        confinement.check_enforcement(|guarantee| self.enforcement(confinement, guarantee))?;
-        let (confinement, tripwire) = scan::prepare_command(confinement, None)?;
-        let confinement = &confinement;
-        let mut random = [0u8; 8];
-        getrandom::fill(&mut random)
-            .map_err(|error| internal_error("naming a container")(std::io::Error::other(error)))?;
-        let name = format!("byleave-{:016x}", u64::from_ne_bytes(random));
-        let arguments = self.arguments(&name, confinement, command, identity, &ThisHost)?;
-        let began = Instant::now();
-        let mut engine = std::process::Command::new(&self.engine);
-        engine.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut engine = engine.spawn().map_err(internal_error("starting the container engine"))?;
-        let streams = streams(&mut engine, command, confinement.limits.output_bytes);
-        let ended = streams
-            .and_then(|streams| self.attend(&mut engine, streams, &name, confinement, began, tripwire));
-        if ended.is_err() {
-            self.remove(&name)?;
-        }
-        ended
+        self.start(confinement, command, run_as, None)?.finish()
     }
 
-    fn attend(
-        &self,
-        engine: &mut Child,
-        mut streams: CommandStreams,
-        name: &str,
-        confinement: &Confinement,
-        began: Instant,
-        tripwire: Tripwire,
-    ) -> Result<CommandOutcome, LaunchError> {
-        let id = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(LaunchError::InvalidReport)?;
-        let pidfd =
-            pidfd_open(id, PidfdFlags::empty()).map_err(internal_error("watching the container engine"))?;
-        let deadline = began.checked_add(confinement.limits.wall_time);
-        let mut guard = TripwireGuard::new(tripwire);
-        let in_time = loop {
-            let until = deadline.map_or(guard.next(), |deadline| deadline.min(guard.next()));
-            if streams.copy_until_end(pidfd.as_fd(), Some(until))? {
-                break true;
-            }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                break false;
-            }
-            guard.check_if_due()?;
-        };
-        if !in_time {
-            self.remove(name)?;
-            streams.copy_until_end(pidfd.as_fd(), None)?;
-        }
-        let code = engine.wait().map_err(internal_error("waiting for the container engine"))?.code();
-        let [stdout, stderr] = streams.take_output();
-        let status = match code {
-            _ if !in_time => CommandStatus::Signalled(9),
-            Some(ENGINE_FAILED) => {
-                let said = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
-                return Err(LaunchError::Oci { message: said });
-            }
-            Some(NOT_RUNNABLE) => CommandStatus::NotStarted(13),
-            Some(NOT_FOUND) => CommandStatus::NotStarted(2),
-            // The convention of shells. A command that returns such a number itself cannot be distinguished.
-            Some(code) if code > SIGNALLED => CommandStatus::Signalled(code - SIGNALLED),
-            Some(code) => CommandStatus::Exited(code),
-            None => return Err(LaunchError::InvalidReport),
-        };
-        let ended_by = if in_time { None } else { Some(LimitKind::Wall) };
-        let reached = if stdout.dropped_bytes + stderr.dropped_bytes > 0 {
-            vec![LimitKind::Output]
-        } else {
-            Vec::new()
-        };
-        let planted = guard.finish()?;
-        let (wall, cpu, network) = (began.elapsed(), Duration::ZERO, NetworkReport::default());
-        Ok(CommandOutcome {
-            status,
-            limit_exceeded: ended_by,
-            limits_reached: reached,
-            planted,
-            planted_earlier: guard.earlier(),
-            stdout,
-            stderr,
-            wall_time: wall,
-            cpu_time: cpu,
-            network,
-            unrouted_count: None,
-            survivors: 0,
-        })
+    /// Returns a client of the engine. It works outside the workspace, so that it reads no file there.
+    fn client(&self) -> Command {
+        let mut client = Command::new(&self.engine);
+        client.args(&self.options).current_dir("/");
+        client
     }
 
-    /// Ends the container with all of its processes. It is not an error if the container is already gone.
-    fn remove(&self, name: &str) -> Result<(), LaunchError> {
-        // Removing alone would ask the container to end, and wait.
-        for words in [&["kill", name][..], &["rm", "--force", name]] {
-            let mut engine = std::process::Command::new(&self.engine);
-            engine.args(&self.options).args(words);
-            engine.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            engine.status().map_err(internal_error("removing a container"))?;
-        }
-        Ok(())
+    /// Returns whether it is a podman that runs without root, and maps users by itself.
+    fn is_rootless_podman(&self) -> bool {
+        let is_podman = self.engine.file_name().is_some_and(|name| name == "podman");
+        is_podman && !rustix::process::geteuid().is_root()
     }
 
-    /// Returns the arguments of the engine.
-    fn arguments(
-        &self,
-        name: &str,
-        confinement: &Confinement,
-        command: &CommandSpec,
-        identity: UserIdentity,
-        host: &impl HostInfo,
-    ) -> Result<Vec<OsString>, PlanError> {
-        if command.argv.first().is_none_or(|program| program.is_empty()) {
-            return Err(PlanError::Empty);
-        }
-        let limits = &confinement.limits;
-        let mut words = self.options.clone();
-        let mut add = |word: String| words.push(word.into());
-        ["run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none", "--name", name]
-            .map(str::to_owned)
-            .into_iter()
-            .for_each(&mut add);
-        let network = if confinement.network == Network::Host { "host" } else { "none" };
-        for (option, value) in [
-            ("--network", network.to_owned()),
-            ("--cap-drop", "all".into()),
-            ("--security-opt", "no-new-privileges".into()),
-            ("--ipc", "private".into()),
-            ("--user", format!("{}:{}", identity.uid, identity.gid)),
-            ("--pids-limit", limits.pids.to_string()),
-            ("--memory", limits.memory_bytes.to_string()),
-            ("--memory-swap", limits.memory_bytes.to_string()),
-            ("--ulimit", format!("fsize={0}:{0}", limits.file_bytes)),
-            ("--ulimit", format!("cpu={0}:{0}", limits.cpu_time.as_secs().max(1))),
-            ("--ulimit", "nofile=4096:4096".into()),
-            // The engine's default may exceed its own limit. The effective limit is the one on pids.
-            ("--ulimit", "nproc=4096:4096".into()),
-            ("--ulimit", "core=0:0".into()),
-            ("--tmpfs", format!("/tmp:rw,nosuid,nodev,mode=1777,size={}", limits.tmp_bytes)),
-            ("--workdir", told(&confinement.files.cwd)?),
-            ("--entrypoint", String::new()),
-        ] {
-            add(format!("{option}={value}"));
-        }
-        add("--read-only".into());
-        if self.engine.file_name().is_some_and(|name| name == "podman") && rootless() {
-            add("--userns=keep-id".into());
-        }
-        for (name, value) in &confinement.environment {
-            add(format!("--env={name}={value}"));
-        }
-        for mount in mounts(confinement, host)? {
-            add(format!("--mount={mount}"));
-        }
-        add(self.image.clone());
-        words.extend(command.argv.iter().cloned());
-        Ok(words)
+    /// Returns whether the engine would ignore limits on all processes of a container together.
+    fn ignores_group_limits(&self) -> bool {
+        self.is_rootless_podman() && !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
     }
 }
 
-/// Returns whether the engine runs without root, and maps users by itself.
-fn rootless() -> bool {
-    !rustix::process::geteuid().is_root()
+/// Checks that a program is executable, and that neither the workspace nor another user could have put it there.
+fn is_trusted(path: &Path, workspace: &Path) -> bool {
+    let Ok(target) = path.canonicalize() else { return false };
+    let Ok(meta) = target.metadata() else { return false };
+    let own = rustix::process::geteuid().as_raw();
+    meta.is_file()
+        && meta.mode() & 0o111 != 0
+        && meta.mode() & 0o022 == 0
+        && (meta.uid() == 0 || meta.uid() == own)
+        && !path.starts_with(workspace)
+        && !target.starts_with(workspace)
 }
 
-fn streams(engine: &mut Child, command: &CommandSpec, kept_max: u64) -> Result<CommandStreams, LaunchError> {
-    let ends = (engine.stdin.take(), engine.stdout.take(), engine.stderr.take());
-    let (Some(stdin), Some(stdout), Some(stderr)) = ends else { return Err(LaunchError::InvalidReport) };
-    CommandStreams::new(
-        Some(stdin.into()),
-        &command.stdin,
-        [Some(stdout.into()), Some(stderr.into())],
-        kept_max,
-    )
-}
-
-/// Returns the mounts, outer ones first: readable paths, writable paths, and protected or hidden paths in them.
-fn mounts(confinement: &Confinement, host: &impl HostInfo) -> Result<Vec<String>, PlanError> {
-    let files = &confinement.files;
-    let mut mounts: BTreeMap<&Path, String> = BTreeMap::new();
-    let bind = |source: &Path, target: &Path, readonly: &str| -> Result<String, PlanError> {
-        Ok(format!("type=bind,source={},target={}{readonly}", told(source)?, told(target)?))
-    };
-    for path in files.home_readable.iter().filter(|path| host.kind(path).is_some()) {
-        mounts.insert(path, bind(path, path, ",readonly")?);
-    }
-    for path in &files.writable {
-        mounts.insert(path, bind(path, path, "")?);
-    }
-    let in_writable =
-        |path: &Path| files.writable.iter().find(|root| path != *root && path.starts_with(root));
-    for path in files.protected.iter().filter(|path| host.kind(path).is_some()) {
-        let Some(root) = in_writable(path) else { continue };
-        // Includes every directory in between, because a mount point cannot be renamed.
-        for above in path.ancestors().skip(1).take_while(|above| *above != root.as_path()) {
-            if !mounts.contains_key(above) {
-                mounts.insert(above, bind(above, above, "")?);
-            }
-        }
-        mounts.insert(path, bind(path, path, ",readonly")?);
-    }
-    let shown = |path: &Path| mounts.keys().any(|above| path.starts_with(above));
-    let hidden: Vec<&PathBuf> = files.hidden.iter().filter(|path| shown(path)).collect();
-    for path in hidden {
-        let mask = match host.kind(path) {
-            None => continue,
-            Some(PathKind::Directory) => {
-                format!("type=tmpfs,target={},tmpfs-size=4096,tmpfs-mode=0000", told(path)?)
-            }
-            Some(PathKind::File | PathKind::Link) => bind(Path::new("/dev/null"), path, ",readonly")?,
-        };
-        mounts.insert(path, mask);
-    }
-    Ok(mounts.into_values().collect())
-}
-
-/// Formats a path for the engine, which cannot quote a comma.
-fn told(path: &Path) -> Result<String, PlanError> {
-    check_resolved(path)?;
-    match path.to_str() {
-        Some(text) if !text.contains([',', '"', '\n']) => Ok(text.to_owned()),
-        _ => Err(PlanError::NotExpressible(path.to_path_buf())),
-    }
+fn failed(message: String) -> LaunchError {
+    LaunchError::Oci { message }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::confinement::FileConfinement;
-    use crate::limits::ResourceLimits;
 
-    struct FakeOciHost;
-
-    impl HostInfo for FakeOciHost {
-        fn target(&self, _: &Path) -> Option<PathBuf> {
-            None
-        }
-
-        fn kind(&self, path: &Path) -> Option<PathKind> {
-            Some(if path.ends_with(".env") { PathKind::File } else { PathKind::Directory })
-        }
-
-        fn landlock(&self) -> u32 {
-            0
-        }
-    }
-
-    fn confinement() -> Confinement {
-        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
-        Confinement {
-            files: FileConfinement {
-                cwd: "/h/ws".into(),
-                home: Some("/h".into()),
-                home_readable: paths(&["/h/.cargo"]),
-                writable: paths(&["/h/ws"]),
-                hidden: paths(&["/h/ws/.env", "/h/ws/keys", "/h/.ssh"]),
-                protected: paths(&["/h/ws/.git/hooks"]),
-                ..FileConfinement::default()
-            },
-            network: Network::Off,
-            environment: BTreeMap::from([("LANG".into(), "C".into())]),
-            limits: ResourceLimits::default(),
-            waived: BTreeSet::new(),
-            required: BTreeSet::new(),
-        }
-    }
-
-    // req: E2
+    // req: E7
     #[test]
-    fn the_engine_is_told_everything_and_no_path_that_it_would_misread() {
-        let oci = OciEngine {
-            engine: "/usr/bin/docker".into(),
-            options: vec!["--quiet".into()],
-            image: "im".into(),
+    fn an_engine_is_found_outside_the_workspace_and_podman_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let put = |path: &str, mode: u32| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
-        let command =
-            CommandSpec { argv: vec!["sh".into(), "-c".into(), "true".into()], ..CommandSpec::default() };
-        let identity = UserIdentity { uid: 7, gid: 8 };
-        let words = oci.arguments("n", &confinement(), &command, identity, &FakeOciHost).unwrap();
-        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
-        for word in [
-            "--network=none",
-            "--cap-drop=all",
-            "--security-opt=no-new-privileges",
-            "--read-only",
-            "--user=7:8",
-            "--pids-limit=512",
-            "--memory=4294967296",
-            "--workdir=/h/ws",
-            "--env=LANG=C",
-            "--entrypoint=",
-        ] {
-            assert!(words.contains(&word), "{word}: {words:?}");
+        put("w/bin/podman", 0o755);
+        put("open/podman", 0o777);
+        put("plain/podman", 0o644);
+        let search = |directories: &[&str]| {
+            std::env::join_paths(directories.iter().map(|directory| root.join(directory))).unwrap()
+        };
+        let find = |directories: &[&str]| OciEngine::find("alpine:3", &search(directories), &root.join("w"));
+        let refused = find(&["w/bin", "open", "plain"]).unwrap_err().to_string();
+        assert!(refused.contains("neither `podman` nor `docker`"), "{refused}");
+        std::os::unix::fs::symlink(root.join("w/bin/podman"), root.join("plain/docker")).unwrap();
+        assert!(find(&["plain"]).is_err());
+        put("first/docker", 0o755);
+        assert_eq!(find(&["first", "w/bin"]).unwrap().engine, root.join("first/docker"));
+        put("second/podman", 0o755);
+        assert_eq!(find(&["first", "second"]).unwrap().engine, root.join("second/podman"));
+        let relative = OciEngine::find("alpine:3", OsStr::new("second:"), &root.join("w"));
+        assert!(relative.is_err());
+    }
+
+    // req: E7
+    #[test]
+    fn the_name_of_an_image_is_never_an_option() {
+        for name in ["alpine", "docker.io/library/alpine:3.20", "localhost/a_b-c", "a@sha256:00ff"] {
+            assert!(is_image_name(name), "{name}");
         }
-        let mounts: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("--mount=")).collect();
-        let expected = [
-            "type=bind,source=/h/.cargo,target=/h/.cargo,readonly",
-            "type=bind,source=/h/ws,target=/h/ws",
-            "type=bind,source=/dev/null,target=/h/ws/.env,readonly",
-            "type=bind,source=/h/ws/.git,target=/h/ws/.git",
-            "type=bind,source=/h/ws/.git/hooks,target=/h/ws/.git/hooks,readonly",
-            "type=tmpfs,target=/h/ws/keys,tmpfs-size=4096,tmpfs-mode=0000",
-        ];
-        assert_eq!(mounts, expected);
-        assert_eq!(words.last_chunk(), Some(&["im", "sh", "-c", "true"]));
-        let mut odd = confinement();
-        odd.files.writable.push("/h/a,readonly=false".into());
-        let refused = oci.arguments("n", &odd, &command, identity, &FakeOciHost);
-        assert!(matches!(refused, Err(PlanError::NotExpressible(_))), "{refused:?}");
-        let refused = oci.run(&confinement(), &command, RunAs::User(identity)).unwrap_err().to_string();
-        assert!(refused.contains("privileges-dropped") && refused.contains("tree-killed"), "{refused}");
+        for name in ["", "--privileged", "-v", "/etc", "a b", "a\n", "a,b", "a=b"] {
+            assert!(!is_image_name(name), "{name}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Starts, ends and waits for the first process inside, from outside.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -31,7 +32,7 @@ impl InitProcess {
     pub(super) fn stopper(&self) -> Result<Stopper, LaunchError> {
         let copy = |fd: &OwnedFd| fd.try_clone().map_err(internal_error("copying a descriptor"));
         let leash = self.control_socket.as_ref().map(copy).transpose()?;
-        Ok(Stopper { pidfd: copy(&self.pidfd)?, leash })
+        Ok(Stopper(StopAction::Process { pidfd: copy(&self.pidfd)?, leash }))
     }
 
     /// Waits until it has ended, and all processes in its namespace with it.
@@ -56,15 +57,37 @@ impl InitProcess {
 
 /// Ends a command from another thread.
 #[derive(Debug)]
-pub struct Stopper {
-    pidfd: OwnedFd,
-    leash: Option<OwnedFd>,
+pub struct Stopper(StopAction);
+
+enum StopAction {
+    /// Kills the first process inside, or closes its control socket.
+    Process { pidfd: OwnedFd, leash: Option<OwnedFd> },
+    /// For a command whose processes are not ours.
+    Call(Box<dyn Fn() -> Result<(), LaunchError> + Send + Sync>),
+}
+
+impl fmt::Debug for StopAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { pidfd, leash } => f.debug_tuple("Process").field(pidfd).field(leash).finish(),
+            Self::Call(_) => f.write_str("Call"),
+        }
+    }
 }
 
 impl Stopper {
-    /// Kills the command and all processes that it started. It is not an error if it has already ended.
+    /// Creates a handle that ends a command in this way.
+    pub(super) fn new(stop: impl Fn() -> Result<(), LaunchError> + Send + Sync + 'static) -> Self {
+        Self(StopAction::Call(Box::new(stop)))
+    }
+
+    /// Kills the command and all processes that it started. It is not an error if it has already ended. For a container it blocks
+    /// until the container is gone.
     pub fn stop(&self) -> Result<(), LaunchError> {
-        kill(self.pidfd.as_fd(), self.leash.as_ref())
+        match &self.0 {
+            StopAction::Process { pidfd, leash } => kill(pidfd.as_fd(), leash.as_ref()),
+            StopAction::Call(stop) => stop(),
+        }
     }
 }
 

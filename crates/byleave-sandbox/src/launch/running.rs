@@ -188,8 +188,8 @@ impl Drop for RunningCommand {
 /// The start time of a command, and its limits.
 #[derive(Debug)]
 pub(super) struct RunClock {
-    began: Instant,
-    limits: ResourceLimits,
+    pub(super) began: Instant,
+    pub(super) limits: ResourceLimits,
     pub(super) monitor: ResourceMonitor,
 }
 
