@@ -36,6 +36,7 @@ pub(crate) use self::reviewer::{ReviewerKind, ReviewerSetting};
 pub(crate) use self::value::SettingValue;
 use crate::args::{AskArg, ColorArg, ModeArg};
 use crate::error::CliError;
+use crate::run_on::RunOn;
 
 /// Every setting with its default and its description.
 pub(crate) const DEFAULTS: &str = include_str!("config/defaults.toml");
@@ -337,6 +338,13 @@ impl Config {
     /// Returns the guarantees that commands run without.
     pub(crate) fn waived(&self) -> BTreeSet<Guarantee> {
         self.words("waive").iter().filter_map(|name| Guarantee::from_name(name)).collect()
+    }
+
+    /// Returns where commands run.
+    pub(crate) fn run_on(&self) -> RunOn {
+        let text = self.text("run_on");
+        // An invalid text cannot have been loaded. If it was, no engine accepts it.
+        text.parse().unwrap_or_else(|_| RunOn::Oci(text.to_owned()))
     }
 
     fn flag(&self, name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! Drives a call while a person may press Ctrl-C.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use byleave_gate::core::id::CallId;
 use byleave_gate::core::question::Question;
 use byleave_gate::gate::{Gate, SubmittedAnswer};
 use byleave_gate::result::CallStatus;
+use byleave_tools::CommandHost;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::console::{Console, prose};
@@ -17,6 +19,7 @@ use crate::exit_status::ExitStatus;
 use crate::hook;
 use crate::live_output::LiveReporter;
 use crate::resolved_options::ResolvedOptions;
+use crate::tool_catalog::command_host;
 
 /// The status of a call, and whether Ctrl-C was pressed meanwhile.
 pub(crate) struct DriveResult {
@@ -33,11 +36,17 @@ impl DriveResult {
 
 /// Records the waived guarantees in the audit log before anything runs, whatever their origin.
 pub(crate) async fn record_waivers(gate: &Gate, options: &ResolvedOptions) -> Result<()> {
-    if options.waived.is_empty() {
+    let mut waived = options.waived.clone();
+    let mut why = format!("requested by {}", options.person.name);
+    // Choosing a container waives what no engine gives.
+    if let CommandHost::Container(engine) = command_host(options, Path::new(&options.cwd)) {
+        waived.extend(engine.missing_guarantees().into_iter().map(|(guarantee, _)| guarantee));
+        why.push_str(&format!("; commands run in a container of `{}`", engine.image));
+    }
+    if waived.is_empty() {
         return Ok(());
     }
-    let names = options.waived.iter().map(|guarantee| guarantee.name().to_owned()).collect();
-    let why = format!("requested by {}", options.person.name);
+    let names = waived.iter().map(|guarantee| guarantee.name().to_owned()).collect();
     gate.waive(&options.tenant, &options.person.name, names, &why).await?;
     Ok(())
 }

@@ -37,6 +37,7 @@ mod proxied;
 mod resolved_options;
 mod resume_call;
 mod reviewers;
+mod run_on;
 mod short_ids;
 mod signals;
 mod terminal_approver;

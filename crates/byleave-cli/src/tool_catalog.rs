@@ -13,7 +13,7 @@ use byleave_gate::ledger::Ledger;
 use byleave_gate::ledger::memory::MemoryLedger;
 use byleave_gate::tool::{RunContext, Tool};
 use byleave_gate::typed_tool::TypedTool;
-use byleave_tools::{BuiltinToolOptions, ExecutionEnv};
+use byleave_tools::{BuiltinToolOptions, CommandHost, ExecutionEnv};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -53,7 +53,19 @@ pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> Execution
     workplace.waived.clone_from(&options.waived);
     workplace.required.clone_from(&options.required);
     workplace.max_file_bytes = options.settings.file_bytes();
+    workplace.command_host = command_host(options, Path::new(workspace));
     workplace
+}
+
+/// Returns where commands of this workspace run. If a container is set and there is no engine, they do not run at all.
+pub(crate) fn command_host(options: &ResolvedOptions, workspace: &Path) -> CommandHost {
+    match options.settings.run_on().engine(workspace) {
+        Ok(None) => CommandHost::Native,
+        Ok(Some(engine)) => CommandHost::Container(engine),
+        Err(error) => CommandHost::Unavailable(format!(
+            "{error}; the setting `run_on` requires a container: install podman, or change the setting"
+        )),
+    }
 }
 
 /// Returns the directory that notes unfinished runs. It is shared, so that the next process stops what an earlier one left.

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::background_jobs::Jobs;
 use crate::blocking::run_blocking;
+use crate::command_host::CommandHost;
 use crate::copy_commit::{commit_copy, discard_copy, undo_data};
 use crate::execution_env::{ExecutionEnv, NetworkAccess, PrepareCopyError};
 use crate::gate_lines::push_gate_line;
@@ -78,9 +79,10 @@ impl Bash {
         }
     }
 
-    /// Adds background jobs, which are held in this table.
+    /// Adds background jobs, which are held in this table. In a container there are none.
     #[must_use]
     pub fn with_jobs(self, jobs: Jobs) -> Self {
+        let jobs = if self.workplace.command_host.check_jobs().is_ok() { jobs } else { Jobs::disabled() };
         Self { manifest: Arc::new(manifest(&jobs)), jobs, ..self }
     }
 
@@ -104,6 +106,7 @@ impl Bash {
             return Err("`timeout` and `timeout_ms` differ; give one of them".into());
         }
         if arguments.background {
+            self.workplace.command_host.check_jobs()?;
             self.jobs.check_available()?;
         }
         Ok(arguments)
@@ -217,6 +220,11 @@ impl Bash {
             Ok(ready) => Some(ready),
             Err(PrepareCopyError::RunningElsewhere) => {
                 return Err("another process is running this call".into());
+            }
+            Err(PrepareCopyError::Failed(why)) if workplace.command_host != CommandHost::Native => {
+                return Err(format!(
+                    "a command in a container runs only on a copy, and there is none: {why}"
+                ));
             }
             Err(PrepareCopyError::Failed(why)) => {
                 tracing::warn!(%why, "a command runs without a copy, so it cannot be undone");

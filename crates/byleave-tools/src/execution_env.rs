@@ -11,8 +11,10 @@ use byleave_gate::tool::RunContext;
 use byleave_sandbox::confinement::{self, Confinement};
 use byleave_sandbox::from_plan::{self, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{self, IndexCache, NetworkBridge, RunAs};
+use byleave_sandbox::launch::{self, IndexCache, LaunchError, NetworkBridge, RunAs};
 use byleave_sandbox::probe;
+
+use crate::command_host::CommandHost;
 
 /// The guarantees that a rehearsal needs to be sufficient without a question. Without one of them, a run could have unseen effects or read
 /// what it was not granted.
@@ -55,12 +57,14 @@ pub struct ExecutionEnv {
     pub required: BTreeSet<Guarantee>,
     /// The user that runs commands.
     pub run_as: RunAs,
+    /// Where commands run.
+    pub command_host: CommandHost,
     /// The maximum size of a file that is read or written as a whole (E3).
     pub max_file_bytes: u64,
     warm: Arc<IndexCache>,
     uplink: Arc<OnceLock<Option<NetworkBridge>>>,
     overlay: Arc<OnceLock<Result<(), String>>>,
-    native: Arc<OnceLock<Result<(), String>>>,
+    starts: Arc<OnceLock<Result<(), String>>>,
 }
 
 /// The choice between the granted access and a rehearsal without a network.
@@ -95,11 +99,12 @@ impl ExecutionEnv {
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
             run_as: RunAs::Caller,
+            command_host: CommandHost::Native,
             max_file_bytes: 10_485_760,
             warm: Arc::default(),
             uplink: Arc::default(),
             overlay: Arc::default(),
-            native: Arc::default(),
+            starts: Arc::default(),
         }
     }
 
@@ -166,6 +171,7 @@ impl ExecutionEnv {
         for (name, value) in UNPROMPTED {
             confinement.environment.insert(name.into(), value.into());
         }
+        self.command_host.adapt(&run.plan, &mut confinement)?;
         Ok(confinement)
     }
 
@@ -212,14 +218,26 @@ impl ExecutionEnv {
     /// Returns an error if a command cannot run here at all. A start is tried once.
     pub(crate) fn check_can_run(&self, run: &RunContext) -> Result<(), String> {
         let confinement = self.build_confinement(run, NetworkAccess::Granted)?;
-        launch::check_enforcement(&confinement, self.run_as).map_err(|error| error.to_string())?;
-        self.native
-            .get_or_init(|| probe::check_native(self.run_as).map_err(|error| error.to_string()))
-            .clone()
+        let (enforced, starts) = match &self.command_host {
+            CommandHost::Container(engine) => {
+                let starts = self.starts.get_or_init(|| engine.check_image().map_err(describe_error));
+                (engine.check_enforcement(&confinement, self.run_as), starts)
+            }
+            CommandHost::Native | CommandHost::Unavailable(_) => {
+                let starts =
+                    self.starts.get_or_init(|| probe::check_native(self.run_as).map_err(describe_error));
+                (launch::check_enforcement(&confinement, self.run_as), starts)
+            }
+        };
+        enforced.map_err(describe_error)?;
+        starts.clone()
     }
 
-    /// Checks whether the store supports overlays. This is tried once.
+    /// Checks whether commands can run on overlays in the store. This is tried once.
     fn overlay(&self) -> Result<(), String> {
+        if let Some(why) = self.command_host.full_copy_reason() {
+            return Err(why.to_owned());
+        }
         self.overlay.get_or_init(|| probe::probe_overlays(&self.store_dir, self.run_as)).clone()
     }
 
@@ -235,6 +253,11 @@ impl ExecutionEnv {
         });
         made.as_ref().ok_or_else(|| "cannot create the network proxy for commands".to_owned())
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
+fn describe_error(error: LaunchError) -> String {
+    error.to_string()
 }
 
 /// The reason why there is no copy.

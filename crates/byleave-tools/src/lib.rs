@@ -24,6 +24,7 @@
 //! - `dir_walk`: Walks a directory tree by handles, with the ignore rules of ripgrep.
 //! - `file_edit`, `file_change_tool`: A planned edit as data; puts it on a copy, shows it and commits it.
 //! - `execution_env`, `run_command`: Prepares confinement and copy for a command; runs it.
+//! - `command_host`: Where commands run, the sandbox of this machine or a container.
 //! - `rehearsal_result`, `copy_commit`: The result of a run on a copy; commits or discards it.
 //! - `output_stream`, `head_tail_buffer`: Output while a command runs; keeps its beginning and end.
 //! - `patch`, `near_match`: Parses and applies patches strictly; explains why a string was not found.
@@ -38,6 +39,7 @@ pub mod background_jobs;
 pub mod bash;
 mod blocking;
 pub mod builtin_catalog;
+pub mod command_host;
 mod copy_commit;
 pub mod delete_file;
 pub mod diagnostics;
@@ -72,6 +74,7 @@ pub mod write_file;
 pub use background_jobs::{JobLimits, Jobs, bash_kill, bash_output};
 pub use bash::Bash;
 pub use builtin_catalog::{BuiltinToolOptions, builtin_catalog};
+pub use command_host::CommandHost;
 pub use diagnostics::diagnostics;
 pub use execution_env::ExecutionEnv;
 pub use gate_lines::strip_gate_prefix;

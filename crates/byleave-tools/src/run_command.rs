@@ -8,7 +8,7 @@ use byleave_gate::tool::RunContext;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::CallHostPolicy;
 use byleave_sandbox::launch::{
-    CommandOutcome, CommandStatus, LaunchError, RunningCommand, Stopper, start_with_cache,
+    CommandOutcome, CommandStatus, LaunchError, RunningCommand, StartedCommand, Stopper, start_with_cache,
 };
 use byleave_sandbox::limits::LimitKind;
 use byleave_sandbox::net::egress::Egress;
@@ -17,6 +17,7 @@ use byleave_sandbox::report::describe_outcome;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::command_host::CommandHost;
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::gate_lines::{push_gate_line, strip_gate_prefix};
 use crate::head_tail_buffer::HeadTailBuffer;
@@ -40,7 +41,7 @@ pub(crate) fn run_command(
     run: &RunContext,
     output_bytes_max: usize,
 ) -> Result<CompletedCommand, String> {
-    let mut running = start_command(workplace, confinement, (text, OutputStreams::Merged), way, run)?;
+    let mut running = start_anywhere(workplace, confinement, (text, OutputStreams::Merged), way, run)?;
     let audience = match way {
         NetworkAccess::Granted => OutputForwarding::Live,
         NetworkAccess::Blocked => OutputForwarding::TimeOnly,
@@ -62,7 +63,7 @@ pub(crate) fn run_quietly(
     run: &RunContext,
 ) -> Result<CommandOutcome, String> {
     let running =
-        start_command(workplace, confinement, (text, OutputStreams::Separate), NetworkAccess::Blocked, run)?;
+        start_anywhere(workplace, confinement, (text, OutputStreams::Separate), NetworkAccess::Blocked, run)?;
     let _watch = CancelWatch::begin(running.stopper().map_err(describe_error)?, run.cancel.clone());
     running.finish().map_err(describe_error)
 }
@@ -74,7 +75,33 @@ pub(crate) enum OutputStreams {
     Separate,
 }
 
-/// Starts a shell command.
+/// Starts a shell command where commands run: in the sandbox of this machine or in a container.
+fn start_anywhere(
+    workplace: &ExecutionEnv,
+    confinement: &Confinement,
+    (text, printing): (&str, OutputStreams),
+    way: NetworkAccess,
+    run: &RunContext,
+) -> Result<StartedCommand, String> {
+    match &workplace.command_host {
+        CommandHost::Container(engine) => {
+            let (command, cache) = (shell_command(text, printing), workplace.index_cache());
+            let running = engine.start(confinement, &command, workplace.run_as, Some(cache));
+            running.map(StartedCommand::from).map_err(describe_error)
+        }
+        CommandHost::Native => {
+            start_command(workplace, confinement, (text, printing), way, run).map(StartedCommand::from)
+        }
+        CommandHost::Unavailable(why) => Err(why.clone()),
+    }
+}
+
+fn shell_command(text: &str, printing: OutputStreams) -> CommandSpec {
+    let argv: Vec<OsString> = [SHELL, "-c", text].map(OsString::from).to_vec();
+    CommandSpec { argv, merge_output: printing == OutputStreams::Merged, ..CommandSpec::default() }
+}
+
+/// Starts a shell command in the sandbox of this machine, if commands run there.
 pub(crate) fn start_command(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
@@ -82,9 +109,8 @@ pub(crate) fn start_command(
     way: NetworkAccess,
     run: &RunContext,
 ) -> Result<RunningCommand, String> {
-    let argv: Vec<OsString> = [SHELL, "-c", text].map(OsString::from).to_vec();
-    let command =
-        CommandSpec { argv, merge_output: printing == OutputStreams::Merged, ..CommandSpec::default() };
+    workplace.command_host.check_jobs()?;
+    let command = shell_command(text, printing);
     let warm = workplace.index_cache();
     if confinement.network != Network::Proxied {
         return start_with_cache(confinement, &command, workplace.run_as, None, warm).map_err(describe_error);
@@ -119,11 +145,11 @@ impl CancelWatch {
             runtime.spawn(async move {
                 tokio::select! {
                     () = until.cancelled() => {}
-                    () = called_off.cancelled() => {
+                    () = called_off.cancelled() => drop(tokio::task::spawn_blocking(move || {
                         if let Err(error) = stopper.stop() {
                             tracing::error!(%error, "cannot stop a cancelled command");
                         }
-                    }
+                    })),
                 }
             });
         }

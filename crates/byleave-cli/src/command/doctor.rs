@@ -3,6 +3,7 @@
 
 mod agents;
 mod commands;
+mod container;
 mod environment;
 #[cfg(feature = "serve")]
 mod webhooks;
@@ -16,7 +17,7 @@ use byleave_sandbox::launch::RunAs;
 use byleave_sandbox::probe::{BackendProbe, ProbeReport, probe_overlays};
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::commands::can_run;
+use self::container::ContainerProbe;
 use self::environment::DoctorFinding;
 use crate::call_display::table;
 use crate::console::{Console, Tone, one_line, prose};
@@ -28,7 +29,12 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
     // Only the native backend has copies.
     let native = probe.available().any(|rung| rung == Backend::Native);
     let copies = native.then(|| probe_overlays(&options.state, RunAs::Caller));
-    let mut findings = vec![commands::finding(&probe, &options.waived)];
+    let container = ContainerProbe::run(options);
+    let commands = match &container {
+        Some(container) => container.finding(),
+        None => commands::finding(&probe, &options.waived),
+    };
+    let mut findings = vec![commands];
     findings.extend(environment::findings(options));
     findings.extend(agents::findings(options));
     let is_well = findings.iter().all(|finding| finding.is_ok);
@@ -39,12 +45,18 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         let told = json!({ "available": copies == Some(Ok(())), "reason": why });
         if let Some(fields) = value.as_object_mut() {
             fields.insert("copies".to_owned(), told);
+            if let (Some(container), Some(Value::Array(rungs))) = (&container, fields.get_mut("rungs")) {
+                rungs.push(container.value());
+            }
             fields.insert("findings".to_owned(), findings.iter().map(DoctorFinding::json).collect());
         }
         screen.value(&value);
         return Ok(status);
     }
-    let report = DoctorReport::of(&probe, &options.waived);
+    let mut report = DoctorReport::of(&probe, &options.waived);
+    if let Some(container) = &container {
+        container.add_to(&mut report);
+    }
     screen.title(&report.level);
     for line in &report.rungs {
         screen.line(line);
@@ -75,6 +87,14 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         }
     }
     Ok(status)
+}
+
+/// Returns why ordinary commands cannot run with these options, and a remedy.
+pub(crate) fn cannot_run(options: &ResolvedOptions) -> Option<(String, String)> {
+    match ContainerProbe::run(options) {
+        Some(container) => container.obstacle(),
+        None => commands::can_run(&ProbeReport::run_all(RunAs::Caller), &options.waived).err(),
+    }
 }
 
 /// The findings as text.
@@ -191,13 +211,7 @@ fn value(probe: &ProbeReport) -> Value {
 }
 
 fn rung_value(tried: &BackendProbe) -> Value {
-    let guarantees = tried.enforcement.iter().map(|(guarantee, given)| {
-        let why = match given {
-            Enforcement::Full => None,
-            Enforcement::Partial(why) | Enforcement::Unavailable(why) => Some(why),
-        };
-        (guarantee.to_string(), json!({ "given": word(Some(given)), "reason": why }))
-    });
+    let guarantees = tried.enforcement.iter().map(guarantee_value);
     let obstacle = tried.start_time.as_ref().err();
     json!({
         "backend": tried.backend.name(),
@@ -207,6 +221,14 @@ fn rung_value(tried: &BackendProbe) -> Value {
         "remedies": obstacle.map(|obstacle| &obstacle.remedies),
         "guarantees": guarantees.collect::<Map<_, _>>(),
     })
+}
+
+fn guarantee_value((guarantee, given): &(Guarantee, Enforcement)) -> (String, Value) {
+    let why = match given {
+        Enforcement::Full => None,
+        Enforcement::Partial(why) | Enforcement::Unavailable(why) => Some(why),
+    };
+    (guarantee.to_string(), json!({ "given": word(Some(given)), "reason": why }))
 }
 
 #[cfg(test)]

@@ -12,8 +12,6 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use byleave_hook::AgentKind;
-use byleave_sandbox::launch::RunAs;
-use byleave_sandbox::probe::ProbeReport;
 use clap::Args as Group;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde_json::{Value, json};
@@ -21,7 +19,7 @@ use serde_json::{Value, json};
 use self::plan::InitPlan;
 use crate::agent_configs::{self, ProgramPaths};
 use crate::call_display::table;
-use crate::command::doctor::can_run;
+use crate::command::doctor::cannot_run;
 use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -85,8 +83,7 @@ fn set_up(
     } else if plan.changes_something() {
         apply::apply(&plan, options)?;
     }
-    let cannot_run = can_run(&ProbeReport::run_all(RunAs::Caller), &options.waived).err();
-    report::print_plan(&plan, is_dry, cannot_run.as_ref(), screen);
+    report::print_plan(&plan, is_dry, cannot_run(options).as_ref(), screen);
     Ok(ExitStatus::Completed)
 }
 

@@ -21,7 +21,8 @@ use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};
 use byleave_sandbox::launch::{
-    self, CommandOutcome, LaunchError, NetworkBridge, RunAs, RunningCommand, start_with_network,
+    self, CommandOutcome, LaunchError, NetworkBridge, OciEngine, RunAs, RunningCommand, StartedCommand,
+    start_with_network,
 };
 use byleave_sandbox::net::egress::Egress;
 use byleave_sandbox::plan::CommandSpec;
@@ -37,6 +38,7 @@ use crate::console::{Console, Tone, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
+use crate::run_on::RunOn;
 use crate::{signals, tool_catalog};
 
 #[derive(Debug, Subcommand)]
@@ -72,6 +74,12 @@ pub(crate) struct SandboxExecArgs {
     /// Reason for the waiver, for the audit log [default: requested by NAME]
     #[arg(long, value_name = "TEXT", requires = "waive")]
     pub(crate) reason: Option<String>,
+    /// Where the command runs: native or oci:IMAGE [default: the setting run_on]
+    ///
+    /// `native` is the sandbox of this machine. `oci:IMAGE` is a container of podman or docker, without a network. The image must
+    /// exist, because nothing is pulled. A container cannot give all guarantees; Byleave says which ones.
+    #[arg(long, value_name = "PLACE", conflicts_with = "backend")]
+    pub(crate) on: Option<RunOn>,
     /// Sandbox backend [default: the strongest that gives all guarantees]
     #[arg(long, value_enum, value_name = "BACKEND")]
     pub(crate) backend: Option<BackendArg>,
@@ -125,6 +133,7 @@ pub(crate) async fn run(
     let set = options.waived.iter().map(|guarantee| guarantee.name().to_owned());
     let set: Vec<String> = set.filter(|name| !typed.waive.contains(name)).collect();
     typed.waive.extend(set);
+    let container = container(&mut typed, options)?;
     let house = AppContext::open_or_create(options)?;
     let policy = Arc::new(house.policy(options, &options.cwd)?);
     let plan = plan(&typed, options)?;
@@ -133,27 +142,37 @@ pub(crate) async fn run(
         let no = CliError::refused(format!("a rule denies the command: {why}"));
         return Err(no.hint("`byleave policy` shows the rules in force").into());
     }
-    let confinement = confinement(&typed, &plan, &policy, options)?;
+    let mut confinement = confinement(&typed, &plan, &policy, options)?;
+    if let Some(engine) = &container {
+        engine.adapt(&mut confinement);
+    }
     if !typed.waive.is_empty() {
         // The waiver must be in the audit log before the command runs.
         let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
-        let why = typed.reason.clone().unwrap_or_else(|| format!("requested by {}", options.person.name));
+        let place = container.as_ref().map(|engine| format!(" for a container of `{}`", engine.image));
+        let requested = || format!("requested by {}{}", options.person.name, place.unwrap_or_default());
+        let why = typed.reason.clone().unwrap_or_else(requested);
         gate.waive(&options.tenant, &options.person.name, typed.waive.clone(), &why).await?;
     }
     let keeper = CallHostPolicy::new(policy, &plan, session, agent);
-    let on = typed.backend.map(Backend::from);
-    let argv = typed.command;
+    let (backend, argv) = (typed.backend.map(Backend::from), typed.command);
+    let note = container.as_ref().map(missing_note);
     // Before the command starts, so that no signal is missed.
     let ending = signals::termination_signals()?;
     let (running, confinement) = tokio::task::spawn_blocking(move || {
-        started(&confinement, argv, keeper, on).map(|running| (running, confinement))
+        let running = match container {
+            Some(engine) => started_in(&engine, &confinement, argv),
+            None => started(&confinement, argv, keeper, backend).map(StartedCommand::from),
+        };
+        running.map(|running| (running, confinement))
     })
     .await?
     .map_err(|error| not_run(&error))?;
     let (ended, signal) = waited(running, ending).await?;
     let outcome =
         ended.map_err(|error| CliError::not_run(one_line(&format!("the command was stopped: {error}"))))?;
-    let lines = describe_outcome(&confinement, &outcome);
+    let mut lines = describe_outcome(&confinement, &outcome);
+    lines.extend(note);
     if screen.json() {
         let status = format!("{:?}", outcome.status);
         let wall = u64::try_from(outcome.wall_time.as_millis()).unwrap_or(u64::MAX);
@@ -172,7 +191,7 @@ pub(crate) async fn run(
 /// Waits for the end of the command. On a signal it stops the command first, and returns the signal as well. It
 /// still waits for the outcome then, so that planted files are found.
 async fn waited(
-    running: RunningCommand,
+    running: StartedCommand,
     mut ending: mpsc::UnboundedReceiver<i32>,
 ) -> Result<(Result<CommandOutcome, LaunchError>, Option<i32>)> {
     let stopper = running.stopper()?;
@@ -180,10 +199,40 @@ async fn waited(
     tokio::select! {
         ended = &mut carried => Ok((ended?, None)),
         Some(signal) = ending.recv() => {
-            stopper.stop()?;
+            tokio::task::spawn_blocking(move || stopper.stop()).await??;
             Ok((carried.await?, Some(signal)))
         }
     }
+}
+
+/// Returns the container engine, if the command runs in a container. Choosing a container waives what no engine gives.
+fn container(typed: &mut SandboxExecArgs, options: &ResolvedOptions) -> Result<Option<OciEngine>> {
+    let on = match (&typed.on, typed.backend) {
+        (Some(on), _) => on.clone(),
+        // A backend is a part of this machine.
+        (None, Some(_)) => RunOn::Native,
+        (None, None) => options.settings.run_on(),
+    };
+    let found = on.engine(&PathBuf::from(&options.cwd).canonicalize()?);
+    let missing = |error| not_run(&error).hint("install podman, or run the command with `--on native`");
+    let Some(engine) = found.map_err(missing)? else { return Ok(None) };
+    if let Some(host) = typed.reach.first() {
+        let error = CliError::new(format!("a container has no network, so it cannot reach `{host}`"));
+        return Err(error.hint("omit `--reach`, or run the command with `--on native`").into());
+    }
+    for (guarantee, _) in engine.missing_guarantees() {
+        if !typed.waive.iter().any(|name| name == guarantee.name()) {
+            typed.waive.push(guarantee.name().to_owned());
+        }
+    }
+    Ok(Some(engine))
+}
+
+/// Says in one line which guarantees a container does not give.
+fn missing_note(engine: &OciEngine) -> String {
+    let missing = engine.missing_guarantees();
+    let names: Vec<&str> = missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
+    format!("a container does not fully give {}; `byleave doctor` says why", names.join(", "))
 }
 
 /// Returns the effects that the person grants by typing them.
@@ -269,6 +318,18 @@ fn confinement(
         confinement.limits.memory_bytes = confinement.limits.memory_bytes.saturating_mul(4);
     }
     Ok(confinement)
+}
+
+/// Starts the command in a container. At a terminal, the engine connects it to the container.
+fn started_in(
+    engine: &OciEngine,
+    confinement: &Confinement,
+    argv: Vec<OsString>,
+) -> Result<StartedCommand, LaunchError> {
+    let terminal = stdio_forward::terminal();
+    let command =
+        CommandSpec { argv, terminal, caller_owns_streams: terminal.is_none(), ..CommandSpec::default() };
+    engine.start(confinement, &command, RunAs::Caller, None).map(StartedCommand::from)
 }
 
 fn started(

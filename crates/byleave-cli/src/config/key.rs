@@ -4,6 +4,7 @@ use byleave_sandbox::guarantee::Guarantee;
 
 use super::suggestion::nearest;
 use super::value::{SettingKind, SettingValue};
+use crate::run_on::RunOn;
 
 /// A setting.
 #[derive(Debug)]
@@ -105,6 +106,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
     SettingKey { name: "allow_delete", kind: SettingKind::Flag, project: ProjectOverride::Earlier },
     SettingKey { name: "mcp_elicitation", kind: SettingKind::Flag, project: ProjectOverride::Earlier },
     SettingKey { name: "waive", kind: SettingKind::Words(Some(guarantee)), project: ProjectOverride::Never },
+    SettingKey { name: "run_on", kind: SettingKind::CheckedText(run_on), project: ProjectOverride::Never },
     SettingKey {
         name: "color",
         kind: SettingKind::Choice(&["auto", "always", "never"]),
@@ -146,6 +148,11 @@ impl SettingKey {
             _ => u64::MAX,
         }
     }
+}
+
+/// Returns the error in a place where commands run.
+fn run_on(text: &str) -> Option<String> {
+    text.parse::<RunOn>().err()
 }
 
 /// Returns the error in the name of a guarantee.

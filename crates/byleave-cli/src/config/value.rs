@@ -23,6 +23,8 @@ pub(crate) enum SettingKind {
     Words(Option<fn(&str) -> Option<String>>),
     /// Any text.
     Text,
+    /// A text, with a check that returns the error.
+    CheckedText(fn(&str) -> Option<String>),
 }
 
 /// The value of a setting.
@@ -88,7 +90,10 @@ impl SettingValue {
                 let words = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
                 checked(words.collect::<Option<_>>().ok_or_else(|| wrong("a list of strings", todo))?, check)
             }
-            SettingKind::Choice(_) | SettingKind::Span(..) | SettingKind::Text => {
+            SettingKind::Choice(_)
+            | SettingKind::Span(..)
+            | SettingKind::Text
+            | SettingKind::CheckedText(_) => {
                 Self::from_text(kind, value.as_str().ok_or_else(|| wrong("a string", "put it in quotes"))?)
             }
         }
@@ -130,6 +135,10 @@ impl SettingValue {
                 checked(words.map(str::to_owned).collect(), check)
             }
             SettingKind::Text => Ok(Self::Text(text.to_owned())),
+            SettingKind::CheckedText(check) => match check(text) {
+                None => Ok(Self::Text(text.to_owned())),
+                Some(todo) => Err((format!("`{}` is not a valid value", text.escape_debug()), todo)),
+            },
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn finding(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Doct
 }
 
 /// Checks whether ordinary commands can run here. The error has the reason and a remedy. Only the native backend runs them.
-pub(crate) fn can_run(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Result<(), (String, String)> {
+pub(super) fn can_run(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Result<(), (String, String)> {
     let more = "`byleave doctor` shows more";
     let native = probe.backends.iter().find(|tried| tried.backend == Backend::Native);
     let Some(native) = native else { return Err(("the native backend was not tested".into(), more.into())) };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use byleave_sandbox::launch::{CommandOutcome, LaunchError, Pipes, RunningCommand};
+use byleave_sandbox::launch::{CommandOutcome, LaunchError, Pipes, StartedCommand};
 use byleave_sandbox::plan::TerminalSize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
@@ -27,7 +27,7 @@ pub(super) fn terminal() -> Option<TerminalSize> {
 }
 
 /// Forwards until the command has ended.
-pub(super) fn forward_until_exit(mut running: RunningCommand) -> Result<CommandOutcome, LaunchError> {
+pub(super) fn forward_until_exit(mut running: StartedCommand) -> Result<CommandOutcome, LaunchError> {
     if let Some(outer) = running.take_terminal()? {
         let ended = Arc::new(AtomicBool::new(false));
         let raw = RawMode::enter();
