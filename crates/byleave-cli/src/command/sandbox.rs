@@ -232,7 +232,8 @@ fn container(typed: &mut SandboxExecArgs, options: &ResolvedOptions) -> Result<O
 fn missing_note(engine: &OciEngine) -> String {
     let missing = engine.missing_guarantees();
     let names: Vec<&str> = missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
-    format!("a container does not fully give {}; `byleave doctor` says why", names.join(", "))
+    let (names, image) = (names.join(", "), &engine.image);
+    format!("a container does not fully give {names}; `BYLEAVE_RUN_ON=oci:{image} byleave doctor` says why")
 }
 
 /// Returns the effects that the person grants by typing them.

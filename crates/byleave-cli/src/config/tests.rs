@@ -106,6 +106,8 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         "allow_delete = true",
         "waive = []",
         "waive = [\"network-confined\"]",
+        "run_on = \"native\"",
+        "run_on = \"oci:theirs\"",
         "notify = \"command\"",
         "notify_command = [\"touch\", \"x\"]",
         "editor = \"sh -c true\"",
@@ -151,6 +153,19 @@ fn limits_rehearsals_and_challenges_of_the_gate_follow_the_settings() {
     assert!(gate.max_argument_bytes > 2 * 67_108_864);
 }
 
+// req: E7
+#[test]
+fn a_person_or_an_organisation_chooses_where_commands_run() {
+    let image = |name: &str| RunOn::Oci(name.into());
+    assert_eq!(Config::defaults().unwrap().run_on(), RunOn::Native);
+    let organisation = (Layer::Organisation, "run_on = \"oci:theirs:1\"\n");
+    assert_eq!(load_layers(&[organisation], &[]).unwrap().run_on(), image("theirs:1"));
+    let layers = [organisation, (Layer::User, "run_on = \"oci:mine\"\n")];
+    assert_eq!(load_layers(&layers, &[]).unwrap().run_on(), image("mine"));
+    let variable = [("BYLEAVE_RUN_ON", "native")];
+    assert_eq!(load_layers(&layers, &variable).unwrap().run_on(), RunOn::Native);
+}
+
 #[test]
 fn what_is_wrong_is_told_with_its_place_and_what_is_meant() {
     let wrong = [
@@ -171,6 +186,8 @@ fn what_is_wrong_is_told_with_its_place_and_what_is_meant() {
         ("allow_delete = \"yes\"", "without quotes"),
         ("waive = [\"network-confine\"]", "did you mean `network-confined`?"),
         ("waive = \"network-confined\"", "not a list"),
+        ("run_on = \"docker\"", "`oci:` and the name of an image"),
+        ("run_on = \"oci:--privileged\"", "not the name of an image"),
         ("[mode]\nx = 1", "not a string"),
         ("zzzz = 1", "the settings are mode"),
         ("[[reviewers]]\nname = \"x\"", "did you mean `[[reviewer]]`?"),

@@ -18,6 +18,7 @@ mod chat;
 #[cfg(all(feature = "serve", feature = "fleet", feature = "agent"))]
 mod commands;
 mod config;
+mod container;
 mod desk;
 #[cfg(any(feature = "serve", feature = "agent"))]
 mod dice;
