@@ -24,9 +24,9 @@ use crate::tripwire::{Tripwire, TripwireGuard};
 const ENGINE_FAILED: i32 = 125;
 /// How much of the output is kept for the message of a failed engine.
 const MESSAGE_MAX: usize = 2048;
-/// How often the container is removed before the engine itself is killed, and how long to wait each time.
-const REMOVE_ATTEMPTS: u32 = 50;
-const REMOVE_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// How often the container is killed before the engine itself is killed, and how long to wait each time.
+const KILL_ATTEMPTS: u32 = 50;
+const KILL_PAUSE: Duration = Duration::from_millis(200);
 
 /// A container of an engine, by its name.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl RunningContainer {
     pub fn stopper(&self) -> Result<Stopper, LaunchError> {
         let pidfd = self.pidfd.try_clone().map_err(internal_error("copying a descriptor"))?;
         let client = self.client.clone();
-        Ok(Stopper::new(move || stop(pidfd.as_fd(), &client)))
+        Ok(Stopper::new(move || stop(&client, pidfd.as_fd(), || has_ended(pidfd.as_fd()))))
     }
 
     /// Waits until the container has ended, or a limit is exceeded. Meanwhile it checks for planted files. If that fails, the
@@ -117,7 +117,10 @@ impl RunningContainer {
     pub fn finish(mut self) -> Result<CommandOutcome, LaunchError> {
         let killed_for = self.carry()?;
         if killed_for.is_some() {
-            stop(self.pidfd.as_fd(), &self.client)?;
+            let Self { client, pidfd, streams, .. } = &mut self;
+            // The engine does not end before its output is read.
+            let has_ended = || streams.copy_until_end(pidfd.as_fd(), Instant::now().checked_add(KILL_PAUSE));
+            stop(client, pidfd.as_fd(), has_ended)?;
             self.streams.copy_until_end(self.pidfd.as_fd(), None)?;
         }
         let code = self.process.wait().map_err(internal_error("waiting for the container engine"))?.code();
@@ -187,7 +190,8 @@ impl Drop for RunningContainer {
             return;
         }
         // Best effort: no caller is left to receive the result.
-        if stop(self.pidfd.as_fd(), &self.client).is_ok() {
+        let pidfd = self.pidfd.as_fd();
+        if stop(&self.client, pidfd, || has_ended(pidfd)).is_ok() {
             self.process.wait().map(drop).unwrap_or_default();
             self.guard.finish().map(drop).unwrap_or_default();
         }
@@ -195,25 +199,37 @@ impl Drop for RunningContainer {
 }
 
 impl ContainerClient {
-    /// Removes the container with all of its processes. It is not an error if the container is already gone.
+    /// Kills the container. It is not an error if the container is not running.
+    fn kill(&self) -> Result<(), LaunchError> {
+        self.call(&["kill", &self.name])
+    }
+
+    /// Kills and removes the container. It is not an error if the container is already gone.
     fn remove(&self) -> Result<(), LaunchError> {
         // Removing alone would ask the container to end, and wait.
-        for words in [&["kill", self.name.as_str()][..], &["rm", "--force", self.name.as_str()]] {
-            let mut engine = self.engine.client();
-            engine.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            engine.status().map_err(internal_error("removing a container"))?;
-        }
-        Ok(())
+        self.kill()?;
+        self.call(&["rm", "--force", &self.name])
+    }
+
+    fn call(&self, words: &[&str]) -> Result<(), LaunchError> {
+        let mut engine = self.engine.client();
+        engine.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        engine.status().map(drop).map_err(internal_error("removing a container"))
     }
 }
 
-/// Ends a container with all of its processes, and waits until its engine has ended. It is not an error if it has already ended.
-fn stop(pidfd: BorrowedFd<'_>, client: &ContainerClient) -> Result<(), LaunchError> {
-    for _ in 0..REMOVE_ATTEMPTS {
-        // The engine may not have created the container yet.
-        client.remove()?;
-        if has_ended(pidfd)? {
-            return Ok(());
+/// Ends a container with all of its processes, and waits in this way until its engine has ended. It is not an error if it has
+/// already ended.
+fn stop(
+    client: &ContainerClient,
+    pidfd: BorrowedFd<'_>,
+    mut has_ended: impl FnMut() -> Result<bool, LaunchError>,
+) -> Result<(), LaunchError> {
+    for _ in 0..KILL_ATTEMPTS {
+        // The engine may not have started the container yet.
+        client.kill()?;
+        if has_ended()? {
+            return client.remove();
         }
     }
     match pidfd_send_signal(pidfd, Signal::KILL) {
@@ -224,7 +240,8 @@ fn stop(pidfd: BorrowedFd<'_>, client: &ContainerClient) -> Result<(), LaunchErr
 
 /// Waits a moment for the end of a process.
 fn has_ended(pidfd: BorrowedFd<'_>) -> Result<bool, LaunchError> {
-    match poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], Some(&REMOVE_PAUSE)) {
+    let pause = Timespec::try_from(KILL_PAUSE).ok();
+    match poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], pause.as_ref()) {
         Err(rustix::io::Errno::INTR) => Ok(false),
         waited => Ok(waited.map_err(internal_error("waiting for the container engine"))? > 0),
     }
