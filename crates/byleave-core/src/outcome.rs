@@ -1,4 +1,4 @@
-//! Outcomes: the final result of a call. There are six, and no error besides them.
+//! Outcomes: the final result of a call. There are seven, and no error besides them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -118,6 +118,11 @@ pub enum Outcome {
     },
     /// The call may have run. Nobody can tell.
     Unknown(Refusal),
+    /// The call did not run. A person gave the result in the place of the tool.
+    Answered {
+        /// The text that is released to the model.
+        output: ContentRef,
+    },
 }
 
 impl Outcome {
@@ -130,6 +135,7 @@ impl Outcome {
             Self::Refused(_) => "refused",
             Self::DryRun { .. } => "dry-run",
             Self::Unknown(_) => "unknown",
+            Self::Answered { .. } => "answered",
         }
     }
 
@@ -137,7 +143,9 @@ impl Outcome {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Withheld(refusal) | Self::Refused(refusal) | Self::Unknown(refusal) => Some(refusal),
-            Self::Completed { .. } | Self::Failed { .. } | Self::DryRun { .. } => None,
+            Self::Completed { .. } | Self::Failed { .. } | Self::DryRun { .. } | Self::Answered { .. } => {
+                None
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 use crate::call::Millis;
 use crate::challenge::{ChallengeBy, ChallengeTiming, ChallengeVerdict};
 use crate::decision::{AskCause, PolicyDecision, Verdict};
-use crate::digest::Digest;
+use crate::digest::{ContentRef, Digest};
 use crate::effect::PlanSummary;
 use crate::entry::{CallHeader, ResolvedTool};
 use crate::grant::{Grant, GrantedBy};
@@ -115,10 +115,14 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
     }
     // An ended attempt implies all earlier stages, because nothing else could have been written before it.
     if let Some(Attempt::Ended(end)) = record.attempt() {
-        return release_output(record, end);
+        return release_result(record, ResultSource::Tool(end));
     }
     if let (Some(by), None) = (record.cancelled_by(), record.attempt()) {
         return Err(refuse(Code::Cancelled, format!("cancelled by {by}")));
+    }
+    // An answer in the place of the tool implies all earlier stages, too, and nothing can begin after it.
+    if let Some(output) = record.person_result() {
+        return release_result(record, ResultSource::Person(output));
     }
 
     let terms = require_stage(record.resolved_tool(), Task::Resolve)?;
@@ -272,6 +276,11 @@ fn require_grant(stage: &DraftState<'_>) -> Result<Grant, Stop> {
         Answer::Abort => {
             Err(refuse(Code::Aborted, format!("{} aborted the turn of this call", answered.approver.name)))
         }
+        // A result in the place of the tool is released before a grant is looked for.
+        Answer::Result { .. } => Err(refuse(
+            Code::RecordBroken,
+            "the record has a result in the place of the tool that is not read",
+        )),
         // An edit begins a new draft, so it never closes a question of the current draft.
         Answer::Edit { .. } => Err(refuse(Code::RecordBroken, "the record has an edit without a draft")),
     }
@@ -366,11 +375,46 @@ fn may_retry(stage: &DraftState<'_>) -> bool {
         && stage.record.start_refusal().is_none()
 }
 
-/// Turns an ended execution into an outcome, once its output was reviewed and, if held, released.
+/// The source of a result: the tool, or a person in its place.
+#[derive(Clone, Copy)]
+enum ResultSource<'a> {
+    Tool(&'a ExecutionEnd),
+    Person(ContentRef),
+}
+
+impl ResultSource<'_> {
+    const fn content(self) -> ContentRef {
+        match self {
+            Self::Tool(end) => end.output,
+            Self::Person(output) => output,
+        }
+    }
+
+    /// Returns the outcome with the output that is released.
+    const fn released(self, output: ContentRef) -> Outcome {
+        match self {
+            Self::Person(_) => Outcome::Answered { output },
+            Self::Tool(ExecutionEnd { status: ExecutionStatus::Succeeded, .. }) => {
+                Outcome::Completed { output }
+            }
+            Self::Tool(_) => Outcome::Failed { output },
+        }
+    }
+
+    /// Returns the outcome if the result is not released. The call of a person's result did not run.
+    const fn withheld(self, refusal: Refusal) -> Outcome {
+        match self {
+            Self::Tool(_) => Outcome::Withheld(refusal),
+            Self::Person(_) => Outcome::Refused(refusal),
+        }
+    }
+}
+
+/// Turns a result into an outcome, once it was reviewed and, if held, released.
 ///
-/// Failures carry output too, so they are reviewed like successes.
-fn release_output(record: &Record, end: &ExecutionEnd) -> Result<Outcome, Stop> {
-    if end.status == ExecutionStatus::Unknown {
+/// Failures carry output too, so they are reviewed like successes. The text of a person is reviewed like the output of a tool.
+fn release_result(record: &Record, source: ResultSource<'_>) -> Result<Outcome, Stop> {
+    if let ResultSource::Tool(ExecutionEnd { status: ExecutionStatus::Unknown, .. }) = source {
         return Ok(Outcome::Unknown(Refusal::new(
             Code::Interrupted,
             "it is not known how the call ended; check whether it took effect",
@@ -378,27 +422,19 @@ fn release_output(record: &Record, end: &ExecutionEnd) -> Result<Outcome, Stop> 
     }
     let review = match record.output_review() {
         None => return Err(Stop::Do(Task::ReviewOutput)),
-        Some(Err(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
+        Some(Err(refusal)) => return Ok(source.withheld(refusal.clone())),
         Some(Ok(review)) => review,
     };
-    let output = review.replacement.unwrap_or(end.output);
-    let finish = |output| match end.status {
-        ExecutionStatus::Succeeded => Outcome::Completed { output },
-        ExecutionStatus::Failed
-        | ExecutionStatus::Panicked
-        | ExecutionStatus::TimedOut
-        | ExecutionStatus::Cancelled
-        | ExecutionStatus::Unknown => Outcome::Failed { output },
-    };
+    let output = review.replacement.unwrap_or(source.content());
     if !review.is_held() {
-        return Ok(finish(output));
+        return Ok(source.released(output));
     }
-    let withheld = |code, why: String| Ok(Outcome::Withheld(Refusal::new(code, why)));
+    let withheld = |code, why: String| Ok(source.withheld(Refusal::new(code, why)));
     let binding =
         Digest::compute_parts("byleave.release", &[record.call().as_bytes(), output.digest.as_bytes()]);
     let question = match record.release_question() {
         None => return Err(Stop::Do(Task::Ask(QuestionRequest { kind: QuestionKind::Release, binding }))),
-        Some(Err(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
+        Some(Err(refusal)) => return Ok(source.withheld(refusal.clone())),
         Some(Ok(question)) => question,
     };
     let answered = match record.question_closure(question.id) {
@@ -411,22 +447,21 @@ fn release_output(record: &Record, end: &ExecutionEnd) -> Result<Outcome, Stop> 
         Some(QuestionClosure::Expired) => {
             return withheld(Code::OutputUnanswered, "nobody released the result in time".into());
         }
-        Some(QuestionClosure::ApproverFailed(refusal)) => return Ok(Outcome::Withheld(refusal.clone())),
+        Some(QuestionClosure::ApproverFailed(refusal)) => return Ok(source.withheld(refusal.clone())),
         Some(QuestionClosure::Answered { answer: answered, .. }) => answered,
     };
     match &answered.answer {
-        Answer::Yes { .. } => Ok(finish(output)),
-        Answer::Edit { content, .. } => Ok(finish(*content)),
+        Answer::Yes { .. } => Ok(source.released(output)),
+        Answer::Edit { content, .. } => Ok(source.released(*content)),
         Answer::No { feedback } => {
             withheld(Code::OutputDeclined, decline_message(answered, feedback.as_deref()))
         }
         Answer::Abort => {
             withheld(Code::Aborted, format!("{} aborted the turn of this call", answered.approver.name))
         }
-        Answer::StandingApproval(_) | Answer::Partial { .. } => withheld(
-            Code::RecordBroken,
-            "neither a standing approval nor a partial yes can release a result".into(),
-        ),
+        Answer::StandingApproval(_) | Answer::Partial { .. } | Answer::Result { .. } => {
+            withheld(Code::RecordBroken, "only a yes or an edit can release a result".into())
+        }
     }
 }
 

@@ -108,6 +108,11 @@ pub enum Answer {
     },
     /// Approves now, and in future within this scope.
     StandingApproval(StandingApproval),
+    /// Gives the result in the place of the tool, which does not run. Only a person can, and not for a checkpoint.
+    Result {
+        /// The result, as the output of a tool.
+        output: ContentRef,
+    },
     /// Stops everything.
     Abort,
 }

@@ -205,6 +205,14 @@ impl Record {
         })
     }
 
+    /// Returns the result that a person gave in the place of the tool.
+    pub fn person_result(&self) -> Option<ContentRef> {
+        self.entries.iter().find_map(|entry| match &entry.event {
+            RecordEvent::Answered(RecordedAnswer { answer: Answer::Result { output }, .. }) => Some(*output),
+            _ => None,
+        })
+    }
+
     /// Returns the review of the result.
     pub fn output_review(&self) -> Option<&StageResult<Review>> {
         find_event(&self.entries, |fact| match fact {

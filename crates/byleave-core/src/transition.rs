@@ -226,6 +226,9 @@ fn check_answer(
     let fits = match (&answered.answer, question.kind) {
         (Answer::Yes { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort, _) => true,
         (Answer::StandingApproval(_), kind) => kind == QuestionKind::Approval,
+        (Answer::Result { .. }, kind) => {
+            kind == QuestionKind::Approval && answered.approver.assurance.is_person()
+        }
         // A part can be chosen only from a rehearsal.
         (Answer::Partial { .. }, kind) => {
             let rehearsal = record.draft().and_then(|draft| draft.rehearsal_summary());

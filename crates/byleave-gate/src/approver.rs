@@ -95,6 +95,11 @@ pub enum Reply {
     },
     /// Approve now and in the future within this scope.
     StandingApproval(StandingApproval),
+    /// Give the result in the place of the tool, which does not run. Only a person can, and not for a checkpoint.
+    Result {
+        /// The text that the model gets as the result.
+        text: String,
+    },
     /// Stop everything.
     Abort,
 }

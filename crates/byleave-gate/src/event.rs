@@ -40,7 +40,7 @@ pub enum GateEvent {
         /// The output.
         chunk: OutputChunk,
     },
-    /// An approval was given or refused (R6).
+    /// An approval was given or refused (R6). A call that a person answered in the place of the tool was not approved.
     ToolApproval {
         /// The call.
         call: CallId,

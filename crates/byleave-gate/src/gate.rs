@@ -1,6 +1,7 @@
 //! The one object that an application holds, and the only entry point for calls (E1).
 
 mod admin;
+mod answer_error;
 mod build_result;
 mod builder;
 mod driver;
@@ -11,6 +12,7 @@ mod in_flight;
 mod inner;
 mod ledger_snapshot;
 mod open_session;
+mod person_result;
 mod policy_check;
 mod preflight;
 mod questions;
@@ -39,7 +41,8 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::broadcast;
 use tracing::{Instrument as _, Span};
 
-pub use crate::gate::questions::{AnswerError, SubmittedAnswer};
+pub use crate::gate::answer_error::AnswerError;
+pub use crate::gate::questions::SubmittedAnswer;
 pub use builder::{BuildError, GateBuilder};
 pub use explain::Explanation;
 pub use inner::SkipCall;

@@ -64,6 +64,8 @@ pub enum PastAnswer {
     Edited,
     /// Yes to a part of it.
     Partial,
+    /// A result in the place of the tool.
+    Result,
     /// Stop everything.
     Aborted,
     /// None, and it has expired.
@@ -86,6 +88,7 @@ impl PastAnswer {
             Self::No => "NO",
             Self::Edited => "with an edit",
             Self::Partial => "yes to a part",
+            Self::Result => "in the place of the tool",
             Self::Aborted => "with an abort",
             Self::Expired => "by nobody",
             Self::Pending => "by nobody yet",
@@ -283,6 +286,7 @@ fn read_questions(found: &ExportedRecord, record: &Record) -> Result<Vec<PastQue
                 Answer::Partial { .. } => PastAnswer::Partial,
                 Answer::No { .. } => PastAnswer::No,
                 Answer::Edit { .. } => PastAnswer::Edited,
+                Answer::Result { .. } => PastAnswer::Result,
                 Answer::Abort => PastAnswer::Aborted,
             },
             None if record.outcome().is_none() => PastAnswer::Pending,

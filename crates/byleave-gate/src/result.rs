@@ -39,6 +39,8 @@ pub enum CallOutcome {
     DryRun(Plan),
     /// It may have run. The outcome is unknown.
     Unknown(Refusal),
+    /// It did not run. A person gave this result in the place of the tool.
+    Answered(Output),
 }
 
 impl CallOutcome {
@@ -51,6 +53,7 @@ impl CallOutcome {
             Self::Refused(_) => "refused",
             Self::DryRun(_) => "dry-run",
             Self::Unknown(_) => "unknown",
+            Self::Answered(_) => "answered",
         }
     }
 
@@ -58,7 +61,7 @@ impl CallOutcome {
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Withheld(refusal) | Self::Refused(refusal) | Self::Unknown(refusal) => Some(refusal),
-            Self::Completed(_) | Self::Failed(_) | Self::DryRun(_) => None,
+            Self::Completed(_) | Self::Failed(_) | Self::DryRun(_) | Self::Answered(_) => None,
         }
     }
 }
@@ -83,6 +86,8 @@ pub enum ModifiedPart {
     Output,
     /// Nothing: only a note was added.
     NoteOnly,
+    /// The execution: a person gave the result in the place of the tool.
+    Execution,
 }
 
 /// The position of a call in the audit log.
@@ -139,9 +144,9 @@ impl CallStatus {
 }
 
 impl CallResult {
-    /// Checks whether the model can treat it as done.
+    /// Checks whether the model has a result that it can use. Only [`CallOutcome::Completed`] means that the tool ran.
     pub const fn is_success(&self) -> bool {
-        matches!(self.outcome, CallOutcome::Completed(_) | CallOutcome::DryRun(_))
+        matches!(self.outcome, CallOutcome::Completed(_) | CallOutcome::DryRun(_) | CallOutcome::Answered(_))
     }
 
     /// Returns the code of the refusal, if the call has no result.
@@ -157,7 +162,9 @@ impl CallResult {
     pub fn to_text(&self) -> String {
         let changes = self.modifications_text();
         match &self.outcome {
-            CallOutcome::Completed(output) | CallOutcome::Failed(output) => changes + &output.text,
+            CallOutcome::Completed(output) | CallOutcome::Failed(output) | CallOutcome::Answered(output) => {
+                changes + &output.text
+            }
             CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => changes,
             CallOutcome::DryRun(plan) => {
                 let mut text = format!("[DRY-RUN] {} {}", self.tool, self.arguments);
@@ -181,7 +188,7 @@ impl CallResult {
     pub fn error(&self) -> Option<String> {
         let said = |what: &str, refusal: &Refusal| Some(format!("{what}: {refusal}"));
         match &self.outcome {
-            CallOutcome::Completed(_) | CallOutcome::DryRun(_) => None,
+            CallOutcome::Completed(_) | CallOutcome::DryRun(_) | CallOutcome::Answered(_) => None,
             CallOutcome::Failed(output) => {
                 Some(output.error.clone().unwrap_or_else(|| "the tool failed".into()))
             }
@@ -190,6 +197,17 @@ impl CallResult {
             CallOutcome::Unknown(refusal) => {
                 said("the call may or may not have taken effect; do not repeat it without asking", refusal)
             }
+        }
+    }
+
+    /// Returns the reason for an agent that runs its tools itself, and can only be told not to. Returns `None` if the agent may run the
+    /// tool.
+    pub fn denial_reason(&self) -> Option<String> {
+        match &self.outcome {
+            CallOutcome::Answered(output) => {
+                Some(format!("A person answered in the place of the tool: {}", output.text))
+            }
+            _ => self.error(),
         }
     }
 }
@@ -203,6 +221,12 @@ impl Modification {
             }
             ModifiedPart::Output => format!("[byleave] {} changed the result{why}", self.author),
             ModifiedPart::NoteOnly => format!("[byleave] {} says{why}", self.author),
+            ModifiedPart::Execution => {
+                format!(
+                    "[byleave] a person ({}) answered in the place of the tool; the tool did not run",
+                    self.author
+                )
+            }
         }
     }
 }

@@ -76,6 +76,8 @@ pub struct OutcomeCounts {
     pub dry_run: u64,
     /// May have run. The outcome is unknown.
     pub unknown: u64,
+    /// Did not run, because a person answered in the place of the tool.
+    pub answered: u64,
     /// Wait for a person.
     pub waiting: u64,
     /// Are in progress.
@@ -84,7 +86,7 @@ pub struct OutcomeCounts {
 
 impl OutcomeCounts {
     /// Returns each number with its word, in display order.
-    pub const fn counts(&self) -> [(&'static str, u64); 8] {
+    pub const fn counts(&self) -> [(&'static str, u64); 9] {
         [
             ("completed", self.completed),
             ("failed", self.failed),
@@ -92,6 +94,7 @@ impl OutcomeCounts {
             ("withheld", self.withheld),
             ("dry-run", self.dry_run),
             ("unknown", self.unknown),
+            ("answered", self.answered),
             ("waiting", self.waiting),
             ("open", self.open),
         ]
@@ -131,6 +134,8 @@ pub struct AnswerCounts {
     pub partial: u64,
     /// Approved, with a standing approval for the future.
     pub standing_approval: u64,
+    /// Answered in the place of the tool.
+    pub result: u64,
     /// Stopped everything.
     pub abort: u64,
     /// Not answered in time.
@@ -145,13 +150,14 @@ pub struct AnswerCounts {
 
 impl AnswerCounts {
     /// Returns each number with its word, in display order.
-    pub const fn counts(&self) -> [(&'static str, u64); 10] {
+    pub const fn counts(&self) -> [(&'static str, u64); 11] {
         [
             ("yes", self.yes),
             ("no", self.no),
             ("edit", self.edit),
             ("partial", self.partial),
             ("standing-approval", self.standing_approval),
+            ("result", self.result),
             ("abort", self.abort),
             ("expired", self.expired),
             ("cancelled", self.cancelled),

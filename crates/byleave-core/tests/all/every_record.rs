@@ -12,6 +12,7 @@ use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::outcome::Outcome;
 use byleave_core::pipeline::{NextStep, Task, next_step};
+use byleave_core::question::{Answer, QuestionKind};
 use byleave_core::record::{Attempt, QuestionClosure, Record};
 use byleave_core::refusal::Code;
 
@@ -207,6 +208,23 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
             );
             assert_consent(record);
         }
+        NextStep::Settle(Outcome::Answered { .. }) => {
+            assert!(
+                facts.iter().any(|fact| matches!(fact, RecordEvent::OutputReviewed(Ok(_)))),
+                "output not reviewed"
+            );
+            let answers = facts.iter().filter_map(|fact| match fact {
+                RecordEvent::Answered(answered) => Some(answered),
+                _ => None,
+            });
+            let by_person = answers.into_iter().any(|answered| {
+                let kind = record.question(answered.question).map(|question| question.kind);
+                matches!(answered.answer, Answer::Result { .. })
+                    && kind == Some(QuestionKind::Approval)
+                    && answered.approver.assurance.is_person()
+            });
+            assert!(by_person, "nobody answered in the place of the tool: {:?}", kinds(record));
+        }
         NextStep::Do(_) | NextStep::Wait(_) | NextStep::Settle(_) => {}
     }
     let denied = facts
@@ -229,7 +247,9 @@ fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
     if let NextStep::Settle(outcome) = next {
         let begun = facts.iter().any(|fact| matches!(fact, RecordEvent::Started(Ok(_))));
         match outcome {
-            Outcome::Refused(_) | Outcome::DryRun { .. } => assert!(!begun, "it ran: {:?}", kinds(record)),
+            Outcome::Refused(_) | Outcome::DryRun { .. } | Outcome::Answered { .. } => {
+                assert!(!begun, "it ran: {:?}", kinds(record));
+            }
             Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::Withheld(_) => assert!(begun),
             Outcome::Unknown(_) => assert!(begun || record.damage().is_some()),
         }
@@ -274,7 +294,6 @@ fn assert_consent(record: &Record) {
             return false;
         };
         let (shown, _) = record.question_context(question.id).unwrap();
-        use byleave_core::question::Answer;
         match &answered.answer {
             Answer::Yes { .. } | Answer::StandingApproval(_) => {
                 // If a rehearsal is gone, nobody has seen the changes that the next one makes.
@@ -291,7 +310,7 @@ fn assert_consent(record: &Record) {
                     && *content == draft.content
                     && plan.effects.iter().all(|e| shown.effects.contains(e))
             }
-            Answer::No { .. } | Answer::Abort => false,
+            Answer::No { .. } | Answer::Result { .. } | Answer::Abort => false,
         }
     });
     assert!(consented, "nobody consented: {:?}", kinds(record));

@@ -3,6 +3,7 @@
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::pipeline::{NextStep, next_step};
+use byleave_core::question::Assurance;
 use byleave_core::record::Record;
 
 use crate::words::{CALL, entry, record, said};
@@ -158,6 +159,49 @@ fn a_held_result_waits_for_a_person() {
     check(&format!("{held} asked unasked"), "withheld approver-failed");
     check(&format!("{held} asked cancelled"), "withheld cancelled");
     check(&format!("{held} asked:no"), "withheld no-approver");
+}
+
+// req: R5
+#[test]
+fn a_result_of_a_person_takes_the_place_of_the_tool() {
+    let answered = format!("{JUDGED} permitted:ask reviewed asked answered:result");
+    check(&answered, "review output");
+    check(&format!("{answered} output"), "answered");
+    check(&format!("{answered} output:change"), "answered");
+    check(&format!("{answered} cancelled"), "refused cancelled");
+    // The call did not run, so a result that is not released is refused, not withheld.
+    check(&format!("{answered} output:no"), "refused output-denied");
+    check(&format!("{answered} output:hold"), "ask release");
+    check(&format!("{answered} output:hold asked answered:yes"), "answered");
+    check(&format!("{answered} output:hold asked answered:edit"), "answered");
+    check(&format!("{answered} output:hold asked answered:no"), "refused output-declined");
+    check(&format!("{REHEARSED} rehearsed asked answered:result output"), "answered");
+    // The tool does not run, so nobody makes the case against it.
+    check(
+        "received resolved:after validated planned:a permitted:ask reviewed asked answered:result",
+        "review output",
+    );
+    let started = record(&answered);
+    assert!(started.check_append(&entry(&started, "begun")).is_err());
+}
+
+// req: R5, R8
+#[test]
+fn only_a_person_answers_in_the_place_of_the_tool_and_never_a_checkpoint() {
+    let asked = record(&format!("{JUDGED} permitted:ask reviewed asked"));
+    for assurance in [Assurance::Terminal, Assurance::Web, Assurance::ClientAttested, Assurance::Program] {
+        let mut given = entry(&asked, "answered:result");
+        let RecordEvent::Answered(answered) = &mut given.event else { panic!("{given:?}") };
+        answered.approver.assurance = assurance;
+        assert_eq!(asked.check_append(&given).is_ok(), assurance.is_person(), "{assurance:?}");
+    }
+    for words in [
+        "received resolved:checkpoint validated planned:a permitted:allow reviewed asked".to_owned(),
+        format!("{JUDGED} permitted:allow reviewed begun ended output:hold asked"),
+    ] {
+        let record = record(&words);
+        assert!(record.check_append(&entry(&record, "answered:result")).is_err(), "{words}");
+    }
 }
 
 #[test]

@@ -72,6 +72,7 @@ pub(crate) const WORDS: &[&str] = &[
     "answered:edit",
     "answered:leave",
     "answered:part",
+    "answered:result",
     "answered:abort",
     "expired",
     "unasked",
@@ -275,6 +276,7 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
                     max_uses: None,
                 }),
                 "part" => Answer::Partial { paths: held("paths"), note: None },
+                "result" => Answer::Result { output: held("output") },
                 "abort" => Answer::Abort,
                 other => panic!("no answer `{other}`"),
             };

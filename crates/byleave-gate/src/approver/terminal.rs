@@ -150,7 +150,7 @@ impl TerminalDialog<'_> {
             let reply = match kind {
                 QuestionKind::Checkpoint => self.checkpoint()?,
                 QuestionKind::Approval | QuestionKind::Release => {
-                    self.read_choice(gravity.confirmation_phrase(kind))?
+                    self.read_choice(kind, gravity.confirmation_phrase(kind))?
                 }
             };
             match reply {
@@ -164,8 +164,14 @@ impl TerminalDialog<'_> {
         Err(ApproverError::InvalidResponse(format!("no valid answer in {TRIES_MAX} tries")))
     }
 
-    fn read_choice(&mut self, words: Option<&str>) -> Result<Option<Reply>, ApproverError> {
-        let answer = self.read_line("[y]es  [n]o  [e]dit  [a]bort > ")?;
+    fn read_choice(
+        &mut self,
+        kind: QuestionKind,
+        words: Option<&str>,
+    ) -> Result<Option<Reply>, ApproverError> {
+        let has_tool = kind == QuestionKind::Approval;
+        let result = if has_tool { "[r]esult instead  " } else { "" };
+        let answer = self.read_line(&format!("[y]es  [n]o  [e]dit  {result}[a]bort > "))?;
         match answer.to_lowercase().as_str() {
             "y" | "yes" => match words {
                 Some(words) => self.confirm(words),
@@ -173,6 +179,7 @@ impl TerminalDialog<'_> {
             },
             "n" | "no" => self.read_no().map(Some),
             "e" | "edit" => self.read_edit(),
+            "r" | "result" if has_tool => self.read_result(),
             "a" | "abort" => Ok(Some(Reply::Abort)),
             _ => Ok(None),
         }
@@ -209,8 +216,30 @@ impl TerminalDialog<'_> {
         Ok(Reply::No { feedback: (!feedback.is_empty()).then_some(feedback) })
     }
 
+    /// Asks for the result that the model gets in the place of the tool's output.
+    fn read_result(&mut self) -> Result<Option<Reply>, ApproverError> {
+        self.draw(
+            "the tool will not run; type the result that the model gets instead, then an empty line\n",
+        )?;
+        let text = self.read_lines()?;
+        if text.trim().is_empty() {
+            return self.draw("that is empty\n").map(|()| None);
+        }
+        Ok(Some(Reply::Result { text }))
+    }
+
     fn read_edit(&mut self) -> Result<Option<Reply>, ApproverError> {
         self.draw("type the complete replacement as a JSON object, then an empty line\n")?;
+        let text = self.read_lines()?;
+        match serde_json::from_str::<Value>(&text) {
+            Ok(value) if value.is_object() => Ok(Some(Reply::Edit { value, note: None })),
+            Ok(_) => self.draw("that is not a JSON object\n").map(|()| None),
+            Err(error) => self.draw(&format!("that is not valid JSON: {error}\n")).map(|()| None),
+        }
+    }
+
+    /// Reads lines up to an empty one.
+    fn read_lines(&mut self) -> Result<String, ApproverError> {
         let mut text = String::new();
         loop {
             let line = self.read_line("> ")?;
@@ -221,15 +250,11 @@ impl TerminalDialog<'_> {
             text.push('\n');
             if text.len() > LINE_BYTES_MAX {
                 return Err(ApproverError::InvalidResponse(format!(
-                    "the edit has more than {LINE_BYTES_MAX} bytes"
+                    "the text has more than {LINE_BYTES_MAX} bytes"
                 )));
             }
         }
-        match serde_json::from_str::<Value>(&text) {
-            Ok(value) if value.is_object() => Ok(Some(Reply::Edit { value, note: None })),
-            Ok(_) => self.draw("that is not a JSON object\n").map(|()| None),
-            Err(error) => self.draw(&format!("that is not valid JSON: {error}\n")).map(|()| None),
-        }
+        Ok(text)
     }
 
     fn draw(&mut self, text: &str) -> Result<(), ApproverError> {

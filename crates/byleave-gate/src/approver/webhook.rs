@@ -95,6 +95,7 @@ enum WireReply {
     Edit { value: Value, note: Option<String> },
     Partial { paths: Vec<String>, note: Option<String> },
     StandingApproval { standing_approval: StandingApproval },
+    Result { text: String },
     Abort {},
 }
 
@@ -107,6 +108,7 @@ impl From<WireReply> for Reply {
             WireReply::Edit { value, note } => Self::Edit { value, note },
             WireReply::Partial { paths, note } => Self::Partial { paths, note },
             WireReply::StandingApproval { standing_approval: leave } => Self::StandingApproval(leave),
+            WireReply::Result { text } => Self::Result { text },
             WireReply::Abort {} => Self::Abort,
         }
     }

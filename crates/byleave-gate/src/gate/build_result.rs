@@ -41,6 +41,10 @@ pub(crate) async fn build_result(
             .read_content::<Output>(ledger, *output)
             .await
             .map(|output| CallOutcome::Failed(handed(&output))),
+        Outcome::Answered { output } => desk
+            .read_content::<Output>(ledger, *output)
+            .await
+            .map(|output| CallOutcome::Answered(handed(&output))),
         Outcome::DryRun { plan } => {
             desk.read_content::<Plan>(ledger, *plan).await.map(|plan| CallOutcome::DryRun((*plan).clone()))
         }
@@ -65,10 +69,17 @@ pub(crate) async fn build_result(
         call: desk.call(),
         tool,
         arguments,
-        // The call ran, but its output cannot be read any more.
-        outcome: ending.unwrap_or_else(|fault| CallOutcome::Withheld(content_refusal(fault))),
+        outcome: ending.unwrap_or_else(|fault| unreadable(outcome, content_refusal(fault))),
         modifications: modifications(&desk.record),
         receipt: Some(Receipt { entries: desk.record.len(), head: desk.record.head() }),
+    }
+}
+
+/// Returns the outcome of a settled call whose output cannot be read any more.
+fn unreadable(outcome: &Outcome, refusal: Refusal) -> CallOutcome {
+    match outcome {
+        Outcome::Answered { .. } => CallOutcome::Refused(refusal),
+        _ => CallOutcome::Withheld(refusal),
     }
 }
 
@@ -124,6 +135,7 @@ fn modifications(record: &Record) -> Vec<Modification> {
                 let edited = if release { ModifiedPart::Output } else { ModifiedPart::Arguments };
                 let (what, why) = match &answered.answer {
                     Answer::Edit { note, .. } => (edited, note.clone()),
+                    Answer::Result { .. } => (ModifiedPart::Execution, None),
                     Answer::Yes { note: Some(note) } | Answer::Partial { note: Some(note), .. } => {
                         (ModifiedPart::NoteOnly, Some(note.clone()))
                     }

@@ -152,8 +152,8 @@ async fn wait_for_answer(
             flush(parts, desk).await?;
         }
     }
-    // A "no" needs no turn. It must not wait behind calls that an abort would stop.
-    if matches!(next_step(&desk.record), NextStep::Do(_)) {
+    // A call that does not run needs no turn. It must not wait behind calls that an abort would stop.
+    if matches!(next_step(&desk.record), NextStep::Do(_)) && desk.record.person_result().is_none() {
         tokio::select! {
             biased;
             () = spot.wait_for_turn() => {}

@@ -42,10 +42,7 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
     let started = Instant::now();
     let (status, mut output) = run(parts, desk).await;
     output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let limit = desk
-        .resolved_tool()
-        .map_or(0, |terms| terms.limits.max_stored_bytes.max(terms.limits.max_output_bytes));
-    truncate::truncate_stored(&mut output, limit);
+    truncate::truncate_stored(&mut output, desk.stored_output_limit());
     let end = ExecutionEnd {
         status,
         duration_ms: output.execution_time_ms,

@@ -20,18 +20,19 @@ use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
 use byleave_core::render::{Rendering, is_truncated, render};
 use byleave_core::standing_approval::StandingApprovalMatcher;
-use byleave_core::transition::TransitionError;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::approver::{Approver, ApproverError, Reply};
 use crate::clock::fresh_id;
 use crate::event::GateEvent;
+use crate::gate::answer_error::AnswerError;
 use crate::gate::inner::GateInner;
+use crate::gate::person_result;
 use crate::gate::run_context::run_parts;
 use crate::gate::task_outcome::{content_refusal, resolve_pinned};
 use crate::gate::working_record::WorkingRecord;
-use crate::ledger::{ContentError, LedgerError};
+use crate::ledger::ContentError;
 use crate::plugin_guard::{PluginFailure, guard};
 use crate::settings::UnattendedAction;
 
@@ -355,6 +356,9 @@ pub(crate) fn answer_events(
     reply: Reply,
     approver: By,
 ) -> Result<Vec<RecordEvent>, AnswerError> {
+    if let Reply::Result { .. } = reply {
+        person_result::check_may_answer(question, &approver)?;
+    }
     let mut challenged = None;
     let reply = match reply {
         Reply::YesWithChallenge { challenge, note } => {
@@ -371,7 +375,8 @@ pub(crate) fn answer_events(
         reply => reply,
     };
     let is_needed = question.kind != QuestionKind::Release && needs_challenge(desk);
-    let declines = matches!(reply, Reply::No { .. } | Reply::Abort | Reply::Edit { .. });
+    let declines =
+        matches!(reply, Reply::No { .. } | Reply::Abort | Reply::Edit { .. } | Reply::Result { .. });
     match (is_needed, &challenged) {
         (true, None) if !declines => {
             let why = "a yes to this call needs the case against it: what it assumes, how it could fail, and why it is right";
@@ -448,52 +453,6 @@ fn unattended_answer(question: &Question) -> RecordEvent {
     })
 }
 
-/// The reason why an answer was rejected.
-#[derive(Debug, thiserror::Error)]
-pub enum AnswerError {
-    /// The question does not exist.
-    #[error("there is no question {0}")]
-    UnknownQuestion(QuestionId),
-    /// The answer was given for other contents than this question has now.
-    #[error("the answer is for another question (code answer-mismatch)")]
-    Mismatch,
-    /// The question was already closed, or has expired.
-    #[error("the question can no longer be answered: it was answered or cancelled, or has expired")]
-    QuestionClosed,
-    /// The answer is invalid for this question.
-    #[error("the answer is not valid: {0}")]
-    InvalidAnswer(String),
-    /// Only a person can release a checkpoint.
-    #[error(
-        "only a person can release a checkpoint: at a terminal, or signed in on the page of the question"
-    )]
-    NotPerson,
-    /// The agent that asks tried to answer itself.
-    #[error("an agent cannot answer its own question")]
-    SelfAnswer,
-    /// The answer could not be recorded.
-    #[error("cannot record the answer: {0}")]
-    NotRecorded(String),
-}
-
-impl From<LedgerError> for AnswerError {
-    fn from(fault: LedgerError) -> Self {
-        Self::NotRecorded(fault.to_string())
-    }
-}
-
-impl From<TransitionError> for AnswerError {
-    fn from(misplaced: TransitionError) -> Self {
-        match misplaced {
-            TransitionError::WrongQuestion => Self::Mismatch,
-            TransitionError::InvalidAnswerKind => {
-                Self::InvalidAnswer("this kind of answer is not valid for this question".into())
-            }
-            _ => Self::QuestionClosed,
-        }
-    }
-}
-
 /// Converts a reply into an answer for the record. Contents are stored under the key of the record.
 fn reply_to_answer(
     desk: &mut WorkingRecord,
@@ -506,6 +465,7 @@ fn reply_to_answer(
         Reply::Yes { note } | Reply::YesWithChallenge { note, .. } => Answer::Yes { note },
         Reply::No { feedback } => Answer::No { feedback },
         Reply::Abort => Answer::Abort,
+        Reply::Result { text } => person_result::store(desk, text)?,
         Reply::Edit { value, note } if question.kind == QuestionKind::Release => {
             let Ok(output) = serde_json::from_value::<Output>(value) else {
                 return unusable("an edited result must be an object with at least `text`");
@@ -560,7 +520,7 @@ pub(crate) fn check_release(question: &Question, given: &SubmittedAnswer) -> Res
     let declines = matches!(given.reply, Reply::No { .. } | Reply::Abort);
     let may_release = declines || given.approver.assurance.is_person();
     if question.kind == QuestionKind::Checkpoint && !may_release {
-        return Err(AnswerError::NotPerson);
+        return Err(AnswerError::NotPerson { action: "release a checkpoint" });
     }
     Ok(())
 }

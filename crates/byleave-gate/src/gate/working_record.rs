@@ -13,6 +13,7 @@ use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{AttemptId, CallId};
 use byleave_core::outcome::Output;
 use byleave_core::pipeline::{NextStep, RECORD_VERSION, next_step};
+use byleave_core::question::QuestionKind;
 use byleave_core::record::{Attempt, Record};
 use byleave_core::refusal::{Code, Refusal, StageResult};
 use byleave_core::session::SessionNode;
@@ -106,6 +107,12 @@ impl WorkingRecord {
 
     pub(crate) fn resolved_tool(&self) -> Option<&ResolvedTool> {
         self.record.resolved_tool()?.as_ref().ok()
+    }
+
+    /// Returns the maximum size of an output that is stored.
+    pub(crate) fn stored_output_limit(&self) -> u64 {
+        let limits = self.resolved_tool().map(|terms| terms.limits);
+        limits.map_or(0, |limits| limits.max_stored_bytes.max(limits.max_output_bytes))
     }
 
     /// Stores a content and returns the reference for the record.
@@ -208,10 +215,12 @@ impl WorkingRecord {
         }
     }
 
-    /// Reads the output of the tool after review.
+    /// Reads the output of the tool, or the result of a person in its place, after review.
     pub(crate) async fn output(&mut self, ledger: &dyn Ledger) -> Result<Arc<Output>, ContentError> {
-        let Some(Attempt::Ended(end)) = self.record.attempt() else { return Err(ContentError::Missing) };
-        let mut held = end.output;
+        let mut held = match self.record.attempt() {
+            Some(Attempt::Ended(end)) => end.output,
+            _ => self.record.person_result().ok_or(ContentError::Missing)?,
+        };
         if let Some(Ok(review)) = self.record.output_review() {
             held = review.replacement.unwrap_or(held);
         }
@@ -397,8 +406,9 @@ impl WorkingRecord {
         let next = next_step(&self.record);
         let waits = match &next {
             NextStep::Wait(question) => {
-                let released = self.record.attempt().is_some();
-                let effects = if released { Vec::new() } else { self.plan_effects(ledger).await };
+                // A call with a result has no effects any more, so it blocks no other call.
+                let has_result = question.kind == QuestionKind::Release;
+                let effects = if has_result { Vec::new() } else { self.plan_effects(ledger).await };
                 Some(PendingQuestion { question: question.clone(), effects })
             }
             NextStep::Do(_) | NextStep::Settle(_) => None,

@@ -66,7 +66,7 @@ impl CallResult {
     /// Converts the result to a report, from which each provider's messages are made (L2).
     pub fn to_report(&self) -> ToolReport {
         let (truncated, execution_time_ms, data) = match &self.outcome {
-            CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
+            CallOutcome::Completed(output) | CallOutcome::Failed(output) | CallOutcome::Answered(output) => {
                 (output.truncated, output.execution_time_ms, output.data.clone())
             }
             _ => (false, 0, None),

@@ -60,6 +60,7 @@ enum QuestionResult {
     Edit,
     Partial,
     StandingApproval,
+    Result,
     Abort,
     Expired,
     Cancelled,
@@ -242,6 +243,7 @@ const fn answer_kind(answer: &Answer) -> QuestionResult {
         Answer::Edit { .. } => QuestionResult::Edit,
         Answer::Partial { .. } => QuestionResult::Partial,
         Answer::StandingApproval(_) => QuestionResult::StandingApproval,
+        Answer::Result { .. } => QuestionResult::Result,
         Answer::Abort => QuestionResult::Abort,
     }
 }
@@ -254,6 +256,7 @@ fn count_outcome(outcomes: &mut OutcomeCounts, record: &Record) {
         (Some(Outcome::Refused(_)), _) => &mut outcomes.refused,
         (Some(Outcome::DryRun { .. }), _) => &mut outcomes.dry_run,
         (Some(Outcome::Unknown(_)), _) => &mut outcomes.unknown,
+        (Some(Outcome::Answered { .. }), _) => &mut outcomes.answered,
         (None, NextStep::Wait(_)) => &mut outcomes.waiting,
         (None, _) => &mut outcomes.open,
     };
@@ -267,6 +270,7 @@ const fn count_answer(answers: &mut AnswerCounts, closed: Option<QuestionResult>
         Some(QuestionResult::Edit) => &mut answers.edit,
         Some(QuestionResult::Partial) => &mut answers.partial,
         Some(QuestionResult::StandingApproval) => &mut answers.standing_approval,
+        Some(QuestionResult::Result) => &mut answers.result,
         Some(QuestionResult::Abort) => &mut answers.abort,
         Some(QuestionResult::Expired) => &mut answers.expired,
         Some(QuestionResult::Cancelled) => &mut answers.cancelled,

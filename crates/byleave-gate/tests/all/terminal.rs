@@ -65,7 +65,7 @@ async fn a_delete_is_confirmed_at_the_terminal() {
     for line in rendering().lines {
         assert!(drawn.contains(&line.text), "`{}` was shown", line.text);
     }
-    assert!(drawn.ends_with("[y]es  [n]o  [e]dit  [a]bort > "));
+    assert!(drawn.ends_with("[y]es  [n]o  [e]dit  [r]esult instead  [a]bort > "));
 }
 
 // req: R5
