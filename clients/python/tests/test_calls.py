@@ -59,6 +59,19 @@ def test_a_person_answers_while_the_agent_waits(server: Server, bot: byleave.Cli
     assert (server.dir / "asked.txt").read_text() == "y"
 
 
+def test_a_person_answers_in_the_place_of_the_tool(server: Server, bot: byleave.Client, ann: byleave.Client) -> None:
+    with answering(ann, "write_file", "result", text="it is written already"):
+        answered = bot.call("write_file", {"path": "known.txt", "content": "x"}, timeout_s=30)
+    assert answered.outcome == "answered" and answered.success
+    assert answered.released().splitlines() == [
+        "[byleave] a person (ann) answered in the place of the tool; the tool did not run",
+        "it is written already",
+    ]
+    assert not (server.dir / "known.txt").exists()
+    approvals = [event.data["approved"] for event in bot.events(answered.call) if event.event == "tool_approval"]
+    assert approvals == [False]
+
+
 def test_a_denied_call_is_a_result_with_code_reason_and_page(server: Server, bot: byleave.Client) -> None:
     (server.dir / ".env").write_text("SECRET=1")
     result = bot.call("read_file", {"path": ".env"})

@@ -129,7 +129,7 @@ export class Client {
     return checkFields(await this.#get(["questions", question]), { call: "string", lines: "list", complete: "boolean" }, "the question");
   }
 
-  /** Answers a question as it was shown: `{ kind: "yes" }`, `no`, `edit`, `partial`, `standing-approval` or `abort`, with its fields. */
+  /** Answers a question as it was shown: `{ kind: "yes" }`, `no`, `edit`, `partial`, `standing-approval`, `result` or `abort`, with its fields. */
   async answer(question: string, digest: string, answer: { kind: string; [field: string]: Json }): Promise<CallStatus> {
     return parseStatus(await this.transport.json({ method: "POST", path: ["questions", question, "answer"], body: { digest, answer } }));
   }

@@ -6,7 +6,9 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 export type Arguments = { [name: string]: Json };
 
 const STATES = ["settled", "waiting", "blocked", "ready", "claimed", "running"] as const;
-const OUTCOMES = ["completed", "failed", "withheld", "refused", "dry-run", "unknown"] as const;
+const OUTCOMES = ["completed", "failed", "withheld", "refused", "dry-run", "unknown", "answered"] as const;
+/** The outcomes with a text for the model. `answered`: a person answered in the place of the tool, which did not run. */
+const SUCCESSES: readonly Outcome[] = ["completed", "dry-run", "answered"];
 export type State = (typeof STATES)[number];
 export type Outcome = (typeof OUTCOMES)[number];
 
@@ -231,7 +233,7 @@ export function text(result: Result): string {
   return `${result.output}\n${result.outcome}: ${message}${code}`.replace(/^\n/, "");
 }
 
-/** Returns the output of a completed call. Throws if the call did not complete. */
+/** Returns the output of a completed call, or the answer of a person in its place. Throws if there is neither. */
 export function released(result: Result): string {
   if (result.success) return result.output;
   if (result.outcome === "failed") throw new Failed(text(result), result);
@@ -286,7 +288,7 @@ function parseResult(value: unknown): Result {
   const shape = { outcome: "string", tool: "string", success: "boolean", output: "string", modifications: "list" } as const;
   const result = checkFields<Result>(value, shape, "the result");
   if (!OUTCOMES.includes(result.outcome)) throw new InvalidResponse(`the response of the server has the unknown outcome ${JSON.stringify(result.outcome)}`);
-  if (result.success !== (result.outcome === "completed" || result.outcome === "dry-run")) {
+  if (result.success !== SUCCESSES.includes(result.outcome)) {
     throw new InvalidResponse(`the response of the server has the outcome ${result.outcome} with success=${result.success}`);
   }
   if (result.refusal) checkFields(result.refusal, { code: "string", message: "string", page: "string" }, "the refusal");

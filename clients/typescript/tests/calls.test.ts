@@ -82,6 +82,14 @@ test("a person answers while the agent waits", async () => {
   assert.equal(readFileSync(at("asked.txt"), "utf8"), "y");
 });
 
+test("a person answers in the place of the tool", async () => {
+  const call = () => bot.call("write_file", { path: "known.txt", content: "x" }, { timeoutMs: 30_000 });
+  const answered = await answering(ann, "write_file", { kind: "result", text: "it is written already" }, call);
+  assert.deepEqual([answered.outcome, answered.success], ["answered", true]);
+  assert.equal(byleave.released(answered), "[byleave] a person (ann) answered in the place of the tool; the tool did not run\nit is written already");
+  assert.ok(!existsSync(at("known.txt")));
+});
+
 test("a denied call is a result with code, reason and page", async () => {
   writeFileSync(at(".env"), "SECRET=1");
   const { outcome, refusal } = await bot.call("read_file", { path: ".env" });

@@ -211,7 +211,7 @@ impl Proxy {
                 of(PermissionOptionKind::RejectOnce),
                 Some("the agent does not offer to allow the call only once".to_owned()),
             ),
-            (Ok(result), _) => (of(PermissionOptionKind::RejectOnce), result.error()),
+            (Ok(result), _) => (of(PermissionOptionKind::RejectOnce), result.denial_reason()),
             (Err(why), _) => (of(PermissionOptionKind::RejectOnce), Some(why.clone())),
         };
         let is_withdrawn = matches!(&result, Ok(result) if is_cancelled(result));
@@ -236,7 +236,9 @@ impl Proxy {
             Ok(result) if matches!(result.outcome, CallOutcome::Completed(_)) => {
                 return self.pass(&self.to_client, OutgoingMessage::Line(line)).await;
             }
-            Ok(result) => result.error().unwrap_or_else(|| "the write was not permitted".to_owned()),
+            Ok(result) => {
+                result.denial_reason().unwrap_or_else(|| "the write was not permitted".to_owned())
+            }
             Err(why) => why,
         };
         self.pass(&self.to_agent, jsonrpc::error(&id, REFUSED, &why)).await;

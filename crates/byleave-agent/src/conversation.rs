@@ -264,6 +264,10 @@ impl TurnResult {
             Some(Outcome::Withheld(refusal) | Outcome::Refused(refusal) | Outcome::Unknown(refusal)) => {
                 return Ok(nothing(refusal.to_string()));
             }
+            // A text is not a response of a model, which has calls and a reason to stop.
+            Some(Outcome::Answered { .. }) => {
+                return Ok(nothing("a person answered in the place of the model, which was not asked".into()));
+            }
             Some(Outcome::DryRun { .. }) | None => return Ok(nothing("the turn was not run".into())),
         };
         let output: Output = content(ledger, call, &loaded, output).await?;

@@ -47,6 +47,7 @@ fn found_names(result: &CallResult, catalog: &Catalog) -> Vec<String> {
         CallOutcome::Failed(_)
         | CallOutcome::Withheld(_)
         | CallOutcome::Refused(_)
-        | CallOutcome::Unknown(_) => Vec::new(),
+        | CallOutcome::Unknown(_)
+        | CallOutcome::Answered(_) => Vec::new(),
     }
 }

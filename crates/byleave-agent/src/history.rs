@@ -91,7 +91,7 @@ pub struct HistoryResult {
     pub outcome: String,
     /// The tool, as the model named it.
     pub tool: String,
-    /// Whether the tool ran and reports success.
+    /// Whether the model has a result: the tool reports success, or a person answered in its place.
     pub success: bool,
     /// The output.
     pub output: String,

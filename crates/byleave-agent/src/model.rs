@@ -143,7 +143,7 @@ pub struct ToolResult {
     pub call_id: String,
     /// The name of the tool, as the model wrote it.
     pub tool: String,
-    /// Whether the tool ran and reports success.
+    /// Whether the model has a result: the tool reports success, or a person answered in its place.
     pub success: bool,
     /// The output.
     pub output: String,

@@ -113,7 +113,7 @@ fn settled(screen: &mut Console, result: &CallResult) {
         changed(screen, change);
     }
     match &result.outcome {
-        CallOutcome::Completed(output) => screen.text(&output.text),
+        CallOutcome::Completed(output) | CallOutcome::Answered(output) => screen.text(&output.text),
         CallOutcome::Failed(output) => {
             screen.text(&output.text);
             let why = output.error.as_deref().unwrap_or("the tool gave no reason");
@@ -139,6 +139,7 @@ fn changed(screen: &mut Console, change: &Modification) {
         ModifiedPart::Arguments => "changed the arguments",
         ModifiedPart::Output => "changed the result",
         ModifiedPart::NoteOnly => "says",
+        ModifiedPart::Execution => "answered in the place of the tool, which did not run",
     };
     let why = change.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
     screen.message_with_tone(Tone::Careful, "note:", &prose(&format!("{} {what}{why}", change.author)));

@@ -80,7 +80,7 @@ impl From<AnswerError> for CliError {
             AnswerError::SelfAnswer => {
                 Self::refused(what).hint("answer under a name that is not the agent's")
             }
-            AnswerError::NotPerson => Self::refused(what)
+            AnswerError::NotPerson { .. } => Self::refused(what)
                 .hint("answer in a terminal with `byleave inbox`, or in the browser with `byleave serve`"),
             AnswerError::InvalidAnswer(_) => Self::new(what)
                 .hint("`byleave inbox show` shows the question; yes, no and abort are always valid"),

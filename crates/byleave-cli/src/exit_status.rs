@@ -73,7 +73,7 @@ impl ExitStatus {
 
     fn of_result(result: &CallResult) -> Self {
         match &result.outcome {
-            CallOutcome::Completed(_) | CallOutcome::DryRun(_) => Self::Completed,
+            CallOutcome::Completed(_) | CallOutcome::DryRun(_) | CallOutcome::Answered(_) => Self::Completed,
             CallOutcome::Failed(_) => Self::Failed,
             CallOutcome::Refused(refusal) if refusal.code == Code::Aborted => Self::Aborted,
             CallOutcome::Withheld(_) | CallOutcome::Refused(_) => Self::Refused,

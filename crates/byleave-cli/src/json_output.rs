@@ -58,6 +58,7 @@ fn settled(result: &CallResult) -> Value {
             ModifiedPart::Arguments => "arguments",
             ModifiedPart::Output => "output",
             ModifiedPart::NoteOnly => "nothing",
+            ModifiedPart::Execution => "execution",
         };
         json!({ "kind": what, "actor": change.author, "reason": change.reason })
     });

@@ -21,6 +21,7 @@ mod fixture;
 mod multiple_gates;
 mod observability;
 mod ordering;
+mod person_results;
 mod policy_decisions;
 mod prepare;
 mod questions;
@@ -129,6 +130,11 @@ scenarios! { ($)
     questions::approvals_are_told_to_whoever_listens,
     questions::nobody_there_refuses_unless_said_otherwise,
     questions::permitted_reads_never_ask,
+    person_results::a_person_answers_in_the_place_of_the_tool,
+    person_results::only_a_person_answers_in_the_place_of_the_tool,
+    person_results::a_checkpoint_is_never_answered_in_the_place_of_the_tool,
+    person_results::reviewers_read_the_result_of_a_person,
+    person_results::a_result_of_a_person_is_cut_and_drops_the_copy,
     rehearsals::a_rehearsal_is_shown_and_a_yes_commits_that_very_run,
     rehearsals::what_was_seen_is_judged_by_the_same_rules,
     rehearsals::what_did_nothing_on_the_copy_is_not_asked_about,

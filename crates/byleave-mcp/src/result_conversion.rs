@@ -62,6 +62,7 @@ pub fn response_from_result(result: &CallResult) -> CallToolResponse {
                 .and_then(response)
                 .map_or_else(|| said(result, Some(output)).into(), |response| with_changes(response, result))
         }
+        CallOutcome::Answered(output) => said(result, Some(output)).into(),
         CallOutcome::DryRun(_) => said(result, None).into(),
         CallOutcome::Withheld(refusal) | CallOutcome::Refused(refusal) | CallOutcome::Unknown(refusal) => {
             refused(said(result, None), refusal).into()

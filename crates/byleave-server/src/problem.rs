@@ -199,7 +199,7 @@ impl From<AnswerError> for Problem {
             }
             AnswerError::QuestionClosed => Self::new(ProblemKind::Closed, fault.to_string()),
             AnswerError::InvalidAnswer(why) => Self::new(ProblemKind::Unusable, why),
-            AnswerError::NotPerson => Self::new(ProblemKind::Forbidden, fault.to_string()),
+            AnswerError::NotPerson { .. } => Self::new(ProblemKind::Forbidden, fault.to_string()),
             AnswerError::SelfAnswer => Self::new(ProblemKind::OwnQuestion, fault.to_string()),
             AnswerError::NotRecorded(why) => LedgerError::new("the answer was not recorded", why).into(),
         }

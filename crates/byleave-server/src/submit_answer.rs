@@ -23,6 +23,7 @@ const RELEASE: &str = "release";
 const LASTS_S_MAX: u32 = 31_622_400;
 const PATHS_MAX: usize = 10_000;
 const CHALLENGE_ITEMS_MAX: usize = 100;
+const RESULT_CHARS_MAX: usize = 100_000;
 
 /// An answer that is on the record.
 pub(crate) struct AcceptedAnswer {
@@ -86,8 +87,10 @@ pub(crate) async fn open_question_view(
 
 fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<Reply, Problem> {
     let simple = matches!(answer, AnswerChoice::Yes { .. } | AnswerChoice::No { .. });
-    let approves =
-        !matches!(answer, AnswerChoice::No { .. } | AnswerChoice::Abort {} | AnswerChoice::Edit { .. });
+    let approves = matches!(
+        answer,
+        AnswerChoice::Yes { .. } | AnswerChoice::Partial { .. } | AnswerChoice::StandingApproval { .. }
+    );
     if caller.principal.kind == PrincipalKind::Agent
         && (!simple || sheet.question.kind == QuestionKind::Checkpoint)
     {
@@ -134,6 +137,10 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
             max_uses: uses_max,
             this_session,
         } => Reply::StandingApproval(build_standing_approval(sheet, offer, lasts_s, uses_max, this_session)?),
+        AnswerChoice::Result { text } => {
+            check_length("text", &text, 1, RESULT_CHARS_MAX)?;
+            Reply::Result { text }
+        }
         AnswerChoice::Abort {} => Reply::Abort,
     })
 }

@@ -215,6 +215,7 @@ impl ActivePrompt {
             Ok(Reply::Edit { .. }) => "edited".to_owned(),
             Ok(Reply::Partial { paths, .. }) => format!("partly: {} changes applied", paths.len()),
             Ok(Reply::StandingApproval(_)) => "yes, with a standing approval".to_owned(),
+            Ok(Reply::Result { .. }) => "answered in the place of the tool".to_owned(),
             Ok(Reply::Abort) => "abort".to_owned(),
             Err(fault) => format!("not answered: {}", make_visible(&fault.to_string(), EscapeLevel::Text)),
         };

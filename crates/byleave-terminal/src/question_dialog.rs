@@ -7,6 +7,7 @@ mod challenge;
 mod draw;
 mod edit;
 mod partial;
+mod result;
 mod standing_approval;
 
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::text_input::TextField;
 pub use challenge::ChallengeForm;
 pub use edit::ValueEditor;
 pub use partial::ChangeSelection;
+pub use result::ResultEditor;
 pub use standing_approval::StandingApprovalForm;
 pub(crate) use standing_approval::offered_scopes;
 
@@ -94,6 +96,8 @@ enum DialogMode {
     Challenge(ChallengeForm),
     /// Changing the arguments or the result.
     Edit(ValueEditor),
+    /// Writing the result in the place of the tool.
+    Result(ResultEditor),
     /// Considering a standing approval.
     Leave(StandingApprovalForm),
     /// Choosing the changes to keep.
@@ -243,6 +247,13 @@ impl QuestionDialog {
                 edit::ValueEditorEvent::Editor(text) => DialogEvent::Editor(text),
                 edit::ValueEditorEvent::Value(value) => DialogEvent::Reply(Reply::Edit { value, note: None }),
             },
+            DialogMode::Result(editor) => match editor.key(key) {
+                result::ResultEditorEvent::Nothing => DialogEvent::Stay,
+                result::ResultEditorEvent::Back => self.back(),
+                result::ResultEditorEvent::Empty => self.say("the result is empty; Esc goes back"),
+                result::ResultEditorEvent::Editor(text) => DialogEvent::Editor(text),
+                result::ResultEditorEvent::Text(text) => DialogEvent::Reply(Reply::Result { text }),
+            },
             // A standing approval is given only if it is fully shown.
             DialogMode::Leave(_) if *key == KeyPress::Enter && self.is_foot_cut => {
                 self.say("the window is too small to show the scope of the standing approval; make it larger")
@@ -271,6 +282,7 @@ impl QuestionDialog {
     pub fn set_edited_text(&mut self, text: Result<String, String>) {
         match (&mut self.stage, text) {
             (DialogMode::Edit(edit), Ok(text)) => edit.replace(&text),
+            (DialogMode::Result(editor), Ok(text)) => editor.replace(&text),
             (_, Err(why)) => self.said = Some(why),
             (_, Ok(_)) => {}
         }
@@ -332,6 +344,9 @@ impl QuestionDialog {
             vec![choice('y', "yes", yes, approving), choice('n', "no", "refuses the call", None)];
         if let Some(sheet) = one {
             choices.push(choice('e', "edit", "changes the arguments; the policy decides again", None));
+            if kind == Some(QuestionKind::Approval) {
+                choices.push(choice('r', "result", "the model gets your result; the tool does not run", None));
+            }
             let changes = |seen: &RehearsalView| match seen {
                 RehearsalView::Ran { rehearsal, .. } => {
                     rehearsal.is_committable() && rehearsal.changes.list.len() > 1
@@ -447,6 +462,7 @@ impl QuestionDialog {
             'y' => return self.approve(),
             'n' => self.stage = DialogMode::Feedback(TextField::line()),
             'r' if is_release => self.stage = DialogMode::Mask(TextField::line()),
+            'r' => self.stage = DialogMode::Result(ResultEditor::new()),
             'a' => return DialogEvent::Reply(Reply::Abort),
             'u' => return DialogEvent::Undo,
             'e' => {

@@ -59,8 +59,9 @@ async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &RunContext) -> Resul
         ledger.load(call).await.map_err(|fault| format!("cannot read the audit log: {fault}; try again"))
     };
     let loaded = load(call).await?.filter(|loaded| is_of(loaded, &run.context)).ok_or_else(none)?;
-    let NextStep::Settle(Outcome::Completed { output } | Outcome::Failed { output }) =
-        next_step(&loaded.record)
+    let NextStep::Settle(
+        Outcome::Completed { output } | Outcome::Failed { output } | Outcome::Answered { output },
+    ) = next_step(&loaded.record)
     else {
         return Err(format!("call `{shown}` has no released output; there is nothing to read"));
     };

@@ -15,7 +15,9 @@ Json = Any
 T = TypeVar("T")
 
 State = Literal["settled", "waiting", "blocked", "ready", "claimed", "running"]
-Outcome = Literal["completed", "failed", "withheld", "refused", "dry-run", "unknown"]
+Outcome = Literal["completed", "failed", "withheld", "refused", "dry-run", "unknown", "answered"]
+#: The outcomes with a text for the model. `answered`: a person answered in the place of the tool, which did not run.
+SUCCESSES = ("completed", "dry-run", "answered")
 
 
 @dataclass(frozen=True)
@@ -126,15 +128,15 @@ class Result(ResultBody):
 
     def text(self) -> str:
         """Returns the text for the model: the output, or the reason why there is none."""
-        if self.outcome in ("completed", "dry-run"):
+        if self.outcome in SUCCESSES:
             return self.output
         message = self.error or (self.refusal.message if self.refusal else "the call failed")
         code = f" ({self.refusal.code}, see {self.refusal.page})" if self.refusal else ""
         return f"{self.output}\n{self.outcome}: {message}{code}".lstrip("\n")
 
     def released(self) -> str:
-        """Returns the output of a completed call. Raises if the call did not complete."""
-        if self.outcome in ("completed", "dry-run"):
+        """Returns the output of a completed call, or the answer of a person in its place. Raises if there is neither."""
+        if self.outcome in SUCCESSES:
             return self.output
         if self.outcome == "failed":
             raise Failed(self.text(), self)
@@ -148,7 +150,7 @@ def result_of(status: CallStatus) -> Result:
     if status.result is None:
         raise InvalidResponse("the response of the server has no result for a settled call")
     body = status.result
-    if body.success != (body.outcome in ("completed", "dry-run")):
+    if body.success != (body.outcome in SUCCESSES):
         raise InvalidResponse(f"the response of the server has the outcome {body.outcome} with success={body.success}")
     fields = {field.name: getattr(body, field.name) for field in dataclasses.fields(body)}
     return Result(call=status.call, **fields)

@@ -109,7 +109,17 @@ pub(crate) async fn run(
 
 /// Reads JSON as typed, from a file or from standard input.
 pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
-    let text = match typed.strip_prefix('@') {
+    let wrong = |error| {
+        CliError::new(format!("{option} is not JSON: {error}")).hint(format!(
+            "write `{option} '{{\"text\":\"hi\"}}'`, `{option} @FILE`, or `{option} -` for standard input"
+        ))
+    };
+    Ok(serde_json::from_str(&text(option, typed)?).map_err(wrong)?)
+}
+
+/// Reads the text of an option: as typed, from `@FILE`, or from standard input for `-`.
+pub(crate) fn text(option: &str, typed: &str) -> Result<String> {
+    Ok(match typed.strip_prefix('@') {
         _ if typed == "-" => read(io::stdin()).context("cannot read standard input")?,
         Some(path) => {
             #[expect(
@@ -124,13 +134,7 @@ pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
             })?
         }
         None => typed.to_owned(),
-    };
-    let wrong = |error| {
-        CliError::new(format!("{option} is not JSON: {error}")).hint(format!(
-            "write `{option} '{{\"text\":\"hi\"}}'`, `{option} @FILE`, or `{option} -` for standard input"
-        ))
-    };
-    Ok(serde_json::from_str(&text).map_err(wrong)?)
+    })
 }
 
 fn read(from: impl Read) -> io::Result<String> {

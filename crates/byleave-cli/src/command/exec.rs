@@ -139,6 +139,10 @@ fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus 
                 }
             }
         }
+        CallOutcome::Answered(_) => {
+            out(&result.to_text());
+            ExitStatus::Completed
+        }
         CallOutcome::Withheld(_)
         | CallOutcome::Refused(_)
         | CallOutcome::Unknown(_)

@@ -249,8 +249,9 @@ async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Resu
         let stands = matches!(&sheet.rehearsal, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.is_committable());
         let partial = if stands { "partial, " } else { "" };
         let approval = if approval_scopes(&sheet).is_ok() { "standing-approval, " } else { "" };
+        let result = if sheet.question.kind == QuestionKind::Approval { "result, " } else { "" };
         screen.hint(&format!(
-            "answer with `byleave inbox answer {id} yes{confirm}{case} --digest {}`, or no, {partial}edit, {approval}abort",
+            "answer with `byleave inbox answer {id} yes{confirm}{case} --digest {}`, or no, {partial}edit, {approval}{result}abort",
             sheet.question.digest().short_hex()
         ));
     } else {

@@ -367,7 +367,7 @@ impl HookEvaluator {
     /// Returns the decision for a call that the agent does itself.
     fn told(&self, heard: &HookRequest, result: &CallResult) -> HookDecision {
         if !matches!(result.outcome, CallOutcome::Completed(_)) {
-            return HookDecision::Deny { reason: result.error().unwrap_or_else(|| "denied".into()) };
+            return HookDecision::Deny { reason: result.denial_reason().unwrap_or_else(|| "denied".into()) };
         }
         // The agent has the result of its tool itself, so no change of a result can apply to it.
         let notes = result.modifications.iter().filter(|change| change.part != ModifiedPart::Output);

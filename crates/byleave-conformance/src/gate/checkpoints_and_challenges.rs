@@ -136,7 +136,7 @@ pub(super) async fn a_rule_makes_a_checkpoint_that_a_person_releases(
             let given =
                 SubmittedAnswer { question: question.id, digest, reply: Reply::Yes { note: None }, approver };
             let taken = gate.answer(given).await;
-            ensure!(matches!(taken, Err(AnswerError::NotPerson)), "{assurance:?}: {taken:?}");
+            ensure!(matches!(taken, Err(AnswerError::NotPerson { .. })), "{assurance:?}: {taken:?}");
         }
         stage.run_log.nothing("a release by a program")?;
         answer(&gate, &question, Reply::Yes { note: None }).await?;

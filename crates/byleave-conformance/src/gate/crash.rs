@@ -37,6 +37,7 @@ enum CallKind {
     Challenged,
     Failing,
     Declined,
+    AnsweredByPerson,
     Denied,
     DryRun,
     Rehearsed,
@@ -51,9 +52,11 @@ impl CallKind {
                 stage.write("open/x", "1")?
             }
             Self::Repeatable => stage.call("free-again", json!({}))?,
-            Self::Asked | Self::AskedLater | Self::EditedByPerson | Self::Declined => {
-                stage.write("f", "1")?
-            }
+            Self::Asked
+            | Self::AskedLater
+            | Self::EditedByPerson
+            | Self::Declined
+            | Self::AnsweredByPerson => stage.write("f", "1")?,
             Self::Checkpoint => stage.call("free-final", json!({}))?,
             Self::Challenged => stage.call("free-doubted", json!({}))?,
             Self::Failing => stage.call("free-fails", json!({}))?,
@@ -105,6 +108,7 @@ impl CallKind {
                 Reply::Edit { value: json!({"text": "edited"}), note: None }
             }
             (Self::Declined, _) => Reply::No { feedback: Some("not now".into()) },
+            (Self::AnsweredByPerson, _) => Reply::Result { text: "known".into() },
             _ => yes(),
         }
     }
@@ -163,7 +167,9 @@ async fn play(gate: &Gate, kind: CallKind, call: &Call) -> PlayedCall {
 /// Returns the comparable parts of an outcome, without its duration.
 fn gist(ending: &CallOutcome) -> (&'static str, Option<Code>, String) {
     let text = match ending {
-        CallOutcome::Completed(output) | CallOutcome::Failed(output) => output.text.clone(),
+        CallOutcome::Completed(output) | CallOutcome::Failed(output) | CallOutcome::Answered(output) => {
+            output.text.clone()
+        }
         CallOutcome::DryRun(plan) => format!("{:?}", plan.effects.len()),
         CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => String::new(),
     };
@@ -191,7 +197,13 @@ pub(super) async fn a_crash_of_an_allowed_call_leaves_one_outcome(
 pub(super) async fn a_crash_of_a_call_that_is_asked_about_leaves_one_outcome(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
-    let kinds = [CallKind::Asked, CallKind::AskedLater, CallKind::EditedByPerson, CallKind::Declined];
+    let kinds = [
+        CallKind::Asked,
+        CallKind::AskedLater,
+        CallKind::EditedByPerson,
+        CallKind::Declined,
+        CallKind::AnsweredByPerson,
+    ];
     crash_everywhere(bench, &kinds, 32).await
 }
 

@@ -460,6 +460,10 @@ pub const CLOSINGS: &[(&str, QuestionCloser)] = &[
         let content = script.content_ref(br#"{"path":"b"}"#);
         script.answer(Answer::Edit { content, note: None })
     }),
+    ("a result in the place of the tool", |script| {
+        let output = script.content_ref(br#"{"text":"known"}"#);
+        script.answer(Answer::Result { output })
+    }),
     ("an abort", |script| script.answer(Answer::Abort)),
     ("expiry", CallScript::expire),
     ("an approver that broke", CallScript::fail_approver),

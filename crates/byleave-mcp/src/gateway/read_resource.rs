@@ -78,7 +78,7 @@ fn given_out(result: &CallResult, uri: &str) -> Result<ReadResourceResponse, Err
             // The text was changed, so the rest of the result was not released.
             Ok(read.unwrap_or_else(|| as_text(result, uri)))
         }
-        CallOutcome::DryRun(_) => Ok(as_text(result, uri)),
+        CallOutcome::Answered(_) | CallOutcome::DryRun(_) => Ok(as_text(result, uri)),
         _ => {
             let code = result.outcome.refusal().map(|refusal| refusal.code.as_str());
             let why = result.error().unwrap_or_else(|| "the resource was not read".into());

@@ -225,6 +225,7 @@ pub(crate) enum CallOutcomeName {
     Refused,
     DryRun,
     Unknown,
+    Answered,
 }
 
 /// The reason for a refusal
@@ -245,7 +246,7 @@ pub(crate) struct RefusalBody {
 /// A change by a reviewer or a person
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ModificationBody {
-    /// arguments, output, or nothing if only a note was added
+    /// arguments, output, execution if a person answered in the place of the tool, or nothing if only a note was added
     pub(crate) kind: String,
     pub(crate) actor: String,
     pub(crate) reason: Option<String>,
@@ -344,6 +345,7 @@ impl From<&CallResult> for CallResultBody {
                 result::ModifiedPart::Arguments => "arguments",
                 result::ModifiedPart::Output => "output",
                 result::ModifiedPart::NoteOnly => "nothing",
+                result::ModifiedPart::Execution => "execution",
             };
             ModificationBody {
                 kind: what.to_owned(),
@@ -380,6 +382,7 @@ impl From<&CallOutcome> for CallOutcomeName {
             CallOutcome::Refused(_) => Self::Refused,
             CallOutcome::DryRun(_) => Self::DryRun,
             CallOutcome::Unknown(_) => Self::Unknown,
+            CallOutcome::Answered(_) => Self::Answered,
         }
     }
 }

@@ -240,6 +240,13 @@ pub(crate) enum AnswerChoice {
         #[serde(default)]
         this_session: bool,
     },
+    /// Give the result in the place of the tool, which does not run. Only for a person, and not for a checkpoint
+    #[schema(title = "Result")]
+    Result {
+        /// The text that the model gets as the result, marked as the answer of a person
+        #[schema(min_length = 1, max_length = 100000)]
+        text: String,
+    },
     /// Refuse the call, and ask the agent to stop
     #[schema(title = "Abort")]
     Abort {},

@@ -67,7 +67,7 @@ impl CallSpanBuilder<'_> {
         ];
         attributes.extend(tool.clone().map(|tool| KeyValue::new("gen_ai.tool.name", tool)));
         let error = match outcome {
-            Outcome::Completed { .. } | Outcome::DryRun { .. } => None,
+            Outcome::Completed { .. } | Outcome::DryRun { .. } | Outcome::Answered { .. } => None,
             Outcome::Failed { .. } => Some("failed"),
             Outcome::Withheld(why) | Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.code.as_str()),
         };
@@ -190,6 +190,7 @@ const fn answer(fact: &RecordEvent) -> &'static str {
             Answer::Edit { .. } => "edit",
             Answer::Partial { .. } => "partial",
             Answer::StandingApproval(_) => "standing-approval",
+            Answer::Result { .. } => "result",
             Answer::Abort => "abort",
         },
         RecordEvent::Expired { .. } => "expired",

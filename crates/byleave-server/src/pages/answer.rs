@@ -132,6 +132,7 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
             max_uses: some(number("uses")?),
             this_session: fields.require("where")? != "all",
         },
+        "result" => AnswerChoice::Result { text: fields.text("result").unwrap_or_default() },
         "abort" => AnswerChoice::Abort {},
         _ => return Err(Problem::new(ProblemKind::Unusable, "the form has an unknown answer")),
     })
@@ -196,6 +197,7 @@ fn told(say: &str) -> &'static str {
         "mask" => "You released the masked result.",
         "partial" => "You applied some of the changes.",
         "standing-approval" => "You gave a standing approval.",
+        "result" => "You answered in the place of the tool.",
         _ => "You aborted the turn.",
     }
 }

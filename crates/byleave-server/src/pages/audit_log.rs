@@ -80,7 +80,7 @@ pub(super) async fn list(
 }
 
 fn searching(search: &AuditLogSearch) -> Markup {
-    let outcomes = ["", "completed", "failed", "refused", "withheld", "dry-run", "unknown"];
+    let outcomes = ["", "completed", "failed", "refused", "withheld", "dry-run", "unknown", "answered"];
     html! {
         form.search method="get" action="/log" role="search" {
             label { "Text" input type="search" name="text" value=(search.text) data-key="/"; }

@@ -109,6 +109,7 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                     button type="submit" { "Send the edited " @if is_release { "result" } @else { "arguments" } }
                 }
             }
+            @if sheet.question.kind == QuestionKind::Approval { (in_place(visitor, sheet)) }
             @if complete {
                 (part(visitor, sheet))
                 (leave(sheet))
@@ -183,6 +184,22 @@ fn mask(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                 label for="masked" { "More words to mask. Detected secrets are always masked." }
                 input #masked type="text" name="words" autocomplete="off";
                 button type="submit" { "Release the masked result" }
+            }
+        }
+    }
+}
+
+/// Renders the form for a result that a person gives in the place of the tool.
+fn in_place(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
+    html! {
+        details.card {
+            summary data-key="r" { "Answer in the place of the tool" kbd { "r" } }
+            form method="post" action=(to(sheet)) {
+                (hidden(visitor, sheet, "result"))
+                label for="result" { "Result for the model" }
+                textarea #result name="result" rows="4" maxlength="100000" required {}
+                p.hint { "The tool does not run. The model gets this text as its result, with a line that a person answered." }
+                button type="submit" { "Answer with this result" }
             }
         }
     }

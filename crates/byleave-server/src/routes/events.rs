@@ -182,7 +182,7 @@ async fn approval(tenancy: &Tenant, kept: &StoredCall, seq: u32) -> Option<Seria
     let (question, approved) = match &record.entries().get(place)?.event {
         RecordEvent::Answered(answered) => {
             let said = &answered.answer;
-            (answered.question, !matches!(said, Answer::No { .. } | Answer::Abort))
+            (answered.question, !matches!(said, Answer::No { .. } | Answer::Result { .. } | Answer::Abort))
         }
         RecordEvent::Expired { question } | RecordEvent::ApproverFailed { question, .. } => {
             (*question, false)

@@ -74,6 +74,11 @@ impl QuestionDialog {
                 }
                 field_rows = field(edit.field.height(wide)).max(3);
             }
+            DialogMode::Result(editor) => {
+                let keys = "The tool does not run. Write the result that the model gets instead; Ctrl-D sends it; Ctrl-O opens your editor; Esc goes back";
+                lines.extend(wrapped(keys, wide, palette.careful()));
+                field_rows = field(editor.field.height(wide)).max(3);
+            }
             DialogMode::Leave(form) => lines.extend(leave(form, wide, palette)),
             DialogMode::Parts(parts) => lines.extend(kept(parts, palette)),
         }
@@ -162,6 +167,7 @@ pub(super) fn draw(
         }
         DialogMode::Challenge(form) => form.field.draw(field, buf, Style::new()),
         DialogMode::Edit(edit) => edit.field.draw(field, buf, Style::new()),
+        DialogMode::Result(editor) => editor.field.draw(field, buf, Style::new()),
         DialogMode::Reading | DialogMode::Leave(_) | DialogMode::Parts(_) => None,
     }
 }

@@ -17,7 +17,7 @@ use super::digest::digest_to_confirm;
 use super::{standing_approval, withheld_result};
 use crate::app_context::AppContext;
 use crate::args::AskArg;
-use crate::command::call::json as typed_json;
+use crate::command::call::{json as typed_json, text as typed_text};
 use crate::console::Console;
 use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
@@ -116,6 +116,15 @@ pub(crate) enum AnswerCommand {
         /// Note for the model
         #[arg(long, value_name = "TEXT")]
         note: Option<String>,
+    },
+    /// Give the result in the place of the tool, which does not run
+    ///
+    /// The model gets the text as the result of the tool, marked as the answer of a person. Only a person at a terminal can
+    /// answer so, and not a checkpoint.
+    Result {
+        /// Result for the model: text, `@FILE`, or `-` to type it and end with Ctrl-D
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        text: String,
     },
     /// Abort the call and its turn
     Abort,
@@ -226,6 +235,7 @@ fn reply(answer: AnswerCommand, sheet: &QuestionView) -> Result<Reply> {
         AnswerCommand::Release { note } => withheld_result::release(sheet, note)?,
         AnswerCommand::Withhold { feedback } => withheld_result::withhold(sheet, feedback)?,
         AnswerCommand::Redact { text, note } => withheld_result::redact(sheet, &text, note)?,
+        AnswerCommand::Result { text } => Reply::Result { text: typed_text("--text", &text)? },
         AnswerCommand::Abort => Reply::Abort,
     })
 }

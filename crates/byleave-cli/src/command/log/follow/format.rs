@@ -135,6 +135,7 @@ pub(super) fn format_entry(
                 Answer::Edit { .. } => "edit",
                 Answer::Partial { .. } => "partial",
                 Answer::StandingApproval(_) => "standing-approval",
+                Answer::Result { .. } => "result",
                 Answer::Abort => "abort",
             };
             (None, "answered", format!("{word} by {}", answered.approver.name))
