@@ -236,9 +236,7 @@ impl Proxy {
             Ok(result) if matches!(result.outcome, CallOutcome::Completed(_)) => {
                 return self.pass(&self.to_client, OutgoingMessage::Line(line)).await;
             }
-            Ok(result) => {
-                result.denial_reason().unwrap_or_else(|| "the write was not permitted".to_owned())
-            }
+            Ok(result) => result.denial_reason().unwrap_or_else(|| "the write was not permitted".to_owned()),
             Err(why) => why,
         };
         self.pass(&self.to_agent, jsonrpc::error(&id, REFUSED, &why)).await;

@@ -266,7 +266,9 @@ impl TurnResult {
             }
             // A text is not a response of a model, which has calls and a reason to stop.
             Some(Outcome::Answered { .. }) => {
-                return Ok(nothing("a person answered in the place of the model, which was not asked".into()));
+                return Ok(nothing(
+                    "a person answered in the place of the model, which was not asked".into(),
+                ));
             }
             Some(Outcome::DryRun { .. }) | None => return Ok(nothing("the turn was not run".into())),
         };

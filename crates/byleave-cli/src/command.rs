@@ -66,7 +66,7 @@ use crate::resolved_options::ResolvedOptions;
 /// The manual page ends with this text.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    completed, or a dry run was shown
+  0    completed, a dry run was shown, or a person answered in the place of the tool
   1    failed: the tool reports a failure, the audit log does not verify, or commands cannot be confined here
   2    usage error, or an internal error, such as results that cannot be written
   3    refused, or the result is withheld; a code gives the reason

@@ -138,7 +138,8 @@ pub(crate) async fn attach_for_tool(
     attach_some(catalog, house, options, |server| tool.starts_with(&format!("mcp_{server}_"))).await
 }
 
-/// Starts the accepted server that a recorded call needs, unless a gateway holds the call and continues it.
+/// Starts the accepted server that a recorded call needs, unless a gateway holds the call and continues it, or a person answered in the
+/// place of the tool.
 pub(crate) async fn attach_for_call(
     gate: &Gate,
     house: &AppContext,
@@ -146,6 +147,7 @@ pub(crate) async fn attach_for_call(
     call: CallId,
 ) -> Result<AttachedServers> {
     let kept = house.audit_log.record(call).await?;
+    let kept = kept.filter(|kept| kept.record.person_result().is_none());
     let tool = kept.as_ref().and_then(|kept| Some(kept.record.header()?.tool.as_str()));
     match tool {
         Some(tool) if !is_pending(&pending_dir(options), call) => {

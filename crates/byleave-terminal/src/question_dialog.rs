@@ -345,7 +345,12 @@ impl QuestionDialog {
         if let Some(sheet) = one {
             choices.push(choice('e', "edit", "changes the arguments; the policy decides again", None));
             if kind == Some(QuestionKind::Approval) {
-                choices.push(choice('r', "result", "the model gets your result; the tool does not run", None));
+                choices.push(choice(
+                    'r',
+                    "result",
+                    "the model gets your result; the tool does not run",
+                    None,
+                ));
             }
             let changes = |seen: &RehearsalView| match seen {
                 RehearsalView::Ran { rehearsal, .. } => {

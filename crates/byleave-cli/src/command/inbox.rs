@@ -142,7 +142,11 @@ async fn answered(
     let workspace = house.workspace_of(sheet.call).await?;
     let gate = house.gate(options, &workspace, AskArg::Inbox, options.settings.gate())?;
     record_waivers(&gate, options).await?;
-    let _servers = mcp_servers::attach_for_call(&gate, house, options, sheet.call).await?;
+    let _servers = match reply {
+        // The tool does not run.
+        Reply::Result { .. } => None,
+        _ => Some(mcp_servers::attach_for_call(&gate, house, options, sheet.call).await?),
+    };
     let driven = drive_call::answer_and_drive(&gate, &sheet.question, reply, options, screen).await?;
     call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())

@@ -52,8 +52,7 @@ enum LogCommand {
 }
 
 /// The six outcomes, as the audit log names them.
-const OUTCOMES: [&str; 7] =
-    ["completed", "failed", "withheld", "refused", "dry-run", "unknown", "answered"];
+const OUTCOMES: [&str; 7] = ["completed", "failed", "withheld", "refused", "dry-run", "unknown", "answered"];
 
 #[derive(Debug, Default, Group)]
 pub(crate) struct LogFilterArgs {

@@ -18,9 +18,7 @@ use byleave_gate::result::{CallOutcome, CallResult, ModifiedPart};
 use byleave_gate::review::{Opinion, hold_reviewer, output_reviewer};
 use serde_json::json;
 
-use super::fixture::{
-    ScenarioContext, answer, inbox, kinds, quick, record, refused, settled, waiting, yes,
-};
+use super::fixture::{ScenarioContext, answer, inbox, kinds, quick, record, refused, settled, waiting, yes};
 use crate::ledger::{ConformanceError, LedgerHarness, ensure, same};
 
 /// The line that marks the result for the model.
@@ -82,7 +80,11 @@ pub(super) async fn a_person_answers_in_the_place_of_the_tool(
     same("for the model", &told.to_text(), &format!("{MARK}\nf was written yesterday"))?;
     ensure!(told.is_success() && told.error().is_none(), "{told:?}");
     let denial = told.denial_reason().unwrap_or_default();
-    same("for a hook", &denial, &"A person answered in the place of the tool: f was written yesterday".into())?;
+    same(
+        "for a hook",
+        &denial,
+        &"A person answered in the place of the tool: f was written yesterday".into(),
+    )?;
     let changes: Vec<_> = told.modifications.iter().map(|change| (change.part, &*change.author)).collect();
     same("the changes", &changes, &vec![(ModifiedPart::Execution, "ada")])?;
     stage.run_log.nothing("a person answered")?;

@@ -225,7 +225,7 @@ impl TerminalDialog<'_> {
         if text.trim().is_empty() {
             return self.draw("that is empty\n").map(|()| None);
         }
-        Ok(Some(Reply::Result { text }))
+        Ok(Some(Reply::Result { text: text.trim_end().to_owned() }))
     }
 
     fn read_edit(&mut self) -> Result<Option<Reply>, ApproverError> {

@@ -144,6 +144,7 @@ async fn an_external_service_answers() {
     let edit = Reply::Edit { value: json!({"path": "/w/old.txt"}), note: None };
     assert_eq!(says(json!({"kind": "edit", "value": {"path": "/w/old.txt"}})).await, Ok(edit));
     assert_eq!(says(json!({"kind": "abort"})).await, Ok(Reply::Abort));
+    assert_eq!(says(json!({"kind": "result", "text": "x"})).await, Ok(Reply::Result { text: "x".into() }));
     let leave = json!({"id": uuid::Uuid::from_u128(3), "tool": "delete_file", "scope": [], "max_uses": 2});
     assert!(
         matches!(says(json!({"kind": "standing-approval", "standing_approval": leave})).await, Ok(Reply::StandingApproval(leave)) if leave.max_uses == Some(2))

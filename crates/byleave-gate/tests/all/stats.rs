@@ -8,6 +8,7 @@ use byleave_core::id::{AgentId, OwnerId, SessionId};
 use byleave_core::pipeline::{NextStep, Task, next_step};
 use byleave_core::question::Answer;
 use byleave_core::record::Record;
+use byleave_core::review::Review;
 use uuid::Uuid;
 
 use byleave_conformance::ledger::record_script::{
@@ -138,6 +139,21 @@ fn calls() -> Vec<CallScript> {
 
 // req: R5
 #[test]
+fn a_result_in_the_place_of_the_tool_is_counted() {
+    let mut script = asks(ScriptSettings::default(), &[(None, AskCause::Default)]);
+    let output = script.content_ref(b"{}");
+    let mut script = answered(script, 1_000, Answer::Result { output });
+    script.push(RecordEvent::OutputReviewed(Ok(Review::default()))).unwrap();
+    script.settle().unwrap();
+    let stats = counted(StatsFilter::default(), &[script]);
+    assert_eq!(stats.outcomes, OutcomeCounts { answered: 1, ..OutcomeCounts::default() });
+    assert_eq!(stats.questions.answers, AnswerCounts { result: 1, ..AnswerCounts::default() });
+    assert_eq!(stats.destructive.executed, 0);
+    assert_eq!(stats.outcomes.counts().iter().filter(|(_, number)| *number > 0).count(), 1);
+}
+
+// req: R5
+#[test]
 fn calls_questions_and_answers_are_counted() {
     let stats = counted(StatsFilter::default(), &calls());
     assert_eq!(stats.calls, 13);
@@ -151,6 +167,7 @@ fn calls_questions_and_answers_are_counted() {
         edit: 1,
         partial: 0,
         standing_approval: 1,
+        result: 0,
         abort: 1,
         expired: 1,
         cancelled: 1,

@@ -80,11 +80,21 @@ async fn every_answer_can_be_typed() {
         (&["a\n"], Ok(Reply::Abort)),
         (&["e\n", "{\"path\":\n", " \"/w/b\"}\n", "\n"], edit(json!({"path": "/w/b"}))),
         (&["e\n", "not json\n", "\n", "e\n", "[1]\n", "\n", "y\n"], Ok(YES)),
+        (&["r\n", "gone\n", "since May\n", "\n"], Ok(Reply::Result { text: "gone\nsince May".into() })),
+        (&["result\n", "\n", "y\n"], Ok(YES)),
         (&["\n", "what?\n", "y\n"], Ok(YES)),
     ];
     for (lines, expected) in cases {
         assert_eq!(typed(QuestionKind::Approval, lines).await, *expected, "{lines:?}");
     }
+}
+
+// req: R5
+#[tokio::test]
+async fn a_held_result_has_no_tool_to_answer_for() {
+    let (terminal, drawn) = scripted("", &["r\n", "n\n", "\n"]);
+    assert_eq!(ask(&terminal, QuestionKind::Release).await, Ok(no(None)));
+    assert!(!drawn.lock().unwrap().contains("[r]esult"));
 }
 
 // req: R3

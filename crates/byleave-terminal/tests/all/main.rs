@@ -4,6 +4,7 @@
 mod chat;
 mod frames;
 mod person;
+mod result;
 mod sheets;
 mod typing;
 mod typing_pty;
