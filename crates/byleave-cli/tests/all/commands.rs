@@ -58,6 +58,8 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("inbox answer partial", &["QUESTION", "x"], &[2]),
     ("inbox answer edit", &["QUESTION", "--args", NOTE], &[0, 4]),
     ("inbox answer standing-approval", &["QUESTION", "--pattern", "write:/**"], &[0]),
+    // Only a person answers in the place of a tool.
+    ("inbox answer result", &["QUESTION", "--text", "x"], &[3]),
     ("inbox answer abort", &["QUESTION"], &[130]),
     // The question is not about a held result.
     ("inbox answer release", &["QUESTION"], &[2]),

@@ -200,7 +200,9 @@ fn saw_of(at: usize, round: usize, case: &Case) -> FileToolResult {
             FileToolOutcome::Done
         }
         CallOutcome::Failed(_) => FileToolOutcome::Failed,
-        CallOutcome::Refused(_) | CallOutcome::DryRun(_) => FileToolOutcome::Refused,
+        CallOutcome::Refused(_) | CallOutcome::DryRun(_) | CallOutcome::Answered(_) => {
+            FileToolOutcome::Refused
+        }
     };
     match (case.must.as_str(), fate) {
         ("deny", FileToolOutcome::Refused)
