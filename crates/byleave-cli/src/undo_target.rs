@@ -135,9 +135,7 @@ pub(crate) async fn newest_undoable(
         looked += calls.len();
         let is_last = calls.len() < AT_ONCE;
         for item in calls.into_iter().filter(|item| stands(&store, item)) {
-            let is_meant = reach == UndoScope::Anywhere
-                || Path::new(&options.cwd).starts_with(house.workspace_of(item.call).await?);
-            if is_meant {
+            if reach == UndoScope::Anywhere || is_here(&item, house, options).await? {
                 return Ok(Some(item));
             }
         }
@@ -151,13 +149,28 @@ pub(crate) async fn newest_undoable(
 /// Returns the calls whose changes can be undone, newest first.
 pub(crate) async fn undoable_calls(
     filter: CallFilter,
+    reach: UndoScope,
     house: &AppContext,
     options: &ResolvedOptions,
 ) -> Result<Vec<CallItem>> {
     let store = workplace(options, &options.cwd).open_store()?;
     let mut all = house.audit_log.calls(filter, PageRequest::with_limit(CALLS_MAX)).await?;
     all.retain(|item| stands(&store, item));
-    Ok(all)
+    if reach == UndoScope::Anywhere {
+        return Ok(all);
+    }
+    let mut here = Vec::new();
+    for item in all {
+        if is_here(&item, house, options).await? {
+            here.push(item);
+        }
+    }
+    Ok(here)
+}
+
+/// Checks whether a call was made in this directory or in one of its parents.
+async fn is_here(item: &CallItem, house: &AppContext, options: &ResolvedOptions) -> Result<bool> {
+    Ok(Path::new(&options.cwd).starts_with(house.workspace_of(item.call).await?))
 }
 
 fn stands(store: &CopyStore, item: &CallItem) -> bool {

@@ -139,6 +139,7 @@ scenarios! { ($)
     rehearsals::what_was_seen_is_judged_by_the_same_rules,
     rehearsals::what_did_nothing_on_the_copy_is_not_asked_about,
     rehearsals::what_wanted_the_network_is_run_again_with_those_hosts,
+    rehearsals::what_an_allowed_run_changed_is_judged,
     rehearsals::a_part_of_a_rehearsal_can_be_chosen,
     rehearsals::a_copy_that_is_gone_is_made_and_asked_about_again,
     checkpoints_and_challenges::a_checkpoint_holds_in_every_mode,

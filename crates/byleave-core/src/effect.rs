@@ -131,7 +131,7 @@ fn overlap(a: &str, b: &str) -> bool {
 }
 
 /// Checks whether a path is equal to another one or beneath it.
-pub(crate) fn is_at_or_beneath(inner: &str, outer: &str) -> bool {
+pub fn is_at_or_beneath(inner: &str, outer: &str) -> bool {
     let outer = outer.trim_end_matches('/');
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -12,7 +12,7 @@ use crate::id::{AgentId, AttemptId, QuestionId, SessionId, TenantId};
 use crate::outcome::{ExecutionEnd, Outcome};
 use crate::question::{Question, RecordedAnswer};
 use crate::refusal::{Refusal, StageResult};
-use crate::rehearsal::{RehearsalOutcome, RehearsalSettings};
+use crate::rehearsal::{RehearsalOutcome, RehearsalSettings, RehearsalSummary};
 use crate::review::Review;
 use crate::session::{SessionNode, describe_caller};
 
@@ -95,6 +95,13 @@ pub enum RecordEvent {
         /// The attempt.
         attempt: AttemptId,
     },
+    /// The attempt ran on a copy. The policy does not allow everything that it changed there, so nothing is committed yet.
+    Observed {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The run, and the decision on what it changed.
+        run: RehearsalSummary,
+    },
     /// The attempt ended.
     Ended {
         /// The attempt.
@@ -129,6 +136,7 @@ impl RecordEvent {
             Self::Cancelled { .. } => "cancelled",
             Self::Started(_) => "started",
             Self::Interrupted { .. } => "interrupted",
+            Self::Observed { .. } => "observed",
             Self::Ended { .. } => "ended",
             Self::OutputReviewed(_) => "output_reviewed",
             Self::Settled(_) => "settled",

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::effect::{Effect, is_at_or_beneath};
 
+/// The bits with which a program runs with the rights of its owner or group.
+const SET_ID_BITS: u32 = 0o6000;
+/// The directories of system programs, which every command can read.
+const SYSTEM_DIRS: [&str; 6] = ["/usr", "/bin", "/lib", "/lib64", "/opt", "/nix"];
+
 /// All differences between a copy and its original.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -170,6 +175,47 @@ impl FileChange {
         }
     }
 
+    /// Returns why no rule about paths can allow what the path became: a special file, a new set-id bit, or a link in a repository's own
+    /// directory.
+    pub fn special_reason(&self) -> Option<String> {
+        let after = self.after.as_ref()?;
+        let path = self.path.escape_debug();
+        if let Some(what) = self.unexpected_in_git_dir() {
+            return Some(format!("`{path}` becomes a {what}, which git never creates"));
+        }
+        if let FileNodeKind::Special { kind } = &after.kind {
+            return Some(format!("`{path}` becomes a {kind}"));
+        }
+        let had = self.before.as_ref().map_or(0, |before| before.mode);
+        let is_file = matches!(after.kind, FileNodeKind::File { .. });
+        (is_file && after.mode & SET_ID_BITS & !had != 0)
+            .then(|| format!("`{path}` would run with the rights of its owner or group"))
+    }
+
+    /// Returns whether it is a change to a file, a directory, or a link that leads to the workspace or to a system program.
+    pub fn is_plain(&self, workspace: &str) -> bool {
+        let target = self.after.as_ref().and_then(|after| match &after.kind {
+            FileNodeKind::Link { target } => Some(target),
+            _ => None,
+        });
+        let stays = |target: &String| {
+            let led = resolve_link(&self.path, target);
+            is_at_or_beneath(&led, workspace) || SYSTEM_DIRS.iter().any(|dir| is_at_or_beneath(&led, dir))
+        };
+        self.special_reason().is_none() && target.is_none_or(stays)
+    }
+
+    /// Returns whether it is a directory that did not exist.
+    pub fn is_new_directory(&self) -> bool {
+        let is_directory = |node: &FileNode| node.kind == FileNodeKind::Directory;
+        self.before.is_none() && self.after.as_ref().is_some_and(is_directory)
+    }
+
+    /// Returns whether git ignores the path, so that most often it can be generated again.
+    pub fn is_regenerated(&self) -> bool {
+        self.git_status == GitStatus::Ignored
+    }
+
     /// Returns the change as an effect.
     pub fn to_effect(&self) -> Effect {
         let path = self.path.clone();
@@ -180,6 +226,21 @@ impl FileChange {
             }
         }
     }
+}
+
+/// Returns the path that a link leads to, by its text. Links on the way are changes of their own.
+fn resolve_link(link: &str, target: &str) -> String {
+    let parent = link.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let whole = if target.starts_with('/') { target.to_owned() } else { format!("{parent}/{target}") };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 impl FileChanges {

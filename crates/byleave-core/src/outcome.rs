@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::decision::PolicyDecision;
 use crate::digest::ContentRef;
 use crate::refusal::Refusal;
 
@@ -91,6 +92,10 @@ pub struct ExecutionEnd {
     /// The call can be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undoable: bool,
+    /// The decision on what it changed, with the rule that covered each change. Absent if it changed nothing, or if a person had approved
+    /// exactly these changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Box<PolicyDecision>>,
 }
 
 /// The outcome of a call.

@@ -117,7 +117,7 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
     if let Some(Attempt::Ended(end)) = record.attempt() {
         return release_result(record, ResultSource::Tool(end));
     }
-    if let (Some(by), None) = (record.cancelled_by(), record.attempt()) {
+    if let (Some(by), None | Some(Attempt::Observed(_))) = (record.cancelled_by(), record.attempt()) {
         return Err(refuse(Code::Cancelled, format!("cancelled by {by}")));
     }
     // An answer in the place of the tool implies all earlier stages, too, and nothing can begin after it.
@@ -158,7 +158,7 @@ fn run_stages(record: &Record) -> Result<Outcome, Stop> {
     require_challenge(terms, ruling, &draft, ChallengeTiming::AfterAnswer)?;
 
     match record.attempt() {
-        None => match record.start_refusal() {
+        None | Some(Attempt::Observed(_)) => match record.start_refusal() {
             None => Err(Stop::Do(Task::Start(grant))),
             Some(refusal) => Err(Stop::Refuse(refusal.clone())),
         },
@@ -218,6 +218,9 @@ fn require_challenge(
 
 /// Requires a rehearsal, if a person would be asked and the terms say that the call can be rehearsed.
 fn require_rehearsal<'a>(stage: &DraftState<'a>) -> Result<Option<&'a RehearsalSummary>, Stop> {
+    if let Some(observed) = stage.draft.observed_run() {
+        return check_observed(observed).map(Some);
+    }
     if stage.resolved_tool.rehearsal.is_none() || required_question(stage).is_none() {
         return Ok(None);
     }
@@ -229,9 +232,14 @@ fn require_rehearsal<'a>(stage: &DraftState<'a>) -> Result<Option<&'a RehearsalS
         Some(RehearsalOutcome::Unavailable { .. }) => return Ok(None),
         Some(RehearsalOutcome::Ran(head)) => head,
     };
-    match &head.decision {
+    check_observed(head).map(Some)
+}
+
+/// Refuses a run whose real effects are denied.
+fn check_observed(run: &RehearsalSummary) -> Result<&RehearsalSummary, Stop> {
+    match &run.decision {
         Some(ruling) if ruling.verdict == Verdict::Deny => Err(Stop::Refuse(denial(ruling))),
-        _ => Ok(Some(head)),
+        _ => Ok(run),
     }
 }
 
@@ -299,8 +307,10 @@ fn required_question(stage: &DraftState<'_>) -> Option<QuestionKind> {
     if of_tool || of_rule {
         return Some(QuestionKind::Checkpoint);
     }
-    let asks =
-        stage.decision.verdict == Verdict::Ask || stage.review.is_held() || stage.is_person_challenging();
+    let asks = stage.decision.verdict == Verdict::Ask
+        || stage.draft.observed_run().is_some()
+        || stage.review.is_held()
+        || stage.is_person_challenging();
     asks.then_some(QuestionKind::Approval)
 }
 
@@ -308,6 +318,9 @@ fn required_question(stage: &DraftState<'_>) -> Option<QuestionKind> {
 /// understood or failed to change files.
 fn is_question_unnecessary(stage: &DraftState<'_>, kind: QuestionKind) -> bool {
     let Some((head, terms)) = stage.rehearsal.zip(stage.resolved_tool.rehearsal) else { return false };
+    if stage.draft.observed_run().is_some() {
+        return false;
+    }
     kind == QuestionKind::Approval
         && !stage.resolved_tool.checkpoint
         && !stage.is_person_challenging()

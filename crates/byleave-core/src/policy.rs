@@ -19,6 +19,7 @@ mod index;
 mod load;
 mod parser;
 mod path_variables;
+mod profiles;
 mod request;
 mod rule;
 #[cfg(test)]
@@ -32,5 +33,6 @@ pub use example::{ExampleChecker, SkipExamples, UncheckedExample};
 pub use load::{LoadedRules, load_rules};
 pub use parser::{Diagnostic, PolicyFileError, RuleFile, class_judged_by_effects};
 pub use path_variables::PathVariables;
-pub use request::PolicyRequest;
-pub use rule::{Example, Layer, PolicyError, Rule, RuleError};
+pub use profiles::Profile;
+pub use request::{EffectStage, PolicyRequest};
+pub use rule::{Example, Layer, PolicyError, Rule, RuleError, UNDOABLE};

@@ -170,6 +170,7 @@ impl Record {
             match &entry.event {
                 RecordEvent::Started(Ok(claim)) => attempt = Some(Attempt::Open(claim)),
                 RecordEvent::Interrupted { .. } => attempt = Some(Attempt::Interrupted),
+                RecordEvent::Observed { run, .. } => attempt = Some(Attempt::Observed(run)),
                 RecordEvent::Ended { end, .. } => attempt = Some(Attempt::Ended(end)),
                 _ => {}
             }
@@ -177,9 +178,17 @@ impl Record {
         attempt
     }
 
-    /// Returns the number of attempts that have begun.
+    /// Returns the number of attempts that have begun, except one that only ran on a copy.
     pub fn attempts(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(&entry.event, RecordEvent::Started(Ok(_)))).count()
+        let mut count: usize = 0;
+        for entry in &self.entries {
+            match &entry.event {
+                RecordEvent::Started(Ok(_)) => count = count.saturating_add(1),
+                RecordEvent::Observed { .. } => count = count.saturating_sub(1),
+                _ => {}
+            }
+        }
+        count
     }
 
     /// Returns whether an attempt with this id has begun.
@@ -296,8 +305,29 @@ impl<'a> Draft<'a> {
         review, Reviewed, Review;
         /// Returns the challenge.
         challenge, Challenged, ChallengeSummary;
-        /// Returns the question about the draft.
-        question, Asked, Question;
+    }
+
+    /// Returns the question about the draft, or about what its attempt changed on a copy.
+    pub fn question(&self) -> Option<&'a StageResult<Question>> {
+        find_event(self.after_observation(), |fact| match fact {
+            RecordEvent::Asked(step) => Some(step),
+            _ => None,
+        })
+    }
+
+    /// Returns the entries after an attempt that ran on a copy, or all of them.
+    fn after_observation(&self) -> &'a [Entry] {
+        let place =
+            self.entries.iter().rposition(|entry| matches!(entry.event, RecordEvent::Observed { .. }));
+        place.and_then(|place| self.entries.get(place..)).unwrap_or(self.entries)
+    }
+
+    /// Returns what an attempt changed on a copy, if the policy did not allow all of it.
+    pub fn observed_run(&self) -> Option<&'a RehearsalSummary> {
+        self.entries.iter().rev().find_map(|entry| match &entry.event {
+            RecordEvent::Observed { run, .. } => Some(run),
+            _ => None,
+        })
     }
 
     /// Returns the binding under which the draft runs on a copy.
@@ -316,8 +346,11 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the rehearsal, if the draft ran on a copy.
+    /// Returns the newest run on a copy that is not committed.
     pub fn rehearsal_summary(&self) -> Option<&'a RehearsalSummary> {
+        if let Some(observed) = self.observed_run() {
+            return Some(observed);
+        }
         match self.rehearsal_outcome()? {
             RehearsalOutcome::Ran(head) => Some(head),
             RehearsalOutcome::Unavailable { .. } => None,
@@ -348,6 +381,8 @@ pub enum Attempt<'a> {
     Open(&'a Claim),
     /// The owner of the attempt is gone.
     Interrupted,
+    /// The attempt ran on a copy, and nothing is committed yet.
+    Observed(&'a RehearsalSummary),
     /// The attempt ended.
     Ended(&'a ExecutionEnd),
 }

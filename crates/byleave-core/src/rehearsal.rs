@@ -9,8 +9,13 @@ use crate::call::Mode;
 use crate::decision::{AskCause, PolicyDecision, Verdict};
 use crate::digest::{ContentRef, Digest};
 use crate::effect::{Effect, Plan};
-use crate::file_change::FileChanges;
+use crate::file_change::{FileChange, FileChangeKind, FileChanges};
 use crate::outcome::{ExecutionStatus, Output};
+
+/// The number of deleted files up to which a run is undoable work. Beyond it, nobody would notice what is missing.
+const UNDOABLE_DELETIONS_MAX: usize = 50;
+/// The number of changed files up to which a run is undoable work.
+const UNDOABLE_CHANGES_MAX: usize = 500;
 
 /// The settings of a rehearsal, pinned with the terms of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +41,12 @@ pub struct Rehearsal {
     /// The minimum number of processes that it left running. They were ended. Only zero is exact.
     #[serde(default)]
     pub leftover_processes: u32,
+    /// The hosts that it reached, because a rule or a person allowed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reached_hosts: Vec<String>,
+    /// The changed paths from which git would run commands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_by_git: Vec<String>,
     /// The limits of the confinement that were weaker than a rehearsal requires to spare the question, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_guarantees: Vec<String>,
@@ -112,19 +123,33 @@ impl Rehearsal {
     /// Returns its real effects as a plan that can be evaluated: the changes, and the hosts that it would have reached.
     pub fn observed_plan(&self) -> Plan {
         let mut effects = self.changes.to_effects();
-        // No rule can match the new kind of a path, so no rule allows this.
-        effects.extend(self.changes.list.iter().filter_map(|change| {
-            let why = format!(
-                "`{}` becomes a {}, which git never creates",
-                change.path.escape_debug(),
-                change.unexpected_in_git_dir()?
-            );
-            Some(Effect::Unknown { reason: why })
-        }));
+        // No rule can match these, so no rule allows them.
+        let unknown = |reason: String| Effect::Unknown { reason };
+        effects.extend(self.changes.list.iter().filter_map(FileChange::special_reason).map(unknown));
+        let by_git = |path: &String| format!("git would run commands from `{}`", path.escape_debug());
+        effects.extend(self.run_by_git.iter().map(by_git).map(unknown));
         effects.extend(
             self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
         );
         Plan { effects, ..Plan::default() }
+    }
+
+    /// Returns the effects of processes that it left running, which were ended.
+    pub fn leftover_effect(&self) -> Option<Effect> {
+        let reason = || "the command left processes running, which were ended".to_owned();
+        (self.leftover_processes > 0).then(|| Effect::Unknown { reason: reason() })
+    }
+
+    /// Checks whether it is undoable work: everything that it did can be taken back, and a person can still oversee it.
+    pub fn is_undoable_work(&self, workspace: &str) -> bool {
+        let counted = |change: &&FileChange| !change.is_regenerated();
+        let deleted = |change: &&FileChange| change.kind() == FileChangeKind::Deleted;
+        let all = || self.changes.list.iter().filter(counted);
+        self.leftover_processes == 0
+            && self.reached_hosts.is_empty()
+            && self.changes.list.iter().all(|change| change.is_plain(workspace))
+            && all().filter(deleted).count() <= UNDOABLE_DELETIONS_MAX
+            && all().count() <= UNDOABLE_CHANGES_MAX
     }
 
     /// Returns the hosts that it wanted by a known name or address.
@@ -149,6 +174,24 @@ impl Rehearsal {
                 && self.status == ExecutionStatus::Failed
                 && asks_only_about_changes(plan, asked),
             decision: observed,
+        }
+    }
+}
+
+impl Rehearsal {
+    /// Returns the recorded form of a granted run whose changes are not all allowed. A yes commits exactly this run.
+    pub const fn summarize_observed(
+        &self,
+        stored: ContentRef,
+        decision: Option<PolicyDecision>,
+    ) -> RehearsalSummary {
+        RehearsalSummary {
+            rehearsal: stored,
+            decision,
+            committable: true,
+            no_effects: false,
+            only_unclear: false,
+            failed_unchanged: false,
         }
     }
 }
@@ -222,7 +265,6 @@ mod tests {
     use super::*;
     use crate::decision::DecisionReason;
     use crate::effect::Danger;
-    use crate::file_change::FileChange;
 
     fn quiet() -> Rehearsal {
         Rehearsal {
@@ -230,6 +272,8 @@ mod tests {
             scratch_files: 3,
             blocked_hosts: Vec::new(),
             leftover_processes: 0,
+            reached_hosts: Vec::new(),
+            run_by_git: Vec::new(),
             missing_guarantees: Vec::new(),
             status: ExecutionStatus::Failed,
             output: Output::text("no"),

@@ -185,7 +185,10 @@ fn is_result_of(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Tra
         // Only before the commit began. From then on the journal is responsible for the copy.
         (Task::Start(_), RecordEvent::RehearsalCopyMissing { rehearsal }) => {
             let lost = record.draft().and_then(|draft| draft.rehearsal_summary());
-            record.attempts() == 0 && lost.is_some_and(|head| head.digest() == *rehearsal)
+            let observed = record.draft().and_then(|draft| draft.observed_run());
+            record.attempts() == 0
+                && observed.is_none()
+                && lost.is_some_and(|head| head.digest() == *rehearsal)
         }
         (Task::Ask(asking), RecordEvent::Asked(Ok(question))) => {
             if question.kind != asking.kind || question.binding != asking.binding {
@@ -204,6 +207,11 @@ fn is_result_of(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Tra
                 return Err(TransitionError::GrantExpired);
             }
             true
+        }
+        // A run that began as the commit of a rehearsal has nothing more to observe.
+        (Task::Execute { attempt, .. }, RecordEvent::Observed { attempt: ended, .. }) => {
+            let run = record.draft().and_then(|draft| draft.rehearsal_summary());
+            attempt == ended && run.is_none_or(|run| !run.committable)
         }
         (Task::Execute { attempt, .. }, RecordEvent::Ended { attempt: ended, .. })
         | (Task::Execute { attempt, .. }, RecordEvent::Interrupted { attempt: ended }) => attempt == ended,

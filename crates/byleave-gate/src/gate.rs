@@ -11,6 +11,7 @@ mod explain;
 mod in_flight;
 mod inner;
 mod ledger_snapshot;
+mod observe;
 mod open_session;
 mod person_result;
 mod policy_check;

@@ -11,7 +11,7 @@ use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave_core::effect::Plan;
 use byleave_core::id::CallId;
 use byleave_core::manifest::Manifest;
-use byleave_core::policy::{Policy, PolicyRequest};
+use byleave_core::policy::{EffectStage, Policy, PolicyRequest};
 use byleave_core::standing_approval::StandingApprovalMatcher;
 
 use crate::audit_log::StandingApprovalItem;
@@ -107,6 +107,7 @@ impl ReplayableCall {
             agent: &self.header.agent,
             standing_approvals: self.standing_approval.as_slice(),
             now: self.at,
+            stage: EffectStage::Predicted,
         };
         policy.evaluate_in_session(&request, &self.header.lineage)
     }

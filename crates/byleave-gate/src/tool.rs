@@ -76,6 +76,21 @@ pub trait Rehearsable: Send + Sync {
     /// It must have no effect except the copy: no other change and no communication.
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>>;
 
+    /// Returns whether a call with these arguments can run on a copy.
+    fn runs_on_copy(&self, _arguments: &Value) -> bool {
+        true
+    }
+
+    /// Runs a granted call on a copy, with the access that its plan permits. The gate judges what it changed, and then commits or discards
+    /// it.
+    fn run_on_copy(
+        &self,
+        arguments: Value,
+        run: RunContext,
+    ) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
+        self.rehearse(arguments, run)
+    }
+
     /// Checks whether the copy still exists, exactly as it was seen.
     fn has_copy<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool>;
 

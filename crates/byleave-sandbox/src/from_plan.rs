@@ -53,8 +53,10 @@ pub struct RunEnvironment {
     pub environment: BTreeMap<String, String>,
     /// Whether nothing may be changed, because the call was made in the mode `read-only`.
     pub read_only: bool,
-    /// Whether the command runs on copies, so that its changes are checked before they are final. See [`build_confinement`].
+    /// Whether the command runs before a person is asked, so that it must not reach anything. See [`build_confinement`].
     pub is_rehearsal: bool,
+    /// Whether the command runs on copies, so that its changes are judged before they are final. See [`build_confinement`].
+    pub on_copy: bool,
 }
 
 /// The error for granted effects that cannot be made possible on their own.
@@ -81,8 +83,7 @@ pub enum GrantError {
 
 /// Returns the confinement for the granted effects.
 ///
-/// In a rehearsal, paths that a rule merely asks about can be written, because only a copy is written. The rule then asks about
-/// the result. Denied effects stay impossible, and unreadable files stay hidden, as in every run. In a rehearsal the network is
+/// On a copy, paths that a rule merely asks about can be written. The rule then asks about the result. Denied effects stay impossible, and unreadable files stay hidden, as in every run. In a rehearsal the network is
 /// always [`Network::Proxied`], whatever the plan reaches or waives, so that every attempt is recorded. The egress for such a run
 /// is [`Egress::deny_all`](crate::net::egress::Egress::deny_all), which lets nothing out.
 pub fn build_confinement(
@@ -108,7 +109,7 @@ pub fn build_confinement(
     let unconfined = std::mem::take(&mut granted.unconfined);
     let reaches = granted.reaches;
     let mut marks = RulePathPolicy::new(Arc::clone(policy), granted, &place.workspace);
-    if place.is_rehearsal {
+    if place.on_copy {
         marks = marks.for_copy();
     }
     let elsewhere = marks.denied_outside_roots(&roots, &files.home_readable)?;

@@ -5,27 +5,21 @@ mod rehearse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave_copy::WorkspaceCopy;
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::effect::Plan;
 use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave_gate::core::outcome::Output;
 use byleave_gate::tool::{Rehearsable, RunContext, Tool, ToolContext, ToolError};
 use byleave_gate::typed_tool::TypedTool;
-use byleave_sandbox::confinement::Confinement;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::background_jobs::Jobs;
 use crate::blocking::run_blocking;
-use crate::command_host::CommandHost;
-use crate::copy_commit::{commit_copy, discard_copy, undo_data};
-use crate::execution_env::{ExecutionEnv, NetworkAccess, PrepareCopyError};
+use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::gate_lines::push_gate_line;
-use crate::rehearsal_result;
-use crate::run_by_git::run_by_git;
-use crate::run_command::{self, CompletedCommand, RunAdvice};
+use crate::run_command::RunAdvice;
 
 /// The maximum running time of a command within its call, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 600_000;
@@ -189,7 +183,10 @@ impl Tool for Bash {
         let bash = self.clone();
         Box::pin(run_blocking(move || {
             let arguments = bash.read(arguments)?;
-            if arguments.background { bash.start(&arguments, &run) } else { bash.execute(&arguments, &run) }
+            if !arguments.background {
+                return Err("a command runs on a copy, and only a background job runs without one".into());
+            }
+            bash.start(&arguments, &run)
         }))
     }
 }
@@ -210,91 +207,4 @@ impl Bash {
         push_gate_line(&mut text, "the job works on the real files: its changes cannot be undone");
         Ok(Output::text(text).with_data(json!({ "job": job, "running": true })))
     }
-
-    /// Runs a granted command, and commits its changes at once.
-    fn execute(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
-        let workplace = &*self.workplace;
-        let mut confinement = workplace.build_confinement(run, NetworkAccess::Granted)?;
-        confinement.limits.wall_time = arguments.timeout(run);
-        let ready = match workplace.create_copy(run, &mut confinement, NetworkAccess::Granted) {
-            Ok(ready) => Some(ready),
-            Err(PrepareCopyError::RunningElsewhere) => {
-                return Err("another process is running this call".into());
-            }
-            Err(PrepareCopyError::Failed(why)) if workplace.command_host != CommandHost::Native => {
-                return Err(format!(
-                    "a command in a container runs only on a copy, and there is none: {why}"
-                ));
-            }
-            Err(PrepareCopyError::Failed(why)) => {
-                tracing::warn!(%why, "a command runs without a copy, so it cannot be undone");
-                None
-            }
-        };
-        let text = &arguments.command;
-        let ran = run_command::run_command(
-            workplace,
-            &confinement,
-            text,
-            NetworkAccess::Granted,
-            run,
-            self.output_bytes_max,
-        );
-        let Some(ready) = ready else {
-            let CompletedCommand { outcome, output: printed } = ran?;
-            let mut output = run_command::format_output(&confinement, &outcome, printed, self.advice());
-            push_gate_line(&mut output.text, "the command ran without a copy: its changes cannot be undone");
-            return Ok(output);
-        };
-        drop(ready.scratch_stacks);
-        let done = ran.and_then(|CompletedCommand { outcome, output: printed }| {
-            let output = run_command::format_output(&confinement, &outcome, printed, self.advice());
-            kept(&ready.copy, &confinement, output, run)
-        });
-        if done.is_err() || run.cancel.is_cancelled() {
-            // Nothing will use this copy any more, and it may be large.
-            discard_copy(ready.copy);
-        }
-        done
-    }
-}
-
-/// Commits the changes of a command, except those that the rules forbid.
-fn kept(
-    copy: &WorkspaceCopy,
-    confinement: &Confinement,
-    mut output: Output,
-    run: &RunContext,
-) -> Result<Output, String> {
-    if run.cancel.is_cancelled() {
-        let why = "the command was stopped; none of its changes were kept";
-        push_gate_line(&mut output.text, why);
-        return Ok(Output { is_error: true, error: Some(why.into()), ..output });
-    }
-    let changes =
-        copy.changes().map_err(|fault| format!("none of the command's changes were kept: {fault}"))?;
-    let mut forbidden = rehearsal_result::forbidden_changes(&changes, confinement);
-    let later = run_by_git(copy, &changes)
-        .map_err(|fault| format!("none of the command's changes were kept: {fault}"))?;
-    forbidden.extend(later.into_iter().filter(|path| !forbidden.contains(path)).collect::<Vec<_>>());
-    for path in &forbidden {
-        let path = path.escape_debug();
-        push_gate_line(
-            &mut output.text,
-            &format!("blocked by policy: `{path}` was not kept; ask for `write {path}`"),
-        );
-    }
-    for change in &changes.list {
-        let Some(what) = change.unexpected_in_git_dir() else { continue };
-        let path = change.path.escape_debug();
-        push_gate_line(
-            &mut output.text,
-            &format!("`{path}` became a {what}, which git never creates; the change was not kept"),
-        );
-        forbidden.push(change.path.clone());
-    }
-    let chosen = changes.without_paths(&forbidden);
-    commit_copy(copy, &chosen)?;
-    output.undo = undo_data(run, &chosen);
-    Ok(output)
 }

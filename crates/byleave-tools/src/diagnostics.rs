@@ -174,7 +174,7 @@ fn checked(
         paths.next().ok_or("the plan allows no reads, so nothing can be checked; call diagnostics again")?;
     let only: Vec<PathBuf> = paths.collect();
     let inside = confined(run);
-    let confinement = workplace.build_confinement(&inside, NetworkAccess::Blocked)?;
+    let confinement = workplace.build_copy_confinement(&inside, NetworkAccess::Blocked)?;
     let workspace = workplace.workspace_for(&directory);
     let wanted: Vec<String> = args.tools.iter().map(|name| name.word().to_owned()).collect();
     let files = Files::for_run(workplace, run)?;

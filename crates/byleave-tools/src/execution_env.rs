@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use byleave_copy::{CopyMethod, CopySettings, CopyStore, Error, MountSource, WorkspaceCopy, scratch};
 use byleave_gate::core::call::Mode;
+use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::policy::Policy;
 use byleave_gate::tool::RunContext;
 use byleave_sandbox::confinement::{self, Confinement};
@@ -31,7 +32,16 @@ const NEEDED: [Guarantee; 8] = [
 
 /// Settings that turn off what programs do without being asked. `git status` would rewrite the index. npm would look for a new version each
 /// time, because it finds its home empty. Otherwise these effects would have to be distinguished from the real ones.
-const UNPROMPTED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("npm_config_update_notifier", "false")];
+const UNPROMPTED: [(&str, &str); 7] = [
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    // Otherwise git leaves a process behind that cleans up the repository.
+    ("GIT_CONFIG_COUNT", "2"),
+    ("GIT_CONFIG_KEY_0", "gc.auto"),
+    ("GIT_CONFIG_VALUE_0", "0"),
+    ("GIT_CONFIG_KEY_1", "maintenance.auto"),
+    ("GIT_CONFIG_VALUE_1", "false"),
+    ("npm_config_update_notifier", "false"),
+];
 
 /// The environment in which commands run.
 #[derive(Clone, Debug)]
@@ -141,11 +151,29 @@ impl ExecutionEnv {
         self.private_paths.iter().cloned().chain([self.store_dir.clone()]).collect()
     }
 
-    /// Returns the confinement of a run, from the granted plan and the current rules.
+    /// Returns the confinement of a run on the real files, from the granted plan and the current rules.
     pub(crate) fn build_confinement(
         &self,
         run: &RunContext,
         way: NetworkAccess,
+    ) -> Result<Confinement, String> {
+        self.confinement(run, way, false)
+    }
+
+    /// Returns the confinement of a run on a copy, whose changes are judged before they are committed.
+    pub(crate) fn build_copy_confinement(
+        &self,
+        run: &RunContext,
+        way: NetworkAccess,
+    ) -> Result<Confinement, String> {
+        self.confinement(run, way, true)
+    }
+
+    fn confinement(
+        &self,
+        run: &RunContext,
+        way: NetworkAccess,
+        on_copy: bool,
     ) -> Result<Confinement, String> {
         let rules: &Arc<Policy> = run.policy.as_ref().ok_or("no policy is configured")?;
         let (cwd, workspace) = self.resolve_directories(run)?;
@@ -156,8 +184,9 @@ impl ExecutionEnv {
             private_paths: self.all_private_paths(),
             run_markers_dir: self.run_markers_dir.clone(),
             environment: self.environment.clone(),
-            read_only: run.mode == Mode::ReadOnly,
+            read_only: run.mode == Mode::ReadOnly || rules.changes_nothing(&run.plan),
             is_rehearsal: way == NetworkAccess::Blocked,
+            on_copy,
         };
         let mut confinement =
             from_plan::build_confinement(&run.plan, rules, &place).map_err(|fault| fault.to_string())?;
@@ -205,6 +234,8 @@ impl ExecutionEnv {
             }
             paths.sort();
             paths.dedup();
+            // A scratch directory is a mount, which cannot be removed. A command that says that it removes one works on the directory itself.
+            paths.retain(|path| !is_deleted(&run.plan, path));
             // A run with more rights must not execute files that no person was shown. See the scratch layers of copies.
             stacks = match way {
                 NetworkAccess::Granted => copy.with_scratch(session, &paths)?,
@@ -276,6 +307,13 @@ impl From<Error> for PrepareCopyError {
             other => Self::Failed(other.to_string()),
         }
     }
+}
+
+/// Checks whether the plan deletes this path or a directory above it.
+fn is_deleted(plan: &Plan, path: &Path) -> bool {
+    plan.effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::Delete { path: gone } if path.starts_with(gone)))
 }
 
 /// Converts a copied directory into the type of the sandbox, which does not know stores.

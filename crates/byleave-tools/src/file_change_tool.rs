@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::blocking::{rehearse_blocking, run_blocking};
-use crate::copy_commit::{commit_copy, discard_copy, drop_copy, finish_commit, has_copy, undo_data};
+use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::ExecutionEnv;
 use crate::file_edit::{PlannedEdit, PlannedFile, Precondition};
 use crate::read_permission::may_read_without_asking;
@@ -51,35 +51,9 @@ impl<T: DeserializeOwned + 'static> Tool for FileChangeTool<T> {
         Some(self)
     }
 
-    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
-        let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
-        Box::pin(run_blocking(move || {
-            let revision = revised(&workplace, reviser, arguments, &run)?;
-            if revision.files.is_empty() {
-                return Ok(revision.output);
-            }
-            let (copy, changes) =
-                on_a_copy(&workplace, &revision, &run).map_err(|unready| unready.to_string())?;
-            let done = match run.cancel.is_cancelled() {
-                true => Err("the call was cancelled, and nothing was changed; call again".into()),
-                false => none_is_run_by_git(&copy, &changes).and_then(|()| commit_copy(&copy, &changes)),
-            };
-            if done.is_err() {
-                discard_copy(copy);
-            }
-            done.map(|()| Output { undo: undo_data(&run, &changes), ..revision.output })
-        }))
-    }
-}
-
-/// Refuses changes that Git would run later and that no person was asked about.
-fn none_is_run_by_git(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
-    match run_by_git(copy, changes).map_err(|fault| format!("nothing was changed: {fault}"))?.first() {
-        None => Ok(()),
-        Some(path) => Err(format!(
-            "nothing was changed: git would run commands from `{}`; ask a person to make this change",
-            path.escape_debug()
-        )),
+    fn execute(&self, _: Value, _: RunContext) -> BoxFuture<'_, Output> {
+        // The gate runs such a tool on a copy, and commits the copy.
+        Box::pin(async { Output::failure("nothing was changed: the tool works only on a copy") })
     }
 }
 
@@ -88,6 +62,19 @@ impl<T: DeserializeOwned + 'static> Rehearsable for FileChangeTool<T> {
         let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         let manifest = self.manifest.clone();
         Box::pin(rehearse_blocking(move || rehearsed(&workplace, reviser, arguments, &run, &manifest)))
+    }
+
+    fn run_on_copy(
+        &self,
+        arguments: Value,
+        run: RunContext,
+    ) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
+        let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
+        Box::pin(rehearse_blocking(move || {
+            edit_on_copy(&workplace, reviser, arguments, &run).map(|(output, changes, by_git)| {
+                rehearsal(ExecutionStatus::Succeeded, output, changes, by_git)
+            })
+        }))
     }
 
     fn has_copy<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool> {
@@ -137,34 +124,63 @@ fn rehearsed<T: DeserializeOwned>(
     run: &RunContext,
     manifest: &Manifest,
 ) -> Result<Rehearsal, RehearseError> {
-    let seen = match revised(workplace, reviser, arguments, run) {
-        Ok(revision) if revision.files.is_empty() => Ok((revision.output, FileChanges::default())),
-        Ok(revision) => match on_a_copy(workplace, &revision, run) {
-            Ok((copy, changes)) => Ok((revision.output, shown(&copy, changes))),
-            Err(RehearseError::RunningElsewhere) => return Err(RehearseError::RunningElsewhere),
-            Err(RehearseError::Unavailable(why)) => Err(why),
-        },
-        Err(why) => Err(why),
-    };
-    let (status, (output, changes)) = match seen {
-        Ok(seen) => (ExecutionStatus::Succeeded, seen),
+    let (status, (output, changes, by_git)) = match edit_on_copy(workplace, reviser, arguments, run) {
+        Ok(done) => (ExecutionStatus::Succeeded, done),
+        Err(RehearseError::RunningElsewhere) => return Err(RehearseError::RunningElsewhere),
         // The error reveals file content, which the agent must not see before a person has answered.
-        Err(why) if !may_all_be_read(manifest, run) => {
+        Err(RehearseError::Unavailable(why)) if !may_all_be_read(manifest, run) => {
             return Err(RehearseError::Unavailable(format!("the call would fail: {why}")));
         }
         // The failure is the result of the rehearsal, so no question is needed.
-        Err(why) => (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default())),
+        Err(RehearseError::Unavailable(why)) => {
+            (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default(), Vec::new()))
+        }
     };
-    let (wanted, weaker) = (Vec::new(), Vec::new());
-    Ok(Rehearsal {
+    Ok(rehearsal(status, output, changes, by_git))
+}
+
+/// The output of an edit on a copy, its changes, and the paths from which git would run commands.
+type EditOnCopy = (Output, FileChanges, Vec<String>);
+
+/// Puts the planned edit on a copy.
+fn edit_on_copy<T: DeserializeOwned>(
+    workplace: &ExecutionEnv,
+    reviser: EditPlanner<T>,
+    arguments: Value,
+    run: &RunContext,
+) -> Result<EditOnCopy, RehearseError> {
+    let revision = revised(workplace, reviser, arguments, run).map_err(RehearseError::Unavailable)?;
+    if revision.files.is_empty() {
+        return Ok((revision.output, FileChanges::default(), Vec::new()));
+    }
+    let (copy, changes) = on_a_copy(workplace, &revision, run)?;
+    match run_by_git(&copy, &changes) {
+        Ok(by_git) => Ok((revision.output, shown(&copy, changes), by_git)),
+        Err(fault) => {
+            discard_copy(copy);
+            Err(RehearseError::Unavailable(format!("nothing was changed: {fault}")))
+        }
+    }
+}
+
+/// Returns the result of an edit on a copy.
+const fn rehearsal(
+    status: ExecutionStatus,
+    output: Output,
+    changes: FileChanges,
+    run_by_git: Vec<String>,
+) -> Rehearsal {
+    Rehearsal {
         changes,
         scratch_files: 0,
-        blocked_hosts: wanted,
+        blocked_hosts: Vec::new(),
         leftover_processes: 0,
-        missing_guarantees: weaker,
+        reached_hosts: Vec::new(),
+        run_by_git,
+        missing_guarantees: Vec::new(),
         status,
         output,
-    })
+    }
 }
 
 /// Checks whether every path that the plan changes may also be read without a question.
@@ -269,11 +285,7 @@ fn roots(workplace: &ExecutionEnv, revision: &PlannedEdit, run: &RunContext) -> 
 fn unmeant<'a>(changes: &'a FileChanges, revision: &'a PlannedEdit) -> Option<&'a str> {
     let put = |path: &str| revision.files.iter().find(|put| put.path == path);
     let listed = |path: &str| changes.list.iter().find(|change| change.path == path);
-    let is_new_directory = |change: &FileChange| {
-        change.before.is_none()
-            && change.after.as_ref().is_some_and(|node| node.kind == FileNodeKind::Directory)
-    };
-    let extra = changes.list.iter().find(|change| put(&change.path).is_none() && !is_new_directory(change));
+    let extra = changes.list.iter().find(|change| put(&change.path).is_none() && !change.is_new_directory());
     if let Some(extra) = extra {
         return Some(&extra.path);
     }

@@ -42,6 +42,8 @@ pub(crate) fn build_rehearsal(
         blocked_hosts: wanted(outcome),
         leftover_processes: outcome.survivors,
         changes,
+        reached_hosts: Vec::new(),
+        run_by_git: Vec::new(),
         scratch_files: scratch,
         missing_guarantees: weaker,
         status,
@@ -65,14 +67,12 @@ fn wanted(outcome: &CommandOutcome) -> Vec<BlockedHost> {
     wanted
 }
 
-/// Returns the changes that the rules forbid. The sandbox could not prevent them on the copy, so they are excluded from the commit.
-pub(crate) fn forbidden_changes(changes: &FileChanges, confinement: &Confinement) -> Vec<String> {
-    let Some(asked) = &confinement.files.path_policy else { return Vec::new() };
-    let is_forbidden = |path: &str| {
-        asked.policy.protects(path) || asked.policy.is_runnable_later(path) || asked.policy.is_hidden(path)
-    };
-    let made = changes.list.iter().map(|change| change.path.as_str());
-    made.filter(|path| is_forbidden(path)).map(str::to_owned).collect()
+/// Returns the hosts that the command reached.
+pub(crate) fn reached_hosts(outcome: &CommandOutcome) -> Vec<String> {
+    let allowed =
+        outcome.network.decisions.iter().filter(|decision| decision.is_allowed && decision.port != 0);
+    let hosts: BTreeSet<String> = allowed.map(|decision| decision.host.clone()).collect();
+    hosts.into_iter().collect()
 }
 
 /// Returns the file system time before a command starts. It is the time of the command's new copy.

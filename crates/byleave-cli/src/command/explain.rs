@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use byleave_gate::core::id::{AgentId, SessionId};
-use byleave_gate::core::manifest::Manifest;
-use byleave_gate::core::policy::{Policy, PolicyRequest};
+use byleave_gate::core::manifest::{Manifest, PermissionClass};
+use byleave_gate::core::policy::{EffectStage, Policy, PolicyRequest};
 use byleave_gate::plan;
 use byleave_gate::policy_case::CaseDefaults;
 use byleave_gate::policy_files::USER_FILE_NAME;
@@ -85,7 +85,13 @@ pub(crate) async fn run(
             .hint("`byleave tools show TOOL` shows which arguments it takes")
     })?;
     let policy = policy(typed, options)?;
+    let on_copy = tool
+        .as_ref()
+        .and_then(|tool| tool.as_rehearsable())
+        .is_some_and(|tool| tool.runs_on_copy(&arguments));
+    let on_copy = on_copy || manifest.permission_class == PermissionClass::Bash;
     let request = PolicyRequest {
+        stage: if on_copy { EffectStage::PredictedOnCopy } else { EffectStage::Predicted },
         mode: options.settings.clone().with_mode(typed.mode).mode(),
         now: now(),
         ..PolicyRequest::new(&manifest, &plan, &site.session, &site.agent)

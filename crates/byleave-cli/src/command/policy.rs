@@ -1,6 +1,7 @@
 //! `byleave policy`: shows the rules in force, and checks rule files.
 
 pub(super) mod approvals;
+mod profile;
 mod recorded_calls;
 mod replay;
 mod suggest;
@@ -38,8 +39,19 @@ pub(crate) enum PolicyCommand {
     },
     /// Test the examples of all rules in force
     Test,
-    /// Print the source of the built-in rules
-    Builtin,
+    /// Show the profiles, or choose one
+    ///
+    /// A profile is a policy file that comes with Byleave. Your own file names it, and your rules add to it.
+    Profile {
+        /// careful, everyday, strict or ci
+        name: Option<String>,
+    },
+    /// Print the source of the built-in rules, or of a profile
+    Builtin {
+        /// Print this profile instead
+        #[arg(long)]
+        profile: Option<String>,
+    },
     /// Evaluate recorded calls with another policy file
     ///
     /// The file replaces your own rules. Shows the calls whose decision would change.
@@ -90,8 +102,11 @@ pub(crate) async fn run(
         PolicyCommand::Show => show(&rules.load()?, screen),
         PolicyCommand::Check { file, layer } => return check(&rules, &file, layer, screen),
         PolicyCommand::Test => test(&rules.load()?, screen),
-        PolicyCommand::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN_TOML })),
-        PolicyCommand::Builtin => screen.raw_text(BUILTIN_TOML),
+        PolicyCommand::Profile { name } => return profile::run(name.as_deref(), options, &rules, screen),
+        PolicyCommand::Builtin { profile } => {
+            let toml = profile::source(profile.as_deref())?.unwrap_or(BUILTIN_TOML);
+            if screen.json() { screen.value(&json!({ "toml": toml })) } else { screen.raw_text(toml) }
+        }
         PolicyCommand::Approvals { command } => return approvals::run(command, options, screen).await,
         PolicyCommand::Suggest => return suggest::run(options, &rules, screen).await,
         PolicyCommand::Replay { file } => return replay::run(&file, options, &rules, screen).await,

@@ -305,6 +305,7 @@ fn confinement(
         environment: std::env::vars().collect(),
         read_only: typed.profile == SandboxProfileArg::ReadOnly,
         is_rehearsal: false,
+        on_copy: false,
     };
     let mut confinement = from_plan::build_confinement(plan, policy, &place)?;
     for name in &typed.env {

@@ -29,16 +29,18 @@ use crate::undo_target::{self, UndoScope, prepare_undo};
 #[derive(Debug, Group)]
 pub(crate) struct UndoArgs {
     /// Call id [default: the newest call that changed files in this directory or a parent]
-    #[arg(conflicts_with = "session")]
+    #[arg(conflicts_with_all = ["session", "since"])]
     pub(crate) call: Option<String>,
     /// Undo the newest call that changed files, in any directory
-    #[arg(long, conflicts_with_all = ["call", "session"])]
+    #[arg(long, conflicts_with_all = ["call", "session", "since"])]
     pub(crate) anywhere: bool,
     /// Undo all file changes of this session, newest first
     #[arg(long)]
     pub(crate) session: Option<SessionId>,
-    /// Only calls since this long ago: a number and s, m, h, d or w, as in `2h`
-    #[arg(long, value_name = "DURATION", requires = "session")]
+    /// Undo all file changes since this long ago, newest first: a number and s, m, h, d or w, as in `10m`
+    ///
+    /// Without `--session`, those in this directory or a parent.
+    #[arg(long, value_name = "DURATION")]
     pub(crate) since: Option<String>,
     /// Undo even if a file was changed since; the store keeps its current content
     #[arg(long)]
@@ -111,15 +113,16 @@ async fn which(typed: &UndoArgs, house: &AppContext, options: &ResolvedOptions) 
     if let Some(call) = &typed.call {
         return Ok(vec![short_ids::call(house, call).await?]);
     }
-    let Some(session) = typed.session.clone() else {
+    if typed.session.is_none() && typed.since.is_none() {
         let reach = if typed.anywhere { UndoScope::Anywhere } else { UndoScope::Here };
         let newest = undo_target::newest_undoable(CallFilter::default(), reach, house, options).await?;
         return Ok(newest.into_iter().map(|item| item.call).collect());
-    };
+    }
+    let reach = if typed.session.is_some() { UndoScope::Anywhere } else { UndoScope::Here };
     let since = typed.since.as_deref().map(parse_duration).transpose()?;
     let since = since.map(|span| now().saturating_sub(span));
-    let filter = CallFilter { session: Some(session), since, ..CallFilter::default() };
-    let standing = undo_target::undoable_calls(filter, house, options).await?;
+    let filter = CallFilter { session: typed.session.clone(), since, ..CallFilter::default() };
+    let standing = undo_target::undoable_calls(filter, reach, house, options).await?;
     Ok(standing.into_iter().map(|item| item.call).collect())
 }
 
@@ -134,7 +137,7 @@ async fn nothing_here(
         screen.value(&json!([]));
         return Ok(());
     }
-    let newest = typed.call.is_none() && typed.session.is_none() && !typed.anywhere;
+    let newest = typed.call.is_none() && typed.session.is_none() && typed.since.is_none() && !typed.anywhere;
     let elsewhere = match newest {
         true => {
             undo_target::newest_undoable(CallFilter::default(), UndoScope::Anywhere, house, options).await?

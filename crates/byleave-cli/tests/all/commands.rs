@@ -76,6 +76,7 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     ("policy check", &["own.toml"], &[0]),
     ("policy test", &[], &[0]),
     ("policy builtin", &[], &[0]),
+    ("policy profile", &[], &[0]),
     ("policy replay", &["own.toml"], &[0]),
     ("policy suggest", &[], &[0]),
     ("resume", &[], &[0]),

@@ -9,6 +9,7 @@ mod checkpoint;
 mod earlier_data;
 mod everywhere;
 mod mcp_tools;
+mod observed;
 mod person_result;
 mod reviewers;
 mod reviewers_guide;

@@ -15,7 +15,7 @@ use byleave_gate::settings::GateSettings;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::fixture::{ScenarioContext, completed, quick, record, refused, rule, yes};
+use super::fixture::{ScenarioContext, completed, kinds, quick, record, refused, rule, yes};
 use crate::ledger::{ConformanceError, LedgerHarness, ensure, same};
 
 /// The question views that a person was shown. Its approver gives scripted answers in order and then says no.
@@ -129,13 +129,61 @@ pub(super) async fn what_wanted_the_network_is_run_again_with_those_hosts(
     let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
     let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([yes()])).build()?;
     completed(&gate.settle(stage.call("copyist", json!({"wants": "h.example"}))?).await)?;
-    same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 0, 1))?;
+    same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 1, 1))?;
     let reached = stage.copies.granted();
     ensure!(reached.contains(&"reach h.example:443".to_owned()), "{reached:?}");
     let deny = rule("no-h", Verdict::Deny, vec![Pattern::Reach("h.example".into())]);
     let strict = stage.gate().await?.policy(stage.policy([deny])?).tool(tool.clone());
     let strict = strict.approver(shown.person([yes()])).build()?;
     refused(&strict.settle(stage.call("copyist", json!({"wants": "h.example"}))?).await, Code::Denied)
+}
+
+// req: P1, E9
+pub(super) async fn what_an_allowed_run_changed_is_judged(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
+    let (f, g) = (stage.temp_dir.text("f")?, stage.temp_dir.text("g")?);
+    let rules = || {
+        [
+            rule("ask-f", Verdict::Ask, vec![Pattern::Write(f.clone())]),
+            rule("no-g", Verdict::Deny, vec![Pattern::Write(g.clone())]),
+        ]
+    };
+    let writes = |path: &str| -> Result<_, ConformanceError> {
+        let mut call = stage.call("copyist", json!({"files": {path: "new"}}))?;
+        call.mode = Mode::Yolo;
+        Ok(call)
+    };
+    // The mode lets the call run. It does not let it change what nobody could foresee.
+    let gate = stage.gate().await?.policy(stage.policy(rules())?).tool(tool.clone());
+    let gate = gate.approver(shown.person([yes()])).build()?;
+    let call = writes(&f)?;
+    completed(&gate.settle(call.clone()).await)?;
+    same("rehearsed, committed, executed", &stage.copies.counts(), &(0, 1, 1))?;
+    same("f", &fs::read_to_string(&f)?, &"new".to_owned())?;
+    same("asked", &shown.count(), &1)?;
+    let kinds = kinds(&record(&*stage.ledger().await?, call.id).await?);
+    let observed = kinds.iter().position(|kind| *kind == "observed");
+    let asked = kinds.iter().position(|kind| *kind == "asked");
+    ensure!(observed.is_some() && observed < asked, "{kinds:?}");
+    // A no drops the copy, and so does a deny, about which nobody is asked.
+    refused(&gate.settle(writes(&f)?).await, Code::Declined)?;
+    refused(&gate.settle(writes(&g)?).await, Code::Denied)?;
+    same("asked", &shown.count(), &2)?;
+    same("g", &fs::read_to_string(&g)?, &"old g".to_owned())?;
+    same("copies", &stage.copies.count(), &0)?;
+    // A copy that is gone is not made again: the run may have reached something.
+    let lost = Arc::new(callback("ada", {
+        let copies = stage.copies.clone();
+        move |_| {
+            copies.forget();
+            yes()
+        }
+    }));
+    let gate = stage.gate().await?.policy(stage.policy(rules())?).tool(tool).approver(lost).build()?;
+    refused(&gate.settle(writes(&f)?).await, Code::GrantExpired)
 }
 
 // req: E6

@@ -300,6 +300,7 @@ impl CallScript {
             duration_ms: 1,
             truncated: false,
             undoable: false,
+            observed: None,
         };
         self.push(RecordEvent::Ended { attempt, end })?;
         self.attempt_start = None;

@@ -11,7 +11,7 @@ use crate::effect::Effect;
 use crate::pattern::{MatchCertainty, Pattern, PatternError, PatternMatcher};
 
 /// The version of the evaluation. It is raised when the same rules begin to mean something else, so that no earlier decision is reused.
-const SEMANTICS_VERSION: &str = "4";
+const SEMANTICS_VERSION: &str = "5";
 
 /// Compiled rules, ready for evaluation.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct Policy {
     index: PatternIndex,
     /// The rules about whole calls, which name no effect.
     call_rules: Vec<RuleNumber>,
+    /// The rule that allows undoable work for which there is no other rule.
+    undoable_rule: Option<RuleNumber>,
     workspace: Option<String>,
     digest: Digest,
 }
@@ -88,10 +90,11 @@ impl Policy {
             .map(|(no, rule)| compile_rule(rule, no, &mut index))
             .collect::<Result<_, _>>()?;
         let index = index.build().map_err(|error| PolicyError::TooLarge(error.to_string()))?;
-        let whole =
-            (0..).zip(&rules).filter(|(_, ready): &(_, &CompiledRule)| ready.rule.patterns.is_empty());
-        let whole = whole.map(|(no, _)| no).collect();
-        Ok(Self { rules, index, call_rules: whole, workspace: None, digest })
+        let about_calls = |ready: &CompiledRule| ready.rule.patterns.is_empty() && !ready.rule.undoable;
+        let call_rules =
+            (0..).zip(&rules).filter(|(_, ready)| about_calls(ready)).map(|(no, _)| no).collect();
+        let undoable_rule = find_undoable_rule(&rules);
+        Ok(Self { rules, index, call_rules, undoable_rule, workspace: None, digest })
     }
 
     /// Adds a boundary: tools access files outside this directory only if a rule or a person allows it (P4).
@@ -118,6 +121,11 @@ impl Policy {
     /// Returns the rules in force, by layer and id.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
         self.rules.iter().map(|ready| &ready.rule)
+    }
+
+    /// Returns the rule that allows undoable work for which there is no other rule.
+    pub(super) const fn undoable_rule(&self) -> Option<RuleNumber> {
+        self.undoable_rule
     }
 
     pub(super) fn compiled_rule(&self, no: RuleNumber) -> Option<&CompiledRule> {
@@ -185,6 +193,14 @@ fn compile_rule(
     let condition = CompiledCondition::new(&rule.when).map_err(|bad| rule.to_policy_error(bad))?;
     let delegate = Delegation::new(&rule).map_err(|bad| rule.to_policy_error(bad))?;
     Ok(CompiledRule { location: rule.location(), except, condition, delegate, rule })
+}
+
+/// Returns the rule that allows undoable work. A layer that asks wins against every layer that allows.
+fn find_undoable_rule(rules: &[CompiledRule]) -> Option<RuleNumber> {
+    let all = || (0..).zip(rules).filter(|(_, ready)| ready.rule.undoable);
+    let is_asked = all().any(|(_, ready)| ready.rule.verdict != Verdict::Allow);
+    let highest = all().max_by_key(|(_, ready)| ready.rule.layer.authority());
+    highest.filter(|_| !is_asked).map(|(no, _)| no)
 }
 
 fn policy_digest(rules: &[Rule]) -> Digest {

@@ -11,7 +11,7 @@ use super::rule::{Layer, Rule};
 use crate::call::Mode;
 use crate::challenge::ChallengeBy;
 use crate::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
-use crate::effect::{Effect, is_at_or_beneath, is_resolved};
+use crate::effect::{Effect, Plan, is_at_or_beneath, is_resolved};
 use crate::manifest::{ApprovalRequirement, Manifest, PermissionClass};
 use crate::pattern::{Pattern, PatternMatcher, base_path};
 use crate::session::{EffectiveMode, SessionNode};
@@ -91,6 +91,22 @@ impl Policy {
             challenge: (challenge && verdict != Verdict::Deny).then_some(ChallengeBy::Challenger),
             cached: false,
         }
+    }
+
+    /// Checks whether a plan only reads, and runs only programs that the built-in rules know to change nothing.
+    pub fn changes_nothing(&self, plan: &Plan) -> bool {
+        let mut scratch = IndexScratch::default();
+        plan.effects.iter().all(|effect| match effect {
+            Effect::Read { .. } => true,
+            Effect::Run { .. } | Effect::Write { .. } => {
+                let is_builtin_allow = |ready: &CompiledRule| {
+                    ready.rule.layer == Layer::Builtin && ready.rule.verdict == Verdict::Allow
+                };
+                self.find_rules(is_builtin_allow, effect, &mut scratch);
+                !scratch.found.is_empty()
+            }
+            _ => false,
+        })
     }
 
     /// Checks whether some rule denies the effect, in any call. A sandbox must make such an effect impossible.
@@ -195,9 +211,11 @@ impl Policy {
             for ground in self.evaluate_effect(level, effect, &scratch.found) {
                 judged.all_allowed &= self.verdict_of_basis(ground) == Verdict::Allow;
                 let rule = self.rule_for(ground);
-                judged.all_explicit &= rule.is_some_and(|rule| {
-                    rule.allows_explicitly() || matches!(ground, DecisionBasis::Delegated(_))
-                });
+                let is_default = matches!(ground, DecisionBasis::Undoable(_));
+                judged.all_explicit &= !is_default
+                    && rule.is_some_and(|rule| {
+                        rule.allows_explicitly() || matches!(ground, DecisionBasis::Delegated(_))
+                    });
                 judged.guarantees.extend(rule.into_iter().flat_map(|rule| rule.guarantees.iter().cloned()));
                 judged.add(ground, Some(place));
             }
@@ -245,7 +263,10 @@ impl Policy {
         found: &[RuleNumber],
     ) -> Vec<DecisionBasis> {
         match effect {
-            Effect::Unknown { .. } => return self.with_call_rules(DecisionBasis::Unknown, found),
+            Effect::Unknown { .. } => {
+                let own = self.undoable_basis(level, effect).unwrap_or(DecisionBasis::Unknown);
+                return self.with_call_rules(own, found);
+            }
             Effect::Unconfined { .. } => return self.with_call_rules(DecisionBasis::Unconfined, found),
             // A second spelling of a path would avoid every rule on the first. This is an error of the plan.
             _ if effect.path().is_some_and(|path| !is_resolved(path)) => {
@@ -269,7 +290,7 @@ impl Policy {
             return vec![match () {
                 () if readonly => DecisionBasis::Readonly,
                 () if outside => DecisionBasis::OutsideWorkspace,
-                () => DecisionBasis::Default,
+                () => self.undoable_basis(level, effect).unwrap_or(DecisionBasis::Default),
             }];
         };
         let authority = rules().map(|(_, rule)| rule.layer.authority()).max().unwrap_or_default();
@@ -284,6 +305,22 @@ impl Policy {
             grounds.push(DecisionBasis::OutsideWorkspace);
         }
         grounds
+    }
+
+    /// Returns the default about undoable work, if it decides on this effect.
+    fn undoable_basis(&self, level: &SessionLevel<'_>, effect: &Effect) -> Option<DecisionBasis> {
+        let request = &level.request;
+        let is_inside = match effect.path() {
+            None => true,
+            Some(path) => self.workspace().is_some_and(|workspace| is_at_or_beneath(path, workspace)),
+        };
+        // What cannot be undone is asked about as before, whatever its single effects are.
+        let applies = is_inside
+            && level.effective_mode.mode != Mode::ConfirmAll
+            && !level.effective_mode.read_only
+            && !request.plan.irreversible
+            && request.stage.uses_undoable_default(effect);
+        self.undoable_rule().filter(|_| applies).map(DecisionBasis::Undoable)
     }
 
     /// Checks whether a tool would access a file outside the workspace (P4). Commands are confined by the sandbox instead.
@@ -305,7 +342,10 @@ impl Policy {
     }
 
     fn rule_for(&self, ground: DecisionBasis) -> Option<&Rule> {
-        let (DecisionBasis::Rule(no) | DecisionBasis::Delegated(no)) = ground else { return None };
+        let (DecisionBasis::Rule(no) | DecisionBasis::Delegated(no) | DecisionBasis::Undoable(no)) = ground
+        else {
+            return None;
+        };
         self.compiled_rule(no).map(|ready| &ready.rule)
     }
 
@@ -316,7 +356,9 @@ impl Policy {
             DecisionBasis::Unresolved | DecisionBasis::Forbidden(_) | DecisionBasis::ReadOnlyMode => {
                 Verdict::Deny
             }
-            DecisionBasis::Readonly | DecisionBasis::Delegated(_) => Verdict::Allow,
+            DecisionBasis::Readonly | DecisionBasis::Delegated(_) | DecisionBasis::Undoable(_) => {
+                Verdict::Allow
+            }
             _ => Verdict::Ask,
         }
     }
@@ -334,7 +376,9 @@ impl Policy {
             _ => None,
         };
         let ready = match ground {
-            DecisionBasis::Rule(no) | DecisionBasis::Delegated(no) => self.compiled_rule(no),
+            DecisionBasis::Rule(no) | DecisionBasis::Delegated(no) | DecisionBasis::Undoable(no) => {
+                self.compiled_rule(no)
+            }
             _ => None,
         };
         let by_rule = ready.filter(|_| matches!(ground, DecisionBasis::Rule(_)));
@@ -404,6 +448,8 @@ enum DecisionBasis {
     ReadOnlyMode,
     /// A rule allows the delegation of this effect, and it was delegated.
     Delegated(RuleNumber),
+    /// No rule covers the effect, and the default about undoable work allows it.
+    Undoable(RuleNumber),
 }
 
 impl DecisionBasis {
@@ -411,7 +457,7 @@ impl DecisionBasis {
     const fn cause(self) -> Option<AskCause> {
         match self {
             Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
-            Self::ReadOnlyMode | Self::Delegated(_) => None,
+            Self::ReadOnlyMode | Self::Delegated(_) | Self::Undoable(_) => None,
             Self::Default => Some(AskCause::Default),
             Self::OutsideWorkspace => Some(AskCause::OutsideWorkspace),
             Self::Unknown | Self::Empty => Some(AskCause::NotUnderstood),
@@ -442,6 +488,7 @@ impl DecisionBasis {
             Self::Mode => "the mode asks for every call",
             Self::ReadOnlyMode => "the mode `read-only` allows no changes",
             Self::Delegated(_) => "the rule allows delegating this to the sub-agent",
+            Self::Undoable(_) => "undoable work is allowed",
         }
     }
 }

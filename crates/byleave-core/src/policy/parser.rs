@@ -19,7 +19,8 @@ pub use key::class_judged_by_effects;
 
 use super::condition::RuleCondition;
 use super::path_variables::PathVariables;
-use super::rule::{Example, Layer, Rule};
+use super::profiles::Profile;
+use super::rule::{Example, Layer, Rule, UNDOABLE};
 use crate::decision::Verdict;
 use crate::pattern::Pattern;
 
@@ -77,6 +78,8 @@ impl fmt::Display for PolicyFileError {
 pub(super) struct ParsedRules {
     /// The valid rules.
     pub(super) rules: Vec<Rule>,
+    /// The rules of the profile that the file names.
+    profile_rules: Vec<Rule>,
     /// The errors.
     pub(super) diagnostics: Vec<Diagnostic>,
 }
@@ -91,6 +94,15 @@ impl ParsedRules {
         todo: &str,
     ) {
         self.diagnostics.push(diagnostic(file.text, span, what, todo.to_owned()));
+    }
+
+    /// Adds the rules of the profile, except those that the file has itself.
+    fn add_profile_rules(&mut self) {
+        for rule in std::mem::take(&mut self.profile_rules) {
+            if !self.rules.iter().any(|own| own.id == rule.id) {
+                self.rules.push(rule);
+            }
+        }
     }
 
     /// Returns the rules if the file has no errors.
@@ -113,6 +125,7 @@ pub(super) fn parse(file: &RuleFile<'_>, places: &PathVariables<'_>) -> ParsedRu
     let (table, errors) = DeTable::parse_recoverable(file.text);
     if errors.is_empty() {
         reader.parse_file(table.get_ref());
+        reader.parsed.add_profile_rules();
     }
     for error in errors {
         let todo = "fix the TOML syntax: https://toml.io".to_owned();
@@ -151,9 +164,20 @@ impl RuleFileReader<'_> {
     fn parse_file(&mut self, table: &DeTable<'_>) {
         let mut seen: Vec<(String, usize)> = Vec::new();
         for (key, value) in table {
-            if key.get_ref() != "rule" {
-                self.unknown_key(key, "a policy file", &["rule"]);
-                continue;
+            match key.get_ref().as_ref() {
+                "rule" => {}
+                "defaults" => {
+                    self.parse_defaults(value);
+                    continue;
+                }
+                "profile" => {
+                    self.parse_profile(value);
+                    continue;
+                }
+                _ => {
+                    self.unknown_key(key, "a policy file", &["rule", "defaults", "profile"]);
+                    continue;
+                }
             }
             let Some(rules) = value.get_ref().as_array() else {
                 self.add_diagnostic(
@@ -165,6 +189,68 @@ impl RuleFileReader<'_> {
             };
             for rule in rules {
                 self.parse_rule(rule, &mut seen);
+            }
+        }
+    }
+
+    /// Reads `profile`, and adds the rules of the profile. The file's own `[defaults]` replace those of the profile.
+    fn parse_profile(&mut self, value: &TomlValue<'_>) {
+        let Some(name) = value.get_ref().as_str() else {
+            self.wrong_type(value, "a text", "write `profile = \"everyday\"`");
+            return;
+        };
+        let Some(profile) = Profile::find(name) else {
+            let names: Vec<String> = Profile::ALL.iter().map(|known| format!("`{}`", known.name)).collect();
+            let what = format!("there is no profile `{name}`");
+            self.add_diagnostic(value.span(), what, &format!("choose one of {}", names.join(", ")));
+            return;
+        };
+        if self.file.layer == Layer::Project && !profile.only_tightens() {
+            let what = format!("a project may only tighten, and the profile `{name}` allows");
+            self.add_diagnostic(value.span(), what, "name the profile in your own policy file");
+            return;
+        }
+        let file = RuleFile { name: &format!("profile {name}"), layer: self.file.layer, text: profile.toml };
+        let parsed = parse(&file, self.places);
+        if let Some(flaw) = parsed.diagnostics.first() {
+            let what = format!("the profile `{name}` is broken: {}", flaw.message);
+            self.add_diagnostic(value.span(), what, "this is a bug in Byleave");
+        }
+        self.parsed.profile_rules.extend(parsed.rules);
+    }
+
+    /// Reads `[defaults]`: what happens where no rule matches.
+    fn parse_defaults(&mut self, value: &TomlValue<'_>) {
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong_type(value, "a table", "write `[defaults]`");
+            return;
+        };
+        for (key, value) in table {
+            if key.get_ref() != UNDOABLE {
+                self.unknown_key(key, "`[defaults]`", &[UNDOABLE]);
+                continue;
+            }
+            let verdict = match value.get_ref().as_str() {
+                Some("allow") => Verdict::Allow,
+                Some("ask") => Verdict::Ask,
+                _ => {
+                    let what = "`undoable` is neither `allow` nor `ask`";
+                    self.add_diagnostic(value.span(), what, "write `undoable = \"allow\"` or `\"ask\"`");
+                    continue;
+                }
+            };
+            let mut rule = Rule::for_undoable_work(self.file.layer, verdict);
+            let line = line_and_column(self.file.text, value.span().start).0;
+            if self.file.layer != Layer::Builtin {
+                rule.origin = Some(format!("{}:{line}", self.file.name));
+            }
+            match rule.check() {
+                Ok(()) => self.parsed.rules.push(rule),
+                Err(_) => self.add_diagnostic(
+                    value.span(),
+                    "a project may only tighten, so it cannot allow undoable work",
+                    "move `undoable = \"allow\"` to your own policy file",
+                ),
             }
         }
     }

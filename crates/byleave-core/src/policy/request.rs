@@ -1,7 +1,7 @@
 //! The input of an evaluation.
 
 use crate::call::{Millis, Mode};
-use crate::effect::Plan;
+use crate::effect::{Effect, Plan};
 use crate::id::{AgentId, SessionId};
 use crate::manifest::Manifest;
 use crate::standing_approval::StandingApprovalMatcher;
@@ -25,6 +25,35 @@ pub struct PolicyRequest<'a> {
     pub standing_approvals: &'a [StandingApprovalMatcher],
     /// The current time.
     pub now: Millis,
+    /// Whether the effects are predicted or were observed.
+    pub stage: EffectStage,
+}
+
+/// Whether the effects of a plan are predicted or were observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EffectStage {
+    /// They are predicted, and nobody judges afterwards what really happened.
+    #[default]
+    Predicted,
+    /// They are predicted. The call runs on a copy, and what it really changed is judged before it is committed.
+    PredictedOnCopy,
+    /// They happened on a copy.
+    Observed {
+        /// They are undoable work: everything can be taken back, and nothing was reached or left running.
+        undoable: bool,
+    },
+}
+
+impl EffectStage {
+    /// Returns whether the default about undoable work decides on an effect that no rule covers. The effect is in the workspace.
+    pub(super) const fn uses_undoable_default(self, effect: &Effect) -> bool {
+        match (self, effect) {
+            (Self::PredictedOnCopy, Effect::Run { .. } | Effect::Unknown { .. }) => true,
+            (Self::PredictedOnCopy, Effect::Write { .. } | Effect::Delete { .. }) => true,
+            (Self::Observed { undoable }, Effect::Write { .. } | Effect::Delete { .. }) => undoable,
+            _ => false,
+        }
+    }
 }
 
 impl<'a> PolicyRequest<'a> {
@@ -40,6 +69,7 @@ impl<'a> PolicyRequest<'a> {
             agent,
             standing_approvals: &[],
             now: 0,
+            stage: EffectStage::Predicted,
         }
     }
 }

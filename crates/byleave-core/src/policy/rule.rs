@@ -8,6 +8,9 @@ use super::condition::RuleCondition;
 use crate::decision::{AskCause, Verdict};
 use crate::pattern::{MatchCertainty, Pattern, PatternError};
 
+/// The id of the rule that stands in for a missing rule about undoable work.
+pub const UNDOABLE: &str = "undoable";
+
 /// The layer of a rule, which says where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,6 +76,9 @@ pub struct Rule {
     pub checkpoint: bool,
     /// Somebody must first make the case against the call (R9). Every verdict but a deny can require it.
     pub challenge: bool,
+    /// The rule stands in for a missing rule about undoable work (`undoable` in `[defaults]`). It has no patterns.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub undoable: bool,
     /// The guarantees that must hold for the allow to hold.
     pub guarantees: Vec<String>,
     /// Sub-agents whose names fit this glob may do it on behalf of those to whom the rule forbids it. They can delegate it, but not do it.
@@ -111,6 +117,7 @@ impl Rule {
             dangerous: false,
             checkpoint: false,
             challenge: false,
+            undoable: false,
             guarantees: Vec::new(),
             delegate: None,
             reason: String::new(),
@@ -118,6 +125,12 @@ impl Rule {
             matching_examples: Vec::new(),
             non_matching_examples: Vec::new(),
         }
+    }
+
+    /// Creates the rule that stands in for a missing rule about undoable work.
+    pub fn for_undoable_work(layer: Layer, verdict: Verdict) -> Self {
+        let reason = "the changes are inside the workspace and can be undone".to_owned();
+        Self { undoable: true, reason, ..Self::new(UNDOABLE, layer, verdict, Vec::new()) }
     }
 
     /// Returns how certain it must be that an effect fits. An allow needs proof.
@@ -155,7 +168,7 @@ impl Rule {
     /// Returns whether it applies to whole calls: it tightens, has a condition and names no effect.
     fn is_about_calls(&self) -> bool {
         let tightens = self.verdict != Verdict::Allow && self.delegate.is_none();
-        tightens && self.patterns.is_empty() && self.when != RuleCondition::default()
+        tightens && self.patterns.is_empty() && self.when != RuleCondition::default() && !self.undoable
     }
 
     /// Checks the rule by itself, apart from its patterns.
@@ -164,7 +177,9 @@ impl Rule {
         let about = |except: &Pattern| self.patterns.iter().any(|pattern| pattern.kind() == except.kind());
         let fault = if self.id.is_empty() {
             RuleError::MissingId
-        } else if self.patterns.is_empty() && !self.is_about_calls() {
+        } else if (self.id == UNDOABLE) != self.undoable {
+            RuleError::ReservedId
+        } else if self.patterns.is_empty() && !self.is_about_calls() && !self.undoable {
             RuleError::NoPatterns
         } else if self.layer == Layer::Project && self.verdict == Verdict::Allow {
             RuleError::ProjectAllows
@@ -255,6 +270,9 @@ pub enum RuleError {
     /// The rule has no id.
     #[error("the rule has no id; add one")]
     MissingId,
+    /// The id belongs to the default about undoable work.
+    #[error("the id `{UNDOABLE}` belongs to the key `undoable` of `[defaults]`; choose another id")]
+    ReservedId,
     /// The rule matches nothing.
     #[error("the rule matches nothing; add at least one effect, or add `when` to a `deny` or `ask` rule")]
     NoPatterns,

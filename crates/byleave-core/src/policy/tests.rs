@@ -99,6 +99,7 @@ impl TestCall {
             agent,
             standing_approvals: leaves,
             now: NOW,
+            stage: EffectStage::Predicted,
         })
     }
     fn check(&self, policy: &Policy, verdict: Verdict, causes: &[AskCause]) -> PolicyDecision {
@@ -647,6 +648,7 @@ fn explaining_names_every_rule_about_an_effect() {
         agent: &agent,
         standing_approvals: leaves,
         now: NOW,
+        stage: EffectStage::Predicted,
     };
     let told: Vec<(u32, &str, bool)> = policy
         .explain(&request)

@@ -7,7 +7,8 @@ use byleave_core::id::{AgentId, SessionId, StandingApprovalId};
 use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
 use byleave_core::policy::{
-    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, RuleFile, SkipExamples, load_rules,
+    EffectStage, Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, RuleFile, SkipExamples,
+    load_rules,
 };
 use byleave_core::session::{Ceiling, SessionNode};
 use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
@@ -175,6 +176,7 @@ impl DelegatedCall {
             agent,
             standing_approvals: leaves,
             now: 0,
+            stage: EffectStage::Predicted,
         };
         policy.evaluate_in_session(&request, lineage)
     }

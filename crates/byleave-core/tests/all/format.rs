@@ -98,6 +98,8 @@ fn rehearsal() -> Rehearsal {
         scratch_files: 1,
         blocked_hosts: vec![BlockedHost { host: Some("example.com".into()), port: 443 }],
         leftover_processes: 1,
+        reached_hosts: Vec::new(),
+        run_by_git: Vec::new(),
         missing_guarantees: vec!["network".into()],
         status: ExecutionStatus::Succeeded,
         output: output(),

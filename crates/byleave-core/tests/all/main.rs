@@ -10,5 +10,6 @@ mod policy_file;
 mod purity;
 mod refusals;
 mod render;
+mod runs_later;
 mod walk;
 mod words;

@@ -7,7 +7,7 @@ use byleave_core::id::{AgentId, SessionId, StandingApprovalId};
 use byleave_core::manifest::{ApprovalRequirement, Manifest, PermissionClass};
 use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
 use byleave_core::policy::{
-    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, builtin_rules, is_stricter,
+    EffectStage, Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, builtin_rules, is_stricter,
 };
 use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
 use proptest::collection::vec;
@@ -296,6 +296,7 @@ impl TestCall {
             agent,
             standing_approvals: leaves,
             now: NOW,
+            stage: EffectStage::Predicted,
         }
     }
 }

@@ -541,6 +541,8 @@ fn seen(list: Vec<FileChange>) -> Rehearsal {
         scratch_files: 2,
         blocked_hosts: vec![],
         leftover_processes: 0,
+        reached_hosts: Vec::new(),
+        run_by_git: Vec::new(),
         missing_guarantees: vec![],
         status: ExecutionStatus::Succeeded,
         output: Output::text("formatted 1 file\n"),
@@ -572,7 +574,7 @@ fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
         (text_of(2, 0o644), GitStatus::Repository, None),
         (None, GitStatus::Repository, None),
         (link(), GitStatus::Tracked, None),
-        (pipe(), GitStatus::Untracked, None),
+        (pipe(), GitStatus::Untracked, Some("`/w/.git/index` becomes a pipe")),
     ];
     for (after, standing, wanted) in cases {
         let effects = seen(vec![change(after, standing)]).observed_plan().effects;

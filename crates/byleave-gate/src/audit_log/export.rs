@@ -231,6 +231,10 @@ pub fn describe_entry(entry: &Entry) -> String {
         RecordEvent::Cancelled { actor: by } => format!("by {by}"),
         RecordEvent::Started(step) => step.as_ref().map_or_else(refused, |claim| claim.attempt.to_string()),
         RecordEvent::Interrupted { attempt } => attempt.to_string(),
+        RecordEvent::Observed { run, .. } => run.decision.as_ref().map_or_else(String::new, |decision| {
+            let why = decision.decisive_reason().map(|reason| reason.message.as_str()).unwrap_or_default();
+            format!("what it changed: {}: {why}", decision.verdict.as_str())
+        }),
         RecordEvent::Ended { end, .. } => {
             format!("{:?} after {} ms", end.status, end.duration_ms).to_lowercase()
         }

@@ -53,7 +53,11 @@ impl IndexFields {
                         marks.approvals_used.push((leave, claim.attempt));
                     }
                 }
-                RecordEvent::Ended { .. } | RecordEvent::Interrupted { .. } => marks.attempt_ended = true,
+                RecordEvent::Ended { .. }
+                | RecordEvent::Observed { .. }
+                | RecordEvent::Interrupted { .. } => {
+                    marks.attempt_ended = true;
+                }
                 RecordEvent::Settled(outcome) => {
                     let code = outcome.refusal().map(|refusal| refusal.code.as_str());
                     marks.outcome = Some((outcome.as_str(), code));

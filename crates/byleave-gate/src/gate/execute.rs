@@ -3,15 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use byleave_core::decision::PolicyDecision;
 use byleave_core::entry::RecordEvent;
+use byleave_core::grant::Grant;
 use byleave_core::id::AttemptId;
 use byleave_core::outcome::{ExecutionEnd, ExecutionStatus, Output};
+use byleave_core::rehearsal::RehearsalSummary;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::catalog::CatalogEntry;
 use crate::gate::inner::GateInner;
+use crate::gate::observe::{self, ObservedRun};
 use crate::gate::rehearse::{self, GrantedRehearsal};
-use crate::gate::run_context::run_parts;
+use crate::gate::run_context::{RunParts, run_parts};
 use crate::gate::supervise::{ToolExit, run_tool};
 use crate::gate::task_outcome::{TaskOutcome, content_refusal, resolve_pinned};
 use crate::gate::truncate;
@@ -21,7 +27,12 @@ use crate::plugin_guard::{CatchPanic, PanicPayload, panic_message, panic_payload
 use crate::tool::{RunContext, Tool};
 
 /// Runs the attempt if this drive claimed it. Otherwise finds out what became of it.
-pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt: AttemptId) -> TaskOutcome {
+pub(crate) async fn execute(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    attempt: AttemptId,
+    grant: &Grant,
+) -> TaskOutcome {
     if desk.claimed_attempt.take() != Some(attempt) {
         return match parts.ledger.interrupt(desk.call(), attempt, parts.now()).await {
             Ok(Interruption::Recorded | Interruption::NotOpen) => TaskOutcome::Retry,
@@ -40,7 +51,10 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
     }
     desk.has_unrecorded_run = true;
     let started = Instant::now();
-    let (status, mut output) = run(parts, desk).await;
+    let RunEnd { status, mut output, observed } = match run(parts, desk, grant).await {
+        Ok(end) => end,
+        Err(run) => return TaskOutcome::Event(RecordEvent::Observed { attempt, run }),
+    };
     output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     truncate::truncate_stored(&mut output, desk.stored_output_limit());
     let end = ExecutionEnd {
@@ -49,6 +63,7 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
         truncated: output.truncated,
         undoable: output.undo.is_some(),
         output: desk.store_content(&output),
+        observed: observed.map(Box::new),
     };
     TaskOutcome::Event(RecordEvent::Ended { attempt, end })
 }
@@ -59,12 +74,34 @@ fn start_failed_event(desk: &mut WorkingRecord, attempt: AttemptId, fault: &Ledg
     let (status, output) = (ExecutionStatus::Failed, desk.store_content(&output));
     RecordEvent::Ended {
         attempt,
-        end: ExecutionEnd { status, output, duration_ms: 0, truncated: false, undoable: false },
+        end: ExecutionEnd {
+            status,
+            output,
+            duration_ms: 0,
+            truncated: false,
+            undoable: false,
+            observed: None,
+        },
     }
 }
 
-async fn run(parts: &GateInner, desk: &mut WorkingRecord) -> (ExecutionStatus, Output) {
-    let unable = |why: String| (ExecutionStatus::Failed, Output::failure(why));
+/// The end of a run.
+struct RunEnd {
+    status: ExecutionStatus,
+    output: Output,
+    /// The decision on what it changed.
+    observed: Option<PolicyDecision>,
+}
+
+impl RunEnd {
+    fn new((status, output): (ExecutionStatus, Output)) -> Self {
+        Self { status, output, observed: None }
+    }
+}
+
+/// Runs the attempt to its end. Returns an error if it ran on a copy and its changes are not all allowed.
+async fn run(parts: &GateInner, desk: &mut WorkingRecord, grant: &Grant) -> Result<RunEnd, RehearsalSummary> {
+    let unable = |why: String| Ok(RunEnd::new((ExecutionStatus::Failed, Output::failure(why))));
     // All of this was read when the attempt was claimed, so it is cached.
     let entry = match resolve_pinned(parts, desk) {
         Ok(entry) => entry,
@@ -86,19 +123,49 @@ async fn run(parts: &GateInner, desk: &mut WorkingRecord) -> (ExecutionStatus, O
     if let Some(granted) = granted.filter(|granted| granted.rehearsal.is_committable()) {
         let again = desk.record.attempts() > 1;
         let ended = commit(tool, granted, given.into_run_context(CancellationToken::new())).await;
-        return if again { adjust_repeated_commit(ended) } else { ended };
+        return Ok(RunEnd::new(if again { adjust_repeated_commit(ended) } else { ended }));
+    }
+    if tool.as_rehearsable().is_some_and(|tool| tool.runs_on_copy(&arguments)) {
+        return run_and_commit(parts, desk, &entry, arguments, given, grant).await;
     }
     let timeout = Duration::from_millis(desk.resolved_tool().map_or(0, |terms| terms.limits.timeout_ms));
     let ended = run_tool(parts, desk.call(), timeout, tool.is_nonblocking(), move |stop| async move {
         tool.execute((*arguments).clone(), given.into_run_context(stop)).await
     });
-    match ended.await {
+    Ok(RunEnd::new(match ended.await {
         ToolExit::Completed(ended) => to_end_status(ended),
         ToolExit::Stopped { status, reason: why, result: said } => {
             let silent = || Output::text("[byleave] the tool does not stop; it may still be running");
             let said = said.map_or_else(silent, Result::unwrap_or_default);
             let status = if said.outcome_unknown { ExecutionStatus::Unknown } else { status };
             (status, Output { is_error: true, error: Some(why), ..said })
+        }
+    }))
+}
+
+/// Runs a granted call on a copy, and commits its changes if the policy allows all of them.
+async fn run_and_commit(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    entry: &CatalogEntry,
+    arguments: Arc<Value>,
+    given: RunParts,
+    grant: &Grant,
+) -> Result<RunEnd, RehearsalSummary> {
+    let context = given.clone().into_run_context(CancellationToken::new());
+    let tool = entry.tool().clone();
+    match observe::run_on_copy(parts, desk, entry, arguments, given, grant).await {
+        ObservedRun::Ended(status, output) => {
+            if let Some(rehearser) = tool.as_rehearsable() {
+                rehearser.discard(desk.call()).await;
+            }
+            Ok(RunEnd::new((status, output)))
+        }
+        ObservedRun::NotAllowed(run) => Err(run),
+        ObservedRun::Allowed(rehearsal, observed) => {
+            let granted = GrantedRehearsal { rehearsal: Arc::new(*rehearsal), paths: None };
+            let (status, output) = commit(tool, granted, context).await;
+            Ok(RunEnd { status, output, observed })
         }
     }
 }

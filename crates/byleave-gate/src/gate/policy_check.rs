@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byleave_core::decision::PolicyDecision;
 use byleave_core::digest::Digest;
 use byleave_core::effect::Plan;
-use byleave_core::policy::PolicyRequest;
+use byleave_core::policy::{EffectStage, PolicyRequest};
 use byleave_core::refusal::{Code, Refusal, StageResult};
 use byleave_core::standing_approval::StandingApprovalMatcher;
 use serde_json::Value;
@@ -34,12 +34,19 @@ pub(crate) async fn needs_approval(
     })
 }
 
+/// Returns the stage of a plan of this tool: whether what the call really changes is judged afterwards.
+pub(crate) fn predicted_stage(entry: &CatalogEntry, arguments: &Value) -> EffectStage {
+    let on_copy = entry.tool().as_rehearsable().is_some_and(|tool| tool.runs_on_copy(arguments));
+    if on_copy { EffectStage::PredictedOnCopy } else { EffectStage::Predicted }
+}
+
 /// Evaluates a plan with the policy and the standing approvals in force.
 pub(crate) async fn evaluate_policy(
     parts: &GateInner,
     desk: &WorkingRecord,
     entry: &CatalogEntry,
     plan: &Plan,
+    stage: EffectStage,
     tool_asks: bool,
 ) -> StageResult<PolicyDecision> {
     let heading =
@@ -63,6 +70,7 @@ pub(crate) async fn evaluate_policy(
         agent: &heading.agent,
         standing_approvals: &leaves,
         now,
+        stage,
     };
     // A standing approval expires and has limited uses, so decisions that may depend on one are never cached. Neither are decisions
     // for sub-agents.
@@ -71,7 +79,12 @@ pub(crate) async fn evaluate_policy(
     }
     let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.evaluate(&request)) };
     let (version, manifest) = (policy.digest(), entry.digest());
-    let flags = [heading.mode as u8, u8::from(tool_asks)];
+    let stage = match stage {
+        EffectStage::Predicted => 0,
+        EffectStage::PredictedOnCopy => 1,
+        EffectStage::Observed { undoable } => 2 + u8::from(undoable),
+    };
+    let flags = [heading.mode as u8, u8::from(tool_asks), stage];
     // The caller is part of the key only if a rule depends on it. Otherwise, sessions share decisions.
     let caller = if policy.depends_on_caller() {
         [heading.session.as_str().as_bytes(), heading.agent.as_str().as_bytes()]

@@ -11,7 +11,8 @@ use byleave_core::refusal::{Code, Refusal, StageResult};
 use crate::catalog::CatalogEntry;
 use crate::gate::earlier_data::read_data;
 use crate::gate::inner::{GateInner, new_attempt_id};
-use crate::gate::policy_check::evaluate_policy;
+use crate::gate::observe::judge_observed;
+use crate::gate::policy_check::{evaluate_policy, predicted_stage};
 use crate::gate::rehearse::{self, GrantedRehearsal};
 use crate::gate::task_outcome::{content_refusal, fresh_session_context, resolve_pinned};
 use crate::gate::working_record::WorkingRecord;
@@ -34,7 +35,7 @@ pub(crate) async fn start_attempt(
     }
     let entry = resolve_pinned(parts, desk)?;
     // Reading the arguments checks them against the approved ones.
-    desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
     let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
     check_bindings(&plan)?;
     if !is_commit(desk) {
@@ -51,7 +52,8 @@ pub(crate) async fn start_attempt(
                 .reasons
                 .iter()
                 .any(|reason| reason.cause == Some(byleave_core::decision::AskCause::ToolNeedsApproval));
-        let now = evaluate_policy(parts, desk, &entry, &plan, asks).await?;
+        let stage = predicted_stage(&entry, &arguments);
+        let now = evaluate_policy(parts, desk, &entry, &plan, stage, asks).await?;
         if is_stricter(&now, &then) {
             return Err(stricter_refusal(grant, &now));
         }
@@ -97,9 +99,8 @@ async fn recheck_observed(
     if let Some(paths) = only {
         chosen.changes = chosen.changes.only_paths(&paths);
     }
-    let observed = chosen.observed_plan();
-    let Some(then) = then.filter(|_| !observed.effects.is_empty()) else { return Ok(()) };
-    let now = evaluate_policy(parts, desk, entry, &observed, false).await?;
+    let Some(then) = then else { return Ok(()) };
+    let Some(now) = judge_observed(parts, desk, entry, &chosen).await? else { return Ok(()) };
     if is_stricter(&now, &then) { Err(stricter_refusal(grant, &now)) } else { Ok(()) }
 }
 

@@ -91,10 +91,7 @@ pub(crate) async fn open_question(
 ///
 /// A call that ran on a copy can run. A process without the tool cannot check it.
 async fn check_can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind) -> StageResult<()> {
-    let ran = desk
-        .record
-        .draft()
-        .is_some_and(|draft| matches!(draft.rehearsal_outcome(), Some(RehearsalOutcome::Ran(_))));
+    let ran = desk.record.draft().is_some_and(|draft| draft.rehearsal_summary().is_some());
     if ran || kind == QuestionKind::Release {
         return Ok(());
     }
@@ -244,15 +241,13 @@ pub(crate) async fn question_view(
     let ruling =
         draft.decision().and_then(|step| step.as_ref().ok()).cloned().ok_or(ContentError::Missing)?;
     let notes = review_notes(desk, question.kind);
-    let seen = match draft.rehearsal_outcome().cloned() {
-        None => None,
-        Some(RehearsalOutcome::Unavailable { reason: why }) => {
-            Some(RehearsalView::Unavailable { reason: why })
+    let seen = match (draft.rehearsal_summary().cloned(), draft.rehearsal_outcome().cloned()) {
+        (Some(summary), _) => {
+            let rehearsal: Arc<Rehearsal> = desk.read_content(&*parts.ledger, summary.rehearsal).await?;
+            Some(RehearsalView::Ran { rehearsal: (*rehearsal).clone(), decision: summary.decision })
         }
-        Some(RehearsalOutcome::Ran(head)) => {
-            let rehearsal: Arc<Rehearsal> = desk.read_content(&*parts.ledger, head.rehearsal).await?;
-            Some(RehearsalView::Ran { rehearsal: (*rehearsal).clone(), decision: head.decision })
-        }
+        (None, Some(RehearsalOutcome::Unavailable { reason })) => Some(RehearsalView::Unavailable { reason }),
+        (None, _) => None,
     };
     let first_arguments = if number > 1 {
         let first: Arc<Value> = desk.read_content(&*parts.ledger, heading.arguments).await?;

@@ -11,7 +11,7 @@ use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
 
 use crate::catalog::CatalogEntry;
 use crate::gate::inner::GateInner;
-use crate::gate::policy_check::evaluate_policy;
+use crate::gate::observe::judge_observed;
 use crate::gate::run_context::run_parts;
 use crate::gate::supervise::{ToolExit, run_tool};
 use crate::gate::task_outcome::{TaskOutcome, content_refusal, resolve_pinned};
@@ -38,11 +38,7 @@ async fn try_rehearse(
     let rehearsal = run_on_copy(parts, desk, &entry).await?;
     let judged = async {
         let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
-        let observed = rehearsal.observed_plan();
-        let ruling = match observed.effects.is_empty() {
-            true => None,
-            false => Some(evaluate_policy(parts, desk, &entry, &observed, false).await?),
-        };
+        let ruling = judge_observed(parts, desk, &entry, &rehearsal).await?;
         let asked =
             desk.record.draft().and_then(|draft| draft.decision()).and_then(|step| step.as_ref().ok());
         let asked = asked
@@ -131,17 +127,21 @@ pub(crate) async fn check_copy_missing(
         Some(rehearser) => rehearser.has_copy(desk.call(), &granted.rehearsal).await,
         None => false,
     };
+    if !kept && desk.record.draft().is_some_and(|draft| draft.observed_run().is_some()) {
+        // Running it again would repeat what it did elsewhere.
+        let why = "the copy with the changes that were approved no longer exists; make the call again";
+        return Err(Refusal::new(Code::GrantExpired, why));
+    }
     let head = desk.record.draft().and_then(|draft| draft.rehearsal_summary());
     Ok(head.filter(|_| !kept).map(|head| RecordEvent::RehearsalCopyMissing { rehearsal: head.digest() }))
 }
 
 /// Drops the copy of a call that ended without a commit.
 pub(crate) async fn drop_copy(parts: &GateInner, desk: &WorkingRecord) {
-    let ran =
-        desk.record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::RehearsalStarted { .. }));
-    let committed =
-        desk.record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::Started(Ok(_))));
-    if !ran || committed {
+    let ran = desk.record.entries().iter().any(|entry| {
+        matches!(entry.event, RecordEvent::RehearsalStarted { .. } | RecordEvent::Observed { .. })
+    });
+    if !ran || desk.record.attempts() > 0 {
         return;
     }
     let Ok(entry) = resolve_pinned(parts, desk) else { return };

@@ -20,6 +20,7 @@ use crate::gate::working_record::WorkingRecord;
 use crate::tool::{EarlierData, OutputChunk, Progress, RunContext, ToolContext};
 
 /// The input of a tool, without its cancellation token.
+#[derive(Clone)]
 pub(crate) struct RunParts {
     call: CallId,
     context: ToolContext,

@@ -16,7 +16,7 @@ use crate::catalog::CatalogEntry;
 use crate::challenge::{ChallengeError, ChallengeSubject};
 use crate::gate::earlier_data::choose_data;
 use crate::gate::inner::{GateInner, tool_context};
-use crate::gate::policy_check::{evaluate_policy, needs_approval};
+use crate::gate::policy_check::{evaluate_policy, needs_approval, predicted_stage};
 use crate::gate::task_outcome::{TaskOutcome, content_refusal, fresh_session_context, resolve_pinned};
 use crate::gate::working_record::WorkingRecord;
 use crate::gate::{execute, preflight, questions, rehearse};
@@ -51,7 +51,7 @@ pub(crate) async fn perform(parts: &GateInner, desk: &mut WorkingRecord, task: T
             Ok(fact) => fact,
             Err(refusal) => RecordEvent::Started(Err(refusal)),
         },
-        Task::Execute { attempt, grant: _ } => return execute::execute(parts, desk, attempt).await,
+        Task::Execute { attempt, grant } => return execute::execute(parts, desk, attempt, &grant).await,
         Task::ReviewOutput => RecordEvent::OutputReviewed(review_output(parts, desk).await),
     };
     TaskOutcome::Event(fact)
@@ -156,12 +156,13 @@ async fn decide(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Poli
     let entry = resolve_pinned(parts, desk)?;
     let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
     let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
+    let stage = predicted_stage(&entry, &arguments);
     let tool_asks = match entry.manifest().needs_approval {
         ApprovalRequirement::Never => false,
         ApprovalRequirement::Always => true,
         ApprovalRequirement::Depends => needs_approval(parts, entry.tool().clone(), arguments).await?,
     };
-    let mut decision = evaluate_policy(parts, desk, &entry, &plan, tool_asks).await?;
+    let mut decision = evaluate_policy(parts, desk, &entry, &plan, stage, tool_asks).await?;
     decision.challenge = choose_challenger(parts, desk, &decision).await?;
     Ok(decision)
 }

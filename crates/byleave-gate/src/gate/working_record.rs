@@ -324,7 +324,9 @@ impl WorkingRecord {
 
     /// Returns the end of an attempt that ran here, if it is not durable yet.
     pub(crate) fn pending_end(&self) -> Option<Entry> {
-        self.pending_entries().iter().find(|entry| matches!(entry.event, RecordEvent::Ended { .. })).cloned()
+        let ends =
+            |entry: &&Entry| matches!(entry.event, RecordEvent::Ended { .. } | RecordEvent::Observed { .. });
+        self.pending_entries().iter().find(ends).cloned()
     }
 
     /// Checks whether a record that another writer opened belongs to the same call.
@@ -355,12 +357,15 @@ impl WorkingRecord {
         self.chained_entries.clear();
         self.claimed_attempt = None;
         let contents = std::mem::take(&mut self.new_contents);
-        let Some(Entry { at, event: fact @ RecordEvent::Ended { .. } }) = ended else { return };
-        let RecordEvent::Ended { end, .. } = &fact else { return };
-        let output = end.output;
-        if self.append_event(at, fact).is_ok() {
+        let Some(Entry { at, event }) = ended else { return };
+        let result = match &event {
+            RecordEvent::Ended { end, .. } => end.output,
+            RecordEvent::Observed { run, .. } => run.rehearsal,
+            _ => return,
+        };
+        if self.append_event(at, event).is_ok() {
             self.new_contents =
-                contents.into_iter().filter(|content| content.content_ref == output).collect();
+                contents.into_iter().filter(|content| content.content_ref == result).collect();
         }
     }
 

@@ -113,7 +113,7 @@ fn apply_entry<'a>(
         RecordEvent::Interrupted { .. } => {
             return Err(refused_error("an interruption must be requested, not appended"));
         }
-        RecordEvent::Ended { .. } => {
+        RecordEvent::Ended { .. } | RecordEvent::Observed { .. } => {
             moves.claim = None;
             moves.frees_session = true;
         }

@@ -226,6 +226,7 @@ fn confinement(
         environment: ground.environment.clone(),
         read_only: false,
         is_rehearsal: false,
+        on_copy: false,
     };
     let mut confinement = from_plan::build_confinement(plan, &ground.policy, &place)
         .map_err(|fault| ServerStartError::Unconfined(fault.to_string()))?;

@@ -491,6 +491,7 @@ fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Conf
         environment: std::env::vars().collect(),
         read_only: false,
         is_rehearsal: rehearsing,
+        on_copy: rehearsing,
     };
     // The grant only says that bash may run. The built-in rules decide everything else.
     let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };

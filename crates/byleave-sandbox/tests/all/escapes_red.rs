@@ -91,6 +91,7 @@ impl HomeFixture {
             environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
             read_only: matches!(access, CallAccess::Reading),
             is_rehearsal: false,
+            on_copy: false,
         };
         let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
         let plan = Plan { effects: vec![run], ..Plan::default() };

@@ -98,6 +98,7 @@ impl GrantFixture {
             ]),
             read_only: false,
             is_rehearsal: rehearsing,
+            on_copy: rehearsing,
         };
         build_confinement(&plan, policy, &place)
     }

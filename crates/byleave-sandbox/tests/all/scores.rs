@@ -27,7 +27,6 @@ pub(crate) const NOT_BY_LANDLOCK: &[(&str, Guarantee)] = &[
     ("fs-read-dotenv", Guarantee::SecretsHidden),
     ("fs-read-hardlink", Guarantee::SecretsHidden),
     ("git-fsmonitor", Guarantee::ProtectedKept),
-    ("git-rename-dotgit", Guarantee::ProtectedKept),
     // It is refused, but process 1 is the host's, and the case expects its own.
     ("proc-attack-init", Guarantee::ProcessesApart),
     ("priv-caps", Guarantee::PrivilegesDropped),

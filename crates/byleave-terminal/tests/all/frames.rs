@@ -79,6 +79,8 @@ fn with_difference(lines: usize) -> QuestionView {
         scratch_files: 0,
         blocked_hosts: Vec::new(),
         leftover_processes: 0,
+        reached_hosts: Vec::new(),
+        run_by_git: Vec::new(),
         missing_guarantees: Vec::new(),
         status: ExecutionStatus::Succeeded,
         output: Output::text(""),

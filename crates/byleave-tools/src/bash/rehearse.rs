@@ -17,12 +17,29 @@ use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::{NetworkAccess, PrepareCopyError, PreparedCopy};
 use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result;
+use crate::run_by_git::run_by_git;
 use crate::run_command::{self, CompletedCommand};
 
 impl Rehearsable for Bash {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
         let bash = self.clone();
-        Box::pin(rehearse_blocking(move || bash.on_a_copy(arguments, &run)))
+        Box::pin(rehearse_blocking(move || {
+            bash.check_rehearsable(&run).map_err(RehearseError::Unavailable)?;
+            bash.on_a_copy(arguments, &run, NetworkAccess::Blocked)
+        }))
+    }
+
+    fn runs_on_copy(&self, arguments: &Value) -> bool {
+        arguments.get("background").and_then(Value::as_bool) != Some(true)
+    }
+
+    fn run_on_copy(
+        &self,
+        arguments: Value,
+        run: RunContext,
+    ) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
+        let bash = self.clone();
+        Box::pin(rehearse_blocking(move || bash.on_a_copy(arguments, &run, NetworkAccess::Granted)))
     }
 
     fn has_copy<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool> {
@@ -40,25 +57,28 @@ impl Rehearsable for Bash {
 }
 
 impl Bash {
-    fn on_a_copy(&self, arguments: Value, run: &RunContext) -> Result<Rehearsal, RehearseError> {
+    /// Runs a command on a copy. A rehearsal has no network, and a granted run has what its plan permits.
+    fn on_a_copy(
+        &self,
+        arguments: Value,
+        run: &RunContext,
+        access: NetworkAccess,
+    ) -> Result<Rehearsal, RehearseError> {
         let workplace = &*self.workplace;
         let arguments = self.read(arguments).map_err(RehearseError::Unavailable)?;
         if arguments.background {
             let why = "the command runs in the background, on the real files: its changes cannot be undone";
             return Err(RehearseError::Unavailable(why.into()));
         }
-        self.may_be_rehearsed(run).map_err(RehearseError::Unavailable)?;
         let mut confinement =
-            workplace.build_confinement(run, NetworkAccess::Blocked).map_err(RehearseError::Unavailable)?;
+            workplace.build_copy_confinement(run, access).map_err(RehearseError::Unavailable)?;
         confinement.limits.wall_time = arguments.timeout(run);
         let ready =
-            workplace.create_copy(run, &mut confinement, NetworkAccess::Blocked).map_err(|unready| {
-                match unready {
-                    PrepareCopyError::RunningElsewhere => RehearseError::RunningElsewhere,
-                    PrepareCopyError::Failed(why) => RehearseError::Unavailable(why),
-                }
+            workplace.create_copy(run, &mut confinement, access).map_err(|unready| match unready {
+                PrepareCopyError::RunningElsewhere => RehearseError::RunningElsewhere,
+                PrepareCopyError::Failed(why) => RehearseError::Unavailable(why),
             })?;
-        let seen = self.looked_at(&confinement, &arguments.command, &ready, run);
+        let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, access));
         drop(ready.scratch_stacks);
         if seen.is_err() {
             // Nothing will use this copy any more, and it may be large.
@@ -67,24 +87,18 @@ impl Bash {
         seen.map_err(RehearseError::Unavailable)
     }
 
-    /// Runs a command on its copy, and collects its effects there.
-    fn looked_at(
+    /// Runs a command on its copy, and lists what it changed there.
+    fn run_and_list(
         &self,
         confinement: &Confinement,
         text: &str,
         ready: &PreparedCopy,
-        run: &RunContext,
+        (run, access): (&RunContext, NetworkAccess),
     ) -> Result<Rehearsal, String> {
         let began = rehearsal_result::filesystem_now(confinement)?;
         let workplace = &*self.workplace;
-        let CompletedCommand { outcome, output: printed } = run_command::run_command(
-            workplace,
-            confinement,
-            text,
-            NetworkAccess::Blocked,
-            run,
-            self.output_bytes_max,
-        )?;
+        let CompletedCommand { outcome, output: printed } =
+            run_command::run_command(workplace, confinement, text, access, run, self.output_bytes_max)?;
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
         // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {
@@ -93,7 +107,15 @@ impl Bash {
         let mut weaker = workplace.missing_guarantees();
         weaker.extend(ready.weaker_reason.as_ref().map(|why| format!("on a plain copy: {why}")));
         let output = run_command::format_output(confinement, &outcome, printed, self.advice());
+        let later = run_by_git(&ready.copy, &listed.0).map_err(|fault| fault.to_string())?;
         let mut seen = rehearsal_result::build_rehearsal(&outcome, output, listed, weaker);
+        seen.run_by_git = later;
+        if access == NetworkAccess::Granted {
+            // What was not granted was refused while the command ran. That is part of its result.
+            seen.blocked_hosts.clear();
+            seen.reached_hosts = rehearsal_result::reached_hosts(&outcome);
+            return Ok(seen);
+        }
         // This search is needed only for a quiet rehearsal; all others cause a question anyway.
         if seen.has_no_effects() {
             seen.missing_guarantees.extend(rehearsal_result::newly_visible_hidden(confinement, began));
@@ -103,7 +125,7 @@ impl Bash {
 
     /// Checks whether the call may be rehearsed. A run that reads something that needs a question cannot be rehearsed, because its content
     /// could be anywhere on the copy.
-    fn may_be_rehearsed(&self, run: &RunContext) -> Result<(), String> {
+    fn check_rehearsable(&self, run: &RunContext) -> Result<(), String> {
         run.policy.as_ref().ok_or("no policy is configured")?;
         for effect in &run.plan.effects {
             match effect {

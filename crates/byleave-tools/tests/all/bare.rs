@@ -14,6 +14,8 @@ use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::on_copy::run_and_commit;
+
 /// The tools of a workspace, under the built-in rules.
 pub(crate) struct ToolFixture {
     catalog: Catalog,
@@ -71,6 +73,6 @@ impl ToolFixture {
         let effects = vec![Effect::Read { path: path.to_str().unwrap().to_owned() }];
         let plan = Plan { effects, read_only: true, ..Plan::default() };
         let run = self.run(CallId::new(uuid::Uuid::new_v4()), plan, cancel);
-        self.tool(tool).execute(arguments, run).await
+        run_and_commit(&*self.tool(tool), arguments, run).await
     }
 }

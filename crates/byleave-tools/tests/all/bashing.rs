@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
 use crate::attacks::as_user;
+use crate::on_copy::run_and_commit;
 use crate::world::{ToolTestWorld, yes};
 
 /// The size of a large output: a gibibyte in the long form (`scripts/prove printing`).
@@ -62,7 +63,7 @@ pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
 }
 
 async fn ran(bash: &Bash, arguments: Value, run: RunContext) -> Output {
-    bash.execute(arguments, run).await
+    run_and_commit(bash, arguments, run).await
 }
 
 // req: B1
@@ -357,7 +358,7 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
         let cancel = run.cancel.clone();
         let command = json!({"command": format!("touch made; {script}")});
         let (bash, running) = (world.bash.clone(), run.clone());
-        let running = tokio::spawn(async move { bash.execute(command, running).await });
+        let running = tokio::spawn(async move { run_and_commit(&bash, command, running).await });
         let there = marker.clone();
         let waited = move || soon("six of them run", || called(&there).len() >= 6);
         tokio::task::spawn_blocking(waited).await.unwrap();

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::bare::ToolFixture;
+use crate::on_copy::run_and_commit;
 
 /// The built-in tools in a directory with `w`, the workspace, `elsewhere`, `state` and `outside`.
 pub(crate) struct BuiltinToolFixture {
@@ -71,7 +72,7 @@ impl BuiltinToolFixture {
     /// Executes the call at once.
     pub(crate) async fn execute(&self, id: CallId, tool: &str, arguments: Value, plan: Plan) -> Output {
         let tool = self.tool(tool);
-        tool.execute(arguments, self.run(id, plan)).await
+        run_and_commit(&*tool, arguments, self.run(id, plan)).await
     }
 
     /// Executes the call after it was cancelled.
@@ -79,7 +80,7 @@ impl BuiltinToolFixture {
         let plan = self.plan(tool, &arguments).unwrap();
         let run = self.run(CallId::new(uuid::Uuid::new_v4()), plan);
         run.cancel.cancel();
-        self.tool(tool).execute(arguments, run).await
+        run_and_commit(&*self.tool(tool), arguments, run).await
     }
 
     /// Runs the call on a copy and commits it, as after a question.

@@ -29,6 +29,7 @@ mod hostile_searching;
 mod hostile_writers;
 mod ignoring;
 mod killed;
+mod on_copy;
 mod pages;
 mod red_tools;
 mod rehearsing;

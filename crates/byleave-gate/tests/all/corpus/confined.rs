@@ -299,6 +299,7 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
         environment: std::env::vars().collect(),
         read_only: mode(case) == Mode::ReadOnly,
         is_rehearsal: false,
+        on_copy: false,
     };
     let mut confinement =
         from_plan::build_confinement(&plan, &policy, &place).map_err(|fault| fault.to_string())?;

@@ -209,6 +209,7 @@ impl RecordWriter {
             duration_ms: 3,
             truncated: false,
             undoable: false,
+            observed: None,
         };
         self.put(RecordEvent::Ended { attempt, end });
         self.put(RecordEvent::OutputReviewed(Ok(Review::default())));
