@@ -202,7 +202,7 @@ impl RuleFileReader<'_> {
         let Some(profile) = Profile::find(name) else {
             let names: Vec<String> = Profile::ALL.iter().map(|known| format!("`{}`", known.name)).collect();
             let what = format!("there is no profile `{name}`");
-            self.add_diagnostic(value.span(), what, &format!("choose one of {}", names.join(", ")));
+            self.add_diagnostic(value.span(), what, format!("choose one of {}", names.join(", ")));
             return;
         };
         if self.file.layer == Layer::Project && !profile.only_tightens() {

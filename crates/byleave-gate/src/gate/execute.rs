@@ -53,7 +53,7 @@ pub(crate) async fn execute(
     let started = Instant::now();
     let RunEnd { status, mut output, observed } = match run(parts, desk, grant).await {
         Ok(end) => end,
-        Err(run) => return TaskOutcome::Event(RecordEvent::Observed { attempt, run }),
+        Err(run) => return TaskOutcome::Event(RecordEvent::Observed { attempt, run: *run }),
     };
     output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     truncate::truncate_stored(&mut output, desk.stored_output_limit());
@@ -100,7 +100,11 @@ impl RunEnd {
 }
 
 /// Runs the attempt to its end. Returns an error if it ran on a copy and its changes are not all allowed.
-async fn run(parts: &GateInner, desk: &mut WorkingRecord, grant: &Grant) -> Result<RunEnd, RehearsalSummary> {
+async fn run(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    grant: &Grant,
+) -> Result<RunEnd, Box<RehearsalSummary>> {
     let unable = |why: String| Ok(RunEnd::new((ExecutionStatus::Failed, Output::failure(why))));
     // All of this was read when the attempt was claimed, so it is cached.
     let entry = match resolve_pinned(parts, desk) {
@@ -151,7 +155,7 @@ async fn run_and_commit(
     arguments: Arc<Value>,
     given: RunParts,
     grant: &Grant,
-) -> Result<RunEnd, RehearsalSummary> {
+) -> Result<RunEnd, Box<RehearsalSummary>> {
     let context = given.clone().into_run_context(CancellationToken::new());
     let tool = entry.tool().clone();
     match observe::run_on_copy(parts, desk, entry, arguments, given, grant).await {
@@ -161,7 +165,7 @@ async fn run_and_commit(
             }
             Ok(RunEnd::new((status, output)))
         }
-        ObservedRun::NotAllowed(run) => Err(run),
+        ObservedRun::NotAllowed(run) => Err(Box::new(run)),
         ObservedRun::Allowed(rehearsal, observed) => {
             let granted = GrantedRehearsal { rehearsal: Arc::new(*rehearsal), paths: None };
             let (status, output) = commit(tool, granted, context).await;

@@ -24,7 +24,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     /// Registers a tool. Returns the status and the response.
-    fn register(&self, name: &str, more: Value) -> (u16, Value) {
+    fn register(&self, name: &str, more: &Value) -> (u16, Value) {
         let mut body = json!({
             "description": "Works on orders.", "input_schema": {"type": "object"}, "class": "readonly", "sensitive": false,
         });
@@ -57,14 +57,14 @@ impl Client<'_> {
         claimed
     }
 
-    fn report(&self, call: &Value, data: Value) -> Value {
+    fn report(&self, call: &Value, data: &Value) -> Value {
         let path = format!("/v1/calls/{}/report?wait=60", call.as_str().unwrap());
         let body = json!({"claim": CLAIM, "text": "done", "data": data});
         self.until_still(self.served.ask(&self.token, "POST", &path, &body).1)
     }
 
     /// Makes a call that runs at once. Returns its claim.
-    fn run(&self, key: &str, tool: &str, session: &str, data: Value) -> Value {
+    fn run(&self, key: &str, tool: &str, session: &str, data: &Value) -> Value {
         let ready = self.submit(key, tool, session);
         assert_eq!(ready["state"], "ready", "{ready}");
         let claimed = self.claim(&ready["call"]);
@@ -85,28 +85,28 @@ fn a_client_tool_is_given_the_data_that_was_approved() {
     let wants = json!({"wants_data": ["own.bot.look"]});
 
     // A tool must exist before another one wants its data. A tool of another principal counts as unknown.
-    let (status, problem) = bot.register("apply", wants.clone());
+    let (status, problem) = bot.register("apply", &wants);
     assert_eq!(status, 422, "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("`wants_data` names `own.bot.look`"), "{problem}");
-    assert_eq!(bot.register("look", json!({})).0, 200);
-    assert_eq!(bot.register("apply", wants.clone()).0, 200);
+    assert_eq!(bot.register("look", &json!({})).0, 200);
+    assert_eq!(bot.register("apply", &wants).0, 200);
     let careful = json!({"wants_data": ["own.bot.look"], "needs_approval": true});
-    assert_eq!(bot.register("careful", careful).0, 200);
-    let (status, problem) = other.register("apply", wants);
+    assert_eq!(bot.register("careful", &careful).0, 200);
+    let (status, problem) = other.register("apply", &wants);
     assert_eq!(status, 422, "{problem}");
     assert!(!problem["detail"].as_str().unwrap().contains("did you mean"), "{problem}");
 
-    let empty = bot.run("apply-1", "own.bot.apply", "orders", Value::Null);
+    let empty = bot.run("apply-1", "own.bot.apply", "orders", &Value::Null);
     assert_eq!(empty.get("data"), None, "{empty}");
-    let first = bot.run("look-1", "own.bot.look", "orders", json!({"order": 1, "password": "p"}));
+    let first = bot.run("look-1", "own.bot.look", "orders", &json!({"order": 1, "password": "p"}));
     assert_eq!(first.get("data"), None, "it did not ask: {first}");
     let released = |call: &Value, order: u32| {
         // A reviewer of the settings has removed the password.
         json!({"own.bot.look": {"call": call["call"], "data": {"order": order}}})
     };
-    let given = bot.run("apply-2", "own.bot.apply", "orders", Value::Null);
+    let given = bot.run("apply-2", "own.bot.apply", "orders", &Value::Null);
     assert_eq!(given["data"], released(&first, 1), "{given}");
-    let elsewhere = bot.run("apply-3", "own.bot.apply", "invoices", Value::Null);
+    let elsewhere = bot.run("apply-3", "own.bot.apply", "invoices", &Value::Null);
     assert_eq!(elsewhere.get("data"), None, "{elsewhere}");
 
     // The person approves the data that the question names. A result that comes in between is newer, and is not given.
@@ -116,7 +116,7 @@ fn a_client_tool_is_given_the_data_that_was_approved() {
     let shown = text(&doors.run(&["inbox", "show", &question]).stdout);
     let line = format!("the tool is given the data that call {} of", first["call"].as_str().unwrap());
     assert!(shown.contains(&line) && shown.contains("own.bot.look"), "{shown}");
-    let second = bot.run("look-2", "own.bot.look", "orders", json!({"order": 2, "password": "p"}));
+    let second = bot.run("look-2", "own.bot.look", "orders", &json!({"order": 2, "password": "p"}));
     let yes = doors.run(&["inbox", "answer", &question, "yes"]);
     assert!(!text(&yes.stderr).contains("error:"), "{yes:?}");
     let mut ready = waits;
@@ -127,8 +127,8 @@ fn a_client_tool_is_given_the_data_that_was_approved() {
     }
     let claimed = bot.claim(&ready["call"]);
     assert_eq!(claimed["data"], released(&first, 1), "{claimed}");
-    bot.report(&ready["call"], Value::Null);
-    let newer = bot.run("apply-4", "own.bot.apply", "orders", Value::Null);
+    bot.report(&ready["call"], &Value::Null);
+    let newer = bot.run("apply-4", "own.bot.apply", "orders", &Value::Null);
     assert_eq!(newer["data"], released(&second, 2), "{newer}");
     served.stop();
 }

@@ -24,7 +24,7 @@ struct Transcript {
 
 impl Transcript {
     /// Begins a section with an account of its own.
-    fn section(page: String, title: &str, words: &str, settings: &str, rules: &str) -> Self {
+    fn section(page: &str, title: &str, words: &str, settings: &str, rules: &str) -> Self {
         let mut page = format!("{page}\n## {title}\n\n{words}\n");
         for (name, text) in [("config.toml", settings), ("policy.toml", rules)] {
             if !text.is_empty() {
@@ -126,7 +126,7 @@ fn one_call(
     vec![(before, Some((tool, arguments))), (after, None)]
 }
 
-fn boundary(page: String) -> String {
+fn boundary(page: &str) -> String {
     let words = "`yolo` does not ask, and it does not leave the workspace either. Here `door` is a link to a directory beside it.";
     let mut seen = Transcript::section(page, "The workspace boundary", words, "mode = \"yolo\"\n", "");
     seen.doors.outside();
@@ -139,7 +139,7 @@ fn boundary(page: String) -> String {
     seen.page
 }
 
-fn checkpoint(page: String) -> String {
+fn checkpoint(page: &str) -> String {
     let rules = "[[rule]]\nid = \"production\"\nverdict = \"ask\"\nrun = \"kubectl apply\"\ncheckpoint = true\n\
                  reason = \"this changes production\"\n";
     let words = "A rule with `checkpoint = true` holds in every mode. Only a person releases the call.";
@@ -157,7 +157,7 @@ fn checkpoint(page: String) -> String {
     seen.page
 }
 
-fn mcp_tools(page: String) -> String {
+fn mcp_tools(page: &str) -> String {
     let words =
         "A server that a person has accepted is there for `call`, `tools`, `agent run` and `agent chat`.";
     let mut seen = Transcript::section(page, "MCP tools", words, "mode = \"yolo\"\n", "");
@@ -169,7 +169,7 @@ fn mcp_tools(page: String) -> String {
     seen.page
 }
 
-fn challenge(page: String) -> String {
+fn challenge(page: &str) -> String {
     let rules = "[[rule]]\nverdict = \"ask\"\nwrite = \"plan.txt\"\nchallenge = true\n";
     let words = "A rule with `challenge = true` needs the case against the call before it runs.";
     let mut seen = Transcript::section(page, "The case against a call", words, "mode = \"yolo\"\n", rules);
@@ -191,7 +191,7 @@ fn challenge(page: String) -> String {
     seen.page
 }
 
-fn reviewers(page: String) -> String {
+fn reviewers(page: &str) -> String {
     let settings = "mode = \"yolo\"\n\n[[reviewer]]\nname = \"no-sql-tricks\"\nkind = \"strip\"\ntools = [\"mcp_notes_query\"]\n\
                     argument = \"sql\"\nremove = [\";\", \"--\"]\n\n[[reviewer]]\nname = \"no-tokens\"\nkind = \"drop_fields\"\n\
                     tools = [\"mcp_notes_*\"]\nfields = [\"password\", \"token\"]\n";
@@ -204,7 +204,7 @@ fn reviewers(page: String) -> String {
     seen.page
 }
 
-fn commands(page: String) -> String {
+fn commands(page: &str) -> String {
     let rules = "[[rule]]\nverdict = \"deny\"\nrun = \"*\"\nexcept = [\"git status\", \"ls\"]\nreason = \"only what is on the list\"\n";
     let words = "A command allow-list, and a time limit.";
     let mut seen = Transcript::section(page, "Commands", words, "mode = \"yolo\"\n", rules);
@@ -216,7 +216,7 @@ fn commands(page: String) -> String {
     seen.page
 }
 
-fn agent_loop(page: String) -> String {
+fn agent_loop(page: &str) -> String {
     let words = "A dry run tells what every call would do, and does nothing. The words of the model before a call are in the question.";
     let mut seen = Transcript::section(page, "The agent loop", words, "", "");
     let write = || json!({"path": "new.txt", "content": "new"});
@@ -231,7 +231,7 @@ fn agent_loop(page: String) -> String {
     seen.page
 }
 
-fn settings(page: String) -> String {
+fn settings(page: &str) -> String {
     let words = "Limits are settings.";
     let settings = "mode = \"yolo\"\nfile_bytes = 2000\nrehearse = false\n";
     let mut seen = Transcript::section(page, "Settings", words, settings, "");
@@ -249,7 +249,7 @@ fn settings(page: String) -> String {
 #[test]
 fn the_page_of_transcripts_shows_what_happens() {
     let sections = [boundary, checkpoint, mcp_tools, challenge, reviewers, commands, agent_loop, settings];
-    let page = sections.iter().fold(HEAD.to_owned(), |page, section| section(page));
+    let page = sections.iter().fold(HEAD.to_owned(), |page, section| section(&page));
     let write = std::env::var("BYLEAVE_GUIDE").is_ok_and(|how| how == "write");
     put(&docs().join("transcripts.md"), &page, write);
 }
