@@ -20,7 +20,7 @@ BACK = [
     ("question", ["a person sees what", "it really did: yes,", "no, edit, or always"], "no, or|no answer"),
     ("run, once", ["written down first;", "programs run in", "the sandbox"], "changed since,|halted"),
     ("review", ["reviewers look at", "the result; it may", "be held for a person"], None),
-    ("result", ["completed, failed,", "withheld, refused,", "rehearsed, unknown"], None),
+    ("result", ["completed, failed, refused,", "answered, withheld,", "dry-run, unknown"], None),
 ]
 BOOK = ["the audit log", "every step is an entry, chained and sealed; what cannot be recorded does not happen;", "a process may stop at any of them, and another goes on from what is written"]
 
