@@ -91,8 +91,8 @@ pub(crate) fn past_words(past: &Coverage, leave: &StandingApproval) -> Vec<Strin
     let looked = format_count(past.checked as u64, "past call");
     let newest = if past.has_more { "the newest " } else { "" };
     let many = past.covered.len();
-    let mut words =
-        vec![format!("of {newest}{looked} of `{}`, this approval would have covered {many}", leave.tool)];
+    let of = if leave.is_for_any_tool() { String::new() } else { format!(" of `{}`", leave.tool) };
+    let mut words = vec![format!("of {newest}{looked}{of}, this approval would have covered {many}")];
     let mut covered: Vec<&CoveredCall> = past.covered.iter().collect();
     covered.sort_by_key(|one| one.answer != Some(PastAnswer::No));
     for one in covered.iter().take(PAST_MAX) {

@@ -20,6 +20,7 @@ mod command_help;
 mod config;
 mod config_edit;
 mod console;
+mod default_session;
 mod diagnostics;
 mod drive_call;
 mod error;

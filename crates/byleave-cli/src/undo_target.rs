@@ -19,6 +19,7 @@ use crate::app_context::AppContext;
 use crate::args::AskArg;
 use crate::call_display::{self, relative};
 use crate::console::one_line;
+use crate::default_session;
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{format_duration, now};
@@ -191,7 +192,7 @@ pub(crate) async fn prepare_undo(
     let undo = Call {
         id: CallId::new(fresh_id()),
         tenant: options.tenant.clone(),
-        session: SessionId::new("cli")?,
+        session: default_session::resolve(None, options)?,
         agent: AgentId::new("undo")?,
         tool: "undo".into(),
         arguments,

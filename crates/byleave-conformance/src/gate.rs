@@ -120,6 +120,7 @@ scenarios! { ($)
     reviews::the_model_is_told_what_was_changed_and_why,
     reviews::every_look_is_on_the_record,
     standing_approvals::a_leave_covers_the_next_call,
+    standing_approvals::an_approval_of_effects_covers_every_tool,
     standing_approvals::a_leave_runs_out,
     standing_approvals::a_use_is_counted_once_for_many_at_once,
     standing_approvals::no_leave_answers_what_a_person_must_see,

@@ -10,6 +10,7 @@ mod same;
 
 use serde::Serialize;
 
+use crate::call::Millis;
 use crate::effect::{Effect, Plan};
 use crate::escape::{EscapeLevel, make_visible};
 use crate::id::StandingApprovalId;
@@ -72,6 +73,49 @@ pub fn approval_scopes(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCo
         // If there is no exact scope, no wider one is offered.
         Some(offer) if offer.width == ScopeWidth::Exact || all.is_tool_use() => Ok(offers),
         _ => Err(NotCoverableError::NotExpressible("no pattern matches all effects".to_owned())),
+    }
+}
+
+/// The limits of a standing approval. The default is one hour, in the session of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApprovalLimits {
+    /// The lifetime. `None` means until it is revoked.
+    pub lifetime_ms: Option<Millis>,
+    /// The maximum number of uses, if there is one.
+    pub max_uses: Option<u32>,
+    /// Whether it applies in every session, not only in that of the question.
+    pub every_session: bool,
+}
+
+impl ApprovalLimits {
+    /// The default lifetime.
+    pub const LIFETIME_MS: Millis = 3_600_000;
+}
+
+impl Default for ApprovalLimits {
+    fn default() -> Self {
+        Self { lifetime_ms: Some(Self::LIFETIME_MS), max_uses: None, every_session: false }
+    }
+}
+
+/// Creates the standing approval that a person gives with the answer to a question.
+///
+/// It covers effects, whichever tool has them, unless the scope or the question is about the tool itself.
+pub fn approval_for_question(
+    id: StandingApprovalId,
+    question: &QuestionView,
+    scope: Vec<Pattern>,
+    limits: ApprovalLimits,
+    now: Millis,
+) -> StandingApproval {
+    let reasons = &question.decision.reasons;
+    StandingApproval {
+        id,
+        tool: StandingApproval::tool_for_scope(&scope, &question.resolved_tool.tool, reasons),
+        scope,
+        session: (!limits.every_session).then(|| question.session.clone()),
+        expires_at: limits.lifetime_ms.map(|lifetime| now.saturating_add(lifetime)),
+        max_uses: limits.max_uses,
     }
 }
 

@@ -165,6 +165,14 @@ pub struct DecisionReason {
     pub message: String,
 }
 
+impl DecisionReason {
+    /// Checks whether it asks because of the tool itself, whatever its effects are.
+    pub fn is_about_tool(&self) -> bool {
+        self.verdict == Verdict::Ask
+            && matches!(self.cause, Some(AskCause::Sensitive | AskCause::ToolNeedsApproval))
+    }
+}
+
 /// A verdict with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

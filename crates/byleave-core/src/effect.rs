@@ -244,6 +244,12 @@ impl Plan {
         self.partial_effects.contains(effect)
     }
 
+    /// Checks whether the plan only reads and runs programs. Such a call needs no answer to the question of an earlier call: it sees the files
+    /// as they are.
+    pub fn only_reads(&self) -> bool {
+        self.effects.iter().all(|effect| matches!(effect, Effect::Read { .. } | Effect::Run { .. }))
+    }
+
     /// Checks whether any effect of this plan must keep its order with any effect of the other.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.effects.iter().any(|a| other.effects.iter().any(|b| a.conflicts_with(b)))

@@ -15,13 +15,16 @@ use crate::pattern::{Pattern, PatternError, PatternMatcher};
 
 pub use rule_text::patterns_to_toml;
 
+/// The tool of a standing approval that covers effects, whichever tool has them. No tool has this name.
+pub const ANY_TOOL: &str = "*";
+
 /// A standing approval, as recorded with the answer that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StandingApproval {
     /// Its id.
     pub id: StandingApprovalId,
-    /// The tool whose calls it covers.
+    /// The tool whose calls it covers, or [`ANY_TOOL`]: the effects are covered, whichever tool has them.
     pub tool: String,
     /// The effects it covers.
     pub scope: Vec<Pattern>,
@@ -34,6 +37,33 @@ pub struct StandingApproval {
     /// The maximum number of uses, if set. A use is consumed when a call begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_uses: Option<u32>,
+}
+
+impl StandingApproval {
+    /// Returns the tool to which a standing approval with this scope is limited, or [`ANY_TOOL`].
+    ///
+    /// Reading, changing and reaching are the same whichever tool does it. The use of a tool is not, and neither is a question that the
+    /// tool itself caused.
+    pub fn tool_for_scope(scope: &[Pattern], tool: &str, reasons: &[DecisionReason]) -> String {
+        let names_tool = scope.iter().any(|pattern| matches!(pattern, Pattern::Invoke(_)));
+        if names_tool || reasons.iter().any(DecisionReason::is_about_tool) { tool } else { ANY_TOOL }
+            .to_owned()
+    }
+
+    /// Checks whether it covers calls of every tool that have its effects.
+    pub fn is_for_any_tool(&self) -> bool {
+        self.tool == ANY_TOOL
+    }
+
+    /// Returns the tool in words for people.
+    pub fn tool_name(&self) -> &str {
+        if self.is_for_any_tool() { "any tool" } else { &self.tool }
+    }
+
+    /// Checks whether it may be an answer to a question about this tool.
+    pub fn is_for_tool(&self, tool: &str) -> bool {
+        self.is_for_any_tool() || self.tool == tool
+    }
 }
 
 /// The reason why no standing approval could spare the next question.
@@ -134,9 +164,17 @@ impl StandingApprovalMatcher {
         &self.standing_approval
     }
 
-    /// Checks whether it is for this tool and session, and has not expired.
-    pub fn applies_to(&self, tool: &str, session: &SessionId, now: Millis) -> bool {
-        self.standing_approval.tool == tool
+    /// Checks whether it can answer a call of this tool and session with these reasons, and has not expired.
+    pub fn applies_to(
+        &self,
+        tool: &str,
+        session: &SessionId,
+        reasons: &[DecisionReason],
+        now: Millis,
+    ) -> bool {
+        self.standing_approval.is_for_tool(tool)
+            && !(self.standing_approval.is_for_any_tool()
+                && reasons.iter().any(DecisionReason::is_about_tool))
             && self.standing_approval.session.as_ref().is_none_or(|only| only == session)
             && self.standing_approval.expires_at.is_none_or(|until| now < until)
     }

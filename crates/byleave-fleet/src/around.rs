@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use byleave_core::admin_action::AdminAction;
 use byleave_core::id::{SessionId, TenantId};
 use byleave_core::session::SessionNode;
-use byleave_core::standing_approval::StandingApproval;
+use byleave_core::standing_approval::{ANY_TOOL, StandingApproval};
 use byleave_gate::ledger::LedgerError;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, try_join_all};
@@ -60,8 +60,12 @@ impl Seen {
     }
 
     /// The leaves for a tool.
-    pub(crate) fn leaves(&self, tool: &str) -> Result<&[Arc<StandingApproval>], LedgerError> {
-        self.leaves.get(tool).map(Vec::as_slice).ok_or_else(unseen)
+    pub(crate) fn leaves(
+        &self,
+        tool: &str,
+    ) -> Result<impl Iterator<Item = &Arc<StandingApproval>>, LedgerError> {
+        let of = |tool: &str| self.leaves.get(tool).map(|leaves| leaves.iter()).ok_or_else(unseen);
+        Ok(of(tool)?.chain(of(ANY_TOOL)?))
     }
 }
 
@@ -95,7 +99,7 @@ impl Looks {
             });
             let mut wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
             wanted.sessions.insert(session.clone());
-            wanted.tools.insert(tool.to_owned());
+            wanted.tools.extend([tool.to_owned(), ANY_TOOL.to_owned()]);
             look.clone()
         };
         look.await.map_err(|fault| LedgerError::new(fault.operation.clone(), &fault.reason))

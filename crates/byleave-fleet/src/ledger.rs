@@ -16,7 +16,7 @@ use byleave_core::effect::Plan;
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
 use byleave_core::record::Record;
 use byleave_core::session::SessionNode;
-use byleave_core::standing_approval::StandingApproval;
+use byleave_core::standing_approval::{ANY_TOOL, StandingApproval};
 use byleave_gate::audit_log::encryption::KeyVault;
 use byleave_gate::audit_log::index_fields::ListNote;
 use byleave_gate::boxed::BoxFuture;
@@ -385,12 +385,8 @@ impl Ledger for RestateLedger {
             let look = looks.look(engine, name, (tenant, session, tool));
             let (loaded, seen) = tokio::try_join!(self.load_call(call), look)?;
             let (lineage, is_crowded) = seen.of_session(session)?;
-            let leaves = seen
-                .leaves(tool)?
-                .iter()
-                .filter(|leave| invariants::is_in_time(leave, now))
-                .cloned()
-                .collect();
+            let leaves =
+                seen.leaves(tool)?.filter(|leave| invariants::is_in_time(leave, now)).cloned().collect();
             let around = SessionContext {
                 standing_approvals: leaves,
                 halt: seen.halt.clone(),
@@ -467,10 +463,19 @@ impl Ledger for RestateLedger {
         tool: &str,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
-        let key = keys::leaves(&self.shared.name, tenant, tool);
+        let list_of = |tool: &str| {
+            let key = keys::leaves(&self.shared.name, tenant, tool);
+            async move { self.shared.engine.ask::<Vec<StandingApproval>>("Leaves", &key, "list", &()).await }
+        };
+        let lists = (list_of(tool), list_of(ANY_TOOL));
         Box::pin(async move {
-            let leaves: Vec<StandingApproval> = self.shared.engine.ask("Leaves", &key, "list", &()).await?;
-            Ok(leaves.into_iter().filter(|leave| invariants::is_in_time(leave, now)).map(Arc::new).collect())
+            let (named, for_any) = tokio::try_join!(lists.0, lists.1)?;
+            Ok(named
+                .into_iter()
+                .chain(for_any)
+                .filter(|leave| invariants::is_in_time(leave, now))
+                .map(Arc::new)
+                .collect())
         })
     }
 

@@ -151,7 +151,7 @@ pub async fn find_covered(
     let filter = CallFilter {
         tenant: Some(tenant.clone()),
         session: leave.session.clone(),
-        tool: Some(leave.tool.clone()),
+        tool: (!leave.is_for_any_tool()).then(|| leave.tool.clone()),
         state: Some(CallState::Settled),
         until: Some(now.saturating_add(1)),
         ..CallFilter::default()

@@ -2,7 +2,7 @@
 
 use byleave_gate::approver::Reply;
 use byleave_gate::clock::{Clock as _, SystemClock, fresh_id};
-use byleave_gate::core::approval_scopes::approval_scopes;
+use byleave_gate::core::approval_scopes::{ApprovalLimits, approval_for_question, approval_scopes};
 use byleave_gate::core::challenge::{Challenge, ChallengeVerdict};
 use byleave_gate::core::digest::Digest;
 use byleave_gate::core::id::{CallId, QuestionId, StandingApprovalId};
@@ -135,8 +135,10 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
             scope: offer,
             lifetime_s: lasts_s,
             max_uses: uses_max,
-            this_session,
-        } => Reply::StandingApproval(build_standing_approval(sheet, offer, lasts_s, uses_max, this_session)?),
+            every_session,
+        } => {
+            Reply::StandingApproval(build_standing_approval(sheet, offer, lasts_s, uses_max, every_session)?)
+        }
         AnswerChoice::Result { text } => {
             check_length("text", &text, 1, RESULT_CHARS_MAX)?;
             Reply::Result { text }
@@ -168,32 +170,29 @@ fn parts(paths: &[String], sheet: &QuestionView) -> Result<Vec<String>, Problem>
     paths.iter().map(part).collect()
 }
 
+/// Creates the standing approval of an answer. A lifetime of 0 means until it is revoked.
 pub(crate) fn build_standing_approval(
     sheet: &QuestionView,
     offer: u32,
-    lasts_s: Option<u32>,
+    lasts_s: u32,
     uses_max: Option<u32>,
-    this_session: bool,
+    every_session: bool,
 ) -> Result<StandingApproval, Problem> {
     let unusable = |what: String| Problem::new(ProblemKind::Unusable, what);
-    if lasts_s.is_some_and(|seconds| !(1..=LASTS_S_MAX).contains(&seconds))
-        || uses_max == Some(0)
-        || offer == 0
-    {
+    if lasts_s > LASTS_S_MAX || uses_max == Some(0) || offer == 0 {
         return Err(unusable(format!(
-            "the scope and the number of uses of a standing approval must be at least 1, and its lifetime 1 to {LASTS_S_MAX} seconds"
+            "the scope and the number of uses of a standing approval must be at least 1, and its lifetime at most {LASTS_S_MAX} seconds"
         )));
     }
     let offers = approval_scopes(sheet).map_err(|why| unusable(why.to_string()))?;
     let place = usize::try_from(offer.saturating_sub(1)).unwrap_or(usize::MAX);
     let chosen = offers.into_iter().nth(place);
     let chosen = chosen.ok_or_else(|| unusable(format!("the question does not offer the scope {offer}")))?;
-    Ok(StandingApproval {
-        id: StandingApprovalId::new(fresh_id()),
-        tool: sheet.resolved_tool.tool.clone(),
-        scope: chosen.patterns,
-        session: this_session.then(|| sheet.session.clone()),
-        expires_at: lasts_s.map(|seconds| SystemClock.now().saturating_add(u64::from(seconds) * 1_000)),
+    let limits = ApprovalLimits {
+        lifetime_ms: (lasts_s > 0).then(|| u64::from(lasts_s) * 1_000),
         max_uses: uses_max,
-    })
+        every_session,
+    };
+    let id = StandingApprovalId::new(fresh_id());
+    Ok(approval_for_question(id, sheet, chosen.patterns, limits, SystemClock.now()))
 }

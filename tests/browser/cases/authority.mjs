@@ -100,7 +100,7 @@ async function otherRole(ground, page, item) {
     assert.equal((await send(theirs, answerOf(call), await yesOf(theirs, call))).status, 403);
   });
   const helper = stage.byleave("serve", "token", "add", "helper", "--scope", "answer").trim();
-  const approval = { digest: call.question.digest, answer: { kind: "standing-approval", scope: 1, lifetime_s: 60, this_session: true } };
+  const approval = { digest: call.question.digest, answer: { kind: "standing-approval", scope: 1, lifetime_s: 60 } };
   const edit = { digest: call.question.digest, answer: { kind: "edit", value: { command: "true" } } };
   for (const [token, body] of [[warden], [stage.bot], [helper, approval], [helper, edit]]) {
     assert.equal((await overHttp(ground, token, call, body)).status, 403);

@@ -15,6 +15,7 @@ use crate::app_context::AppContext;
 use crate::args::{AskArg, ModeArg};
 use crate::command::session;
 use crate::console::{Console, Tone};
+use crate::default_session;
 use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -36,9 +37,11 @@ pub(crate) struct CallArgs {
     /// Show what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Session of the call. Calls of a session run in order
-    #[arg(long, default_value = "cli")]
-    pub(crate) session: SessionId,
+    /// Session of the call [default: $BYLEAVE_SESSION, or one for each terminal and directory]
+    ///
+    /// Calls of a session that change something run in order.
+    #[arg(long)]
+    pub(crate) session: Option<SessionId>,
     /// Parent session. Cannot be changed later
     #[arg(long, value_name = "SESSION")]
     pub(crate) parent: Option<SessionId>,
@@ -72,7 +75,7 @@ pub(crate) async fn run(
     let call = Call {
         id: typed.id.unwrap_or_else(|| CallId::new(fresh_id())),
         tenant: options.tenant.clone(),
-        session: typed.session,
+        session: default_session::resolve(typed.session.as_ref(), options)?,
         agent: typed.agent,
         tool: typed.tool,
         arguments: json("--args", &typed.args)?,

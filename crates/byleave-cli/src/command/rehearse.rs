@@ -33,6 +33,7 @@ use crate::app_context::{AppContext, recover_and_gc_copies};
 use crate::args::{AskArg, guarantee};
 use crate::call_display::{self, relative};
 use crate::console::{Console, Tone, prose};
+use crate::default_session;
 use crate::drive_call::{DriveResult, answer_and_drive, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -62,9 +63,9 @@ pub(crate) struct RehearseArgs {
     /// Sandbox guarantee to waive; recorded in the audit log (for all commands: BYLEAVE_WAIVE)
     #[arg(long, value_name = "GUARANTEE", value_parser = guarantee)]
     pub(crate) waive: Vec<String>,
-    /// Session of the call
-    #[arg(long, default_value = "cli")]
-    pub(crate) session: SessionId,
+    /// Session of the call [default: $BYLEAVE_SESSION, or one for each terminal and directory]
+    #[arg(long)]
+    pub(crate) session: Option<SessionId>,
     /// Timeout of the command
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) timeout_ms: u64,
@@ -198,7 +199,7 @@ fn call(typed: &RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
     Ok(Call {
         id: CallId::new(fresh_id()),
         tenant: options.tenant.clone(),
-        session: typed.session.clone(),
+        session: default_session::resolve(typed.session.as_ref(), options)?,
         agent: AgentId::new("rehearse")?,
         tool: "bash".into(),
         arguments,

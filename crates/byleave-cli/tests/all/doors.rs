@@ -15,6 +15,7 @@ mod reviewers;
 mod reviewers_guide;
 mod settings;
 mod small;
+mod standing_approvals;
 mod transcripts;
 
 use std::fs;

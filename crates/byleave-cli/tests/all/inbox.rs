@@ -109,7 +109,6 @@ fn a_leave_is_given_listed_used_up_and_revoked() {
         "150m",
         "--uses",
         "1",
-        "--this-session",
     ]);
     world.run(&["policy", "approvals"]);
     let call = ["call", "append_line", "--args", NOTE];

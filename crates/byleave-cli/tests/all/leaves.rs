@@ -69,7 +69,7 @@ fn a_leave_is_chosen_looked_at_and_given() {
         "2",
         "--uses",
         "3",
-        "--this-session",
+        "--every-session",
     ]);
     world.note("the same directory no longer asks, another one does");
     world.run(&["call", "append_line", "--args", r#"{"path":"notes/c.txt","line":"x"}"#]);

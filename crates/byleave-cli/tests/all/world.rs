@@ -71,6 +71,8 @@ impl CliTestWorld {
             .env("PATH", &self.path)
             .env("HOME", self.dir.path())
             .env("USER", "ann")
+            // Otherwise the name of the session would be another one in each run.
+            .env("BYLEAVE_SESSION", "cli")
             .env("BYLEAVE_STATE", self.state())
             .current_dir(self.workspace());
         command

@@ -9,7 +9,7 @@ use byleave_core::id::StandingApprovalId;
 use byleave_core::outcome::Output;
 use byleave_core::pattern::Pattern;
 use byleave_core::refusal::Code;
-use byleave_core::standing_approval::StandingApproval;
+use byleave_core::standing_approval::{ANY_TOOL, StandingApproval};
 use serde_json::json;
 
 use super::fixture::{
@@ -38,7 +38,7 @@ async fn give(
     gate: &Gate,
     leave: &StandingApproval,
 ) -> Result<(), ConformanceError> {
-    let call = if leave.tool == "write" {
+    let call = if leave.tool == "write" || leave.is_for_any_tool() {
         stage.write("f", "given")?
     } else {
         stage.call(&leave.tool, json!({}))?
@@ -76,6 +76,29 @@ pub(super) async fn a_leave_covers_the_next_call(bench: &dyn LedgerHarness) -> R
     waiting(other.advance(stage.write("g", "1")?).await)?;
     waiting(other.advance(stage.call("edit", json!({"path": "f", "text": "1"}))?).await)?;
     same("runs", &stage.run_log.count(), &2)
+}
+
+// req: R5
+pub(super) async fn an_approval_of_effects_covers_every_tool(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let gate = stage.gate().await?.settings(inbox()).build()?;
+    let given = StandingApproval { max_uses: Some(4), ..leave(ANY_TOOL, writes(&stage, "f")?) };
+    give(&stage, &gate, &given).await?;
+    let edit = |path: &str| stage.call("edit", json!({"path": path, "text": "1"}));
+    // In another process, too.
+    let other = stage.gate().await?.settings(inbox()).build()?;
+    completed(&settled(gate.advance(edit("f")?).await)?)?;
+    completed(&settled(other.advance(stage.write("f", "2")?).await)?)?;
+    waiting(other.advance(edit("g")?).await)?;
+    // A tool that asks by itself is asked about, whatever its effects are.
+    waiting(gate.advance(stage.call("ask", json!({}))?).await)?;
+    // The uses of all tools are counted together.
+    completed(&settled(gate.advance(edit("f")?).await)?)?;
+    completed(&settled(gate.advance(stage.write("f", "3")?).await)?)?;
+    waiting(other.advance(edit("f")?).await)?;
+    Ok(())
 }
 
 // req: R5

@@ -586,7 +586,7 @@ fn covering_approval<'a>(
         .standing_approvals
         .iter()
         .filter(|leave| {
-            leave.applies_to(&request.manifest.name, request.session, request.now)
+            leave.applies_to(&request.manifest.name, request.session, reasons, request.now)
                 && leave.covers_all(&asked, request.plan)
         })
         .min_by_key(|leave| (leave.standing_approval().scope.len(), leave.standing_approval().id))

@@ -15,7 +15,11 @@ use crate::time_format::{format_duration, format_utc};
 impl StandingApproval {
     /// Returns the equivalent rule as it would be in a policy file. Comments say what a rule cannot express.
     pub fn to_rule_toml(&self, now: Millis) -> String {
-        let mut text = format!("# a standing approval for calls of the tool {}\n", quote_toml(&self.tool));
+        let mut text = if self.is_for_any_tool() {
+            "# a standing approval, whichever tool does it\n".to_owned()
+        } else {
+            format!("# a standing approval for calls of the tool {}\n", quote_toml(&self.tool))
+        };
         for effects in self.scope.iter().filter_map(plan_effects) {
             text.push_str("# for exactly this call, which no rule can express:\n");
             for effect in effects {

@@ -394,7 +394,7 @@ proptest! {
                 prop_assert_eq!(with, without);
             } else if with.verdict == Verdict::Allow {
                 let used = scene.leaves.iter().find(|leave| Some(leave.standing_approval().id) == with.standing_approval).unwrap();
-                prop_assert!(used.applies_to("t", &SessionId::new("s").unwrap(), NOW));
+                prop_assert!(used.applies_to("t", &SessionId::new("s").unwrap(), &without.reasons, NOW));
                 for ask in with.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask) {
                     let about = |place: u32| ask.effects.is_empty() || ask.effects.contains(&place);
                     let asked = (0..).zip(&scene.plan.effects).filter(|(place, _)| about(*place));

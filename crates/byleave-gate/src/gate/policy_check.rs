@@ -57,7 +57,13 @@ pub(crate) async fn evaluate_policy(
         Some(seen) => Ok(seen.standing_approvals.clone()),
         None => parts.ledger.standing_approvals(&heading.tenant, &entry.manifest().name, now).await,
     };
-    let given = given.map_err(|fault| Refusal::new(Code::PolicyFailed, fault.to_string()))?;
+    let mut given = given.map_err(|fault| Refusal::new(Code::PolicyFailed, fault.to_string()))?;
+    if matches!(stage, EffectStage::Observed { .. }) {
+        // A use is counted when the call begins. An approval with limited uses that the call did not begin with must not be used now.
+        let begun_with =
+            desk.record.draft().and_then(|draft| draft.decision()?.as_ref().ok()?.standing_approval);
+        given.retain(|approval| approval.max_uses.is_none() || Some(approval.id) == begun_with);
+    }
     let leaves: Result<Vec<StandingApprovalMatcher>, _> =
         given.iter().map(|leave| StandingApprovalMatcher::new((**leave).clone())).collect();
     let leaves = leaves.map_err(|bad| Refusal::new(Code::PolicyFailed, bad.to_string()))?;

@@ -483,8 +483,8 @@ fn reply_to_answer(
             if question.kind != QuestionKind::Approval {
                 return unusable("a standing approval cannot answer a checkpoint or release a result");
             }
-            if desk.resolved_tool().is_none_or(|terms| terms.tool != leave.tool) {
-                return unusable("a standing approval must be for the tool that asks");
+            if desk.resolved_tool().is_none_or(|terms| !leave.is_for_tool(&terms.tool)) {
+                return unusable("a standing approval must be for the tool that asks, or for every tool");
             }
             if leave.scope.is_empty() {
                 return unusable("a standing approval must name at least one effect");

@@ -132,11 +132,11 @@ async fn make_plan(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<P
     Ok(plan)
 }
 
-/// Steps back behind a call of the session that waits for a person and conflicts with this plan.
+/// Steps back behind a call of the session that waits for a person and conflicts with this plan. A call that only reads never does.
 async fn check_blocked(parts: &GateInner, desk: &WorkingRecord, plan: &Plan) -> Option<TaskOutcome> {
     let heading = desk.record.header()?;
     // A person who was asked about this call has seen it in its place, so it never goes back behind others.
-    if heading.dry_run || desk.record.draft()?.number > 1 {
+    if heading.dry_run || desk.record.draft()?.number > 1 || plan.only_reads() {
         return None;
     }
     if fresh_session_context(parts, desk).is_some_and(|seen| !seen.has_pending_calls) {

@@ -17,7 +17,7 @@ use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, Standi
 use byleave_core::outcome::Outcome;
 use byleave_core::record::Record;
 use byleave_core::session::SessionNode;
-use byleave_core::standing_approval::StandingApproval;
+use byleave_core::standing_approval::{ANY_TOOL, StandingApproval};
 use uuid::Uuid;
 
 use crate::boxed::BoxFuture;
@@ -586,8 +586,8 @@ impl TenantState {
     }
 
     fn approvals_for(&self, tool: &str, now: Millis) -> Vec<Arc<StandingApproval>> {
-        let Some(usable) = self.usable.get(tool) else { return Vec::new() };
-        let given = usable.iter().filter_map(|id| self.standing_approvals.get(id));
+        let usable = [tool, ANY_TOOL].into_iter().filter_map(|tool| self.usable.get(tool));
+        let given = usable.flatten().filter_map(|id| self.standing_approvals.get(id));
         given
             .map(|given| &given.standing_approval)
             .filter(|leave| invariants::is_in_time(leave, now))

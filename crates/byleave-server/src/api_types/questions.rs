@@ -228,17 +228,17 @@ pub(crate) enum AnswerChoice {
         #[schema(minimum = 1, maximum = 4294967295_u32)]
         #[serde(deserialize_with = "integer::deserialize_u32")]
         scope: u32,
-        /// The lifetime in seconds; unlimited by default
-        #[schema(minimum = 1, maximum = 31622400)]
-        #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
-        lifetime_s: Option<u32>,
+        /// The lifetime in seconds; 0 means until it is revoked
+        #[schema(minimum = 0, maximum = 31622400, default = 3600)]
+        #[serde(default = "default_lifetime_s", deserialize_with = "integer::deserialize_u32")]
+        lifetime_s: u32,
         /// The maximum number of uses; unlimited by default
         #[schema(minimum = 1, maximum = 4294967295_u32)]
         #[serde(default, deserialize_with = "integer::deserialize_optional_u32")]
         max_uses: Option<u32>,
-        /// Whether it is limited to the session of this call
+        /// Whether it applies in every session, not only in that of this call
         #[serde(default)]
-        this_session: bool,
+        every_session: bool,
     },
     /// Give the result in the place of the tool, which does not run. Only for a person, and not for a checkpoint
     #[schema(title = "Result")]
@@ -250,6 +250,11 @@ pub(crate) enum AnswerChoice {
     /// Refuse the call, and ask the agent to stop
     #[schema(title = "Abort")]
     Abort {},
+}
+
+/// The default lifetime of a standing approval.
+const fn default_lifetime_s() -> u32 {
+    3_600
 }
 
 #[cfg(test)]
@@ -264,7 +269,7 @@ mod tests {
             let body = json!({"digest": "", "answer": {"kind": "standing-approval", "scope": number, "max_uses": 2.0}});
             match serde_json::from_value::<AnswerBody>(body).ok()?.answer {
                 AnswerChoice::StandingApproval {
-                    scope: offer, max_uses: Some(2), lifetime_s: None, ..
+                    scope: offer, max_uses: Some(2), lifetime_s: 3600, ..
                 } => Some(offer),
                 _ => None,
             }

@@ -128,9 +128,9 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
         "partial" => AnswerChoice::Partial { paths: kept(sheet, fields)?, note: None },
         "standing-approval" => AnswerChoice::StandingApproval {
             scope: number("scope")?,
-            lifetime_s: some(number("lasts")?),
+            lifetime_s: number("lasts")?,
             max_uses: some(number("uses")?),
-            this_session: fields.require("where")? != "all",
+            every_session: fields.require("where")? == "all",
         },
         "result" => AnswerChoice::Result { text: fields.text("result").unwrap_or_default() },
         "abort" => AnswerChoice::Abort {},

@@ -301,11 +301,12 @@ pub(super) async fn preview_approval(
     visitor.require_scope(&[AccessScope::Answer])?;
     let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
     let some = |number: u32| (number > 0).then_some(number);
-    let (lasts, uses, here) = (some(chosen.lasts), some(chosen.uses), chosen.place != "all");
-    let leave = submit_answer::build_standing_approval(&sheet, chosen.scope, lasts, uses, here)?;
+    let (uses, everywhere) = (some(chosen.uses), chosen.place == "all");
+    let leave = submit_answer::build_standing_approval(&sheet, chosen.scope, chosen.lasts, uses, everywhere)?;
     let now = SystemClock.now();
     let tenancy = &visitor.caller.tenant;
     let past = recorded_calls::find_covered(&*tenancy.audit_log, tenancy.id(), &leave, now).await?;
+    let whose = if leave.is_for_any_tool() { "" } else { " of this tool" };
     let body = html! {
         article data-question=(question) data-dwell=(RiskLevel::for_question(&sheet).min_read_time().as_millis()) {
             h1 { "New standing approval" }
@@ -314,9 +315,9 @@ pub(super) async fn preview_approval(
             pre.rule tabindex="0" { (visible_lines(&leave.to_rule_toml(now))) }
             h2 { "Past calls that match" }
             @if past.covered.is_empty() {
-                p { "None of the last " (past.checked) " calls of this tool." }
+                p { "None of the last " (past.checked) " calls" (whose) "." }
             } @else {
-                p { (past.covered.len()) " of the last " (past.checked) " calls of this tool" @if past.has_more { ", and there are older ones" } ":" }
+                p { (past.covered.len()) " of the last " (past.checked) " calls" (whose) @if past.has_more { ", and there are older ones" } ":" }
                 ul.plain {
                     @for call in past.covered.iter().take(PAST_MAX) {
                         li {
@@ -332,7 +333,7 @@ pub(super) async fn preview_approval(
                 input type="hidden" name="scope" value=(chosen.scope);
                 input type="hidden" name="lasts" value=(chosen.lasts);
                 input type="hidden" name="uses" value=(chosen.uses);
-                input type="hidden" name="where" value=(if here { "session" } else { "all" });
+                input type="hidden" name="where" value=(if everywhere { "all" } else { "session" });
                 (words(&sheet))
                 button.yes type="submit" { "Give this standing approval" }
                 " " a href={ "/questions/" (question) } { "Back to the question" }

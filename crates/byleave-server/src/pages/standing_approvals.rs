@@ -43,8 +43,8 @@ pub(super) async fn list(State(_app): State<App>, visitor: SignedInUser) -> Resu
 
 fn one(visitor: &SignedInUser, item: &StandingApprovalItem, now: u64) -> Markup {
     html! {
-        section.card aria-label={ "Standing approval for " (make_visible(&item.standing_approval.tool, EscapeLevel::Name)) } {
-            h2 { (make_visible(&item.standing_approval.tool, EscapeLevel::Name)) " " span.kind { (item.state.as_str()) } }
+        section.card aria-label={ "Standing approval for " (make_visible(item.standing_approval.tool_name(), EscapeLevel::Name)) } {
+            h2 { (make_visible(item.standing_approval.tool_name(), EscapeLevel::Name)) " " span.kind { (item.state.as_str()) } }
             pre.rule tabindex="0" { (visible_lines(&item.standing_approval.to_rule_toml(now))) }
             p.about {
                 "given by " (make_visible(&item.approver.name, EscapeLevel::Name)) " " (ago(item.granted_at, now)) ", used " (item.uses) " times, "

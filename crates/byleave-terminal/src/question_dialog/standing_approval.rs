@@ -1,7 +1,7 @@
 //! The form for a standing approval: scope, time, uses, session. It shows the equivalent rule and the past calls that it would
 //! have covered.
 
-use byleave_core::approval_scopes::{ApprovalScope, approval_scopes};
+use byleave_core::approval_scopes::{ApprovalLimits, ApprovalScope, approval_for_question, approval_scopes};
 use byleave_core::call::Millis;
 use byleave_core::id::StandingApprovalId;
 use byleave_core::question_view::QuestionView;
@@ -33,7 +33,8 @@ const COUNTS: [(&str, Option<u32>); 5] = [
 /// A standing approval under consideration.
 pub struct StandingApprovalForm {
     offers: Vec<ApprovalScope>,
-    template: StandingApproval,
+    id: StandingApprovalId,
+    question: Box<QuestionView>,
     now: Millis,
     pub(super) row: usize,
     chosen: [usize; 4],
@@ -53,30 +54,22 @@ pub(super) enum ApprovalFormEvent {
 impl StandingApprovalForm {
     /// Creates a form with the narrowest choice: the first scope, an hour, this session.
     pub fn new(sheet: &QuestionView, offers: Vec<ApprovalScope>, now: Millis) -> Option<Self> {
-        let first = offers.first()?;
-        let template = StandingApproval {
-            id: StandingApprovalId::new(fresh_id()),
-            tool: sheet.resolved_tool.tool.clone(),
-            scope: first.patterns.clone(),
-            session: Some(sheet.session.clone()),
-            expires_at: None,
-            max_uses: None,
-        };
-        Some(Self { offers, template, now, row: 0, chosen: [0, 1, 4, 0], covered_calls: None })
+        offers.first()?;
+        let id = StandingApprovalId::new(fresh_id());
+        let question = Box::new(sheet.clone());
+        Some(Self { offers, id, question, now, row: 0, chosen: [0, 1, 4, 0], covered_calls: None })
     }
 
     /// Returns the standing approval in the form.
     pub fn standing_approval(&self) -> StandingApproval {
         let [scope, time, count, session] = self.chosen;
         let scope = self.offers.get(scope).map(|offer| offer.patterns.clone()).unwrap_or_default();
-        let lasts = TIMES.get(time).and_then(|(_, lasts)| *lasts);
-        StandingApproval {
-            scope,
-            expires_at: lasts.map(|lasts| self.now.saturating_add(lasts)),
+        let limits = ApprovalLimits {
+            lifetime_ms: TIMES.get(time).and_then(|(_, lasts)| *lasts),
             max_uses: COUNTS.get(count).and_then(|(_, uses)| *uses),
-            session: self.template.session.clone().filter(|_| session == 0),
-            ..self.template.clone()
-        }
+            every_session: session != 0,
+        };
+        approval_for_question(self.id, &self.question, scope, limits, self.now)
     }
 
     /// Returns the time at which the form was opened.

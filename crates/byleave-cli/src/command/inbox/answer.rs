@@ -72,8 +72,9 @@ pub(crate) enum AnswerCommand {
     },
     /// Approve the call, and similar calls in future
     ///
-    /// A standing approval covers calls of the same tool within a scope. Without `--scope` and `--pattern`, lists the possible scopes,
-    /// answers nothing and exits with 2.
+    /// A standing approval covers effects within a scope, whichever tool has them; the use of a tool by name, only of that tool. By
+    /// default it applies to this session, for an hour. Without `--scope` and `--pattern`, lists the possible scopes, answers nothing
+    /// and exits with 2.
     StandingApproval {
         /// Number of a listed scope
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "pattern")]
@@ -86,15 +87,15 @@ pub(crate) enum AnswerCommand {
         /// Show the equivalent rule and the past calls it would have covered; answer nothing
         #[arg(long)]
         preview: bool,
-        /// Lifetime: a number and s, m, h, d or w
-        #[arg(long = "for", value_name = "DURATION")]
-        lasting: Option<String>,
+        /// Lifetime: a number and s, m, h, d or w, or `until-revoked`
+        #[arg(long = "for", value_name = "DURATION", default_value = "1h")]
+        lasting: String,
         /// Maximum number of uses
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         uses: Option<u32>,
-        /// Only in the session of this call
+        /// In every session, not only in that of this call
         #[arg(long)]
-        this_session: bool,
+        every_session: bool,
     },
     /// Release a held result to the model unchanged (same as `yes`)
     Release {

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use byleave_gate::clock::fresh_id;
-use byleave_gate::core::approval_scopes::{ApprovalScope, approval_scopes, covers_question};
+use byleave_gate::core::approval_scopes::{
+    ApprovalLimits, ApprovalScope, approval_for_question, approval_scopes, covers_question,
+};
 use byleave_gate::core::id::StandingApprovalId;
 use byleave_gate::core::pattern::Pattern;
 use byleave_gate::core::question_view::QuestionView;
@@ -24,6 +26,8 @@ use crate::short_ids::{self, short};
 use crate::time::{format_duration, now, parse_duration};
 use crate::{approval_scope, json_output};
 
+/// The lifetime of a standing approval without a time limit.
+const UNTIL_REVOKED: &str = "until-revoked";
 /// The number of past calls that are listed. The rest is counted.
 const SHOWN_MAX: usize = 20;
 
@@ -68,29 +72,27 @@ pub(super) async fn preview(
 
 /// Returns the typed standing approval for the call of this question view.
 pub(super) fn parse_approval(answer: &AnswerCommand, sheet: &QuestionView) -> Result<StandingApproval> {
-    let AnswerCommand::StandingApproval { scope, pattern, lasting: time, uses, this_session, .. } = answer
-    else {
+    let AnswerCommand::StandingApproval { scope, pattern, lasting, uses, every_session, .. } = answer else {
         return Err(CliError::new("this answer is not a standing approval").into());
     };
-    Ok(StandingApproval {
-        id: StandingApprovalId::new(fresh_id()),
-        tool: sheet.resolved_tool.tool.clone(),
-        scope: match scope {
-            Some(number) => offered(sheet, *number)?,
-            None => pattern.iter().map(|typed| approval_scope::parse(typed)).collect::<Result<_, _>>()?,
-        },
-        session: this_session.then(|| sheet.session.clone()),
-        expires_at: time.as_deref().map(parse_duration).transpose()?.map(|ms| now().saturating_add(ms)),
-        max_uses: *uses,
-    })
+    let scope = match scope {
+        Some(number) => offered(sheet, *number)?,
+        None => pattern.iter().map(|typed| approval_scope::parse(typed)).collect::<Result<_, _>>()?,
+    };
+    let lifetime_ms = match lasting.as_str() {
+        UNTIL_REVOKED => None,
+        lasting => Some(parse_duration(lasting)?),
+    };
+    let limits = ApprovalLimits { lifetime_ms, max_uses: *uses, every_session: *every_session };
+    Ok(approval_for_question(StandingApprovalId::new(fresh_id()), sheet, scope, limits, now()))
 }
 
 /// Reports a new standing approval and its rule.
 pub(super) fn print_approval(leave: &StandingApproval, sheet: &QuestionView, screen: &mut Console) {
     screen.message(&prose(&format!(
-        "standing approval {} is active: within its scope, `{}` no longer asks",
+        "standing approval {} is active: within its scope, {} no longer asks",
         short(&leave.id),
-        leave.tool
+        if leave.is_for_any_tool() { "no tool".to_owned() } else { format!("`{}`", leave.tool) }
     )));
     for line in many_lines(&leave.to_rule_toml(now())) {
         screen.message(&format!("  {line}"));
@@ -120,7 +122,7 @@ fn list(sheet: &QuestionView, screen: &mut Console) -> Result<()> {
         screen.value(&json!({ "question": json_output::question(&sheet.question), "scopes": numbered }));
     } else {
         let tool = one_line(&sheet.resolved_tool.tool);
-        screen.line(&format!("choose what `{tool}` may do in future without asking:"));
+        screen.line(&format!("`{tool}` asks; choose what needs no question in future:"));
         for (number, offer) in (1..).zip(&offers) {
             // Its text was escaped where it was made.
             screen.line(&format!("{number:>3}. {}", offer.description));
@@ -129,7 +131,7 @@ fn list(sheet: &QuestionView, screen: &mut Console) -> Result<()> {
     let id = short(&sheet.question.id);
     screen.hint(&format!(
         "nothing was answered; choose one with `byleave inbox answer {id} standing-approval --scope N`, preview it with \
-         `--preview`, limit it with `--for`, `--uses` and `--this-session`, or write your own with `--pattern`"
+         `--preview`, change its limits with `--for`, `--uses` and `--every-session`, or write your own with `--pattern`"
     ));
     Ok(())
 }
@@ -152,8 +154,8 @@ fn vain(why: &NotCoverableError) -> CliError {
 
 fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
     let looked = format_count(past.checked as u64, "past call");
-    let tool = one_line(&leave.tool);
-    screen.line(&format!("of {looked} of `{tool}`, this approval would have covered {}", past.covered.len()));
+    let of = if leave.is_for_any_tool() { String::new() } else { format!(" of `{}`", one_line(&leave.tool)) };
+    screen.line(&format!("of {looked}{of}, this approval would have covered {}", past.covered.len()));
     if past.has_more {
         screen.line(&format!("only the newest {} were checked", past.max_checked));
     }

@@ -248,6 +248,8 @@ fn ordinary_work_runs_in_a_fresh_account_without_a_setting() {
         let asks = said(dialect, cwd, "Bash", &json!({ "command": command }), None);
         let mut told = stand.asks_until_judged(dialect, &asks);
         if is_denied(dialect, &told) {
+            // Printed only if the test fails.
+            eprintln!("{command}: {told:?}");
             stand.answers(&["yes"]);
             told = stand.asks(dialect, &asks, PATIENT_MS);
         }

@@ -186,7 +186,7 @@ impl SqliteStore {
         let look = |connection: &Connection| {
             let sql = "SELECT EXISTS(SELECT 1 FROM batch WHERE call = ?1),
                 EXISTS(SELECT 1 FROM pending_effect WHERE tenant = ?2 AND session = ?3),
-                EXISTS(SELECT 1 FROM standing_approval WHERE tenant = ?2 AND tool = ?4),
+                EXISTS(SELECT 1 FROM standing_approval WHERE tenant = ?2 AND tool IN (?4, '*')),
                 EXISTS(SELECT 1 FROM batch WHERE call = ?5),
                 (SELECT coalesce(max(pos), 0) FROM batch INDEXED BY batch_admin_action WHERE kind = 1)";
             let IncomingCall { call, tenant, session, tool, .. } = comer;

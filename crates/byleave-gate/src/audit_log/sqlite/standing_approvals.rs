@@ -7,7 +7,7 @@ use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
 use byleave_core::id::{AttemptId, CallId, StandingApprovalId, TenantId};
 use byleave_core::record::Record;
-use byleave_core::standing_approval::StandingApproval;
+use byleave_core::standing_approval::{ANY_TOOL, StandingApproval};
 use lru::LruCache;
 use parking_lot::Mutex;
 use rusqlite::{Connection, params};
@@ -85,17 +85,17 @@ impl ApprovalCache {
         tool: &str,
         only: Option<StandingApprovalId>,
     ) -> Result<Vec<Arc<StandingApproval>>, rusqlite::Error> {
-        let sql = "SELECT id, call FROM standing_approval WHERE tenant = ?1 AND tool = ?2 AND (?3 IS NULL OR id = ?3)";
+        let sql = "SELECT id, call FROM standing_approval WHERE tenant = ?1 AND tool IN (?2, ?4) AND (?3 IS NULL OR id = ?3)";
         let mut statement = connection.prepare_cached(sql)?;
         let only = only.as_ref().map(StandingApprovalId::as_bytes);
-        let rows = statement.query_map(params![tenant.as_str(), tool, only], |row| {
+        let rows = statement.query_map(params![tenant.as_str(), tool, only, ANY_TOOL], |row| {
             Ok((StandingApprovalId::new(uuid_from_row(row, 0)?), CallId::new(uuid_from_row(row, 1)?)))
         })?;
         let mut first: Vec<(i64, Arc<StandingApproval>)> = Vec::new();
         for row in rows {
             let (id, call) = row?;
             let Some((pos, leave)) = self.verified_grant(connection, tenant, id, call)? else { continue };
-            if leave.tool != tool {
+            if !leave.is_for_tool(tool) {
                 continue;
             }
             match first.iter_mut().find(|(_, known)| known.id == id) {
