@@ -14,11 +14,28 @@ pub(crate) use evaluate::HookEvaluator;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use tickets::TicketStore;
 
+use anyhow::Result;
+use byleave_gate::catalog::Catalog;
 use byleave_gate::core::id::CallId;
 use byleave_gate::gate::Gate;
 use byleave_gate::result::CallStatus;
+use byleave_hook::AgentKind;
 
 use crate::resolved_options::ResolvedOptions;
+
+/// Adds the agent's tool of a recorded call to a catalog, so that the call can be evaluated again. Other tools are left alone.
+pub(crate) fn register_recorded_tool(catalog: &Catalog, name: &str) -> Result<()> {
+    if name == post_tool_report::NAME {
+        if !catalog.contains(name) {
+            catalog.replace(post_tool_report::ReportedRunTool::new())?;
+        }
+    } else if let Some((agent, tool)) = name.split_once(':')
+        && let Some(agent) = AgentKind::from_name(agent)
+    {
+        agent_tool::register_tool(catalog, agent, tool)?;
+    }
+    Ok(())
+}
 
 /// Continues a call, but never begins one that an agent must begin.
 pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions) -> CallStatus {
@@ -26,7 +43,10 @@ pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions)
         Ok(None) => gate.resume(call).await,
         Ok(Some(ticket)) => {
             let dialect = ticket.dialect();
-            if dialect.and_then(|dialect| agent_tool::register_tools(gate, dialect, &ticket.tool)).is_err() {
+            if dialect
+                .and_then(|dialect| agent_tool::register_tool(gate.catalog(), dialect, &ticket.tool))
+                .is_err()
+            {
                 tracing::warn!(%call, "an agent's tool is no longer known");
             }
             gate.prepare_existing(call).await

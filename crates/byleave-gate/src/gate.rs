@@ -48,6 +48,7 @@ pub use builder::{BuildError, GateBuilder};
 pub use explain::Explanation;
 pub use inner::SkipCall;
 pub use open_session::OpenSessionError;
+pub(crate) use policy_check::predicted_stage;
 pub use session::Session;
 
 use crate::catalog::Catalog;

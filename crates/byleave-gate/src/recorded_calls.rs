@@ -4,7 +4,8 @@
 //! guessed.
 
 use byleave_core::call::Millis;
-use byleave_core::decision::PolicyDecision;
+use byleave_core::decision::{DecisionReason, PolicyDecision};
+use byleave_core::digest::ContentRef;
 use byleave_core::effect::{Effect, Plan, PlanSummary};
 use byleave_core::entry::{CallHeader, RecordEvent, ResolvedTool};
 use byleave_core::id::{CallId, StandingApprovalId, TenantId};
@@ -12,6 +13,7 @@ use byleave_core::question::{Answer, QuestionKind};
 use byleave_core::record::{QuestionClosure, Record};
 use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher, effects_to_cover};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::audit_log::export::ExportedRecord;
 use crate::audit_log::{AuditLog, CallFilter, CallState, PageRequest};
@@ -107,6 +109,8 @@ pub struct PastCall {
     pub resolved_tool: ResolvedTool,
     /// Its plan in one line.
     pub summary: String,
+    /// The arguments of the final draft, unless they are no longer in the audit log.
+    pub arguments: Option<Value>,
     /// The plan of the final draft.
     pub plan: Plan,
     /// The decision of the policy on it.
@@ -210,6 +214,7 @@ pub fn read_past_call(found: &ExportedRecord) -> Result<PastCall, String> {
             .call_summary
             .as_ref()
             .map_or_else(String::new, |listing| listing.summary.clone()),
+        arguments: read_arguments(found, draft.content),
         plan: read_plan(found, head)?,
         decision: ruling.clone(),
         at: at.map_or(0, |entry| entry.at),
@@ -223,7 +228,8 @@ impl PastCall {
     fn covered_by(&self, leave: &StandingApprovalMatcher) -> Option<CoveredCall> {
         let in_session =
             leave.standing_approval().session.as_ref().is_none_or(|only| *only == self.header.session);
-        if self.resolved_tool.tool != leave.standing_approval().tool
+        let given = leave.standing_approval();
+        if !given.is_for_tool(&self.resolved_tool.tool)
             || !in_session
             || self.held_by_reviewer
             || self.resolved_tool.checkpoint
@@ -232,7 +238,9 @@ impl PastCall {
         }
         let answers = |plan: &Plan, ruling: &PolicyDecision| {
             let asked: Result<Vec<&Effect>, _> = effects_to_cover(&plan.effects, &ruling.reasons);
-            !ruling.causes().is_empty() && asked.is_ok_and(|asked| leave.covers_all(&asked, plan))
+            let tool_asks = ruling.reasons.iter().any(DecisionReason::is_about_tool);
+            let asks = !ruling.causes().is_empty() && !(given.is_for_any_tool() && tool_asks);
+            asks && asked.is_ok_and(|asked| leave.covers_all(&asked, plan))
         };
         let question = self.questions.iter().find(|question| answers(&question.plan, &question.decision));
         if question.is_none() && !answers(&self.plan, &self.decision) {
@@ -263,6 +271,11 @@ fn is_held(record: &Record) -> bool {
         .entries()
         .iter()
         .any(|entry| matches!(&entry.event, RecordEvent::Reviewed(Ok(review)) if review.is_held()))
+}
+
+fn read_arguments(found: &ExportedRecord, arguments: ContentRef) -> Option<Value> {
+    let content = found.contents.iter().find(|content| content.content_ref == arguments)?;
+    serde_json::from_slice(&content.bytes).ok()
 }
 
 fn read_plan(found: &ExportedRecord, head: &PlanSummary) -> Result<Plan, String> {

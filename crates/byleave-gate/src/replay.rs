@@ -13,10 +13,12 @@ use byleave_core::id::CallId;
 use byleave_core::manifest::Manifest;
 use byleave_core::policy::{EffectStage, Policy, PolicyRequest};
 use byleave_core::standing_approval::StandingApprovalMatcher;
+use serde_json::Value;
 
 use crate::audit_log::StandingApprovalItem;
 use crate::audit_log::export::ExportedRecord;
 use crate::catalog::Catalog;
+use crate::gate::predicted_stage;
 use crate::recorded_calls::{self, PastCall};
 
 /// A past call that can be evaluated again.
@@ -24,6 +26,8 @@ use crate::recorded_calls::{self, PastCall};
 pub struct ReplayableCall {
     past_call: PastCall,
     manifest: Manifest,
+    /// Whether what it really changed was judged afterwards.
+    stage: EffectStage,
     /// The standing approval that answered beforehand.
     standing_approval: Option<StandingApprovalMatcher>,
 }
@@ -79,7 +83,9 @@ impl ReplayableCall {
         if matches!(leave, Some(None)) {
             return Err("the standing approval that answered it is not in the audit log".to_owned());
         }
-        Ok(Self { manifest: entry.manifest().clone(), standing_approval: leave.flatten(), past_call: seen })
+        let stage = predicted_stage(&entry, seen.arguments.as_ref().unwrap_or(&Value::Null));
+        let manifest = entry.manifest().clone();
+        Ok(Self { manifest, stage, standing_approval: leave.flatten(), past_call: seen })
     }
 
     /// Returns an error for this call with a reason.
@@ -107,7 +113,7 @@ impl ReplayableCall {
             agent: &self.header.agent,
             standing_approvals: self.standing_approval.as_slice(),
             now: self.at,
-            stage: EffectStage::Predicted,
+            stage: self.stage,
         };
         policy.evaluate_in_session(&request, &self.header.lineage)
     }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use byleave_gate::boxed::BoxFuture;
+use byleave_gate::catalog::Catalog;
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave_gate::core::outcome::Output;
-use byleave_gate::gate::Gate;
 use byleave_gate::plan::plan_by_class;
 use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use byleave_hook::{AgentKind, ToolEffect, ToolKind, tool_effects};
@@ -28,12 +28,12 @@ struct AgentTool {
     tool: String,
 }
 
-/// Adds an agent's tool to the catalog of a gate.
-pub(super) fn register_tools(gate: &Gate, dialect: AgentKind, tool: &str) -> Result<String> {
+/// Adds an agent's tool to a catalog.
+pub(super) fn register_tool(catalog: &Catalog, dialect: AgentKind, tool: &str) -> Result<String> {
     let manifest = manifest(dialect, tool);
     let name = manifest.name.clone();
-    if !gate.catalog().contains(&name) {
-        gate.catalog().replace(AgentTool { manifest, tool: tool.to_owned() })?;
+    if !catalog.contains(&name) {
+        catalog.replace(AgentTool { manifest, tool: tool.to_owned() })?;
     }
     Ok(name)
 }

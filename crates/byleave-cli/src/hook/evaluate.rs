@@ -272,7 +272,7 @@ impl HookEvaluator {
     fn call(&self, dialect: AgentKind, heard: &HookRequest, id: CallId) -> Result<Call> {
         let is_shell = heard.command().is_some() && dialect.can_rewrite_input() && heard.can_rewrite_input;
         if !is_shell {
-            let tool = agent_tool::register_tools(&self.gate, dialect, &heard.tool)?;
+            let tool = agent_tool::register_tool(self.gate.catalog(), dialect, &heard.tool)?;
             let mut call = self.named(dialect, heard, id, &tool)?;
             call.arguments =
                 agent_tool::resolve_paths(call.arguments, &self.directories(heard, &heard.input))?;

@@ -15,6 +15,7 @@ use futures::StreamExt as _;
 
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
+use crate::hook;
 use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::time::now;
 use crate::tool_catalog;
@@ -30,7 +31,11 @@ pub(super) async fn load_calls(
     let mut records =
         pin!(export::export_records(&*house.audit_log, CallFilter::default(), IncludeContents::Included));
     while let Some(found) = records.next().await {
-        match ReplayableCall::from_exported(&found?, &catalog, &leaves) {
+        let found = found?;
+        if let Some(header) = found.stored.record.header() {
+            hook::register_recorded_tool(&catalog, &header.tool)?;
+        }
+        match ReplayableCall::from_exported(&found, &catalog, &leaves) {
             Ok(one) => past.push(one),
             Err(one) => unjudged.push(one),
         }

@@ -4,7 +4,7 @@ use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
 use super::{DoorFixture, args, bash, text, workspace};
-use crate::hooks::said;
+use crate::hooks::{PATIENT_MS, ended, said, start};
 
 /// Answers the open question with a standing approval for everything beneath `src/`.
 fn approve_src(doors: &DoorFixture, limits: &[&str]) -> String {
@@ -86,4 +86,30 @@ fn the_past_calls_of_every_tool_are_shown_before_an_approval_is_given() {
         ["inbox", "answer", &question, "standing-approval", "--pattern", &scope, "--preview", "--json"];
     let preview = doors.stand.json(&words);
     assert_eq!(preview["recorded_calls"]["covered"].as_array().unwrap().len(), 2, "{preview}");
+}
+
+// req: P4, R5
+// door: hook
+#[test]
+fn rules_are_suggested_for_the_calls_of_an_agent_with_a_hook() {
+    let doors = DoorFixture::new("", "");
+    let cwd = workspace(&doors).to_str().unwrap().to_owned();
+    let path = doors.stand.file("src/a.txt").to_str().unwrap().to_owned();
+    let _gate = doors.stand.serve();
+    for (old, new) in [("1", "2"), ("2", "3")] {
+        doors.put("src/a.txt", &format!("a = {old}\n"));
+        let edit = json!({"file_path": path, "old_string": old, "new_string": new});
+        let asks = said(AgentKind::ClaudeCode, &cwd, "Edit", &edit, None);
+        let hook = start(doors.stand.hook(AgentKind::ClaudeCode, PATIENT_MS), asks.to_string().as_bytes());
+        let yes = doors.run(&["inbox", "answer", &doors.stand.question(), "yes"]);
+        assert!(matches!(yes.status.code(), Some(0 | 4)), "{yes:?}");
+        assert_eq!(ended(hook).status.code(), Some(0));
+    }
+    let suggested = doors.stand.json(&["policy", "suggest", "--json"]);
+    assert_eq!(
+        (&suggested["skipped"], suggested["suggestions"].as_array().unwrap().len()),
+        (&json!(0), 1),
+        "{suggested}"
+    );
+    assert!(suggested.to_string().contains("src/a.txt"), "{suggested}");
 }
