@@ -49,6 +49,11 @@ pub fn lines<T: for<'a> Deserialize<'a>>(name: &str) -> Vec<T> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Reads the cases of a file that is part of the test.
+pub fn lines_of<T: for<'a> Deserialize<'a>>(text: &'static str) -> impl Iterator<Item = T> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap())
+}
+
 pub const PLACES: PathVariables<'static> = PathVariables {
     workspace: Some("/ws"),
     home: Some("/home/u"),

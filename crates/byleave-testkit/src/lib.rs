@@ -13,6 +13,7 @@
 pub mod bench_page;
 #[cfg(feature = "corpus")]
 pub mod corpus;
+pub mod fake_internet;
 pub mod machine;
 pub mod oauth;
 pub mod user;

@@ -123,7 +123,7 @@ fn become_somebody_else(test: &str, job: MachineJob, program: Option<&str>) {
     let mut again = Command::new("/supervisor");
     again.args(arguments(test)).env_clear().env(ROLE, "user").current_dir("/").uid(UID).gid(UID);
     again.env(JOB, std::env::var(JOB).unwrap());
-    again.envs(std::env::vars().filter(|(name, _)| name == "BYLEAVE_PROOF"));
+    again.envs(std::env::vars().filter(|(name, _)| name.starts_with("BYLEAVE_PROOF")));
     let path = "/home/u/.cargo/bin:/usr/local/bin:/usr/bin:/bin";
     again.envs([("PATH", path), ("HOME", "/home/u"), ("USER", "u"), ("LANG", "C.UTF-8")]);
     again.envs([("API_TOKEN", SECRET), ("SSH_AUTH_SOCK", "/home/u/agent.sock")]);
@@ -133,12 +133,18 @@ fn become_somebody_else(test: &str, job: MachineJob, program: Option<&str>) {
     assert!(ended.status.success() && told.contains("1 passed"), "as user {UID}");
 }
 
-/// Its own root filesystem. The compilers of the user who runs the tests are in the home of the user on it,
+/// Its own network, in which every address is the machine itself, and its own root filesystem. The compilers of the user who runs the tests are in the home of the user on it,
 /// read-only.
 const MACHINE: &str = r#"
 set -eu
 # Held open: it may lie in a place that is not there any more.
 exec 9<"$1" 8<"${5:-/dev/null}"
+# Every IPv4 address leads to this machine, and nowhere else.
+if command -v ip >/dev/null; then
+    ip link set lo up
+    ip route add local 0.0.0.0/0 dev lo
+    echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
+fi
 mount -t tmpfs -o mode=755 tmpfs /mnt
 cd /mnt
 for entry in /*; do

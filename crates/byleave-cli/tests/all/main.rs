@@ -42,6 +42,7 @@ mod mcp;
 mod mcp_login;
 #[cfg(feature = "serve")]
 mod notices;
+mod ordinary_session;
 mod pictures;
 mod policy;
 #[cfg(feature = "agent")]

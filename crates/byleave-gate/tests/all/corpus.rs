@@ -13,19 +13,22 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use byleave_gate::core::decision::Verdict;
-use byleave_gate::core::policy::{Policy, builtin_rules};
+use byleave_gate::core::effect::Plan;
+use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::manifest::Manifest;
+use byleave_gate::core::policy::{EffectStage, Policy, PolicyRequest, builtin_rules};
 use byleave_gate::policy_case::manifest_for;
 use serde_json::json;
 
-use self::examine::{CaseScore, judge, planned, score};
+use self::examine::{CaseScore, planned, score};
 use self::fixture::Fixture;
 use byleave_testkit::corpus::{Case, EverydayCommand, PLACES, lines, read_user};
 
-/// The policy for everyday commands: the one that the docs recommend for ordinary development.
+/// The policy for everyday commands: the profile for work with a coding agent.
 fn everyday() -> Policy {
     let mut rules = builtin_rules(&PLACES).unwrap();
-    rules.extend(read_user(include_str!("../../../../docs/policies/dev-default.toml")).unwrap());
-    Policy::new(rules).unwrap()
+    rules.extend(read_user("profile = \"everyday\"").unwrap());
+    Policy::new(rules).unwrap().with_workspace(PLACES.workspace)
 }
 
 #[derive(Default)]
@@ -79,6 +82,14 @@ fn page() -> String {
     page
 }
 
+/// Tests whether a call is allowed that runs on a copy, so that its changes are judged afterwards.
+fn is_allowed_on_copy(policy: &Policy, manifest: &Manifest, plan: &Plan) -> bool {
+    let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+    let stage = EffectStage::PredictedOnCopy;
+    let request = PolicyRequest { stage, ..PolicyRequest::new(manifest, plan, &session, &agent) };
+    policy.evaluate(&request).verdict == Verdict::Allow
+}
+
 /// Begins the part of the page that the tests of the sandbox write.
 const OTHERS: &str = "\n<!-- escapes -->";
 
@@ -103,12 +114,12 @@ fn fatigue() -> String {
         let plan = planned(&manifest, &json!({"command": command}), &fixture).unwrap();
         let (count, asked) = classes.entry(class).or_default();
         *count += 1;
-        if judge(&policy, &manifest, &plan, "a") != Verdict::Allow {
+        if !is_allowed_on_copy(&policy, &manifest, &plan) {
             asked.push(command);
         }
     }
     let mut text = String::from(
-        "\n## Everyday commands\n\nJudged under `docs/policies/dev-default.toml` in a small project, by reading alone.\n\n| class | commands | asked about |\n|---|--:|--:|\n",
+        "\n## Everyday commands\n\nJudged under the profile `everyday` in a small project, by reading alone.\n\n| class | commands | asked about |\n|---|--:|--:|\n",
     );
     let (mut all, mut all_asked) = (0, 0);
     for (class, (count, asked)) in &classes {

@@ -1,5 +1,5 @@
-//! Approval fatigue and false allows: everyday commands and published bypasses, all run through a real gate with the real `bash`, with
-//! rehearsal.
+//! What really happens: everyday commands, hostile cases and the cases of the file tools, all run for real through a gate with the built-in
+//! tools, under the profiles `careful` and `everyday`, while nobody says yes.
 //!
 //! `scripts/prove rehearsal` runs every case, and docs/security/scores.md must match the results. With `BYLEAVE_SCORES=write` it writes
 //! the page. Every other run takes a sample of each job, and the same must hold for every case in it.
@@ -7,52 +7,68 @@
 mod bypasses;
 mod everyday;
 mod file_tools;
+pub(crate) mod hostile_cases;
 mod page;
-mod played;
+pub(crate) mod played;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::bypasses::BypassOutcome;
-use self::everyday::CommandExit;
+use self::hostile_cases::Harm;
 use byleave_testkit::machine::MachineJob;
 
-const TEST: &str = "fatigue::the_scores_with_the_rehearsal_on_are_what_the_page_says";
-const DEV: &str = "dev-default";
-const BUILT_IN: &str = "built-in";
-const BYPASSES: &str = "bypasses";
+const TEST: &str = "fatigue::the_scores_of_real_runs_are_what_the_page_says";
+const EVERYDAY: &str = "commands under everyday";
+const CAREFUL: &str = "commands under careful";
+const HOSTILE_EVERYDAY: &str = "hostile cases under everyday";
+const HOSTILE_CAREFUL: &str = "hostile cases under careful";
+const CONTAINED: &str = "approved cases";
 const PLANTED: &str = "planted";
 
-const JOBS: [MachineJob; 8] = [
-    MachineJob { name: DEV, builds: true, part: 0, parts: 2 },
-    MachineJob { name: DEV, builds: true, part: 1, parts: 2 },
-    MachineJob { name: BUILT_IN, builds: true, part: 0, parts: 2 },
-    MachineJob { name: BUILT_IN, builds: true, part: 1, parts: 2 },
-    MachineJob { name: BYPASSES, builds: false, part: 0, parts: 2 },
-    MachineJob { name: BYPASSES, builds: false, part: 1, parts: 2 },
-    MachineJob { name: PLANTED, builds: false, part: 0, parts: 2 },
-    MachineJob { name: PLANTED, builds: false, part: 1, parts: 2 },
+const fn job(name: &'static str, builds: bool, part: usize, parts: usize) -> MachineJob {
+    MachineJob { name, builds, part, parts }
+}
+
+const JOBS: [MachineJob; 12] = [
+    job(EVERYDAY, true, 0, 3),
+    job(EVERYDAY, true, 1, 3),
+    job(EVERYDAY, true, 2, 3),
+    job(CAREFUL, true, 0, 2),
+    job(CAREFUL, true, 1, 2),
+    job(HOSTILE_EVERYDAY, false, 0, 2),
+    job(HOSTILE_EVERYDAY, false, 1, 2),
+    job(HOSTILE_CAREFUL, false, 0, 2),
+    job(HOSTILE_CAREFUL, false, 1, 2),
+    job(CONTAINED, false, 0, 1),
+    job(PLANTED, false, 0, 2),
+    job(PLANTED, false, 1, 2),
 ];
 
 fn work(job: MachineJob) {
     match job.name {
-        BYPASSES => bypasses::run(job),
-        PLANTED => bypasses::run_planted(job),
-        _ => everyday::run(job),
+        EVERYDAY => everyday::run(job, "everyday"),
+        CAREFUL => everyday::run(job, "careful"),
+        HOSTILE_EVERYDAY => hostile_cases::run(job, "everyday"),
+        HOSTILE_CAREFUL => hostile_cases::run(job, "careful"),
+        CONTAINED => bypasses::run(job),
+        _ => bypasses::run_planted(job),
     }
 }
 
 /// All results.
 pub(super) struct FatigueResults {
-    dev: Vec<everyday::CommandResult>,
-    built_in: Vec<everyday::CommandResult>,
-    bypasses: Vec<bypasses::BypassResult>,
+    everyday: Vec<everyday::CommandResult>,
+    careful: Vec<everyday::CommandResult>,
+    hostile_everyday: Vec<hostile_cases::HostileResult>,
+    hostile_careful: Vec<hostile_cases::HostileResult>,
+    contained: Vec<bypasses::BypassResult>,
     planted: Vec<bypasses::BypassResult>,
 }
 
 /// Runs the sample of one job on one machine, and checks the results. The long form runs every case in one test.
 fn sampled<T: DeserializeOwned + Send>(test: &str, name: &'static str, check: fn(&[T])) {
-    let jobs = [MachineJob { name, builds: [DEV, BUILT_IN].contains(&name), part: 0, parts: 1 }];
+    let jobs = [job(name, [EVERYDAY, CAREFUL].contains(&name), 0, 1)];
     if byleave_testkit::machine::began_again(test, &jobs, None, work) || byleave_testkit::machine::is_long() {
         return;
     }
@@ -64,22 +80,42 @@ fn sampled<T: DeserializeOwned + Send>(test: &str, name: &'static str, check: fn
 
 // req: E5
 #[test]
-fn a_sample_of_everyday_commands_works_under_the_policy_for_development() {
-    let test = "fatigue::a_sample_of_everyday_commands_works_under_the_policy_for_development";
-    sampled(test, DEV, everyday_commands_work);
+fn a_sample_of_everyday_commands_ends_under_everyday_as_without_a_gate() {
+    let test = "fatigue::a_sample_of_everyday_commands_ends_under_everyday_as_without_a_gate";
+    sampled(test, EVERYDAY, everyday_commands_work);
 }
 
 // req: E5
 #[test]
-fn a_sample_of_everyday_commands_works_under_the_built_in_rules() {
-    let test = "fatigue::a_sample_of_everyday_commands_works_under_the_built_in_rules";
-    sampled(test, BUILT_IN, everyday_commands_work);
+fn a_sample_of_everyday_commands_leaves_nothing_under_careful() {
+    let test = "fatigue::a_sample_of_everyday_commands_leaves_nothing_under_careful";
+    sampled(test, CAREFUL, nothing_remains);
 }
 
 // req: E5, P3, P4, P5, P6
 #[test]
-fn of_a_sample_of_bypasses_none_is_let_through() {
-    sampled("fatigue::of_a_sample_of_bypasses_none_is_let_through", BYPASSES, no_bypass_passes);
+fn a_sample_of_hostile_cases_does_no_harm_under_everyday() {
+    sampled(
+        "fatigue::a_sample_of_hostile_cases_does_no_harm_under_everyday",
+        HOSTILE_EVERYDAY,
+        no_case_does_harm,
+    );
+}
+
+// req: E5, P3, P4, P5, P6
+#[test]
+fn a_sample_of_hostile_cases_does_no_harm_under_careful() {
+    sampled(
+        "fatigue::a_sample_of_hostile_cases_does_no_harm_under_careful",
+        HOSTILE_CAREFUL,
+        no_case_does_harm,
+    );
+}
+
+// req: E5, P3, P4, P5, P6
+#[test]
+fn a_sample_of_approved_cases_is_contained() {
+    sampled("fatigue::a_sample_of_approved_cases_is_contained", CONTAINED, every_case_is_contained);
 }
 
 // req: E5, P3, P4, P5, P6
@@ -92,23 +128,24 @@ fn of_a_sample_of_bypasses_none_leaves_a_marker_in_the_workspace() {
 // req: E5, P3, P4, P5, P6
 #[test]
 #[ignore = "takes minutes: scripts/prove rehearsal"]
-fn the_scores_with_the_rehearsal_on_are_what_the_page_says() {
+fn the_scores_of_real_runs_are_what_the_page_says() {
     if byleave_testkit::machine::began_again(TEST, &JOBS, None, work) {
         return;
     }
     let told = byleave_testkit::machine::run(TEST, &JOBS);
     let seen = FatigueResults {
-        dev: of(&told, DEV),
-        built_in: of(&told, BUILT_IN),
-        bypasses: of(&told, BYPASSES),
+        everyday: of(&told, EVERYDAY),
+        careful: of(&told, CAREFUL),
+        hostile_everyday: of(&told, HOSTILE_EVERYDAY),
+        hostile_careful: of(&told, HOSTILE_CAREFUL),
+        contained: of(&told, CONTAINED),
         planted: of(&told, PLANTED),
     };
+    page::report(&seen);
     // The differences come first, because only the beginning of a long output may be kept.
     if let Some(differs) = page::differs(&seen) {
-        println!("docs/security/scores.md is not what was measured (`+` is what was measured):\n{differs}");
-        report(&seen);
         hold(&seen);
-        panic!("docs/security/scores.md is not what was measured");
+        panic!("docs/security/scores.md is not what was measured (`+` is what was measured):\n{differs}");
     }
     hold(&seen);
 }
@@ -120,93 +157,68 @@ fn of<T: DeserializeOwned>(told: &[(&str, Vec<Value>)], name: &str) -> Vec<T> {
     values.into_iter().map(|value| serde_json::from_value(value.clone()).unwrap()).collect()
 }
 
-/// The percentage of everyday commands that may be asked about.
-const ASKED_PERCENT_MAX: usize = 3;
+/// The percentage of everyday commands that may be asked about, or end otherwise than without a gate.
+const FAILED_PERCENT_MAX: usize = 3;
 /// The least number of commands that succeed here. With fewer, the project is outdated.
-const RAN_MIN: usize = 180;
+const RAN_MIN: usize = 200;
 /// The least number of bypasses that leave their marker in the workspace without a gate. With fewer, the fixture is outdated.
 const PLANTED_MIN: usize = 180;
 
 /// Checks the invariants that hold whatever the page says.
 fn hold(seen: &FatigueResults) {
-    let asked: Vec<&str> = asked(&seen.dev).collect();
-    assert_eq!((seen.dev.len(), seen.built_in.len()), (everyday::commands().len(), seen.dev.len()));
-    assert!(asked.len() * 100 <= ASKED_PERCENT_MAX * seen.dev.len(), "asked about: {asked:#?}");
-    let ran = seen.dev.iter().filter(|saw| saw.ended == CommandExit::Ran).count();
-    assert!(ran >= RAN_MIN, "{ran}");
-    assert_eq!(seen.bypasses.len(), bypasses::cases().len());
+    let failed: Vec<&str> = page::failed_commands(&seen.everyday).map(|saw| saw.command.as_str()).collect();
+    let (all, cases) = (everyday::commands().len(), hostile_cases::cases().len());
+    assert_eq!((seen.everyday.len(), seen.careful.len()), (all, all));
+    assert_eq!((seen.hostile_everyday.len(), seen.hostile_careful.len()), (cases, cases));
+    assert_eq!(seen.contained.len(), bypasses::contained().len());
     assert!(seen.planted.len() >= PLANTED_MIN, "{}", seen.planted.len());
-    everyday_commands_work(&seen.dev);
-    everyday_commands_work(&seen.built_in);
-    no_bypass_passes(&seen.bypasses);
+    let ran = seen.everyday.iter().filter(|saw| saw.ended == everyday::CommandExit::Ran).count();
+    assert!(ran >= RAN_MIN, "{ran}");
+    no_case_does_harm(&seen.hostile_everyday);
+    no_case_does_harm(&seen.hostile_careful);
+    every_case_is_contained(&seen.contained);
     nothing_is_left_in_the_workspace(&seen.planted);
+    nothing_remains(&seen.everyday);
+    nothing_remains(&seen.careful);
+    assert!(failed.len() * 100 <= FAILED_PERCENT_MAX * all, "asked about, or ended otherwise: {failed:#?}");
 }
 
-/// Checks each command separately, so that it works for a sample as well.
+/// Checks each command separately, so that it works for a sample as well. The commands that fail in the long form are named on the page.
 fn everyday_commands_work(saw: &[everyday::CommandResult]) {
-    let refused = saw.iter().filter(|saw| saw.ended == CommandExit::Refused);
-    assert_eq!(refused.map(|saw| saw.command.as_str()).collect::<Vec<_>>(), [""; 0], "refused");
-    let broken = saw.iter().filter(|saw| saw.is_broken);
-    assert_eq!(
-        broken.map(|saw| saw.command.as_str()).collect::<Vec<_>>(),
-        [""; 0],
-        "fails only through the gate"
-    );
+    nothing_remains(saw);
+    let known = page::written_failures();
+    let failed = page::failed_commands(saw).filter(|saw| !known.contains(&format!("`{}`", saw.command)));
+    let failed: Vec<String> = failed
+        .map(|saw| format!("{}: asked {} {:?} {}", saw.command, saw.asked, saw.differs, saw.why))
+        .collect();
+    assert_eq!(failed, [""; 0], "asked about, or ended otherwise than without a gate");
 }
 
-fn no_bypass_passes(saw: &[bypasses::BypassResult]) {
-    let none: [&str; 0] = [];
-    assert_eq!(false_allows(saw), none, "let through");
-    assert_eq!(softened(saw), none, "denied, and asked about or run");
-    let not_contained: Vec<&str> = saw
-        .iter()
-        .filter(|saw| saw.must == "contained" && !saw.wrong.is_empty() && !saw.by_name)
-        .map(|saw| saw.id.as_str())
-        .collect();
-    assert_eq!(not_contained, none, "not contained");
+fn nothing_remains(saw: &[everyday::CommandResult]) {
+    let remains = saw.iter().filter(|saw| !saw.remains.is_empty());
+    let remains: Vec<String> = remains.map(|saw| format!("{}: {:?}", saw.command, saw.remains)).collect();
+    assert_eq!(remains, [""; 0], "not restored by undo, or left");
+}
+
+fn no_case_does_harm(saw: &[hostile_cases::HostileResult]) {
+    // The page names those that reading alone lets through. The run decides about them.
+    let is_harm = |(harm, _): &&(Harm, String)| *harm != Harm::FalseAllow;
+    let wrong = saw.iter().flat_map(|saw| {
+        saw.harms
+            .iter()
+            .filter(is_harm)
+            .map(move |harm| format!("{} {:?}: {harm:?} | {}", saw.id, saw.fate, saw.why))
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), [""; 0], "harm was done");
+}
+
+fn every_case_is_contained(saw: &[bypasses::BypassResult]) {
+    let wrong = saw.iter().filter(|saw| !saw.wrong.is_empty() && !saw.by_name);
+    assert_eq!(wrong.map(|saw| saw.id.as_str()).collect::<Vec<_>>(), [""; 0], "not contained");
 }
 
 /// A command that would leave something in the workspace is asked about or refused, whatever its disguise.
 fn nothing_is_left_in_the_workspace(saw: &[bypasses::BypassResult]) {
     let planted = saw.iter().filter(|saw| !saw.wrong.is_empty() || saw.fate == BypassOutcome::Spared);
     assert_eq!(planted.map(|saw| saw.id.as_str()).collect::<Vec<_>>(), [""; 0], "left in the workspace");
-}
-
-fn asked(saw: &[everyday::CommandResult]) -> impl Iterator<Item = &str> {
-    saw.iter().filter(|saw| saw.asked).map(|saw| saw.command.as_str())
-}
-
-/// Cases in which nobody was asked, and either the command was taken to be harmless or something forbidden
-/// happened.
-fn false_allows(saw: &[bypasses::BypassResult]) -> Vec<&str> {
-    let must = saw.iter().filter(|saw| saw.must != "contained" && !saw.elsewhere);
-    let through = must.filter(|saw| saw.fate == BypassOutcome::Allowed || !saw.wrong.is_empty());
-    through.map(|saw| saw.id.as_str()).collect()
-}
-
-/// Cases that must be denied, in which somebody was asked or the command ran.
-fn softened(saw: &[bypasses::BypassResult]) -> Vec<&str> {
-    let must = saw.iter().filter(|saw| saw.must == "deny" && !saw.elsewhere);
-    must.filter(|saw| saw.fate != BypassOutcome::Refused).map(|saw| saw.id.as_str()).collect()
-}
-
-/// Prints the details behind the numbers.
-fn report(seen: &FatigueResults) {
-    let line = |why: &str| why.replace('\n', " / ");
-    for (rules, saw) in [(DEV, &seen.dev), (BUILT_IN, &seen.built_in)] {
-        for one in saw.iter().filter(|one| one.by_text || one.asked || one.ended != CommandExit::Ran) {
-            let (text, asked, spared) = (one.by_text, one.asked, one.spared);
-            println!(
-                "{rules} {:?} text {text} asked {asked} spared {spared} {:?}: {}",
-                one.command,
-                one.ended,
-                line(&one.why)
-            );
-        }
-    }
-    for (round, saw) in [(BYPASSES, &seen.bypasses), (PLANTED, &seen.planted)] {
-        for one in saw {
-            println!("{round} {} {} {:?} {:?}: {}", one.must, one.id, one.fate, one.wrong, line(&one.why));
-        }
-    }
 }

@@ -1,5 +1,6 @@
-//! Published bypasses, each run through the gate and the real `bash`, with rehearsal. The approver says no, except if a case must
-//! be contained although it was approved. Afterwards the test checks what really happened on the machine.
+//! Published bypasses under the built-in rules, each run through the gate and the real `bash`: those that must be contained although a
+//! person approved them, and those that leave a marker, with the marker in the workspace. Afterwards the test checks what really happened
+//! on the machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +12,13 @@ use byleave_gate::core::call::Mode;
 use byleave_gate::core::decision::Verdict;
 use byleave_gate::core::effect::Effect;
 use byleave_gate::core::id::{AgentId, SessionId};
+use byleave_gate::core::policy::Policy;
 use byleave_gate::core::session::{Ceiling, SessionNode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::played::{CallScenario, ScenarioResult, play};
-use byleave_testkit::corpus::answered_by;
-use byleave_testkit::corpus::{Case, policy_of};
+use byleave_testkit::corpus::{Case, lines_of, policy_of};
 use byleave_testkit::machine::{MachineJob, SECRET, tell};
 
 const MARKER: &str = "/tmp/gate-marker";
@@ -42,9 +43,6 @@ const OTHER_SHELLS: [&str; 3] =
 /// machine.
 const ENDLESS: &str = "sort-compress-program-abbreviated";
 
-/// Cases whose helpers may still run at the end. Processes left running are asked about, so these cases are listed as asked.
-pub(super) const LINGERING: [&str; 2] = ["git-ext-transport", "sort-compress-program"];
-
 /// Paths that must not exist afterwards, for cases that say so in prose.
 const NOT_THERE: [(&str, &str); 3] = [
     ("settings-file-created-inside-sandbox", "/ws/.agent/settings.json"),
@@ -59,17 +57,11 @@ pub(super) struct BypassResult {
     pub(super) id: String,
     pub(super) class: String,
     pub(super) must: String,
-    /// It was seen to do harm without a gate.
-    pub(super) harms: bool,
-    /// Another part of the system covers it.
-    pub(super) elsewhere: bool,
     pub(super) fate: BypassOutcome,
     /// Forbidden effects that happened.
     pub(super) wrong: Vec<String>,
     /// The effect was named in the question, and the approver said yes to it.
     pub(super) by_name: bool,
-    /// A program that it needs is not installed.
-    pub(super) not_here: bool,
     /// For readers of the test output.
     pub(super) why: String,
 }
@@ -87,16 +79,24 @@ pub(super) enum BypassOutcome {
     Allowed,
 }
 
-pub(super) fn cases() -> Vec<Case> {
-    let text = include_str!("../../../../../tests/corpus/bypasses.jsonl");
-    let cases = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    let others = || NOT_COMMANDS.iter().chain(&OTHER_SHELLS);
-    cases.filter(|case: &Case| case.tool == "bash" && !others().any(|id| *id == case.id)).collect()
+/// Tests whether the text of a case is no command for the built-in `bash`.
+pub(super) fn is_prose(case: &Case) -> bool {
+    NOT_COMMANDS.iter().chain(&OTHER_SHELLS).any(|id| *id == case.id)
 }
 
-/// Runs the cases of a job unchanged.
+fn cases() -> impl Iterator<Item = Case> {
+    let cases = lines_of::<Case>(include_str!("../../../../../tests/corpus/bypasses.jsonl"));
+    cases.filter(|case| case.tool == "bash" && !is_prose(case))
+}
+
+/// The cases that must be contained although a person approved them.
+pub(super) fn contained() -> Vec<Case> {
+    cases().filter(|case| case.must == "contained").collect()
+}
+
+/// Runs the cases of a job that must be contained.
 pub(super) fn run(job: MachineJob) {
-    for (at, case) in job.share(cases()) {
+    for (at, case) in job.share(contained()) {
         tell(&saw(at, &case, MARKER));
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn run(job: MachineJob) {
 pub(super) fn run_planted(job: MachineJob) {
     let leaves = |case: &Case| case.effect_when_ungated.as_deref() == Some("marker");
     // A case that must be contained is allowed by its own rules, and an allowed command may change the workspace.
-    let cases = cases().into_iter().filter(|case| leaves(case) && case.must != "contained");
+    let cases = cases().filter(|case| leaves(case) && case.must != "contained");
     for (at, case) in job.share(cases.map(planted).collect()) {
         prepare(&case);
         bare(&case);
@@ -127,9 +127,11 @@ fn planted(mut case: Case) -> Case {
 fn saw(at: usize, case: &Case, marker: &str) -> BypassResult {
     prepare(case);
     let (before, inside) = (places(&OUTSIDE), places(&["/ws"]));
-    let Some(played) = through_the_gate(at, case) else {
+    let Ok(policy) = policy_of(case) else {
         return told(at, case, BypassOutcome::Refused, "the policy cannot be used".into());
     };
+    let state = Path::new("/state").join(at.to_string());
+    let played = through_the_gate(case, policy, case.must == "contained", &state);
     let fate = match played.by_text {
         _ if !played.asked.is_empty() => BypassOutcome::Asked,
         _ if played.is_spared => BypassOutcome::Spared,
@@ -164,7 +166,7 @@ fn saw(at: usize, case: &Case, marker: &str) -> BypassResult {
     wrong.extend(there.map(|(_, path)| format!("{path} is there")));
     let why = format!("{:?} {} | {:.300}", played.by_text, played.why(), played.told());
     let by_name = case.must == "contained" && !wrong.is_empty() && is_named(effect, &played);
-    BypassResult { wrong, by_name, not_here: played.lacks_a_program(), ..told(at, case, fate, why) }
+    BypassResult { wrong, by_name, ..told(at, case, fate, why) }
 }
 
 /// Tests whether the question named the path of the effect of a case.
@@ -183,37 +185,33 @@ fn told(at: usize, case: &Case, fate: BypassOutcome, why: String) -> BypassResul
         id: case.id.clone(),
         class: case.class.clone(),
         must: case.must.clone(),
-        harms: case.effect_when_ungated.is_some(),
-        elsewhere: answered_by(case).is_some(),
         fate,
         wrong: Vec::new(),
         by_name: false,
-        not_here: false,
         why,
     }
 }
 
-/// Makes the call of a case. `None` if the gate would not start.
-fn through_the_gate(at: usize, case: &Case) -> Option<ScenarioResult> {
+/// Makes the call of a case under a policy.
+pub(super) fn through_the_gate(case: &Case, policy: Policy, says_yes: bool, state: &Path) -> ScenarioResult {
     let mut arguments = case.input.clone();
     let fields = arguments.as_object_mut().unwrap();
     let mut taken = |name: &str| fields.remove(name).and_then(|value| value.as_str().map(str::to_owned));
     let (cwd, agent) = (taken("cwd"), taken("agent"));
-    let played = play(
+    play(
         CallScenario {
-            policy: policy_of(case).ok()?,
-            tool: "bash",
+            policy,
+            tool: case.tool.clone(),
             arguments,
             cwd: cwd.unwrap_or_else(|| "/ws".into()),
             agent: agent.as_deref().unwrap_or("a").replace(' ', "-"),
             mode: mode(case),
             lineage: lineage(case),
-            says_yes: case.must == "contained",
+            says_yes,
             timeout_ms: if case.id == ENDLESS { 300 } else { 20_000 },
         },
-        &Path::new("/state").join(at.to_string()),
-    );
-    Some(played)
+        state,
+    )
 }
 
 /// The mode of the call, if its case names one.

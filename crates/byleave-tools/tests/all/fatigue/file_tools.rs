@@ -125,7 +125,7 @@ fn work(job: MachineJob) {
 }
 
 /// Prepares the fixture for the case, including preparation that is described in prose.
-fn made_ready(case: &mut Case) {
+pub(super) fn made_ready(case: &mut Case) {
     // A directory without permissions would prevent the cleanup.
     assert!(Command::new("chmod").args(["-R", "u+rwX", "/ws", "/outside"]).status().unwrap().success());
     // Removes a remark after the commands.
@@ -141,12 +141,12 @@ fn made_ready(case: &mut Case) {
             fs::write(path, text).unwrap();
         }
     }
-    if case.tool == "edit" {
+    if case.tool == "edit" && case.input["path"] == "/ws/a" {
         fs::write("/ws/a", "x").unwrap();
     }
 }
 
-fn is_swapped(case: &Case) -> bool {
+pub(super) fn is_swapped(case: &Case) -> bool {
     case.setup.starts_with("a thread flips /ws/a")
         || case.setup.starts_with("after verification /ws/d becomes")
 }
@@ -238,7 +238,7 @@ fn through_the_gate(at: usize, round: usize, case: &Case) -> Option<ScenarioResu
     let played = play(
         CallScenario {
             policy: policy_of(case).ok()?,
-            tool,
+            tool: tool.to_owned(),
             arguments,
             cwd: "/ws".into(),
             agent: agent.as_ref().and_then(|agent| agent.as_str()).unwrap_or("a").into(),

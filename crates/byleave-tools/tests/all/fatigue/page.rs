@@ -4,20 +4,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::bypasses::{self, BypassOutcome};
-use super::everyday::{self, CommandExit};
-use super::{FatigueResults, asked, false_allows, softened};
+use super::FatigueResults;
+use super::bypasses::BypassOutcome;
+use super::everyday::{CommandExit, CommandResult};
+use super::hostile_cases::{CORPORA, Fate, Harm, HostileResult};
 
 const BEGINS: &str = "<!-- rehearsal -->";
 const ENDS: &str = "<!-- /rehearsal -->\n";
 /// Begins the line that lists the missing programs. With other programs the numbers differ.
 const NOT_HERE: &str = "Could not run where this was written: ";
+/// Begins the lines about commands that fail.
+const FAILED: &str = "- failed: ";
+
+fn page_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md")
+}
 
 /// Writes the section if requested. Returns the lines in which the page differs.
 pub(super) fn differs(seen: &FatigueResults) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
+    let path = page_path();
     let section = section(seen);
     let page = std::fs::read_to_string(&path).unwrap();
     let written = page.find(BEGINS).zip(page.find(ENDS)).map(|(from, to)| from..to + ENDS.len());
@@ -44,168 +51,256 @@ pub(super) fn differs(seen: &FatigueResults) -> Option<String> {
     (*written != section).then(|| only('-', written, &section) + &only('+', &section, written))
 }
 
+/// The lines of the page about commands that are asked about or end otherwise.
+pub(super) fn written_failures() -> String {
+    let page = std::fs::read_to_string(page_path()).unwrap();
+    page.lines().filter(|line| line.starts_with(FAILED)).collect()
+}
+
+/// The commands that were asked about, or did not end as they do without a gate.
+pub(super) fn failed_commands(saw: &[CommandResult]) -> impl Iterator<Item = &CommandResult> {
+    saw.iter().filter(|saw| saw.asked || !saw.differs.is_empty() || saw.ended == CommandExit::Refused)
+}
+
 fn section(seen: &FatigueResults) -> String {
     let mut text = format!("{BEGINS}\n{PREFACE}");
-    four_numbers(&mut text, seen);
-    everyday(&mut text, seen);
-    bypasses(&mut text, seen);
+    measures(&mut text, seen);
+    commands(&mut text, seen);
+    hostile(&mut text, seen);
+    approved(&mut text, seen);
     text.push_str(ENDS);
     text
 }
 
-const PREFACE: &str = "## With the rehearsal on
+const PREFACE: &str = "## What really happened
 
 Written by `BYLEAVE_SCORES=write scripts/prove rehearsal`, never by hand; `.ci/nightly` fails where it differs. Every
-command is run for real through a gate with the built-in `bash`, on a machine that is thrown away; afterwards it is looked at what
-really happened there.
+command is run for real through a gate with the built-in tools, on a machine that is thrown away, and nobody says yes. Afterwards the
+whole tree, the output, the connections and the processes are examined. All of it is from one run.
 
 ";
 
-fn four_numbers(text: &mut String, seen: &FatigueResults) {
-    let asked = asked(&seen.dev).count();
-    let harms = seen.bypasses.iter().filter(|saw| saw.harms);
-    let stopped = harms.clone().filter(|saw| saw.wrong.is_empty()).count();
-    let percent = 100.0 * asked as f64 / seen.dev.len() as f64;
-    writeln!(text, "| | |\n|---|--:|").unwrap();
-    writeln!(text, "| false allows | {} |", false_allows(&seen.bypasses).len()).unwrap();
-    writeln!(text, "| denies softened | {} |", softened(&seen.bypasses).len()).unwrap();
-    writeln!(text, "| false asks | {asked} of {} ({percent:.1} %) |", seen.dev.len()).unwrap();
-    writeln!(text, "| effects stopped | {stopped} of {} |\n", harms.count()).unwrap();
-}
-
-/// The commands of a class that would be asked about without a rehearsal, that were asked about, and that
-/// needed no question.
-#[derive(Default)]
-struct ClassCounts([usize; 3]);
-
-impl ClassCounts {
-    fn add(&mut self, saw: &everyday::CommandResult) {
-        for (count, is) in self.0.iter_mut().zip([saw.by_text, saw.asked, saw.spared]) {
-            *count += usize::from(is);
-        }
-    }
-
-    fn cells(&self) -> String {
-        self.0.map(|count| count.to_string()).join(" | ")
-    }
-}
-
-fn everyday(text: &mut String, seen: &FatigueResults) {
-    text.push_str(EVERYDAY);
-    let mut classes: BTreeMap<&str, (usize, ClassCounts, ClassCounts)> = BTreeMap::new();
-    for all in [false, true] {
-        for saw in &seen.dev {
-            let row = classes.entry(if all { "~" } else { &saw.class }).or_default();
-            row.0 += 1;
-            row.1.add(saw);
-        }
-        for saw in &seen.built_in {
-            classes.entry(if all { "~" } else { &saw.class }).or_default().2.add(saw);
-        }
-    }
-    for (class, (count, dev, built_in)) in classes {
-        let class = if class == "~" { "**all**" } else { class };
-        writeln!(text, "| {class} | {count} | {} | {} |", dev.cells(), built_in.cells()).unwrap();
-    }
-    let lacking = |saw: &[everyday::CommandResult]| {
-        saw.iter().filter(|saw| saw.spared && saw.ended == CommandExit::NotHere).count()
+fn measures(text: &mut String, seen: &FatigueResults) {
+    writeln!(text, "| measure | `careful` | `everyday` | at most |\n|---|--:|--:|--:|").unwrap();
+    let both = [&seen.hostile_careful, &seen.hostile_everyday];
+    let cases = |saw: &[HostileResult], harm: Harm| {
+        saw.iter().filter(|saw| saw.harms.iter().any(|(own, _)| *own == harm)).count()
     };
-    let (dev, built_in) = (lacking(&seen.dev), lacking(&seen.built_in));
-    writeln!(
-        text,
-        "\nOf the spared, {dev} and {built_in} did nothing because their program is not on the machine."
-    )
-    .unwrap();
-    let ran = seen.dev.iter().filter(|saw| saw.ended == CommandExit::Ran).count();
-    writeln!(
-        text,
-        "\nUnder `dev-default.toml`, {ran} run to their end without a failure. None fails that does not fail by itself here as well, for\nwant of a network, a server, a match or a difference."
-    )
-    .unwrap();
-    text.push_str("\nAsked about under `dev-default.toml`:\n\n");
-    for command in asked(&seen.dev) {
-        writeln!(text, "- `{command}`").unwrap();
+    let rows = [
+        (Harm::FalseAllow, "by reading alone: allowed where ask or deny is due"),
+        (Harm::Outside, "cases that changed something outside the workspace"),
+        (Harm::Guarded, "… a protected or denied path"),
+        (Harm::NotAllowed, "… a path that no rule allows"),
+        (Harm::Secret, "… that printed or copied bytes of the planted secret"),
+        (Harm::Connection, "… that connected to a host that no rule allows"),
+        (Harm::Process, "… that left a process"),
+        (Harm::Softened, "denies softened to a question"),
+        (Harm::NotRestored, "… that passed, and that undo did not restore byte for byte"),
+    ];
+    for (harm, what) in rows {
+        let [careful, everyday] = both.map(|saw| cases(saw, harm));
+        // Under `everyday`, what is undoable is allowed.
+        let (everyday, limit) = match harm {
+            Harm::FalseAllow => (format!("({everyday})"), "0"),
+            Harm::NotAllowed => ("—".to_owned(), "0"),
+            _ => (everyday.to_string(), "0"),
+        };
+        writeln!(text, "| {what} | {careful} | {everyday} | {limit} |").unwrap();
     }
-    let first =
-        |saw: &everyday::CommandResult| format!("`{}`", saw.command.lines().next().unwrap_or_default());
-    let not_here: Vec<String> =
-        seen.dev.iter().filter(|saw| saw.ended == CommandExit::NotHere).map(first).collect();
-    writeln!(text, "\n{NOT_HERE}{}.\n", not_here.join(", ")).unwrap();
+    writeln!(
+        text,
+        "| bytes of a canary file sent to an allowed host | not measured yet | not measured yet | 0 |"
+    )
+    .unwrap();
+    let remains = |saw: &[CommandResult]| saw.iter().filter(|saw| !saw.remains.is_empty()).count();
+    writeln!(
+        text,
+        "| everyday commands that passed, and that undo did not restore | {} | {} | 0 |",
+        remains(&seen.careful),
+        remains(&seen.everyday)
+    )
+    .unwrap();
+    let share =
+        |count: usize, all: usize| format!("{count} of {all} ({:.1} %)", 100.0 * count as f64 / all as f64);
+    let asked = seen.careful.iter().filter(|saw| saw.asked).count();
+    let failed = failed_commands(&seen.everyday).count();
+    writeln!(
+        text,
+        "| everyday commands that were asked about, or ended otherwise than without a gate | {} asked | {} | 3 % |\n",
+        share(asked, seen.careful.len()),
+        share(failed, seen.everyday.len())
+    )
+    .unwrap();
+    text.push_str(EXPLAINED);
 }
 
-const EVERYDAY: &str = "### Everyday commands
+const EXPLAINED: &str = "The first row under `everyday` is in parentheses, because there the observation decides about what the text does not show.
+Each other count has a list of its cases below, if there are any.
 
-Each in a project of its own: a git repository with a history, and small Rust, Node, Python, C and Gradle projects in it, with what
-the commands name. The person says yes to everything and is counted. *By text*: reading alone would have asked. *Spared*: it
-would have, but on the copy the command did nothing. The first three under `docs/policies/dev-default.toml`, the others under the
-built-in rules alone, under which what writes, builds into the project or reaches out is asked about, as it should be.
-
-| class | commands | by text | asked | spared | by text | asked | spared |
-|---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
-fn bypasses(text: &mut String, seen: &FatigueResults) {
-    text.push_str(BYPASSES);
-    let mut classes: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
-    let fates = [BypassOutcome::Refused, BypassOutcome::Asked, BypassOutcome::Spared, BypassOutcome::Allowed];
-    for all in [false, true] {
-        for saw in &seen.bypasses {
-            let row = classes.entry(if all { "~" } else { &saw.class }).or_default();
-            for (count, fate) in row.iter_mut().zip(fates) {
-                *count += usize::from(shown(saw) == fate);
-            }
+fn commands(text: &mut String, seen: &FatigueResults) {
+    text.push_str(COMMANDS);
+    let mut classes: BTreeMap<&str, [usize; 5]> = BTreeMap::new();
+    for (saw, other) in seen.everyday.iter().zip(&seen.careful) {
+        for class in [saw.class.as_str(), "~"] {
+            let row = classes.entry(class).or_default();
+            let counted = [true, saw.by_text, saw.asked, !saw.asked && !saw.differs.is_empty(), other.asked];
+            row.iter_mut().zip(counted).for_each(|(count, is)| *count += usize::from(is));
         }
     }
     for (class, counts) in classes {
         let class = if class == "~" { "**all**" } else { class };
         writeln!(text, "| {class} | {} |", counts.map(|count| count.to_string()).join(" | ")).unwrap();
     }
-    let ids = |of: &dyn Fn(&bypasses::BypassResult) -> bool| {
-        let ids: BTreeSet<&str> =
-            seen.bypasses.iter().filter(|saw| of(saw)).map(|saw| saw.id.as_str()).collect();
-        (
-            ids.len(),
-            if ids.is_empty() { "none".into() } else { ids.into_iter().collect::<Vec<_>>().join(", ") },
+    let ran = seen.everyday.iter().filter(|saw| saw.ended == CommandExit::Ran).count();
+    writeln!(text, "\nUnder `everyday`, {ran} succeed. The others fail without a gate as well, for want of a program, a network or a match.\n").unwrap();
+    for saw in failed_commands(&seen.everyday) {
+        let how = if saw.asked { "asked about" } else { "ended otherwise" };
+        writeln!(text, "{FAILED}`{}`: {how}", first_line(&saw.command)).unwrap();
+    }
+    let not_here = seen.everyday.iter().filter(|saw| saw.ended == CommandExit::NotHere);
+    let not_here: Vec<String> = not_here.map(|saw| format!("`{}`", first_line(&saw.command))).collect();
+    writeln!(text, "\n{NOT_HERE}{}.\n", not_here.join(", ")).unwrap();
+}
+
+fn first_line(command: &str) -> &str {
+    command.lines().next().unwrap_or_default()
+}
+
+const COMMANDS: &str = "### Everyday commands
+
+Each in a project of its own: a git repository with a history, and small Rust, Node, Python, C and Gradle projects in it, with what
+the commands name. *By text*: reading alone would have asked. *Otherwise*: another exit code, output or other changed files than
+without a gate. Numbers in an output are not compared, nor is the output of commands that print what runs on the machine.
+
+| class | commands | by text | asked | otherwise | asked under `careful` |
+|---|--:|--:|--:|--:|--:|
+";
+
+fn hostile(text: &mut String, seen: &FatigueResults) {
+    text.push_str(HOSTILE);
+    for (profile, saw) in [("careful", &seen.hostile_careful), ("everyday", &seen.hostile_everyday)] {
+        for (corpus, _) in CORPORA {
+            let of_corpus: Vec<&HostileResult> = saw.iter().filter(|saw| saw.corpus == corpus).collect();
+            let fates = [Fate::Refused, Fate::Asked, Fate::NotKept, Fate::Ran]
+                .map(|fate| of_corpus.iter().filter(|saw| saw.fate == fate).count().to_string());
+            let passed = of_corpus.iter().filter(|saw| saw.passed > 0).count();
+            let harms = of_corpus.iter().filter(|saw| has_harm(saw)).count();
+            writeln!(
+                text,
+                "| `{corpus}.jsonl` | `{profile}` | {} | {} | {passed} | {harms} |",
+                of_corpus.len(),
+                fates.join(" | ")
+            )
+            .unwrap();
+        }
+    }
+    text.push('\n');
+    for (profile, saw) in [("careful", &seen.hostile_careful), ("everyday", &seen.hostile_everyday)] {
+        let mut by_harm: BTreeMap<Harm, BTreeSet<&str>> = BTreeMap::new();
+        for (one, harm) in saw.iter().flat_map(|one| one.harms.iter().map(move |(harm, _)| (one, *harm))) {
+            by_harm.entry(harm).or_default().insert(&one.id);
+        }
+        for (harm, ids) in by_harm {
+            let ids: Vec<&str> = ids.into_iter().collect();
+            writeln!(text, "- {}, under `{profile}` ({}): {}", named(harm), ids.len(), ids.join(", "))
+                .unwrap();
+        }
+        let passed = saw.iter().filter(|saw| saw.passed > 0 && saw.must != "contained");
+        let passed: Vec<&str> = passed.map(|saw| saw.id.as_str()).collect();
+        writeln!(
+            text,
+            "- passed as work that can be undone, or by a rule, under `{profile}` ({}): {}",
+            passed.len(),
+            listed(&passed)
         )
-    };
-    let (count, spared) = ids(&|saw| shown(saw) == BypassOutcome::Spared && saw.must != "contained");
-    writeln!(text, "\nSpared although reading alone must ask ({count}): {spared}.\n").unwrap();
-    let lingering = bypasses::LINGERING.join(", ");
-    writeln!(
-        text,
-        "Asked about or spared, as their helpers end late or early, and counted as asked: {lingering}.\n"
-    )
-    .unwrap();
-    let (count, lacking) =
-        ids(&|saw| saw.fate == BypassOutcome::Spared && saw.must != "contained" && saw.not_here);
-    writeln!(text, "Of these, for want of a program on the machine ({count}): {lacking}.\n").unwrap();
-    let (_, named) = ids(&|saw| saw.by_name);
-    writeln!(text, "Happened because the question named that very path and somebody said yes: {named}.\n")
         .unwrap();
-    let refused = seen.planted.iter().filter(|saw| saw.fate == BypassOutcome::Refused).count();
-    let asked = seen.planted.iter().filter(|saw| saw.fate == BypassOutcome::Asked).count();
+    }
+    text.push('\n');
+}
+
+fn listed(ids: &[&str]) -> String {
+    if ids.is_empty() { "none".into() } else { ids.join(", ") }
+}
+
+fn has_harm(saw: &HostileResult) -> bool {
+    saw.harms.iter().any(|(harm, _)| *harm != Harm::FalseAllow)
+}
+
+const fn named(harm: Harm) -> &'static str {
+    match harm {
+        Harm::FalseAllow => "allowed by reading",
+        Harm::Softened => "denies softened",
+        Harm::Outside => "changed something outside",
+        Harm::Guarded => "changed a protected or denied path",
+        Harm::NotAllowed => "changed what no rule allows",
+        Harm::Secret => "printed or copied the secret",
+        Harm::Connection => "connected",
+        Harm::Process => "left a process",
+        Harm::NotRestored => "not restored",
+    }
+}
+
+const HOSTILE: &str = "### Hostile cases
+
+The cases about `bash` and the file tools, under each profile and the rules of the case. *Not kept*: it ran on a copy, and its
+changes were refused there. *Ran*: to its end, on a copy, in the sandbox. *Changed*: something in the workspace changed, which undo took
+back. *Harm*: any of the measures above, except for reading alone.
+
+| cases | profile | all | refused | asked | not kept | ran | changed | harm |
+|---|---|--:|--:|--:|--:|--:|--:|--:|
+";
+
+fn approved(text: &mut String, seen: &FatigueResults) {
+    let named: Vec<&str> =
+        seen.contained.iter().filter(|saw| saw.by_name).map(|saw| saw.id.as_str()).collect();
+    let held = seen.contained.iter().filter(|saw| saw.wrong.is_empty()).count();
+    let count = |fate| seen.planted.iter().filter(|saw| saw.fate == fate).count();
+    let (refused, asked) = (count(BypassOutcome::Refused), count(BypassOutcome::Asked));
     writeln!(
         text,
-        "The marker of most cases lies in `/tmp`, which every command has of its own: that they are spared says little of the others. So\nthose that leave a marker are run once more with the marker in the workspace. Of {} that leave it there where nothing stands in\nbetween, {refused} are refused, {asked} are asked about, and none is spared.",
+        "### Approved, and in the workspace\n\nOf {} cases that must be contained although a person approved them, {held} are. Happened because the question named that very\npath: {}.\n\nThe marker of most cases lies in `/tmp`, which every command has of its own. So those that leave a marker are run once more under the\nbuilt-in rules with the marker in the workspace. Of {} that leave it there where nothing stands in between, {refused} are refused,\n{asked} are asked about, and none is spared.",
+        seen.contained.len(),
+        listed(&named),
         seen.planted.len()
     )
     .unwrap();
 }
 
-/// The outcome of a call as the page shows it.
-fn shown(saw: &bypasses::BypassResult) -> BypassOutcome {
-    let is_lingering = saw.fate == BypassOutcome::Spared && bypasses::LINGERING.contains(&saw.id.as_str());
-    if is_lingering { BypassOutcome::Asked } else { saw.fate }
+/// Prints the details behind the numbers.
+pub(super) fn report(seen: &FatigueResults) {
+    let line = |why: &str| why.replace('\n', " / ");
+    for (profile, saw) in [("everyday", &seen.everyday), ("careful", &seen.careful)] {
+        for one in saw.iter().filter(|one| {
+            one.asked || !one.differs.is_empty() || !one.remains.is_empty() || one.ended != CommandExit::Ran
+        }) {
+            println!(
+                "{profile} {:?} text {} asked {} {:?} differs {:?} remains {:?}: {}",
+                one.command,
+                one.by_text,
+                one.asked,
+                one.ended,
+                one.differs,
+                one.remains,
+                line(&one.why)
+            );
+        }
+    }
+    for (profile, saw) in [("careful", &seen.hostile_careful), ("everyday", &seen.hostile_everyday)] {
+        for one in saw {
+            println!(
+                "{profile} {} {} {:?} {} {:?}: {}",
+                one.must,
+                one.id,
+                one.fate,
+                one.passed,
+                one.harms,
+                line(&one.why)
+            );
+        }
+    }
+    for one in seen.contained.iter().chain(&seen.planted) {
+        println!("approved {} {} {:?} {:?}: {}", one.must, one.id, one.fate, one.wrong, line(&one.why));
+    }
 }
-
-const BYPASSES: &str = "### Bypasses
-
-The cases about `bash`. The person says no; where a case must be contained even if it was approved, the person says yes. A *false
-allow*: nobody was asked, and the text was taken to be harmless, or something changed outside scratch, or a secret was released, or
-what the case tells of happened. A *deny softened*: it must be denied, and somebody was asked, or it ran. *Spared*: the text was not
-understood, the command ran on a copy, and nothing of all this happened; this is what a rehearsal is for, and each is named. What
-was refused or asked about and declined has changed nothing either. *Allowed*: what must be contained, and was.
-
-| class | refused | asked | spared | allowed |
-|---|--:|--:|--:|--:|
-";

@@ -22,30 +22,31 @@ use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
 use serde_json::Value;
 
 /// A call, and the approver's answer.
-pub(super) struct CallScenario {
-    pub(super) policy: Policy,
-    pub(super) tool: &'static str,
-    pub(super) arguments: Value,
-    pub(super) cwd: String,
-    pub(super) agent: String,
-    pub(super) mode: Mode,
-    pub(super) lineage: Vec<SessionNode>,
-    pub(super) says_yes: bool,
-    pub(super) timeout_ms: u64,
+pub(crate) struct CallScenario {
+    pub(crate) policy: Policy,
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
+    pub(crate) cwd: String,
+    pub(crate) agent: String,
+    pub(crate) mode: Mode,
+    pub(crate) lineage: Vec<SessionNode>,
+    pub(crate) says_yes: bool,
+    pub(crate) timeout_ms: u64,
 }
 
 /// The result of a scenario.
-pub(super) struct ScenarioResult {
+pub(crate) struct ScenarioResult {
+    pub(crate) call: CallId,
     /// The verdict of the rules on the text. `None` if it was not evaluated.
-    pub(super) by_text: Option<Verdict>,
-    pub(super) asked: Vec<QuestionView>,
+    pub(crate) by_text: Option<Verdict>,
+    pub(crate) asked: Vec<QuestionView>,
     /// Nobody was asked, because of the rehearsal.
-    pub(super) is_spared: bool,
-    pub(super) ending: CallOutcome,
+    pub(crate) is_spared: bool,
+    pub(crate) ending: CallOutcome,
 }
 
 impl ScenarioResult {
-    pub(super) fn ran(&self) -> bool {
+    pub(crate) fn ran(&self) -> bool {
         matches!(
             self.ending,
             CallOutcome::Completed(_)
@@ -56,7 +57,7 @@ impl ScenarioResult {
     }
 
     /// Everything that the model receives.
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         match &self.ending {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
                 format!("{}{}", output.text, output.error.as_deref().unwrap_or_default())
@@ -66,13 +67,13 @@ impl ScenarioResult {
     }
 
     /// Tests whether it failed because a program is not installed.
-    pub(super) fn lacks_a_program(&self) -> bool {
+    pub(crate) fn lacks_a_program(&self) -> bool {
         let lacks = |text: &str| text.contains("command not found") || text.contains("No module named");
         matches!(&self.ending, CallOutcome::Failed(output) if lacks(&output.text))
     }
 
     /// The questions in one line: the reasons and the observations.
-    pub(super) fn why(&self) -> String {
+    pub(crate) fn why(&self) -> String {
         let mut why = String::new();
         for sheet in &self.asked {
             let reasons = sheet.decision.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
@@ -103,7 +104,7 @@ impl ScenarioResult {
 }
 
 /// Makes a call, with its own gate and copy store.
-pub(super) fn play(play: CallScenario, state: &Path) -> ScenarioResult {
+pub(crate) fn play(play: CallScenario, state: &Path) -> ScenarioResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(played(play, state))
 }
@@ -137,7 +138,7 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
         .approver(Arc::new(person))
         .build()
         .unwrap();
-    let tenant = TenantId::new("local").unwrap();
+    let (id, tenant) = (CallId::new(uuid::Uuid::new_v4()), TenantId::new("local").unwrap());
     let mut session = SessionId::new("s").unwrap();
     for opening in play.lineage.iter().rev() {
         session = opening.session.clone();
@@ -147,16 +148,15 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
                 format!("the session is not opened: {fault}"),
             );
             let ending = CallOutcome::Refused(refusal);
-            return ScenarioResult { by_text: None, asked: Vec::new(), is_spared: false, ending };
+            return ScenarioResult { call: id, by_text: None, asked: Vec::new(), is_spared: false, ending };
         }
     }
-    let id = CallId::new(uuid::Uuid::new_v4());
     let call = Call {
         id,
         tenant,
         session,
         agent: AgentId::new(play.agent).unwrap(),
-        tool: play.tool.into(),
+        tool: play.tool,
         arguments: play.arguments,
         reason: None,
         cwd: play.cwd,
@@ -171,5 +171,5 @@ async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
     let asked = asked.lock().unwrap().clone();
     let has_run = !matches!(ending, CallOutcome::Refused(_) | CallOutcome::DryRun(_));
     let is_spared = by_text == Some(Verdict::Ask) && asked.is_empty() && has_run;
-    ScenarioResult { by_text, asked, is_spared, ending }
+    ScenarioResult { call: id, by_text, asked, is_spared, ending }
 }
