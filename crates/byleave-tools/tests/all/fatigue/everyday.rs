@@ -71,14 +71,17 @@ const BEFORE: [(&str, &str); 12] = [
     ),
 ];
 
-/// Commands that need the network, which the machine does not have. They run for a while. A sample leaves them out.
-const NETWORK: [&str; 6] = [
+/// Commands that need a network or a server, which the machine does not have. They run until they are stopped, or print what they tried. A
+/// sample leaves them out.
+const NETWORK: [&str; 8] = [
     "npm view react version",
     "npm outdated",
     "cargo search serde --limit 3",
     "mvn -q test",
     "mvn -q -DskipTests package",
     "git pull --rebase",
+    "kubectl get pods",
+    "kubectl get pods -n dev",
 ];
 
 /// Commands that print what the machine is and what runs on it. The sandbox has its own processes, mounts and environment, so only their
@@ -196,6 +199,7 @@ struct BareRun {
     exit: i32,
     printed: String,
     changes: BTreeMap<PathBuf, Option<TreeNode>>,
+    repository: String,
 }
 
 /// Runs a command without a gate, with the settings that the tool gives to every command.
@@ -203,14 +207,15 @@ fn bare(command: &str) -> BareRun {
     let before = WholeTree::read(&["/ws"]);
     let mut bare = Command::new("timeout");
     let limit = if NETWORK.contains(&command) { "6" } else { "60" };
-    // Not in the arguments, where `pgrep` would find it.
-    bare.args(["-k1", limit, "/bin/bash", "-c", "exec 2>&1; eval \"$COMMAND\""]).env("COMMAND", command);
+    // Neither in the arguments, where `pgrep` would find it, nor in the environment.
+    std::fs::write("/state/bare.sh", format!("exec 2>&1\n{command}\n")).unwrap();
+    bare.args(["-k1", limit, "/bin/bash", "/state/bare.sh"]);
     bare.env("GIT_OPTIONAL_LOCKS", "0").env("npm_config_update_notifier", "false");
     bare.current_dir("/ws").stdin(Stdio::null());
     let ended = bare.output().unwrap();
     let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
     let changes = changes(&before, &WholeTree::read(&["/ws"]));
-    BareRun { exit: ended.status.code().unwrap_or(-1), printed, changes }
+    BareRun { exit: ended.status.code().unwrap_or(-1), printed, changes, repository: repository() }
 }
 
 impl BareRun {
@@ -230,7 +235,10 @@ impl BareRun {
             }
             _ => return vec![format!("it did not run: {:.200}", gated.told())],
         };
-        if exit != self.exit {
+        // Stopped, one way or another.
+        let are_stopped =
+            NETWORK.contains(&command) && [exit, self.exit].iter().all(|exit| [124, 137].contains(exit));
+        if exit != self.exit && !are_stopped {
             differs.push(format!("exit code {exit}, without a gate {}", self.exit));
         }
         let (own, bare) = (comparable(&told), comparable(&self.printed));
@@ -245,15 +253,28 @@ impl BareRun {
         let differ: std::collections::BTreeSet<String> = differ
             .map(|path| format!("{} {:?} {:?}", path.display(), self.changes.get(path), changed.get(path)))
             .collect();
+        let repository = repository();
+        if repository != self.repository {
+            differs.push(format!("the repository is {repository:?}, without a gate {:?}", self.repository));
+        }
         differs.extend(differ.into_iter().take(5).map(|path| format!("changed otherwise: {path}")));
         differs
     }
 }
 
-/// The printed lines without what differs from run to run: numbers, and their order. Lines of the gate are left out.
+/// What is in the repository: the messages of its commits by branch, the stash, and what is staged.
+fn repository() -> String {
+    let mut git = Command::new("bash");
+    let show = "git for-each-ref --format='%(refname) %(subject)'; git log --all --format=%s; git symbolic-ref HEAD; git ls-files --stage";
+    let shown = git.args(["--norc", "-c", show]).current_dir("/ws").output().unwrap();
+    String::from_utf8_lossy(&shown.stdout).into_owned()
+}
+
+/// The printed lines without what differs from run to run: numbers, ids, and their order. Lines of the gate are left out.
 fn comparable(printed: &str) -> Vec<String> {
     let plain = |line: &str| -> String {
         let mut plain = String::new();
+        let line = &without_id(line);
         let words = line.split_inclusive(|one: char| !one.is_ascii_alphanumeric());
         for word in words {
             let end = word.trim_end_matches(|one: char| !one.is_ascii_alphanumeric());
@@ -274,12 +295,32 @@ fn comparable(printed: &str) -> Vec<String> {
     lines
 }
 
-/// What changed, without scratch, which never reaches the directory, and without the parts of a repository that hold the time.
+/// Replaces a UUID.
+fn without_id(line: &str) -> String {
+    let is_id = |at: usize| {
+        let groups = line
+            .get(at..at + 36)?
+            .split('-')
+            .map(|group| group.chars().all(|one| one.is_ascii_hexdigit()).then_some(group.len()));
+        groups.collect::<Option<Vec<_>>>().filter(|lengths| *lengths == [8, 4, 4, 4, 12])
+    };
+    match (0..line.len()).find(|at| is_id(*at).is_some()) {
+        Some(at) => {
+            format!("{}0{}", line.get(..at).unwrap_or_default(), line.get(at + 36..).unwrap_or_default())
+        }
+        None => line.to_owned(),
+    }
+}
+
+/// What changed, without scratch, which never reaches the directory, and without the parts of a repository that hold the time. What is in
+/// the repository is compared by itself.
 fn changes(before: &WholeTree, after: &WholeTree) -> BTreeMap<PathBuf, Option<TreeNode>> {
     let differences = before.differences(after).into_iter().filter(|(path, _)| !is_scratch(path));
     let in_git = |path: &Path| path.starts_with("/ws/.git");
     let named_by_time = |path: &Path| {
-        ["/ws/.git/objects", "/ws/.git/logs"].iter().any(|directory| path.starts_with(directory))
+        ["/ws/.git/objects", "/ws/.git/logs", "/ws/.git/index"]
+            .iter()
+            .any(|directory| path.starts_with(directory))
     };
     let mut changes = BTreeMap::new();
     for (path, (_, now)) in differences.into_iter().filter(|(path, _)| !named_by_time(path)) {
@@ -291,7 +332,6 @@ fn changes(before: &WholeTree, after: &WholeTree) -> BTreeMap<PathBuf, Option<Tr
         }
         changes.insert(path.to_path_buf(), now);
     }
-    // A directory has no bytes, so a new one shows by its name.
     changes
 }
 
