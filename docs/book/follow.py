@@ -30,7 +30,7 @@ import uuid
 
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT = re.compile(r"# exit code (\d+)$")
-EFFECTS = {"run", "read", "write", "delete", "touch", "reach", "invoke", "tool", "mcp"}
+EFFECTS = {"run", "read", "write", "delete", "touch", "reach", "send", "invoke", "tool", "mcp"}
 
 
 class Wrong(Exception):

@@ -9,7 +9,8 @@ use crate::error::CliError;
 /// Parses a scope, and checks that it can match something.
 pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
     let wrong = |why: &str| CliError::new(format!("cannot use scope `{typed}`: {why}"));
-    let shape = "write run, run-exact, read, write, delete, reach, invoke or plan, a colon, and a pattern";
+    let shape =
+        "write run, run-exact, read, write, delete, reach, send, invoke or plan, a colon, and a pattern";
     let (kind, rest) = typed
         .split_once(':')
         .ok_or_else(|| wrong("the colon is missing").hint(format!("{shape}, as in `write:/w/notes/**`")))?;
@@ -24,6 +25,7 @@ pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
         "write" => Pattern::Write(text),
         "delete" => Pattern::Delete(text),
         "reach" => Pattern::Reach(text),
+        "send" => Pattern::Send(text),
         "invoke" => Pattern::Invoke(text),
         "plan" => Pattern::Plan(
             serde_json::from_str(&text)
@@ -41,7 +43,7 @@ pub(crate) fn parse(typed: &str) -> Result<Pattern, CliError> {
     if let Pattern::Invoke(tool) = &pattern
         && class_judged_by_effects(tool).is_some()
     {
-        let hint = "use run, read, write, delete or reach instead";
+        let hint = "use run, read, write, delete, reach or send instead";
         return Err(wrong(
             "calls of this tool are evaluated by their effects, so the pattern would match nothing",
         )
@@ -60,6 +62,7 @@ pub(crate) fn format(pattern: &Pattern) -> String {
         Pattern::Write(glob) => format!("write:{glob}"),
         Pattern::Delete(glob) => format!("delete:{glob}"),
         Pattern::Reach(host) => format!("reach:{host}"),
+        Pattern::Send(host) => format!("send:{host}"),
         Pattern::Invoke(tool) => format!("invoke:{tool}"),
         Pattern::Plan(effects) => format!("plan:{}", json!(effects)),
     }
@@ -77,6 +80,7 @@ mod tests {
             "delete:/x",
             "run:git log",
             "reach:*.example.org",
+            "send:api.example.org:443",
             "invoke:mcp_*",
             r#"run-exact:["git","push","a b"]"#,
             r#"plan:[{"kind":"delete","path":"/w"}]"#,

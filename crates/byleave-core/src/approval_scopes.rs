@@ -174,7 +174,9 @@ fn not_expressible(effect: &Effect) -> Option<String> {
         Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => {
             ("a path", uncertain(path))
         }
-        Effect::Reach { host, port } => ("a host or port", uncertain(host) || *port == 0),
+        Effect::Reach { host, port } | Effect::Send { host, port } => {
+            ("a host or port", uncertain(host) || *port == 0)
+        }
         Effect::Invoke { tool } => ("a tool", uncertain(tool)),
         Effect::Unconfined { .. } => return Some("the call leaves the sandbox".to_owned()),
         Effect::Unknown { .. } => return Some("a part of the call was not understood".to_owned()),
@@ -245,7 +247,8 @@ impl ScopeSubject<'_> {
             Effect::Read { path } => self.pattern_for_path(path, breadth, Pattern::Read),
             Effect::Write { path } => self.pattern_for_path(path, breadth, Pattern::Write),
             Effect::Delete { path } => self.pattern_for_path(path, breadth, Pattern::Delete),
-            Effect::Reach { host, port } => pattern_for_host(host, *port, breadth),
+            Effect::Reach { host, port } => pattern_for_host(host, *port, breadth, Pattern::Reach),
+            Effect::Send { host, port } => pattern_for_host(host, *port, breadth, Pattern::Send),
             Effect::Invoke { tool } => {
                 (Pattern::Invoke(escape_glob(tool)), format!("{}, with any arguments", escape_name(tool)))
             }
@@ -298,22 +301,28 @@ impl ScopeSubject<'_> {
 const fn verb_for(pattern: &Pattern) -> &'static str {
     match pattern {
         Pattern::Invoke(_) => "use the tool",
+        Pattern::Send(_) => "reach and send to",
         pattern => pattern.kind(),
     }
 }
 
-fn pattern_for_host(host: &str, port: u16, breadth: ScopeWidth) -> (Pattern, String) {
+fn pattern_for_host(
+    host: &str,
+    port: u16,
+    breadth: ScopeWidth,
+    kind: fn(String) -> Pattern,
+) -> (Pattern, String) {
     let name = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let shown = escape_name(host);
     match (breadth, port) {
         (ScopeWidth::Host | ScopeWidth::Tool, 80 | 443) => {
             // A bare address with colons needs no brackets.
-            (Pattern::Reach(host.to_owned()), format!("{shown} on ports 80 and 443"))
+            (kind(host.to_owned()), format!("{shown} on ports 80 and 443"))
         }
         (ScopeWidth::Host | ScopeWidth::Tool, _) => {
-            (Pattern::Reach(format!("{name}:*")), format!("{shown} on any port"))
+            (kind(format!("{name}:*")), format!("{shown} on any port"))
         }
-        _ => (Pattern::Reach(format!("{name}:{port}")), format!("{shown} on port {port}")),
+        _ => (kind(format!("{name}:{port}")), format!("{shown} on port {port}")),
     }
 }
 

@@ -40,6 +40,13 @@ pub enum Effect {
         /// The port.
         port: u16,
     },
+    /// Sends content to a host: a request with a body, an upload, a push. It includes reaching the host.
+    Send {
+        /// The host name, in punycode and lower case.
+        host: String,
+        /// The port.
+        port: u16,
+    },
     /// Uses a tool whose effects only the tool knows.
     Invoke {
         /// The tool.
@@ -76,6 +83,7 @@ impl Effect {
             Self::Write { .. } => "write",
             Self::Delete { .. } => "delete",
             Self::Reach { .. } => "reach",
+            Self::Send { .. } => "send",
             Self::Invoke { .. } => "invoke",
             Self::Unconfined { .. } => "unconfined",
             Self::Unknown { .. } => "unknown",
@@ -92,11 +100,18 @@ impl Effect {
             | (_, Self::Unknown { .. } | Self::Unconfined { .. }) => true,
             (Self::Read { .. }, Self::Read { .. }) => false,
             (Self::Invoke { tool: a }, Self::Invoke { tool: b }) => a == b,
-            (Self::Reach { host: a, .. }, Self::Reach { host: b, .. }) => a == b,
-            (a, b) => match (a.path(), b.path()) {
-                (Some(a), Some(b)) => overlap(a, b),
-                _ => false,
+            (a, b) => match (a.host(), b.host()) {
+                (Some((a, _)), Some((b, _))) => a == b,
+                _ => matches!((a.path(), b.path()), (Some(a), Some(b)) if overlap(a, b)),
             },
+        }
+    }
+
+    /// Returns the host and the port that this effect reaches or sends to.
+    pub fn host(&self) -> Option<(&str, u16)> {
+        match self {
+            Self::Reach { host, port } | Self::Send { host, port } => Some((host, *port)),
+            _ => None,
         }
     }
 
@@ -104,7 +119,7 @@ impl Effect {
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Read { path } | Self::Write { path } | Self::Delete { path } => Some(path),
-            Self::Run { .. } | Self::Reach { .. } | Self::Invoke { .. } => None,
+            Self::Run { .. } | Self::Reach { .. } | Self::Send { .. } | Self::Invoke { .. } => None,
             Self::Unconfined { .. } | Self::Unknown { .. } => None,
         }
     }
@@ -118,6 +133,7 @@ impl fmt::Display for Effect {
             Self::Write { path } => write!(f, "write {path}"),
             Self::Delete { path } => write!(f, "delete {path}"),
             Self::Reach { host, port } => write!(f, "reach {host}:{port}"),
+            Self::Send { host, port } => write!(f, "send to {host}:{port}"),
             Self::Invoke { tool } => write!(f, "invoke {tool}"),
             Self::Unconfined { guarantee } => write!(f, "leave the sandbox: {guarantee}"),
             Self::Unknown { reason: why } => write!(f, "unknown: {why}"),
@@ -346,6 +362,9 @@ mod tests {
         check(&invoke("a"), &invoke("b"), false);
         let reach = |host: &str| Effect::Reach { host: host.into(), port: 443 };
         check(&reach("a"), &reach("a"), true);
+        let send = |host: &str| Effect::Send { host: host.into(), port: 443 };
+        check(&send("a"), &reach("a"), true);
+        check(&send("a"), &reach("b"), false);
         check(&reach("a"), &write("/w/a"), false);
     }
 

@@ -34,6 +34,8 @@ pub enum Pattern {
     /// A host, `*` for every host, `*.` and a domain for everything beneath it, or an address, with `/` and its bits for a net. A port may
     /// follow as `:` and a number, or `:*`. Without a port, an allow is for the web ports and a deny for all ports.
     Reach(String),
+    /// The hosts that content is sent to, in the same form. Who may send to a host may reach it.
+    Send(String),
     /// A glob over tool names.
     Invoke(String),
     /// Exactly all effects of one plan: the same command in the same place. It is valid only in standing approvals, which see the whole
@@ -99,7 +101,19 @@ impl Pattern {
             }
             Self::Plan(effects) if effects.is_empty() => Err(PatternError::EmptyPlan),
             Self::Run(_) | Self::RunExact(_) | Self::Plan(_) => Ok(()),
-            Self::Reach(host) => parse_host_pattern(host).map(|_| ()),
+            Self::Reach(host) | Self::Send(host) => parse_host_pattern(host).map(|_| ()),
+        }
+    }
+
+    /// Checks whether a pattern over hosts is about this kind of effect.
+    ///
+    /// Sending includes reaching: an allow of `send` covers both, and so does a deny or an ask of `reach`.
+    pub(crate) const fn covers_host_effect(&self, effect: &Effect, certainty: MatchCertainty) -> bool {
+        match (self, effect) {
+            (Self::Reach(_), Effect::Reach { .. }) | (Self::Send(_), Effect::Send { .. }) => true,
+            (Self::Reach(_), Effect::Send { .. }) => matches!(certainty, MatchCertainty::Possible),
+            (Self::Send(_), Effect::Reach { .. }) => matches!(certainty, MatchCertainty::Certain),
+            _ => false,
         }
     }
 
@@ -116,6 +130,7 @@ impl Pattern {
             Self::Write(_) => "write",
             Self::Delete(_) => "delete",
             Self::Reach(_) => "reach",
+            Self::Send(_) => "send",
             Self::Invoke(_) => "invoke",
             Self::Plan(_) => "plan",
         }
@@ -131,6 +146,7 @@ pub struct PatternMatcher {
     folded: Vec<GlobMatcher>,
     parent_dirs: Vec<String>,
     host: Option<(HostPattern, PortPattern)>,
+    is_exception: bool,
 }
 
 impl PatternMatcher {
@@ -161,10 +177,16 @@ impl PatternMatcher {
                 Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) | Pattern::Invoke(glob),
                 MatchCertainty::Certain,
             ) => exact.push(parse_glob(glob)?.compile_matcher()),
-            (Pattern::Reach(text), _) => host = Some(parse_host_pattern(text)?),
+            (Pattern::Reach(text) | Pattern::Send(text), _) => host = Some(parse_host_pattern(text)?),
             (Pattern::Run(_) | Pattern::RunExact(_) | Pattern::Plan(_), _) => {}
         }
-        Ok(Self { pattern, certainty: sense, exact, folded, parent_dirs: above, host })
+        let is_exception = false;
+        Ok(Self { pattern, certainty: sense, exact, folded, parent_dirs: above, host, is_exception })
+    }
+
+    /// Turns it into an exception from a rule. An exception about a host is for reaching it and for sending to it alike.
+    pub(crate) fn into_exception(self) -> Self {
+        Self { is_exception: true, ..self }
     }
 
     /// Returns the pattern as it was written.
@@ -182,7 +204,13 @@ impl PatternMatcher {
             }
             (Pattern::Read(_) | Pattern::Write(_), Effect::Delete { .. }) => self.deletes_parent_dir(effect),
             (Pattern::Invoke(_), Effect::Invoke { tool }) => self.matches_glob(tool),
-            (Pattern::Reach(_), Effect::Reach { host, port }) => self.matches_host(host, *port),
+            (
+                Pattern::Reach(_) | Pattern::Send(_),
+                Effect::Reach { host, port } | Effect::Send { host, port },
+            ) => {
+                let is_covered = self.is_exception || self.pattern.covers_host_effect(effect, self.certainty);
+                is_covered && self.matches_host(host, *port)
+            }
             (Pattern::Run(words), Effect::Run { program, argv }) => {
                 run_matches(self.certainty, words, program, argv)
             }
@@ -279,6 +307,15 @@ mod tests {
         check(Pattern::Reach("*.example.org".into()), &reach("example.org"), false);
         check(Pattern::Reach("*.example.org".into()), &reach("notexample.org"), false);
         check(Pattern::Reach("example.org".into()), &reach("EXAMPLE.org."), true);
+        let send = |host: &str| Effect::Send { host: host.into(), port: 443 };
+        check(Pattern::Reach("example.org".into()), &send("example.org"), false);
+        check(Pattern::Send("example.org".into()), &send("example.org"), true);
+        check(Pattern::Send("example.org".into()), &reach("example.org"), true);
+        let could = |pattern, effect: &Effect| {
+            PatternMatcher::with_certainty(pattern, MatchCertainty::Possible).unwrap().matches(effect)
+        };
+        assert!(could(Pattern::Reach("example.org".into()), &send("example.org")));
+        assert!(!could(Pattern::Send("example.org".into()), &reach("example.org")));
         let run = |words: &[&str]| Effect::Run {
             program: "/usr/bin/git".into(),
             argv: words.iter().map(|word| (*word).into()).collect(),

@@ -206,7 +206,8 @@ pub fn asks_only_if_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
     let asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
     let mut asks = asks.peekable();
     let outward = |effect: &Effect| {
-        matches!(effect, Effect::Reach { .. } | Effect::Invoke { .. } | Effect::Unconfined { .. })
+        let is_outward = matches!(effect, Effect::Invoke { .. } | Effect::Unconfined { .. });
+        is_outward || effect.host().is_some()
     };
     asks.peek().is_some()
         && !plan.irreversible

@@ -174,7 +174,9 @@ pub fn parse_rules(
 
 /// Checks whether an allow rule is valid except for an unusable pattern. A rule with a misspelt key is invalid instead.
 fn is_plain_allow(rule: &CaseRule) -> bool {
-    let known = |key: &String| matches!(key.as_str(), "verdict" | "run" | "read" | "write" | "reach" | "mcp");
+    let known = |key: &String| {
+        matches!(key.as_str(), "verdict" | "run" | "read" | "write" | "reach" | "send" | "mcp")
+    };
     rule.get("verdict").and_then(Value::as_str) == Some("allow") && rule.len() > 1 && rule.keys().all(known)
 }
 

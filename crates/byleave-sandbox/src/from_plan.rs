@@ -159,7 +159,7 @@ impl GrantedEffects {
                 Effect::Write { path } => drop(granted.written.insert(path.into())),
                 Effect::Delete { path } => drop(granted.deleted.insert(path.into())),
                 Effect::Unconfined { guarantee } => granted.unconfined.push(guarantee.clone()),
-                Effect::Reach { .. } => granted.reaches = true,
+                Effect::Reach { .. } | Effect::Send { .. } => granted.reaches = true,
                 Effect::Run { .. } | Effect::Invoke { .. } | Effect::Unknown { .. } => granted.runs = true,
             }
         }

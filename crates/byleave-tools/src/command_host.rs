@@ -23,10 +23,8 @@ impl CommandHost {
             Self::Native => Ok(()),
             Self::Unavailable(why) => Err(why.clone()),
             Self::Container(engine) => {
-                let reached = plan.effects.iter().find_map(|effect| match effect {
-                    Effect::Reach { host, port } => Some(format!("{host}:{port}")),
-                    _ => None,
-                });
+                let reached = plan.effects.iter().find_map(Effect::host);
+                let reached = reached.map(|(host, port)| format!("{host}:{port}"));
                 if let Some(host) = reached {
                     return Err(format!(
                         "commands run in a container, which has no network, and this one reaches `{}`",

@@ -31,6 +31,7 @@ pub(super) fn same_plan_scope(plan: &Plan, asked: &[&Effect]) -> Result<Approval
         let target = match effect {
             Effect::Run { .. } => return None,
             Effect::Reach { host, port } => format!("{} on port {port}", escape_name(host)),
+            Effect::Send { host, port } => format!("to {} on port {port}", escape_name(host)),
             effect => escape_name(effect.path().unwrap_or_default()),
         };
         Some(format!("{} {place}{target}", effect.kind()))

@@ -11,7 +11,7 @@ use crate::effect::Effect;
 use crate::pattern::{MatchCertainty, Pattern, PatternError, PatternMatcher};
 
 /// The version of the evaluation. It is raised when the same rules begin to mean something else, so that no earlier decision is reused.
-const SEMANTICS_VERSION: &str = "5";
+const SEMANTICS_VERSION: &str = "6";
 
 /// Compiled rules, ready for evaluation.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Delegation {
         Ok(Some(Self {
             to: NameGlob::new(to)?,
             patterns: ready(&rule.patterns, MatchCertainty::Certain)?,
-            except: ready(&rule.except, MatchCertainty::Possible)?,
+            except: exceptions(rule, MatchCertainty::Possible)?,
         }))
     }
 
@@ -187,12 +187,15 @@ fn compile_rule(
     for pattern in &rule.patterns {
         index.add(pattern, rule.certainty(), no).map_err(|bad| rule.to_policy_error(bad))?;
     }
-    let sense = rule.except_certainty();
-    let except = rule.except.iter().cloned().map(|pattern| PatternMatcher::with_certainty(pattern, sense));
-    let except = except.collect::<Result<_, _>>().map_err(|bad| rule.to_policy_error(bad))?;
+    let except = exceptions(&rule, rule.except_certainty()).map_err(|bad| rule.to_policy_error(bad))?;
     let condition = CompiledCondition::new(&rule.when).map_err(|bad| rule.to_policy_error(bad))?;
     let delegate = Delegation::new(&rule).map_err(|bad| rule.to_policy_error(bad))?;
     Ok(CompiledRule { location: rule.location(), except, condition, delegate, rule })
+}
+
+fn exceptions(rule: &Rule, sense: MatchCertainty) -> Result<Vec<PatternMatcher>, PatternError> {
+    let matchers = rule.except.iter().map(|pattern| PatternMatcher::with_certainty(pattern.clone(), sense));
+    matchers.map(|matcher| matcher.map(PatternMatcher::into_exception)).collect()
 }
 
 /// Returns the rule that allows undoable work. A layer that asks wins against every layer that allows.

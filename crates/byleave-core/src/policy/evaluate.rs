@@ -244,7 +244,7 @@ impl Policy {
         let changes_nothing = match effect {
             Effect::Read { .. } => true,
             // Programs and hosts can do anything, so a rule must have allowed these.
-            Effect::Run { .. } | Effect::Reach { .. } => allowed,
+            Effect::Run { .. } | Effect::Reach { .. } | Effect::Send { .. } => allowed,
             // `/dev/null` stores nothing. It is what the built-in rules allow to be written.
             Effect::Write { .. } | Effect::Delete { .. } => allowed && grounds.iter().all(built_in),
             Effect::Invoke { .. } => is_readonly_use(level.request.manifest, effect),

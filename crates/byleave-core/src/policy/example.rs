@@ -131,7 +131,7 @@ enum ParsedExample<'a> {
 
 /// Returns the meaning of an example: by its explicit kind, else a command if the rule has run patterns, else every kind that the rule has.
 fn parse_example<'a>(rule: &Rule, text: &'a str) -> ParsedExample<'a> {
-    let kinds = ["run", "read", "write", "delete", "reach", "invoke"];
+    let kinds = ["run", "read", "write", "delete", "reach", "send", "invoke"];
     if let Some((kind, target)) = text.split_once(':')
         && kinds.contains(&kind)
     {
@@ -157,6 +157,7 @@ fn parse_effect(kind: &str, target: &str) -> Option<Effect> {
         "write" => Effect::Write { path: text },
         "delete" => Effect::Delete { path: text },
         "reach" => Effect::Reach { host: text, port: 443 },
+        "send" => Effect::Send { host: text, port: 443 },
         "invoke" => Effect::Invoke { tool: text },
         _ => return None,
     })

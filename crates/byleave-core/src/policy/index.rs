@@ -30,6 +30,7 @@ pub(super) struct PatternIndex {
     /// The rules about every program.
     any_program: Vec<(MatchCertainty, RuleNumber)>,
     reach: HostIndex,
+    send: HostIndex,
 }
 
 #[derive(Debug)]
@@ -102,6 +103,7 @@ pub(super) struct PatternIndexBuilder {
     run: ProgramIndex,
     any_program: Vec<(MatchCertainty, RuleNumber)>,
     reach: HostIndex,
+    send: HostIndex,
 }
 
 #[derive(Default)]
@@ -127,6 +129,7 @@ impl PatternIndex {
             Effect::Invoke { tool } => self.invoke.find(tool, globs, found),
             Effect::Run { program, argv } => self.find_run(program, argv, found),
             Effect::Reach { host, port } => self.reach.find(host, *port, found),
+            Effect::Send { host, port } => self.send.find(host, *port, found),
             Effect::Unknown { .. } => {
                 let possible = |(certainty, _): &&_| *certainty == MatchCertainty::Possible;
                 found.extend(self.any_program.iter().filter(possible).map(|(_, rule)| *rule));
@@ -238,7 +241,16 @@ impl PatternIndexBuilder {
                 let entry = named.entry(first.cloned().unwrap_or_default()).or_default();
                 entry.push(ArgvRule { words: words.clone(), exact: exactly, certainty: sense, rule });
             }
-            Pattern::Reach(host) => self.reach.add(parse_host_pattern(host)?, sense, rule),
+            Pattern::Reach(host) | Pattern::Send(host) => {
+                let is_send = matches!(pattern, Pattern::Send(_));
+                // Sending includes reaching: see `Pattern::covers_host_effect`.
+                if !is_send || sense == MatchCertainty::Certain {
+                    self.reach.add(parse_host_pattern(host)?, sense, rule);
+                }
+                if is_send || sense == MatchCertainty::Possible {
+                    self.send.add(parse_host_pattern(host)?, sense, rule);
+                }
+            }
             Pattern::Plan(_) => return Err(PatternError::PlanInRule),
         }
         if let (
@@ -264,6 +276,7 @@ impl PatternIndexBuilder {
             run: self.run,
             any_program: self.any_program,
             reach: self.reach,
+            send: self.send,
         })
     }
 }

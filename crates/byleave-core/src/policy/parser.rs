@@ -156,6 +156,7 @@ const KINDS: &[(&str, &[PatternConstructor])] = &[
     ("delete", &[Pattern::Delete]),
     ("touch", &[Pattern::Read, Pattern::Write, Pattern::Delete]),
     ("reach", &[Pattern::Reach]),
+    ("send", &[Pattern::Send]),
     ("invoke", &[Pattern::Invoke]),
     ("tool", &[Pattern::Invoke]),
 ];
@@ -401,7 +402,7 @@ impl RuleFileReader<'_> {
         };
         let all = [Pattern::Read as PatternConstructor, Pattern::Write, Pattern::Delete];
         let paths: Vec<_> = all.into_iter().filter(|kind| about(*kind)).collect();
-        let rest = [Pattern::Reach as PatternConstructor, Pattern::Invoke];
+        let rest = [Pattern::Reach as PatternConstructor, Pattern::Send, Pattern::Invoke];
         let rest: Vec<_> = rest.into_iter().filter(|kind| about(*kind)).collect();
         let run = rule.patterns.iter().any(|pattern| pattern.kind() == "run");
         match (run, rest.as_slice(), paths.is_empty()) {
@@ -464,8 +465,8 @@ impl RuleFileReader<'_> {
 
     fn parse_examples(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>) -> Vec<Example> {
         let has = |names: &[&str]| table.iter().any(|(key, _)| names.contains(&key.get_ref().as_ref()));
-        let only_paths =
-            has(&["read", "write", "delete", "touch"]) && !has(&["run", "reach", "invoke", "mcp", "tool"]);
+        let only_paths = has(&["read", "write", "delete", "touch"])
+            && !has(&["run", "reach", "send", "invoke", "mcp", "tool"]);
         let expander = VariableExpander { places: self.places, built_in: self.file.layer == Layer::Builtin };
         let texts = self.parse_texts(value).into_iter();
         texts

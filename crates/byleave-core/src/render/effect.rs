@@ -9,7 +9,8 @@ use super::value;
 use super::writer::{RenderingBuilder, WARNING_GUTTER};
 
 /// The kinds in the order in which they are shown.
-const KINDS: [&str; 8] = ["unknown", "unconfined", "delete", "write", "run", "reach", "invoke", "read"];
+const KINDS: [&str; 9] =
+    ["unknown", "unconfined", "delete", "write", "send", "run", "reach", "invoke", "read"];
 
 /// Writes all effects under a heading that counts them.
 pub(super) fn write_effects(page: &mut RenderingBuilder, verb: &str, effects: &[Effect]) {
@@ -65,11 +66,8 @@ fn write_effect(page: &mut RenderingBuilder, place: usize, effect: &Effect) {
         Effect::Invoke { tool } => {
             write_line(page, &gutter, "invoke", tool, ", whose effects only the tool knows")
         }
-        Effect::Reach { host, port } => {
-            let international = host.split('.').any(|label| label.starts_with("xn--"));
-            let note = if international { ", a name with non-ASCII letters" } else { "" };
-            write_line(page, &gutter, "reach", host, &format!(" port {port}{note}"));
-        }
+        Effect::Reach { host, port } => write_host(page, &gutter, "reach", host, *port),
+        Effect::Send { host, port } => write_host(page, &gutter, "send to", host, *port),
         Effect::Run { program, argv } => write_run(page, &gutter, program, argv),
     }
 }
@@ -77,6 +75,12 @@ fn write_effect(page: &mut RenderingBuilder, place: usize, effect: &Effect) {
 fn write_line(page: &mut RenderingBuilder, gutter: &str, verb: &str, target: &str, note: &str) {
     let target = page.quote(target);
     page.push_line(LineRole::Effect, gutter, &format!("{verb:<6} {target}{note}"));
+}
+
+fn write_host(page: &mut RenderingBuilder, gutter: &str, verb: &str, host: &str, port: u16) {
+    let international = host.split('.').any(|label| label.starts_with("xn--"));
+    let note = if international { ", a name with non-ASCII letters" } else { "" };
+    write_line(page, gutter, verb, host, &format!(" port {port}{note}"));
 }
 
 /// Writes the program that really runs, then its words one by one. The first word is only the name that the program is given.

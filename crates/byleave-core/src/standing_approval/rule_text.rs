@@ -87,7 +87,7 @@ pub fn patterns_to_toml(patterns: &[Pattern]) -> Vec<String> {
                 format!("[{}]", words.join(", "))
             }
             Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text) => quote_toml(text),
-            Pattern::Reach(text) | Pattern::Invoke(text) => quote_toml(text),
+            Pattern::Reach(text) | Pattern::Send(text) | Pattern::Invoke(text) => quote_toml(text),
             Pattern::Plan(_) => continue,
         };
         match keys.iter_mut().find(|(known, _)| *known == pattern.kind()) {
@@ -140,6 +140,7 @@ mod tests {
             Pattern::RunExact(words(&["/usr/bin/git", "commit", "-m", "a \"b\"\n\u{1b}[2J c", "$(x)"])),
             Pattern::Write("/w/a b[*]".into()),
             Pattern::Reach("example.org:443".into()),
+            Pattern::Send("example.org:443".into()),
             Pattern::Invoke("mcp_a_x".into()),
         ];
         let mut given = leave(scope.clone());

@@ -33,6 +33,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
         2 => select(vec![&["git", "log"][..], &["git", "push"], &["rm"]]).prop_map(run),
         1 => select(&["t", "other"][..]).prop_map(|tool| Effect::Invoke { tool: tool.into() }),
         1 => select(&["a.example", "b.example"][..]).prop_map(|host| Effect::Reach { host: host.into(), port: 443 }),
+        1 => select(&["a.example", "b.example"][..]).prop_map(|host| Effect::Send { host: host.into(), port: 443 }),
         1 => Just(Effect::Unknown { reason: "x".into() }),
     ]
 }
@@ -52,6 +53,7 @@ fn a_pattern() -> impl Strategy<Value = Pattern> {
             .prop_map(|words| Pattern::Run(words.iter().map(|word| (*word).to_owned()).collect())),
         1 => select(&["t", "*", "agent:X", "agent:*"][..]).prop_map(|tool| Pattern::Invoke(tool.into())),
         1 => select(&["a.example", "*.example"][..]).prop_map(|host| Pattern::Reach(host.into())),
+        1 => select(&["a.example", "*.example"][..]).prop_map(|host| Pattern::Send(host.into())),
     ]
 }
 

@@ -32,6 +32,7 @@ fn effects() -> Vec<Effect> {
         Effect::Write { path: "/w/a".into() },
         Effect::Delete { path: "/w/a".into() },
         Effect::Reach { host: "example.com".into(), port: 443 },
+        Effect::Send { host: "example.com".into(), port: 443 },
         Effect::Invoke { tool: "t".into() },
         Effect::Unconfined { guarantee: "network".into() },
         Effect::Unknown { reason: "r".into() },

@@ -425,6 +425,8 @@ fn an_effect() -> impl Strategy<Value = Effect> {
         2 => path().prop_map(|path| Effect::Delete { path }),
         1 => (select(&["example.org", "a.example.org", "::1", "10.0.0.1"][..]), select(&[443_u16, 80, 22][..]))
             .prop_map(|(host, port)| reach(host, port)),
+        1 => (select(&["example.org", "a.example.org", "::1"][..]), select(&[443_u16, 22][..]))
+            .prop_map(|(host, port)| Effect::Send { host: host.into(), port }),
         1 => select(&["t", "u"][..]).prop_map(|tool| Effect::Invoke { tool: tool.to_owned() }),
     ]
 }
@@ -444,6 +446,7 @@ fn a_scene() -> impl Strategy<Value = DecidedCall> {
                     Effect::Run { argv, .. } => Pattern::Run(argv),
                     Effect::Write { path } if path.starts_with("/w/a") => Pattern::Write("/w/**".into()),
                     Effect::Reach { host, .. } => Pattern::Reach(host),
+                    Effect::Send { host, .. } => Pattern::Send(host),
                     _ => return None,
                 };
                 let rule = Rule::new(format!("r{number}"), Layer::User, verdict, vec![pattern]);
@@ -482,6 +485,11 @@ fn is_said(offer: &ApprovalScope, plan: &Plan, effect: &Effect) -> bool {
         (Effect::Reach { host: a, .. }, Effect::Reach { host: b, .. }) => {
             a == b && offer.width >= ScopeWidth::Host
         }
+        // The words are "reach and send to".
+        (
+            Effect::Send { host: a, port: p },
+            Effect::Reach { host: b, port: q } | Effect::Send { host: b, port: q },
+        ) => a == b && (p == q || offer.width >= ScopeWidth::Host),
         (Effect::Invoke { .. }, _) => false,
         (a, b) => match (a.path(), b.path()) {
             (Some(a_path), Some(b_path)) if a.kind() == b.kind() => {
@@ -515,7 +523,7 @@ proptest! {
             Err(why) => {
                 // The policy agrees: not even a standing approval for everything is enough.
                 let mut scope: Vec<Pattern> = vec![Pattern::Read("/**".into()), Pattern::Write("/**".into())];
-                scope.extend([Pattern::Delete("/**".into()), Pattern::Reach("*:*".into()), Pattern::Invoke("*".into())]);
+                scope.extend([Pattern::Delete("/**".into()), Pattern::Send("*:*".into()), Pattern::Invoke("*".into())]);
                 for effect in &scene.plan.effects {
                     if let Effect::Run { program, .. } = effect {
                         scope.push(Pattern::Run(vec![program.clone()]));

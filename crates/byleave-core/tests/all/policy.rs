@@ -112,6 +112,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
         2 => path().prop_map(|path| Effect::Delete { path }),
         2 => a_text(TOOLS).prop_map(|tool| Effect::Invoke { tool }),
         2 => (a_text(HOSTS), select(&[443_u16, 22, 0][..])).prop_map(|(host, port)| Effect::Reach { host, port }),
+        1 => (a_text(HOSTS), select(&[443_u16, 22, 0][..])).prop_map(|(host, port)| Effect::Send { host, port }),
         2 => (a_text(PROGRAMS), vec(a_text(WORDS), 0..3)).prop_map(|(program, mut argv)| {
             argv.insert(0, program.clone());
             Effect::Run { program, argv }
@@ -128,6 +129,7 @@ fn a_pattern() -> impl Strategy<Value = Pattern> {
         2 => a_text(GLOBS).prop_map(Pattern::Delete),
         2 => a_text(TOOL_GLOBS).prop_map(Pattern::Invoke),
         2 => a_text(HOST_PATTERNS).prop_map(Pattern::Reach),
+        1 => a_text(HOST_PATTERNS).prop_map(Pattern::Send),
         2 => (select(&["git", "/usr/bin/git", "rm", "/w/git"][..]), vec(a_text(WORDS), 0..2)).prop_map(
             |(program, mut words)| {
                 words.insert(0, program.to_owned());

@@ -218,6 +218,7 @@ fn what_was_not_understood_and_leaves_the_sandbox() {
         Effect::Delete { path: "/ws/b".into() },
         Effect::Delete { path: "/ws/c".into() },
         Effect::Invoke { tool: "mcp_mail_send".into() },
+        Effect::Send { host: "api.example.org".into(), port: 443 },
     ];
     let mut sheet = sheet("bash", json!({"command": "$X /ws/a", "timeout_ms": 1000}), effects);
     sheet.plan.irreversible = true;

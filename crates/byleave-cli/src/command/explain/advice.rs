@@ -124,7 +124,7 @@ fn allowing(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str)
                 _ => continue,
             },
             Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => escape_glob(path),
-            Effect::Reach { host, .. } => host.clone(),
+            Effect::Reach { host, .. } | Effect::Send { host, .. } => host.clone(),
             Effect::Invoke { tool } => tool.clone(),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => continue,
         };

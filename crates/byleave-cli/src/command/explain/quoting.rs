@@ -55,7 +55,9 @@ pub(super) fn target(effect: &Effect) -> String {
             format!("{}{file}", shortened(&words.join(" ")))
         }
         Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => one_line(path),
-        Effect::Reach { host, port } => one_line(&format!("{host}, port {port}")),
+        Effect::Reach { host, port } | Effect::Send { host, port } => {
+            one_line(&format!("{host}, port {port}"))
+        }
         Effect::Invoke { tool } => one_line(tool),
         Effect::Unconfined { guarantee } => one_line(guarantee),
         Effect::Unknown { reason: why } => unknown_reason(why),

@@ -81,7 +81,7 @@ pub(crate) enum AnswerCommand {
         scope: Option<u32>,
         /// Scope of your own: an effect, a colon and a pattern, as in `write:/w/notes/**`
         ///
-        /// Effects: run, exactly, read, write, delete, reach, invoke and plan.
+        /// Effects: run, exactly, read, write, delete, reach, send, invoke and plan.
         #[arg(long, value_name = "PATTERN")]
         pattern: Vec<String>,
         /// Show the equivalent rule and the past calls it would have covered; answer nothing

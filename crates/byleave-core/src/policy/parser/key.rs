@@ -16,6 +16,7 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "delete",
     "touch",
     "reach",
+    "send",
     "invoke",
     "mcp",
     "tool",
@@ -34,7 +35,7 @@ pub(super) const RULE_KEYS: &[&str] = &[
 
 /// The keys of `except`.
 pub(super) const EXCEPT_KEYS: &[&str] =
-    &["run", "read", "write", "delete", "touch", "reach", "invoke", "mcp", "tool"];
+    &["run", "read", "write", "delete", "touch", "reach", "send", "invoke", "mcp", "tool"];
 
 /// The keys of `when`.
 pub(super) const WHEN_KEYS: &[&str] =
@@ -92,7 +93,8 @@ pub(super) fn pattern_problem(pattern: &Pattern) -> Option<(String, String)> {
     match pattern {
         Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) => path_problem(glob),
         Pattern::Invoke(glob) => tool_problem(glob),
-        Pattern::Run(_) | Pattern::RunExact(_) | Pattern::Reach(_) | Pattern::Plan(_) => None,
+        Pattern::Run(_) | Pattern::RunExact(_) | Pattern::Plan(_) => None,
+        Pattern::Reach(_) | Pattern::Send(_) => None,
     }
 }
 
@@ -128,7 +130,7 @@ fn tool_problem(glob: &str) -> Option<(String, String)> {
             "`{glob}` can never match: it is a built-in tool, and its calls are evaluated by their effects, not by name"
         );
         let todo = format!(
-            "name the effects, with `run`, `read`, `write`, `delete` or `reach`; or remove this key and write `when = {{ class = \"{class}\" }}`, which matches all tools of its class"
+            "name the effects, with `run`, `read`, `write`, `delete`, `reach` or `send`; or remove this key and write `when = {{ class = \"{class}\" }}`, which matches all tools of its class"
         );
         return Some((what, todo));
     }

@@ -163,7 +163,7 @@ fn index_key(effect: &Effect) -> (i64, &str) {
         Effect::Run { .. } => (RUN, ""),
         Effect::Read { path } => (READ, path.trim_end_matches('/')),
         Effect::Write { path } | Effect::Delete { path } => (WRITE, path.trim_end_matches('/')),
-        Effect::Reach { host, .. } => (REACH, host),
+        Effect::Reach { host, .. } | Effect::Send { host, .. } => (REACH, host),
         Effect::Invoke { tool } => (INVOKE, tool),
         Effect::Unconfined { .. } | Effect::Unknown { .. } => (ANYTHING, ""),
     }

@@ -82,7 +82,7 @@ fn likeness(effect: &Effect, alike: PathGrouping) -> EffectGroupKey {
             PathGrouping::Path => path.clone(),
             PathGrouping::Directory => folder(path).to_owned(),
         },
-        Effect::Reach { host, .. } => host.clone(),
+        Effect::Reach { host, .. } | Effect::Send { host, .. } => host.clone(),
         Effect::Invoke { tool } => tool.clone(),
         Effect::Unconfined { guarantee } => guarantee.clone(),
         Effect::Unknown { reason: why } => why.clone(),
@@ -123,6 +123,7 @@ fn common(effects: &[&Effect]) -> Option<Vec<Pattern>> {
         Effect::Write { .. } => paths(effects, Pattern::Write),
         Effect::Delete { .. } => paths(effects, Pattern::Delete),
         Effect::Reach { host, .. } => Some(vec![Pattern::Reach(host.clone())]),
+        Effect::Send { host, .. } => Some(vec![Pattern::Send(host.clone())]),
         Effect::Invoke { tool } => Some(vec![Pattern::Invoke(escape_glob(tool))]),
         Effect::Unconfined { .. } | Effect::Unknown { .. } => None,
     }
@@ -172,7 +173,7 @@ fn name(patterns: &[Pattern], taken: &mut HashSet<String>) -> String {
         Some(Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text)) => {
             text.trim_end_matches("/*").rsplit('/').next().unwrap_or_default().to_owned()
         }
-        Some(Pattern::Reach(text) | Pattern::Invoke(text)) => text.clone(),
+        Some(Pattern::Reach(text) | Pattern::Send(text) | Pattern::Invoke(text)) => text.clone(),
         Some(Pattern::Plan(_)) | None => String::new(),
     };
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
