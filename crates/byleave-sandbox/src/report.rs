@@ -24,7 +24,10 @@ pub fn describe_outcome(confinement: &Confinement, outcome: &CommandOutcome) -> 
             let host = line(&decision.host);
             let target = if decision.port == 0 { host } else { format!("{host}:{}", decision.port) };
             let why = decision.reason.as_deref().map_or_else(String::new, |why| format!(": {}", line(why)));
-            format!("blocked by policy: reaching `{target}`{why}; ask for `reach {target}`")
+            match decision.is_send_refused {
+                true => format!("blocked by policy: sending to `{target}`{why}"),
+                false => format!("blocked by policy: reaching `{target}`{why}; ask for `reach {target}`"),
+            }
         })
         .collect();
     push_some(&mut lines, refused, outcome.network.omitted_decisions);

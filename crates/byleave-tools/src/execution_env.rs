@@ -280,7 +280,8 @@ impl ExecutionEnv {
     /// Returns the network bridge for commands. It is created once.
     pub(crate) fn network_bridge(&self) -> Result<&NetworkBridge, String> {
         let made = self.uplink.get_or_init(|| {
-            NetworkBridge::new().map_err(|error| tracing::error!(%error, "commands have no network")).ok()
+            let bridge = NetworkBridge::new().map(NetworkBridge::with_own_interceptor);
+            bridge.map_err(|error| tracing::error!(%error, "commands have no network")).ok()
         });
         made.as_ref().ok_or_else(|| "cannot create the network proxy for commands".to_owned())
     }

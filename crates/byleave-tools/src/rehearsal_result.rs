@@ -12,6 +12,7 @@ use byleave_gate::core::outcome::{ExecutionStatus, Output};
 use byleave_gate::core::rehearsal::{BlockedHost, Rehearsal};
 use byleave_sandbox::confinement::{Confinement, CopySource};
 use byleave_sandbox::launch::{CommandOutcome, CommandStatus};
+use byleave_sandbox::net::decision_log::HostAccessRecord;
 use byleave_sandbox::protected_paths::find_protected_paths;
 
 /// Returns the changes on a copy, and the number of scratch files, which are not among them.
@@ -69,8 +70,9 @@ fn wanted(outcome: &CommandOutcome) -> Vec<BlockedHost> {
 
 /// Returns the hosts that the command reached.
 pub(crate) fn reached_hosts(outcome: &CommandOutcome) -> Vec<String> {
-    let allowed =
-        outcome.network.decisions.iter().filter(|decision| decision.is_allowed && decision.port != 0);
+    // A connection that was refused later on may have answered before.
+    let answered = |decision: &&HostAccessRecord| decision.is_allowed || decision.received > 0;
+    let allowed = outcome.network.decisions.iter().filter(|decision| decision.port != 0).filter(answered);
     let hosts: BTreeSet<String> = allowed.map(|decision| decision.host.clone()).collect();
     hosts.into_iter().collect()
 }

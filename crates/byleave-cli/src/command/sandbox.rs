@@ -62,7 +62,7 @@ pub(crate) struct SandboxExecArgs {
     /// Path outside this directory that the command may read
     #[arg(long, value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
-    /// Host that the command may reach; port 443 if none is given
+    /// Host to reach and to send to; port 443 if none is given
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) reach: Vec<String>,
     /// Environment variable to pass on, besides the usual ones
@@ -269,7 +269,10 @@ fn plan(typed: &SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan> {
             }
             None => (host.as_str(), 443),
         };
-        effects.push(Effect::Reach { host: host.to_ascii_lowercase(), port });
+        // A person names the host, usually the API of an agent. So the command may send to it as well.
+        let host = host.to_ascii_lowercase();
+        effects.push(Effect::Reach { host: host.clone(), port });
+        effects.push(Effect::Send { host, port });
     }
     for guarantee in &typed.waive {
         effects.push(Effect::Unconfined { guarantee: guarantee.clone() });
@@ -349,7 +352,8 @@ fn started(
     };
     if rung == Backend::Native && confinement.network == Network::Proxied {
         let door = Egress::new(Arc::new(keeper));
-        return start_with_network(confinement, command, RunAs::Caller, &NetworkBridge::new()?, door);
+        let bridge = NetworkBridge::new()?.with_own_interceptor();
+        return start_with_network(confinement, command, RunAs::Caller, &bridge, door);
     }
     backend::start_on(rung, confinement, command, RunAs::Caller)
 }

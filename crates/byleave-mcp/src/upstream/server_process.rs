@@ -148,6 +148,7 @@ fn confined(
     let command = CommandSpec { argv, caller_owns_streams: true, ..CommandSpec::default() };
     let mut running = if confinement.network == Network::Proxied {
         let uplink = NetworkBridge::new().map_err(|error| ServerStartError::Unconfined(error.to_string()))?;
+        let uplink = uplink.with_own_interceptor();
         // The server itself reaches the host, whichever call it is for.
         let (session, agent) = (SessionId::new("mcp"), AgentId::new(definition.name.as_str()));
         let (Ok(session), Ok(agent)) = (session, agent) else {
@@ -186,12 +187,13 @@ fn granted_by(definition: &ServerDefinition, ground: &ServerEnvironment) -> Plan
     plan.effects.extend(programs.iter().map(|program| Effect::Read { path: path(&installed_in(program)) }));
     plan.effects.extend(profile.read.iter().map(|read| Effect::Read { path: path(read) }));
     plan.effects.extend(profile.write.iter().map(|write| Effect::Write { path: path(write) }));
-    plan.effects.extend(profile.hosts.iter().map(|host| {
+    // A server talks to its hosts, so a person who accepts them accepts that it sends there.
+    plan.effects.extend(profile.hosts.iter().flat_map(|host| {
         let (host, port) = match host.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
             Some((host, Ok(port))) => (host, port),
             _ => (host.as_str(), 443),
         };
-        Effect::Reach { host: host.to_owned(), port }
+        [Effect::Reach { host: host.to_owned(), port }, Effect::Send { host: host.to_owned(), port }]
     }));
     if profile.workspace == DirectoryAccess::Write {
         plan.effects.push(Effect::mcp_invoke(definition.name.as_str(), "*"));

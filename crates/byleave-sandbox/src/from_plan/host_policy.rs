@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use byleave_core::decision::Verdict;
+use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{AgentId, SessionId};
 use byleave_core::manifest::Manifest;
@@ -17,6 +17,7 @@ use crate::net::egress::{HostDecision, HostPolicy};
 pub struct CallHostPolicy {
     policy: Arc<Policy>,
     granted: BTreeSet<(String, u16)>,
+    granted_sends: BTreeSet<(String, u16)>,
     manifest: Manifest,
     session: SessionId,
     agent: AgentId,
@@ -25,12 +26,12 @@ pub struct CallHostPolicy {
 impl CallHostPolicy {
     /// Creates the policy for a call of this session and agent, whose plan was permitted.
     pub fn new(policy: Arc<Policy>, plan: &Plan, session: SessionId, agent: AgentId) -> Self {
-        let granted = plan.effects.iter().filter_map(|effect| match effect {
-            Effect::Reach { host, port } => Some((host.clone(), *port)),
-            _ => None,
-        });
-        let granted = granted.collect();
-        Self { policy, granted, manifest: Manifest::for_commands("command"), session, agent }
+        let hosts = |effect: &Effect| effect.host().map(|(host, port)| (host.to_owned(), port));
+        // Sending to a host includes reaching it.
+        let granted = plan.effects.iter().filter_map(hosts).collect();
+        let sends = plan.effects.iter().filter(|effect| matches!(effect, Effect::Send { .. }));
+        let granted_sends = sends.filter_map(hosts).collect();
+        Self { policy, granted, granted_sends, manifest: Manifest::for_commands("command"), session, agent }
     }
 
     /// Returns the same policy for a tool that reaches hosts itself. Rules can distinguish its class from that of commands.
@@ -43,22 +44,40 @@ impl CallHostPolicy {
     pub(super) fn has_reach_rule(policy: &Policy) -> bool {
         let allows =
             policy.rules().filter(|rule| rule.verdict == Verdict::Allow && rule.layer != Layer::Builtin);
-        allows.flat_map(|rule| &rule.patterns).any(|pattern| matches!(pattern, Pattern::Reach(_)))
+        allows
+            .flat_map(|rule| &rule.patterns)
+            .any(|pattern| matches!(pattern, Pattern::Reach(_) | Pattern::Send(_)))
+    }
+
+    fn evaluate(&self, effect: Effect) -> PolicyDecision {
+        let plan = Plan { effects: vec![effect], ..Plan::default() };
+        self.policy.evaluate(&PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent))
     }
 }
 
+/// Returns the reason of a deny.
+fn denial(ruling: &PolicyDecision) -> String {
+    ruling.reasons.first().map_or("a rule denies it", |reason| reason.message.as_str()).to_owned()
+}
+
 impl HostPolicy for CallHostPolicy {
+    fn decide_send(&self, host: &str, port: u16) -> Result<(), String> {
+        let ruling = self.evaluate(Effect::Send { host: host.to_owned(), port });
+        match ruling.verdict {
+            Verdict::Deny => Err(denial(&ruling)),
+            Verdict::Allow => Ok(()),
+            Verdict::Ask if self.granted_sends.contains(&(host.to_owned(), port)) => Ok(()),
+            Verdict::Ask => {
+                Err("no rule allows sending, and the command does not say that it sends".to_owned())
+            }
+        }
+    }
+
     fn decide(&self, host: &str, port: u16) -> HostDecision {
-        let effect = Effect::Reach { host: host.to_owned(), port };
-        let plan = Plan { effects: vec![effect], ..Plan::default() };
-        let ruling =
-            self.policy.evaluate(&PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent));
+        let ruling = self.evaluate(Effect::Reach { host: host.to_owned(), port });
         match ruling.verdict {
             // A deny wins over a grant, because the rules may be newer than the grant.
-            Verdict::Deny => {
-                let why = ruling.reasons.first().map_or("a rule denies it", |reason| reason.message.as_str());
-                HostDecision::Refused(why.to_owned())
-            }
+            Verdict::Deny => HostDecision::Refused(denial(&ruling)),
             Verdict::Allow => HostDecision::Granted,
             Verdict::Ask if self.granted.contains(&(host.to_owned(), port)) => HostDecision::Granted,
             Verdict::Ask => HostDecision::Ask,

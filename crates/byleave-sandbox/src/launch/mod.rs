@@ -170,10 +170,7 @@ fn start_by(
     let through = match (network_bridge::is_served(confinement), through) {
         (false, _) => None,
         (true, None) => return Err(NetworkServeError::NoBridge.into()),
-        (true, Some((uplink, door))) => {
-            uplink.check_egress(&door)?;
-            Some((uplink, door))
-        }
+        (true, Some((uplink, door))) => Some((uplink, uplink.prepare_egress(door)?)),
     };
     let (confinement, tripwire) = scan::prepare_command(confinement, warm)?;
     let plan = LaunchPlan::new(&confinement, command, identity, &ThisHost)?;

@@ -116,7 +116,17 @@ impl NetworkBridge {
         Self { runs: Arc::new(runs), interception: None, authorities: None, ports: PORTS.to_vec() }
     }
 
-    /// Adds a TLS interceptor for credentials. Programs inside then trust its authority, beside those that this machine trusts.
+    /// Adds a TLS interceptor that verifies hosts against the roots of this machine. Without one, no program can use TLS with a host
+    /// that may only be read.
+    #[must_use]
+    pub fn with_own_interceptor(self) -> Self {
+        match TlsInterceptor::new() {
+            Ok(interception) => self.with_interceptor(Arc::new(interception)),
+            Err(_) => self,
+        }
+    }
+
+    /// Adds a TLS interceptor for credentials and for hosts that may only be read. Programs inside then trust its authority, beside those that this machine trusts.
     #[must_use]
     pub fn with_interceptor(mut self, interception: Arc<TlsInterceptor>) -> Self {
         let known = AUTHORITIES.iter().find_map(|path| own::read_text(path).ok());
@@ -137,11 +147,11 @@ impl NetworkBridge {
         NetworkPlan { ports: self.ports.clone(), authorities: self.authorities.clone() }
     }
 
-    /// Refuses an egress whose certificates programs inside would not trust.
-    pub(super) fn check_egress(&self, door: &Egress) -> Result<(), NetworkServeError> {
+    /// Gives the interceptor to an egress. Refuses an egress whose certificates programs inside would not trust.
+    pub(super) fn prepare_egress(&self, door: Egress) -> Result<Egress, NetworkServeError> {
         match (door.interception(), &self.interception) {
-            (None, _) => Ok(()),
-            (Some(doors), Some(ours)) if Arc::ptr_eq(doors, ours) => Ok(()),
+            (None, ours) => Ok(door.with_interceptor(ours.as_ref())),
+            (Some(doors), Some(ours)) if Arc::ptr_eq(doors, ours) => Ok(door),
             (Some(_), _) => Err(NetworkServeError::OtherAuthority),
         }
     }

@@ -151,7 +151,7 @@ impl SandboxSession {
         door: Egress,
     ) -> Result<RunningCommand, LaunchError> {
         let Some(shared) = &self.network else { return self.begin(command, None) };
-        shared.uplink.check_egress(&door)?;
+        let door = shared.uplink.prepare_egress(door)?;
         let pass = shared.doors.register_call(door).map_err(NetworkServeError::from)?;
         let variables = shared.wiring.variables(&pass.proxy_url(network_bridge::proxy_address()));
         self.begin(command, Some((pass, variables)))

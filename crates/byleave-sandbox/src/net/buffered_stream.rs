@@ -5,9 +5,11 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -213,6 +215,25 @@ impl StreamReader {
         Ok(())
     }
 
+    /// Takes a body of at most this many bytes.
+    pub(crate) async fn read_body(
+        &mut self,
+        framing: http_head::BodyFraming,
+        trailer_bytes_max: usize,
+        bytes_max: usize,
+    ) -> io::Result<Vec<u8>> {
+        let body = BoundedBody { bytes: Arc::default(), bytes_max };
+        let mut writer: StreamWriter = Box::new(body.clone());
+        match framing {
+            http_head::BodyFraming::Sized(length) => self.copy_sized(&mut writer, length, |_| {}).await?,
+            http_head::BodyFraming::Chunked => {
+                self.copy_chunked(&mut writer, ChunkFraming::Raw, trailer_bytes_max, |_| {}).await?
+            }
+            http_head::BodyFraming::UntilClosed => return Err(malformed_error("a request has no end")),
+        }
+        Ok(std::mem::take(&mut *body.bytes.lock()))
+    }
+
     /// Copies a chunked body, either as new chunks or, for a receiver that cannot read them, as plain bytes. Chunk extensions and
     /// trailers are dropped.
     pub(crate) async fn copy_chunked(
@@ -253,6 +274,32 @@ impl StreamReader {
             left = left.checked_sub(line.len()).ok_or_else(|| malformed_error("the trailer is too long"))?;
         }
         if written == ChunkFraming::Chunked { to.write_all(b"\r\n").await } else { Ok(()) }
+    }
+}
+
+/// A body that is collected up to a limit.
+#[derive(Clone)]
+struct BoundedBody {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    bytes_max: usize,
+}
+
+impl AsyncWrite for BoundedBody {
+    fn poll_write(self: Pin<&mut Self>, _context: &mut Context<'_>, part: &[u8]) -> Poll<io::Result<usize>> {
+        let mut bytes = self.bytes.lock();
+        if bytes.len().saturating_add(part.len()) > self.bytes_max {
+            return Poll::Ready(Err(malformed_error("the body is too long")));
+        }
+        bytes.extend_from_slice(part);
+        Poll::Ready(Ok(part.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 

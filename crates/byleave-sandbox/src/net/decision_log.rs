@@ -60,6 +60,8 @@ pub struct HostAccessRecord {
     pub credential: bool,
     /// How often the same request was refused; 1 for an allowed request.
     pub times: u64,
+    /// Whether the host may be read, and sending to it was refused.
+    pub is_send_refused: bool,
 }
 
 /// The network log of one call.
@@ -92,6 +94,7 @@ struct HostAccessResult {
     why: Option<String>,
     credential: bool,
     times: u64,
+    is_send_refused: bool,
 }
 
 impl NetworkLog {
@@ -106,7 +109,8 @@ impl NetworkLog {
         port: u16,
         way: HostAccessMethod,
     ) -> Arc<NetworkLogEntry> {
-        let ruled = HostAccessResult { given: true, why: None, credential: false, times: 1 };
+        let ruled =
+            HostAccessResult { given: true, why: None, credential: false, times: 1, is_send_refused: false };
         self.push(NetworkLogEntry::new(host, port, way, ruled))
     }
 
@@ -121,7 +125,13 @@ impl NetworkLog {
                 return;
             }
         }
-        let ruled = HostAccessResult { given: false, why: Some(why.to_owned()), credential: false, times: 1 };
+        let ruled = HostAccessResult {
+            given: false,
+            why: Some(why.to_owned()),
+            credential: false,
+            times: 1,
+            is_send_refused: false,
+        };
         self.push(NetworkLogEntry::new(host, port, way, ruled));
     }
 
@@ -175,6 +185,12 @@ impl NetworkLogEntry {
         ruled.why = Some(why.to_owned());
     }
 
+    /// Revokes an allowed entry, because the command tried to send something to a host that may only be read.
+    pub(crate) fn revoke_send(&self, why: &str) {
+        self.revoke(why);
+        self.ruled.lock().is_send_refused = true;
+    }
+
     /// Notes why an allowed connection failed or ended.
     pub(crate) fn add_reason(&self, why: &str) {
         self.ruled.lock().why = Some(why.to_owned());
@@ -209,6 +225,7 @@ impl NetworkLogEntry {
             received: self.received.load(Ordering::Relaxed),
             credential: ruled.credential,
             times: ruled.times,
+            is_send_refused: ruled.is_send_refused,
         }
     }
 }

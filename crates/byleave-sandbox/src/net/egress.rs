@@ -22,6 +22,7 @@ use super::address::AddressPolicy;
 use super::credential::{Credential, CredentialError, CredentialTransport};
 use super::decision_log::{HostAccessMethod, HostAccessRecord, NetworkLog, NetworkLogEntry};
 use super::host_normalize::{normalize_host, shorten};
+use super::read_only::ReadRequestBytes;
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::tls_intercept::TlsInterceptor;
 
@@ -44,6 +45,9 @@ pub trait HostPolicy: Send + Sync {
     /// Decides about a host by its name or, if the command requested an address, by that address. It has no side effects. An
     /// address outside the public internet must also be opened in [`AddressPolicy`].
     fn decide(&self, host: &str, port: u16) -> HostDecision;
+
+    /// Decides whether content may be sent to a host that may be reached. `Err` has the reason why the host may only be read.
+    fn decide_send(&self, host: &str, port: u16) -> Result<(), String>;
 
     /// Asks a person about this host, for this call. `Err` has the reason for a refusal. It is called once per call for each host
     /// and port.
@@ -90,6 +94,8 @@ pub struct NetworkLimits {
     pub max_questions: usize,
     /// The maximum number of log entries.
     pub max_decisions: usize,
+    /// The maximum number of bytes in the requests to hosts that may only be read.
+    pub max_read_request_bytes: u64,
 }
 
 impl Default for NetworkLimits {
@@ -103,6 +109,7 @@ impl Default for NetworkLimits {
             max_hosts: 4096,
             max_questions: 8,
             max_decisions: 1024,
+            max_read_request_bytes: 4 << 20,
         }
     }
 }
@@ -120,6 +127,7 @@ pub struct Egress {
     judged: Mutex<HostDecisionCache>,
     shut: watch::Sender<bool>,
     open: AtomicUsize,
+    read_requests: ReadRequestBytes,
     /// Every connection holds a clone of the sender. When none is left, the receiver is notified.
     held: Mutex<Option<mpsc::Sender<Infallible>>>,
     let_go: Mutex<mpsc::Receiver<Infallible>>,
@@ -157,6 +165,10 @@ impl HostPolicy for DenyAllHosts {
     fn decide(&self, _host: &str, _port: u16) -> HostDecision {
         HostDecision::Refused("a command on a copy cannot send anything to the network".to_owned())
     }
+
+    fn decide_send(&self, _host: &str, _port: u16) -> Result<(), String> {
+        Err("a command on a copy cannot send anything to the network".to_owned())
+    }
 }
 
 impl fmt::Debug for Egress {
@@ -193,6 +205,7 @@ impl Egress {
             judged: Mutex::default(),
             shut: watch::Sender::new(false),
             open: AtomicUsize::new(0),
+            read_requests: ReadRequestBytes::default(),
         }
     }
 
@@ -240,6 +253,12 @@ impl Egress {
         Ok(self)
     }
 
+    /// Sets the interceptor for hosts that may only be read, unless there is one already.
+    pub(crate) fn with_interceptor(mut self, interception: Option<&Arc<TlsInterceptor>>) -> Self {
+        self.interception = self.interception.or_else(|| interception.cloned());
+        self
+    }
+
     /// Returns the requested hosts so far and the results.
     pub fn decisions(&self) -> Vec<HostAccessRecord> {
         self.log.decisions()
@@ -281,6 +300,16 @@ impl Egress {
 
     pub(crate) fn bounds(&self) -> &NetworkLimits {
         &self.bounds
+    }
+
+    /// Returns why a host may only be read, if it may not be sent to.
+    pub(crate) fn read_only_reason(&self, host: &str, port: u16) -> Option<String> {
+        self.keeper.decide_send(host, port).err()
+    }
+
+    /// Counts the bytes of a request to a host that may only be read. Returns whether the call stays within its limit.
+    pub(crate) fn count_read_request(&self, bytes: usize) -> bool {
+        self.read_requests.count(bytes, self.bounds.max_read_request_bytes)
     }
 
     pub(crate) fn credentials(&self) -> &[Credential] {

@@ -18,6 +18,7 @@ use super::decision_log::{HostAccessMethod, NetworkLogEntry};
 use super::egress::{Egress, NetworkLimits};
 use super::host_normalize::{normalize_host, shorten};
 use super::http_head::{BodyFraming, Header, HttpVersion, RequestHead, ResponseHead};
+use super::read_only::{self, FETCH_BYTES_MAX, ReadRequest, ReadRequestError};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 
 /// A granted host and the connection to it.
@@ -316,6 +317,28 @@ async fn exchange(
     path: &str,
 ) -> io::Result<ConnectionReuse> {
     let added = upstream.added(door);
+    let read_only = door.read_only_reason(&upstream.host, upstream.port);
+    let mut fetch = None;
+    if let Some(reason) = &read_only {
+        match read_only_request(door, client, request, path).await {
+            Ok(body) => fetch = body,
+            Err(ReadRequestError::Audit) => {
+                // Package managers go on without an audit, so this is not worth a message.
+                upstream.entry.add_reason("an audit of packages was not sent");
+                let text = "blocked by policy: an audit sends the list of packages".to_owned();
+                let response = ProxyResponse { status: "403 Forbidden", code: "only-reading", text };
+                client.close_with(&response.to_bytes()).await?;
+                return Ok(ConnectionReuse::Close);
+            }
+            Err(ReadRequestError::Sends(what)) => {
+                let (host, port, reason) = (upstream.host.clone(), upstream.port, reason.clone());
+                let refusal = ConnectionRefusedError::OnlyReading { host, port, what, reason };
+                upstream.entry.revoke_send(&refusal.to_string());
+                client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await?;
+                return Ok(ConnectionReuse::Close);
+            }
+        }
+    }
     if request.method == "TRACE" && !added.is_empty() {
         upstream.entry.revoke(&ConnectionRefusedError::TraceMethod.to_string());
         client
@@ -328,7 +351,25 @@ async fn exchange(
     if !added.is_empty() {
         upstream.entry.set_credential_added();
     }
-    let head = written(request, upstream, path, &added);
+    let head = match &fetch {
+        None => written(request, upstream, path, &added, read_only.is_some()),
+        Some(body) => {
+            let request = RequestHead { framing: BodyFraming::Sized(body.len() as u64), ..request.clone() };
+            [written(&request, upstream, path, &added, true).as_slice(), body].concat()
+        }
+    };
+    if read_only.is_some() && !door.count_read_request(head.len()) {
+        let (host, port) = (upstream.host.clone(), upstream.port);
+        let (what, reason) =
+            ("so many requests", "the requests of one command are limited in total".to_owned());
+        let refusal = ConnectionRefusedError::OnlyReading { host, port, what, reason };
+        upstream.entry.revoke_send(&refusal.to_string());
+        client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await?;
+        return Ok(ConnectionReuse::Close);
+    }
+    // The body of a fetch was read and is sent with the head.
+    let without_body = RequestHead { framing: BodyFraming::Sized(0), ..request.clone() };
+    let request = if fetch.is_some() { &without_body } else { request };
     let entry = Arc::clone(&upstream.entry);
     let bounds = door.bounds();
     let mut answered = false;
@@ -343,12 +384,32 @@ async fn exchange(
     }
 }
 
+/// Checks a request to a host that may only be read. Returns the body of a `git fetch`.
+async fn read_only_request(
+    door: &Egress,
+    client: &mut BufferedStream,
+    request: &RequestHead,
+    path: &str,
+) -> Result<Option<Vec<u8>>, ReadRequestError> {
+    match read_only::check_request(request, path)? {
+        ReadRequest::Plain => Ok(None),
+        ReadRequest::GitFetch => {
+            let bounds = door.bounds();
+            let reading = client.reader.read_body(request.framing, bounds.max_head_bytes, FETCH_BYTES_MAX);
+            let read = tokio::time::timeout(bounds.idle_timeout, reading).await;
+            let body = read.ok().and_then(Result::ok).and_then(|body| read_only::fetch_body(request, body));
+            body.map(Some).ok_or(ReadRequestError::Sends("a `POST` request that is not a `git fetch`"))
+        }
+    }
+}
+
 /// Serializes the head of the request.
 fn written(
     request: &RequestHead,
     upstream: &UpstreamConnection,
     path: &str,
     added: &[&Credential],
+    read_only: bool,
 ) -> Vec<u8> {
     let mut out = format!("{} {path} HTTP/1.1\r\n", request.method).into_bytes();
     let host =
@@ -366,6 +427,7 @@ fn written(
         .headers
         .iter()
         .filter(|header| header.name != "host" && header.is_forwarded(&request.headers));
+    let travelling = travelling.filter(|header| !read_only || read_only::is_passed_on(header));
     for header in travelling.filter(|header| !replaced(header)) {
         Header::write(&header.name, &header.value, &mut out);
     }

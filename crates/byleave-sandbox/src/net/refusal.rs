@@ -94,6 +94,20 @@ pub enum ConnectionRefusedError {
     /// The method would send a credential back into the sandbox.
     #[error("`TRACE` is refused if a credential is added, because the answer would show the credential")]
     TraceMethod,
+    /// The host may be read, and nothing may be sent to it.
+    #[error(
+        "`{host}:{port}` may only be read, and {what} would send something there: {reason}; a rule with `send = [\"{host}\"]` allows sending"
+    )]
+    OnlyReading {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The attempt.
+        what: &'static str,
+        /// The reason of the policy.
+        reason: String,
+    },
     /// Our resolver did not give out this address.
     #[error("{0} is not the address of a resolved host name; connect by host name")]
     UnknownAddress(IpAddr),
@@ -122,6 +136,7 @@ impl ConnectionRefusedError {
             Self::HostMismatch { .. } => "other-host",
             Self::UnsupportedProtocol { .. } => "other-protocol",
             Self::TraceMethod => "trace-refused",
+            Self::OnlyReading { .. } => "only-reading",
             Self::UnknownAddress(_) => "address-without-name",
             Self::AmbiguousCall(_) => "whose-call",
         }

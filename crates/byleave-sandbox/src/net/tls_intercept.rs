@@ -1,7 +1,7 @@
-//! Intercepts TLS to hosts that have a credential.
+//! Intercepts TLS to hosts that have a credential, and to hosts that may only be read.
 //!
 //! The certificate authority is created in memory for one session. Its key is never written and never inside. Only connections to
-//! hosts with a credential are intercepted. Certificates of the hosts are verified as usual.
+//! such hosts are intercepted. Certificates of the hosts are verified as usual.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,6 +19,9 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::buffered_stream::BufferedStream;
+
+/// The maximum number of hosts whose certificates are kept.
+const HOSTS_MAX: usize = 1024;
 
 /// The TLS interceptor of one session, with its own certificate authority and the settings to verify hosts.
 pub struct TlsInterceptor {
@@ -82,7 +85,7 @@ impl TlsInterceptor {
             let behind = TlsConnector::from(Arc::clone(&self.towards)).connect(name, behind).await?;
             let config = self.config(host).map_err(io::Error::other)?;
             let before = tokio::io::join(client.reader, client.writer);
-            let before = TlsAcceptor::from(config).accept(before).await?;
+            let before = TlsAcceptor::from(config).accept(before).await.map_err(distrusted)?;
             Ok((BufferedStream::from_stream(before), BufferedStream::from_stream(behind)))
         };
         tokio::time::timeout(whole, opening).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -107,8 +110,18 @@ impl TlsInterceptor {
             )?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let config = Arc::new(config);
-        // Only hosts with a credential get here, so this map stays small.
-        self.made.lock().insert(host.to_owned(), Arc::clone(&config));
+        let mut made = self.made.lock();
+        if made.len() >= HOSTS_MAX {
+            made.clear();
+        }
+        made.insert(host.to_owned(), Arc::clone(&config));
         Ok(config)
     }
+}
+
+/// Describes why a program did not accept our certificate.
+fn distrusted(fault: io::Error) -> io::Error {
+    let why =
+        "the program does not trust the certificate of the proxy, which checks what is sent to this host";
+    io::Error::new(fault.kind(), format!("{why}: {fault}"))
 }

@@ -41,6 +41,7 @@ pub(crate) async fn run(
 ) -> io::Result<()> {
     let bounds = door.bounds();
     let web = matches!(upstream.port, 80 | 443);
+    let read_only = door.read_only_reason(&upstream.host, upstream.port);
     let hearing = spoken(&mut client.reader, &mut upstream.stream.reader, web);
     let heard = match tokio::time::timeout(bounds.idle_timeout, hearing).await {
         Ok(heard) => heard?,
@@ -49,7 +50,14 @@ pub(crate) async fn run(
     match heard {
         TunnelProtocol::Nothing => Ok(()),
         TunnelProtocol::Http => http::serve_pinned(door, &mut client, upstream).await,
-        TunnelProtocol::Tls => tls(door, client, upstream).await,
+        TunnelProtocol::Tls => tls(door, client, upstream, read_only).await,
+        TunnelProtocol::Other if read_only.is_some() => {
+            let what = "a protocol other than HTTP";
+            let refusal = only_reading(&upstream, what, read_only.unwrap_or_default());
+            upstream.entry.revoke_send(&refusal.to_string());
+            drop(upstream);
+            client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await
+        }
         TunnelProtocol::Other if web => {
             let refusal = ConnectionRefusedError::UnsupportedProtocol {
                 host: upstream.host.clone(),
@@ -125,7 +133,17 @@ fn heard(bytes: &[u8]) -> Option<TunnelProtocol> {
     }
 }
 
-async fn tls(door: &Egress, mut client: BufferedStream, mut upstream: UpstreamConnection) -> io::Result<()> {
+/// Returns the refusal to send something to a host that may only be read.
+fn only_reading(upstream: &UpstreamConnection, what: &'static str, reason: String) -> ConnectionRefusedError {
+    ConnectionRefusedError::OnlyReading { host: upstream.host.clone(), port: upstream.port, what, reason }
+}
+
+async fn tls(
+    door: &Egress,
+    mut client: BufferedStream,
+    mut upstream: UpstreamConnection,
+    read_only: Option<String>,
+) -> io::Result<()> {
     let bounds = door.bounds();
     let hello = match hello(&mut client.reader, &upstream.host, bounds).await? {
         Ok(hello) => hello,
@@ -135,12 +153,23 @@ async fn tls(door: &Egress, mut client: BufferedStream, mut upstream: UpstreamCo
         .credentials()
         .iter()
         .any(|one| one.matches(&upstream.host, upstream.port, CredentialTransport::Tls));
-    if added {
+    if added || read_only.is_some() {
         // An egress with a credential for TLS always has an interceptor, because it cannot be created without one.
-        let Some(interception) = door.interception() else { return Ok(()) };
+        let Some(interception) = door.interception() else {
+            let refusal =
+                only_reading(&upstream, "TLS that the proxy cannot read", read_only.unwrap_or_default());
+            upstream.entry.revoke_send(&refusal.to_string());
+            drop(upstream);
+            return client.close_with(&ALERT).await;
+        };
         let UpstreamConnection { host, port, stream: line, entry, .. } = upstream;
         let opened = interception.intercept(&host, client, line, bounds.head_timeout).await;
-        let (mut client, line) = opened.inspect_err(|fault| entry.add_reason(&fault.to_string()))?;
+        let (mut client, line) = opened.inspect_err(|fault| match &read_only {
+            None => entry.add_reason(&fault.to_string()),
+            Some(_) => entry.revoke_send(&format!(
+                "{fault}; a rule with `send = [\"{host}\"]` lets the program connect directly"
+            )),
+        })?;
         let upstream =
             UpstreamConnection { host, port, transport: CredentialTransport::Tls, stream: line, entry };
         return http::serve_pinned(door, &mut client, upstream).await;

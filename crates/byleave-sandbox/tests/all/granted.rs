@@ -291,6 +291,15 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
     assert_eq!(keeper.decide("granted.test", 22), HostDecision::Ask, "another port is another effect");
     assert_eq!(keeper.decide("other.test", 443), HostDecision::Ask);
     assert!(matches!(keeper.decide("169.254.169.254", 80), HostDecision::Refused(_)));
+    assert!(keeper.decide_send("a.example.org", 443).is_err(), "an allow of `reach` is for reading");
+    assert!(keeper.decide_send("granted.test", 443).is_err());
+    let send = Effect::Send { host: "granted.test".into(), port: 443 };
+    let plan = Plan { effects: vec![send], ..Plan::default() };
+    let keeper = CallHostPolicy::new(world.policy(rules), &plan, "s".parse().unwrap(), "a".parse().unwrap());
+    assert_eq!(keeper.decide("granted.test", 443), HostDecision::Granted, "sending includes reaching");
+    assert_eq!(keeper.decide_send("granted.test", 443), Ok(()));
+    assert!(keeper.decide_send("granted.test", 22).is_err());
+    assert_eq!(keeper.decide_send("bad.example.org", 443), Err("not there".into()));
     assert_eq!(world.confined(vec![run(), reach], "").unwrap().network, Network::Proxied);
     assert_eq!(world.confined(vec![run()], rules).unwrap().network, Network::Proxied);
 }

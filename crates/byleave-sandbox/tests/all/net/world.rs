@@ -23,11 +23,17 @@ pub(crate) struct FakeHostPolicy {
     /// A person's answer to a question.
     pub(crate) says: Option<&'static str>,
     pub(crate) asked: Mutex<Vec<String>>,
+    /// Hosts that may be read, and to which nothing may be sent.
+    pub(crate) read_only: Vec<&'static str>,
 }
 
 impl FakeHostPolicy {
     pub(crate) fn granting(granted: &[&'static str]) -> Self {
         Self { granted: granted.to_vec(), ..Self::default() }
+    }
+
+    pub(crate) fn for_reading(granted: &[&'static str]) -> Self {
+        Self { read_only: granted.to_vec(), ..Self::granting(granted) }
     }
 }
 
@@ -40,6 +46,10 @@ impl HostPolicy for FakeHostPolicy {
         } else {
             HostDecision::Refused("no rule allows it".to_owned())
         }
+    }
+
+    fn decide_send(&self, host: &str, _port: u16) -> Result<(), String> {
+        if self.read_only.contains(&host) { Err("no rule allows sending".to_owned()) } else { Ok(()) }
     }
 
     fn ask_user<'a>(&'a self, host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
