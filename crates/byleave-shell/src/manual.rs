@@ -35,6 +35,8 @@ pub(crate) struct Manual {
     pub(crate) extra_reader: Option<String>,
     /// Whether `@file` means the words in that file.
     pub(crate) response_files: bool,
+    /// Whether it sends something to each host that it reaches.
+    pub(crate) sends: bool,
     pub(crate) subcommands: Vec<Manual>,
 }
 
@@ -153,6 +155,8 @@ struct RawManual {
     #[serde(default)]
     responses: bool,
     #[serde(default)]
+    sends: bool,
+    #[serde(default)]
     sub: Vec<RawManual>,
 }
 
@@ -191,6 +195,7 @@ impl RawManual {
             special_reader: self.special,
             extra_reader: self.also,
             response_files: self.responses,
+            sends: self.sends,
             subcommands: self.sub.into_iter().map(Self::build).collect::<Result<_, _>>()?,
             names: self.names,
             summary: self.why,

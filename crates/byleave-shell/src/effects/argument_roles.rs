@@ -174,15 +174,32 @@ impl CommandAnalyzer<'_> {
         }
         match host::parse_url(text) {
             Some(NetworkTarget::File(path)) => self.add_path(WordRole::Read, &path),
+            Some(NetworkTarget::Reach(host, port)) if is_web(text) => self.add(Effect::Reach { host, port }),
             Some(target) => self.add_target(target),
             None => self.add_unknown(format!("the host of `{text}` is not known")),
         }
     }
 
+    /// Adds a connection. Only requests of the web can be told from sending, so any other protocol sends.
     pub(super) fn add_target(&mut self, target: NetworkTarget) {
         match target {
-            NetworkTarget::Reach(host, port) => self.add(Effect::Reach { host, port }),
+            NetworkTarget::Reach(host, port) => {
+                self.add(Effect::Reach { host: host.clone(), port });
+                self.add(Effect::Send { host, port });
+            }
             NetworkTarget::File(path) => self.add_path(WordRole::Read, &path),
+        }
+    }
+
+    /// Adds that the command sends something to each host that it reaches.
+    pub(super) fn add_sends(&mut self) {
+        let sends = |effect: &Effect| match effect {
+            Effect::Reach { host, port } => Some(Effect::Send { host: host.clone(), port: *port }),
+            _ => None,
+        };
+        let sends: Vec<Effect> = self.result.effects.iter().filter_map(sends).collect();
+        for effect in sends {
+            self.add(effect);
         }
     }
 
@@ -364,6 +381,12 @@ impl CommandAnalyzer<'_> {
             || is_git && text.contains(['*', '?', '['])
             || in_directory && self.env.is_directory(path)
     }
+}
+
+/// Checks whether a URL is one of the web. Without a scheme it is.
+fn is_web(url: &str) -> bool {
+    let scheme = url.trim().split_once("://").map_or("http", |(scheme, _)| scheme);
+    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
 }
 
 /// Returns the path in `:(magic)path`, `:/path`, `:!path`, `:^path`, `:0:path` and `:path`, as Git accepts them.

@@ -33,6 +33,9 @@ impl CommandAnalyzer<'_> {
                 special_programs::add_git_directory(&mut self);
             }
         }
+        if self.sends {
+            self.add_sends();
+        }
         self.facts.home = self.env.home().map(str::to_owned);
         self.facts.cwd = self.env.cwd().to_owned();
         self.result.dangers = danger::find_dangers(&self.facts, &self.result.effects);
@@ -122,6 +125,7 @@ impl CommandAnalyzer<'_> {
     /// Analyzes the words after the program or the sub-command that this manual describes.
     fn follow_manual(&mut self, manual: &'static Manual, words: &[Word]) {
         self.changes_itself = manual.changes_itself;
+        self.sends |= manual.sends;
         self.result.manual_summary =
             Some(manual.summary.as_str()).filter(|why| !why.is_empty()).or(self.result.manual_summary);
         for deed in &manual.fixed_effects {

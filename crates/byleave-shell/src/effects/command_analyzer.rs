@@ -31,6 +31,8 @@ pub(super) struct CommandAnalyzer<'a> {
     pub(super) changes_itself: bool,
     /// Whether every path means something below it.
     pub(super) all_partial: bool,
+    /// Whether the command sends something to each host that it reaches, or may do so.
+    pub(super) sends: bool,
 }
 
 impl<'a> CommandAnalyzer<'a> {
@@ -47,6 +49,7 @@ impl<'a> CommandAnalyzer<'a> {
             program: String::new(),
             changes_itself: false,
             all_partial: command.is_template,
+            sends: false,
         }
     }
 
@@ -227,6 +230,7 @@ impl<'a> CommandAnalyzer<'a> {
                 let name = opt.names.last().map_or("", String::as_str);
                 self.add_unknown(format!("`{} {name}`: {why}", self.command_path.join(" ")));
             }
+            self.sends |= opt.sends;
             if opt.writes {
                 self.apply_role_implicit(WordRole::Write, &Word::literal("."));
             }
@@ -327,6 +331,8 @@ impl<'a> CommandAnalyzer<'a> {
             };
             let value = text.split_once('=').map_or(text, |(_, value)| value);
             if value.contains("://") {
+                // Nobody says that it only reads there.
+                self.sends = true;
                 self.add_url(value);
             } else if !text.starts_with('-') || text.contains(['=', '/']) {
                 let value = if text.starts_with('-') && !text.contains('=') {

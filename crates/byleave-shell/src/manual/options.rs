@@ -22,6 +22,8 @@ pub(crate) struct OptionSpec {
     pub(crate) changes_directory: bool,
     /// Whether it makes the program write files into the current directory.
     pub(crate) writes: bool,
+    /// Whether with it something is sent to each host that the program reaches.
+    pub(crate) sends: bool,
     /// Whether everything after it is an operand.
     pub(crate) ends_options: bool,
     /// Whether rules name it. Then it is reported under all its names, directly after the program.
@@ -140,6 +142,7 @@ impl OptionSpec {
             cwd_role: None,
             changes_directory: false,
             writes: false,
+            sends: false,
             ends_options: false,
             is_leading: false,
             may_omit: false,
@@ -165,6 +168,7 @@ impl OptionSpec {
                     "@shift" => opt.gives_first_operand = true,
                     "@cd" => opt.changes_directory = true,
                     "@writes" => opt.writes = true,
+                    "@sends" => opt.sends = true,
                     "@stop" => opt.ends_options = true,
                     "@front" => opt.is_leading = true,
                     "@plain" => opt.may_omit = true,

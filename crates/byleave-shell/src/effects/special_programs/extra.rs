@@ -127,7 +127,22 @@ fn add_downloaded_file(teller: &mut CommandAnalyzer<'_>, url: &str, folder: &str
     teller.add_path(WordRole::Write, &format!("{folder}/{name}"));
 }
 
+/// Checks whether the options of curl make it send something. Text that goes into the query is part of an address.
+fn curl_sends(parsed: &ParsedOptions<'_>) -> bool {
+    let reads = |method: Option<&Word>| matches!(method.and_then(Word::as_text), Some("GET" | "HEAD"));
+    let has_file = |value: Option<&Word>| value.and_then(Word::as_text).is_none_or(|text| text.contains('@'));
+    let is_file =
+        |value: Option<&Word>| value.and_then(Word::as_text).is_none_or(|text| text.starts_with('@'));
+    let mut data = parsed.word_values(&["--data", "--data-urlencode"]);
+    let in_query = parsed.has(&["--get"]);
+    parsed.word_values(&["--request"]).any(|method| !reads(method))
+        || data.any(|value| !in_query || has_file(value))
+        || parsed.word_values(&["--url-query"]).any(has_file)
+        || parsed.word_values(&["--header"]).any(is_file)
+}
+
 fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    teller.sends |= curl_sends(parsed);
     let folder = parsed.values(&["--output-dir"]).last().copied();
     for file in parsed.values(&["--output"]) {
         if file.contains('#') {
@@ -169,6 +184,15 @@ fn add_uploaded_files(teller: &mut CommandAnalyzer<'_>, value: &Word) {
 }
 
 fn wget(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    // HTTPie sends the items after the URL, and names its method first.
+    let is_httpie = matches!(teller.facts.program.as_str(), "http" | "https" | "httpie" | "xh");
+    let mut words = parsed.operands.iter().map(|operand| operand.word.as_text());
+    let method = |word: Option<&str>| {
+        word.is_some_and(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase()))
+    };
+    let first = words.next().flatten();
+    let urls = if method(first) { parsed.operands.len().saturating_sub(1) } else { parsed.operands.len() };
+    teller.sends |= is_httpie && (urls > 1 || method(first) && !matches!(first, Some("GET" | "HEAD")));
     let folder = parsed.values(&["--directory-prefix"]).last().copied().unwrap_or(".");
     for url in operands(parsed) {
         add_downloaded_file(teller, url, folder);
