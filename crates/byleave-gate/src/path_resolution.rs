@@ -71,7 +71,22 @@ pub fn resolve_argument(path: &str, cwd: &Path) -> Result<String, ToolError> {
     if spellings(path, cwd).iter().any(|path| is_descriptor(path)) {
         return wrong("is a file descriptor of the process that opens it, not a file");
     }
-    resolve(path, cwd)
+    let resolved = resolve(path, cwd)?;
+    if spellings(path, cwd).iter().chain([&PathBuf::from(&resolved)]).any(|path| is_process(path)) {
+        return wrong("is about a process, not a file");
+    }
+    Ok(resolved)
+}
+
+/// Checks whether a path is about one process. Its command line and its environment can hold secrets, and tools run outside the sandbox.
+fn is_process(path: &Path) -> bool {
+    let mut steps = path.components().filter_map(|step| match step {
+        Component::Normal(step) => step.to_str(),
+        _ => None,
+    });
+    let is_process =
+        |step: &str| matches!(step, "self" | "thread-self") || step.bytes().all(|byte| byte.is_ascii_digit());
+    steps.next() == Some("proc") && steps.next().is_some_and(is_process)
 }
 
 /// Returns the absolute path that a path names. Links are followed as far as the path exists.
@@ -138,6 +153,18 @@ mod tests {
         ] {
             assert!(resolve(path, &cwd).is_err(), "{path}");
         }
+        std::os::unix::fs::symlink("/proc/1/cmdline", cwd.join("process")).unwrap();
+        for path in [
+            "/proc/1/cmdline",
+            "/proc/1",
+            "/proc/self/status",
+            "/proc/thread-self/maps",
+            "../../../../../../../proc/1/status",
+            "process",
+        ] {
+            assert!(resolve_argument(path, &cwd).is_err(), "{path}");
+        }
+        assert!(resolve_argument("/proc/cpuinfo", &cwd).is_ok());
         for path in
             ["/dev/fd/0", "/dev/stdin", "../../../../../../../dev/fd/3", "a\n/etc/passwd", "a\u{1b}[2J"]
         {

@@ -17,7 +17,7 @@ use byleave_gate::core::effect::{Effect, Plan, is_resolved};
 use byleave_gate::tool::RunContext;
 use byleave_sandbox::from_plan;
 use byleave_sandbox::protected_paths::PathPolicy;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstat, fstatfs, openat2};
 use rustix::io::Errno;
 
 use hidden_inodes::HiddenInodes;
@@ -42,6 +42,19 @@ pub(crate) struct Files {
     veil: OnceLock<HiddenInodes>,
     sieve: OnceLock<HiddenPrefilter>,
     rules: Arc<byleave_gate::core::policy::Policy>,
+}
+
+/// Checks whether a file belongs to the kernel's file system about processes. Their command lines and environments can hold secrets,
+/// and tools run outside the sandbox.
+pub(crate) fn is_on_procfs(file: impl AsFd) -> bool {
+    fstatfs(file).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC)
+}
+
+/// Checks whether a step of a path on procfs leads to a process.
+fn is_process(step: Component<'_>) -> bool {
+    let Component::Normal(step) = step else { return false };
+    let step = step.as_encoded_bytes();
+    matches!(step, b"self" | b"thread-self") || !step.is_empty() && step.iter().all(u8::is_ascii_digit)
 }
 
 impl Files {
@@ -78,7 +91,11 @@ impl Files {
             return Err(format!("reading `{}` was not granted", self.display_path(path)));
         }
         self.may_be_seen(path)?;
-        self.handle(path, flags).map_err(|errno| self.not_opened(path, errno))
+        let opened = self.handle(path, flags).map_err(|errno| self.not_opened(path, errno))?;
+        if is_on_procfs(&opened) && Path::new(path).components().any(is_process) {
+            return Err(format!("`{}` is about a process, not a file", self.display_path(path)));
+        }
+        Ok(opened)
     }
 
     /// Returns an error if a path is hidden.
@@ -94,7 +111,14 @@ impl Files {
 
     /// Opens a directory that the plan allows to read, for listing it and for opening files beneath it.
     pub(crate) fn open_directory(&self, path: &str) -> Result<OwnedFd, String> {
-        self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)
+        let opened = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        if is_on_procfs(&opened) {
+            return Err(format!(
+                "`{}` has a directory for each process; name a file",
+                self.display_path(path)
+            ));
+        }
+        Ok(opened)
     }
 
     /// Checks whether a path is not a directory. It only selects how to search; the opened file is checked again.

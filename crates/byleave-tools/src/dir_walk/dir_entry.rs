@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, openat, statat};
 use rustix::io::Errno;
 
 use super::ignore_rules::IgnoreStack;
-use crate::workspace_files::Files;
+use crate::workspace_files::{Files, is_on_procfs};
 
 /// An entry of a walk.
 pub(crate) struct WalkEntry<'a> {
@@ -93,7 +93,8 @@ pub(super) fn write_joined(path: &mut Vec<u8>, directory: &[u8], name: &[u8]) {
 
 pub(super) fn open_directory(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(above, name, flags, Mode::empty())
+    let directory = openat(above, name, flags, Mode::empty())?;
+    if is_on_procfs(&directory) { Err(Errno::ACCESS) } else { Ok(directory) }
 }
 
 pub(super) fn for_each_name(directory: &OwnedFd, take: impl FnMut(&CStr, FileType)) -> Result<(), Errno> {
