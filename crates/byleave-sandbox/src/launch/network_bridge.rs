@@ -23,21 +23,13 @@ use crate::net::proxy_server::{ProxyServer, ProxySockets, serve};
 use crate::net::session_router::{ProxyToken, ProxyTokenError, SessionRouter};
 use crate::net::tls_intercept::TlsInterceptor;
 use crate::net::transparent_proxy::NameAddressMap;
-use crate::plan::{LaunchPlan, NetworkPlan, PROXY_PORT};
+use crate::plan::{LaunchPlan, NetworkPlan, PROXY_PORT, SYSTEM_AUTHORITIES};
 use crate::plan_format::{REPORT_SOCKET, SocketKind};
 
 /// The ports for connections of programs that do not use a proxy: the web, and `ssh`.
 const PORTS: [u16; 3] = [80, 443, 22];
 /// How long to wait for a runtime that may have failed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The paths where systems keep trusted certificate authorities.
-const AUTHORITIES: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// The server of sandbox networks: a runtime, and the TLS interceptor. It is cheap to clone, and clones share their state.
 #[derive(Clone)]
@@ -129,7 +121,7 @@ impl NetworkBridge {
     /// Adds a TLS interceptor for credentials and for hosts that may only be read. Programs inside then trust its authority, beside those that this machine trusts.
     #[must_use]
     pub fn with_interceptor(mut self, interception: Arc<TlsInterceptor>) -> Self {
-        let known = AUTHORITIES.iter().find_map(|path| own::read_text(path).ok());
+        let known = SYSTEM_AUTHORITIES.iter().find_map(|path| own::read_text(path).ok());
         self.authorities = Some((known.unwrap_or_default() + "\n" + interception.certificate()).into());
         self.interception = Some(interception);
         self

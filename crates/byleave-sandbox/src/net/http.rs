@@ -18,7 +18,7 @@ use super::decision_log::{HostAccessMethod, NetworkLogEntry};
 use super::egress::{Egress, NetworkLimits};
 use super::host_normalize::{normalize_host, shorten};
 use super::http_head::{BodyFraming, Header, HttpVersion, RequestHead, ResponseHead};
-use super::read_only::{self, FETCH_BYTES_MAX, ReadRequest, ReadRequestError};
+use super::read_only::{self, ReadRequestError};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 
 /// A granted host and the connection to it.
@@ -320,7 +320,8 @@ async fn exchange(
     let read_only = door.read_only_reason(&upstream.host, upstream.port);
     let mut fetch = None;
     if let Some(reason) = &read_only {
-        match read_only_request(door, client, request, path).await {
+        let bounds = (door.bounds().max_head_bytes, door.bounds().idle_timeout);
+        match read_only::admit(&mut client.reader, bounds, request, path).await {
             Ok(body) => fetch = body,
             Err(ReadRequestError::Audit) => {
                 // Package managers go on without an audit, so this is not worth a message.
@@ -331,11 +332,7 @@ async fn exchange(
                 return Ok(ConnectionReuse::Close);
             }
             Err(ReadRequestError::Sends(what)) => {
-                let (host, port, reason) = (upstream.host.clone(), upstream.port, reason.clone());
-                let refusal = ConnectionRefusedError::OnlyReading { host, port, what, reason };
-                upstream.entry.revoke_send(&refusal.to_string());
-                client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await?;
-                return Ok(ConnectionReuse::Close);
+                return refuse_send(client, upstream, what, reason.clone()).await;
             }
         }
     }
@@ -359,13 +356,8 @@ async fn exchange(
         }
     };
     if read_only.is_some() && !door.count_read_request(head.len()) {
-        let (host, port) = (upstream.host.clone(), upstream.port);
-        let (what, reason) =
-            ("so many requests", "the requests of one command are limited in total".to_owned());
-        let refusal = ConnectionRefusedError::OnlyReading { host, port, what, reason };
-        upstream.entry.revoke_send(&refusal.to_string());
-        client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await?;
-        return Ok(ConnectionReuse::Close);
+        let reason = "the requests of one command are limited in total".to_owned();
+        return refuse_send(client, upstream, "so many requests", reason).await;
     }
     // The body of a fetch was read and is sent with the head.
     let without_body = RequestHead { framing: BodyFraming::Sized(0), ..request.clone() };
@@ -384,23 +376,18 @@ async fn exchange(
     }
 }
 
-/// Checks a request to a host that may only be read. Returns the body of a `git fetch`.
-async fn read_only_request(
-    door: &Egress,
+/// Refuses a request that would send something to a host that may only be read.
+async fn refuse_send(
     client: &mut BufferedStream,
-    request: &RequestHead,
-    path: &str,
-) -> Result<Option<Vec<u8>>, ReadRequestError> {
-    match read_only::check_request(request, path)? {
-        ReadRequest::Plain => Ok(None),
-        ReadRequest::GitFetch => {
-            let bounds = door.bounds();
-            let reading = client.reader.read_body(request.framing, bounds.max_head_bytes, FETCH_BYTES_MAX);
-            let read = tokio::time::timeout(bounds.idle_timeout, reading).await;
-            let body = read.ok().and_then(Result::ok).and_then(|body| read_only::fetch_body(request, body));
-            body.map(Some).ok_or(ReadRequestError::Sends("a `POST` request that is not a `git fetch`"))
-        }
-    }
+    upstream: &mut UpstreamConnection,
+    what: &'static str,
+    reason: String,
+) -> io::Result<ConnectionReuse> {
+    let (host, port) = (upstream.host.clone(), upstream.port);
+    let refusal = ConnectionRefusedError::OnlyReading { host, port, what, reason };
+    upstream.entry.revoke_send(&refusal.to_string());
+    client.close_with(&ProxyResponse::connection_failed(&refusal.into()).to_bytes()).await?;
+    Ok(ConnectionReuse::Close)
 }
 
 /// Serializes the head of the request.

@@ -5,9 +5,11 @@
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 
+use super::buffered_stream::StreamReader;
 use super::http_head::{BodyFraming, Header, RequestHead};
 
 /// The maximum length of the path and query of a request, in bytes.
@@ -19,7 +21,7 @@ const VALUE_BYTES_MAX: usize = 1 << 10;
 /// The maximum length of all headers of a request that are passed on, in bytes.
 const HEADER_BYTES_MAX: usize = 8 << 10;
 /// The maximum length of the request of `git fetch`, in bytes.
-pub(crate) const FETCH_BYTES_MAX: usize = 2 << 20;
+const FETCH_BYTES_MAX: usize = 2 << 20;
 
 /// The headers that are passed on. The content of any other one does not leave.
 const HEADERS: [&str; 17] = [
@@ -44,7 +46,7 @@ const HEADERS: [&str; 17] = [
 
 /// A request that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadRequest {
+enum ReadRequest {
     /// It has no body.
     Plain,
     /// The request of `git fetch`, whose body names the objects that git wants and has.
@@ -60,8 +62,26 @@ pub(crate) enum ReadRequestError {
     Audit,
 }
 
-/// Checks a request to a host that may only be read.
-pub(crate) fn check_request(request: &RequestHead, path: &str) -> Result<ReadRequest, ReadRequestError> {
+/// Checks a request to a host that may only be read. Returns the body of a `git fetch`, which it takes from the reader.
+pub(crate) async fn admit(
+    reader: &mut StreamReader,
+    (head_bytes_max, idle_timeout): (usize, Duration),
+    request: &RequestHead,
+    path: &str,
+) -> Result<Option<Vec<u8>>, ReadRequestError> {
+    match check_request(request, path)? {
+        ReadRequest::Plain => Ok(None),
+        ReadRequest::GitFetch => {
+            let reading = reader.read_body(request.framing, head_bytes_max, FETCH_BYTES_MAX);
+            let read = tokio::time::timeout(idle_timeout, reading).await;
+            let body = read.ok().and_then(Result::ok).and_then(|body| fetch_body(request, body));
+            body.map(Some).ok_or(ReadRequestError::Sends("a `POST` request that is not a `git fetch`"))
+        }
+    }
+}
+
+/// Checks the head of a request to a host that may only be read.
+fn check_request(request: &RequestHead, path: &str) -> Result<ReadRequest, ReadRequestError> {
     let sends = |what| Err(ReadRequestError::Sends(what));
     if path.len() > TARGET_BYTES_MAX {
         return sends("an address of more than 4 KiB");
@@ -102,7 +122,7 @@ pub(crate) fn is_passed_on(header: &Header) -> bool {
 }
 
 /// Returns the body of a `git fetch`, uncompressed. `None` if it is anything else.
-pub(crate) fn fetch_body(request: &RequestHead, body: Vec<u8>) -> Option<Vec<u8>> {
+fn fetch_body(request: &RequestHead, body: Vec<u8>) -> Option<Vec<u8>> {
     let value = |name| {
         let mut all = request.headers.iter().filter(|header| header.name == name);
         (all.next().map(|header| header.value.as_slice()), all.next().is_none())

@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 pub use landlock::{LandlockRule, LandlockRuleset};
-pub(crate) use network::{NetworkPlan, PROXY_PORT};
+pub(crate) use network::{NetworkPlan, PROXY_PORT, SYSTEM_AUTHORITIES};
 
 use crate::confinement::{Confinement, Network};
 use crate::limits::ResourceLimits;

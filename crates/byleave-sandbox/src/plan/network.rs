@@ -26,6 +26,15 @@ pub(crate) struct NetworkPlan {
     pub(crate) authorities: Option<Arc<str>>,
 }
 
+/// The paths where systems keep trusted certificate authorities.
+pub(crate) const SYSTEM_AUTHORITIES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
 /// The variables by which programs find certificate authorities.
 const AUTHORITIES: [&str; 10] = [
     "SSL_CERT_FILE",
@@ -89,6 +98,13 @@ impl LaunchPlan {
         }
         // Mounts the directory over itself, read-only, so that it cannot be written from here on.
         self.mounts.extend([read_only(OURS)?, attach(Path::new(OURS), OnMissing::Fault)?]);
+        if wiring.authorities.is_some()
+            && let Some(at) = authorities_file(files, host)
+        {
+            // For programs that do not read the variables, such as wget.
+            let ours = format!("{OURS}/authorities.pem");
+            self.mounts.extend([read_only(&ours)?, attach(&at, OnMissing::Fault)?]);
+        }
         match place(files, host) {
             // Without this file, programs ask 127.0.0.1 by default.
             None => {}
@@ -124,6 +140,20 @@ impl LaunchPlan {
 
 fn file(path: &str, content: &str) -> Result<MountOp<CString>, PlanError> {
     Ok(MountOp::File { path: text(path, "a path")?, text: text(content, "a file of the sandbox")? })
+}
+
+/// Returns the file of this machine with certificate authorities, if it is visible inside.
+fn authorities_file(files: &FileConfinement, host: &impl HostInfo) -> Option<PathBuf> {
+    let found = SYSTEM_AUTHORITIES.iter().find_map(|path| match host.kind(Path::new(path))? {
+        PathKind::Link => host.target(Path::new(path)),
+        PathKind::File => Some(PathBuf::from(path)),
+        PathKind::Directory => None,
+    });
+    let is_hidden = |path: &PathBuf| {
+        let mut hidden = files.hidden.iter().map(PathBuf::as_path).chain(HIDDEN_EVERYWHERE.map(Path::new));
+        hidden.any(|hidden| path.starts_with(hidden))
+    };
+    found.filter(|path| !is_hidden(path))
 }
 
 /// The file in which programs look for their resolver.

@@ -32,6 +32,7 @@ mod killed;
 mod observed;
 mod on_copy;
 mod pages;
+mod processes;
 mod red_tools;
 mod rehearsing;
 mod searching;

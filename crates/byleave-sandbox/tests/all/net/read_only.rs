@@ -1,6 +1,6 @@
 //! Hosts that may be read, and to which nothing may be sent.
 //!
-//! Needs curl, git and python3.
+//! Needs curl, git, python3 and wget.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -213,7 +213,8 @@ fn a_command_reads_a_host_and_cannot_send_to_it() {
         let script = format!(
             "curl -sS {url} && curl -sS --noproxy '*' {url} &&
             python3 -c 'import urllib.request as u; print(u.urlopen(\"{url}\").read().decode(), end=\"\")'
-            curl -sS -d @canary {url}; curl -sS -T canary {url}; curl -sS --noproxy '*' -d @canary {url}
+            wget -qO- {url}
+            curl -sS -d @canary {url}; wget -qO- --post-file=canary {url}; curl -sS -T canary {url}; curl -sS --noproxy '*' -d @canary {url}
             python3 -c 'import urllib.request as u; u.urlopen(\"{url}\", data=open(\"canary\", \"rb\").read())'
             python3 -c '
 import http.client, ssl
@@ -224,7 +225,7 @@ s = socket.create_connection((\"a.example\", {port})); s.sendall(open(\"canary\"
         );
         let outcome = online.run(&script, reading());
         let told = launch::text(&outcome.stdout) + &launch::text(&outcome.stderr);
-        assert!(told.starts_with("hello\nhello\nhello\n"), "{means:?} {told}");
+        assert!(told.starts_with("hello\nhello\nhello\nhello\n"), "{means:?} {told}");
         assert!(told.matches("may only be read").count() >= 3 && told.contains("403"), "{means:?} {told}");
         assert!(!server.seen.lock().unwrap().contains(CANARY), "{means:?}");
     }
