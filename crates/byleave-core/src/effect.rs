@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{ContentRef, Digest, RecordKey};
 use crate::id::CallId;
+use crate::manifest::{Manifest, PermissionClass};
 
 /// One thing that a call would do to one target. Paths are absolute and resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,6 +69,11 @@ impl Effect {
     /// Returns the effect of using a tool of an MCP server.
     pub fn mcp_invoke(server: &str, tool: &str) -> Self {
         Self::Invoke { tool: Self::mcp_tool_name(server, tool) }
+    }
+
+    /// Returns the effect of sending to a host that is known only when the call runs. No allow matches it.
+    pub fn send_to_unknown_host() -> Self {
+        Self::Send { host: "…".to_owned(), port: 0 }
     }
 
     /// Returns the name of a tool of an MCP server in effects. No server has a `/` in its name, and none of our tools has a `:`.
@@ -253,6 +259,20 @@ impl Plan {
     /// that is not on a path, such as a program or a host.
     pub fn only_affects_paths(&self, test: impl Fn(&str) -> bool) -> bool {
         !self.effects.is_empty() && self.effects.iter().all(|effect| effect.path().is_some_and(&test))
+    }
+
+    /// Checks whether the call sends something to a host that is known only when it runs, such as that of `git push origin`.
+    pub fn sends_to_unknown_host(&self) -> bool {
+        self.effects.contains(&Effect::send_to_unknown_host())
+    }
+
+    /// Checks whether the result of a call with this plan may hold text of strangers: from the web, or from an MCP server. A turn of the
+    /// model reaches a host, too, but its text is that of the agent.
+    pub fn reads_foreign(&self, manifest: &Manifest) -> bool {
+        let is_mcp = |effect: &Effect| matches!(effect, Effect::Invoke { tool } if tool.starts_with("mcp:"));
+        let fetches = matches!(manifest.permission_class, PermissionClass::Bash | PermissionClass::Webfetch);
+        manifest.server.is_some()
+            || self.effects.iter().any(|effect| is_mcp(effect) || fetches && effect.host().is_some())
     }
 
     /// Checks whether this effect of the plan means something beneath its path, and not all of it.

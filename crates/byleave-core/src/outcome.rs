@@ -92,6 +92,9 @@ pub struct ExecutionEnd {
     /// The call can be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undoable: bool,
+    /// The run reached a host, or used a tool of an MCP server. So its output may hold text that strangers wrote.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_foreign: bool,
     /// The decision on what it changed, with the rule that covered each change. Absent if it changed nothing, or if a person had approved
     /// exactly these changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -124,6 +124,16 @@ pub trait Ledger: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(fault)))
     }
 
+    /// Checks whether this session has read text of strangers, itself or through a sub-agent: an attempt ended with
+    /// [`ExecutionEnd::read_foreign`](byleave_core::outcome::ExecutionEnd). A ledger that cannot tell says yes.
+    fn has_read_foreign(
+        &self,
+        _tenant: &TenantId,
+        _session: &SessionId,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// Returns unsettled calls that can be driven on: all except those that wait for a person who still has time.
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>>;
 }

@@ -114,6 +114,8 @@ impl ReplayableCall {
             standing_approvals: self.standing_approval.as_slice(),
             now: self.at,
             stage: self.stage,
+            // The record of a call does not say what its session had read before.
+            read_foreign: false,
         };
         policy.evaluate_in_session(&request, &self.header.lineage)
     }

@@ -148,6 +148,8 @@ pub struct RunContext {
     pub policy: Option<Arc<Policy>>,
     /// How much the session asks.
     pub mode: Mode,
+    /// Whether the session has read text of strangers, for a tool that evaluates rules itself.
+    pub read_foreign: bool,
     /// How long the work may take if the call does not say, for a tool whose calls can ask for more.
     pub default_timeout: Duration,
     /// The guarantees of the sandbox that the allowing rule requires, by name. A waiver does not override them.
@@ -203,6 +205,7 @@ impl RunContext {
             cancel,
             policy: None,
             mode: Mode::default(),
+            read_foreign: false,
             default_timeout: Duration::from_millis(Limits::default().timeout_ms),
             guarantees: Vec::new(),
             data: Arc::default(),
@@ -220,6 +223,12 @@ impl RunContext {
     #[must_use]
     pub fn with_policy(self, rules: Arc<Policy>, mode: Mode) -> Self {
         Self { policy: Some(rules), mode, ..self }
+    }
+
+    /// Sets whether the session has read text of strangers.
+    #[must_use]
+    pub fn with_read_foreign(self, read_foreign: bool) -> Self {
+        Self { read_foreign, ..self }
     }
 
     /// Sets how long the work may take if the call does not say.

@@ -118,7 +118,8 @@ pub(crate) fn start_command(
     let door = match (way, &run.policy) {
         (NetworkAccess::Granted, Some(rules)) => {
             let (session, agent) = (run.context.session.clone(), run.context.agent.clone());
-            Egress::new(Arc::new(CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent)))
+            let keeper = CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent);
+            Egress::new(Arc::new(keeper.with_read_foreign(run.read_foreign)))
         }
         (NetworkAccess::Blocked, _) | (_, None) => Egress::deny_all(),
     };

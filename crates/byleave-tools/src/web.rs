@@ -224,8 +224,8 @@ async fn fetched(fetcher: &Fetcher, args: &WebFetch, run: &RunContext) -> Result
     let began = Instant::now();
     let until = began.checked_add(fetcher.limit).unwrap_or(began);
     let (session, agent) = (run.context.session.clone(), run.context.agent.clone());
-    let keeper =
-        Arc::new(CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent).for_tool(judged_as()));
+    let keeper = CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent).for_tool(judged_as());
+    let keeper = Arc::new(keeper.with_read_foreign(run.read_foreign));
     let door = Egress::new(Arc::clone(&keeper) as _)
         .with_resolver(Arc::clone(&fetcher.resolver))
         .with_address_policy(fetcher.reachable.clone());

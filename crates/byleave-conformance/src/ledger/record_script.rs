@@ -300,6 +300,7 @@ impl CallScript {
             duration_ms: 1,
             truncated: false,
             undoable: false,
+            read_foreign: self.setting.effects.iter().any(|effect| effect.host().is_some()),
             observed: None,
         };
         self.push(RecordEvent::Ended { attempt, end })?;

@@ -137,6 +137,11 @@ impl Policy {
         self.rules.iter().any(|ready| ready.rule.when.depends_on_caller())
     }
 
+    /// Returns whether some rule depends on the text that a session has read.
+    pub fn depends_on_foreign_text(&self) -> bool {
+        self.rules.iter().any(|ready| ready.rule.when.read_foreign.is_some())
+    }
+
     /// Returns the rules about whole calls whose conditions hold, by layer and id.
     pub(super) fn matching_call_rules(
         &self,

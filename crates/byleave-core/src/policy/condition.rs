@@ -17,6 +17,9 @@ pub struct RuleCondition {
     /// The call only reads, or does more than read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
+    /// The session has read text from the web or from an MCP server, or has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_foreign: Option<bool>,
     /// The tool is sensitive, or declares that it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<bool>,
@@ -48,6 +51,7 @@ impl RuleCondition {
 #[derive(Debug)]
 pub(super) struct CompiledCondition {
     read_only: Option<bool>,
+    read_foreign: Option<bool>,
     sensitive: Option<bool>,
     class: Vec<PermissionClass>,
     mode: Option<Mode>,
@@ -68,6 +72,7 @@ impl CompiledCondition {
         let name = |glob: &Option<String>| glob.as_deref().map(NameGlob::new).transpose();
         Ok(Self {
             read_only: when.read_only,
+            read_foreign: when.read_foreign,
             sensitive: when.sensitive,
             class: when.class.clone(),
             mode: when.mode,
@@ -88,6 +93,8 @@ impl CompiledCondition {
         let sensitive =
             Tristate { yes: manifest.sensitive == Some(true), no: manifest.sensitive == Some(false) };
         self.read_only.is_none_or(|wanted| read_only.matches(wanted, sense))
+            // This comes from the record of the session, so it is always certain.
+            && self.read_foreign.is_none_or(|wanted| wanted == request.read_foreign)
             && self.sensitive.is_none_or(|wanted| sensitive.matches(wanted, sense))
             && (self.class.is_empty() || self.class.contains(&manifest.permission_class))
             && self.mode.is_none_or(|mode| request.mode.is_at_least_as_permissive(mode))

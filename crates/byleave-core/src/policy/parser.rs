@@ -430,6 +430,7 @@ impl RuleFileReader<'_> {
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "read_only" => when.read_only = self.parse_flag(value),
+                "read_foreign" => when.read_foreign = self.parse_flag(value),
                 "sensitive" => when.sensitive = self.parse_flag(value),
                 "class" => {
                     for (text, span) in self.parse_texts(value) {

@@ -27,6 +27,8 @@ pub struct PolicyRequest<'a> {
     pub now: Millis,
     /// Whether the effects are predicted or were observed.
     pub stage: EffectStage,
+    /// Whether the session has read text from the web or from an MCP server. It comes from the record, never from the agent.
+    pub read_foreign: bool,
 }
 
 /// Whether the effects of a plan are predicted or were observed.
@@ -70,6 +72,7 @@ impl<'a> PolicyRequest<'a> {
             standing_approvals: &[],
             now: 0,
             stage: EffectStage::Predicted,
+            read_foreign: false,
         }
     }
 }

@@ -100,6 +100,7 @@ impl TestCall {
             standing_approvals: leaves,
             now: NOW,
             stage: EffectStage::Predicted,
+            read_foreign: false,
         })
     }
     fn check(&self, policy: &Policy, verdict: Verdict, causes: &[AskCause]) -> PolicyDecision {
@@ -649,6 +650,7 @@ fn explaining_names_every_rule_about_an_effect() {
         standing_approvals: leaves,
         now: NOW,
         stage: EffectStage::Predicted,
+        read_foreign: false,
     };
     let told: Vec<(u32, &str, bool)> = policy
         .explain(&request)

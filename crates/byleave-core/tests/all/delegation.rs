@@ -179,6 +179,7 @@ impl DelegatedCall {
             standing_approvals: leaves,
             now: 0,
             stage: EffectStage::Predicted,
+            read_foreign: false,
         };
         policy.evaluate_in_session(&request, lineage)
     }

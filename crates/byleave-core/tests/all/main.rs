@@ -11,5 +11,6 @@ mod purity;
 mod refusals;
 mod render;
 mod runs_later;
+mod sending;
 mod walk;
 mod words;

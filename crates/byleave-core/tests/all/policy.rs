@@ -153,9 +153,10 @@ fn a_condition() -> impl Strategy<Value = RuleCondition> {
     );
     let name = || option::weighted(0.05, select(&["s", "a", "A", "x*", "*"][..]).prop_map(str::to_owned));
     let mode = option::weighted(0.1, select(Mode::ALL.to_vec()));
-    (flag(), flag(), classes, mode, name(), name(), name()).prop_map(
-        |(read_only, sensitive, class, mode, server, session, agent)| RuleCondition {
+    ((flag(), flag()), flag(), classes, mode, name(), name(), name()).prop_map(
+        |((read_only, read_foreign), sensitive, class, mode, server, session, agent)| RuleCondition {
             read_only,
+            read_foreign,
             sensitive,
             class: class.into_iter().collect(),
             mode,
@@ -299,6 +300,7 @@ impl TestCall {
             standing_approvals: leaves,
             now: NOW,
             stage: EffectStage::Predicted,
+            read_foreign: false,
         }
     }
 }

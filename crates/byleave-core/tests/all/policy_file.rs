@@ -201,6 +201,7 @@ fn verdict(policy: &Policy, class: PermissionClass, effect: Effect) -> Verdict {
         standing_approvals: &[],
         now: 0,
         stage: EffectStage::Predicted,
+        read_foreign: false,
     };
     policy.evaluate(&request).verdict
 }

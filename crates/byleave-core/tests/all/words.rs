@@ -321,6 +321,7 @@ pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
                 duration_ms: 1,
                 truncated: false,
                 undoable: false,
+                read_foreign: word == "ended:failed",
                 observed: None,
             },
         },

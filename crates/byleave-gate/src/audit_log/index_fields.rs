@@ -26,6 +26,8 @@ pub struct IndexFields {
     pub asked_at: Millis,
     /// Whether an attempt ended or was interrupted.
     pub attempt_ended: bool,
+    /// Whether an attempt ended whose output may hold text of strangers.
+    pub read_foreign: bool,
     /// Standing approvals that were given, each with its tool.
     pub approvals_granted: Vec<(StandingApprovalId, String)>,
     /// Standing approvals that were used, each with the attempt.
@@ -53,9 +55,11 @@ impl IndexFields {
                         marks.approvals_used.push((leave, claim.attempt));
                     }
                 }
-                RecordEvent::Ended { .. }
-                | RecordEvent::Observed { .. }
-                | RecordEvent::Interrupted { .. } => {
+                RecordEvent::Ended { end, .. } => {
+                    marks.attempt_ended = true;
+                    marks.read_foreign |= end.read_foreign;
+                }
+                RecordEvent::Observed { .. } | RecordEvent::Interrupted { .. } => {
                     marks.attempt_ended = true;
                 }
                 RecordEvent::Settled(outcome) => {

@@ -7,6 +7,7 @@ use byleave_core::decision::PolicyDecision;
 use byleave_core::entry::RecordEvent;
 use byleave_core::grant::Grant;
 use byleave_core::id::AttemptId;
+use byleave_core::manifest::PermissionClass;
 use byleave_core::outcome::{ExecutionEnd, ExecutionStatus, Output};
 use byleave_core::rehearsal::RehearsalSummary;
 use serde_json::Value;
@@ -51,7 +52,7 @@ pub(crate) async fn execute(
     }
     desk.has_unrecorded_run = true;
     let started = Instant::now();
-    let RunEnd { status, mut output, observed } = match run(parts, desk, grant).await {
+    let RunEnd { status, mut output, observed, reached } = match run(parts, desk, grant).await {
         Ok(end) => end,
         Err(run) => return TaskOutcome::Event(RecordEvent::Observed { attempt, run: *run }),
     };
@@ -63,6 +64,7 @@ pub(crate) async fn execute(
         truncated: output.truncated,
         undoable: output.undo.is_some(),
         output: desk.store_content(&output),
+        read_foreign: reached || plan_reads_foreign(parts, desk).await,
         observed: observed.map(Box::new),
     };
     TaskOutcome::Event(RecordEvent::Ended { attempt, end })
@@ -80,9 +82,23 @@ fn start_failed_event(desk: &mut WorkingRecord, attempt: AttemptId, fault: &Ledg
             duration_ms: 0,
             truncated: false,
             undoable: false,
+            read_foreign: false,
             observed: None,
         },
     }
+}
+
+/// Checks whether the result may hold text of strangers, by the plan. What is not known is taken to hold some.
+async fn plan_reads_foreign(parts: &GateInner, desk: &mut WorkingRecord) -> bool {
+    let Ok(entry) = resolve_pinned(parts, desk) else { return true };
+    // A background job has no observed run, and may reach every host that a rule allows.
+    let is_unobserved = entry.manifest().permission_class == PermissionClass::Bash
+        && match (entry.tool().as_rehearsable(), desk.arguments(&*parts.ledger).await) {
+            (Some(tool), Ok(arguments)) => !tool.runs_on_copy(&arguments),
+            _ => true,
+        };
+    let plan = desk.plan(&*parts.ledger).await;
+    is_unobserved || plan.map_or(true, |plan| plan.reads_foreign(entry.manifest()))
 }
 
 /// The end of a run.
@@ -91,11 +107,13 @@ struct RunEnd {
     output: Output,
     /// The decision on what it changed.
     observed: Option<PolicyDecision>,
+    /// Whether it reached a host.
+    reached: bool,
 }
 
 impl RunEnd {
     fn new((status, output): (ExecutionStatus, Output)) -> Self {
-        Self { status, output, observed: None }
+        Self { status, output, observed: None, reached: false }
     }
 }
 
@@ -126,8 +144,10 @@ async fn run(
     let tool = entry.tool().clone();
     if let Some(granted) = granted.filter(|granted| granted.rehearsal.is_committable()) {
         let again = desk.record.attempts() > 1;
+        let reached = !granted.rehearsal.reached_hosts.is_empty();
         let ended = commit(tool, granted, given.into_run_context(CancellationToken::new())).await;
-        return Ok(RunEnd::new(if again { adjust_repeated_commit(ended) } else { ended }));
+        let end = RunEnd::new(if again { adjust_repeated_commit(ended) } else { ended });
+        return Ok(RunEnd { reached, ..end });
     }
     if tool.as_rehearsable().is_some_and(|tool| tool.runs_on_copy(&arguments)) {
         return run_and_commit(parts, desk, &entry, arguments, given, grant).await;
@@ -159,17 +179,18 @@ async fn run_and_commit(
     let context = given.clone().into_run_context(CancellationToken::new());
     let tool = entry.tool().clone();
     match observe::run_on_copy(parts, desk, entry, arguments, given, grant).await {
-        ObservedRun::Ended(status, output) => {
+        ObservedRun::Ended { status, output, reached } => {
             if let Some(rehearser) = tool.as_rehearsable() {
                 rehearser.discard(desk.call()).await;
             }
-            Ok(RunEnd::new((status, output)))
+            Ok(RunEnd { reached, ..RunEnd::new((status, output)) })
         }
         ObservedRun::NotAllowed(run) => Err(Box::new(run)),
         ObservedRun::Allowed(rehearsal, observed) => {
+            let reached = !rehearsal.reached_hosts.is_empty();
             let granted = GrantedRehearsal { rehearsal: Arc::new(*rehearsal), paths: None };
             let (status, output) = commit(tool, granted, context).await;
-            Ok(RunEnd { status, output, observed })
+            Ok(RunEnd { status, output, observed, reached })
         }
     }
 }

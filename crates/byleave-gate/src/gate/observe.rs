@@ -30,7 +30,14 @@ pub(crate) enum ObservedRun {
     /// The policy does not allow all changes. A person is asked, or the call is refused.
     NotAllowed(RehearsalSummary),
     /// There is nothing to commit.
-    Ended(ExecutionStatus, Output),
+    Ended {
+        /// The status.
+        status: ExecutionStatus,
+        /// The output.
+        output: Output,
+        /// Whether it reached a host, or nobody knows.
+        reached: bool,
+    },
 }
 
 /// Runs a granted call on a copy, and judges what it changed there.
@@ -52,20 +59,30 @@ pub(crate) async fn run_on_copy(
             None => Err(RehearseError::Unavailable("the tool can no longer run on a copy".into())),
         }
     });
-    let failed = |why: String| ObservedRun::Ended(ExecutionStatus::Failed, Output::failure(why));
+    let failed = |why: String, reached| ObservedRun::Ended {
+        status: ExecutionStatus::Failed,
+        output: Output::failure(why),
+        reached,
+    };
     let rehearsal = match ended.await {
         ToolExit::Completed(Ok(Ok(rehearsal))) => rehearsal,
-        ToolExit::Completed(Ok(Err(unable))) => return failed(unable.to_string()),
+        ToolExit::Completed(Ok(Err(unable))) => return failed(unable.to_string(), false),
         ToolExit::Completed(Err(broken)) => {
             let why = format!("the tool panicked: {}", panic_message(broken));
-            return ObservedRun::Ended(ExecutionStatus::Panicked, Output::failure(why));
+            let (status, output) = (ExecutionStatus::Panicked, Output::failure(why));
+            return ObservedRun::Ended { status, output, reached: false };
         }
         ToolExit::Stopped { status, reason, result } => {
-            return ObservedRun::Ended(status, stopped_output(reason, result.and_then(Result::ok)));
+            let result = result.and_then(Result::ok);
+            let reached = !matches!(&result, Some(Ok(rehearsal)) if rehearsal.reached_hosts.is_empty());
+            return ObservedRun::Ended { status, output: stopped_output(reason, result), reached };
         }
     };
     match judge_granted(parts, desk, entry, &rehearsal, grant).await {
-        Err(refusal) => failed(format!("none of the changes were kept: {refusal}")),
+        Err(refusal) => {
+            let reached = !rehearsal.reached_hosts.is_empty();
+            failed(format!("none of the changes were kept: {refusal}"), reached)
+        }
         Ok(decision) if decision.as_ref().is_none_or(|decision| decision.verdict == Verdict::Allow) => {
             ObservedRun::Allowed(Box::new(rehearsal), decision)
         }

@@ -40,6 +40,22 @@ pub(crate) fn predicted_stage(entry: &CatalogEntry, arguments: &Value) -> Effect
     if on_copy { EffectStage::PredictedOnCopy } else { EffectStage::Predicted }
 }
 
+/// Checks whether the session of a call has read text of strangers, or a session above it. Nothing is looked up unless a rule depends on it.
+pub(crate) async fn has_read_foreign(parts: &GateInner, desk: &WorkingRecord) -> StageResult<bool> {
+    let policy = parts.policy.load_full();
+    let Some(heading) = desk.record.header().filter(|_| policy.depends_on_foreign_text()) else {
+        return Ok(false);
+    };
+    let above = heading.lineage.iter().map(|node| &node.session);
+    for session in std::iter::once(&heading.session).chain(above) {
+        let found = parts.ledger.has_read_foreign(&heading.tenant, session).await;
+        if found.map_err(|fault| Refusal::new(Code::PolicyFailed, fault.to_string()))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Evaluates a plan with the policy and the standing approvals in force.
 pub(crate) async fn evaluate_policy(
     parts: &GateInner,
@@ -77,6 +93,7 @@ pub(crate) async fn evaluate_policy(
         standing_approvals: &leaves,
         now,
         stage,
+        read_foreign: has_read_foreign(parts, desk).await?,
     };
     // A standing approval expires and has limited uses, so decisions that may depend on one are never cached. Neither are decisions
     // for sub-agents.
@@ -90,7 +107,7 @@ pub(crate) async fn evaluate_policy(
         EffectStage::PredictedOnCopy => 1,
         EffectStage::Observed { undoable } => 2 + u8::from(undoable),
     };
-    let flags = [heading.mode as u8, u8::from(tool_asks), stage];
+    let flags = [heading.mode as u8, u8::from(tool_asks), stage, u8::from(request.read_foreign)];
     // The caller is part of the key only if a rule depends on it. Otherwise, sessions share decisions.
     let caller = if policy.depends_on_caller() {
         [heading.session.as_str().as_bytes(), heading.agent.as_str().as_bytes()]

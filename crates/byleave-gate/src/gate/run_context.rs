@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::event::{EventBus, GateEvent};
 use crate::gate::earlier_data::read_data;
 use crate::gate::inner::{GateInner, tool_context};
+use crate::gate::policy_check::has_read_foreign;
 use crate::gate::task_outcome::content_refusal;
 use crate::gate::working_record::WorkingRecord;
 use crate::tool::{EarlierData, OutputChunk, Progress, RunContext, ToolContext};
@@ -27,6 +28,7 @@ pub(crate) struct RunParts {
     plan: Arc<Plan>,
     policy: Arc<Policy>,
     mode: Mode,
+    read_foreign: bool,
     default_timeout: Duration,
     guarantees: Vec<String>,
     data: Arc<BTreeMap<String, EarlierData>>,
@@ -50,6 +52,7 @@ impl RunParts {
             plan,
             policy: rules,
             mode,
+            read_foreign,
             default_timeout,
             guarantees,
             data,
@@ -58,6 +61,7 @@ impl RunParts {
         let progress = Arc::new(move |progress: Progress| events.send_progress(call, progress));
         RunContext::new(call, site, plan, stop, progress)
             .with_policy(rules, mode)
+            .with_read_foreign(read_foreign)
             .with_default_timeout(default_timeout)
             .with_guarantees(guarantees)
             .with_data(data)
@@ -77,8 +81,13 @@ pub(crate) async fn run_parts(
     let is_commit = seen.is_some_and(Rehearsal::is_committable);
     let data = if is_commit { Arc::default() } else { read_data(parts, desk, &plan).await? };
     if let Some(seen) = seen.filter(|seen| !seen.is_committable()) {
-        let reach = |(host, port): (&str, u16)| Effect::Reach { host: host.to_owned(), port };
-        Arc::make_mut(&mut plan).effects.extend(seen.known_blocked_hosts().map(reach));
+        let sends = plan.sends_to_unknown_host();
+        let effects = &mut Arc::make_mut(&mut plan).effects;
+        for (host, port) in seen.known_blocked_hosts() {
+            effects.push(Effect::Reach { host: host.to_owned(), port });
+            // Now it is known where the call sends to.
+            effects.extend(sends.then(|| Effect::Send { host: host.to_owned(), port }));
+        }
     }
     let (call, events) = (desk.call(), parts.events.clone());
     let mode = desk.record.header().map(|heading| heading.mode).unwrap_or_default();
@@ -86,5 +95,17 @@ pub(crate) async fn run_parts(
     let guarantees = ruling.map(|ruling| ruling.guarantees.clone()).unwrap_or_default();
     let default_timeout = Duration::from_millis(parts.settings.limits.timeout_ms);
     let policy = parts.policy.load_full();
-    Ok(RunParts { call, context: site, plan, policy, mode, default_timeout, guarantees, data, events })
+    let read_foreign = has_read_foreign(parts, desk).await?;
+    Ok(RunParts {
+        call,
+        context: site,
+        plan,
+        policy,
+        mode,
+        read_foreign,
+        default_timeout,
+        guarantees,
+        data,
+        events,
+    })
 }

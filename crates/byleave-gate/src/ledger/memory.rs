@@ -11,7 +11,7 @@ use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
 use byleave_core::digest::{ContentRef, Digest, RecordKey};
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::entry::RecordEvent;
+use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId};
 use byleave_core::outcome::Outcome;
@@ -270,6 +270,17 @@ impl Ledger for MemoryLedger {
         Box::pin(ready(found))
     }
 
+    fn has_read_foreign(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        let found = self.store().map(|store| {
+            store.tenants.get(tenant).is_some_and(|tenant| tenant.foreign_text.contains(session))
+        });
+        Box::pin(ready(found))
+    }
+
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move { self.store().map(|store| store.resumable_calls(now, limit)) })
     }
@@ -318,6 +329,8 @@ struct TenantState {
     opened_sessions: HashMap<SessionId, SessionNode>,
     /// The newest completed calls by session and tool, with their numbers.
     completed: HashMap<(SessionId, String), (usize, CallId)>,
+    /// The sessions that have read text of strangers, and the sessions above them.
+    foreign_text: HashSet<SessionId>,
 }
 
 /// A standing approval and the number of its uses.
@@ -407,6 +420,7 @@ impl MemoryStore {
         if let (Some(claim), Some(begins)) = (moves.claim, &batch.attempt_start) {
             self.open_attempt(batch.call, (claim.attempt, claim.owner), begins.exclusive);
         }
+        self.note_foreign_text(batch);
         if batch.is_final
             && let Some(kept) = self.calls.get(&batch.call)
         {
@@ -414,6 +428,20 @@ impl MemoryStore {
             let number = kept.number;
             self.note_completed(batch, number);
         }
+    }
+
+    /// Notes that a session has read text of strangers. The sessions above it are told what it found.
+    fn note_foreign_text(&mut self, batch: &Batch) {
+        let reads =
+            |entry: &Entry| matches!(&entry.event, RecordEvent::Ended { end, .. } if end.read_foreign);
+        if !batch.entries.iter().any(reads) {
+            return;
+        }
+        let CallSummary { tenant, session, .. } = &batch.call_summary;
+        let opened = |session: &SessionId| Ok(self.session_node(tenant, session).cloned());
+        let above = invariants::lineage(session, opened).unwrap_or_default();
+        let all = std::iter::once(session.clone()).chain(above.into_iter().map(|node| node.session));
+        tenant_mut(&mut self.tenants, tenant).foreign_text.extend(all);
     }
 
     /// Notes a completed call, unless a newer one of the same tool has completed.

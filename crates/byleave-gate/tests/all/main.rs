@@ -13,6 +13,7 @@ mod book;
 mod catalog;
 mod corpus;
 mod earlier_data;
+mod foreign_text;
 mod forms;
 mod gate;
 mod invariants;

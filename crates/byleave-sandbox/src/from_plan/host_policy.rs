@@ -18,9 +18,12 @@ pub struct CallHostPolicy {
     policy: Arc<Policy>,
     granted: BTreeSet<(String, u16)>,
     granted_sends: BTreeSet<(String, u16)>,
+    /// The plan sends to a host that was not known. It may be any host that may be reached.
+    sends_anywhere: bool,
     manifest: Manifest,
     session: SessionId,
     agent: AgentId,
+    read_foreign: bool,
 }
 
 impl CallHostPolicy {
@@ -31,13 +34,29 @@ impl CallHostPolicy {
         let granted = plan.effects.iter().filter_map(hosts).collect();
         let sends = plan.effects.iter().filter(|effect| matches!(effect, Effect::Send { .. }));
         let granted_sends = sends.filter_map(hosts).collect();
-        Self { policy, granted, granted_sends, manifest: Manifest::for_commands("command"), session, agent }
+        let sends_anywhere = plan.sends_to_unknown_host();
+        Self {
+            policy,
+            granted,
+            granted_sends,
+            sends_anywhere,
+            manifest: Manifest::for_commands("command"),
+            session,
+            agent,
+            read_foreign: false,
+        }
     }
 
     /// Returns the same policy for a tool that reaches hosts itself. Rules can distinguish its class from that of commands.
     #[must_use]
     pub fn for_tool(self, manifest: Manifest) -> Self {
         Self { manifest, ..self }
+    }
+
+    /// Returns the same policy for a session that has read text of strangers, or has not.
+    #[must_use]
+    pub fn with_read_foreign(self, read_foreign: bool) -> Self {
+        Self { read_foreign, ..self }
     }
 
     /// Returns whether a custom rule allows a host. The built-in rules allow no host that a command needs.
@@ -51,7 +70,8 @@ impl CallHostPolicy {
 
     fn evaluate(&self, effect: Effect) -> PolicyDecision {
         let plan = Plan { effects: vec![effect], ..Plan::default() };
-        self.policy.evaluate(&PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent))
+        let request = PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent);
+        self.policy.evaluate(&PolicyRequest { read_foreign: self.read_foreign, ..request })
     }
 }
 
@@ -66,7 +86,9 @@ impl HostPolicy for CallHostPolicy {
         match ruling.verdict {
             Verdict::Deny => Err(denial(&ruling)),
             Verdict::Allow => Ok(()),
-            Verdict::Ask if self.granted_sends.contains(&(host.to_owned(), port)) => Ok(()),
+            Verdict::Ask if self.sends_anywhere || self.granted_sends.contains(&(host.to_owned(), port)) => {
+                Ok(())
+            }
             Verdict::Ask => {
                 Err("no rule allows sending, and the command does not say that it sends".to_owned())
             }

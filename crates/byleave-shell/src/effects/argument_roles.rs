@@ -197,7 +197,11 @@ impl CommandAnalyzer<'_> {
             Effect::Reach { host, port } => Some(Effect::Send { host: host.clone(), port: *port }),
             _ => None,
         };
-        let sends: Vec<Effect> = self.result.effects.iter().filter_map(sends).collect();
+        let mut sends: Vec<Effect> = self.result.effects.iter().filter_map(sends).collect();
+        if sends.is_empty() {
+            // The host is in a file of settings, as that of `git push origin`.
+            sends.push(Effect::send_to_unknown_host());
+        }
         for effect in sends {
             self.add(effect);
         }

@@ -332,7 +332,7 @@ impl<'a> CommandAnalyzer<'a> {
             let value = text.split_once('=').map_or(text, |(_, value)| value);
             if value.contains("://") {
                 // Nobody says that it only reads there.
-                self.sends = true;
+                self.sends |= !value.starts_with("file:");
                 self.add_url(value);
             } else if !text.starts_with('-') || text.contains(['=', '/']) {
                 let value = if text.starts_with('-') && !text.contains('=') {

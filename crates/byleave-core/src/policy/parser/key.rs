@@ -39,7 +39,7 @@ pub(super) const EXCEPT_KEYS: &[&str] =
 
 /// The keys of `when`.
 pub(super) const WHEN_KEYS: &[&str] =
-    &["read_only", "sensitive", "class", "mode", "server", "session", "agent"];
+    &["read_only", "read_foreign", "sensitive", "class", "mode", "server", "session", "agent"];
 
 /// The hint that lists the classes.
 pub(super) const CLASS_HELP: &str = "write `bash`, `file`, `webfetch`, `readonly`, `generic` or `undeclared`";

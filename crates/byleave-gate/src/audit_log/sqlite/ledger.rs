@@ -159,6 +159,18 @@ impl Ledger for SqliteLedger {
         Box::pin(async move { found })
     }
 
+    fn has_read_foreign(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        let found = self.store.readers.read("cannot look up what a session has read", |connection| {
+            let sql = "SELECT 1 FROM foreign_text WHERE tenant = ?1 AND session = ?2";
+            connection.prepare_cached(sql)?.exists(params![tenant.as_str(), session.as_str()])
+        });
+        Box::pin(async move { found })
+    }
+
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move {
             self.store.readers.read("cannot list the calls that can be resumed", |connection| {

@@ -9,9 +9,9 @@ use byleave_core::question::{Question, QuestionKind};
 use byleave_core::record::Record;
 use rusqlite::{Connection, params};
 
-use super::pending_effects;
 use super::row::{EntryRow, decode_entries, load_rows, to_i64, uuid_from_row};
 use super::schema::{KIND_RECORD, PROJECTION_TABLES, PROJECTIONS};
+use super::{admin_actions, pending_effects};
 use crate::audit_log::CallState;
 use crate::audit_log::encryption::{self, KeyVault};
 use crate::audit_log::index_fields::{IndexFields, ListNote, call_summary, kind_to_number, state_to_number};
@@ -61,7 +61,25 @@ pub(super) fn apply_change(
         pending_effects::insert_holds(connection, first, &change.call_summary, &waits.effects)?;
     }
     write_exclusive_attempt(connection, change)?;
+    if change.index_fields.read_foreign {
+        write_foreign_text(connection, change)?;
+    }
     write_approvals(connection, change)
+}
+
+/// Notes that a session has read text of strangers. The sessions above it are told what it found.
+fn write_foreign_text(connection: &Connection, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
+    let CallSummary { tenant, session, .. } = &change.call_summary;
+    let sql = "INSERT INTO foreign_text(tenant, session) VALUES(?1, ?2) ON CONFLICT DO NOTHING";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.execute(params![tenant.as_str(), session.as_str()])?;
+    // If the actions that opened the sessions cannot be read, no call of them is evaluated either.
+    let above =
+        invariants::lineage(session, |session| admin_actions::session_node(connection, tenant, session));
+    for node in above.unwrap_or_default() {
+        statement.execute(params![tenant.as_str(), node.session.as_str()])?;
+    }
+    Ok(())
 }
 
 fn write_call(connection: &Connection, first: i64, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {

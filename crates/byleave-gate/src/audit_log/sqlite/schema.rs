@@ -100,6 +100,13 @@ CREATE TABLE exclusive_attempt(
     PRIMARY KEY(tenant, session, call)
 ) STRICT, WITHOUT ROWID;
 
+-- The sessions that have read text of strangers, and the sessions above them.
+CREATE TABLE foreign_text(
+    tenant TEXT NOT NULL,
+    session TEXT NOT NULL,
+    PRIMARY KEY(tenant, session)
+) STRICT, WITHOUT ROWID;
+
 -- The calls in which standing approvals were given and used. The records are authoritative.
 CREATE TABLE standing_approval(
     tenant TEXT NOT NULL,
@@ -117,8 +124,15 @@ CREATE TABLE standing_approval_use(
 ";
 
 /// The names of the projections.
-pub(super) const PROJECTION_TABLES: [&str; 6] =
-    ["call", "question", "pending_effect", "exclusive_attempt", "standing_approval", "standing_approval_use"];
+pub(super) const PROJECTION_TABLES: [&str; 7] = [
+    "call",
+    "question",
+    "pending_effect",
+    "exclusive_attempt",
+    "foreign_text",
+    "standing_approval",
+    "standing_approval_use",
+];
 
 /// The error for a file that is not an audit log, or one that this program cannot read.
 #[derive(Debug, thiserror::Error)]

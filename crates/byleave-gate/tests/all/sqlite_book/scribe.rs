@@ -209,6 +209,7 @@ impl RecordWriter {
             duration_ms: 3,
             truncated: false,
             undoable: false,
+            read_foreign: false,
             observed: None,
         };
         self.put(RecordEvent::Ended { attempt, end });
