@@ -25,7 +25,7 @@ pub(crate) const fn remaining_steps(agent: AgentKind) -> &'static [&'static str]
             &["restart every Claude Code session: Claude Code reads its settings only at the start"]
         }
         AgentKind::Codex => &[
-            "in Codex, type `/hooks` and trust both byleave hooks: until then Codex silently skips them",
+            "in Codex, type `/hooks` and trust all byleave hooks: until then Codex silently skips them",
             "restart Codex",
         ],
         AgentKind::Gemini => {

@@ -4,14 +4,21 @@
 //! `byleave exec`. Every other call is evaluated and recorded, and then done by the agent, as its record says. No call may pass
 //! here that the gate did not allow, and no answer lets a call pass twice.
 
+mod agent_edit;
 mod agent_tool;
 mod evaluate;
 mod fingerprint;
+mod passed_edits;
 mod post_tool_report;
+mod reports;
+mod session_findings;
+mod session_notes;
 mod tickets;
+mod turn_summary;
 
 pub(crate) use evaluate::HookEvaluator;
 pub(crate) use fingerprint::Fingerprint;
+pub(crate) use session_findings::SessionFindings;
 pub(crate) use tickets::TicketStore;
 
 use anyhow::Result;
@@ -32,7 +39,7 @@ pub(crate) fn register_recorded_tool(catalog: &Catalog, name: &str) -> Result<()
     } else if let Some((agent, tool)) = name.split_once(':')
         && let Some(agent) = AgentKind::from_name(agent)
     {
-        agent_tool::register_tool(catalog, agent, tool)?;
+        agent_tool::register_tool(catalog, agent, tool, None)?;
     }
     Ok(())
 }
@@ -43,10 +50,11 @@ pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions)
         Ok(None) => gate.resume(call).await,
         Ok(Some(ticket)) => {
             let dialect = ticket.dialect();
-            if dialect
-                .and_then(|dialect| agent_tool::register_tool(gate.catalog(), dialect, &ticket.tool))
-                .is_err()
-            {
+            let place = (options, ticket.workspace.as_str());
+            let known = dialect.and_then(|dialect| {
+                agent_tool::register_tool(gate.catalog(), dialect, &ticket.tool, Some(place))
+            });
+            if known.is_err() {
                 tracing::warn!(%call, "an agent's tool is no longer known");
             }
             gate.prepare_existing(call).await

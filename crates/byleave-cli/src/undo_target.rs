@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use byleave_copy::{CopyState, CopyStore};
+use byleave_copy::{CopyState, CopyStore, ExternalEditState};
 use byleave_gate::approver::Reply;
 use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallItem, PageRequest};
 use byleave_gate::clock::fresh_id;
@@ -176,7 +176,14 @@ async fn is_here(item: &CallItem, house: &AppContext, options: &ResolvedOptions)
 
 fn stands(store: &CopyStore, item: &CallItem) -> bool {
     item.call_summary.operation != "undo"
-        && store.state(item.call.uuid()).is_ok_and(|state| state == CopyState::Committed)
+        && match store.state(item.call.uuid()) {
+            Ok(CopyState::Committed) => true,
+            // An agent may have made the edit without a report.
+            Ok(CopyState::ExternalEdit) => store
+                .compare_external_edit(item.call.uuid())
+                .is_ok_and(|state| state != ExternalEditState::NotMade),
+            _ => false,
+        }
 }
 
 /// Returns the call that undoes another, and the gate for it.

@@ -50,6 +50,9 @@ pub(crate) fn image_path(images: &HashMap<String, String>, path: &str) -> Option
 impl CopyStore {
     /// Returns the changes of an open or committed copy, with all diffs that can still be computed.
     pub fn changes(&self, id: Uuid) -> Result<FileChanges, Error> {
+        if self.state(id)? == CopyState::ExternalEdit {
+            return self.external_changes(id);
+        }
         if self.state(id)? == CopyState::Open {
             let listing: Option<change_list::ChangeList> =
                 read_json(&self.entry_path(id).join("listing.json"))?;
@@ -78,12 +81,17 @@ impl CopyStore {
         Ok(ended.changes)
     }
 
+    /// Returns the changes of a completed commit as they are stored, without computing diffs.
+    pub fn stored_changes(&self, id: Uuid) -> Result<FileChanges, Error> {
+        Ok(self.ended_commit(id)?.changes)
+    }
+
     /// Reads a completed commit.
     pub(crate) fn ended_commit(&self, id: Uuid) -> Result<CompletedCommit, Error> {
         let at = self.entry_path(id);
         match self.state(id)? {
             CopyState::Missing | CopyState::Dropped { .. } => return Err(self.missing_error(id)),
-            CopyState::Open => return Err(Error::NotCommitted(id)),
+            CopyState::Open | CopyState::ExternalEdit => return Err(Error::NotCommitted(id)),
             CopyState::Interrupted => return Err(Error::Interrupted(id)),
             CopyState::Committed | CopyState::Undone { .. } => {}
         }

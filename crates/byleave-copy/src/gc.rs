@@ -15,6 +15,9 @@ use crate::journal::CommitCompletion;
 use crate::json_files::{list_names, read_json, write_json_durably};
 use crate::store::{CopyState, CopyStore, Tombstone};
 
+/// A file of at most this part of the quota needs no measuring of the whole store.
+const SMALL_PART: u64 = 100;
+
 /// The dropped copies and the remaining size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
@@ -67,12 +70,25 @@ impl CopyStore {
         Ok(GcReport { dropped, stored_bytes: total })
     }
 
+    /// Returns whether this much can be kept without pushing other before-images out of the store. A small part of the quota always can.
+    pub fn has_room_for(&self, bytes: u64) -> Result<bool, Error> {
+        let quota = self.settings.quota_bytes;
+        if bytes <= quota / SMALL_PART {
+            return Ok(true);
+        }
+        let mut held = 0_u64;
+        for id in self.ids()? {
+            held = held.saturating_add(disk_usage(&self.entry_path(id))?);
+        }
+        Ok(held.saturating_add(bytes) <= quota)
+    }
+
     /// Drops one copy regardless of the settings. Its before-images are lost for good. Returns whether the copy existed.
     pub fn forget_copy(&self, id: Uuid, now: SystemTime, why: &str) -> Result<bool, Error> {
         match self.state(id)? {
             CopyState::Interrupted => return Err(Error::Interrupted(id)),
             CopyState::Missing | CopyState::Dropped { .. } => return Ok(false),
-            CopyState::Open | CopyState::Committed | CopyState::Undone { .. } => {}
+            CopyState::Open | CopyState::ExternalEdit | CopyState::Committed | CopyState::Undone { .. } => {}
         }
         let Some(held) = self.load_entry(id)? else { return Ok(false) };
         if self.drop_entry(&held, now, why)? { Ok(true) } else { Err(Error::Busy(id)) }
@@ -95,7 +111,8 @@ impl CopyStore {
         let at = self.entry_path(id);
         let is_committed = match self.state(id)? {
             CopyState::Interrupted => return Ok(None),
-            CopyState::Committed | CopyState::Undone { .. } => true,
+            // Another program may have made the edit, so its before-images are kept as long as those of a commit.
+            CopyState::Committed | CopyState::Undone { .. } | CopyState::ExternalEdit => true,
             CopyState::Open | CopyState::Missing | CopyState::Dropped { .. } => false,
         };
         let since = match read_json::<CommitCompletion>(&at.join("done.json"))? {

@@ -18,6 +18,7 @@
 //! | `journal`, `journal_steps`, `fsync` | the journal of a commit; steps that can be repeated and reverted; durability |
 //! | [`commit`], [`recover`], [`undo`] | commits; finishes or reverts an interrupted commit; undoes a commit |
 //! | `before_images` | the files as they were before a commit |
+//! | [`external_edit`] | an edit that another program makes itself: before-images first, compared afterwards |
 //! | [`gc`] | drops old copies and before-images |
 //! | `dir_handle`, `paths`, `xattrs`, `file_digest`, `date` | handles that follow no link; path text; extended attributes; digests; dates |
 //! | [`error`] | errors and conflicts |
@@ -38,6 +39,7 @@ mod diff;
 mod diff_scan;
 mod dir_handle;
 pub mod error;
+pub mod external_edit;
 mod file_digest;
 mod fsync;
 pub mod gc;
@@ -64,6 +66,7 @@ mod xattrs;
 pub use commit::CommitReport;
 pub use copy::{NewScratchDir, WorkspaceCopy};
 pub use error::{Conflict, ConflictTexts, Error};
+pub use external_edit::{ExpectedContent, ExternalEditState};
 pub use gc::{DroppedCopy, GcReport};
 pub use layers::{CopiedDir, CopyMethod, MountSource};
 pub use recover::{RecoveryOutcome, RecoveryReport};

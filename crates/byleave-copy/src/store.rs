@@ -8,6 +8,7 @@
 //! copies/ID/changes.json   what a commit changes, with the states before and after
 //! copies/ID/journal.json   a commit began       copies/ID/done.json  … and ended
 //! copies/ID/before/N       what was there before
+//! copies/ID/kept.json      another program makes the edit, and the before-images are complete
 //! copies/ID/undone.json    the commit that undid this one
 //! dropped/ID.json          what was forgotten, and why
 //! scratch/SESSION/…        layers of what is built again and again
@@ -28,6 +29,7 @@ use uuid::Uuid;
 
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
+use crate::external_edit;
 use crate::json_files::{list_names, read_json};
 use crate::scratch::{ScratchLayers, ScratchName};
 
@@ -73,6 +75,8 @@ pub enum CopyState {
     Open,
     /// A commit of it began, and neither ended nor was recovered.
     Interrupted,
+    /// Its before-images are kept, and another program makes the edit.
+    ExternalEdit,
     /// The copy is committed.
     Committed,
     /// The copy was committed, and undone by another commit.
@@ -174,6 +178,8 @@ impl CopyStore {
             CopyState::Committed
         } else if at.join("journal.json").exists() {
             CopyState::Interrupted
+        } else if at.join(external_edit::KEPT).exists() {
+            CopyState::ExternalEdit
         } else if at.join("copy.json").exists() {
             CopyState::Open
         } else {

@@ -38,6 +38,9 @@ impl CopyStore {
     /// Reverts a commit, as a commit with the id `by`. If anything was changed since, nothing is done unless `since` allows it.
     pub fn undo(&self, id: Uuid, by: Uuid, since: OnConflict) -> Result<CommitReport, Error> {
         let id = self.effective_commit(id)?;
+        if self.state(id)? == CopyState::ExternalEdit {
+            self.finish_external_edit(id)?;
+        }
         let ended = self.ended_commit(id)?;
         let _of = self.lock(id)?;
         // Checks again, because the previous holder of the lock may have undone the commit.

@@ -59,6 +59,19 @@ impl AgentKind {
         timeout_ms.saturating_sub(if margin > 10_000 { 10_000 } else { margin })
     }
 
+    /// Checks whether the agent starts its hook after each use of a file tool, with the same input as before. Without that, nobody compares
+    /// what the tool left.
+    ///
+    /// Cursor's after-hook was never seen to run.
+    pub const fn reports_file_changes(self) -> bool {
+        !matches!(self, Self::Cursor)
+    }
+
+    /// Checks whether the agent reports a tool that failed as another event. Otherwise a report does not say that the tool succeeded.
+    pub const fn reports_failures_apart(self) -> bool {
+        matches!(self, Self::ClaudeCode)
+    }
+
     /// Checks whether a hook can change a tool's input.
     pub const fn can_rewrite_input(self) -> bool {
         !matches!(self, Self::Goose)

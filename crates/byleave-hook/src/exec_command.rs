@@ -2,7 +2,7 @@
 
 /// Returns the shell command that starts a prepared call.
 pub fn exec_command_line(program: &str, state: &str, call: &str) -> String {
-    format!("{} --state {} exec {call}", quoted(program), quoted(state))
+    format!("{} --state {} exec {call}", shell_word(program), shell_word(state))
 }
 
 /// Returns the call id of such a line, if the line matches ours exactly.
@@ -13,8 +13,8 @@ pub fn parse_exec_call<'a>(line: &'a str, program: &str, state: &str) -> Option<
 }
 
 /// Quotes a word so that a shell reads it literally.
-fn quoted(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
+pub fn shell_word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.to_owned();
     }
@@ -39,6 +39,6 @@ mod tests {
             }
             assert_eq!(parse_exec_call(&line, "/else", state), None);
         }
-        assert_eq!(quoted("a 'b'"), r"'a '\''b'\'''");
+        assert_eq!(shell_word("a 'b'"), r"'a '\''b'\'''");
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::response::HookDecision;
 
 /// The protocol version. It increases if the meaning of either line changes.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 /// The gate's socket in the state directory.
 pub const SOCKET_NAME: &str = "hook.sock";
 /// The maximum size of the agent's input, and of the gate's reply.

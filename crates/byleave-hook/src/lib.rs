@@ -11,6 +11,7 @@
 //! - `request`: Parses what an agent sends to its hook.
 //! - `response`: Formats the answer exactly as each agent reads it.
 //! - `agent_tools`: The effects of the agents' built-in tools.
+//! - `expected_content`: The content that an agent's file tool should leave.
 //! - `exec_command`: The command line that replaces a shell call (`byleave exec CALL`).
 //! - `ipc`: One line of JSON to the gate, and one back.
 
@@ -19,6 +20,7 @@
 mod agent_kind;
 mod agent_tools;
 mod exec_command;
+mod expected_content;
 mod ipc;
 mod request;
 mod response;
@@ -28,7 +30,8 @@ pub use agent_tools::{
     ToolEffect, ToolEffects, ToolKind, is_gateway_tool, shell_command, tool_effects, with_command,
     working_directory,
 };
-pub use exec_command::{exec_command_line, parse_exec_call};
+pub use exec_command::{exec_command_line, parse_exec_call, shell_word};
+pub use expected_content::{ExpectedContent, expected_content};
 pub use ipc::{GateReply, GateRequest, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME};
 pub use request::{HookEvent, HookParseError, HookRequest, parse_request};
 pub use response::{HookDecision, HookOutput, format_response};

@@ -14,6 +14,8 @@ pub enum HookEvent {
     PreToolUse,
     /// After a tool was used.
     PostToolUse,
+    /// At the end of a turn. The answer is a line for the person, or nothing.
+    TurnEnd,
     /// When the agent would ask its user. The hook does not answer this event.
     PermissionPrompt,
 }
@@ -101,6 +103,7 @@ fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookReques
         "PreToolUse" | "BeforeTool" => HookEvent::PreToolUse,
         "PostToolUse" | "PostToolUseFailure" | "AfterTool" => HookEvent::PostToolUse,
         "PermissionRequest" => HookEvent::PermissionPrompt,
+        "Stop" | "AfterAgent" => HookEvent::TurnEnd,
         _ => return Err(HookParseError::UnknownEvent(event)),
     };
     let response = ["tool_response", "tool_result", "tool_output"].iter().find_map(|key| said.get(*key));
@@ -110,7 +113,11 @@ fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookReques
         session: text(said, "session_id").unwrap_or_default(),
         cwd: text(said, cwd),
         root: None,
-        tool: text(said, "tool_name").ok_or(HookParseError::Missing("tool_name"))?,
+        tool: match text(said, "tool_name") {
+            // No tool is used at the end of a turn.
+            None if moment == HookEvent::TurnEnd => String::new(),
+            tool => tool.ok_or(HookParseError::Missing("tool_name"))?,
+        },
         server: said.get("mcp_context").and_then(Value::as_object).and_then(|of| text(of, "server_name")),
         input: input(said, "tool_input")?,
         use_id: text(said, "tool_use_id"),
@@ -202,6 +209,28 @@ impl HookRequest {
     /// of the session. The other terminal agents also start it there. Editors report the open directory.
     pub fn workspace(&self, process: &str) -> String {
         self.root.clone().unwrap_or_else(|| process.to_owned())
+    }
+
+    /// Checks whether an event after the use of a tool says that the tool failed.
+    pub fn is_failure_report(&self) -> bool {
+        if self.event.to_ascii_lowercase().ends_with("failure") {
+            return true;
+        }
+        let Some(response) = self.response.as_ref().and_then(Value::as_object) else { return false };
+        let is_set = |key: &str| {
+            response.get(key).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
+        };
+        let says_no = |key: &str| response.get(key).and_then(Value::as_bool) == Some(false);
+        let result = response.get("resultType").and_then(Value::as_str);
+        ["error", "is_error", "isError"].into_iter().any(is_set)
+            || says_no("success")
+            || result.is_some_and(|result| result != "success")
+    }
+
+    /// Returns the path that the agent's report names, if it names one.
+    pub fn reported_path(&self) -> Option<&str> {
+        let response = self.response.as_ref()?;
+        ["filePath", "file_path"].into_iter().find_map(|key| response.get(key)).and_then(Value::as_str)
     }
 
     /// Returns the command, if the tool is a shell that runs one.

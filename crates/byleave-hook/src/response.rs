@@ -25,6 +25,11 @@ pub enum HookDecision {
         /// A note for the agent.
         note: Option<String>,
     },
+    /// Show a text. Nothing is decided, because the tool has run or the turn is over.
+    Notice {
+        /// The text, for the person and for the agent.
+        text: String,
+    },
     /// Do not run the tool.
     Deny {
         /// The reason, and what to do.
@@ -56,8 +61,15 @@ impl HookOutput {
 /// Formats an answer for the agent. Without a parsed request, the answer is always a deny.
 pub fn format_response(dialect: AgentKind, heard: Option<&HookRequest>, answer: &HookDecision) -> HookOutput {
     match (answer, heard) {
+        // At the end of a turn a deny would make the agent go on.
+        (HookDecision::Deny { reason: text } | HookDecision::Notice { text }, Some(heard))
+            if heard.kind == HookEvent::TurnEnd =>
+        {
+            shown_to_person(text)
+        }
         (HookDecision::Deny { reason: why }, heard) => deny(dialect, heard, why),
         (_, None) => deny(dialect, None, "the request could not be parsed"),
+        (HookDecision::Notice { text }, Some(heard)) => notice(dialect, heard, text),
         (HookDecision::Allow { .. }, Some(heard)) if heard.kind != HookEvent::PreToolUse => {
             HookOutput::nothing()
         }
@@ -108,6 +120,26 @@ fn pass(dialect: AgentKind, heard: &HookRequest, input: Option<&Value>, note: Op
             }
             HookOutput::json(&said.into())
         }
+    }
+}
+
+/// Formats a text for the person. The agent stops as it would have.
+fn shown_to_person(text: &str) -> HookOutput {
+    HookOutput::json(&json!({ "systemMessage": text }))
+}
+
+/// Formats a text after the use of a tool, for the person and for the agent.
+fn notice(dialect: AgentKind, heard: &HookRequest, text: &str) -> HookOutput {
+    match dialect {
+        _ if heard.kind == HookEvent::PreToolUse => deny(dialect, Some(heard), text),
+        AgentKind::ClaudeCode | AgentKind::Codex => {
+            HookOutput::json(&json!({ "decision": "block", "reason": text, "systemMessage": text }))
+        }
+        AgentKind::Gemini => {
+            let inner = json!({ "hookEventName": "AfterTool", "additionalContext": text });
+            HookOutput::json(&json!({ "systemMessage": text, "hookSpecificOutput": inner }))
+        }
+        AgentKind::Cursor | AgentKind::Goose | AgentKind::Copilot => deny(dialect, Some(heard), text),
     }
 }
 

@@ -14,11 +14,7 @@ use serde_json::{Value, json};
 use crate::execution_env::ExecutionEnv;
 
 /// Checks whether the copy of a call still exists as it was listed. The commit detects changes to the original files.
-pub(crate) fn has_copy(
-    workplace: &Arc<ExecutionEnv>,
-    call: CallId,
-    seen: &Rehearsal,
-) -> BoxFuture<'static, bool> {
+pub fn has_copy(workplace: &Arc<ExecutionEnv>, call: CallId, seen: &Rehearsal) -> BoxFuture<'static, bool> {
     let (workplace, digest) = (Arc::clone(workplace), seen.changes.digest());
     Box::pin(async move {
         let same = move || {
@@ -31,7 +27,7 @@ pub(crate) fn has_copy(
 }
 
 /// Discards the copy of a call, if there is one.
-pub(crate) fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFuture<'static, ()> {
+pub fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFuture<'static, ()> {
     let workplace = Arc::clone(workplace);
     Box::pin(async move {
         let dropped = tokio::task::spawn_blocking(move || {
@@ -67,6 +63,7 @@ pub(crate) fn finish_commit(
     match store.state(id).map_err(words)? {
         // An earlier attempt did this but did not report it.
         CopyState::Committed | CopyState::Undone { .. } | CopyState::Dropped { .. } => {}
+        CopyState::ExternalEdit => return Err("nothing was changed: an agent makes this edit itself".into()),
         CopyState::Open => {
             if store.changes(id).map_err(words)?.digest() != seen.changes.digest() {
                 return Err("nothing was changed: the copy was modified after the rehearsal".into());

@@ -23,6 +23,7 @@
 //! - `workspace_files`: Opens files by handle on the evaluated path.
 //! - `dir_walk`: Walks a directory tree by handles, with the ignore rules of ripgrep.
 //! - `file_edit`, `file_change_tool`: A planned edit as data; puts it on a copy, shows it and commits it.
+//! - `external_edit`: An edit that an agent makes with its own tool: judged on a copy, with before-images.
 //! - `execution_env`, `run_command`: Prepares confinement and copy for a command; runs it.
 //! - `command_host`: Where commands run, the sandbox of this machine or a container.
 //! - `rehearsal_result`, `copy_commit`: The result of a run on a copy; commits or discards it.
@@ -46,6 +47,7 @@ pub mod diagnostics;
 mod dir_walk;
 pub mod edit;
 pub mod execution_env;
+pub mod external_edit;
 mod file_change_tool;
 mod file_edit;
 mod file_type;

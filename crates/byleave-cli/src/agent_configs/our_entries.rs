@@ -77,33 +77,44 @@ pub(super) fn gateway(agent: AgentKind, programs: &ProgramPaths) -> Value {
 }
 
 /// Returns the hooks: the name of each list, and the item in it.
-pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> [(&'static str, Value); 2] {
+pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> Vec<(&'static str, Value)> {
     let line = format!("{} {}", quoted(&programs.hook.to_string_lossy()), agent.name());
     // A hook after the call cannot block anything.
     let before = format!("{FAIL_CLOSED}{line}");
+    // At the end of a turn, exit code 2 would make the agent go on.
+    let turn_end = format!("{line} || true");
     match agent {
         AgentKind::ClaudeCode | AgentKind::Codex | AgentKind::Goose => {
             // Goose reads a regular expression, and skips a hook whose matcher is not one.
             let matcher = if agent == AgentKind::Goose { ".*" } else { "*" };
             let group = |line: &str, timeout: u32| json!({ "matcher": matcher, "hooks": [{ "type": "command", "command": line, "timeout": timeout }] });
-            [("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))]
+            let mut lists =
+                vec![("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))];
+            // Goose shows nobody the output of a hook at this event.
+            if agent != AgentKind::Goose {
+                let handler = json!({ "type": "command", "command": turn_end, "timeout": AFTER_S });
+                lists.push(("Stop", json!({ "hooks": [handler] })));
+            }
+            lists
         }
         AgentKind::Gemini => {
-            let group = |line: &str, timeout: u32| {
-                let handler =
-                    json!({ "type": "command", "name": NAME, "command": line, "timeout": timeout * 1_000 });
-                json!({ "matcher": ".*", "hooks": [handler] })
-            };
-            [("BeforeTool", group(&before, HOOK_S)), ("AfterTool", group(&line, AFTER_S))]
+            let handler = |line: &str, timeout: u32| json!({ "type": "command", "name": NAME, "command": line, "timeout": timeout * 1_000 });
+            let group =
+                |line: &str, timeout: u32| json!({ "matcher": ".*", "hooks": [handler(line, timeout)] });
+            vec![
+                ("BeforeTool", group(&before, HOOK_S)),
+                ("AfterTool", group(&line, AFTER_S)),
+                ("AfterAgent", json!({ "hooks": [handler(&turn_end, AFTER_S)] })),
+            ]
         }
         // These two agents block the call by themselves.
-        AgentKind::Cursor => [
+        AgentKind::Cursor => vec![
             ("preToolUse", json!({ "command": line, "matcher": "*", "failClosed": true, "timeout": HOOK_S })),
             ("postToolUse", json!({ "command": line, "matcher": "*", "timeout": AFTER_S })),
         ],
         AgentKind::Copilot => {
             let one = |timeout: u32| json!({ "type": "command", "bash": line, "timeoutSec": timeout });
-            [("preToolUse", one(HOOK_S)), ("postToolUse", one(AFTER_S))]
+            vec![("preToolUse", one(HOOK_S)), ("postToolUse", one(AFTER_S))]
         }
     }
 }

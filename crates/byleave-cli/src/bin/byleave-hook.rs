@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use byleave_hook::{
-    AgentKind, GateReply, GateRequest, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES,
+    AgentKind, GateReply, GateRequest, HookDecision, HookEvent, HookOutput, HookRequest, MAX_INPUT_BYTES,
     PROTOCOL_VERSION, SOCKET_NAME, format_response, parse_request,
 };
 
@@ -28,6 +28,9 @@ const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
 /// The device number of `/dev/null`: major 1, minor 3.
 const NULL: u64 = 0x103;
+
+/// Set if the request is the end of a turn. A deny would then make the agent go on, so there is none.
+static IS_TURN_END: AtomicBool = AtomicBool::new(false);
 
 /// Set by the first thread that answers. Only that thread writes.
 static SPOKEN: AtomicBool = AtomicBool::new(false);
@@ -86,6 +89,7 @@ fn answer(typed: &HookCliArgs) -> HookOutput {
         Ok(heard) => heard,
         Err(why) => return denied(dialect, None, &why.to_string()),
     };
+    IS_TURN_END.store(heard.kind == HookEvent::TurnEnd, Ordering::SeqCst);
     let Ok(text) = String::from_utf8(said) else {
         return denied(dialect, Some(&heard), "the agent's request is not valid UTF-8");
     };
@@ -213,7 +217,8 @@ fn speak(said: &HookOutput) {
     if !is_said && said.stderr.is_empty() {
         write_all(io::stderr(), "byleave: the answer could not be written, so the call is denied\n");
     }
-    std::process::exit(if is_said { i32::from(said.exit_code) } else { 2 });
+    let code = if is_said { i32::from(said.exit_code) } else { 2 };
+    std::process::exit(if IS_TURN_END.load(Ordering::SeqCst) { 0 } else { code });
 }
 
 /// Checks whether standard output is read. A closed one is `/dev/null` by now and accepts everything.

@@ -13,6 +13,7 @@ use crate::app_context::AppContext;
 use crate::call_display::format_count;
 use crate::console::{Console, Tone, one_line};
 use crate::exit_status::ExitStatus;
+use crate::hook::SessionFindings;
 use crate::init_journal::{self, InitJournal};
 use crate::json_output;
 use crate::resolved_options::{ResolvedOptions, real_path};
@@ -36,6 +37,7 @@ struct Status {
     policy: Result<Vec<PolicyFile>, String>,
     mode: &'static str,
     last_change: Option<LastChange>,
+    sessions: SessionFindings,
 }
 
 pub(crate) async fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
@@ -58,6 +60,7 @@ impl Status {
             policy: policy_files(options),
             mode: options.settings.mode().as_str(),
             last_change: None,
+            sessions: SessionFindings::default(),
         };
         if has_audit_log(&options.state) {
             let context = AppContext::open_to_read(options, None)?;
@@ -68,6 +71,7 @@ impl Status {
                     AdminActionKind::Halt { reason } => reason,
                     _ => String::new(),
                 });
+            status.sessions = SessionFindings::read(options)?;
             status.last_change = undo_target::last_change(&context, options).await?;
         }
         Ok(status)
@@ -86,6 +90,9 @@ impl Status {
             None => "none in this directory".to_owned(),
         };
         row(screen, "last change", &last);
+        for line in self.sessions.lines() {
+            row(screen, "sessions", &one_line(&line));
+        }
         screen.hint("`byleave --help` lists the commands, `byleave doctor` checks the sandbox");
     }
 
@@ -148,6 +155,10 @@ impl Status {
             "halted": self.halt,
             "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),
             "policy": { "files": files, "mode": self.mode, "error": error },
+            "sessions": {
+                "asking": self.sessions.asking,
+                "unreported": self.sessions.unreported,
+            },
             "last_change": self.last_change.as_ref()
                 .map(|last| json!({ "call": last.call, "description": last.description })),
         })

@@ -213,6 +213,7 @@ const fn word(state: &CopyState) -> &'static str {
     match state {
         CopyState::Open => "not committed",
         CopyState::Interrupted => "interrupted",
+        CopyState::ExternalEdit => "passed on to the agent",
         CopyState::Committed => "committed",
         CopyState::Undone { .. } => "undone",
         CopyState::Dropped { .. } => "discarded",

@@ -1,20 +1,26 @@
-//! Agents' own tools: Byleave evaluates their calls, and the agent does them.
+//! Agents' own tools: Byleave evaluates their calls, and the agent does them. Before an edit of a file, Byleave keeps the before-image.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::catalog::Catalog;
 use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::id::{AgentId, CallId, SessionId};
 use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
-use byleave_gate::core::outcome::Output;
+use byleave_gate::core::outcome::{ExecutionStatus, Output};
+use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::plan::plan_by_class;
-use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool, ToolContext, ToolError};
 use byleave_hook::{AgentKind, ToolEffect, ToolKind, tool_effects};
+use byleave_tools::external_edit;
 use serde_json::{Map, Value, json};
 
+use super::agent_edit::AgentEditJudge;
 use crate::error::CliError;
-use crate::resolved_options::text_of;
+use crate::resolved_options::{ResolvedOptions, text_of};
+use crate::tool_catalog::workplace;
 
 /// The note on the record of every call that was allowed and that the agent does itself.
 const PASSED_ON: &str = "passed on to the agent: evaluated, not enforced";
@@ -26,14 +32,51 @@ const AGENT_CWD: &str = "agent_cwd";
 struct AgentTool {
     manifest: Manifest,
     tool: String,
+    /// Judges edits of files. Other tools have none.
+    edits: Option<Arc<EditContext>>,
 }
 
-/// Adds an agent's tool to a catalog.
-pub(super) fn register_tool(catalog: &Catalog, dialect: AgentKind, tool: &str) -> Result<String> {
+/// Where the edits of a tool are judged.
+struct EditContext {
+    judge: AgentEditJudge,
+    /// The context of a plan, apart from a call.
+    site: ToolContext,
+}
+
+impl EditContext {
+    fn new(dialect: AgentKind, tool: &str, (options, workspace): (&ResolvedOptions, &str)) -> Result<Self> {
+        Ok(Self {
+            judge: AgentEditJudge {
+                agent: dialect,
+                tool: tool.to_owned(),
+                workplace: workplace(options, workspace),
+            },
+            site: ToolContext {
+                tenant: options.tenant.clone(),
+                session: SessionId::new(dialect.name())?,
+                agent: AgentId::new(dialect.name())?,
+                cwd: PathBuf::from(workspace),
+            },
+        })
+    }
+}
+
+/// Adds an agent's tool to a catalog. Without a workspace, its edits are evaluated and never handed over.
+pub(super) fn register_tool(
+    catalog: &Catalog,
+    dialect: AgentKind,
+    tool: &str,
+    place: Option<(&ResolvedOptions, &str)>,
+) -> Result<String> {
     let manifest = manifest(dialect, tool);
     let name = manifest.name.clone();
     if !catalog.contains(&name) {
-        catalog.replace(AgentTool { manifest, tool: tool.to_owned() })?;
+        let changes_files = tool_effects(tool, &json!({})).kind == ToolKind::ChangesFiles;
+        let place = place.filter(|(_, workspace)| {
+            changes_files && dialect.reports_file_changes() && !workspace.is_empty()
+        });
+        let edits = place.map(|place| EditContext::new(dialect, tool, place)).transpose()?.map(Arc::new);
+        catalog.replace(AgentTool { manifest, tool: tool.to_owned(), edits })?;
     }
     Ok(name)
 }
@@ -107,9 +150,79 @@ impl Tool for AgentTool {
         true
     }
 
-    fn execute(&self, _: Value, _: RunContext) -> BoxFuture<'_, Output> {
-        Box::pin(async { Output::text(PASSED_ON).with_data(json!({ "enforced": false })) })
+    fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {
+        self.edits.is_some().then_some(self)
     }
+
+    fn execute(&self, _: Value, _: RunContext) -> BoxFuture<'_, Output> {
+        Box::pin(async { passed_on() })
+    }
+}
+
+fn passed_on() -> Output {
+    Output::text(PASSED_ON).with_data(json!({ "enforced": false }))
+}
+
+/// The copy has the content that the agent should leave. Its commit only keeps the before-image: the agent makes the edit.
+impl Rehearsable for AgentTool {
+    fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
+        let Some(edits) = self.edits.clone() else {
+            return Box::pin(async { Err(RehearseError::Unavailable("the tool edits no files".into())) });
+        };
+        let work = move || {
+            let directory = directory_of(&arguments, &run.context.cwd);
+            edits.judge.put_on_copy(&original_arguments(arguments), &directory, passed_on(), &run)
+        };
+        Box::pin(async {
+            let done = tokio::task::spawn_blocking(work).await;
+            done.unwrap_or_else(|error| Err(RehearseError::Unavailable(format!("internal error: {error}"))))
+        })
+    }
+
+    fn runs_on_copy(&self, arguments: &Value) -> bool {
+        let Some(edits) = &self.edits else { return false };
+        let directory = directory_of(arguments, &edits.site.cwd);
+        let plan = self.planned(arguments, &edits.site);
+        let judged =
+            plan.map(|plan| edits.judge.judge(&original_arguments(arguments.clone()), &directory, &plan));
+        matches!(judged, Ok(Ok(_)))
+    }
+
+    fn has_copy<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool> {
+        match &self.edits {
+            // An edit that would fail has no copy to keep.
+            Some(_) if seen.status != ExecutionStatus::Succeeded => Box::pin(async { true }),
+            Some(edits) => external_edit::has_copy(&Arc::new(edits.judge.workplace.clone()), call, seen),
+            None => Box::pin(async { false }),
+        }
+    }
+
+    fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output> {
+        let Some(edits) = self.edits.clone() else {
+            return Box::pin(async { Output::failure("the tool edits no files") });
+        };
+        let work = move || external_edit::hand_over(&edits.judge.workplace, seen, only.as_deref(), &run);
+        Box::pin(async {
+            match tokio::task::spawn_blocking(work).await {
+                Ok(Ok(output)) => output,
+                Ok(Err(why)) => Output::failure(why),
+                Err(error) => Output::failure(format!("internal error: {error}")),
+            }
+        })
+    }
+
+    fn discard(&self, call: CallId) -> BoxFuture<'_, ()> {
+        match &self.edits {
+            Some(edits) => external_edit::drop_copy(&Arc::new(edits.judge.workplace.clone()), call),
+            None => Box::pin(async {}),
+        }
+    }
+}
+
+/// Returns the directory in which the agent calls its tool.
+fn directory_of(arguments: &Value, workspace: &Path) -> PathBuf {
+    let named = arguments.get(AGENT_CWD).and_then(Value::as_str);
+    named.map_or_else(|| workspace.to_owned(), |named| workspace.join(named))
 }
 
 impl AgentTool {

@@ -17,8 +17,10 @@ use byleave_hook::{
     parse_exec_call, tool_effects, with_command, working_directory,
 };
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::fingerprint::Fingerprint;
+use super::session_notes::SessionNotes;
 use super::tickets::{HookTicket, TicketKey, TicketStore};
 use super::{agent_tool, post_tool_report};
 use crate::active_policy::ActivePolicy;
@@ -39,13 +41,14 @@ const TRIES: usize = 8;
 /// A gate for the calls of agents in one directory.
 #[derive(Clone)]
 pub(crate) struct HookEvaluator {
-    gate: Gate,
-    options: ResolvedOptions,
-    tickets: TicketStore,
+    pub(super) gate: Gate,
+    pub(super) options: ResolvedOptions,
+    pub(super) tickets: TicketStore,
+    pub(super) notes: SessionNotes,
     /// The program that begins a prepared call.
-    program: String,
-    state: String,
-    book: Arc<SqliteLedger>,
+    pub(super) program: String,
+    pub(super) state: String,
+    pub(super) book: Arc<SqliteLedger>,
     /// Some rule allows only with a guarantee of the sandbox.
     demanding: bool,
     /// Whether the process, and a call in it, continues after the answer.
@@ -73,6 +76,7 @@ impl HookEvaluator {
         Ok(Self {
             gate,
             tickets: TicketStore::new(&options),
+            notes: SessionNotes::new(&options),
             program: text_of(program)?,
             state: text_of(&state)?,
             book: Arc::clone(&house.audit_log),
@@ -109,6 +113,7 @@ impl HookEvaluator {
             HookEvent::PermissionPrompt => Ok(passed(None)),
             HookEvent::PostToolUse => self.after(dialect, heard).await,
             HookEvent::PreToolUse => self.before(dialect, heard, deadline).await,
+            HookEvent::TurnEnd => self.end_of_turn(dialect, heard).await,
         }
     }
 
@@ -127,16 +132,17 @@ impl HookEvaluator {
         {
             return self.prepared_before(call);
         }
-        let key = self.key(dialect, heard);
         let kind = tool_effects(&heard.tool, &heard.input).kind;
+        let mode = self.mode(dialect, heard, kind)?;
+        let key = self.key(dialect, heard, mode);
         let looks = matches!(kind, ToolKind::ReadsFiles | ToolKind::AgentInternal) && !self.demanding;
         if looks && self.tickets.waiting(&key)?.is_none() {
-            return self.look(dialect, heard, (&key, deadline)).await;
+            return self.look(dialect, heard, mode, (&key, deadline)).await;
         }
         for _ in 0..TRIES {
-            let ticket = HookTicket::new(CallId::new(fresh_id()), dialect, &heard.tool);
+            let ticket = HookTicket::new(CallId::new(fresh_id()), dialect, &heard.tool, &self.options.cwd);
             let ticket = self.tickets.open(&key, &ticket)?;
-            let call = self.call(dialect, heard, ticket.call)?;
+            let call = self.call(dialect, heard, mode, ticket.call)?;
             let is_shell = call.tool == "bash";
             let standing = self.drive(call, deadline).await;
             let answer = match standing {
@@ -150,9 +156,16 @@ impl HookEvaluator {
                 },
                 Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
                     Some(why) => HookDecision::Deny { reason: why },
-                    None => match self.gate.resume(call).await {
-                        CallStatus::Settled(result) => self.told(heard, &result),
-                        other => self.not_yet(Some(&other)),
+                    None => match self.pass_on(call, deadline).await {
+                        Some(CallStatus::Settled(result)) => {
+                            self.note_edit(dialect, heard, call)?;
+                            self.told(heard, &result)
+                        }
+                        // What the call would leave is not allowed, so a person is asked about it.
+                        other => {
+                            self.tickets.take_back(&key)?;
+                            self.not_yet(other.as_ref())
+                        }
                     },
                 },
                 // It was refused, or another process was faster with the same call.
@@ -176,10 +189,11 @@ impl HookEvaluator {
         &self,
         dialect: AgentKind,
         heard: &HookRequest,
+        mode: Mode,
         (key, deadline): (&TicketKey, Instant),
     ) -> Result<HookDecision> {
-        let call = self.call(dialect, heard, CallId::new(fresh_id()))?;
-        let ticket = HookTicket::new(call.id, dialect, &heard.tool);
+        let call = self.call(dialect, heard, mode, CallId::new(fresh_id()))?;
+        let ticket = HookTicket::new(call.id, dialect, &heard.tool, &self.options.cwd);
         let id = call.id;
         match self.gate.advance(call.clone()).await {
             CallStatus::Settled(result) => {
@@ -237,43 +251,42 @@ impl HookEvaluator {
         })
     }
 
-    async fn after(&self, dialect: AgentKind, heard: &HookRequest) -> Result<HookDecision> {
-        let line = heard.command().and_then(|line| parse_exec_call(line, &self.program, &self.state));
-        let ticket = match line.and_then(|call| call.parse::<CallId>().ok()) {
-            Some(call) => self.tickets.find(call)?,
-            None => self.tickets.last_delivered(&self.key(dialect, heard))?,
-        };
-        if is_gateway_tool(dialect, &heard.tool, heard.server.as_deref()) {
-            return Ok(passed(None));
+    /// Returns the mode of a call. A session that left something else than was judged asks about everything but reads.
+    fn mode(&self, dialect: AgentKind, heard: &HookRequest, kind: ToolKind) -> Result<Mode> {
+        let set = self.options.settings.mode();
+        let reads = matches!(kind, ToolKind::ReadsFiles | ToolKind::AgentInternal);
+        if reads || set == Mode::ReadOnly {
+            return Ok(set);
         }
-        let mut call = self.named(dialect, heard, CallId::new(fresh_id()), post_tool_report::NAME)?;
-        call.arguments = post_tool_report::reported_run(heard, ticket.as_ref());
-        call.reason = None;
-        // A separate session: the report waits for no question and must not settle other calls. Its name says which call it is
-        // about.
-        let of = ticket.map_or_else(|| "unknown-call".to_owned(), |ticket| ticket.call.to_string());
-        call.session = SessionId::new(format!("{}:after:{of}", dialect.name()))?;
-        // The report raises no question.
-        call.mode = Mode::ConfirmSensitive;
-        Ok(match self.gate.advance(call).await {
-            CallStatus::Settled(CallResult { outcome: CallOutcome::Completed(_), .. }) => passed(None),
-            CallStatus::Settled(result) => HookDecision::Deny {
-                reason: result.error().unwrap_or_else(|| "the agent's report was not recorded".into()),
-            },
-            other => self.not_yet(Some(&other)),
-        })
+        let note = self.notes.of(dialect, &heard.session);
+        let asks = note.asking_reason()?.is_some()
+            || !note.edits()?.is_empty() && self.passed_edits(dialect, heard)?.has_unsettled()?;
+        Ok(if asks { Mode::ConfirmAll } else { set })
     }
 
-    fn key(&self, dialect: AgentKind, heard: &HookRequest) -> TicketKey {
-        TicketKey::for_call(dialect, heard, &self.options.cwd, self.options.settings.mode())
+    pub(super) fn key(&self, dialect: AgentKind, heard: &HookRequest, mode: Mode) -> TicketKey {
+        TicketKey::for_call(dialect, heard, &self.options.cwd, mode)
+    }
+
+    /// Drives a call that passes to its end, or to a question about what it would leave.
+    async fn pass_on(&self, call: CallId, deadline: Instant) -> Option<CallStatus> {
+        match self.gate.resume(call).await {
+            CallStatus::Settled(result) => Some(CallStatus::Settled(result)),
+            CallStatus::Waiting { .. } => match self.drive_existing(call, deadline).await {
+                Some(CallStatus::Ready { .. }) => Some(self.gate.resume(call).await),
+                other => other,
+            },
+            other => Some(other),
+        }
     }
 
     /// Creates the call for the agent's request.
-    fn call(&self, dialect: AgentKind, heard: &HookRequest, id: CallId) -> Result<Call> {
+    fn call(&self, dialect: AgentKind, heard: &HookRequest, mode: Mode, id: CallId) -> Result<Call> {
         let is_shell = heard.command().is_some() && dialect.can_rewrite_input() && heard.can_rewrite_input;
         if !is_shell {
-            let tool = agent_tool::register_tool(self.gate.catalog(), dialect, &heard.tool)?;
-            let mut call = self.named(dialect, heard, id, &tool)?;
+            let place = (&self.options, self.options.cwd.as_str());
+            let tool = agent_tool::register_tool(self.gate.catalog(), dialect, &heard.tool, Some(place))?;
+            let mut call = self.named(dialect, heard, mode, id, &tool)?;
             call.arguments =
                 agent_tool::resolve_paths(call.arguments, &self.directories(heard, &heard.input))?;
             return Ok(call);
@@ -288,7 +301,7 @@ impl HookEvaluator {
         }
         let number = |key: &str| heard.input.get(key).and_then(Value::as_u64);
         let timeout_ms = number("timeout").unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
-        let mut call = self.named(dialect, heard, id, "bash")?;
+        let mut call = self.named(dialect, heard, mode, id, "bash")?;
         let command = placed(heard.command().unwrap_or_default(), &self.directories(heard, &heard.input));
         call.arguments = json!({ "command": command, "timeout_ms": timeout_ms });
         Ok(call)
@@ -304,21 +317,25 @@ impl HookEvaluator {
         real_path(Path::new(directory)).is_ok_and(|real| real.as_deref() == Some(&self.options.cwd))
     }
 
-    fn named(&self, dialect: AgentKind, heard: &HookRequest, id: CallId, tool: &str) -> Result<Call> {
-        let session: String =
-            heard.session.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect();
-        let session: String = format!("{}:{session}", dialect.name()).chars().take(128).collect();
+    pub(super) fn named(
+        &self,
+        dialect: AgentKind,
+        heard: &HookRequest,
+        mode: Mode,
+        id: CallId,
+        tool: &str,
+    ) -> Result<Call> {
         let reason = heard.input.get("description").and_then(Value::as_str);
         Ok(Call {
             id,
             tenant: self.options.tenant.clone(),
-            session: SessionId::new(session)?,
+            session: SessionId::new(session_name(dialect, heard))?,
             agent: AgentId::new(dialect.name())?,
             tool: tool.to_owned(),
             arguments: heard.input.clone(),
             reason: reason.map(str::to_owned),
             cwd: self.options.cwd.clone(),
-            mode: self.options.settings.mode(),
+            mode,
             dry_run: false,
         })
     }
@@ -326,7 +343,23 @@ impl HookEvaluator {
     /// Drives a call until it is ready or settled, or the time is up. In a resident process, the call continues after that.
     async fn drive(&self, call: Call, deadline: Instant) -> Option<CallStatus> {
         let (gate, id, tool) = (self.gate.clone(), call.id, call.tool.clone());
-        let mut work = tokio::spawn(async move { gate.prepare(call).await });
+        let work = tokio::spawn(async move { gate.prepare(call).await });
+        self.wait(work, (id, &tool), deadline).await
+    }
+
+    /// Drives a call that is already on the record.
+    async fn drive_existing(&self, call: CallId, deadline: Instant) -> Option<CallStatus> {
+        let gate = self.gate.clone();
+        let work = tokio::spawn(async move { gate.prepare_existing(call).await });
+        self.wait(work, (call, "an edit"), deadline).await
+    }
+
+    async fn wait(
+        &self,
+        mut work: JoinHandle<CallStatus>,
+        (id, tool): (CallId, &str),
+        deadline: Instant,
+    ) -> Option<CallStatus> {
         let mut is_told = false;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -348,7 +381,7 @@ impl HookEvaluator {
                 CallStatus::Waiting { question, .. } if !is_told => {
                     is_told = true;
                     // A person without a notification still finds the question in the inbox.
-                    drop(notify::try_notify(&self.options.settings, question, &tool));
+                    drop(notify::try_notify(&self.options.settings, question, tool));
                 }
                 _ => {}
             }
@@ -387,7 +420,7 @@ impl HookEvaluator {
     }
 
     /// Returns the answer for an agent that cannot wait any longer.
-    fn not_yet(&self, standing: Option<&CallStatus>) -> HookDecision {
+    pub(super) fn not_yet(&self, standing: Option<&CallStatus>) -> HookDecision {
         let again = "then make exactly the same call again: it finds the answer, which is valid once";
         let why = match standing {
             Some(CallStatus::Waiting { question, .. }) => {
@@ -422,6 +455,12 @@ fn placed(command: &str, directories: &[&str]) -> String {
     format!("{}{{\n{command}\n}}", steps.collect::<String>())
 }
 
-fn passed(note: Option<String>) -> HookDecision {
+/// Returns the session, as the audit log names it.
+pub(super) fn session_name(dialect: AgentKind, heard: &HookRequest) -> String {
+    let session: String = heard.session.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect();
+    format!("{}:{session}", dialect.name()).chars().take(128).collect()
+}
+
+pub(super) fn passed(note: Option<String>) -> HookDecision {
     HookDecision::Allow { note }
 }

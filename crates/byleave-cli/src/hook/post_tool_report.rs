@@ -51,7 +51,11 @@ impl Tool for ReportedRunTool {
 }
 
 /// Returns the arguments to record.
-pub(super) fn reported_run(heard: &HookRequest, ticket: Option<&HookTicket>) -> Value {
+pub(super) fn reported_run(
+    heard: &HookRequest,
+    ticket: Option<&HookTicket>,
+    different: Option<&str>,
+) -> Value {
     let response = heard.response.as_ref().map(ToString::to_string).unwrap_or_default();
     let end = response.floor_char_boundary(RESPONSE_BYTES_MAX);
     let kept = response.get(..end).unwrap_or_default();
@@ -61,6 +65,7 @@ pub(super) fn reported_run(heard: &HookRequest, ticket: Option<&HookTicket>) -> 
         "tool": heard.tool,
         "use": heard.use_id,
         "event": heard.event,
+        "different": different,
         "response": kept,
         "left_out_bytes": response.len().saturating_sub(end),
     })

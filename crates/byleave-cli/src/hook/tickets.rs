@@ -41,6 +41,9 @@ pub(crate) struct HookTicket {
     dialect: String,
     /// The agent's own name for the tool.
     pub(crate) tool: String,
+    /// The workspace of the call.
+    #[serde(default)]
+    pub(crate) workspace: String,
 }
 
 /// The key by which a repeated call is recognized.
@@ -65,8 +68,8 @@ impl TicketKey {
 }
 
 impl HookTicket {
-    pub(crate) fn new(call: CallId, dialect: AgentKind, tool: &str) -> Self {
-        Self { call, dialect: dialect.name().into(), tool: tool.into() }
+    pub(crate) fn new(call: CallId, dialect: AgentKind, tool: &str, workspace: &str) -> Self {
+        Self { call, dialect: dialect.name().into(), tool: tool.into(), workspace: workspace.into() }
     }
 
     pub(crate) fn dialect(&self) -> Result<AgentKind> {
@@ -121,6 +124,16 @@ impl TicketStore {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error).with_context(|| cannot(&from)),
+        }
+    }
+
+    /// Lets the same call find its ticket again, because its answer was not handed out after all.
+    pub(crate) fn take_back(&self, key: &TicketKey) -> Result<()> {
+        let to = self.path("open", key);
+        match fs::hard_link(self.path("out", key), &to) {
+            // The same call was made again meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other.with_context(|| cannot(&to)),
         }
     }
 

@@ -3,6 +3,7 @@
 mod boundary;
 mod cases;
 mod failures;
+mod own_edits;
 mod page;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

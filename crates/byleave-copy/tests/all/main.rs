@@ -9,6 +9,7 @@
 
 mod committing;
 mod crashing;
+mod external;
 mod faithful;
 mod listing;
 mod place;

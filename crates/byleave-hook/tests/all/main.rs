@@ -136,3 +136,68 @@ fn an_editor_is_answered_in_its_own_keys() {
     let value: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(value["hookSpecificOutput"]["permissionDecision"], "deny");
 }
+
+// req: M2
+#[test]
+fn the_end_of_a_turn_never_makes_an_agent_go_on() {
+    for (dialect, event) in
+        [(AgentKind::ClaudeCode, "Stop"), (AgentKind::Codex, "Stop"), (AgentKind::Gemini, "AfterAgent")]
+    {
+        let said = json!({
+            "session_id": "abc", "transcript_path": "/t", "cwd": "/w", "hook_event_name": event, "stop_hook_active": true
+        });
+        let heard = parse_request(dialect, said.to_string().as_bytes()).unwrap();
+        assert_eq!((heard.kind, heard.tool.as_str()), (HookEvent::TurnEnd, ""));
+        let nothing = format_response(dialect, Some(&heard), &HookDecision::Allow { note: None });
+        assert_eq!((nothing.stdout.as_str(), nothing.stderr.as_str(), nothing.exit_code), ("", "", 0));
+        for answer in
+            [HookDecision::Notice { text: "a line".into() }, HookDecision::Deny { reason: "a line".into() }]
+        {
+            let said = format_response(dialect, Some(&heard), &answer);
+            let value: Value = serde_json::from_str(&said.stdout).unwrap();
+            assert_eq!((value, said.exit_code), (json!({ "systemMessage": "a line" }), 0));
+        }
+    }
+}
+
+// req: M2
+#[test]
+fn a_notice_after_a_tool_reaches_the_person_and_the_agent() {
+    for dialect in AgentKind::ALL {
+        let heard = parse_request(dialect, asked(dialect).to_string().as_bytes()).unwrap();
+        let after = byleave_hook::HookRequest { kind: HookEvent::PostToolUse, ..heard.clone() };
+        let notice = HookDecision::Notice { text: "other bytes".into() };
+        let said = format_response(dialect, Some(&after), &notice);
+        let both = format!("{}{}", said.stdout, said.stderr);
+        assert!(both.contains("other bytes"), "{dialect:?}: {said:?}");
+        // Before a tool there is nothing to tell, so a mistake there is a deny.
+        let before = format_response(dialect, Some(&heard), &notice);
+        let denied =
+            format_response(dialect, Some(&heard), &HookDecision::Deny { reason: "other bytes".into() });
+        assert_eq!(before, denied, "{dialect:?}");
+    }
+}
+
+// req: M2
+#[test]
+fn a_report_says_whether_its_tool_failed() {
+    let report = |event: &str, response: Value| {
+        let said = json!({
+            "session_id": "abc", "cwd": "/w", "hook_event_name": event, "tool_name": "Write",
+            "tool_input": {"file_path": "/w/a"}, "tool_response": response
+        });
+        parse_request(AgentKind::ClaudeCode, said.to_string().as_bytes()).unwrap()
+    };
+    for (event, response, failed) in [
+        ("PostToolUse", json!({"filePath": "/w/a"}), false),
+        ("PostToolUse", json!({"success": true, "error": null}), false),
+        ("PostToolUse", json!("done"), false),
+        ("PostToolUse", json!({"error": "no such file"}), true),
+        ("PostToolUse", json!({"success": false}), true),
+        ("PostToolUse", json!({"resultType": "denied"}), true),
+        ("PostToolUseFailure", json!(null), true),
+    ] {
+        assert_eq!(report(event, response.clone()).is_failure_report(), failed, "{event} {response}");
+    }
+    assert_eq!(report("PostToolUse", json!({"filePath": "/w/b"})).reported_path(), Some("/w/b"));
+}

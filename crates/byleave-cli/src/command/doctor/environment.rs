@@ -19,6 +19,7 @@ use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
 use crate::call_display::format_count;
 use crate::config::NotifySetting;
+use crate::hook::SessionFindings;
 use crate::resolved_options::{ResolvedOptions, real_path};
 
 /// Below this, the audit log and the copies beside it soon run out of space.
@@ -54,6 +55,7 @@ pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
     all.push(notify(options));
     all.extend(webhooks(options));
     all.push(hooks(options));
+    all.push(sessions(options));
     all
 }
 
@@ -224,6 +226,18 @@ fn hooks(options: &ResolvedOptions) -> DoctorFinding {
             "no gate runs for agents' hooks: each hook evaluates calls itself, which takes longer; `byleave hook \
              serve` starts one",
         ),
+    }
+}
+
+/// Checks whether the agents left what was judged, and reported it.
+fn sessions(options: &ResolvedOptions) -> DoctorFinding {
+    let hint = "an agent that works now may just not have reported yet; `byleave init AGENT` sets up the hook after each tool";
+    match SessionFindings::read(options).map(|found| found.lines()) {
+        Ok(lines) if lines.is_empty() => {
+            DoctorFinding::ok("sessions", "every edit of an agent's own tool is as it was judged")
+        }
+        Ok(lines) => DoctorFinding::problem("sessions", lines.join("; "), hint),
+        Err(error) => DoctorFinding::problem("sessions", format!("{error:#}"), hint),
     }
 }
 

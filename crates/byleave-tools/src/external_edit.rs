@@ -1,0 +1,129 @@
+//! Edits of files that an agent makes with its own tools. The expected content is put on a copy, so that the same rules judge it and a
+//! person sees the same difference as for a tool of ours. Then the before-images are kept, and the agent makes the edit.
+
+use std::path::Path;
+
+use byleave_copy::{CopyMethod, CopySettings, CopyState, CopyStore, Error, ExpectedContent, WorkspaceCopy};
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::outcome::{ExecutionStatus, Output};
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::tool::{RehearseError, RunContext};
+
+use crate::copy_commit::{discard_copy, undo_data};
+use crate::execution_env::ExecutionEnv;
+use crate::run_by_git::run_by_git;
+
+pub use crate::copy_commit::{drop_copy, has_copy};
+
+/// An edit of one file that an agent makes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalEdit {
+    /// The evaluated path.
+    pub path: String,
+    /// The content that the edit was computed from. `None` if there is no file.
+    pub before: Option<Vec<u8>>,
+    /// The contents that the agent may leave. The first one is shown.
+    pub accepted: Vec<Vec<u8>>,
+}
+
+/// Puts the expected content on a copy. The output is that of the call.
+pub fn put_on_copy(
+    workplace: &ExecutionEnv,
+    edit: &ExternalEdit,
+    output: Output,
+    run: &RunContext,
+) -> Result<Rehearsal, RehearseError> {
+    let granted = |effect: &Effect| matches!(effect, Effect::Write { path } if *path == edit.path);
+    if !run.plan.effects.iter().any(granted) {
+        return Err(unable(format!("`{}` was not granted", edit.path.escape_debug())));
+    }
+    let (_, workspace) = workplace.resolve_directories(run).map_err(unable)?;
+    let copy = open_store(workplace)
+        .and_then(|store| store.create_copy(run.call.uuid(), &[workspace], CopyMethod::Overlay))
+        .map_err(failed)?;
+    match fill(&copy, edit) {
+        Ok((changes, run_by_git)) => Ok(Rehearsal {
+            changes,
+            scratch_files: 0,
+            blocked_hosts: Vec::new(),
+            leftover_processes: 0,
+            reached_hosts: Vec::new(),
+            run_by_git,
+            missing_guarantees: Vec::new(),
+            status: ExecutionStatus::Succeeded,
+            output,
+        }),
+        Err(fault) => {
+            discard_copy(copy);
+            Err(failed(fault))
+        }
+    }
+}
+
+fn fill(copy: &WorkspaceCopy, edit: &ExternalEdit) -> Result<(FileChanges, Vec<String>), Error> {
+    let content = edit.accepted.first().map(Vec::as_slice).unwrap_or_default();
+    copy.write_file(Path::new(&edit.path), content, None)?;
+    let mut changes = copy.changes()?;
+    let by_git = run_by_git(copy, &changes)?;
+    copy.fill_diffs(&mut changes)?;
+    let expected =
+        ExpectedContent { path: &edit.path, before: edit.before.as_deref(), accepted: &edit.accepted };
+    copy.expect_external_edit(&[expected])?;
+    Ok((changes, by_git))
+}
+
+/// Keeps the before-images, so that the agent may make the edit.
+pub fn hand_over(
+    workplace: &ExecutionEnv,
+    seen: Rehearsal,
+    only: Option<&[String]>,
+    run: &RunContext,
+) -> Result<Output, String> {
+    // The edit would fail, so there is nothing to keep.
+    if seen.status != ExecutionStatus::Succeeded {
+        return Ok(seen.output);
+    }
+    if only.is_some_and(|paths| seen.changes.only_paths(paths) != seen.changes) {
+        return Err("the agent makes the whole edit itself, so no part of it can be chosen".into());
+    }
+    let words = |fault: Error| match fault {
+        Error::Conflicts(conflicts) => conflicts.iter().fold(
+            "the call did not run, because the file changed after it was judged:".to_owned(),
+            |text, conflict| format!("{text}\n  `{}`: {}", conflict.path.escape_debug(), conflict.reason),
+        ),
+        other => format!("the call did not run, because its before-image cannot be kept: {other}"),
+    };
+    let (store, id) = (open_store(workplace).map_err(words)?, run.call.uuid());
+    match store.state(id).map_err(words)? {
+        CopyState::Open => {
+            if store.changes(id).map_err(words)?.digest() != seen.changes.digest() {
+                return Err("the call did not run: its copy was modified after it was judged".into());
+            }
+            store.reopen(id).and_then(|copy| copy.keep_before_images()).map_err(words)?;
+        }
+        // An earlier attempt did this and did not report it.
+        CopyState::ExternalEdit => {}
+        _ => return Err("the call did not run: its copy no longer exists".into()),
+    }
+    Ok(Output { undo: undo_data(run, &seen.changes), ..seen.output })
+}
+
+/// Opens the store without scratch directories, because a file that is written by name is intended.
+fn open_store(workplace: &ExecutionEnv) -> Result<CopyStore, Error> {
+    CopyStore::open(
+        &workplace.store_dir,
+        CopySettings { scratch: Vec::new(), ..workplace.store_settings.clone() },
+    )
+}
+
+fn failed(fault: Error) -> RehearseError {
+    match fault {
+        Error::Busy(_) => RehearseError::RunningElsewhere,
+        other => unable(other.to_string()),
+    }
+}
+
+fn unable(why: String) -> RehearseError {
+    RehearseError::Unavailable(format!("the edit cannot be judged: {why}"))
+}
