@@ -22,9 +22,9 @@ SCORES = HERE.parent / "security" / "scores.md"
 PARTS = {
     "escapes": (["", "held", "of"], "of", {"held": "held"}),
     "rehearsal": (
-        ["class", "commands", "by text", "asked", "spared", "by text", "asked", "spared"],
+        ["class", "commands", "by text", "asked", "otherwise", "asked under `careful`"],
         "commands",
-        {5: "asked about, by text alone", 6: "asked about, with the rehearsal"},
+        {5: "asked about under careful", 3: "asked about under everyday"},
     ),
 }
 SHADES = ["#2e7d32"], ["#d9a441", "#8e2f2f"]

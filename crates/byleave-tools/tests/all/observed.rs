@@ -144,7 +144,7 @@ fn hold(test: &str, jobs: &[MachineJob]) {
         broken.len()
     );
     assert!(broken.is_empty(), "{}", broken.join("\n\n"));
-    assert!(changed * 10 > runs, "too few runs change anything: {changed} of {runs}");
+    assert!(runs < 1_000 || changed * 5 > runs, "too few runs change anything: {changed} of {runs}");
 }
 
 fn work(job: MachineJob) {
@@ -197,9 +197,10 @@ fn run(seed: u64, all: &mut ObservedRuns) {
     if fate != Fate::Ran && !differences.is_empty() {
         broken.push(format!("{fate:?}, and something changed"));
     }
-    let own = built(&policy);
-    for (path, (was, is)) in &differences {
-        broken.extend(not_allowed(&policy, &own, path, (*was, *is)));
+    if !differences.is_empty() {
+        let own = built(&policy);
+        let all = differences.iter();
+        broken.extend(all.filter_map(|(path, (was, is))| not_allowed(&policy, &own, path, (*was, *is))));
     }
     let is_undoable = |path: &Path, is: Option<&TreeNode>| policy.verdict(path, is.is_none()).is_none();
     let by_default: Vec<_> = differences.iter().filter(|(path, (_, is))| is_undoable(path, *is)).collect();

@@ -37,7 +37,7 @@ const ENDING: [&str; 4] = [".txt", ".md", ".rs", ".json"];
 
 impl RandomPolicy {
     pub(super) fn make(random: &mut Random) -> Self {
-        let is_undoable = !random.once_in(3);
+        let is_undoable = !random.once_in(4);
         // `ci` allows the workspace by a rule, so the random rules are matched beside it.
         let mut text = match (is_undoable, random.once_in(2)) {
             (true, true) => "profile = \"everyday\"\n".to_owned(),
@@ -49,7 +49,14 @@ impl RandomPolicy {
         if random.once_in(2) || !is_undoable {
             text.push_str("[[rule]]\nid = \"programs\"\nverdict = \"allow\"\nrun = [\"bash\", \"sh\", \"rm\", \"mv\", \"cp\", \"ln\", \"chmod\", \"mkdir\", \"mkfifo\", \"touch\", \"python3\", \"sed\", \"tar\", \"git\", \"find\", \"dd\", \"install\", \"truncate\", \"base64\", \"cat\", \"perl\", \"rsync\", \"eval\"]\n");
         }
-        for number in 0..random.below(5) {
+        // Rules that only restrict would leave nothing to commit.
+        let everything = !is_undoable && !random.once_in(4);
+        if everything {
+            text.push_str("[[rule]]\nid = \"workspace\"\nverdict = \"allow\"\nwrite = \"{workspace}/\"\ndelete = \"{workspace}/\"\n");
+            let place = Place::Beneath("/ws");
+            rules.push(RandomRule { verdict: Verdict::Allow, writes: true, deletes: true, place });
+        }
+        for number in 0..random.below(4) {
             let verdict = [Verdict::Allow, Verdict::Allow, Verdict::Ask, Verdict::Deny][random.below(4)];
             let (writes, deletes) = [(true, true), (true, false), (false, true)][random.below(3)];
             let place = match random.below(3) {
