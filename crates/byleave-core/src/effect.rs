@@ -201,6 +201,10 @@ pub struct Plan {
     /// offered for these, except for exactly the same command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial_effects: Vec<Effect>,
+    /// The effects that a word may have, but that nothing proves: the path in an argument whose meaning is not known, the program that
+    /// `npx` runs. Rules that deny them or ask about them apply. Without such a rule they need no allow, if they are runs or in the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tentative_effects: Vec<Effect>,
     /// The working directory, programs, scripts and edited files as they were when the plan was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bindings: Vec<Binding>,
@@ -284,6 +288,23 @@ impl Plan {
     /// as they are.
     pub fn only_reads(&self) -> bool {
         self.effects.iter().all(|effect| matches!(effect, Effect::Read { .. } | Effect::Run { .. }))
+    }
+
+    /// Checks whether this effect of the plan is only one that a word may have.
+    pub fn is_tentative(&self, effect: &Effect) -> bool {
+        self.tentative_effects.contains(effect)
+    }
+
+    /// Adds predicted effects. An effect that is certain for one part of a call is certain for the call.
+    pub fn add_predicted(&mut self, effects: Vec<Effect>, tentative: &[Effect]) {
+        for effect in effects {
+            if !tentative.contains(&effect) {
+                self.tentative_effects.retain(|known| *known != effect);
+            } else if !self.effects.contains(&effect) {
+                self.tentative_effects.push(effect.clone());
+            }
+            self.effects.push(effect);
+        }
     }
 
     /// Checks whether any effect of this plan must keep its order with any effect of the other.

@@ -212,10 +212,11 @@ impl Policy {
                 judged.all_allowed &= self.verdict_of_basis(ground) == Verdict::Allow;
                 let rule = self.rule_for(ground);
                 let is_default = matches!(ground, DecisionBasis::Undoable(_));
-                judged.all_explicit &= !is_default
-                    && rule.is_some_and(|rule| {
-                        rule.allows_explicitly() || matches!(ground, DecisionBasis::Delegated(_))
-                    });
+                judged.all_explicit &= ground == DecisionBasis::Tentative
+                    || !is_default
+                        && rule.is_some_and(|rule| {
+                            rule.allows_explicitly() || matches!(ground, DecisionBasis::Delegated(_))
+                        });
                 judged.guarantees.extend(rule.into_iter().flat_map(|rule| rule.guarantees.iter().cloned()));
                 judged.add(ground, Some(place));
             }
@@ -243,6 +244,7 @@ impl Policy {
         };
         let changes_nothing = match effect {
             Effect::Read { .. } => true,
+            _ if grounds == [DecisionBasis::Tentative] => true,
             // Programs and hosts can do anything, so a rule must have allowed these.
             Effect::Run { .. } | Effect::Reach { .. } | Effect::Send { .. } => allowed,
             // `/dev/null` stores nothing. It is what the built-in rules allow to be written.
@@ -290,6 +292,7 @@ impl Policy {
             return vec![match () {
                 () if readonly => DecisionBasis::Readonly,
                 () if outside => DecisionBasis::OutsideWorkspace,
+                () if self.is_tentative_inside(level, effect) => DecisionBasis::Tentative,
                 () => self.undoable_basis(level, effect).unwrap_or(DecisionBasis::Default),
             }];
         };
@@ -305,6 +308,16 @@ impl Policy {
             grounds.push(DecisionBasis::OutsideWorkspace);
         }
         grounds
+    }
+
+    /// Checks whether the effect is only one that a word may have, and is a run or in the workspace.
+    fn is_tentative_inside(&self, level: &SessionLevel<'_>, effect: &Effect) -> bool {
+        let is_inside = match (effect, effect.path()) {
+            (Effect::Run { .. }, _) => true,
+            (_, Some(path)) => self.workspace().is_some_and(|workspace| is_at_or_beneath(path, workspace)),
+            _ => false,
+        };
+        is_inside && level.effective_mode.mode != Mode::ConfirmAll && level.request.plan.is_tentative(effect)
     }
 
     /// Returns the default about undoable work, if it decides on this effect.
@@ -356,9 +369,10 @@ impl Policy {
             DecisionBasis::Unresolved | DecisionBasis::Forbidden(_) | DecisionBasis::ReadOnlyMode => {
                 Verdict::Deny
             }
-            DecisionBasis::Readonly | DecisionBasis::Delegated(_) | DecisionBasis::Undoable(_) => {
-                Verdict::Allow
-            }
+            DecisionBasis::Readonly
+            | DecisionBasis::Delegated(_)
+            | DecisionBasis::Undoable(_)
+            | DecisionBasis::Tentative => Verdict::Allow,
             _ => Verdict::Ask,
         }
     }
@@ -426,6 +440,8 @@ enum DecisionBasis {
     Default,
     /// The effect is outside the workspace, and no rule allows that place.
     OutsideWorkspace,
+    /// No rule covers the effect, which is only one that a word may have.
+    Tentative,
     /// The effect could not be predicted.
     Unknown,
     /// The effect gives up a guarantee of the sandbox.
@@ -456,7 +472,7 @@ impl DecisionBasis {
     /// Returns the cause with which it asks. A rule has its own.
     const fn cause(self) -> Option<AskCause> {
         match self {
-            Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
+            Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) | Self::Tentative => None,
             Self::ReadOnlyMode | Self::Delegated(_) | Self::Undoable(_) => None,
             Self::Default => Some(AskCause::Default),
             Self::OutsideWorkspace => Some(AskCause::OutsideWorkspace),
@@ -479,6 +495,7 @@ impl DecisionBasis {
             Self::Unresolved => "the plan names a path that is not absolute and resolved",
             Self::Readonly => "the class of the tool is read-only",
             Self::Default => "no rule matches",
+            Self::Tentative => "nothing shows that the call does this, and no rule forbids it",
             Self::OutsideWorkspace => "the path is outside the workspace, and no rule allows it",
             Self::Empty => "the effects of the call are not known",
             Self::Sensitive(why) => why,
